@@ -1,0 +1,45 @@
+#ifndef STEADYSTATE_KERNELS_DTYPE_H_
+#define STEADYSTATE_KERNELS_DTYPE_H_
+
+#include <cstddef>
+#include <cstdint>
+
+namespace steadystate {
+
+// Element types of tensors in checkpoints and of packed weights.
+enum class DType : uint8_t { kF32, kBf16, kF16 };
+
+// Bytes of one element.
+constexpr size_t SizeOf(DType dtype) { return dtype == DType::kF32 ? 4 : 2; }
+
+// The name used in flags, logs and errors: "f32", "bf16", "f16".
+constexpr const char* Name(DType dtype) {
+  switch (dtype) {
+    case DType::kF32:
+      return "f32";
+    case DType::kBf16:
+      return "bf16";
+    case DType::kF16:
+      return "f16";
+  }
+  return "?";
+}
+
+// A tensor's elements where they lie, in a mapped file for instance.
+struct TypedData {
+  const void* data = nullptr;  // any alignment
+  DType dtype = DType::kF32;
+};
+
+// Converts n elements starting at element `first` of `from` to f32. Exact.
+//   to  f32[n]  out
+void ConvertToF32(TypedData from, size_t first, size_t n, float* to);
+
+// Rounds n values to bf16, to nearest, ties to even; NaN stays NaN.
+//   from  f32[n]  in      to  bf16[n]  out
+// Dispatched to the best SIMD target; all targets give the same bits.
+void ConvertToBf16(size_t n, const float* from, uint16_t* to);
+
+}  // namespace steadystate
+
+#endif  // STEADYSTATE_KERNELS_DTYPE_H_

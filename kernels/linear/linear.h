@@ -1,0 +1,116 @@
+#ifndef STEADYSTATE_KERNELS_LINEAR_LINEAR_H_
+#define STEADYSTATE_KERNELS_LINEAR_LINEAR_H_
+
+#include <cstddef>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "kernels/dtype.h"
+#include "kernels/thread_pool.h"
+
+namespace steadystate {
+
+// Part of a weight matrix as stored in a checkpoint: [rows, in], row-major.
+// Several parts stacked make one projection, so that matrices with the same
+// input (q, k, v, gates) cost one pass over the input.
+struct WeightRows {
+  TypedData data;
+  size_t rows = 0;
+};
+
+// Scratch memory of Linear::Run. One per compute thread that calls Run; grows
+// to the largest call and is then reused without allocation.
+class LinearScratch {
+ public:
+  LinearScratch();
+  ~LinearScratch();
+  LinearScratch(LinearScratch&&) noexcept;
+  LinearScratch& operator=(LinearScratch&&) noexcept;
+
+ private:
+  friend class Linear;
+  struct Buffers;
+  std::unique_ptr<Buffers> buffers_;
+};
+
+// y = x W^T (+ b) with weights packed once for oneDNN.
+//
+// Batch-invariant: a row of y is a function of that row of x and of the
+// weights, bit for bit, whatever `rows` is, wherever the row stands and however
+// many threads run. Rows are computed in tiles; which tile sizes give equal
+// bits on this machine is established by comparison when the first projection
+// of a shape is created (LinearFactory), and only those are used. Columns are
+// cut into fixed blocks, one task each.
+//
+// Immutable after creation; thread-safe given distinct scratch and pools.
+class Linear {
+ public:
+  ~Linear();
+  size_t in() const;
+  size_t out() const;
+
+  //   x  f32[rows, in; stride x_stride]   in
+  //   y  f32[rows, out; stride y_stride]  overwritten
+  // REQUIRES: x and y do not overlap; rows >= 0.
+  // With bf16 weights x is rounded to bf16 first; sums are f32.
+  void Run(size_t rows, const float* x, size_t x_stride, float* y,
+           size_t y_stride, ThreadPool& pool, LinearScratch& scratch) const;
+
+ private:
+  friend class LinearFactory;
+  struct Packed;
+  explicit Linear(std::unique_ptr<Packed> packed);
+  std::unique_ptr<Packed> packed_;
+};
+
+// How the projections of one model are computed on this machine.
+struct LinearReport {
+  std::string weight_dtype;      // "f32" or "bf16"
+  std::string isa;               // oneDNN's effective instruction set
+  std::string onednn_version;    // "2.6.3"
+  struct Shape {
+    size_t in = 0, block = 0;    // K and columns of one block
+    std::vector<size_t> tiles;   // row tiles in use, bit-equal to each other
+    std::string implementation;  // oneDNN's name, "brg:avx512_core_bf16"
+  };
+  std::vector<Shape> shapes;
+};
+
+// Makes the projections of one model; keeps what they share (primitives and the
+// verified tile sizes of each shape). Not thread-safe. Must outlive nothing:
+// Linears share ownership of what they need.
+class LinearFactory {
+ public:
+  // `weights` is kF32 or kBf16. FAILED_PRECONDITION if bf16 is asked for and
+  // the CPU (or ONEDNN_MAX_CPU_ISA) has no native bf16: the message says what
+  // is missing and names the alternatives.
+  static absl::StatusOr<std::unique_ptr<LinearFactory>> Create(DType weights);
+
+  // True if this CPU, as limited by ONEDNN_MAX_CPU_ISA, multiplies bf16
+  // natively (AVX512_BF16 or AMX).
+  static bool HasNativeBf16();
+
+  ~LinearFactory();
+
+  // Packs the stacked parts (out = sum of rows). `bias` is empty or f32[out].
+  // INVALID_ARGUMENT for empty shapes, RESOURCE_EXHAUSTED if memory for the
+  // packed weights cannot be had, INTERNAL if oneDNN refuses.
+  absl::StatusOr<std::unique_ptr<Linear>> Make(
+      size_t in, std::span<const WeightRows> parts,
+      std::span<const float> bias = {});
+
+  const LinearReport& report() const;
+
+ private:
+  struct Shared;
+  explicit LinearFactory(std::shared_ptr<Shared> shared);
+  std::shared_ptr<Shared> shared_;
+};
+
+}  // namespace steadystate
+
+#endif  // STEADYSTATE_KERNELS_LINEAR_LINEAR_H_

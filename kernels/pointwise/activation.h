@@ -1,0 +1,49 @@
+#ifndef STEADYSTATE_KERNELS_POINTWISE_ACTIVATION_H_
+#define STEADYSTATE_KERNELS_POINTWISE_ACTIVATION_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string_view>
+
+namespace steadystate {
+
+// Elementwise functions that checkpoints name. Formulas: fla's activation table.
+enum class Activation : uint8_t {
+  kIdentity,
+  kRelu,        // max(x, 0)
+  kSigmoid,     // 1 / (1 + e^-x)
+  kLogSigmoid,  // min(x, 0) - log1p(e^-|x|)
+  kSilu,        // x sigmoid(x); also called swish
+  kSqrelu,      // max(x, 0)^2
+  kGeluTanh,    // 0.5 x (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3)))
+  kPowlu,       // x > 0: x^(3/(sqrt(x)+1)) sigmoid(x); else x sigmoid(x)
+};
+
+// The activation called `name` in a config.json of the fla library ("swish",
+// "silu", "relu", "sigmoid", "logsigmoid", "sqrelu", "gelu", "powlu"), or
+// nothing if there is none of that name.
+std::optional<Activation> ActivationFromName(std::string_view name);
+
+// y[i] = act(x[i]).   x f32[n] in, y f32[n] out; y may be x.
+void Activate(Activation act, size_t n, const float* x, float* y);
+
+// y[i] = act(gate[i]) * up[i].   All f32[n]; y may be gate or up.
+void ActivateAndMultiply(Activation act, size_t n, const float* gate,
+                         const float* up, float* y);
+
+// decay[i] = exp(max(logsigmoid(a[i]) / temperature, floor)): the forget gate of
+// GLA (math: log alpha = logsigmoid(a)/16, clamped from below by clamp_min).
+// `floor` is -infinity for no clamp. All f32[n]; decay may be a.
+void LogSigmoidDecay(size_t n, const float* a, float temperature, float floor,
+                     float* decay);
+
+// y[i] += x[i].   f32[n]; x and y do not overlap.
+void AddTo(size_t n, const float* x, float* y);
+
+// True if no element of x f32[n] is NaN or infinite.
+bool AllFinite(size_t n, const float* x);
+
+}  // namespace steadystate
+
+#endif  // STEADYSTATE_KERNELS_POINTWISE_ACTIVATION_H_

@@ -1,0 +1,22 @@
+#ifndef STEADYSTATE_KERNELS_POINTWISE_NORM_H_
+#define STEADYSTATE_KERNELS_POINTWISE_NORM_H_
+
+#include <cstddef>
+
+#include "kernels/pointwise/activation.h"
+
+namespace steadystate {
+
+// y = x (mean(x^2) + eps)^-1/2 * weight.
+//   x  f32[n] in, weight  f32[n] in or null for ones, y  f32[n] out; y may be x.
+void RmsNorm(size_t n, const float* x, const float* weight, float eps,
+             float* y);
+
+// y = RmsNorm(x) * act(gate): the norm first, then the gate.
+//   x, gate  f32[n] in, weight  f32[n] in or null, y  f32[n] out; y may be x.
+void GatedRmsNorm(size_t n, const float* x, const float* gate,
+                  const float* weight, float eps, Activation act, float* y);
+
+}  // namespace steadystate
+
+#endif  // STEADYSTATE_KERNELS_POINTWISE_NORM_H_

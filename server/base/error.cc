@@ -1,0 +1,142 @@
+#include "server/base/error.h"
+
+#include <array>
+#include <cstddef>
+
+#include "absl/strings/cord.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+
+namespace steadystate {
+namespace {
+
+struct Row {
+  ErrorReason reason;
+  absl::StatusCode code;
+  absl::string_view name;
+};
+
+using enum ErrorReason;
+constexpr Row kTable[] = {
+    {kSessionNotFound, absl::StatusCode::kNotFound, "SESSION_NOT_FOUND"},
+    {kSessionExpired, absl::StatusCode::kNotFound, "SESSION_EXPIRED"},
+    {kSessionAlreadyExists, absl::StatusCode::kAlreadyExists,
+     "SESSION_ALREADY_EXISTS"},
+    {kSessionBusy, absl::StatusCode::kAborted, "SESSION_BUSY"},
+    {kPositionMismatch, absl::StatusCode::kAborted, "POSITION_MISMATCH"},
+    {kStateBudgetExhausted, absl::StatusCode::kResourceExhausted,
+     "STATE_BUDGET_EXHAUSTED"},
+    {kQueueFull, absl::StatusCode::kResourceExhausted, "QUEUE_FULL"},
+    {kContextCapReached, absl::StatusCode::kOutOfRange, "CONTEXT_CAP_REACHED"},
+    {kDraining, absl::StatusCode::kUnavailable, "DRAINING"},
+    {kInvalidArgument, absl::StatusCode::kInvalidArgument, "INVALID_ARGUMENT"},
+    {kTokenOutOfRange, absl::StatusCode::kInvalidArgument,
+     "TOKEN_OUT_OF_RANGE"},
+    {kNoPendingLogits, absl::StatusCode::kFailedPrecondition,
+     "NO_PENDING_LOGITS"},
+    {kTokenizerUnavailable, absl::StatusCode::kFailedPrecondition,
+     "TOKENIZER_UNAVAILABLE"},
+    {kModelNotFound, absl::StatusCode::kNotFound, "MODEL_NOT_FOUND"},
+    {kDeadlineExceeded, absl::StatusCode::kDeadlineExceeded,
+     "DEADLINE_EXCEEDED"},
+    {kCancelled, absl::StatusCode::kCancelled, "CANCELLED"},
+    {kInvalidPageToken, absl::StatusCode::kInvalidArgument,
+     "INVALID_PAGE_TOKEN"},
+    {kMessageTooLarge, absl::StatusCode::kResourceExhausted,
+     "MESSAGE_TOO_LARGE"},
+    {kInternal, absl::StatusCode::kInternal, "INTERNAL"},
+};
+
+constexpr size_t kReasons = std::size(kTable);
+
+constexpr std::array<ErrorReason, kReasons> kAll = [] {
+  std::array<ErrorReason, kReasons> all{};
+  for (size_t i = 0; i < kReasons; ++i) all[i] = kTable[i].reason;
+  return all;
+}();
+
+// The table is indexed by the enum.
+static_assert([] {
+  for (size_t i = 0; i < kReasons; ++i) {
+    if (static_cast<size_t>(kTable[i].reason) != i) return false;
+  }
+  return static_cast<size_t>(kInternal) + 1 == kReasons;
+}());
+
+const Row& RowOf(ErrorReason reason) {
+  return kTable[static_cast<size_t>(reason)];
+}
+
+// Details travel as a payload: fields, each preceded by its length. Field 0 is
+// the reason's index, field 1 the retry delay in nanoseconds or empty, then
+// metadata keys and values in turn.
+constexpr absl::string_view kPayloadUrl = "steadystate/error";
+
+void AppendField(absl::string_view field, std::string& to) {
+  absl::StrAppend(&to, field.size(), ":", field);
+}
+
+std::vector<std::string> SplitFields(absl::string_view text) {
+  std::vector<std::string> fields;
+  while (!text.empty()) {
+    const size_t colon = text.find(':');
+    size_t size = 0;
+    if (colon == absl::string_view::npos ||
+        !absl::SimpleAtoi(text.substr(0, colon), &size) ||
+        size > text.size() - colon - 1) {
+      return {};
+    }
+    fields.emplace_back(text.substr(colon + 1, size));
+    text.remove_prefix(colon + 1 + size);
+  }
+  return fields;
+}
+
+}  // namespace
+
+absl::string_view Name(ErrorReason reason) { return RowOf(reason).name; }
+
+absl::StatusCode Code(ErrorReason reason) { return RowOf(reason).code; }
+
+std::span<const ErrorReason> AllErrorReasons() { return kAll; }
+
+absl::Status MakeError(ErrorReason reason, absl::string_view message,
+                       ErrorMetadata metadata,
+                       std::optional<absl::Duration> retry_after) {
+  std::string payload;
+  AppendField(absl::StrCat(static_cast<size_t>(reason)), payload);
+  AppendField(retry_after.has_value()
+                  ? absl::StrCat(absl::ToInt64Nanoseconds(*retry_after))
+                  : "",
+              payload);
+  for (const auto& [key, value] : metadata) {
+    AppendField(key, payload);
+    AppendField(value, payload);
+  }
+  absl::Status status(Code(reason), message);
+  status.SetPayload(kPayloadUrl, absl::Cord(payload));
+  return status;
+}
+
+std::optional<ErrorDetails> GetErrorDetails(const absl::Status& status) {
+  const auto payload = status.GetPayload(kPayloadUrl);
+  if (!payload.has_value()) return std::nullopt;
+  const std::vector<std::string> fields = SplitFields(std::string(*payload));
+  size_t index = 0;
+  if (fields.size() < 2 || !absl::SimpleAtoi(fields[0], &index) ||
+      index >= kReasons) {
+    return std::nullopt;
+  }
+  ErrorDetails details;
+  details.reason = kTable[index].reason;
+  int64_t nanoseconds = 0;
+  if (absl::SimpleAtoi(fields[1], &nanoseconds)) {
+    details.retry_after = absl::Nanoseconds(nanoseconds);
+  }
+  for (size_t i = 2; i + 1 < fields.size(); i += 2) {
+    details.metadata.emplace_back(fields[i], fields[i + 1]);
+  }
+  return details;
+}
+
+}  // namespace steadystate

@@ -1,0 +1,31 @@
+#ifndef STEADYSTATE_SERVER_BASE_JSON_H_
+#define STEADYSTATE_SERVER_BASE_JSON_H_
+
+#include <cstddef>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "nlohmann/json_fwd.hpp"
+
+namespace steadystate {
+
+// Bounds of a JSON text. Everything is checked while reading, before the value
+// is built any further.
+struct JsonLimits {
+  size_t max_bytes = size_t{16} << 20;
+  size_t max_depth = 64;
+  size_t max_values = 4'000'000;  // members and elements, all levels together
+};
+
+// Parses a JSON text strictly: a duplicate key in one object, a value beyond
+// the limits, text after the value are INVALID_ARGUMENT. `what` names the text
+// in messages ("config.json"). The numbers NaN and Infinity, which JSON has not
+// but config.json files do, are accepted as values of object members.
+absl::StatusOr<nlohmann::json> ParseJson(absl::string_view text,
+                                         absl::string_view what,
+                                         const JsonLimits& limits = {});
+
+}  // namespace steadystate
+
+#endif  // STEADYSTATE_SERVER_BASE_JSON_H_

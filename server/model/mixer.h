@@ -1,0 +1,41 @@
+#ifndef STEADYSTATE_SERVER_MODEL_MIXER_H_
+#define STEADYSTATE_SERVER_MODEL_MIXER_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+namespace steadystate {
+
+class Workspace;
+
+// Consecutive rows of a batch that belong to one session, in order.
+struct Segment {
+  std::byte* state = nullptr;  // the session's state, laid out by StateLayout
+  uint64_t position = 0;       // tokens absorbed before the first row
+  size_t first_row = 0;
+  size_t rows = 0;  // >= 1
+};
+
+// A sequence mixer: turns the tokens seen so far into one output per token
+// through state slots that it declared when it was made. Immutable after
+// creation; thread-safe.
+class Mixer {
+ public:
+  virtual ~Mixer() = default;
+
+  // Advances every segment by its rows; row t of a segment sees the state after
+  // rows 0..t of it.
+  //   rows  B = all rows of the batch; the segments cover each exactly once
+  //   x     f32[B, D]  layer input, already normalised
+  //   y     f32[B, D]  overwritten
+  // The states of the segments are distinct. A row's result and a session's
+  // state depend on that session alone, bit for bit.
+  virtual void Forward(std::span<const Segment> segments, size_t rows,
+                       const float* x, float* y,
+                       Workspace& workspace) const = 0;
+};
+
+}  // namespace steadystate
+
+#endif  // STEADYSTATE_SERVER_MODEL_MIXER_H_

@@ -1,0 +1,141 @@
+#ifndef STEADYSTATE_SERVER_MODEL_MODEL_H_
+#define STEADYSTATE_SERVER_MODEL_MODEL_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "kernels/dtype.h"
+#include "kernels/linear/linear.h"
+#include "kernels/thread_pool.h"
+#include "server/model/mixer.h"
+#include "server/model/state_layout.h"
+#include "server/model/tokenizer.h"
+
+namespace steadystate {
+
+struct ModelOptions {
+  // Directory with config.json and model.safetensors, or a sharded
+  // model.safetensors.index.json.
+  std::string path;
+
+  // Resource id in the API ("models/{id}"); empty takes the directory's name.
+  std::string id;
+
+  // Absent ("auto"): bf16 where the CPU multiplies it natively, else f32.
+  std::optional<DType> weight_dtype;
+
+  // Cap of softmax layers in tokens; 0 takes max_position_embeddings.
+  uint64_t context_cap = 0;
+};
+
+// What GetModel and the metrics tell about a model.
+struct ModelDescription {
+  std::string id;           // "demo"
+  std::string family;       // model_type, "gla"
+  std::string fingerprint;  // 64 hex digits: SHA-256 of config.json and weights
+  size_t vocab_size = 0;
+  size_t hidden_size = 0;
+  size_t layers = 0;
+  size_t softmax_layers = 0;
+  uint64_t parameters = 0;
+  std::vector<int32_t> bos_tokens;    // empty: none
+  std::vector<int32_t> eos_tokens;    // end generation unless told otherwise
+  LinearReport linear;                // weight dtype, ISA, tiles
+  std::string kernel_target;          // "AVX3"
+  std::vector<std::string> warnings;  // unknown config keys, unused tensors
+};
+
+// One input of a batch: a token id, or an embedding that takes the place of the
+// token's row of the embedding table.
+struct InputRow {
+  int32_t token = -1;                // in [0, vocab_size) unless ...
+  const float* embedding = nullptr;  // ... f32[D] is given
+};
+
+class Model;
+
+// Time spent in the parts of Forward and Head since the last TakePhases.
+struct PhaseTimes {
+  absl::Duration projection;  // matrix products
+  absl::Duration recurrence;  // mixers, without their projections
+  absl::Duration other;       // norms, activations, embedding
+};
+
+// Everything a compute thread needs beside the model: its worker threads and
+// scratch memory for batches of up to max_rows rows. Allocates when it is made,
+// not afterwards. Thread-compatible.
+class Workspace {
+ public:
+  // REQUIRES: max_rows >= 1. The model and the pool outlive the workspace.
+  Workspace(const Model& model, size_t max_rows, ThreadPool& pool);
+  ~Workspace();
+
+  size_t max_rows() const;
+  PhaseTimes TakePhases();
+
+  // For model/ only: buffers of the forward pass. Defined in workspace.h.
+  struct Buffers;
+  Buffers& buffers() { return *buffers_; }
+
+ private:
+  std::unique_ptr<Buffers> buffers_;
+};
+
+// An immutable loaded model: maps (rows, states) to hidden vectors and logits.
+// Thread-safe given distinct workspaces.
+class Model {
+ public:
+  // Reads and checks a checkpoint, packs its weights. Errors name the file, the
+  // key or tensor, the value found and what was expected:
+  //   NOT_FOUND            no such directory or file
+  //   INVALID_ARGUMENT     not a checkpoint; malformed, missing, misshaped or
+  //                        truncated tensor; key out of range
+  //   UNIMPLEMENTED        unknown model_type (the message lists those known),
+  //                        or a key whose value would change results and is
+  //                        not supported
+  //   FAILED_PRECONDITION  bf16 demanded on a CPU without it
+  static absl::StatusOr<std::shared_ptr<const Model>> Load(
+      const ModelOptions& options);
+  ~Model();
+
+  const ModelDescription& description() const;
+  const StateLayout& state_layout() const;
+  // Null if the checkpoint carries none that is known.
+  const Tokenizer* tokenizer() const;
+
+  // Runs all layers over a batch and advances the states in place.
+  //   rows      the inputs of all segments; rows.size() <= workspace.max_rows()
+  //   segments  cover each row exactly once, in order; distinct states
+  //   hidden    f32[rows, D]  overwritten: after the final norm
+  // REQUIRES: token ids in range; finite embeddings; no segment crosses the
+  // context cap. The hidden vectors and the state of a session are a function
+  // of its own inputs, bit for bit; how its inputs were cut into calls does not
+  // matter either.
+  void Forward(std::span<const InputRow> rows,
+               std::span<const Segment> segments, float* hidden,
+               Workspace& workspace) const;
+
+  // Logits of hidden vectors.
+  //   hidden  f32[rows, D]           in; rows <= workspace.max_rows()
+  //   logits  f32[rows, vocab_size]  overwritten
+  void Head(size_t rows, const float* hidden, float* logits,
+            Workspace& workspace) const;
+
+ private:
+  friend class ModelLoader;
+  friend class Workspace;
+  struct Parts;
+  explicit Model(std::unique_ptr<Parts> parts);
+  std::unique_ptr<Parts> parts_;
+};
+
+}  // namespace steadystate
+
+#endif  // STEADYSTATE_SERVER_MODEL_MODEL_H_
