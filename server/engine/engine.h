@@ -1,0 +1,122 @@
+#ifndef STEADYSTATE_SERVER_ENGINE_ENGINE_H_
+#define STEADYSTATE_SERVER_ENGINE_ENGINE_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "absl/time/time.h"
+#include "server/base/clock.h"
+#include "server/engine/request.h"
+#include "server/metrics/metrics.h"
+#include "server/model/model.h"
+#include "server/session/session_info.h"
+
+namespace steadystate {
+
+// Every limit of the engine. All are checked by Engine::Create.
+struct EngineOptions {
+  uint64_t state_memory_bytes = uint64_t{4} << 30;  // budget of all sessions
+  absl::Duration session_ttl = absl::Hours(1);
+  size_t threads = 1;                  // compute thread included
+  size_t max_batch_rows = 256;         // rows of one batch
+  size_t prefill_chunk_rows = 64;      // most rows of one session in one batch
+  size_t max_queued_per_session = 32;  // requests waiting on one session
+  size_t max_queued_requests = 65536;  // requests waiting in all
+  size_t max_tokens_per_request = size_t{1} << 20;
+  size_t max_stop_strings = 16;
+  size_t max_stop_string_bytes = 256;
+  size_t max_stop_tokens = 256;
+  size_t max_expired_remembered = 65536;  // ids that answer SESSION_EXPIRED
+};
+
+struct SessionPage {
+  std::vector<SessionInfo> sessions;  // by id, ascending
+  std::string next_page_token;        // empty: this was the last page
+};
+
+// Holds the sessions and decides which advance now. One compute thread forms
+// batches from whatever is ready, decode before prefill, runs the model and
+// answers; it never waits for anyone else.
+//
+// What a request did before it failed: a deadline or a cancel that comes before
+// its first batch leaves the session untouched. One that comes later leaves the
+// tokens absorbed so far, and Generate's last answered token is then the last
+// one absorbed. A Step is all or nothing: once its first batch began it is
+// carried through, and its answer is the record.
+//
+// Errors carry ErrorReasons (server/base/error.h). Thread-safe. Callbacks run
+// on the compute thread, or inside the submitting call when a request is
+// refused at once.
+class Engine {
+ public:
+  // INVALID_ARGUMENT if an option is out of range, or the budget is smaller
+  // than one session (the message says how much one takes).
+  // `clock` and `metrics` outlive the engine.
+  static absl::StatusOr<std::unique_ptr<Engine>> Create(
+      const EngineOptions& options, std::shared_ptr<const Model> model,
+      const Clock& clock, Metrics& metrics);
+
+  // Refuses new work, answers what is queued with DRAINING, lets the batch that
+  // runs finish, joins the compute thread.
+  ~Engine();
+
+  const Model& model() const;
+  const EngineOptions& options() const;
+
+  // SESSION_ALREADY_EXISTS, STATE_BUDGET_EXHAUSTED (with a retry hint),
+  // INVALID_ARGUMENT (id, ttl or labels out of bounds), DRAINING.
+  absl::StatusOr<SessionInfo> CreateSession(const SessionOptions& options);
+  // SESSION_NOT_FOUND, SESSION_EXPIRED (metadata: expire_time).
+  absl::StatusOr<SessionInfo> GetSession(absl::string_view id);
+  // `page_size` in [1, 1000]. INVALID_PAGE_TOKEN.
+  absl::StatusOr<SessionPage> ListSessions(size_t page_size,
+                                           absl::string_view page_token);
+  // Also answers the session's queued requests, with SESSION_NOT_FOUND; one
+  // whose batch is running is finished first, then the state is given back.
+  absl::Status DeleteSession(absl::string_view id);
+
+  // Submit a request. Its callback or sink's OnDone is called exactly once.
+  // Refused with: SESSION_NOT_FOUND, SESSION_EXPIRED, SESSION_BUSY,
+  // QUEUE_FULL (with a retry hint), INVALID_ARGUMENT, TOKEN_OUT_OF_RANGE,
+  // NO_PENDING_LOGITS, TOKENIZER_UNAVAILABLE, DRAINING, and when its turn comes
+  // POSITION_MISMATCH (metadata: position, expected_position),
+  // CONTEXT_CAP_REACHED, DEADLINE_EXCEEDED, CANCELLED.
+  RequestId Step(StepRequest request, StepCallback done);
+  RequestId Generate(GenerateRequest request,
+                     std::shared_ptr<GenerateSink> sink);
+  RequestId Score(ScoreRequest request, std::shared_ptr<ScoreSink> sink);
+
+  // Asks for a request's end: it is answered CANCELLED if it has not finished.
+  // Unknown and finished ids are ignored.
+  void Cancel(RequestId id);
+
+  // A sink is ready again. Unknown and finished ids are ignored.
+  void Wake(RequestId id);
+
+  // A fresh writer id.
+  WriterId NewWriter();
+
+  // From now on refuses sessions and requests with DRAINING; what was accepted
+  // goes on.
+  void BeginDrain();
+  // True when no request is queued or running, false if `timeout` passed first.
+  bool WaitIdle(absl::Duration timeout);
+
+  // When the compute thread last went round its loop: liveness.
+  absl::Time heartbeat() const;
+
+ private:
+  class Core;
+  explicit Engine(std::unique_ptr<Core> core);
+  std::unique_ptr<Core> core_;
+};
+
+}  // namespace steadystate
+
+#endif  // STEADYSTATE_SERVER_ENGINE_ENGINE_H_

@@ -1,0 +1,140 @@
+#ifndef STEADYSTATE_SERVER_ENGINE_REQUEST_H_
+#define STEADYSTATE_SERVER_ENGINE_REQUEST_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "server/model/sampler.h"
+
+namespace steadystate {
+
+// Names a request from submission to its last callback. Never reused.
+using RequestId = uint64_t;
+
+// Names whoever submits requests in order: one RPC or one stream. Requests of
+// one writer on one session queue up; another writer meanwhile is refused.
+using WriterId = uint64_t;
+
+// What every request carries.
+struct RequestBase {
+  std::string session;  // id, without "sessions/"
+  WriterId writer = 0;
+  std::optional<uint64_t> expected_position;
+  absl::Time deadline = absl::InfiniteFuture();
+};
+
+// What a step answers beside the position.
+struct StepOutputs {
+  bool logits = false;                     // f32[vocab_size]
+  bool hidden = false;                     // f32[D], after the final norm
+  std::optional<uint32_t> top_logprobs;    // 1..kMaxTopLogprobs
+  std::optional<SamplingParams> sampling;  // draw a token; it is not absorbed
+};
+
+// Absorbs tokens or embeddings and answers once, after the last of them.
+struct StepRequest : RequestBase {
+  std::vector<int32_t> tokens;    // exactly one of tokens and embeddings ...
+  std::vector<float> embeddings;  // ... f32[n, D], n >= 1
+  StepOutputs outputs;
+};
+
+struct StepResult {
+  uint64_t position = 0;  // after the step
+  std::optional<int32_t> sampled_token;
+  std::optional<float> sampled_logprob;  // of the model's own distribution
+  std::vector<TokenLogprob> top_logprobs;
+  std::vector<float> logits;
+  std::vector<float> hidden;
+  absl::Duration queue_time;    // from submission to its first batch
+  absl::Duration compute_time;  // from its first batch to its last
+};
+
+using StepCallback = std::function<void(absl::StatusOr<StepResult>)>;
+
+// Absorbs a prompt, then draws tokens and absorbs each, until something ends
+// it.
+struct GenerateRequest : RequestBase {
+  // Empty: continues from the session's pending logits.
+  std::vector<int32_t> prompt;
+  SamplingParams sampling;
+  std::optional<uint64_t>
+      max_tokens;                    // absent: no bound but the others; 0: none
+  std::vector<int32_t> stop_tokens;  // beside the model's own end tokens
+  bool ignore_eos = false;
+  std::vector<std::string> stop_strings;  // need a tokenizer
+  // Absent: none. 0: the drawn token's. n: and those of the n most likely.
+  std::optional<uint32_t> logprobs;
+};
+
+enum class FinishReason : uint8_t { kStopToken, kStopString, kLength };
+
+struct GeneratedToken {
+  int32_t token = 0;
+  uint64_t position = 0;   // after this token was absorbed
+  std::string text_delta;  // whole characters; may be empty
+  std::optional<float> logprob;
+  std::vector<TokenLogprob> top_logprobs;
+};
+
+struct GenerateSummary {
+  FinishReason finish_reason = FinishReason::kLength;
+  uint64_t position = 0;
+  uint64_t prompt_tokens = 0;
+  uint64_t generated_tokens = 0;
+  std::string text_tail;  // text held back until the end
+  absl::Duration queue_time;
+  absl::Duration time_to_first_token;
+};
+
+// Log-probabilities of given tokens.
+struct ScoreRequest : RequestBase {
+  // `session` empty: a fresh state that is given back at the end.
+  std::vector<int32_t> tokens;
+  bool logits = false;        // also f32[vocab_size] after each token
+  uint32_t top_logprobs = 0;  // alternatives per token, [0, kMaxTopLogprobs]
+};
+
+struct ScoredToken {
+  int32_t token = 0;
+  uint64_t position = 0;  // after this token
+  // log p(token | what came before). Absent where nothing came before.
+  std::optional<float> logprob;
+  std::vector<TokenLogprob> top_logprobs;  // of the same distribution
+  std::vector<float> logits;               // after this token
+};
+
+struct ScoreSummary {
+  uint64_t position = 0;
+  uint64_t tokens = 0;
+  uint64_t scored_tokens = 0;  // those with a logprob
+  double total_logprob = 0;
+};
+
+// Receives what a streaming request produces, on the compute thread: calls must
+// not block, nor call back into the engine except for Engine::Wake.
+template <typename Item, typename Summary>
+class Sink {
+ public:
+  virtual ~Sink() = default;
+
+  // False while the receiver's bounded queue is full: the request then pauses,
+  // without holding anyone up, until Engine::Wake(id). Asked before each batch.
+  virtual bool Ready() = 0;
+  virtual void OnItem(Item item) = 0;
+  // Last call, exactly once.
+  virtual void OnDone(absl::StatusOr<Summary> summary) = 0;
+};
+
+using GenerateSink = Sink<GeneratedToken, GenerateSummary>;
+using ScoreSink = Sink<ScoredToken, ScoreSummary>;
+
+}  // namespace steadystate
+
+#endif  // STEADYSTATE_SERVER_ENGINE_REQUEST_H_

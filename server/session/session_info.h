@@ -1,0 +1,38 @@
+#ifndef STEADYSTATE_SERVER_SESSION_SESSION_INFO_H_
+#define STEADYSTATE_SERVER_SESSION_SESSION_INFO_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+
+#include "absl/time/time.h"
+
+namespace steadystate {
+
+// What can be asked of a new session.
+struct SessionOptions {
+  // 1 to 63 of [a-z0-9-], beginning with a letter or digit; empty: the server
+  // makes one of 128 random bits.
+  std::string id;
+  std::optional<absl::Duration> ttl;          // absent: the server's default
+  std::map<std::string, std::string> labels;  // bounded, see session_table.h
+};
+
+// A session as clients see it; a copy, taken at one moment.
+struct SessionInfo {
+  std::string id;
+  uint64_t position = 0;     // tokens absorbed
+  uint64_t state_bytes = 0;  // charged against the budget
+  bool active = false;       // a request is queued or running
+  absl::Time create_time;
+  absl::Time last_step_time;  // creation, if there was no step
+  absl::Duration ttl;
+  absl::Time expire_time;  // last_step_time + ttl
+  std::map<std::string, std::string> labels;
+};
+
+}  // namespace steadystate
+
+#endif  // STEADYSTATE_SERVER_SESSION_SESSION_INFO_H_
