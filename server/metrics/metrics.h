@@ -5,13 +5,14 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 
 namespace prometheus {
-class Registry;
+class Collectable;
 }
 
 namespace steadystate {
@@ -78,15 +79,15 @@ class Metrics {
   void SetReady(bool ready);
   void SetComputeThreads(size_t threads);
 
-  // For the exposer; lives as long as this object.
-  std::shared_ptr<prometheus::Registry> registry() const;
+  // Everything to be scraped. Shares ownership: they may outlive this object.
+  std::vector<std::shared_ptr<prometheus::Collectable>> collectables() const;
 
   // The text exposition of all metrics, process_* included.
   std::string Expose() const;
 
  private:
   struct Families;
-  std::unique_ptr<Families> families_;
+  std::shared_ptr<Families> families_;
 };
 
 }  // namespace steadystate

@@ -1,0 +1,34 @@
+#ifndef STEADYSTATE_SERVER_METRICS_EXPOSER_H_
+#define STEADYSTATE_SERVER_METRICS_EXPOSER_H_
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "server/metrics/metrics.h"
+
+namespace steadystate {
+
+// Serves http://HOST:PORT/metrics for Prometheus while it lives.
+class Exposer {
+ public:
+  // `host_port` is "127.0.0.1:9464"; port 0 picks a free one. INVALID_ARGUMENT
+  // for malformed addresses, UNAVAILABLE if the port cannot be had, the message
+  // naming it.
+  static absl::StatusOr<std::unique_ptr<Exposer>> Start(
+      const std::string& host_port, const Metrics& metrics);
+  ~Exposer();
+
+  // The port that is listened on.
+  int port() const;
+
+ private:
+  struct Server;
+  explicit Exposer(std::unique_ptr<Server> server);
+  std::unique_ptr<Server> server_;
+};
+
+}  // namespace steadystate
+
+#endif  // STEADYSTATE_SERVER_METRICS_EXPOSER_H_

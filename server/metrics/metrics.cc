@@ -1,0 +1,367 @@
+#include "server/metrics/metrics.h"
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <map>
+#include <span>
+#include <sstream>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/str_cat.h"
+#include "prometheus/counter.h"
+#include "prometheus/family.h"
+#include "prometheus/gauge.h"
+#include "prometheus/histogram.h"
+#include "prometheus/registry.h"
+#include "prometheus/text_serializer.h"
+#include "server/base/error.h"
+#include "server/base/version.h"
+#include "server/metrics/process_metrics.h"
+#include "server/metrics/table.h"
+
+namespace steadystate {
+namespace {
+
+using Labels = std::map<std::string, std::string>;
+using prometheus::Counter;
+using prometheus::Gauge;
+using prometheus::Histogram;
+
+// RPC methods by their full names; the last one stands for all others.
+constexpr const char* kMethods[] = {
+    "steadystate.v1.SessionService/CreateSession",
+    "steadystate.v1.SessionService/GetSession",
+    "steadystate.v1.SessionService/ListSessions",
+    "steadystate.v1.SessionService/DeleteSession",
+    "steadystate.v1.GenerationService/Step",
+    "steadystate.v1.GenerationService/StreamStep",
+    "steadystate.v1.GenerationService/Generate",
+    "steadystate.v1.GenerationService/Score",
+    "steadystate.v1.ModelService/ListModels",
+    "steadystate.v1.ModelService/GetModel",
+    "steadystate.v1.ModelService/Tokenize",
+    "steadystate.v1.ModelService/Detokenize",
+    "other",
+};
+constexpr size_t kMethodCount = std::size(kMethods);
+constexpr size_t kCodeCount = 17;  // canonical codes 0 to 16
+
+size_t MethodIndex(absl::string_view method) {
+  for (size_t i = 0; i + 1 < kMethodCount; ++i) {
+    if (method == kMethods[i]) return i;
+  }
+  return kMethodCount - 1;
+}
+
+template <typename Enum>
+size_t Index(Enum value) {
+  return static_cast<size_t>(value);
+}
+
+}  // namespace
+
+// Series by the index of their label value. Pointers are constant after
+// construction, except for `durations`, which fills up as codes occur.
+struct Metrics::Families {
+  explicit Families(absl::string_view model_name);
+
+  Labels With(Labels labels) const {
+    labels.emplace("model", model);
+    return labels;
+  }
+  const MetricRow& Row(MetricId id) const { return MetricTable()[Index(id)]; }
+
+  prometheus::Family<Counter>& CounterFamily(MetricId id) {
+    return prometheus::BuildCounter()
+        .Name(Row(id).name)
+        .Help(Row(id).help)
+        .Register(*registry);
+  }
+  prometheus::Family<Gauge>& GaugeFamily(MetricId id) {
+    return prometheus::BuildGauge()
+        .Name(Row(id).name)
+        .Help(Row(id).help)
+        .Register(*registry);
+  }
+  prometheus::Family<Histogram>& HistogramFamily(MetricId id) {
+    return prometheus::BuildHistogram()
+        .Name(Row(id).name)
+        .Help(Row(id).help)
+        .Register(*registry);
+  }
+
+  // One series for each value of the label, or a single one without label.
+  std::vector<Counter*> Counters(MetricId id, const char* label = nullptr,
+                                 std::span<const char* const> values = {});
+  std::vector<Gauge*> Gauges(MetricId id, const char* label = nullptr,
+                             std::span<const char* const> values = {});
+  std::vector<Histogram*> Histograms(MetricId id, const char* label = nullptr,
+                                     std::span<const char* const> values = {});
+  Histogram& Duration(size_t method, absl::StatusCode code);
+  void AddErrorReasons();
+  void AddCancellations();
+
+  const std::string model;
+  const std::shared_ptr<prometheus::Registry> registry =
+      std::make_shared<prometheus::Registry>();
+  const ProcessMetrics process;
+
+  std::vector<Gauge*> sessions, state_bytes, state_capacity, per_session,
+      utilization, running, waiting, streams, load_duration, ready, threads;
+  std::vector<Counter*> created, ended, rejections, tokens, mismatches,
+      nonfinite;
+  std::vector<Histogram*> lifetime, session_tokens, queue, first_token,
+      inter_token, step, batch_size, batch_rows;
+  std::array<std::array<Counter*, 2>, 2> cancellations{};
+  std::map<std::string, Counter*, std::less<>> errors;
+  prometheus::Family<Histogram>* duration_family = nullptr;
+  std::array<std::array<std::atomic<Histogram*>, kCodeCount>, kMethodCount>
+      durations{};
+};
+
+std::vector<Counter*> Metrics::Families::Counters(
+    MetricId id, const char* label, std::span<const char* const> values) {
+  auto& family = CounterFamily(id);
+  if (label == nullptr) return {&family.Add(With({}))};
+  std::vector<Counter*> series;
+  for (const char* value : values) {
+    series.push_back(&family.Add(With({{label, value}})));
+  }
+  return series;
+}
+
+std::vector<Gauge*> Metrics::Families::Gauges(
+    MetricId id, const char* label, std::span<const char* const> values) {
+  auto& family = GaugeFamily(id);
+  if (label == nullptr) return {&family.Add(With({}))};
+  std::vector<Gauge*> series;
+  for (const char* value : values) {
+    series.push_back(&family.Add(With({{label, value}})));
+  }
+  return series;
+}
+
+std::vector<Histogram*> Metrics::Families::Histograms(
+    MetricId id, const char* label, std::span<const char* const> values) {
+  auto& family = HistogramFamily(id);
+  const auto bounds = Row(id).buckets;
+  const Histogram::BucketBoundaries buckets(bounds.begin(), bounds.end());
+  if (label == nullptr) return {&family.Add(With({}), buckets)};
+  std::vector<Histogram*> series;
+  for (const char* value : values) {
+    series.push_back(&family.Add(With({{label, value}}), buckets));
+  }
+  return series;
+}
+
+// A code's series appears with its first occurrence: all of them at once would
+// be thousands. OK's are there from the start.
+Histogram& Metrics::Families::Duration(size_t method, absl::StatusCode code) {
+  const size_t index = std::min(Index(code), kCodeCount - 1);
+  std::atomic<Histogram*>& slot = durations[method][index];
+  Histogram* series = slot.load(std::memory_order_acquire);
+  if (series == nullptr) {
+    const auto bounds = Row(MetricId::kRequestDuration).buckets;
+    series = &duration_family->Add(
+        With({{"method", kMethods[method]},
+              {"code", absl::StatusCodeToString(
+                           static_cast<absl::StatusCode>(index))}}),
+        Histogram::BucketBoundaries(bounds.begin(), bounds.end()));
+    slot.store(series, std::memory_order_release);
+  }
+  return *series;
+}
+
+void Metrics::Families::AddErrorReasons() {
+  auto& family = CounterFamily(MetricId::kErrors);
+  for (ErrorReason reason : AllErrorReasons()) {
+    const std::string name(Name(reason));
+    errors[name] = &family.Add(With({{"reason", name}}));
+  }
+  errors["OTHER"] = &family.Add(With({{"reason", "OTHER"}}));
+}
+
+void Metrics::Families::AddCancellations() {
+  auto& family = CounterFamily(MetricId::kCancellations);
+  constexpr const char* kStages[] = {"queued", "running"};
+  constexpr const char* kSources[] = {"client", "deadline"};
+  for (size_t stage = 0; stage < 2; ++stage) {
+    for (size_t source = 0; source < 2; ++source) {
+      cancellations[stage][source] = &family.Add(
+          With({{"stage", kStages[stage]}, {"source", kSources[source]}}));
+    }
+  }
+}
+
+Metrics::Families::Families(absl::string_view model_name) : model(model_name) {
+  constexpr const char* kStates[] = {"active", "idle"};
+  constexpr const char* kTiers[] = {"memory"};
+  constexpr const char* kEnds[] = {"deleted", "expired", "shutdown"};
+  constexpr const char* kRejections[] = {"state_budget", "queue_full",
+                                         "draining"};
+  constexpr const char* kPhases[] = {"prefill", "decode"};
+  constexpr const char* kParts[] = {"projection", "recurrence", "other",
+                                    "sample"};
+  constexpr const char* kKinds[] = {"prompt", "generated"};
+  using enum MetricId;
+  sessions = Gauges(kSessions, "state", kStates);
+  created = Counters(kSessionsCreated);
+  ended = Counters(kSessionsEnded, "reason", kEnds);
+  lifetime = Histograms(kSessionLifetime);
+  session_tokens = Histograms(kSessionTokens);
+  state_bytes = Gauges(kStateBytes, "tier", kTiers);
+  state_capacity = Gauges(kStateCapacity, "tier", kTiers);
+  per_session = Gauges(kStateBytesPerSession);
+  utilization = Gauges(kStatePoolUtilization);
+  rejections = Counters(kAdmissionRejections, "reason", kRejections);
+  running = Gauges(kRequestsRunning);
+  waiting = Gauges(kRequestsWaiting);
+  duration_family = &HistogramFamily(kRequestDuration);
+  for (size_t i = 0; i < kMethodCount; ++i) Duration(i, absl::StatusCode::kOk);
+  streams = Gauges(kGrpcStreams);
+  AddErrorReasons();
+  queue = Histograms(kQueueDuration, "phase", kPhases);
+  first_token = Histograms(kTimeToFirstToken);
+  inter_token = Histograms(kInterTokenLatency);
+  step = Histograms(kStepDuration, "phase", kParts);
+  tokens = Counters(kTokens, "kind", kKinds);
+  batch_size = Histograms(kBatchSize);
+  batch_rows = Histograms(kBatchRows);
+  mismatches = Counters(kPositionMismatches);
+  AddCancellations();
+  nonfinite = Counters(kStateNonFinite);
+  load_duration = Gauges(kModelLoadDuration);
+  ready = Gauges(kReady);
+  threads = Gauges(kComputeThreads);
+  GaugeFamily(kBuildInfo).Add({{"version", kVersion}}).Set(1);
+}
+
+Metrics::Metrics(absl::string_view model)
+    : families_(std::make_unique<Families>(model)) {}
+
+Metrics::~Metrics() = default;
+
+void Metrics::SessionCreated() { families_->created[0]->Increment(); }
+
+void Metrics::SessionEnded(SessionEnd reason, absl::Duration age,
+                           uint64_t tokens) {
+  families_->ended[Index(reason)]->Increment();
+  families_->lifetime[0]->Observe(absl::ToDoubleSeconds(age));
+  families_->session_tokens[0]->Observe(static_cast<double>(tokens));
+}
+
+void Metrics::SetSessions(size_t active, size_t idle) {
+  families_->sessions[0]->Set(static_cast<double>(active));
+  families_->sessions[1]->Set(static_cast<double>(idle));
+}
+
+void Metrics::SetStateBytes(uint64_t used, uint64_t capacity,
+                            uint64_t per_session) {
+  families_->state_bytes[0]->Set(static_cast<double>(used));
+  families_->state_capacity[0]->Set(static_cast<double>(capacity));
+  families_->per_session[0]->Set(static_cast<double>(per_session));
+  families_->utilization[0]->Set(capacity == 0
+                                     ? 0
+                                     : static_cast<double>(used) /
+                                           static_cast<double>(capacity));
+}
+
+void Metrics::Rejected(Rejection reason) {
+  families_->rejections[Index(reason)]->Increment();
+}
+
+void Metrics::SetRequests(size_t running, size_t waiting) {
+  families_->running[0]->Set(static_cast<double>(running));
+  families_->waiting[0]->Set(static_cast<double>(waiting));
+}
+
+void Metrics::RequestFinished(absl::string_view method, absl::StatusCode code,
+                              absl::Duration duration) {
+  families_->Duration(MethodIndex(method), code)
+      .Observe(absl::ToDoubleSeconds(duration));
+}
+
+void Metrics::AddStreams(int delta) { families_->streams[0]->Increment(delta); }
+
+void Metrics::ErrorAnswered(absl::string_view reason) {
+  auto& errors = families_->errors;
+  auto found = errors.find(std::string(reason));
+  if (found == errors.end()) found = errors.find("OTHER");
+  found->second->Increment();
+}
+
+void Metrics::Queued(BatchPhase phase, absl::Duration waited) {
+  families_->queue[Index(phase)]->Observe(absl::ToDoubleSeconds(waited));
+}
+
+void Metrics::TimeToFirstToken(absl::Duration time) {
+  families_->first_token[0]->Observe(absl::ToDoubleSeconds(time));
+}
+
+void Metrics::InterTokenLatency(absl::Duration time) {
+  families_->inter_token[0]->Observe(absl::ToDoubleSeconds(time));
+}
+
+void Metrics::StepDuration(StepPhase phase, absl::Duration time) {
+  families_->step[Index(phase)]->Observe(absl::ToDoubleSeconds(time));
+}
+
+void Metrics::Batch(size_t segments, size_t rows) {
+  families_->batch_size[0]->Observe(static_cast<double>(segments));
+  families_->batch_rows[0]->Observe(static_cast<double>(rows));
+}
+
+void Metrics::Tokens(TokenKind kind, uint64_t count) {
+  families_->tokens[Index(kind)]->Increment(static_cast<double>(count));
+}
+
+void Metrics::PositionMismatch() { families_->mismatches[0]->Increment(); }
+
+void Metrics::Cancelled(CancelStage stage, CancelSource source) {
+  families_->cancellations[Index(stage)][Index(source)]->Increment();
+}
+
+void Metrics::NonFiniteState() { families_->nonfinite[0]->Increment(); }
+
+void Metrics::SetModelInfo(const ModelInfoLabels& labels) {
+  families_->GaugeFamily(MetricId::kModelInfo)
+      .Add(families_->With({{"fingerprint", labels.fingerprint},
+                            {"weight_dtype", labels.weight_dtype},
+                            {"state_dtype", labels.state_dtype},
+                            {"isa", labels.isa},
+                            {"kernel_target", labels.kernel_target},
+                            {"onednn_version", labels.onednn_version}}))
+      .Set(1);
+}
+
+void Metrics::SetModelLoadDuration(absl::Duration time) {
+  families_->load_duration[0]->Set(absl::ToDoubleSeconds(time));
+}
+
+void Metrics::SetReady(bool ready) { families_->ready[0]->Set(ready ? 1 : 0); }
+
+void Metrics::SetComputeThreads(size_t threads) {
+  families_->threads[0]->Set(static_cast<double>(threads));
+}
+
+std::vector<std::shared_ptr<prometheus::Collectable>> Metrics::collectables()
+    const {
+  return {families_->registry,
+          std::shared_ptr<prometheus::Collectable>(
+              families_, const_cast<ProcessMetrics*>(&families_->process))};
+}
+
+std::string Metrics::Expose() const {
+  std::vector<prometheus::MetricFamily> all;
+  for (const auto& collectable : collectables()) {
+    for (prometheus::MetricFamily& family : collectable->Collect()) {
+      all.push_back(std::move(family));
+    }
+  }
+  return prometheus::TextSerializer().Serialize(all);
+}
+
+}  // namespace steadystate
