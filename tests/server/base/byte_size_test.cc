@@ -1,0 +1,39 @@
+#include "server/base/byte_size.h"
+
+#include "gtest/gtest.h"
+
+namespace steadystate {
+namespace {
+
+TEST(ParseByteSizeTest, ReadsBinaryAndDecimalUnits) {
+  EXPECT_EQ(ParseByteSize("0").value(), 0u);
+  EXPECT_EQ(ParseByteSize("37B").value(), 37u);
+  EXPECT_EQ(ParseByteSize("4GiB").value(), uint64_t{4} << 30);
+  EXPECT_EQ(ParseByteSize("512MiB").value(), uint64_t{512} << 20);
+  EXPECT_EQ(ParseByteSize("1kB").value(), 1000u);
+  EXPECT_EQ(ParseByteSize("2TB").value(), 2'000'000'000'000u);
+  EXPECT_EQ(ParseByteSize("1.5KiB").value(), 1536u);
+  EXPECT_EQ(ParseByteSize("18446744073709551615").value(), UINT64_MAX);
+}
+
+TEST(ParseByteSizeTest, RefusesEverythingElse) {
+  for (const char* text :
+       {"", "GiB", "-1", "+1", "1e3", "0x10", " 1", "1 GiB", "1gib", "1GiBs",
+        "nan", "inf", "1.2.3", "18446744073709551616", "16777216TiB",
+        "99999999999TB"}) {
+    const auto size = ParseByteSize(text);
+    ASSERT_FALSE(size.ok()) << text;
+    EXPECT_EQ(size.status().code(), absl::StatusCode::kInvalidArgument);
+    EXPECT_NE(size.status().message().find(text), absl::string_view::npos);
+  }
+}
+
+TEST(FormatByteSizeTest, UsesTheLargestUnitThatFits) {
+  EXPECT_EQ(FormatByteSize(0), "0 B");
+  EXPECT_EQ(FormatByteSize(1023), "1023 B");
+  EXPECT_EQ(FormatByteSize(131072), "128.0 KiB");
+  EXPECT_EQ(FormatByteSize(uint64_t{3} << 29), "1.5 GiB");
+}
+
+}  // namespace
+}  // namespace steadystate
