@@ -9,8 +9,9 @@
 
 namespace steadystate {
 
-// std::mutex with thread-safety annotations. Not absl::Mutex: distributions do
-// not build Abseil for ThreadSanitizer, which then reports races that are none.
+// std::mutex with thread-safety annotations. Abseil's own mutex will not do:
+// distributions do not build it for ThreadSanitizer, which then reports races
+// that are none.
 class ABSL_LOCKABLE Mutex {
  public:
   Mutex() = default;
