@@ -19,10 +19,8 @@ bool IsIdentifierByte(char c) {
          (c >= '0' && c <= '9') || c == '_';
 }
 
-// Replaces the bare words NaN, Infinity and -Infinity outside of strings, which
-// Python writes, by numbers that read back the same or as null: 1e999 overflows
-// to infinity in no JSON parser alike, so infinities become the string that
-// other writers use.
+// Puts the bare words NaN, Infinity and -Infinity outside of strings, which
+// Python writes and JSON does not know, into quotes.
 std::string QuoteNonFinite(absl::string_view text) {
   std::string out;
   out.reserve(text.size());
@@ -55,86 +53,60 @@ std::string QuoteNonFinite(absl::string_view text) {
   return out;
 }
 
-// Builds the value as nlohmann's own reader would, and refuses what that one
-// would let through: duplicate keys and unbounded depth or size.
-class StrictReader final : public nlohmann::json_sax<json> {
+// Watches the parser and refuses what it would let through: duplicate keys and
+// unbounded depth or size. After a refusal everything is discarded.
+class Watcher {
  public:
-  StrictReader(absl::string_view what, const JsonLimits& limits)
-      : what_(what), limits_(limits), builder_(value_, false) {}
+  explicit Watcher(const JsonLimits& limits) : limits_(limits) {}
 
-  absl::StatusOr<json> Take() && {
-    if (!error_.ok()) return error_;
-    return std::move(value_);
-  }
-
-  bool null() override { return Count() && builder_.null(); }
-  bool boolean(bool v) override { return Count() && builder_.boolean(v); }
-  bool number_integer(number_integer_t v) override {
-    return Count() && builder_.number_integer(v);
-  }
-  bool number_unsigned(number_unsigned_t v) override {
-    return Count() && builder_.number_unsigned(v);
-  }
-  bool number_float(number_float_t v, const string_t& text) override {
-    return Count() && builder_.number_float(v, text);
-  }
-  bool string(string_t& v) override { return Count() && builder_.string(v); }
-  bool binary(binary_t& v) override { return Count() && builder_.binary(v); }
-
-  bool start_object(size_t size) override {
-    keys_.emplace_back();
-    return Count() && Enter() && builder_.start_object(size);
-  }
-  bool key(string_t& name) override {
-    if (!keys_.back().insert(name).second) {
-      return Refuse(absl::StrCat("key '", name.substr(0, 200),
-                                 "' occurs twice in one object"));
+  bool OnEvent(json::parse_event_t event, const json& parsed) {
+    switch (event) {
+      case json::parse_event_t::object_start:
+      case json::parse_event_t::array_start:
+        open_.emplace_back();
+        CountValue();
+        if (open_.size() > limits_.max_depth) {
+          Refuse(absl::StrCat("nested deeper than ", limits_.max_depth,
+                              " levels"));
+        }
+        break;
+      case json::parse_event_t::object_end:
+      case json::parse_event_t::array_end:
+        open_.pop_back();
+        break;
+      case json::parse_event_t::key:
+        OnKey(parsed.get_ref<const std::string&>());
+        break;
+      case json::parse_event_t::value:
+        CountValue();
+        break;
     }
-    return builder_.key(name);
+    return refusal_.empty();
   }
-  bool end_object() override {
-    keys_.pop_back();
-    --depth_;
-    return builder_.end_object();
-  }
-  bool start_array(size_t size) override {
-    return Count() && Enter() && builder_.start_array(size);
-  }
-  bool end_array() override {
-    --depth_;
-    return builder_.end_array();
-  }
-  bool parse_error(size_t position, const std::string&,
-                   const nlohmann::detail::exception& error) override {
-    return Refuse(absl::StrCat("not JSON at byte ", position, ": ",
-                               absl::string_view(error.what()).substr(0, 200)));
-  }
+
+  // Why the text was refused; empty if it was not.
+  const std::string& refusal() const { return refusal_; }
 
  private:
-  bool Count() {
-    if (++values_ <= limits_.max_values) return true;
-    return Refuse(absl::StrCat("more than ", limits_.max_values, " values"));
-  }
-  bool Enter() {
-    if (++depth_ <= limits_.max_depth) return true;
-    return Refuse(
-        absl::StrCat("nested deeper than ", limits_.max_depth, " levels"));
-  }
-  bool Refuse(absl::string_view why) {
-    if (error_.ok()) {
-      error_ = absl::InvalidArgumentError(absl::StrCat(what_, ": ", why));
+  void OnKey(const std::string& key) {
+    if (refusal_.empty() && !open_.back().insert(key).second) {
+      Refuse(absl::StrCat("key '", key.substr(0, 200),
+                          "' occurs twice in one object"));
     }
-    return false;
+  }
+  void CountValue() {
+    if (++values_ > limits_.max_values) {
+      Refuse(absl::StrCat("more than ", limits_.max_values, " values"));
+    }
+  }
+  void Refuse(std::string why) {
+    if (refusal_.empty()) refusal_ = std::move(why);
   }
 
-  const std::string what_;
-  const JsonLimits limits_;
-  json value_;
-  nlohmann::detail::json_sax_dom_parser<json> builder_;
-  std::vector<std::set<std::string>> keys_;
-  size_t depth_ = 0;
+  const JsonLimits& limits_;
+  std::vector<std::set<std::string>> open_;  // keys of the open objects
   size_t values_ = 0;
-  absl::Status error_;
+  std::string refusal_;
 };
 
 }  // namespace
@@ -145,9 +117,23 @@ absl::StatusOr<json> ParseJson(absl::string_view text, absl::string_view what,
     return absl::InvalidArgumentError(absl::StrCat(
         what, ": ", text.size(), " bytes; at most ", limits.max_bytes));
   }
-  StrictReader reader(what, limits);
-  json::sax_parse(QuoteNonFinite(text), &reader);
-  return std::move(reader).Take();
+  Watcher watcher(limits);
+  const auto refuse = [what](absl::string_view why) {
+    return absl::InvalidArgumentError(absl::StrCat(what, ": ", why));
+  };
+  try {
+    json value =
+        json::parse(QuoteNonFinite(text),
+                    [&watcher](int, json::parse_event_t event, json& parsed) {
+                      return watcher.OnEvent(event, parsed);
+                    });
+    if (!watcher.refusal().empty()) return refuse(watcher.refusal());
+    return value;
+  } catch (const json::exception& error) {
+    if (!watcher.refusal().empty()) return refuse(watcher.refusal());
+    return refuse(absl::StrCat("not JSON: ",
+                               absl::string_view(error.what()).substr(0, 200)));
+  }
 }
 
 }  // namespace steadystate

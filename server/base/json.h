@@ -20,8 +20,8 @@ struct JsonLimits {
 
 // Parses a JSON text strictly: a duplicate key in one object, a value beyond
 // the limits, text after the value are INVALID_ARGUMENT. `what` names the text
-// in messages ("config.json"). The numbers NaN and Infinity, which JSON has not
-// but config.json files do, are accepted as values of object members.
+// in messages ("config.json"). The bare words NaN, Infinity and -Infinity,
+// which JSON has not but config.json files do, become strings of that spelling.
 absl::StatusOr<nlohmann::json> ParseJson(absl::string_view text,
                                          absl::string_view what,
                                          const JsonLimits& limits = {});
