@@ -35,11 +35,6 @@ struct EngineOptions {
   size_t max_expired_remembered = 65536;  // ids that answer SESSION_EXPIRED
 };
 
-struct SessionPage {
-  std::vector<SessionInfo> sessions;  // by id, ascending
-  std::string next_page_token;        // empty: this was the last page
-};
-
 // Holds the sessions and decides which advance now. One compute thread forms
 // batches from whatever is ready, decode before prefill, runs the model and
 // answers; it never waits for anyone else.

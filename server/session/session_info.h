@@ -6,6 +6,7 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "absl/time/time.h"
 
@@ -17,7 +18,7 @@ struct SessionOptions {
   // makes one of 128 random bits.
   std::string id;
   std::optional<absl::Duration> ttl;          // absent: the server's default
-  std::map<std::string, std::string> labels;  // bounded, see session_table.h
+  std::map<std::string, std::string> labels;  // bounded, see session_id.h
 };
 
 // A session as clients see it; a copy, taken at one moment.
@@ -31,6 +32,12 @@ struct SessionInfo {
   absl::Duration ttl;
   absl::Time expire_time;  // last_step_time + ttl
   std::map<std::string, std::string> labels;
+};
+
+// A part of the list of all sessions.
+struct SessionPage {
+  std::vector<SessionInfo> sessions;  // by id, ascending
+  std::string next_page_token;        // empty: this was the last page
 };
 
 }  // namespace steadystate

@@ -1,0 +1,45 @@
+#ifndef STEADYSTATE_SERVER_SESSION_SESSION_H_
+#define STEADYSTATE_SERVER_SESSION_SESSION_H_
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "absl/time/time.h"
+#include "server/session/session_state.h"
+
+namespace steadystate {
+
+// One session: what it is called, when it ends, and its state. Destroying it
+// gives its memory back, which may take milliseconds: not under a lock.
+//
+// The members above `state` are guarded by whatever guards the session's table.
+// `state` belongs to whoever advances the session while it is active, and to
+// the table's owner otherwise.
+struct Session {
+  Session(const SessionLayout& layout, StateLease lease)
+      : state(layout, std::move(lease)) {}
+
+  absl::Time expire_time() const { return last_step_time + ttl; }
+
+  std::string id;  // empty: nobody can name it
+  absl::Time create_time;
+  absl::Duration ttl = absl::InfiniteDuration();
+  std::map<std::string, std::string> labels;
+
+  uint64_t position = 0;      // state.position() after the last finished batch
+  absl::Time last_step_time;  // creation, if there was no step
+  bool active = false;        // a request is queued or running: cannot expire
+
+  // Where SessionTable has it in the order of expiry; at most expire_time()
+  // while the session is idle, so that advancing costs no change of order.
+  std::optional<absl::Time> order_time;
+
+  SessionState state;
+};
+
+}  // namespace steadystate
+
+#endif  // STEADYSTATE_SERVER_SESSION_SESSION_H_

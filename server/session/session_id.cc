@@ -1,0 +1,155 @@
+#include "server/session/session_id.h"
+
+#include <sys/random.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstdint>
+#include <cstdlib>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/escaping.h"
+#include "absl/strings/str_cat.h"
+#include "server/base/error.h"
+#include "server/base/logging.h"
+
+namespace steadystate {
+namespace {
+
+constexpr size_t kMaxIdBytes = 63;
+constexpr absl::string_view kBase32 = "abcdefghijklmnopqrstuvwxyz234567";
+
+// Page tokens begin with this, so that another form can be told apart later.
+constexpr char kPageTokenVersion = '1';
+
+// Foreign text in a message: without control characters, of bounded length.
+std::string Quoted(absl::string_view text) {
+  constexpr size_t kShown = 80;
+  const bool cut = text.size() > kShown;
+  return absl::StrCat("'", absl::CHexEscape(text.substr(0, kShown)),
+                      cut ? "...'" : "'");
+}
+
+bool IsIdCharacter(char c) {
+  return absl::ascii_islower(static_cast<unsigned char>(c)) ||
+         absl::ascii_isdigit(static_cast<unsigned char>(c)) || c == '-';
+}
+
+bool IsLabelKey(absl::string_view key) {
+  return !key.empty() && key.size() <= kMaxLabelBytes &&
+         absl::ascii_islower(static_cast<unsigned char>(key.front())) &&
+         std::all_of(key.begin(), key.end(), [](char c) {
+           return IsIdCharacter(c) || c == '_' || c == '.';
+         });
+}
+
+bool IsLabelValue(absl::string_view value) {
+  return value.size() <= kMaxLabelBytes &&
+         std::all_of(value.begin(), value.end(), [](char c) {
+           return absl::ascii_isprint(static_cast<unsigned char>(c));
+         });
+}
+
+}  // namespace
+
+bool IsSessionId(absl::string_view id) {
+  return !id.empty() && id.size() <= kMaxIdBytes && id.front() != '-' &&
+         std::all_of(id.begin(), id.end(), IsIdCharacter);
+}
+
+std::string NewSessionId() {
+  std::array<uint8_t, 16> random;
+  while (getrandom(random.data(), random.size(), 0) !=
+         static_cast<ssize_t>(random.size())) {
+    if (errno == EINTR) continue;
+    LogError("getrandom failed; ids cannot be made safely");
+    std::abort();
+  }
+  std::string id;
+  uint32_t bits = 0;
+  int bit_count = 0;
+  for (const uint8_t byte : random) {
+    bits = bits << 8 | byte;
+    bit_count += 8;
+    while (bit_count >= 5) {
+      bit_count -= 5;
+      id.push_back(kBase32[bits >> bit_count & 31]);
+    }
+  }
+  id.push_back(kBase32[bits << (5 - bit_count) & 31]);
+  return id;
+}
+
+absl::Status ValidateSessionId(absl::string_view id) {
+  if (IsSessionId(id)) return absl::OkStatus();
+  return MakeError(
+      ErrorReason::kInvalidArgument,
+      absl::StrCat("session_id ", Quoted(id),
+                   " is not 1 to 63 of [a-z0-9-], beginning with a letter or "
+                   "digit"),
+      {{"field", "session_id"}});
+}
+
+absl::Status ValidateSessionTtl(absl::Duration ttl) {
+  if (ttl >= kMinSessionTtl && ttl <= kMaxSessionTtl) return absl::OkStatus();
+  return MakeError(
+      ErrorReason::kInvalidArgument,
+      absl::StrCat("ttl ", absl::FormatDuration(ttl), " is not between ",
+                   absl::FormatDuration(kMinSessionTtl), " and ",
+                   absl::FormatDuration(kMaxSessionTtl)),
+      {{"field", "ttl"}, {"value", absl::FormatDuration(ttl)}});
+}
+
+absl::Status ValidateLabels(const std::map<std::string, std::string>& labels) {
+  if (labels.size() > kMaxLabels) {
+    return MakeError(
+        ErrorReason::kInvalidArgument,
+        absl::StrCat("labels has ", labels.size(), " entries, at most ",
+                     kMaxLabels, " are allowed"),
+        {{"field", "labels"},
+         {"value", absl::StrCat(labels.size())},
+         {"bound", absl::StrCat(kMaxLabels)}});
+  }
+  for (const auto& [key, value] : labels) {
+    if (!IsLabelKey(key)) {
+      return MakeError(
+          ErrorReason::kInvalidArgument,
+          absl::StrCat("labels: key ", Quoted(key),
+                       " is not 1 to 63 of [a-z0-9_.-], beginning with a "
+                       "letter"),
+          {{"field", "labels"}});
+    }
+    if (!IsLabelValue(value)) {
+      return MakeError(
+          ErrorReason::kInvalidArgument,
+          absl::StrCat("labels: value ", Quoted(value), " of '", key,
+                       "' is not at most 63 printable ASCII "
+                       "characters"),
+          {{"field", absl::StrCat("labels.", key)}});
+    }
+  }
+  return absl::OkStatus();
+}
+
+std::string MakePageToken(absl::string_view last_id) {
+  return absl::WebSafeBase64Escape(
+      absl::StrCat(std::string(1, kPageTokenVersion), last_id));
+}
+
+absl::StatusOr<std::string> ParsePageToken(absl::string_view token) {
+  std::string text;
+  // Decoding is lenient about padding; only the exact token counts.
+  if (absl::WebSafeBase64Unescape(token, &text) && !text.empty() &&
+      text.front() == kPageTokenVersion) {
+    text.erase(0, 1);
+    if (IsSessionId(text) && MakePageToken(text) == token) return text;
+  }
+  return MakeError(ErrorReason::kInvalidPageToken,
+                   absl::StrCat("page_token ", Quoted(token),
+                                " was not made by this method: begin again "
+                                "without one"),
+                   {{"field", "page_token"}});
+}
+
+}  // namespace steadystate

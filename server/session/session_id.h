@@ -1,0 +1,43 @@
+#ifndef STEADYSTATE_SERVER_SESSION_SESSION_ID_H_
+#define STEADYSTATE_SERVER_SESSION_SESSION_ID_H_
+
+#include <cstddef>
+#include <map>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "absl/time/time.h"
+
+namespace steadystate {
+
+// How long a session may stay idle.
+inline constexpr absl::Duration kMinSessionTtl = absl::Seconds(1);
+inline constexpr absl::Duration kMaxSessionTtl = absl::Hours(24 * 30);
+
+// Bounds of a session's labels.
+inline constexpr size_t kMaxLabels = 16;
+inline constexpr size_t kMaxLabelBytes = 63;  // of a key, and of a value
+
+// True for 1 to 63 of [a-z0-9-], beginning with a letter or digit.
+bool IsSessionId(absl::string_view id);
+
+// A new id: 128 random bits as 26 characters of lower-case base 32.
+std::string NewSessionId();
+
+// Each returns INVALID_ARGUMENT naming the value and the bound.
+absl::Status ValidateSessionId(absl::string_view id);
+absl::Status ValidateSessionTtl(absl::Duration ttl);
+// Keys: 1 to 63 of [a-z0-9_.-], beginning with a letter. Values: at most 63
+// printable ASCII characters.
+absl::Status ValidateLabels(const std::map<std::string, std::string>& labels);
+
+// A page token stands for the last id of the page before; opaque to clients.
+std::string MakePageToken(absl::string_view last_id);
+// INVALID_PAGE_TOKEN for anything that MakePageToken did not make.
+absl::StatusOr<std::string> ParsePageToken(absl::string_view token);
+
+}  // namespace steadystate
+
+#endif  // STEADYSTATE_SERVER_SESSION_SESSION_ID_H_

@@ -1,0 +1,83 @@
+#include "server/session/session_state.h"
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "server/model/sampler.h"
+
+namespace steadystate {
+namespace {
+
+constexpr size_t kAlignment = 64;
+
+// A session's record at its largest: id, labels at their bounds, its places in
+// tables and queues.
+constexpr size_t kRecordBytes = 4096;
+
+size_t Align(size_t bytes) {
+  return (bytes + kAlignment - 1) / kAlignment * kAlignment;
+}
+
+}  // namespace
+
+SessionLayout::SessionLayout(const StateLayout& state, size_t hidden_size)
+    : state_(state),
+      hidden_size_(hidden_size),
+      recent_offset_(Align(hidden_size * sizeof(float))),
+      state_offset_(recent_offset_ +
+                    Align(kMaxPenaltyWindow * sizeof(int32_t))),
+      slot_{.bytes = state_offset_ + Align(state.bytes()),
+            .fixed_bytes = state_offset_ + state.fixed_bytes()} {
+  // Without growing slots no padding is left to count as growing.
+  if (state.fixed_bytes() == state.bytes()) slot_.fixed_bytes = slot_.bytes;
+}
+
+uint64_t SessionLayout::charge_bytes() const {
+  return slot_.bytes + kRecordBytes;
+}
+
+SessionState::SessionState(const SessionLayout& layout, StateLease lease)
+    : layout_(layout), lease_(std::move(lease)) {}
+
+std::byte* SessionState::model_state() const {
+  return lease_.bytes() + layout_.state_offset_;
+}
+
+const float* SessionState::pending_hidden() const {
+  if (!has_pending_) return nullptr;
+  return reinterpret_cast<const float*>(lease_.bytes());
+}
+
+int32_t* SessionState::recent() const {
+  return reinterpret_cast<int32_t*>(lease_.bytes() + layout_.recent_offset_);
+}
+
+size_t SessionState::CopyRecent(std::span<int32_t> to) const {
+  const auto count =
+      static_cast<size_t>(std::min<uint64_t>(recent_count_, kMaxPenaltyWindow));
+  for (size_t i = 0; i < count; ++i) {
+    to[i] = recent()[(recent_count_ - count + i) % kMaxPenaltyWindow];
+  }
+  return count;
+}
+
+void SessionState::WillAbsorb(size_t rows) {
+  lease_.MarkUsed(layout_.used_bytes(position_ + rows));
+}
+
+void SessionState::Absorbed(size_t rows, std::span<const int32_t> tokens,
+                            const float* last_hidden) {
+  position_ += rows;
+  for (const int32_t token : tokens) {
+    recent()[recent_count_++ % kMaxPenaltyWindow] = token;
+  }
+  has_pending_ = last_hidden != nullptr;
+  if (has_pending_) {
+    std::memcpy(lease_.bytes(), last_hidden,
+                layout_.hidden_size() * sizeof(float));
+  }
+  unfinished_text_.clear();
+}
+
+}  // namespace steadystate

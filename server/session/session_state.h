@@ -1,0 +1,104 @@
+#ifndef STEADYSTATE_SERVER_SESSION_SESSION_STATE_H_
+#define STEADYSTATE_SERVER_SESSION_SESSION_STATE_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+
+#include "absl/strings/string_view.h"
+#include "server/model/state_layout.h"
+#include "server/session/state_pool.h"
+
+namespace steadystate {
+
+// Where the parts of one session lie in its slot, and what a session costs.
+// Computed once per model. Immutable. The StateLayout outlives it.
+class SessionLayout {
+ public:
+  SessionLayout(const StateLayout& state, size_t hidden_size);
+
+  size_t hidden_size() const { return hidden_size_; }
+  SlotSize slot() const { return slot_; }
+
+  // Everything one session takes, its record included: what the budget is
+  // charged, exactly.
+  uint64_t charge_bytes() const;
+
+  // How much of the slot a session at `position` has written at most.
+  size_t used_bytes(uint64_t position) const {
+    return state_offset_ + state_.used_bytes(position);
+  }
+
+  // The position beyond which a session cannot advance, or 0 for none.
+  uint64_t context_cap() const { return state_.context_cap(); }
+
+ private:
+  friend class SessionState;
+  const StateLayout& state_;
+  size_t hidden_size_;
+  // A slot is: pending hidden f32[D] | recent tokens | the model's state, each
+  // 64-byte aligned. The state comes last because it may grow.
+  size_t recent_offset_;
+  size_t state_offset_;
+  SlotSize slot_;
+};
+
+// Everything that decides a session's next byte. Belongs to whoever advances
+// the session. Thread-compatible. The layout outlives it.
+class SessionState {
+ public:
+  // At position 0. `lease` is a fresh slot of a pool of layout.slot().
+  SessionState(const SessionLayout& layout, StateLease lease);
+  SessionState(const SessionState&) = delete;
+  SessionState& operator=(const SessionState&) = delete;
+
+  // The model's state, laid out by its StateLayout.
+  std::byte* model_state() const;
+
+  uint64_t position() const { return position_; }
+  uint64_t context_cap() const { return layout_.context_cap(); }
+
+  // The hidden vector f32[D] after the last token, from which the logits of the
+  // next can be computed again, bit for bit. Null if there is none: nothing has
+  // been absorbed, or what came out was not finite.
+  const float* pending_hidden() const;
+
+  // Copies the latest tokens, oldest first, to `to`; returns how many.
+  // Embeddings do not count as tokens.
+  //   to  i32[kMaxPenaltyWindow]  overwritten as far as returned
+  size_t CopyRecent(std::span<int32_t> to) const;
+
+  // The first bytes of a character that the last generated tokens left
+  // unfinished.
+  const std::string& unfinished_text() const { return unfinished_text_; }
+  void set_unfinished_text(absl::string_view bytes) {
+    unfinished_text_.assign(bytes.data(), bytes.size());
+  }
+
+  // Call before the model advances the state by `rows`: says what it may write.
+  void WillAbsorb(size_t rows);
+
+  // The model has advanced the state by `rows`. Drops the unfinished text.
+  //   tokens       their ids; empty if they were embeddings
+  //   last_hidden  f32[D] after the last row; null if it is not finite
+  void Absorbed(size_t rows, std::span<const int32_t> tokens,
+                const float* last_hidden);
+
+  // The logits of the pending hidden vector turned out not to be finite.
+  void DropPending() { has_pending_ = false; }
+
+ private:
+  int32_t* recent() const;
+
+  const SessionLayout& layout_;
+  StateLease lease_;
+  uint64_t position_ = 0;
+  uint64_t recent_count_ = 0;  // tokens ever noted; a ring holds the latest
+  bool has_pending_ = false;
+  std::string unfinished_text_;
+};
+
+}  // namespace steadystate
+
+#endif  // STEADYSTATE_SERVER_SESSION_SESSION_STATE_H_

@@ -1,0 +1,191 @@
+#include "server/session/session_table.h"
+
+#include <algorithm>
+#include <optional>
+
+#include "absl/strings/escaping.h"
+#include "absl/strings/str_cat.h"
+#include "server/base/error.h"
+#include "server/base/status_macros.h"
+#include "server/session/session_id.h"
+
+namespace steadystate {
+namespace {
+
+std::string Rfc3339(absl::Time time) {
+  return absl::FormatTime("%Y-%m-%d%ET%H:%M:%E*SZ", time, absl::UTCTimeZone());
+}
+
+absl::Status ExpiredError(absl::string_view id, absl::Time expire_time) {
+  const std::string time = Rfc3339(expire_time);
+  return MakeError(
+      ErrorReason::kSessionExpired,
+      absl::StrCat("session '", id, "' expired at ", time,
+                   " because it had been idle for its ttl; create it again"),
+      {{"session", std::string(id)}, {"expire_time", time}});
+}
+
+absl::Status AlreadyExists(const std::string& id) {
+  return MakeError(ErrorReason::kSessionAlreadyExists,
+                   absl::StrCat("session '", id,
+                                "' exists already: delete it or choose another "
+                                "session_id"),
+                   {{"session", id}});
+}
+
+absl::Status ValidateOptions(const SessionOptions& options) {
+  if (!options.id.empty()) {
+    STEADYSTATE_RETURN_IF_ERROR(ValidateSessionId(options.id));
+  }
+  if (options.ttl.has_value()) {
+    STEADYSTATE_RETURN_IF_ERROR(ValidateSessionTtl(*options.ttl));
+  }
+  return ValidateLabels(options.labels);
+}
+
+}  // namespace
+
+SessionTable::SessionTable(const SessionLayout& layout, StatePool& pool,
+                           absl::Duration default_ttl,
+                           size_t max_expired_remembered)
+    : layout_(layout),
+      pool_(pool),
+      default_ttl_(default_ttl),
+      expired_(max_expired_remembered) {}
+
+absl::StatusOr<Session*> SessionTable::Create(const SessionOptions& options,
+                                              absl::Time now) {
+  STEADYSTATE_RETURN_IF_ERROR(ValidateOptions(options));
+  std::string id = options.id;
+  if (!id.empty() && sessions_.contains(id)) return AlreadyExists(id);
+  while (id.empty() || sessions_.contains(id)) id = NewSessionId();
+  STEADYSTATE_ASSIGN_OR_RETURN(StateLease lease, pool_.Allocate());
+  auto session = std::make_unique<Session>(layout_, std::move(lease));
+  session->id = id;
+  session->create_time = now;
+  session->last_step_time = now;
+  session->ttl = options.ttl.value_or(default_ttl_);
+  session->labels = options.labels;
+  SetOrder(*session, session->expire_time());
+  expired_.Forget(id);
+  Session* const created = session.get();
+  sessions_.emplace(std::move(id), std::move(session));
+  return created;
+}
+
+absl::StatusOr<Session*> SessionTable::Find(absl::string_view id,
+                                            absl::Time now) {
+  const auto found = sessions_.find(id);
+  if (found == sessions_.end()) return NotFound(id);
+  Session& session = *found->second;
+  if (Expired(session, now)) return ExpiredError(id, session.expire_time());
+  return &session;
+}
+
+absl::Status SessionTable::NotFound(absl::string_view id) const {
+  if (const std::optional<absl::Time> time = expired_.Find(id)) {
+    return ExpiredError(id, *time);
+  }
+  // What cannot be an id is not repeated at any length.
+  const std::string shown = absl::CHexEscape(id.substr(0, kMaxLabelBytes));
+  return MakeError(ErrorReason::kSessionNotFound,
+                   absl::StrCat("session '", shown,
+                                "' does not exist: it was never created or has "
+                                "been deleted"),
+                   {{"session", shown}});
+}
+
+absl::StatusOr<SessionPage> SessionTable::List(size_t page_size,
+                                               absl::string_view page_token,
+                                               absl::Time now) const {
+  if (page_size < 1 || page_size > kMaxPageSize) {
+    return MakeError(ErrorReason::kInvalidArgument,
+                     absl::StrCat("page_size ", page_size,
+                                  " is not between 1 and ", kMaxPageSize),
+                     {{"field", "page_size"},
+                      {"value", absl::StrCat(page_size)},
+                      {"bound", absl::StrCat(kMaxPageSize)}});
+  }
+  auto next = sessions_.begin();
+  if (!page_token.empty()) {
+    STEADYSTATE_ASSIGN_OR_RETURN(const std::string last,
+                                 ParsePageToken(page_token));
+    next = sessions_.upper_bound(last);
+  }
+  SessionPage page;
+  for (; next != sessions_.end(); ++next) {
+    const Session& session = *next->second;
+    if (Expired(session, now)) continue;
+    if (page.sessions.size() == page_size) {
+      page.next_page_token = MakePageToken(page.sessions.back().id);
+      break;
+    }
+    page.sessions.push_back(Describe(session));
+  }
+  return page;
+}
+
+SessionInfo SessionTable::Describe(const Session& session) const {
+  return {.id = session.id,
+          .position = session.position,
+          .state_bytes = layout_.charge_bytes(),
+          .active = session.active,
+          .create_time = session.create_time,
+          .last_step_time = session.last_step_time,
+          .ttl = session.ttl,
+          .expire_time = session.expire_time(),
+          .labels = session.labels};
+}
+
+void SessionTable::SetActive(Session& session) { session.active = true; }
+
+void SessionTable::SetIdle(Session& session) {
+  session.active = false;
+  const absl::Time expire_time = session.expire_time();
+  if (!session.order_time.has_value() || *session.order_time > expire_time) {
+    SetOrder(session, expire_time);
+  }
+}
+
+std::unique_ptr<Session> SessionTable::Remove(Session& session) {
+  ClearOrder(session);
+  const auto found = sessions_.find(session.id);
+  std::unique_ptr<Session> removed = std::move(found->second);
+  sessions_.erase(found);
+  return removed;
+}
+
+std::vector<std::unique_ptr<Session>> SessionTable::TakeExpired(
+    absl::Time now) {
+  std::vector<std::unique_ptr<Session>> taken;
+  while (!order_.empty() && order_.begin()->first <= now) {
+    Session& session = *order_.begin()->second;
+    if (session.active) {
+      ClearOrder(session);  // SetIdle puts it back
+    } else if (session.expire_time() > now) {
+      SetOrder(session, session.expire_time());
+    } else {
+      expired_.Add(session.id, session.expire_time());
+      taken.push_back(Remove(session));
+    }
+  }
+  return taken;
+}
+
+absl::Time SessionTable::NextExpiry() const {
+  return order_.empty() ? absl::InfiniteFuture() : order_.begin()->first;
+}
+
+void SessionTable::SetOrder(Session& session, absl::Time time) {
+  ClearOrder(session);
+  order_.emplace(time, &session);
+  session.order_time = time;
+}
+
+void SessionTable::ClearOrder(Session& session) {
+  if (!session.order_time.has_value()) return;
+  order_.erase({*session.order_time, &session});
+  session.order_time.reset();
+}
+
+}  // namespace steadystate

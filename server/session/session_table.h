@@ -1,0 +1,85 @@
+#ifndef STEADYSTATE_SERVER_SESSION_SESSION_TABLE_H_
+#define STEADYSTATE_SERVER_SESSION_SESSION_TABLE_H_
+
+#include <cstddef>
+#include <memory>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/container/btree_map.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "absl/time/time.h"
+#include "server/session/expired_ids.h"
+#include "server/session/session.h"
+#include "server/session/session_info.h"
+#include "server/session/session_state.h"
+#include "server/session/state_pool.h"
+
+namespace steadystate {
+
+inline constexpr size_t kMaxPageSize = 1000;
+
+// The sessions by id, and when each expires. A session expires when it has been
+// idle for its ttl since its last step. An expired session is not found any
+// more, but holds its memory until TakeExpired.
+//
+// Thread-compatible. Every method takes the time as an argument; it must not go
+// backwards by more than a caller can bear sessions to live on.
+class SessionTable {
+ public:
+  // The layout and the pool outlive the table.
+  SessionTable(const SessionLayout& layout, StatePool& pool,
+               absl::Duration default_ttl, size_t max_expired_remembered);
+
+  // INVALID_ARGUMENT, SESSION_ALREADY_EXISTS, STATE_BUDGET_EXHAUSTED. The
+  // pointer is valid until the session is removed or taken.
+  absl::StatusOr<Session*> Create(const SessionOptions& options,
+                                  absl::Time now);
+
+  // SESSION_NOT_FOUND, SESSION_EXPIRED.
+  absl::StatusOr<Session*> Find(absl::string_view id, absl::Time now);
+
+  // INVALID_ARGUMENT, INVALID_PAGE_TOKEN.
+  absl::StatusOr<SessionPage> List(size_t page_size,
+                                   absl::string_view page_token,
+                                   absl::Time now) const;
+
+  SessionInfo Describe(const Session& session) const;
+
+  // While active a session does not expire.
+  void SetActive(Session& session);
+  void SetIdle(Session& session);
+
+  std::unique_ptr<Session> Remove(Session& session);
+
+  // Removes the sessions that have expired; their ids are remembered.
+  std::vector<std::unique_ptr<Session>> TakeExpired(absl::Time now);
+
+  // No session expires before this time.
+  absl::Time NextExpiry() const;
+
+  size_t size() const { return sessions_.size(); }
+
+ private:
+  static bool Expired(const Session& session, absl::Time now) {
+    return !session.active && session.expire_time() <= now;
+  }
+  void SetOrder(Session& session, absl::Time time);
+  void ClearOrder(Session& session);
+  absl::Status NotFound(absl::string_view id) const;
+
+  const SessionLayout& layout_;
+  StatePool& pool_;
+  const absl::Duration default_ttl_;
+  absl::btree_map<std::string, std::unique_ptr<Session>> sessions_;
+  std::set<std::pair<absl::Time, Session*>> order_;
+  ExpiredIds expired_;
+};
+
+}  // namespace steadystate
+
+#endif  // STEADYSTATE_SERVER_SESSION_SESSION_TABLE_H_

@@ -1,0 +1,170 @@
+#include "server/session/state_pool.h"
+
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "server/base/byte_size.h"
+#include "server/base/error.h"
+
+namespace steadystate {
+namespace {
+
+constexpr size_t kHugePageBytes = size_t{2} << 20;
+constexpr size_t kSlabBytes = size_t{32} << 20;
+
+size_t RoundUp(size_t value, size_t multiple) {
+  return (value + multiple - 1) / multiple * multiple;
+}
+
+size_t PageBytes() {
+  static const auto bytes = static_cast<size_t>(sysconf(_SC_PAGESIZE));
+  return bytes;
+}
+
+// Maps `bytes` of zeros, beginning at a huge page's boundary. Null if refused.
+std::byte* MapAligned(size_t bytes) {
+  const size_t spare = kHugePageBytes;
+  void* const mapped = mmap(nullptr, bytes + spare, PROT_READ | PROT_WRITE,
+                            MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (mapped == MAP_FAILED) return nullptr;
+  auto* const first = static_cast<std::byte*>(mapped);
+  const auto address = reinterpret_cast<uintptr_t>(mapped);
+  const size_t head = RoundUp(address, kHugePageBytes) - address;
+  if (head > 0) munmap(first, head);
+  if (spare > head) munmap(first + head + bytes, spare - head);
+  return first + head;
+}
+
+}  // namespace
+
+StateLease::StateLease(StateLease&& other) noexcept {
+  *this = std::move(other);
+}
+
+StateLease& StateLease::operator=(StateLease&& other) noexcept {
+  if (this != &other) {
+    GiveBack();
+    pool_ = std::exchange(other.pool_, nullptr);
+    bytes_ = std::exchange(other.bytes_, nullptr);
+    slot_ = other.slot_;
+    generation_ = other.generation_;
+    used_bytes_ = other.used_bytes_;
+  }
+  return *this;
+}
+
+StateLease::~StateLease() { GiveBack(); }
+
+void StateLease::GiveBack() {
+  if (pool_ != nullptr) pool_->Release(*this);
+  pool_ = nullptr;
+  bytes_ = nullptr;
+}
+
+StatePool::StatePool(SlotSize size, uint64_t charge_bytes,
+                     uint64_t budget_bytes)
+    : size_(size),
+      charge_bytes_(charge_bytes),
+      budget_bytes_(budget_bytes),
+      capacity_(budget_bytes / charge_bytes),
+      slots_per_slab_(std::clamp<size_t>(kSlabBytes / size.bytes, 1,
+                                         std::max<size_t>(capacity_, 1))) {}
+
+StatePool::~StatePool() {
+  for (const Slab& slab : slabs_) munmap(slab.bytes, slab.mapped_bytes);
+}
+
+absl::StatusOr<StateLease> StatePool::Allocate() {
+  MutexLock lock(mutex_);
+  if (lent_ == capacity_) {
+    return MakeError(
+        ErrorReason::kStateBudgetExhausted,
+        absl::StrCat("all ", FormatByteSize(budget_bytes_),
+                     " of state memory are in use; a session takes ",
+                     FormatByteSize(charge_bytes_),
+                     ": delete sessions or raise the budget"),
+        {{"budget_bytes", absl::StrCat(budget_bytes_)},
+         {"session_bytes", absl::StrCat(charge_bytes_)}});
+  }
+  if (free_.empty() && !AddSlab()) {
+    return MakeError(
+        ErrorReason::kStateBudgetExhausted,
+        absl::StrCat("the system refused memory for another session of ",
+                     FormatByteSize(charge_bytes_),
+                     " although the budget allows it: lower the budget"),
+        {{"budget_bytes", absl::StrCat(budget_bytes_)},
+         {"session_bytes", absl::StrCat(charge_bytes_)}});
+  }
+  StateLease lease;
+  lease.pool_ = this;
+  lease.slot_ = free_.back();
+  free_.pop_back();
+  lease.bytes_ = SlotBytes(lease.slot_);
+  lease.generation_ = ++generations_[lease.slot_];
+  lease.used_bytes_ = size_.fixed_bytes;
+  ++lent_;
+  return lease;
+}
+
+uint64_t StatePool::used_bytes() const {
+  MutexLock lock(mutex_);
+  return lent_ * charge_bytes_;
+}
+
+void StatePool::Release(const StateLease& lease) {
+  Clear(lease.bytes_, lease.used_bytes_);
+  MutexLock lock(mutex_);
+  free_.push_back(lease.slot_);
+  --lent_;
+}
+
+void StatePool::Clear(std::byte* slot, size_t used_bytes) const {
+  const size_t fixed_end = std::min(used_bytes, size_.fixed_bytes);
+  std::memset(slot, 0, fixed_end);
+  if (used_bytes <= fixed_end) return;
+  // Giving pages back makes them read as zeros and touches none of them. What
+  // is left is the ends of the growing part that share a page with others.
+  const auto address = reinterpret_cast<uintptr_t>(slot);
+  const size_t page = PageBytes();
+  const size_t first_page = RoundUp(address + fixed_end, page) - address;
+  const size_t last_end = (address + size_.bytes) / page * page;
+  if (last_end <= address + first_page ||
+      madvise(slot + first_page, last_end - address - first_page,
+              MADV_DONTNEED) != 0) {
+    std::memset(slot + fixed_end, 0, used_bytes - fixed_end);
+    return;
+  }
+  std::memset(slot + fixed_end, 0,
+              std::min(used_bytes, first_page) - fixed_end);
+  const size_t tail = last_end - address;
+  if (used_bytes > tail) std::memset(slot + tail, 0, used_bytes - tail);
+}
+
+bool StatePool::AddSlab() {
+  const size_t first_slot = slabs_.size() * slots_per_slab_;
+  const size_t slots = std::min(slots_per_slab_, capacity_ - first_slot);
+  Slab slab;
+  slab.mapped_bytes = RoundUp(slots * size_.bytes, PageBytes());
+  slab.bytes = MapAligned(slab.mapped_bytes);
+  if (slab.bytes == nullptr) return false;
+  if (size_.fixed_bytes == size_.bytes) {
+    // Refused where the kernel has no huge pages: small ones serve as well.
+    (void)madvise(slab.bytes, slab.mapped_bytes, MADV_HUGEPAGE);
+  }
+  slabs_.push_back(slab);
+  generations_.resize(first_slot + slots);
+  for (size_t i = slots; i > 0; --i) free_.push_back(first_slot + i - 1);
+  return true;
+}
+
+std::byte* StatePool::SlotBytes(size_t slot) const {
+  const Slab& slab = slabs_[slot / slots_per_slab_];
+  return slab.bytes + slot % slots_per_slab_ * size_.bytes;
+}
+
+}  // namespace steadystate

@@ -1,0 +1,111 @@
+#ifndef STEADYSTATE_SERVER_SESSION_STATE_POOL_H_
+#define STEADYSTATE_SERVER_SESSION_STATE_POOL_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "server/base/mutex.h"
+
+namespace steadystate {
+
+class StatePool;
+
+// The size of every slot of a pool.
+struct SlotSize {
+  size_t bytes = 0;        // a multiple of 64
+  size_t fixed_bytes = 0;  // in use from the start; what follows may grow
+};
+
+// A slot on loan. Clears what was used of it and gives it back when destroyed,
+// which takes as long as zeroing that much memory: not under a lock. Movable.
+// Thread-compatible. The pool outlives it.
+class StateLease {
+ public:
+  StateLease() = default;
+  StateLease(StateLease&& other) noexcept;
+  StateLease& operator=(StateLease&& other) noexcept;
+  ~StateLease();
+
+  // The slot's first byte, 64-byte aligned; null without a slot.
+  std::byte* bytes() const { return bytes_; }
+
+  // How often the slot has been lent, this time included: tells a slot from
+  // the same slot reused.
+  uint64_t generation() const { return generation_; }
+
+  // Says that bytes [0, end) may have been written. The fixed part counts as
+  // written from the start.
+  // REQUIRES: end <= SlotSize::bytes.
+  void MarkUsed(size_t end) {
+    if (end > used_bytes_) used_bytes_ = end;
+  }
+
+ private:
+  friend class StatePool;
+  void GiveBack();
+
+  StatePool* pool_ = nullptr;
+  std::byte* bytes_ = nullptr;
+  size_t slot_ = 0;
+  uint64_t generation_ = 0;
+  size_t used_bytes_ = 0;
+};
+
+// Slots of equal size for session states, lent against an exact byte budget.
+// Slots lie in slabs that are mapped when they are first needed and stay; a
+// slot's memory is touched by its user only, so an unused budget costs nothing.
+// Slabs of fixed slots ask for huge pages. Slots that grow do without, since
+// their untouched pages shall stay untouched, and give their pages back.
+//
+// Every slot is all zeros when it is lent. Thread-safe.
+class StatePool {
+ public:
+  // One lease costs `charge_bytes` of `budget_bytes`.
+  // REQUIRES: size.bytes > 0 is a multiple of 64; size.fixed_bytes <=
+  // size.bytes <= charge_bytes.
+  StatePool(SlotSize size, uint64_t charge_bytes, uint64_t budget_bytes);
+  ~StatePool();
+  StatePool(const StatePool&) = delete;
+  StatePool& operator=(const StatePool&) = delete;
+
+  // STATE_BUDGET_EXHAUSTED if the budget does not hold another slot, or the
+  // system refuses the memory. The caller adds a retry hint if it knows one.
+  absl::StatusOr<StateLease> Allocate();
+
+  uint64_t charge_bytes() const { return charge_bytes_; }
+  uint64_t budget_bytes() const { return budget_bytes_; }
+  size_t capacity() const { return capacity_; }  // slots
+  uint64_t used_bytes() const;                   // charges of all leases
+
+ private:
+  friend class StateLease;
+  struct Slab {
+    std::byte* bytes = nullptr;
+    size_t mapped_bytes = 0;
+  };
+
+  void Release(const StateLease& lease);
+  void Clear(std::byte* slot, size_t used_bytes) const;
+  bool AddSlab() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  std::byte* SlotBytes(size_t slot) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+
+  const SlotSize size_;
+  const uint64_t charge_bytes_;
+  const uint64_t budget_bytes_;
+  const size_t capacity_;
+  const size_t slots_per_slab_;
+
+  mutable Mutex
+      mutex_;  // held for a few instructions; no lock is taken under it
+  std::vector<Slab> slabs_ ABSL_GUARDED_BY(mutex_);
+  std::vector<uint64_t> generations_ ABSL_GUARDED_BY(mutex_);  // by slot
+  std::vector<size_t> free_ ABSL_GUARDED_BY(mutex_);  // last one in is next out
+  size_t lent_ ABSL_GUARDED_BY(mutex_) = 0;
+};
+
+}  // namespace steadystate
+
+#endif  // STEADYSTATE_SERVER_SESSION_STATE_POOL_H_
