@@ -32,7 +32,8 @@ class ThreadPool {
   template <typename Task>
   void ParallelFor(size_t count, const Task& task) {
     static_assert(std::is_invocable_v<const Task&, size_t, size_t>);
-    Run(count,
+    Run(
+        count,
         [](const void* context, size_t i, size_t worker) {
           (*static_cast<const Task*>(context))(i, worker);
         },

@@ -69,9 +69,9 @@ class Linear {
 
 // How the projections of one model are computed on this machine.
 struct LinearReport {
-  std::string weight_dtype;      // "f32" or "bf16"
-  std::string isa;               // oneDNN's effective instruction set
-  std::string onednn_version;    // "2.6.3"
+  std::string weight_dtype;    // "f32" or "bf16"
+  std::string isa;             // oneDNN's effective instruction set
+  std::string onednn_version;  // "2.6.3"
   struct Shape {
     size_t in = 0, block = 0;    // K and columns of one block
     std::vector<size_t> tiles;   // row tiles in use, bit-equal to each other

@@ -8,7 +8,8 @@
 
 namespace steadystate {
 
-// Elementwise functions that checkpoints name. Formulas: fla's activation table.
+// Elementwise functions that checkpoints name. Formulas: fla's activation
+// table.
 enum class Activation : uint8_t {
   kIdentity,
   kRelu,        // max(x, 0)
@@ -32,8 +33,8 @@ void Activate(Activation act, size_t n, const float* x, float* y);
 void ActivateAndMultiply(Activation act, size_t n, const float* gate,
                          const float* up, float* y);
 
-// decay[i] = exp(max(logsigmoid(a[i]) / temperature, floor)): the forget gate of
-// GLA (math: log alpha = logsigmoid(a)/16, clamped from below by clamp_min).
+// decay[i] = exp(max(logsigmoid(a[i]) / temperature, floor)): the forget gate
+// of GLA (math: log alpha = logsigmoid(a)/16, clamped from below by clamp_min).
 // `floor` is -infinity for no clamp. All f32[n]; decay may be a.
 void LogSigmoidDecay(size_t n, const float* a, float temperature, float floor,
                      float* decay);

@@ -8,7 +8,8 @@
 namespace steadystate {
 
 // y = x (mean(x^2) + eps)^-1/2 * weight.
-//   x  f32[n] in, weight  f32[n] in or null for ones, y  f32[n] out; y may be x.
+//   x  f32[n] in, weight  f32[n] in or null for ones, y  f32[n] out; y may be
+//   x.
 void RmsNorm(size_t n, const float* x, const float* weight, float eps,
              float* y);
 

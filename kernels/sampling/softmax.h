@@ -11,7 +11,8 @@ namespace steadystate {
 //   x  f32[n]  in.   REQUIRES: n >= 1, no NaN.
 double LogSumExp(size_t n, const float* x);
 
-// Index of the largest element; of equals the first.   REQUIRES: n >= 1, no NaN.
+// Index of the largest element; of equals the first.   REQUIRES: n >= 1, no
+// NaN.
 size_t ArgMax(size_t n, const float* x);
 
 // Indices of the k largest elements, largest first; of equals the lower index

@@ -1,0 +1,63 @@
+#include "kernels/pointwise/norm.h"
+
+#include <cmath>
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "kernels/pointwise/norm.cc"
+#include "hwy/foreach_target.h"  // IWYU pragma: keep
+#include "hwy/highway.h"
+#include "kernels/simd/math-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace steadystate {
+namespace HWY_NAMESPACE {
+namespace {
+
+namespace hn = hwy::HWY_NAMESPACE;
+
+struct ScaleOp {
+  template <class D, class V>
+  HWY_INLINE V operator()(D d, V x) const {
+    return hn::Mul(x, hn::Set(d, factor));
+  }
+  template <class D, class V>
+  HWY_INLINE V operator()(D d, V x, V weight) const {
+    return hn::Mul((*this)(d, x), weight);
+  }
+  float factor;
+};
+
+void RmsNormOfTarget(size_t n, const float* x, const float* weight, float eps,
+                     float* y) {
+  const float mean_square = Dot(n, x, x) / static_cast<float>(n);
+  const ScaleOp scale{1.0f / std::sqrt(mean_square + eps)};
+  if (weight == nullptr) {
+    Map(scale, n, x, y);
+  } else {
+    Map(scale, n, x, weight, y);
+  }
+}
+
+}  // namespace
+}  // namespace HWY_NAMESPACE
+}  // namespace steadystate
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace steadystate {
+
+HWY_EXPORT(RmsNormOfTarget);
+
+void RmsNorm(size_t n, const float* x, const float* weight, float eps,
+             float* y) {
+  HWY_DYNAMIC_DISPATCH(RmsNormOfTarget)(n, x, weight, eps, y);
+}
+
+void GatedRmsNorm(size_t n, const float* x, const float* gate,
+                  const float* weight, float eps, Activation act, float* y) {
+  RmsNorm(n, x, weight, eps, y);
+  ActivateAndMultiply(act, n, gate, y, y);
+}
+
+}  // namespace steadystate
+#endif  // HWY_ONCE

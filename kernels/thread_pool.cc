@@ -1,0 +1,149 @@
+#include "kernels/thread_pool.h"
+
+#include <omp.h>
+
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <cstdlib>
+#include <thread>
+#include <vector>
+
+#include "hwy/cache_control.h"
+
+namespace steadystate {
+namespace {
+
+// How long a member looks for news before it sleeps: longer than the serial
+// stretches between two projections of a decode step, shorter than a time
+// slice, so that an idle server leaves its cores to others.
+constexpr std::chrono::microseconds kSpinTime(50);
+constexpr int kPausesPerLook = 32;
+
+// Returns when `ready()` holds, or after kSpinTime; true if it holds.
+template <typename Ready>
+bool SpinUntil(const Ready& ready) {
+  const auto deadline = std::chrono::steady_clock::now() + kSpinTime;
+  do {
+    for (int i = 0; i < kPausesPerLook; ++i) {
+      if (ready()) return true;
+      hwy::Pause();
+    }
+  } while (std::chrono::steady_clock::now() < deadline);
+  return ready();
+}
+
+}  // namespace
+
+// A call is published in `ticket`: the call's number in the upper half, the
+// tasks nobody has claimed yet in the lower. To claim is to decrement it. A
+// claim pins the call: the caller cannot return before `unfinished` is zero, so
+// `call` is stable while a claimed task runs, and a member that wakes late
+// finds nothing to claim and touches nothing. Nobody waits for sleepers.
+struct ThreadPool::Team {
+  struct Call {
+    RawTask task = nullptr;
+    const void* context = nullptr;
+    uint32_t count = 0;
+  };
+
+  explicit Team(size_t size_in) : size(size_in) {
+    for (size_t worker = 1; worker < size; ++worker) {
+      threads.emplace_back([this, worker] { WorkerLoop(worker); });
+    }
+  }
+
+  ~Team() {
+    stop.store(true, std::memory_order_relaxed);
+    Signal();
+    for (std::thread& thread : threads) thread.join();
+  }
+
+  void Signal() {
+    signal.fetch_add(1, std::memory_order_release);
+    signal.notify_all();
+  }
+
+  // Runs tasks of the current call until none is left to claim.
+  void Drain(size_t worker) {
+    uint64_t seen = ticket.load(std::memory_order_acquire);
+    while (static_cast<uint32_t>(seen) != 0) {
+      if (!ticket.compare_exchange_weak(seen, seen - 1,
+                                        std::memory_order_acq_rel,
+                                        std::memory_order_acquire)) {
+        continue;
+      }
+      const uint32_t unclaimed = static_cast<uint32_t>(seen);
+      call.task(call.context, call.count - unclaimed, worker);
+      if (unfinished.fetch_sub(1, std::memory_order_acq_rel) == 1) {
+        unfinished.notify_one();
+      }
+      seen = ticket.load(std::memory_order_acquire);
+    }
+  }
+
+  void WorkerLoop(size_t worker) {
+    omp_set_num_threads(1);
+    while (true) {
+      const uint32_t seen = signal.load(std::memory_order_acquire);
+      if (stop.load(std::memory_order_relaxed)) return;
+      Drain(worker);
+      const auto news = [this, seen] {
+        return signal.load(std::memory_order_acquire) != seen;
+      };
+      if (!SpinUntil(news)) signal.wait(seen, std::memory_order_acquire);
+    }
+  }
+
+  // Runs one call of at most 2^32 - 1 tasks.
+  void RunCall(const Call& next) {
+    call = next;
+    ++call_number;
+    unfinished.store(next.count, std::memory_order_relaxed);
+    ticket.store(call_number << 32 | next.count, std::memory_order_release);
+    Signal();
+    Drain(0);
+    const auto done = [this] {
+      return unfinished.load(std::memory_order_acquire) == 0;
+    };
+    if (SpinUntil(done)) return;
+    uint32_t left = unfinished.load(std::memory_order_acquire);
+    while (left != 0) {
+      unfinished.wait(left, std::memory_order_acquire);
+      left = unfinished.load(std::memory_order_acquire);
+    }
+  }
+
+  const size_t size;
+  Call call;
+  uint64_t call_number = 0;  // of the caller alone
+  alignas(64) std::atomic<uint64_t> ticket{0};
+  alignas(64) std::atomic<uint32_t> unfinished{0};
+  alignas(64) std::atomic<uint32_t> signal{0};
+  std::atomic<bool> stop{false};
+  std::vector<std::thread> threads;
+};
+
+ThreadPool::ThreadPool(size_t threads) {
+  if (threads == 0) std::abort();
+  omp_set_num_threads(1);
+  team_ = std::make_unique<Team>(threads);
+}
+
+ThreadPool::~ThreadPool() = default;
+
+size_t ThreadPool::size() const { return team_->size; }
+
+void ThreadPool::Run(size_t count, RawTask task, const void* context) {
+  // The pool may have been made by another thread than the one that uses it.
+  omp_set_num_threads(1);
+  if (count == 1 || team_->size == 1) {
+    for (size_t i = 0; i < count; ++i) task(context, i, 0);
+    return;
+  }
+  if (count == 0) return;
+  if (count > UINT32_MAX) std::abort();
+  team_->RunCall({task, context, static_cast<uint32_t>(count)});
+}
+
+}  // namespace steadystate
