@@ -109,7 +109,7 @@ HWY_EXPORT(SoftmaxAttentionOfTarget);
 void SoftmaxAttentionStep(size_t d, size_t n, size_t stride, float scale,
                           const float* q, const float* keys,
                           const float* values, float* scores, float* o) {
-  HWY_DYNAMIC_DISPATCH(StepOfTarget)
+  HWY_DYNAMIC_DISPATCH(SoftmaxAttentionOfTarget)
   (d, n, stride, scale, q, keys, values, scores, o);
 }
 
