@@ -28,6 +28,8 @@ struct EngineOptions {
   size_t prefill_chunk_rows = 64;      // most rows of one session in one batch
   size_t max_queued_per_session = 32;  // requests waiting on one session
   size_t max_queued_requests = 65536;  // requests waiting in all
+  // Tokens and embeddings of all requests that have not been answered.
+  uint64_t max_queued_input_bytes = uint64_t{1} << 30;
   size_t max_tokens_per_request = size_t{1} << 20;
   size_t max_stop_strings = 16;
   size_t max_stop_string_bytes = 256;

@@ -137,10 +137,14 @@ SessionInfo SessionTable::Describe(const Session& session) const {
           .labels = session.labels};
 }
 
-void SessionTable::SetActive(Session& session) { session.active = true; }
+void SessionTable::SetActive(Session& session) {
+  session.active = true;
+  ++active_;
+}
 
 void SessionTable::SetIdle(Session& session) {
   session.active = false;
+  --active_;
   const absl::Time expire_time = session.expire_time();
   if (!session.order_time.has_value() || *session.order_time > expire_time) {
     SetOrder(session, expire_time);
@@ -149,6 +153,7 @@ void SessionTable::SetIdle(Session& session) {
 
 std::unique_ptr<Session> SessionTable::Remove(Session& session) {
   ClearOrder(session);
+  if (session.active) --active_;
   const auto found = sessions_.find(session.id);
   std::unique_ptr<Session> removed = std::move(found->second);
   sessions_.erase(found);
@@ -174,6 +179,13 @@ std::vector<std::unique_ptr<Session>> SessionTable::TakeExpired(
 
 absl::Time SessionTable::NextExpiry() const {
   return order_.empty() ? absl::InfiniteFuture() : order_.begin()->first;
+}
+
+std::vector<const Session*> SessionTable::Sessions() const {
+  std::vector<const Session*> all;
+  all.reserve(sessions_.size());
+  for (const auto& [id, session] : sessions_) all.push_back(session.get());
+  return all;
 }
 
 void SessionTable::SetOrder(Session& session, absl::Time time) {

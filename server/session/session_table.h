@@ -51,6 +51,7 @@ class SessionTable {
   SessionInfo Describe(const Session& session) const;
 
   // While active a session does not expire.
+  // REQUIRES: it is not what it is set to.
   void SetActive(Session& session);
   void SetIdle(Session& session);
 
@@ -62,7 +63,10 @@ class SessionTable {
   // No session expires before this time.
   absl::Time NextExpiry() const;
 
+  // All of them, those expired but not taken included.
+  std::vector<const Session*> Sessions() const;
   size_t size() const { return sessions_.size(); }
+  size_t active() const { return active_; }
 
  private:
   static bool Expired(const Session& session, absl::Time now) {
@@ -77,6 +81,7 @@ class SessionTable {
   const absl::Duration default_ttl_;
   absl::btree_map<std::string, std::unique_ptr<Session>> sessions_;
   std::set<std::pair<absl::Time, Session*>> order_;
+  size_t active_ = 0;
   ExpiredIds expired_;
 };
 

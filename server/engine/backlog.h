@@ -1,0 +1,109 @@
+#ifndef STEADYSTATE_SERVER_ENGINE_BACKLOG_H_
+#define STEADYSTATE_SERVER_ENGINE_BACKLOG_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <optional>
+#include <set>
+#include <utility>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/status/status.h"
+#include "absl/time/time.h"
+#include "server/engine/request.h"
+#include "server/engine/task.h"
+#include "server/session/session.h"
+
+namespace steadystate {
+
+struct Lane;
+
+// Where a request stands. Only the compute thread reads and writes it.
+enum class RequestStage : uint8_t {
+  kQueued,     // behind others, or its turn has not been taken up yet
+  kAsking,     // its receiver is about to be asked whether it is ready
+  kPaused,     // its receiver is not ready
+  kScheduled,  // waits for a place in a batch
+  kRunning,    // is in the batch that runs
+};
+
+// A request that has been accepted and not answered.
+struct Request {
+  RequestId id = 0;
+  std::optional<uint64_t> expected_position;
+  absl::Time deadline;
+  std::unique_ptr<Task> task;
+  Lane* lane = nullptr;
+  RequestTimes times;
+  RequestStage stage = RequestStage::kQueued;
+  bool begun = false;             // its first batch has been formed
+  bool cancel_requested = false;  // noted for the compute thread
+  bool wake_requested = false;    // noted for the compute thread
+};
+
+// The requests of one session, in order. Exists while there are any.
+struct Lane {
+  Session* session = nullptr;
+  WriterId writer = 0;
+  // The session, if no table holds it (any more): it ends with the lane.
+  std::unique_ptr<Session> owned;
+  std::deque<std::unique_ptr<Request>> requests;  // the first one has its turn
+};
+
+// The requests that have been accepted and not answered: one queue for each
+// session, bounds on each and on all, deadlines in order. Thread-compatible.
+class Backlog {
+ public:
+  struct Limits {
+    size_t max_queued_per_session = 32;
+    size_t max_queued = 65536;
+    uint64_t max_input_bytes = uint64_t{1} << 30;
+  };
+
+  explicit Backlog(const Limits& limits) : limits_(limits) {}
+
+  // May this writer add a request? SESSION_BUSY, QUEUE_FULL.
+  absl::Status Check(const Session& session, WriterId writer,
+                     uint64_t input_bytes) const;
+
+  // Opens a lane for the session if there is none. REQUIRES: Check succeeded.
+  Request& Add(Session& session, WriterId writer,
+               std::unique_ptr<Request> request);
+
+  // Null if the request has been answered or never existed.
+  Request* Find(RequestId id) const;
+  // Null if nothing is queued for the session.
+  Lane* FindLane(const Session& session) const;
+
+  void MarkBegun(Request& request);
+
+  // Takes a request out. Its lane stays, perhaps empty: then close it.
+  std::unique_ptr<Request> Remove(Request& request);
+  // Returns Lane::owned. REQUIRES: the lane is empty.
+  std::unique_ptr<Session> CloseLane(Lane& lane);
+
+  absl::Time NextDeadline() const;
+  // Takes one request's deadline out of the order if it is due by `now`.
+  Request* TakeOverdue(absl::Time now);
+
+  // Any request; null if there is none.
+  Request* First() const;
+
+  size_t size() const { return requests_.size(); }
+  size_t begun() const { return begun_; }
+  size_t waiting() const { return requests_.size() - begun_; }
+
+ private:
+  const Limits limits_;
+  absl::flat_hash_map<RequestId, Request*> requests_;
+  absl::flat_hash_map<const Session*, std::unique_ptr<Lane>> lanes_;
+  std::set<std::pair<absl::Time, RequestId>> deadlines_;  // finite ones
+  size_t begun_ = 0;
+  uint64_t input_bytes_ = 0;
+};
+
+}  // namespace steadystate
+
+#endif  // STEADYSTATE_SERVER_ENGINE_BACKLOG_H_

@@ -1,0 +1,290 @@
+// The compute thread: takes up what callers noted, forms a batch, runs it,
+// commits it, answers; again. Each step that needs the lock takes it once.
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "server/base/error.h"
+#include "server/engine/core.h"
+
+namespace steadystate {
+namespace {
+
+// How old the heartbeat of a healthy idle engine may become.
+constexpr absl::Duration kMaxWait = absl::Seconds(1);
+
+absl::Status PositionMismatch(const Request& request, uint64_t position) {
+  return MakeError(
+      ErrorReason::kPositionMismatch,
+      absl::StrCat("the request expects position ", *request.expected_position,
+                   ", the session is at ", position,
+                   ": nothing was absorbed; continue from there"),
+      {{"position", absl::StrCat(position)},
+       {"expected_position", absl::StrCat(*request.expected_position)}});
+}
+
+absl::Status NotFinite(uint64_t position) {
+  return MakeError(
+      ErrorReason::kInternal,
+      absl::StrCat("the model's output at position ", position,
+                   " is not finite: the session's state cannot be trusted any "
+                   "more; delete it"),
+      {{"position", absl::StrCat(position)}});
+}
+
+absl::Status Unfinished(ErrorReason reason, absl::string_view what,
+                        const Request& request) {
+  return MakeError(
+      reason,
+      absl::StrCat(what, request.begun ? ": what was answered before stays"
+                                       : ": the session is unchanged"));
+}
+
+}  // namespace
+
+void Engine::Core::Loop() {
+  BatchRunner runner(*model_, options_.max_batch_rows, options_.threads);
+  while (TakeNotes()) {
+    SendAnswers();
+    AskReceivers();
+    FormBatch();
+    if (items_.empty()) continue;
+    Commit(runner.Run(items_));
+    for (size_t i = 0; i < items_.size(); ++i) {
+      if (items_[i].finite) items_[i].task->Deliver(requests_[i]->times);
+    }
+    SendAnswers();
+  }
+  EndEverything();
+}
+
+bool Engine::Core::HasWork() const {
+  return stopping_ || !scheduler_.empty() || !continuing_.empty() ||
+         !starting_.empty() || !cancelled_.empty() || !woken_.empty() ||
+         !orphaned_.empty();
+}
+
+void Engine::Core::WaitForWork() {
+  if (HasWork()) return;
+  const absl::Time next =
+      std::min(table_.NextExpiry(), backlog_.NextDeadline());
+  const absl::Duration wait = std::min(next - clock_.Now(), kMaxWait);
+  if (wait <= absl::ZeroDuration()) return;
+  compute_waits_ = true;
+  work_.WaitFor(mutex_, absl::ToChronoNanoseconds(wait));
+  compute_waits_ = false;
+}
+
+// Waits for something to do and sorts it into answers_, asking_ and
+// ended_sessions_. False when the engine is to stop.
+bool Engine::Core::TakeNotes() {
+  MutexLock lock(mutex_);
+  unanswered_ -= std::exchange(answered_, 0);
+  if (unanswered_ == 0) idle_.SignalAll();
+  UpdateGauges();
+  WaitForWork();
+  if (stopping_) return false;
+  const absl::Time now = clock_.Now();
+  heartbeat_nanoseconds_ = absl::ToUnixNanos(now);
+  ended_sessions_ = TakeExpired(now);
+  EndEarly();
+  asking_.clear();
+  for (const RequestId id : std::exchange(continuing_, {})) {
+    if (Request* const request = backlog_.Find(id)) Ask(*request);
+  }
+  for (const RequestId id : std::exchange(woken_, {})) {
+    Request* const request = backlog_.Find(id);
+    if (request == nullptr) continue;
+    request->wake_requested = false;
+    if (request->stage == RequestStage::kPaused) Ask(*request);
+  }
+  // Grows while it is read: a refused request makes room for the next one.
+  for (size_t i = 0; i < starting_.size(); ++i) {
+    if (Request* const request = backlog_.Find(starting_[i])) {
+      StartTurn(*request);
+    }
+  }
+  starting_.clear();
+  return true;
+}
+
+// Ends the requests that shall not go on.
+void Engine::Core::EndEarly() {
+  for (const RequestId id : std::exchange(cancelled_, {})) {
+    Request* const request = backlog_.Find(id);
+    if (request == nullptr) continue;
+    End(*request, Unfinished(ErrorReason::kCancelled,
+                             "the request was cancelled", *request));
+  }
+  while (Request* const request = backlog_.TakeOverdue(clock_.Now())) {
+    End(*request, Unfinished(ErrorReason::kDeadlineExceeded,
+                             "the request's deadline passed", *request));
+  }
+  for (const RequestId id : std::exchange(orphaned_, {})) {
+    Request* const request = backlog_.Find(id);
+    if (request == nullptr) continue;
+    const std::string& session = request->lane->session->id;
+    End(*request, MakeError(ErrorReason::kSessionNotFound,
+                            absl::StrCat("session '", session,
+                                         "' was deleted before the request "
+                                         "was finished"),
+                            {{"session", session}}));
+  }
+}
+
+void Engine::Core::End(Request& request, const absl::Status& status) {
+  if (request.begun && request.task->AllOrNothing()) return;
+  if (status.code() != absl::StatusCode::kNotFound) {
+    metrics_.Cancelled(
+        request.begun ? CancelStage::kRunning : CancelStage::kQueued,
+        status.code() == absl::StatusCode::kCancelled
+            ? CancelSource::kClient
+            : CancelSource::kDeadline);
+  }
+  if (request.stage == RequestStage::kScheduled) scheduler_.Remove(request.id);
+  Settle(request, status);
+}
+
+// The requests before it are answered: may it begin?
+void Engine::Core::StartTurn(Request& request) {
+  const SessionState& state = request.lane->session->state;
+  const uint64_t position = state.position();
+  if (request.expected_position.value_or(position) != position) {
+    metrics_.PositionMismatch();
+    Settle(request, PositionMismatch(request, position));
+    return;
+  }
+  const absl::Status status = request.task->Begin(state);
+  if (!status.ok() || request.task->done()) {
+    Settle(request, status);
+    return;
+  }
+  Ask(request);
+}
+
+void Engine::Core::Ask(Request& request) {
+  request.stage = RequestStage::kAsking;
+  asking_.push_back(&request);
+}
+
+// Takes a request out of the backlog; SendAnswers answers it.
+void Engine::Core::Settle(Request& request, absl::Status status) {
+  Lane& lane = *request.lane;
+  const bool had_its_turn = lane.requests.front().get() == &request;
+  answers_.push_back({backlog_.Remove(request), std::move(status)});
+  if (!lane.requests.empty()) {
+    if (had_its_turn) starting_.push_back(lane.requests.front()->id);
+    return;
+  }
+  Session& session = *lane.session;
+  std::unique_ptr<Session> owned = backlog_.CloseLane(lane);
+  if (owned != nullptr) {
+    ended_sessions_.push_back(std::move(owned));
+  } else {
+    table_.SetIdle(session);
+  }
+}
+
+void Engine::Core::AskReceivers() {
+  for (Request* const request : asking_) {
+    if (request->task->Ready()) {
+      request->stage = RequestStage::kScheduled;
+      // Work without rows, on pending logits, counts as one.
+      scheduler_.Add(request->id,
+                     std::max<size_t>(request->task->Next().rows, 1));
+    } else {
+      request->stage = RequestStage::kPaused;
+    }
+  }
+}
+
+void Engine::Core::FormBatch() {
+  items_.clear();
+  requests_.clear();
+  const std::vector<RequestId> batch = scheduler_.TakeBatch();
+  if (batch.empty()) return;
+  size_t rows = 0;
+  MutexLock lock(mutex_);
+  const absl::Time now = clock_.Now();
+  for (const RequestId id : batch) {
+    Request& request = *backlog_.Find(id);
+    const Piece piece = request.task->Next();
+    request.stage = RequestStage::kRunning;
+    if (!request.begun) {
+      backlog_.MarkBegun(request);
+      request.times.first_batch = now;
+      metrics_.Queued(
+          piece.rows > 1 ? BatchPhase::kPrefill : BatchPhase::kDecode,
+          now - request.times.submitted);
+    }
+    items_.push_back({.task = request.task.get(),
+                      .session = &request.lane->session->state,
+                      .piece = piece});
+    requests_.push_back(&request);
+    rows += piece.rows;
+  }
+  metrics_.Batch(batch.size(), rows);
+}
+
+void Engine::Core::Commit(const BatchTimes& times) {
+  metrics_.StepDuration(StepPhase::kProjection, times.model.projection);
+  metrics_.StepDuration(StepPhase::kRecurrence, times.model.recurrence);
+  metrics_.StepDuration(StepPhase::kOther, times.model.other);
+  metrics_.StepDuration(StepPhase::kSample, times.sample);
+  MutexLock lock(mutex_);
+  const absl::Time now = clock_.Now();
+  for (size_t i = 0; i < items_.size(); ++i) {
+    CommitItem(items_[i], *requests_[i], now);
+  }
+}
+
+void Engine::Core::CommitItem(const BatchItem& item, Request& request,
+                              absl::Time now) {
+  Session& session = *request.lane->session;
+  request.times.last_batch_end = now;
+  if (!item.piece.pending_only()) {
+    session.position = session.state.position();
+    session.last_step_time = now;
+  }
+  // A drawn token counts when it is returned, which it is not if its output is
+  // not finite.
+  if (item.finite || item.piece.kind == TokenKind::kPrompt) {
+    metrics_.Tokens(item.piece.kind, item.piece.rows);
+  }
+  if (!item.finite) {
+    metrics_.NonFiniteState();
+    Settle(request, NotFinite(session.state.position()));
+  } else if (request.task->done()) {
+    Settle(request, request.task->Outcome());
+  } else {
+    continuing_.push_back(request.id);
+  }
+}
+
+// Ended sessions first: who learns that a state is free finds it free.
+void Engine::Core::SendAnswers() {
+  ended_sessions_.clear();
+  for (const Answer& answer : answers_) {
+    answer.request->task->Finish(answer.status, answer.request->times);
+  }
+  answered_ += answers_.size();
+  answers_.clear();
+}
+
+void Engine::Core::EndEverything() {
+  {
+    MutexLock lock(mutex_);
+    while (Request* const request = backlog_.First()) {
+      Settle(*request,
+             MakeError(ErrorReason::kDraining,
+                       "the server was shut down before the request was "
+                       "finished: use another one"));
+    }
+  }
+  SendAnswers();
+  MutexLock lock(mutex_);
+  unanswered_ -= std::exchange(answered_, 0);
+  idle_.SignalAll();
+}
+
+}  // namespace steadystate

@@ -1,0 +1,273 @@
+#include "server/engine/core.h"
+
+#include <algorithm>
+#include <chrono>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "server/base/error.h"
+#include "server/base/status_macros.h"
+
+namespace steadystate {
+namespace {
+
+// State memory becomes free when a session expires or is deleted: when the next
+// one expires is the best guess, within these bounds.
+constexpr absl::Duration kMinStateRetry = absl::Seconds(1);
+constexpr absl::Duration kMaxStateRetry = absl::Seconds(60);
+
+absl::Status DrainingError() {
+  return MakeError(ErrorReason::kDraining,
+                   "the server is shutting down: use another one");
+}
+
+}  // namespace
+
+Engine::Core::Core(const EngineOptions& options,
+                   std::shared_ptr<const Model> model, const Clock& clock,
+                   Metrics& metrics)
+    : options_(options),
+      model_(std::move(model)),
+      clock_(clock),
+      metrics_(metrics),
+      layout_(model_->state_layout(), model_->description().hidden_size),
+      pool_(layout_.slot(), layout_.charge_bytes(), options.state_memory_bytes),
+      heartbeat_nanoseconds_(absl::ToUnixNanos(clock.Now())),
+      table_(layout_, pool_, options.session_ttl,
+             options.max_expired_remembered),
+      backlog_({.max_queued_per_session = options.max_queued_per_session,
+                .max_queued = options.max_queued_requests,
+                .max_input_bytes = options.max_queued_input_bytes}),
+      scheduler_(
+          {.max_rows = options.max_batch_rows,
+           .max_prefill_rows_beside_decode = options.prefill_chunk_rows}) {
+  metrics_.SetComputeThreads(options.threads);
+  {
+    MutexLock lock(mutex_);
+    UpdateGauges();
+  }
+  thread_ = std::thread([this] { Loop(); });
+}
+
+Engine::Core::~Core() {
+  {
+    MutexLock lock(mutex_);
+    draining_ = true;
+    stopping_ = true;
+    WakeCompute();
+  }
+  thread_.join();
+  MutexLock lock(mutex_);
+  const absl::Time now = clock_.Now();
+  for (const Session* session : table_.Sessions()) {
+    metrics_.SessionEnded(SessionEnd::kShutdown, now - session->create_time,
+                          session->position);
+  }
+}
+
+absl::StatusOr<SessionInfo> Engine::Core::CreateSession(
+    const SessionOptions& options) {
+  const absl::Time now = clock_.Now();
+  {
+    std::vector<std::unique_ptr<Session>> expired;  // freed before we allocate
+    MutexLock lock(mutex_);
+    expired = TakeExpired(now);
+  }
+  MutexLock lock(mutex_);
+  STEADYSTATE_RETURN_IF_ERROR(CountRefusal(CheckOpen(), now));
+  absl::StatusOr<Session*> session = table_.Create(options, now);
+  if (!session.ok()) return CountRefusal(session.status(), now);
+  metrics_.SessionCreated();
+  UpdateGauges();
+  return table_.Describe(**session);
+}
+
+absl::StatusOr<SessionInfo> Engine::Core::GetSession(absl::string_view id) {
+  const absl::Time now = clock_.Now();
+  std::vector<std::unique_ptr<Session>> expired;  // freed after the unlock
+  MutexLock lock(mutex_);
+  expired = TakeExpired(now);
+  STEADYSTATE_ASSIGN_OR_RETURN(const Session* const session,
+                               table_.Find(id, now));
+  return table_.Describe(*session);
+}
+
+absl::StatusOr<SessionPage> Engine::Core::ListSessions(
+    size_t page_size, absl::string_view page_token) {
+  const absl::Time now = clock_.Now();
+  std::vector<std::unique_ptr<Session>> expired;  // freed after the unlock
+  MutexLock lock(mutex_);
+  expired = TakeExpired(now);
+  return table_.List(page_size, page_token, now);
+}
+
+absl::Status Engine::Core::DeleteSession(absl::string_view id) {
+  const absl::Time now = clock_.Now();
+  std::vector<std::unique_ptr<Session>> ended;  // freed after the unlock
+  MutexLock lock(mutex_);
+  ended = TakeExpired(now);
+  STEADYSTATE_ASSIGN_OR_RETURN(Session* const session, table_.Find(id, now));
+  metrics_.SessionEnded(SessionEnd::kDeleted, now - session->create_time,
+                        session->position);
+  Lane* const lane = backlog_.FindLane(*session);
+  if (lane == nullptr) {
+    ended.push_back(table_.Remove(*session));
+  } else {
+    lane->owned = table_.Remove(*session);
+    for (const auto& request : lane->requests) {
+      orphaned_.push_back(request->id);
+    }
+    WakeCompute();
+  }
+  UpdateGauges();
+  return absl::OkStatus();
+}
+
+std::vector<std::unique_ptr<Session>> Engine::Core::TakeExpired(
+    absl::Time now) {
+  std::vector<std::unique_ptr<Session>> expired = table_.TakeExpired(now);
+  for (const auto& session : expired) {
+    metrics_.SessionEnded(SessionEnd::kExpired,
+                          session->expire_time() - session->create_time,
+                          session->position);
+  }
+  return expired;
+}
+
+absl::Status Engine::Core::CheckOpen() {
+  return draining_ ? DrainingError() : absl::OkStatus();
+}
+
+// Counts a refusal that is about the server's load; adds when to try again.
+absl::Status Engine::Core::CountRefusal(absl::Status status, absl::Time now) {
+  const std::optional<ErrorDetails> details = GetErrorDetails(status);
+  if (!details.has_value()) return status;
+  switch (details->reason) {
+    case ErrorReason::kDraining:
+      metrics_.Rejected(Rejection::kDraining);
+      return status;
+    case ErrorReason::kQueueFull:
+      metrics_.Rejected(Rejection::kQueueFull);
+      return status;
+    case ErrorReason::kStateBudgetExhausted:
+      metrics_.Rejected(Rejection::kStateBudget);
+      return MakeError(details->reason, status.message(), details->metadata,
+                       std::clamp(table_.NextExpiry() - now, kMinStateRetry,
+                                  kMaxStateRetry));
+    default:
+      return status;
+  }
+}
+
+RequestId Engine::Core::Submit(const RequestBase& base,
+                               std::unique_ptr<Task> task,
+                               bool on_fresh_state) {
+  const RequestId id = NewRequestId();
+  const absl::Time now = clock_.Now();
+  absl::Status status;
+  {
+    std::vector<std::unique_ptr<Session>> expired;  // freed after the unlock
+    MutexLock lock(mutex_);
+    expired = TakeExpired(now);
+    status = CountRefusal(Accept(base, now, id, on_fresh_state, task), now);
+  }
+  if (!status.ok()) task->Finish(status, {.submitted = now});
+  return id;
+}
+
+// Takes `task` only if it succeeds.
+absl::Status Engine::Core::Accept(const RequestBase& base, absl::Time now,
+                                  RequestId id, bool on_fresh_state,
+                                  std::unique_ptr<Task>& task) {
+  STEADYSTATE_RETURN_IF_ERROR(CheckOpen());
+  if (base.deadline <= now) {
+    metrics_.Cancelled(CancelStage::kQueued, CancelSource::kDeadline);
+    return MakeError(ErrorReason::kDeadlineExceeded,
+                     "the deadline had passed when the request arrived; the "
+                     "session is unchanged");
+  }
+  std::unique_ptr<Session> fresh;
+  Session* session = nullptr;
+  if (on_fresh_state) {
+    STEADYSTATE_ASSIGN_OR_RETURN(StateLease lease, pool_.Allocate());
+    fresh = std::make_unique<Session>(layout_, std::move(lease));
+    session = fresh.get();
+  } else {
+    STEADYSTATE_ASSIGN_OR_RETURN(session, table_.Find(base.session, now));
+  }
+  STEADYSTATE_RETURN_IF_ERROR(
+      backlog_.Check(*session, base.writer, task->input_bytes()));
+  auto request = std::make_unique<Request>();
+  request->id = id;
+  request->expected_position = base.expected_position;
+  request->deadline = base.deadline;
+  request->task = std::move(task);
+  request->times.submitted = now;
+  const Lane& lane =
+      *backlog_.Add(*session, base.writer, std::move(request)).lane;
+  ++unanswered_;
+  if (lane.requests.size() == 1) {
+    if (on_fresh_state) {
+      backlog_.FindLane(*session)->owned = std::move(fresh);
+    } else {
+      table_.SetActive(*session);
+    }
+    starting_.push_back(id);
+    WakeCompute();
+  }
+  metrics_.SetRequests(backlog_.begun(), backlog_.waiting());
+  return absl::OkStatus();
+}
+
+void Engine::Core::Cancel(RequestId id) {
+  MutexLock lock(mutex_);
+  Request* const request = backlog_.Find(id);
+  if (request == nullptr || request->cancel_requested) return;
+  request->cancel_requested = true;
+  cancelled_.push_back(id);
+  WakeCompute();
+}
+
+void Engine::Core::Wake(RequestId id) {
+  MutexLock lock(mutex_);
+  Request* const request = backlog_.Find(id);
+  if (request == nullptr || request->wake_requested) return;
+  request->wake_requested = true;
+  woken_.push_back(id);
+  WakeCompute();
+}
+
+void Engine::Core::BeginDrain() {
+  MutexLock lock(mutex_);
+  draining_ = true;
+}
+
+bool Engine::Core::WaitIdle(absl::Duration timeout) {
+  // Bounded, so that adding it to the time of day cannot overflow.
+  constexpr absl::Duration kForever = absl::Hours(24 * 365);
+  const auto deadline = std::chrono::steady_clock::now() +
+                        absl::ToChronoNanoseconds(std::min(timeout, kForever));
+  MutexLock lock(mutex_);
+  while (unanswered_ > 0) {
+    const auto left = deadline - std::chrono::steady_clock::now();
+    if (left <= std::chrono::nanoseconds::zero()) return false;
+    idle_.WaitFor(mutex_, left);
+  }
+  return true;
+}
+
+void Engine::Core::UpdateGauges() {
+  metrics_.SetSessions(table_.active(), table_.size() - table_.active());
+  metrics_.SetStateBytes(pool_.used_bytes(), pool_.budget_bytes(),
+                         pool_.charge_bytes());
+  metrics_.SetRequests(backlog_.begun(), backlog_.waiting());
+}
+
+// Costs nothing while the compute thread is busy: it looks before it waits.
+void Engine::Core::WakeCompute() {
+  if (compute_waits_) work_.SignalOne();
+}
+
+}  // namespace steadystate

@@ -1,0 +1,159 @@
+#ifndef STEADYSTATE_SERVER_ENGINE_CORE_H_
+#define STEADYSTATE_SERVER_ENGINE_CORE_H_
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <thread>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "absl/time/time.h"
+#include "server/base/clock.h"
+#include "server/base/mutex.h"
+#include "server/engine/backlog.h"
+#include "server/engine/batch_runner.h"
+#include "server/engine/engine.h"
+#include "server/engine/request.h"
+#include "server/engine/scheduler.h"
+#include "server/engine/task.h"
+#include "server/metrics/metrics.h"
+#include "server/model/model.h"
+#include "server/session/session.h"
+#include "server/session/session_info.h"
+#include "server/session/session_state.h"
+#include "server/session/session_table.h"
+#include "server/session/state_pool.h"
+
+namespace steadystate {
+
+// The engine behind its facade: what is shared between callers and the compute
+// thread (core.cc), and the compute thread's loop (compute_loop.cc).
+//
+// Callers only ever note things under the lock: a request, a wish to cancel or
+// to wake, a deleted session. The compute thread alone takes requests out of
+// the backlog, touches the states of active sessions, and calls receivers;
+// never under the lock. Sessions are destroyed outside the lock too, because
+// clearing their memory takes time.
+//
+// Lock order: mutex_, then StatePool's, then those within Metrics. Thread-safe.
+class Engine::Core {
+ public:
+  // REQUIRES: valid options; the budget holds a session.
+  Core(const EngineOptions& options, std::shared_ptr<const Model> model,
+       const Clock& clock, Metrics& metrics);
+  ~Core();
+
+  const Model& model() const { return *model_; }
+  const EngineOptions& options() const { return options_; }
+  Metrics& metrics() { return metrics_; }
+
+  absl::StatusOr<SessionInfo> CreateSession(const SessionOptions& options);
+  absl::StatusOr<SessionInfo> GetSession(absl::string_view id);
+  absl::StatusOr<SessionPage> ListSessions(size_t page_size,
+                                           absl::string_view page_token);
+  absl::Status DeleteSession(absl::string_view id);
+
+  RequestId NewRequestId() { return next_request_++; }
+  WriterId NewWriter() { return next_writer_++; }
+
+  // Queues the task on its session, or on a fresh state that ends with it; or
+  // finishes it with the reason for its refusal.
+  RequestId Submit(const RequestBase& base, std::unique_ptr<Task> task,
+                   bool on_fresh_state = false);
+  void Cancel(RequestId id);
+  void Wake(RequestId id);
+
+  void BeginDrain();
+  bool WaitIdle(absl::Duration timeout);
+  absl::Time heartbeat() const {
+    return absl::FromUnixNanos(heartbeat_nanoseconds_);
+  }
+
+ private:
+  // An answer on its way out, with the request that it ends.
+  struct Answer {
+    std::unique_ptr<Request> request;
+    absl::Status status;
+  };
+
+  // Callers.
+  std::vector<std::unique_ptr<Session>> TakeExpired(absl::Time now)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  absl::Status Accept(const RequestBase& base, absl::Time now, RequestId id,
+                      bool on_fresh_state, std::unique_ptr<Task>& task)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  absl::Status CheckOpen() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  absl::Status CountRefusal(absl::Status status, absl::Time now)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void UpdateGauges() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void WakeCompute() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+
+  // The compute thread.
+  void Loop();
+  void WaitForWork() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  bool HasWork() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  bool TakeNotes();
+  void EndEarly() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void End(Request& request, const absl::Status& status)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void StartTurn(Request& request) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void Ask(Request& request) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void Settle(Request& request, absl::Status status)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void AskReceivers();
+  void FormBatch();
+  void Commit(const BatchTimes& times);
+  void CommitItem(const BatchItem& item, Request& request, absl::Time now)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void SendAnswers();
+  void EndEverything();
+
+  // Constant after construction.
+  const EngineOptions options_;
+  const std::shared_ptr<const Model> model_;
+  const Clock& clock_;
+  Metrics& metrics_;
+  const SessionLayout layout_;
+
+  // Self-synchronised.
+  StatePool pool_;
+  std::atomic<RequestId> next_request_ = 1;
+  std::atomic<WriterId> next_writer_ = 1;
+  std::atomic<int64_t> heartbeat_nanoseconds_;
+
+  Mutex mutex_;
+  CondVar work_;  // something was noted for the compute thread
+  CondVar idle_;  // unanswered_ became 0
+  SessionTable table_ ABSL_GUARDED_BY(mutex_);
+  Backlog backlog_ ABSL_GUARDED_BY(mutex_);
+  size_t unanswered_ ABSL_GUARDED_BY(mutex_) = 0;  // callbacks included
+  bool draining_ ABSL_GUARDED_BY(mutex_) = false;
+  bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
+  bool compute_waits_ ABSL_GUARDED_BY(mutex_) = false;
+  // Notes for the compute thread; each request stands at most once in each.
+  std::vector<RequestId> starting_ ABSL_GUARDED_BY(mutex_);  // their turn came
+  std::vector<RequestId> cancelled_ ABSL_GUARDED_BY(mutex_);
+  std::vector<RequestId> woken_ ABSL_GUARDED_BY(mutex_);
+  std::vector<RequestId> orphaned_ ABSL_GUARDED_BY(mutex_);  // session deleted
+
+  // Confined to the compute thread.
+  Scheduler scheduler_;
+  std::vector<RequestId> continuing_;  // have had a batch and want another
+  std::vector<Request*> asking_;
+  std::vector<BatchItem> items_;    // the batch ...
+  std::vector<Request*> requests_;  // ... and whose each item is
+  std::vector<Answer> answers_;
+  std::vector<std::unique_ptr<Session>> ended_sessions_;
+  size_t answered_ = 0;  // not yet taken off unanswered_
+
+  std::thread thread_;  // last: it uses all of the above
+};
+
+}  // namespace steadystate
+
+#endif  // STEADYSTATE_SERVER_ENGINE_CORE_H_

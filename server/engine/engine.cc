@@ -1,0 +1,122 @@
+#include "server/engine/engine.h"
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "server/base/byte_size.h"
+#include "server/base/error.h"
+#include "server/base/status_macros.h"
+#include "server/engine/core.h"
+#include "server/engine/generate_task.h"
+#include "server/engine/score_task.h"
+#include "server/engine/step_task.h"
+#include "server/engine/validate.h"
+#include "server/session/session_state.h"
+
+namespace steadystate {
+
+absl::StatusOr<std::unique_ptr<Engine>> Engine::Create(
+    const EngineOptions& options, std::shared_ptr<const Model> model,
+    const Clock& clock, Metrics& metrics) {
+  STEADYSTATE_RETURN_IF_ERROR(ValidateEngineOptions(options));
+  const uint64_t session_bytes =
+      SessionLayout(model->state_layout(), model->description().hidden_size)
+          .charge_bytes();
+  if (options.state_memory_bytes < session_bytes) {
+    return MakeError(ErrorReason::kInvalidArgument,
+                     absl::StrCat("state_memory is ",
+                                  FormatByteSize(options.state_memory_bytes),
+                                  ", and one session of this model takes ",
+                                  FormatByteSize(session_bytes)),
+                     {{"field", "state_memory"},
+                      {"value", absl::StrCat(options.state_memory_bytes)},
+                      {"bound", absl::StrCat(session_bytes)}});
+  }
+  return std::unique_ptr<Engine>(new Engine(
+      std::make_unique<Core>(options, std::move(model), clock, metrics)));
+}
+
+Engine::Engine(std::unique_ptr<Core> core) : core_(std::move(core)) {}
+
+Engine::~Engine() = default;
+
+const Model& Engine::model() const { return core_->model(); }
+
+const EngineOptions& Engine::options() const { return core_->options(); }
+
+absl::StatusOr<SessionInfo> Engine::CreateSession(
+    const SessionOptions& options) {
+  return core_->CreateSession(options);
+}
+
+absl::StatusOr<SessionInfo> Engine::GetSession(absl::string_view id) {
+  return core_->GetSession(id);
+}
+
+absl::StatusOr<SessionPage> Engine::ListSessions(size_t page_size,
+                                                 absl::string_view page_token) {
+  return core_->ListSessions(page_size, page_token);
+}
+
+absl::Status Engine::DeleteSession(absl::string_view id) {
+  return core_->DeleteSession(id);
+}
+
+RequestId Engine::Step(StepRequest request, StepCallback done) {
+  const absl::Status valid = ValidateStep(request, model(), options());
+  if (!valid.ok()) {
+    done(valid);
+    return core_->NewRequestId();
+  }
+  const RequestBase base = request;
+  return core_->Submit(
+      base, std::make_unique<StepTask>(std::move(request), std::move(done),
+                                       model().description().hidden_size,
+                                       options().prefill_chunk_rows));
+}
+
+RequestId Engine::Generate(GenerateRequest request,
+                           std::shared_ptr<GenerateSink> sink) {
+  const absl::Status valid = ValidateGenerate(request, model(), options());
+  if (!valid.ok()) {
+    sink->OnDone(valid);
+    return core_->NewRequestId();
+  }
+  const RequestBase base = request;
+  return core_->Submit(
+      base, std::make_unique<GenerateTask>(std::move(request), std::move(sink),
+                                           model(), core_->metrics(),
+                                           options().prefill_chunk_rows));
+}
+
+RequestId Engine::Score(ScoreRequest request, std::shared_ptr<ScoreSink> sink) {
+  const absl::Status valid = ValidateScore(request, model(), options());
+  if (!valid.ok()) {
+    sink->OnDone(valid);
+    return core_->NewRequestId();
+  }
+  const RequestBase base = request;
+  const bool on_fresh_state = base.session.empty();
+  return core_->Submit(
+      base,
+      std::make_unique<ScoreTask>(std::move(request), std::move(sink),
+                                  model().description().vocab_size,
+                                  options().prefill_chunk_rows),
+      on_fresh_state);
+}
+
+void Engine::Cancel(RequestId id) { core_->Cancel(id); }
+
+void Engine::Wake(RequestId id) { core_->Wake(id); }
+
+WriterId Engine::NewWriter() { return core_->NewWriter(); }
+
+void Engine::BeginDrain() { core_->BeginDrain(); }
+
+bool Engine::WaitIdle(absl::Duration timeout) {
+  return core_->WaitIdle(timeout);
+}
+
+absl::Time Engine::heartbeat() const { return core_->heartbeat(); }
+
+}  // namespace steadystate

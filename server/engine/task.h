@@ -1,0 +1,102 @@
+#ifndef STEADYSTATE_SERVER_ENGINE_TASK_H_
+#define STEADYSTATE_SERVER_ENGINE_TASK_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "absl/status/status.h"
+#include "absl/time/time.h"
+#include "server/metrics/metrics.h"
+#include "server/model/sampler.h"
+#include "server/session/session_state.h"
+
+namespace steadystate {
+
+// What a task wants of its next batch. The spans stay valid until the task is
+// advanced.
+struct Piece {
+  // Consecutive inputs to absorb: tokens or embeddings f32[rows, D]. None of
+  // either: only the logits of the session's pending hidden vector are wanted.
+  std::span<const int32_t> tokens;
+  std::span<const float> embeddings;
+  size_t rows = 0;
+
+  // Rows [logits_begin, logits_end) whose logits are wanted.
+  size_t logits_begin = 0;
+  size_t logits_end = 0;
+
+  // How the absorbed rows are counted.
+  TokenKind kind = TokenKind::kPrompt;
+
+  bool pending_only() const { return rows == 0; }
+  size_t logits_rows() const {
+    return pending_only() ? 1 : logits_end - logits_begin;
+  }
+};
+
+// What came of a piece.
+struct PieceResult {
+  SessionState& session;          // after the piece
+  std::span<const float> hidden;  // f32[rows, D]
+  std::span<const float> logits;  // f32[Piece::logits_rows(), vocab_size]
+  Sampler& sampler;               // for this call only
+};
+
+// When things happened to a request; what has not happened is InfinitePast.
+struct RequestTimes {
+  absl::Time submitted;
+  absl::Time first_batch = absl::InfinitePast();
+  absl::Time last_batch_end = absl::InfinitePast();
+};
+
+// One request as a small state machine that the compute thread drives:
+//
+//   Begin, then as long as Ready: Next, (the model runs,) Advance, Deliver;
+//   when done or failed, Finish. Finish may come at any time, and comes once.
+//
+// Calls never overlap. Receivers are called from Ready, Deliver and Finish
+// only, which the engine therefore never calls under a lock.
+class Task {
+ public:
+  virtual ~Task() = default;
+
+  // The request's turn has come. An error refuses it; nothing has changed then.
+  virtual absl::Status Begin(const SessionState& session) = 0;
+
+  // May the next piece be computed now? False pauses the request until it is
+  // woken.
+  virtual bool Ready() = 0;
+
+  // The next piece; the same until Advance. How an input is cut into pieces
+  // depends on the request alone, never on load.
+  // REQUIRES: Begin succeeded, !done().
+  virtual Piece Next() const = 0;
+
+  // The session has absorbed the piece. Runs on any thread of the pool, at the
+  // same time as other tasks' Advance: no callbacks here.
+  virtual void Advance(const PieceResult& result) = 0;
+
+  // Hands to the receiver what Advance produced.
+  virtual void Deliver(const RequestTimes& times) = 0;
+
+  // Nothing is left to compute, or nothing more can be: see Outcome.
+  virtual bool done() const = 0;
+
+  // Of a task that is done: OK, or why it could not go on.
+  virtual absl::Status Outcome() const { return absl::OkStatus(); }
+
+  // Answers the request, with its result if `status` is OK (then it is done).
+  virtual void Finish(const absl::Status& status,
+                      const RequestTimes& times) = 0;
+
+  // Once begun, neither cancel nor deadline nor deletion stops it.
+  virtual bool AllOrNothing() const { return false; }
+
+  // Bytes of input that the request holds in memory.
+  virtual uint64_t input_bytes() const = 0;
+};
+
+}  // namespace steadystate
+
+#endif  // STEADYSTATE_SERVER_ENGINE_TASK_H_

@@ -1,0 +1,26 @@
+#ifndef STEADYSTATE_SERVER_ENGINE_VALIDATE_H_
+#define STEADYSTATE_SERVER_ENGINE_VALIDATE_H_
+
+#include "absl/status/status.h"
+#include "server/engine/engine.h"
+#include "server/engine/request.h"
+#include "server/model/model.h"
+
+namespace steadystate {
+
+// What can be said about options and requests without looking at any session.
+// Errors name the field as the API has it, its value and its bound:
+// INVALID_ARGUMENT, TOKEN_OUT_OF_RANGE, TOKENIZER_UNAVAILABLE.
+
+absl::Status ValidateEngineOptions(const EngineOptions& options);
+
+absl::Status ValidateStep(const StepRequest& request, const Model& model,
+                          const EngineOptions& options);
+absl::Status ValidateGenerate(const GenerateRequest& request,
+                              const Model& model, const EngineOptions& options);
+absl::Status ValidateScore(const ScoreRequest& request, const Model& model,
+                           const EngineOptions& options);
+
+}  // namespace steadystate
+
+#endif  // STEADYSTATE_SERVER_ENGINE_VALIDATE_H_
