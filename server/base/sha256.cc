@@ -85,9 +85,8 @@ void Sha256::Update(std::span<const std::byte> bytes) {
 std::string Sha256::FinishHex() {
   const uint64_t total_bits = total_bytes_ * 8;
   std::byte padding[kBlockBytes + 8] = {std::byte{0x80}};
-  const size_t zeros_to = (kBlockBytes + 55 - total_bytes_ % kBlockBytes) %
-                              kBlockBytes +
-                          1;
+  const size_t zeros_to =
+      (kBlockBytes + 55 - total_bytes_ % kBlockBytes) % kBlockBytes + 1;
   for (size_t i = 0; i < 8; ++i) {
     padding[zeros_to + i] = static_cast<std::byte>(total_bits >> (56 - 8 * i));
   }

@@ -75,6 +75,16 @@ class Sampler {
                                         size_t count);
 
  private:
+  // exp((logit - max) / temperature).
+  static double Weight(const SamplingParams& params, float logit, float max);
+  // Fills weights_, by token id.
+  void WeighAll(const SamplingParams& params, float max);
+  // Fills order_ and weights_ with the tokens left by top_k (`kept` of them),
+  // top_p and min_p, best first.
+  void WeighLikeliest(const SamplingParams& params, float max, size_t kept);
+  // Cuts weights_ after the sum reaches `wanted`; false if it does not.
+  bool CutAtTopP(double wanted);
+
   std::vector<float> adjusted_;
   std::vector<int32_t> order_;
   std::vector<double> weights_;

@@ -3,7 +3,9 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -21,14 +23,17 @@ enum class SlotGrowth : uint8_t {
 // aligned offset from the start of the session's state.
 struct StateSlot {
   size_t layer = 0;
-  std::string name;           // "S", "conv_q", "kv"
-  std::vector<size_t> shape;  // [H, K, V]
+  std::string name;           // "S", "conv", "kv"
+  std::vector<size_t> shape;  // [H, K, V]; per token: [cap, row ...]
   SlotGrowth growth = SlotGrowth::kFixed;
   size_t offset = 0;  // bytes from the start of the state
   size_t bytes = 0;   // product of shape times 4
+  // Per token only: bytes from one row to the next. The rows of one token lie
+  // together, whatever slot they belong to.
+  size_t row_stride = 0;
 };
 
-// Where a mixer finds its slot in a session's state.
+// Where a mixer finds its fixed slot in a session's state.
 class SlotHandle {
  public:
   SlotHandle() = default;
@@ -45,17 +50,50 @@ class SlotHandle {
   size_t offset_ = 0;
 };
 
+// Where a mixer finds the rows of its per-token slot. Usable once the layout
+// has been built: only then is known how far apart the rows are.
+class GrowingSlotHandle {
+ public:
+  GrowingSlotHandle() = default;
+
+  // Row 0 of the slot; row i is i * stride() floats further on.
+  float* In(std::byte* state) const {
+    return reinterpret_cast<float*>(state + rows_->first_row + offset_);
+  }
+  // In floats.
+  size_t stride() const { return rows_->row_bytes / sizeof(float); }
+
+ private:
+  friend class StateLayoutBuilder;
+  // Where the rows of all per-token slots lie, in bytes.
+  struct Rows {
+    size_t first_row = 0;
+    size_t row_bytes = 0;
+  };
+  GrowingSlotHandle(std::shared_ptr<const Rows> rows, size_t offset)
+      : rows_(std::move(rows)), offset_(offset) {}
+  std::shared_ptr<const Rows> rows_;
+  size_t offset_ = 0;  // from the start of a token's rows
+};
+
 // The state of one session: every slot of every layer. Computed once per model;
 // the only authority on what a session's bytes mean. Pools, accounting and
 // snapshots work on it and never name a mechanism. Immutable.
+//
+// Fixed slots come first, then token after token the rows of all per-token
+// slots, so that a session at position p has touched exactly
+// [0, fixed_bytes() + p * token_bytes()).
 class StateLayout {
  public:
   const std::vector<StateSlot>& slots() const { return slots_; }
 
   // Bytes of one session's state, caps of growing slots included. A multiple
-  // of 64. Fixed slots come first: [0, fixed_bytes()) is in use from the start.
-  size_t bytes() const { return bytes_; }
+  // of 64.
+  size_t bytes() const { return fixed_bytes_ + token_bytes_ * context_cap_; }
+  // In use from the start. A multiple of 64.
   size_t fixed_bytes() const { return fixed_bytes_; }
+  // What each token adds; 0 without per-token slots. A multiple of 64.
+  size_t token_bytes() const { return token_bytes_; }
 
   // Bytes that a session at `position` has ever written, from the start of the
   // state: what must be cleared when it ends. At most bytes().
@@ -67,33 +105,33 @@ class StateLayout {
  private:
   friend class StateLayoutBuilder;
   std::vector<StateSlot> slots_;
-  size_t bytes_ = 0;
   size_t fixed_bytes_ = 0;
+  size_t token_bytes_ = 0;
   uint64_t context_cap_ = 0;
 };
 
-// Collects the slots that mixers declare while a model is loaded. Fixed slots
-// are placed at once; growing ones after them, when the size of all fixed ones
-// is known, so their handles are resolved through Build's result.
-//
-// Growing slots are laid out so that a session at position p has touched only
-// whole leading rows of each.
+// Collects the slots that mixers declare while a model is loaded.
 class StateLayoutBuilder {
  public:
-  // REQUIRES: dimensions >= 1 whose product times 4 fits in size_t (checked:
-  // INVALID_ARGUMENT names layer and slot).
+  StateLayoutBuilder();
+
+  // INVALID_ARGUMENT, naming layer and slot: a dimension is 0, or the state
+  // would not fit in size_t.
   absl::StatusOr<SlotHandle> AddFixed(size_t layer, absl::string_view name,
                                       std::vector<size_t> shape);
 
   // A slot of `cap` rows of shape `row`, one row a token. All growing slots of
-  // a model have the same cap.
-  absl::StatusOr<SlotHandle> AddPerToken(size_t layer, absl::string_view name,
-                                         uint64_t cap, std::vector<size_t> row);
+  // a model have the same cap, at least 1. The handle is usable after Build.
+  absl::StatusOr<GrowingSlotHandle> AddPerToken(size_t layer,
+                                                absl::string_view name,
+                                                uint64_t cap,
+                                                std::vector<size_t> row);
 
   StateLayout Build() &&;
 
  private:
   StateLayout layout_;
+  std::shared_ptr<GrowingSlotHandle::Rows> rows_;
 };
 
 }  // namespace steadystate

@@ -1,0 +1,56 @@
+#ifndef STEADYSTATE_SERVER_MODEL_DECODER_H_
+#define STEADYSTATE_SERVER_MODEL_DECODER_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "server/model/block.h"
+#include "server/model/config.h"
+#include "server/model/embedding.h"
+#include "server/model/mixer.h"
+#include "server/model/model.h"
+#include "server/model/model_config.h"
+#include "server/model/workspace.h"
+
+namespace steadystate {
+
+// The causal language model: embedding, blocks, final norm, head. Immutable;
+// thread-safe given distinct workspaces.
+class Decoder {
+ public:
+  Decoder() = default;
+
+  // Pulls all weights and declares all state. Errors as Model::Load.
+  static absl::StatusOr<Decoder> Make(const Config& config,
+                                      const ModelConfig& model,
+                                      uint64_t context_cap, DType weights,
+                                      WeightStore& store,
+                                      LinearFactory& linears,
+                                      StateLayoutBuilder& state);
+
+  // As Model::Forward and Model::Head.
+  void Forward(std::span<const InputRow> rows,
+               std::span<const Segment> segments, float* hidden,
+               Workspace& workspace) const;
+  void Head(size_t rows, const float* hidden, float* logits,
+            Workspace& workspace) const;
+
+  const ScratchSize& scratch() const { return scratch_; }
+
+ private:
+  float eps_ = 0;
+  ScratchSize scratch_;
+  std::optional<Embedding> embedding_;
+  std::vector<Block> blocks_;
+  std::vector<float> final_norm_;  // f32[D]
+  std::unique_ptr<Linear> head_;   // D -> vocab_size
+};
+
+}  // namespace steadystate
+
+#endif  // STEADYSTATE_SERVER_MODEL_DECODER_H_

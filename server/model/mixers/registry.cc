@@ -1,0 +1,32 @@
+#include "server/model/mixers/registry.h"
+
+#include <algorithm>
+#include <vector>
+
+#include "server/model/mixers/gla.h"
+#include "server/model/mixers/softmax_attention.h"
+
+namespace steadystate {
+
+std::span<const MixerFamily> MixerFamilies() {
+  static const std::vector<MixerFamily> families = {
+      {.model_type = "gla",
+       .source = "gla.cc",
+       .keys = GlaKeys(),
+       .make = MakeGla},
+      {.model_type = "transformer",
+       .source = "softmax_attention.cc",
+       .keys = SoftmaxAttentionKeys(),
+       .all_softmax = true},
+  };
+  return families;
+}
+
+const MixerFamily* FindMixerFamily(absl::string_view model_type) {
+  const std::span<const MixerFamily> families = MixerFamilies();
+  const auto found =
+      std::ranges::find(families, model_type, &MixerFamily::model_type);
+  return found == families.end() ? nullptr : &*found;
+}
+
+}  // namespace steadystate

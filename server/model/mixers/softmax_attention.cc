@@ -1,0 +1,228 @@
+// Softmax attention, as fla's hybrid layers and its model_type "transformer":
+//   q, k, v = W x (+ b);  q, k <- RMSNorm per head if qk_norm
+//   q, k <- rotary(position), half-split
+//   o_h = sum_j softmax_j(d^-1/2 q_h . k_j) v_j over the tokens j seen
+//   y   = W_o o
+// H query heads share G key/value heads, H/G each. The cache holds rotated
+// keys.
+#include "server/model/mixers/softmax_attention.h"
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "kernels/attention/softmax_attention.h"
+#include "kernels/pointwise/norm.h"
+#include "kernels/pointwise/rotary.h"
+#include "server/base/status_macros.h"
+#include "server/model/workspace.h"
+
+namespace steadystate {
+namespace {
+
+constexpr absl::string_view kUsedKeys[] = {"num_heads",   "num_kv_heads",
+                                           "qkv_bias",    "qk_norm",
+                                           "window_size", "rope_theta"};
+constexpr FixedKey kFixedKeys[] = {{"rope_scaling", "null"}};
+
+constexpr float kQkNormEps = 1e-5f;
+constexpr double kMaxWindow = 1 << 24;
+
+class SoftmaxAttention final : public Mixer {
+ public:
+  SoftmaxAttention(const SoftmaxAttentionOptions& options, size_t hidden_size)
+      : D_(hidden_size),
+        H_(options.num_heads),
+        G_(options.num_kv_heads),
+        d_(hidden_size / options.num_heads),
+        window_(options.window),
+        rope_theta_(options.rope_theta),
+        scale_(1.0f / std::sqrt(static_cast<float>(d_))) {}
+
+  absl::Status TakeWeights(const SoftmaxAttentionOptions& options,
+                           const MixerBuilder& from);
+  absl::Status DeclareState(const MixerBuilder& from);
+
+  void Forward(std::span<const Segment> segments, size_t rows, const float* x,
+               float* y, Workspace& workspace) const override;
+
+ private:
+  size_t columns() const { return (H_ + 2 * G_) * d_; }  // q | k | v
+
+  // Normalises and rotates q and k of one row. `angles` is f32[d] scratch.
+  void Prepare(uint64_t position, float* row, float* angles) const;
+  // Appends the segment's keys and values of one kv head to the cache, row by
+  // row, and answers the query heads that read it.
+  void Attend(const Segment& segment, size_t kv_head, const float* fused,
+              float* scores, float* out) const;
+
+  const size_t D_, H_, G_;
+  const size_t d_;  // width of a head
+  const std::optional<size_t> window_;
+  const double rope_theta_;
+  const float scale_;
+  std::unique_ptr<Linear> fused_;       // D -> columns()
+  std::unique_ptr<Linear> out_;         // D -> D
+  std::vector<float> q_norm_, k_norm_;  // f32[d], or empty
+  SlotHandle ring_;                     // f32[window, 2, G, d]
+  GrowingSlotHandle cache_;             // f32[cap, 2, G, d]
+};
+
+absl::Status SoftmaxAttention::TakeWeights(
+    const SoftmaxAttentionOptions& options, const MixerBuilder& from) {
+  std::vector<WeightRows> parts;
+  std::vector<float> biases;
+  const auto add = [&](absl::string_view name, size_t heads) -> absl::Status {
+    const size_t rows = heads * d_;
+    STEADYSTATE_ASSIGN_OR_RETURN(
+        const TypedData data,
+        from.weights.Take(absl::StrCat(name, ".weight"), {rows, D_}));
+    parts.push_back({data, rows});
+    if (!options.qkv_bias) return absl::OkStatus();
+    STEADYSTATE_ASSIGN_OR_RETURN(
+        const std::vector<float> bias,
+        from.weights.TakeFloats(absl::StrCat(name, ".bias"), {rows}));
+    biases.insert(biases.end(), bias.begin(), bias.end());
+    return absl::OkStatus();
+  };
+  STEADYSTATE_RETURN_IF_ERROR(add("q_proj", H_));
+  STEADYSTATE_RETURN_IF_ERROR(add("k_proj", G_));
+  STEADYSTATE_RETURN_IF_ERROR(add("v_proj", G_));
+  STEADYSTATE_ASSIGN_OR_RETURN(const TypedData out,
+                               from.weights.Take("o_proj.weight", {D_, D_}));
+  if (options.qk_norm) {
+    STEADYSTATE_ASSIGN_OR_RETURN(
+        q_norm_, from.weights.TakeFloats("q_norm.weight", {d_}));
+    STEADYSTATE_ASSIGN_OR_RETURN(
+        k_norm_, from.weights.TakeFloats("k_norm.weight", {d_}));
+  }
+  STEADYSTATE_ASSIGN_OR_RETURN(fused_, from.linears.Make(D_, parts, biases));
+  STEADYSTATE_ASSIGN_OR_RETURN(out_, from.linears.Make(D_, {{{out, D_}}}));
+  return absl::OkStatus();
+}
+
+absl::Status SoftmaxAttention::DeclareState(const MixerBuilder& from) {
+  if (window_.has_value()) {
+    STEADYSTATE_ASSIGN_OR_RETURN(
+        ring_, from.state.AddFixed(from.layer, "kv", {*window_, 2, G_, d_}));
+  } else {
+    STEADYSTATE_ASSIGN_OR_RETURN(
+        cache_, from.state.AddPerToken(from.layer, "kv", from.context_cap,
+                                       {2, G_, d_}));
+  }
+  const size_t longest = window_.value_or(from.context_cap);
+  from.scratch.Need(columns() + H_ * d_, std::max(longest, d_));
+  return absl::OkStatus();
+}
+
+void SoftmaxAttention::Forward(std::span<const Segment> segments, size_t rows,
+                               const float* x, float* y,
+                               Workspace& workspace) const {
+  Workspace::Buffers& buffers = workspace.buffers();
+  const PhaseScope scope(buffers.phases, Phase::kRecurrence);
+  float* fused = buffers.scratch.data();  // f32[rows, columns]
+  float* out = fused + rows * columns();  // f32[rows, H d]
+  buffers.Project(*fused_, rows, x, D_, fused, columns());
+  buffers.pool.ParallelFor(segments.size(), [&](size_t i, size_t worker) {
+    const Segment& segment = segments[i];
+    for (size_t t = 0; t < segment.rows; ++t) {
+      Prepare(segment.position + t, fused + (segment.first_row + t) * columns(),
+              buffers.OfWorker(worker));
+    }
+  });
+  buffers.pool.ParallelFor(segments.size() * G_, [&](size_t i, size_t worker) {
+    Attend(segments[i / G_], i % G_, fused, buffers.OfWorker(worker), out);
+  });
+  buffers.Project(*out_, rows, out, D_, y, D_);
+}
+
+void SoftmaxAttention::Prepare(uint64_t position, float* row,
+                               float* angles) const {
+  float* cos = angles;
+  float* sin = angles + d_ / 2;
+  RotaryAngles(d_, position, rope_theta_, cos, sin);
+  for (size_t head = 0; head < H_ + G_; ++head) {
+    float* x = row + head * d_;
+    const std::vector<float>& norm = head < H_ ? q_norm_ : k_norm_;
+    if (!norm.empty()) RmsNorm(d_, x, norm.data(), kQkNormEps, x);
+    ApplyRotary(d_, cos, sin, x);
+  }
+}
+
+void SoftmaxAttention::Attend(const Segment& segment, size_t kv_head,
+                              const float* fused, float* scores,
+                              float* out) const {
+  const size_t group = H_ / G_;
+  float* keys = (window_.has_value() ? ring_.In(segment.state)
+                                     : cache_.In(segment.state)) +
+                kv_head * d_;
+  float* values = keys + G_ * d_;
+  const size_t stride = window_.has_value() ? 2 * G_ * d_ : cache_.stride();
+  for (size_t t = 0; t < segment.rows; ++t) {
+    const uint64_t position = segment.position + t;
+    const size_t row = segment.first_row + t;
+    const float* in = fused + row * columns();
+    // In a ring the newest key takes the oldest one's place: which rows are
+    // live, and their order, follow from the position alone.
+    const size_t slot = window_.has_value() ? position % *window_ : position;
+    const size_t live = window_.has_value()
+                            ? std::min<uint64_t>(position + 1, *window_)
+                            : position + 1;
+    std::copy_n(in + (H_ + kv_head) * d_, d_, keys + slot * stride);
+    std::copy_n(in + (H_ + G_ + kv_head) * d_, d_, values + slot * stride);
+    for (size_t h = kv_head * group; h < (kv_head + 1) * group; ++h) {
+      SoftmaxAttentionStep(d_, live, stride, scale_, in + h * d_, keys, values,
+                           scores, out + row * D_ + h * d_);
+    }
+  }
+}
+
+}  // namespace
+
+absl::StatusOr<SoftmaxAttentionOptions> ReadSoftmaxAttentionOptions(
+    const Config& object, size_t hidden_size, size_t default_heads) {
+  SoftmaxAttentionOptions options;
+  const Bounds heads = {1, 4096};
+  if (default_heads == 0 && !object.Has("num_heads")) {
+    return object.Invalid("num_heads", "softmax layers need it");
+  }
+  STEADYSTATE_ASSIGN_OR_RETURN(options.num_heads,
+                               object.Size("num_heads", default_heads, heads));
+  if (hidden_size % (2 * options.num_heads) != 0) {
+    return object.Invalid("num_heads",
+                          absl::StrCat("hidden_size, ", hidden_size,
+                                       ", must be an even multiple of it"));
+  }
+  STEADYSTATE_ASSIGN_OR_RETURN(
+      options.num_kv_heads,
+      object.Size("num_kv_heads", options.num_heads, heads));
+  if (options.num_heads % options.num_kv_heads != 0) {
+    return object.Invalid(
+        "num_kv_heads",
+        absl::StrCat("it must divide num_heads, ", options.num_heads));
+  }
+  STEADYSTATE_ASSIGN_OR_RETURN(options.qkv_bias,
+                               object.Bool("qkv_bias", false));
+  STEADYSTATE_ASSIGN_OR_RETURN(options.qk_norm, object.Bool("qk_norm", false));
+  STEADYSTATE_ASSIGN_OR_RETURN(
+      options.window, object.OptionalSize("window_size", {1, kMaxWindow}));
+  STEADYSTATE_ASSIGN_OR_RETURN(options.rope_theta,
+                               object.Number("rope_theta", 10000, {1, 1e12}));
+  return options;
+}
+
+KeyTable SoftmaxAttentionKeys() {
+  return {.used = kUsedKeys, .inert = {}, .must_be_default = kFixedKeys};
+}
+
+absl::StatusOr<std::unique_ptr<Mixer>> MakeSoftmaxAttention(
+    const SoftmaxAttentionOptions& options, const MixerBuilder& builder) {
+  auto mixer = std::make_unique<SoftmaxAttention>(options, builder.hidden_size);
+  STEADYSTATE_RETURN_IF_ERROR(mixer->TakeWeights(options, builder));
+  STEADYSTATE_RETURN_IF_ERROR(mixer->DeclareState(builder));
+  return mixer;
+}
+
+}  // namespace steadystate

@@ -1,0 +1,206 @@
+#include "server/model/model_config.h"
+
+#include <array>
+#include <iterator>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "server/base/status_macros.h"
+
+namespace steadystate {
+namespace {
+
+// Far above any checkpoint, far below what overflows a product of three.
+constexpr Bounds kWidth = {1, 1 << 20};
+constexpr Bounds kLayers = {1, 1024};
+constexpr Bounds kVocabulary = {1, 1 << 24};
+constexpr Bounds kPositions = {1, 1 << 30};
+constexpr size_t kMaxSpecialTokens = 64;
+
+constexpr absl::string_view kUsedKeys[] = {
+    "model_type",   "hidden_size",  "num_hidden_layers",
+    "vocab_size",   "norm_eps",     "rms_norm_eps",
+    "hidden_ratio", "hidden_act",   "intermediate_size",
+    "bos_token_id", "eos_token_id", "tie_word_embeddings",
+    "attn",         "tokenizer",    "max_position_embeddings"};
+constexpr absl::string_view kInertKeys[] = {
+    "_name_or_path",
+    "architectures",
+    "attn_mode",
+    "auto_map",
+    "dtype",
+    "elementwise_affine",
+    "fuse_cross_entropy",
+    "fuse_linear_cross_entropy",
+    "fuse_norm",
+    "fuse_swiglu",
+    "initializer_range",
+    "pad_token_id",
+    "torch_dtype",
+    "transformers_version",
+    "use_cache",
+    "use_l2warp",
+};
+constexpr FixedKey kFixedKeys[] = {{"attnres_block_size", "null"},
+                                   {"quantization_config", "null"}};
+constexpr KeyTable kCommonKeys = {
+    .used = kUsedKeys, .inert = kInertKeys, .must_be_default = kFixedKeys};
+constexpr absl::string_view kHybridKeys[] = {"layers"};
+constexpr KeyTable kHybridTable = {
+    .used = kHybridKeys, .inert = {}, .must_be_default = {}};
+
+absl::Status ReadFamily(const Config& config, ModelConfig& model) {
+  std::vector<absl::string_view> known;
+  for (const MixerFamily& family : MixerFamilies()) {
+    known.push_back(family.model_type);
+  }
+  const std::string supported =
+      absl::StrCat("supported are: ", absl::StrJoin(known, ", "));
+  STEADYSTATE_ASSIGN_OR_RETURN(const std::string model_type,
+                               config.String("model_type", ""));
+  if (model_type.empty()) return config.Invalid("model_type", supported);
+  model.family = FindMixerFamily(model_type);
+  if (model.family == nullptr) {
+    return config.Unsupported("model_type", supported);
+  }
+  return absl::OkStatus();
+}
+
+// The width of the MLP: stated, or 2/3 of hidden_ratio times D, rounded up to a
+// multiple of 256.
+absl::Status ReadMlp(const Config& config, ModelConfig& model) {
+  STEADYSTATE_ASSIGN_OR_RETURN(const double ratio,
+                               config.Number("hidden_ratio", 4, {0.01, 64}));
+  STEADYSTATE_ASSIGN_OR_RETURN(
+      const std::optional<size_t> stated,
+      config.OptionalSize("intermediate_size", kWidth));
+  const double wanted =
+      static_cast<double>(model.hidden_size) * ratio * 2.0 / 3.0;
+  const size_t derived = (static_cast<size_t>(wanted) + 255) / 256 * 256;
+  model.intermediate_size = stated.value_or(derived);
+  STEADYSTATE_ASSIGN_OR_RETURN(model.mlp_activation,
+                               config.ActivationOf("hidden_act", "swish"));
+  if (model.mlp_activation != Activation::kSilu &&
+      model.mlp_activation != Activation::kPowlu) {
+    return config.Unsupported(
+        "hidden_act", "supported are \"swish\", \"silu\" and \"powlu\"");
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ReadSpecialTokens(const Config& config, absl::string_view key,
+                               size_t fallback, size_t vocab_size,
+                               std::vector<int32_t>& tokens) {
+  STEADYSTATE_ASSIGN_OR_RETURN(
+      const auto stated,
+      config.SizeList(key, {0, static_cast<double>(vocab_size - 1)},
+                      kMaxSpecialTokens));
+  // fla's default, unless the vocabulary is too small for it.
+  if (!stated.has_value() && fallback < vocab_size) {
+    tokens = {static_cast<int32_t>(fallback)};
+  }
+  for (const size_t token : stated.value_or(std::vector<size_t>())) {
+    tokens.push_back(static_cast<int32_t>(token));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ReadTokens(const Config& config, ModelConfig& model) {
+  STEADYSTATE_RETURN_IF_ERROR(ReadSpecialTokens(
+      config, "bos_token_id", 1, model.vocab_size, model.bos_tokens));
+  STEADYSTATE_RETURN_IF_ERROR(ReadSpecialTokens(
+      config, "eos_token_id", 2, model.vocab_size, model.eos_tokens));
+  STEADYSTATE_ASSIGN_OR_RETURN(const std::string tokenizer,
+                               config.String("tokenizer", ""));
+  model.byte_tokenizer = tokenizer == "bytes";
+  if (!tokenizer.empty() && !model.byte_tokenizer) {
+    return config.Unsupported("tokenizer", "only \"bytes\" is supported");
+  }
+  if (model.byte_tokenizer && model.vocab_size < 256) {
+    return config.Invalid("vocab_size",
+                          "with the tokenizer \"bytes\" it must be >= 256");
+  }
+  return absl::OkStatus();
+}
+
+// The layers that `attn` turns into softmax attention.
+absl::Status ReadHybrid(const Config& config, size_t layers,
+                        ModelConfig& model) {
+  model.softmax.resize(layers);
+  STEADYSTATE_ASSIGN_OR_RETURN(const std::vector<Config> groups,
+                               config.Objects("attn", layers));
+  for (const Config& group : groups) {
+    const KeyTable tables[] = {kHybridTable, SoftmaxAttentionKeys()};
+    for (const KeyTable& table : tables) {
+      STEADYSTATE_RETURN_IF_ERROR(group.CheckFixedKeys(table));
+    }
+    for (const std::string& key : group.UnknownKeys(tables)) {
+      model.warnings.push_back(absl::StrCat("unknown config key '", key, "'"));
+    }
+    STEADYSTATE_ASSIGN_OR_RETURN(
+        const SoftmaxAttentionOptions options,
+        ReadSoftmaxAttentionOptions(group, model.hidden_size, 0));
+    STEADYSTATE_ASSIGN_OR_RETURN(
+        const auto indices,
+        group.SizeList("layers", {0, static_cast<double>(layers - 1)}, layers));
+    if (!indices.has_value()) {
+      return group.Invalid("layers", "hybrid layers need it");
+    }
+    for (const size_t layer : *indices) {
+      if (model.softmax[layer].has_value()) {
+        return group.Invalid("layers", "a layer is listed twice");
+      }
+      model.softmax[layer] = options;
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckKeys(const Config& config, ModelConfig& model) {
+  const std::array<KeyTable, 2> tables = {kCommonKeys, model.family->keys};
+  for (const KeyTable& table : tables) {
+    STEADYSTATE_RETURN_IF_ERROR(config.CheckFixedKeys(table));
+  }
+  for (const std::string& key : config.UnknownKeys(tables)) {
+    model.warnings.push_back(absl::StrCat("unknown config key '", key, "'"));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::StatusOr<ModelConfig> ReadModelConfig(const Config& config) {
+  ModelConfig model;
+  STEADYSTATE_RETURN_IF_ERROR(ReadFamily(config, model));
+  STEADYSTATE_RETURN_IF_ERROR(CheckKeys(config, model));
+  STEADYSTATE_ASSIGN_OR_RETURN(model.hidden_size,
+                               config.Size("hidden_size", 2048, kWidth));
+  STEADYSTATE_ASSIGN_OR_RETURN(model.vocab_size,
+                               config.Size("vocab_size", 32000, kVocabulary));
+  STEADYSTATE_ASSIGN_OR_RETURN(const size_t layers,
+                               config.Size("num_hidden_layers", 24, kLayers));
+  // The newer name wins where a file has both.
+  STEADYSTATE_ASSIGN_OR_RETURN(const double old_eps,
+                               config.Number("rms_norm_eps", 1e-6, {0, 1}));
+  STEADYSTATE_ASSIGN_OR_RETURN(const double eps,
+                               config.Number("norm_eps", old_eps, {0, 1}));
+  model.norm_eps = static_cast<float>(eps);
+  STEADYSTATE_ASSIGN_OR_RETURN(model.tied_head,
+                               config.Bool("tie_word_embeddings", false));
+  STEADYSTATE_RETURN_IF_ERROR(ReadMlp(config, model));
+  STEADYSTATE_RETURN_IF_ERROR(ReadTokens(config, model));
+  STEADYSTATE_RETURN_IF_ERROR(ReadHybrid(config, layers, model));
+  if (model.family->all_softmax) {
+    STEADYSTATE_ASSIGN_OR_RETURN(
+        const SoftmaxAttentionOptions options,
+        ReadSoftmaxAttentionOptions(config, model.hidden_size, 32));
+    model.softmax.assign(layers, options);
+  }
+  STEADYSTATE_ASSIGN_OR_RETURN(
+      model.max_position_embeddings,
+      config.Size("max_position_embeddings", 2048, kPositions));
+  return model;
+}
+
+}  // namespace steadystate

@@ -1,0 +1,42 @@
+#ifndef STEADYSTATE_SERVER_MODEL_MODEL_CONFIG_H_
+#define STEADYSTATE_SERVER_MODEL_MODEL_CONFIG_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "kernels/pointwise/activation.h"
+#include "server/model/config.h"
+#include "server/model/mixers/registry.h"
+#include "server/model/mixers/softmax_attention.h"
+
+namespace steadystate {
+
+// What a config.json says about the language model around the mixers.
+struct ModelConfig {
+  const MixerFamily* family = nullptr;
+  size_t hidden_size = 0;
+  size_t vocab_size = 0;
+  size_t intermediate_size = 0;
+  float norm_eps = 0;
+  Activation mlp_activation = Activation::kSilu;
+  bool tied_head = false;
+  bool byte_tokenizer = false;
+  uint64_t max_position_embeddings = 0;  // tokens
+  std::vector<int32_t> bos_tokens;
+  std::vector<int32_t> eos_tokens;
+  // One per layer: set where softmax attention takes the family's place.
+  std::vector<std::optional<SoftmaxAttentionOptions>> softmax;
+  std::vector<std::string> warnings;  // unknown keys
+};
+
+// Reads and checks what every family shares; the mixers read their own keys
+// when they are made. INVALID_ARGUMENT and UNIMPLEMENTED as Model::Load.
+absl::StatusOr<ModelConfig> ReadModelConfig(const Config& config);
+
+}  // namespace steadystate
+
+#endif  // STEADYSTATE_SERVER_MODEL_MODEL_CONFIG_H_

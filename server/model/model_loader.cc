@@ -1,0 +1,114 @@
+#include "server/model/model_loader.h"
+
+#include <future>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
+#include "kernels/cpu_target.h"
+#include "server/base/status_macros.h"
+#include "server/model/checkpoint.h"
+#include "server/model/config.h"
+#include "server/model/model_config.h"
+#include "server/model/model_parts.h"
+#include "server/model/weight_store.h"
+
+namespace steadystate {
+namespace {
+
+// Bounds the attention's scratch memory, 4 bytes a token and worker.
+constexpr uint64_t kMaxContextCap = uint64_t{1} << 24;
+
+// The directory's own name, "demo" of "models/demo/".
+std::string DirectoryName(absl::string_view path) {
+  while (absl::ConsumeSuffix(&path, "/")) {
+  }
+  const size_t slash = path.rfind('/');
+  return std::string(slash == absl::string_view::npos ? path
+                                                      : path.substr(slash + 1));
+}
+
+size_t SoftmaxLayers(const ModelConfig& config) {
+  size_t layers = 0;
+  for (const auto& softmax : config.softmax) layers += softmax.has_value();
+  return layers;
+}
+
+// The cap of softmax layers without a window.
+absl::StatusOr<uint64_t> ContextCap(const ModelOptions& options,
+                                    const ModelConfig& config) {
+  const uint64_t cap = options.context_cap != 0
+                           ? options.context_cap
+                           : config.max_position_embeddings;
+  if (SoftmaxLayers(config) > 0 && cap > kMaxContextCap) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "a context cap of ", cap, " tokens for softmax layers (",
+        options.context_cap != 0 ? "as set" : "max_position_embeddings",
+        "); at most ", kMaxContextCap, " are possible"));
+  }
+  return cap;
+}
+
+ModelDescription Describe(const ModelOptions& options,
+                          const ModelConfig& config) {
+  return {.id = options.id.empty() ? DirectoryName(options.path) : options.id,
+          .family = std::string(config.family->model_type),
+          .fingerprint = "",
+          .vocab_size = config.vocab_size,
+          .hidden_size = config.hidden_size,
+          .layers = config.softmax.size(),
+          .softmax_layers = SoftmaxLayers(config),
+          .parameters = 0,
+          .bos_tokens = config.bos_tokens,
+          .eos_tokens = config.eos_tokens,
+          .linear = {},
+          .kernel_target = KernelTargetName(),
+          .warnings = config.warnings};
+}
+
+}  // namespace
+
+absl::StatusOr<std::shared_ptr<const Model>> ModelLoader::Load(
+    const ModelOptions& options) {
+  STEADYSTATE_ASSIGN_OR_RETURN(const Checkpoint checkpoint,
+                               Checkpoint::Open(options.path));
+  STEADYSTATE_ASSIGN_OR_RETURN(
+      const Config config,
+      Config::Parse(checkpoint.config_text(), checkpoint.config_path()));
+  STEADYSTATE_ASSIGN_OR_RETURN(const ModelConfig model_config,
+                               ReadModelConfig(config));
+  STEADYSTATE_ASSIGN_OR_RETURN(const uint64_t context_cap,
+                               ContextCap(options, model_config));
+  const DType weights = options.weight_dtype.value_or(
+      LinearFactory::HasNativeBf16() ? DType::kBf16 : DType::kF32);
+  STEADYSTATE_ASSIGN_OR_RETURN(const std::unique_ptr<LinearFactory> linears,
+                               LinearFactory::Create(weights));
+
+  // Reading every byte takes about as long as packing them: at the same time.
+  std::future<std::string> fingerprint = std::async(
+      std::launch::async, [&checkpoint] { return checkpoint.Fingerprint(); });
+  auto parts = std::make_unique<Model::Parts>();
+  parts->description = Describe(options, model_config);
+  WeightStore store(checkpoint);
+  StateLayoutBuilder state;
+  STEADYSTATE_ASSIGN_OR_RETURN(
+      parts->decoder, Decoder::Make(config, model_config, context_cap, weights,
+                                    store, *linears, state));
+  parts->layout = std::move(state).Build();
+  if (model_config.byte_tokenizer) {
+    STEADYSTATE_ASSIGN_OR_RETURN(parts->tokenizer,
+                                 MakeByteTokenizer(model_config.vocab_size));
+  }
+  ModelDescription& description = parts->description;
+  description.parameters = store.parameters();
+  description.linear = linears->report();
+  for (const std::string& name : store.Unused()) {
+    description.warnings.push_back(
+        absl::StrCat("tensor '", name, "' is not used"));
+  }
+  description.fingerprint = fingerprint.get();
+  return std::shared_ptr<const Model>(new Model(std::move(parts)));
+}
+
+}  // namespace steadystate

@@ -1,0 +1,120 @@
+#include "server/model/weight_store.h"
+
+#include <algorithm>
+
+#include "absl/status/status.h"
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "server/base/status_macros.h"
+
+namespace steadystate {
+namespace {
+
+std::string ShapeText(std::span<const size_t> shape) {
+  return absl::StrCat("[", absl::StrJoin(shape, ", "), "]");
+}
+
+std::optional<DType> WeightDType(absl::string_view dtype) {
+  if (dtype == "F32") return DType::kF32;
+  if (dtype == "BF16") return DType::kBf16;
+  if (dtype == "F16") return DType::kF16;
+  return std::nullopt;
+}
+
+size_t Elements(std::span<const size_t> shape) {
+  size_t elements = 1;
+  for (const size_t dimension : shape) elements *= dimension;
+  return elements;
+}
+
+}  // namespace
+
+bool WeightStore::Has(const std::string& name) const {
+  return checkpoint_.tensors().contains(name);
+}
+
+std::optional<std::vector<size_t>> WeightStore::ShapeOf(
+    const std::string& name) const {
+  const auto found = checkpoint_.tensors().find(name);
+  if (found == checkpoint_.tensors().end()) return std::nullopt;
+  return found->second->shape;
+}
+
+absl::StatusOr<TypedData> WeightStore::Take(const std::string& name,
+                                            std::span<const size_t> shape) {
+  const auto found = checkpoint_.tensors().find(name);
+  if (found == checkpoint_.tensors().end()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("tensor '", name, "' of shape ", ShapeText(shape),
+                     " is missing from the checkpoint"));
+  }
+  const StoredTensor& tensor = *found->second;
+  if (!std::ranges::equal(tensor.shape, shape)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("tensor '", name, "' has shape ", ShapeText(tensor.shape),
+                     ", the config asks for ", ShapeText(shape)));
+  }
+  const std::optional<DType> dtype = WeightDType(tensor.dtype);
+  if (!dtype.has_value()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("tensor '", name, "' has dtype ", tensor.dtype,
+                     "; weights are F32, BF16 or F16"));
+  }
+  if (taken_.insert(name).second) parameters_ += Elements(shape);
+  return TypedData{tensor.data, *dtype};
+}
+
+std::vector<std::string> WeightStore::Unused() const {
+  std::vector<std::string> unused;
+  for (const auto& [name, tensor] : checkpoint_.tensors()) {
+    if (taken_.contains(name) || absl::EndsWith(name, ".rotary.inv_freq")) {
+      continue;
+    }
+    unused.push_back(name);
+  }
+  return unused;
+}
+
+WeightScope WeightScope::Child(absl::string_view prefix) const {
+  return WeightScope(*store_, FullName(prefix));
+}
+
+bool WeightScope::Has(absl::string_view name) const {
+  return store_->Has(FullName(name));
+}
+
+std::optional<std::vector<size_t>> WeightScope::ShapeOf(
+    absl::string_view name) const {
+  return store_->ShapeOf(FullName(name));
+}
+
+absl::StatusOr<TypedData> WeightScope::Take(
+    absl::string_view name, std::initializer_list<size_t> shape) const {
+  return store_->Take(FullName(name), shape);
+}
+
+absl::StatusOr<std::vector<float>> WeightScope::TakeFloats(
+    absl::string_view name, std::initializer_list<size_t> shape) const {
+  STEADYSTATE_ASSIGN_OR_RETURN(const TypedData data, Take(name, shape));
+  std::vector<float> floats(Elements(shape));
+  ConvertToF32(data, 0, floats.size(), floats.data());
+  return floats;
+}
+
+absl::StatusOr<std::vector<float>> WeightScope::TakeFloatsOfEither(
+    absl::string_view name, absl::string_view other_name,
+    std::initializer_list<size_t> shape) const {
+  if (Has(name)) return TakeFloats(name, shape);
+  if (Has(other_name)) return TakeFloats(other_name, shape);
+  return absl::InvalidArgumentError(absl::StrCat(
+      "tensor '", FullName(name), "' (or '", FullName(other_name),
+      "') of shape ", ShapeText(std::span(shape.begin(), shape.size())),
+      " is missing from the checkpoint"));
+}
+
+std::string WeightScope::FullName(absl::string_view name) const {
+  return absl::StrCat(prefix_, name);
+}
+
+}  // namespace steadystate

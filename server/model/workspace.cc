@@ -1,0 +1,37 @@
+#include "server/model/workspace.h"
+
+#include "server/model/model_parts.h"
+
+namespace steadystate {
+
+Workspace::Buffers::Buffers(size_t hidden_size, const ScratchSize& sizes,
+                            size_t rows, ThreadPool& threads)
+    : pool(threads),
+      max_rows(rows),
+      // Workers write at the same time: whole cache lines for each.
+      worker_floats((sizes.worker_floats + 15) / 16 * 16),
+      residual(rows * hidden_size),
+      normed(rows * hidden_size),
+      mixed(rows * hidden_size),
+      scratch(rows * sizes.row_floats),
+      workers(threads.size() * worker_floats) {}
+
+void Workspace::Buffers::Project(const Linear& linear_map, size_t rows,
+                                 const float* x, size_t x_stride, float* y,
+                                 size_t y_stride) {
+  const PhaseScope scope(phases, Phase::kProjection);
+  linear_map.Run(rows, x, x_stride, y, y_stride, pool, linear);
+}
+
+Workspace::Workspace(const Model& model, size_t max_rows, ThreadPool& pool)
+    : buffers_(std::make_unique<Buffers>(model.description().hidden_size,
+                                         model.parts_->decoder.scratch(),
+                                         max_rows, pool)) {}
+
+Workspace::~Workspace() = default;
+
+size_t Workspace::max_rows() const { return buffers_->max_rows; }
+
+PhaseTimes Workspace::TakePhases() { return buffers_->phases.Take(); }
+
+}  // namespace steadystate
