@@ -1,0 +1,44 @@
+#ifndef STEADYSTATE_KERNELS_LINEAR_INPUT_ROWS_H_
+#define STEADYSTATE_KERNELS_LINEAR_INPUT_ROWS_H_
+
+#include <cstddef>
+
+#include "kernels/dtype.h"
+#include "kernels/linear/aligned_bytes.h"
+#include "kernels/thread_pool.h"
+
+namespace steadystate {
+
+// The rows of x of one Linear::Run as its tiles read them: of the weights'
+// type, contiguous, with zero rows after the last. Rows that lie so already are
+// read where they are. Memory is kept from call to call.
+class InputRows {
+ public:
+  // The caller's matrix and what the tiles need of it.
+  struct Request {
+    DType dtype;  // kF32 or kBf16
+    size_t in;
+    size_t rows;
+    const float* x;  // f32[rows, in; stride]
+    size_t stride;
+    size_t first_partial;  // rows from here on stand in tiles with padding
+    size_t padded_rows;    // rows that the tiles read, >= rows
+  };
+
+  // False if there is no memory for the copy. `request.x` must stay valid.
+  bool Prepare(const Request& request, ThreadPool& pool);
+
+  // Where the tile that starts at row r reads; r as in Request.
+  const std::byte* At(size_t r) const;
+
+ private:
+  void CopyRows(size_t first, size_t count);
+
+  Request request_{};
+  size_t first_copied_ = 0;  // rows before this one are read from x
+  AlignedBytes copy_;        // dtype[padded_rows - first_copied_, in]
+};
+
+}  // namespace steadystate
+
+#endif  // STEADYSTATE_KERNELS_LINEAR_INPUT_ROWS_H_

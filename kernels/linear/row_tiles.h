@@ -1,0 +1,38 @@
+#ifndef STEADYSTATE_KERNELS_LINEAR_ROW_TILES_H_
+#define STEADYSTATE_KERNELS_LINEAR_ROW_TILES_H_
+
+#include <cstddef>
+#include <span>
+#include <vector>
+
+namespace steadystate {
+
+// What a multiplication of `rows` rows at once gave for a fixed set of test
+// rows, each of which stood at every position of the tile among other rows.
+struct TileTrial {
+  size_t rows = 0;
+  bool position_free = false;  // a test row's bits were the same everywhere
+  std::vector<float> results;  // f32[test rows, columns], all trials alike
+};
+
+// The tile sizes to use together, ascending: the largest set of position-free
+// sizes whose results are equal bit for bit; of equally large sets the one with
+// the larger sizes. Empty if no size is position-free.
+std::vector<size_t> ChooseRowTiles(std::span<const TileTrial> trials);
+
+// Index of the smallest of the ascending `sizes` that holds `left` rows, or of
+// the largest if none does: the tile to use where `left` rows are left.
+size_t TileFor(std::span<const size_t> sizes, size_t left);
+
+// How the tiles lie on the rows of one call: the largest size as often as it
+// fits, then one that holds the rest.
+struct RowPlan {
+  size_t tiles = 0;
+  size_t whole = 0;   // rows in tiles without padding
+  size_t padded = 0;  // rows of all tiles, padding included
+};
+RowPlan PlanRows(std::span<const size_t> sizes, size_t rows);
+
+}  // namespace steadystate
+
+#endif  // STEADYSTATE_KERNELS_LINEAR_ROW_TILES_H_

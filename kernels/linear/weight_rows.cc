@@ -1,0 +1,52 @@
+#include "kernels/linear/weight_rows.h"
+
+#include <algorithm>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+
+namespace steadystate {
+namespace {
+
+// oneDNN counts some sizes in int. Products of two stay far from overflow.
+constexpr size_t kMaxDimension = size_t{1} << 30;
+
+}  // namespace
+
+absl::StatusOr<size_t> CountRows(size_t in, std::span<const WeightRows> parts) {
+  if (in == 0 || parts.empty()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("a projection needs inputs and weights; got ", in,
+                     " inputs and ", parts.size(), " matrices"));
+  }
+  size_t out = 0;
+  for (const WeightRows& part : parts) {
+    if (part.rows == 0 || part.data.data == nullptr) {
+      return absl::InvalidArgumentError("a projection's matrix is empty");
+    }
+    out += std::min(part.rows, kMaxDimension + 1);
+    if (in > kMaxDimension || out > kMaxDimension) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("a projection of ", in, " inputs and ", part.rows,
+                       " or more outputs; at most ", kMaxDimension, " each"));
+    }
+  }
+  return out;
+}
+
+void GatherRows(size_t in, std::span<const WeightRows> parts, size_t first,
+                size_t count, float* to) {
+  for (const WeightRows& part : parts) {
+    if (first < part.rows) {
+      const size_t here = std::min(count, part.rows - first);
+      ConvertToF32(part.data, first * in, here * in, to);
+      to += here * in;
+      count -= here;
+      first += here;
+    }
+    first -= part.rows;
+    if (count == 0) return;
+  }
+}
+
+}  // namespace steadystate
