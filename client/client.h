@@ -1,0 +1,107 @@
+#ifndef STEADYSTATE_CLIENT_CLIENT_H_
+#define STEADYSTATE_CLIENT_CLIENT_H_
+
+#include <memory>
+#include <string>
+
+#include "absl/functional/function_ref.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "absl/time/time.h"
+#include "client/canceller.h"
+#include "grpc/health/v1/health.grpc.pb.h"
+#include "grpcpp/channel.h"
+#include "steadystate/v1/generation.grpc.pb.h"
+#include "steadystate/v1/model.grpc.pb.h"
+#include "steadystate/v1/session.grpc.pb.h"
+
+namespace steadystate::client {
+
+// How to connect.
+struct ClientOptions {
+  // How long Connect waits for the server.
+  absl::Duration connect_timeout = absl::Seconds(5);
+  // The largest answer that is accepted. Logits of large vocabularies are long.
+  int max_message_bytes = 64 << 20;
+};
+
+// How to make one call.
+struct CallOptions {
+  // The call fails with DEADLINE_EXCEEDED if it takes longer.
+  absl::Duration timeout = absl::InfiniteDuration();
+  // Optional. Ends the call from another thread.
+  Canceller* canceller = nullptr;
+};
+
+// A connection to a Steadystate server. Thread-safe; movable.
+//
+// Every method makes one call and waits for its end; none is repeated by
+// itself, since a step that was applied twice would spoil the state. Errors
+// carry the server's code and message, and its reason in GetErrorDetails
+// (client/error.h). UNAVAILABLE without details: no server answered.
+//
+//   absl::StatusOr<Client> client = Client::Connect("127.0.0.1:50051");
+//   if (!client.ok()) return client.status();
+//   absl::StatusOr<v1::Session> session = client->CreateSession({});
+//   if (!session.ok()) return session.status();
+//   v1::GenerateRequest request;
+//   request.set_session(session->name());
+//   request.set_text("Once upon a time");
+//   request.set_max_tokens(100);
+//   return client->Generate(request, [](const v1::GenerateResponse& message) {
+//     std::cout << message.text_delta() << std::flush;
+//     return absl::OkStatus();
+//   });
+class Client {
+ public:
+  // Connects to "host:port" without encryption. UNAVAILABLE if nothing listens
+  // there or connect_timeout passes.
+  static absl::StatusOr<Client> Connect(const std::string& address,
+                                        const ClientOptions& options = {});
+
+  // steadystate.v1.SessionService.
+  absl::StatusOr<v1::Session> CreateSession(
+      const v1::CreateSessionRequest& request,
+      const CallOptions& options = {}) const;
+  absl::StatusOr<v1::Session> GetSession(const v1::GetSessionRequest& request,
+                                         const CallOptions& options = {}) const;
+  absl::StatusOr<v1::ListSessionsResponse> ListSessions(
+      const v1::ListSessionsRequest& request,
+      const CallOptions& options = {}) const;
+  absl::Status DeleteSession(const v1::DeleteSessionRequest& request,
+                             const CallOptions& options = {}) const;
+
+  // steadystate.v1.GenerationService. The callback is called for each message
+  // as it arrives, by the calling thread; an error from it cancels the call and
+  // is returned.
+  absl::Status Generate(
+      const v1::GenerateRequest& request,
+      absl::FunctionRef<absl::Status(const v1::GenerateResponse&)> on_message,
+      const CallOptions& options = {}) const;
+  absl::Status Score(
+      const v1::ScoreRequest& request,
+      absl::FunctionRef<absl::Status(const v1::ScoreResponse&)> on_message,
+      const CallOptions& options = {}) const;
+
+  // steadystate.v1.ModelService.
+  absl::StatusOr<v1::Model> GetModel(const v1::GetModelRequest& request,
+                                     const CallOptions& options = {}) const;
+
+  // grpc.health.v1. The status of a service, or of the whole server if
+  // `service` is empty. NOT_FOUND if the server does not know it.
+  absl::StatusOr<grpc::health::v1::HealthCheckResponse::ServingStatus> Health(
+      absl::string_view service, const CallOptions& options = {}) const;
+
+ private:
+  explicit Client(const std::shared_ptr<grpc::Channel>& channel);
+
+  std::unique_ptr<v1::SessionService::Stub> sessions_;
+  std::unique_ptr<v1::GenerationService::Stub> generation_;
+  std::unique_ptr<v1::ModelService::Stub> models_;
+  std::unique_ptr<grpc::health::v1::Health::Stub> health_;
+};
+
+}  // namespace steadystate::client
+
+#endif  // STEADYSTATE_CLIENT_CLIENT_H_

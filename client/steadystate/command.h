@@ -1,0 +1,66 @@
+#ifndef STEADYSTATE_CLIENT_STEADYSTATE_COMMAND_H_
+#define STEADYSTATE_CLIENT_STEADYSTATE_COMMAND_H_
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/strings/string_view.h"
+#include "absl/time/time.h"
+#include "client/client.h"
+#include "client/steadystate/options.h"
+
+namespace steadystate::client {
+
+// What help says about a command, beside its options.
+struct CommandText {
+  absl::string_view name;         // "session create"
+  absl::string_view arguments;    // "SESSION", or empty
+  absl::string_view summary;      // one line
+  absl::string_view description;  // paragraphs, wrapped at 80 columns
+  absl::string_view examples;     // command lines, indented
+};
+
+// A connected client, and how a command is to make its calls.
+struct Connection {
+  Client client;
+  CallOptions call;
+};
+
+// A subcommand of the command line. Used once, in the order of the methods:
+// options are read, Prepare looks at them, Run does the work.
+class Command {
+ public:
+  virtual ~Command() = default;
+
+  // What help says.
+  virtual CommandText text() const = 0;
+
+  // The command's own options; their targets lie in this object.
+  virtual OptionTable options() = 0;
+
+  // How long one call may take unless --timeout says otherwise.
+  virtual absl::Duration default_timeout() const { return absl::Seconds(10); }
+
+  // Does all that needs no server: checks options and arguments, reads files.
+  // An error is the user's.
+  virtual absl::Status Prepare(const std::vector<std::string>& arguments) = 0;
+
+  // Does the work and writes its results to standard output.
+  virtual absl::Status Run(const Connection& connection) = 0;
+};
+
+// One factory for each command; each command has a file of its name.
+std::unique_ptr<Command> MakeGenerateCommand();
+std::unique_ptr<Command> MakeScoreCommand();
+std::unique_ptr<Command> MakeHealthCommand();
+std::unique_ptr<Command> MakeModelCommand();
+std::unique_ptr<Command> MakeSessionCreateCommand();
+std::unique_ptr<Command> MakeSessionGetCommand();
+std::unique_ptr<Command> MakeSessionListCommand();
+std::unique_ptr<Command> MakeSessionDeleteCommand();
+
+}  // namespace steadystate::client
+
+#endif  // STEADYSTATE_CLIENT_STEADYSTATE_COMMAND_H_

@@ -1,0 +1,54 @@
+#ifndef STEADYSTATE_CLIENT_STEADYSTATE_INPUT_H_
+#define STEADYSTATE_CLIENT_STEADYSTATE_INPUT_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+
+namespace steadystate::client {
+
+// What a session is to absorb: text in UTF-8, or token ids.
+using Input = std::variant<std::string, std::vector<int32_t>>;
+
+// Bytes of text or number of token ids.
+size_t Length(const Input& input);
+
+// Makes it what a GenerateRequest or ScoreRequest is to absorb.
+template <typename Request>
+void SetInput(const Input& input, Request& request) {
+  if (const auto* text = std::get_if<std::string>(&input)) {
+    request.set_text(*text);
+  } else {
+    const auto& ids = std::get<std::vector<int32_t>>(input);
+    request.mutable_tokens()->mutable_ids()->Assign(ids.begin(), ids.end());
+  }
+}
+
+// Reads a whole file, or standard input for "-". NOT_FOUND or another code,
+// with the path and the cause.
+absl::StatusOr<std::string> ReadFile(const std::string& path);
+
+// Checks that `text` is UTF-8. INVALID_ARGUMENT, with the offset of the first
+// byte that is not.
+absl::Status CheckUtf8(absl::string_view text);
+
+// Reads a JSON array of token ids. INVALID_ARGUMENT, with the index of what is
+// not a token id.
+absl::StatusOr<std::vector<int32_t>> ParseTokenIds(absl::string_view json);
+
+// Cuts an input into consecutive pieces of `length` bytes or token ids, the
+// last one shorter, so that an input of any length fits into messages. Text is
+// cut between characters, which makes pieces up to 3 bytes shorter. An empty
+// input has no pieces.
+// REQUIRES: length >= 4.
+std::vector<Input> Cut(const Input& input, size_t length);
+
+}  // namespace steadystate::client
+
+#endif  // STEADYSTATE_CLIENT_STEADYSTATE_INPUT_H_

@@ -1,0 +1,57 @@
+// `steadystate model`: what the server serves.
+
+#include "absl/strings/str_cat.h"
+#include "client/steadystate/command.h"
+#include "client/steadystate/output.h"
+
+namespace steadystate::client {
+namespace {
+
+class ModelCommand : public Command {
+ public:
+  CommandText text() const override {
+    return {"model", "", "Describes the model that the server serves",
+            "Prints the family, sizes, types, bytes per session and how the "
+            "model is computed on this machine. --json prints every field, the "
+            "blocks of a session's state included.",
+            "  steadystate model\n"
+            "  steadystate model --json\n"};
+  }
+
+  OptionTable options() override {
+    return {{"json", "", "Prints the whole description as JSON.", &json_}};
+  }
+
+  absl::Status Prepare(const std::vector<std::string>& arguments) override {
+    if (arguments.empty()) return absl::OkStatus();
+    return absl::InvalidArgumentError(
+        absl::StrCat("unexpected '", arguments[0], "'"));
+  }
+
+  absl::Status Run(const Connection& connection) override {
+    v1::GetModelRequest request;
+    request.set_name("models/-");
+    const auto model = connection.client.GetModel(request, connection.call);
+    if (!model.ok()) return model.status();
+    Json json = ToJson(*model);
+    if (json_) return PrintJson(json);
+    // Its few figures stand on a level with the others; tiles are for --json.
+    const Json execution = json["execution"];
+    json.erase("execution");
+    for (const auto& [key, value] : execution.items()) {
+      if (key != "tiles") json[key] = value;
+    }
+    return Print(FormatLines(json));
+  }
+
+ private:
+  bool json_ = false;
+};
+
+}  // namespace
+
+std::unique_ptr<Command> MakeModelCommand() {
+  return std::make_unique<ModelCommand>();
+}
+
+}  // namespace steadystate::client

@@ -1,0 +1,123 @@
+#include "client/steadystate/progress_bar.h"
+
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/time/clock.h"
+
+namespace steadystate::client {
+namespace {
+
+constexpr absl::Duration kMoment = absl::Milliseconds(300);
+constexpr absl::Duration kInterval = absl::Milliseconds(100);
+constexpr size_t kDefaultColumns = 80;
+constexpr size_t kMinBar = 8;
+constexpr size_t kMaxBar = 40;
+// Back to the first column, and clear to the end of the line.
+constexpr absl::string_view kEraseLine = "\r\033[K";
+
+std::string FormatRate(double per_second) {
+  if (per_second >= 1e6) return absl::StrFormat("%.1fM/s", per_second / 1e6);
+  if (per_second >= 1e3) return absl::StrFormat("%.1fk/s", per_second / 1e3);
+  return absl::StrFormat("%.1f/s", per_second);
+}
+
+std::string FormatRemaining(double seconds) {
+  const auto whole = static_cast<int64_t>(std::min(seconds, 359999.0) + 0.5);
+  if (whole < 3600) {
+    return absl::StrFormat("%d:%02d", whole / 60, whole % 60);
+  }
+  return absl::StrFormat("%d:%02d:%02d", whole / 3600, whole / 60 % 60,
+                         whole % 60);
+}
+
+std::string FormatBar(double fraction, size_t length) {
+  const auto filled =
+      static_cast<size_t>(fraction * static_cast<double>(length));
+  return absl::StrCat("[", std::string(filled, '#'),
+                      std::string(length - filled, ' '), "]");
+}
+
+size_t TerminalColumns() {
+  winsize size{};
+  if (ioctl(STDERR_FILENO, TIOCGWINSZ, &size) != 0 || size.ws_col == 0) {
+    return kDefaultColumns;
+  }
+  return size.ws_col;
+}
+
+}  // namespace
+
+std::string FormatProgress(const Progress& progress, size_t columns) {
+  const size_t done = std::min(progress.done, progress.total);
+  const double fraction =
+      progress.total == 0
+          ? 1.0
+          : static_cast<double>(done) / static_cast<double>(progress.total);
+  const double seconds = absl::ToDoubleSeconds(progress.elapsed);
+  std::string line = absl::StrFormat("%s %3d%%", progress.task,
+                                     static_cast<int>(fraction * 100));
+  std::string tail =
+      absl::StrCat(" ", done, "/", progress.total, " ", progress.unit);
+  if (done > 0 && seconds > 0) {
+    const double rate = static_cast<double>(done) / seconds;
+    absl::StrAppend(
+        &tail, "  ", FormatRate(rate), "  ",
+        FormatRemaining(static_cast<double>(progress.total - done) / rate));
+  }
+  if (line.size() + tail.size() <= columns) {
+    const size_t room = columns - line.size() - tail.size();
+    // Two brackets and a blank.
+    if (room >= kMinBar + 3) {
+      absl::StrAppend(&line, " ",
+                      FormatBar(fraction, std::min(room - 3, kMaxBar)));
+    }
+    line += tail;
+  }
+  return line.substr(0, columns);
+}
+
+ProgressBar::Terminal ProgressBar::StandardError() {
+  if (isatty(STDERR_FILENO) == 0) return {nullptr, TerminalColumns, absl::Now};
+  return {[](absl::string_view text) {
+            std::fwrite(text.data(), 1, text.size(), stderr);
+            std::fflush(stderr);
+          },
+          TerminalColumns, absl::Now};
+}
+
+ProgressBar::ProgressBar(absl::string_view task, absl::string_view unit,
+                         size_t total, Terminal terminal)
+    : task_(task),
+      unit_(unit),
+      total_(total),
+      terminal_(std::move(terminal)),
+      start_(terminal_.now()),
+      last_draw_(absl::InfinitePast()) {}
+
+void ProgressBar::Update(size_t done) {
+  if (!terminal_.write) return;
+  const absl::Time now = terminal_.now();
+  if (now - start_ < kMoment || now - last_draw_ < kInterval) return;
+  last_draw_ = now;
+  drawn_ = true;
+  // A line that fills the last column wraps on some terminals.
+  const size_t columns = std::max<size_t>(terminal_.columns(), 2) - 1;
+  terminal_.write(absl::StrCat(
+      kEraseLine,
+      FormatProgress({task_, unit_, done, total_, now - start_}, columns)));
+}
+
+void ProgressBar::Erase() {
+  if (!drawn_) return;
+  terminal_.write(kEraseLine);
+  drawn_ = false;
+}
+
+}  // namespace steadystate::client
