@@ -1,0 +1,215 @@
+// Goal: sessions are found, listed and expire as the contract says. Method: the
+// time is an argument, so every expiry is exact.
+#include "server/session/session_table.h"
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "server/base/error.h"
+
+namespace steadystate {
+namespace {
+
+using testing::ElementsAre;
+using testing::IsEmpty;
+
+constexpr absl::Duration kTtl = absl::Hours(1);
+constexpr absl::Duration kTick = absl::Nanoseconds(1);
+
+SessionOptions Named(const std::string& id) {
+  SessionOptions options;
+  options.id = id;
+  return options;
+}
+
+StateLayout MakeLayout() {
+  StateLayoutBuilder builder;
+  EXPECT_TRUE(builder.AddFixed(0, "S", {4, 4}).ok());
+  return std::move(builder).Build();
+}
+
+class SessionTableTest : public testing::Test {
+ protected:
+  Session& Make(const std::string& id, absl::Time now) {
+    auto session = table_.Create(Named(id), now);
+    EXPECT_TRUE(session.ok()) << session.status();
+    return **session;
+  }
+
+  ErrorReason FindError(const std::string& id, absl::Time now) {
+    const auto details = GetErrorDetails(table_.Find(id, now).status());
+    return details.has_value() ? details->reason : ErrorReason::kInternal;
+  }
+
+  std::vector<std::string> TakeExpired(absl::Time now) {
+    std::vector<std::string> ids;
+    for (const auto& session : table_.TakeExpired(now)) {
+      ids.push_back(session->id);
+    }
+    return ids;
+  }
+
+  const absl::Time start_ = absl::FromUnixSeconds(1'780'000'000);
+  StateLayout state_layout_ = MakeLayout();
+  SessionLayout layout_{state_layout_, 8};
+  StatePool pool_{layout_.slot(), layout_.charge_bytes(),
+                  10 * layout_.charge_bytes()};
+  SessionTable table_{layout_, pool_, kTtl, 2};
+};
+
+TEST_F(SessionTableTest, DescribesWhatItMade) {
+  SessionOptions options;
+  options.ttl = absl::Minutes(5);
+  options.labels = {{"a", "b"}};
+  const auto created = table_.Create(options, start_);
+  ASSERT_TRUE(created.ok());
+  const SessionInfo info = table_.Describe(**created);
+  EXPECT_EQ(info.id.size(), 26u);
+  EXPECT_EQ(info.position, 0u);
+  EXPECT_EQ(info.state_bytes, layout_.charge_bytes());
+  EXPECT_EQ(info.state_bytes, pool_.used_bytes());
+  EXPECT_FALSE(info.active);
+  EXPECT_EQ(info.create_time, start_);
+  EXPECT_EQ(info.last_step_time, start_);
+  EXPECT_EQ(info.ttl, absl::Minutes(5));
+  EXPECT_EQ(info.expire_time, start_ + absl::Minutes(5));
+  EXPECT_THAT(info.labels, ElementsAre(testing::Pair("a", "b")));
+  EXPECT_EQ(*table_.Find(info.id, start_), *created);
+}
+
+TEST_F(SessionTableTest, RefusesBadOptionsWithoutTakingMemory) {
+  SessionOptions bad_ttl;
+  bad_ttl.ttl = absl::ZeroDuration();
+  SessionOptions bad_label;
+  bad_label.labels = {{"", ""}};
+  for (const SessionOptions& options : {Named("A"), bad_ttl, bad_label}) {
+    const auto details =
+        GetErrorDetails(table_.Create(options, start_).status());
+    ASSERT_TRUE(details.has_value());
+    EXPECT_EQ(details->reason, ErrorReason::kInvalidArgument);
+  }
+  Make("a", start_);
+  const auto taken =
+      GetErrorDetails(table_.Create(Named("a"), start_).status());
+  EXPECT_EQ(taken->reason, ErrorReason::kSessionAlreadyExists);
+  EXPECT_EQ(pool_.used_bytes(), layout_.charge_bytes());
+}
+
+TEST_F(SessionTableTest, RefusesBeyondTheBudget) {
+  for (int i = 0; i < 10; ++i) Make("", start_);
+  const auto details = GetErrorDetails(table_.Create({}, start_).status());
+  EXPECT_EQ(details->reason, ErrorReason::kStateBudgetExhausted);
+  EXPECT_EQ(table_.size(), 10u);
+}
+
+TEST_F(SessionTableTest, TellsExpiredFromUnknownAndDeleted) {
+  Make("a", start_);
+  Session& b = Make("b", start_);
+  table_.Remove(b);
+  EXPECT_EQ(FindError("b", start_), ErrorReason::kSessionNotFound);
+  EXPECT_EQ(FindError("never", start_), ErrorReason::kSessionNotFound);
+  EXPECT_TRUE(table_.Find("a", start_ + kTtl - kTick).ok());
+  // Expired to the tick, whether taken yet or not.
+  EXPECT_EQ(FindError("a", start_ + kTtl), ErrorReason::kSessionExpired);
+  EXPECT_THAT(TakeExpired(start_ + kTtl), ElementsAre("a"));
+  const absl::Status status = table_.Find("a", start_ + 2 * kTtl).status();
+  const auto details = GetErrorDetails(status);
+  ASSERT_TRUE(details.has_value());
+  EXPECT_EQ(details->reason, ErrorReason::kSessionExpired);
+  EXPECT_THAT(details->metadata, testing::Contains(testing::Pair(
+                                     "expire_time", "2026-05-28T21:26:40Z")))
+      << status;
+  EXPECT_EQ(pool_.used_bytes(), 0u);
+}
+
+TEST_F(SessionTableTest, ExpiryRunsFromTheLastStep) {
+  Session& a = Make("a", start_);
+  Make("b", start_ + kTick);
+  a.last_step_time = start_ + kTtl / 2;
+  EXPECT_LE(table_.NextExpiry(), start_ + kTtl + kTick);
+  EXPECT_THAT(TakeExpired(start_ + kTtl + kTick), ElementsAre("b"));
+  EXPECT_EQ(table_.NextExpiry(), start_ + kTtl / 2 + kTtl);
+  EXPECT_THAT(TakeExpired(start_ + kTtl + kTtl / 2 - kTick), IsEmpty());
+  EXPECT_THAT(TakeExpired(start_ + kTtl + kTtl / 2), ElementsAre("a"));
+  EXPECT_EQ(table_.NextExpiry(), absl::InfiniteFuture());
+}
+
+TEST_F(SessionTableTest, WhoIsActiveDoesNotExpire) {
+  Session& a = Make("a", start_);
+  table_.SetActive(a);
+  EXPECT_EQ(table_.active(), 1u);
+  EXPECT_THAT(TakeExpired(start_ + 2 * kTtl), IsEmpty());
+  EXPECT_TRUE(table_.Find("a", start_ + 2 * kTtl).ok());
+  // Nothing was completed meanwhile: expired as soon as it is idle.
+  table_.SetIdle(a);
+  EXPECT_EQ(table_.active(), 0u);
+  EXPECT_EQ(FindError("a", start_ + 2 * kTtl), ErrorReason::kSessionExpired);
+  EXPECT_THAT(TakeExpired(start_ + 2 * kTtl), ElementsAre("a"));
+}
+
+TEST_F(SessionTableTest, AnIdOfAnExpiredSessionCanBeUsedAgain) {
+  Make("a", start_);
+  TakeExpired(start_ + kTtl);
+  Session& again = Make("a", start_ + kTtl);
+  EXPECT_TRUE(table_.Find("a", start_ + kTtl).ok());
+  table_.Remove(again);
+  EXPECT_EQ(FindError("a", start_ + kTtl), ErrorReason::kSessionNotFound);
+}
+
+TEST_F(SessionTableTest, RemembersExpiredIdsUpToItsBound) {
+  for (const char* id : {"a", "b", "c"}) Make(id, start_);
+  TakeExpired(start_ + kTtl);
+  int expired = 0;
+  for (const char* id : {"a", "b", "c"}) {
+    expired += FindError(id, start_ + kTtl) == ErrorReason::kSessionExpired;
+  }
+  EXPECT_EQ(expired, 2);
+}
+
+TEST_F(SessionTableTest, ListsByIdInPages) {
+  for (const char* id : {"e", "b", "d", "a", "c"}) Make(id, start_);
+  std::vector<std::string> ids;
+  std::string token;
+  std::vector<size_t> sizes;
+  do {
+    auto page = table_.List(2, token, start_);
+    ASSERT_TRUE(page.ok());
+    sizes.push_back(page->sessions.size());
+    for (const SessionInfo& info : page->sessions) ids.push_back(info.id);
+    token = page->next_page_token;
+  } while (!token.empty());
+  EXPECT_THAT(ids, ElementsAre("a", "b", "c", "d", "e"));
+  EXPECT_THAT(sizes, ElementsAre(2u, 2u, 1u));
+}
+
+TEST_F(SessionTableTest, PagesGoOnAfterTheirLastSessionIsGone) {
+  for (const char* id : {"a", "b", "c"}) Make(id, start_);
+  const auto first = table_.List(2, "", start_);
+  table_.Remove(**table_.Find("b", start_));
+  const auto second = table_.List(2, first->next_page_token, start_);
+  ASSERT_EQ(second->sessions.size(), 1u);
+  EXPECT_EQ(second->sessions[0].id, "c");
+  EXPECT_EQ(second->next_page_token, "");
+}
+
+TEST_F(SessionTableTest, ListLeavesOutTheExpiredAndChecksItsArguments) {
+  Make("a", start_);
+  Make("b", start_ + kTick);
+  const auto page = table_.List(1000, "", start_ + kTtl);
+  ASSERT_EQ(page->sessions.size(), 1u);
+  EXPECT_EQ(page->sessions[0].id, "b");
+  for (const size_t size : {size_t{0}, kMaxPageSize + 1}) {
+    const auto details =
+        GetErrorDetails(table_.List(size, "", start_).status());
+    EXPECT_EQ(details->reason, ErrorReason::kInvalidArgument);
+  }
+  const auto details =
+      GetErrorDetails(table_.List(1, "nonsense", start_).status());
+  EXPECT_EQ(details->reason, ErrorReason::kInvalidPageToken);
+}
+
+}  // namespace
+}  // namespace steadystate
