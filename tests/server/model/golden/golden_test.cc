@@ -1,0 +1,141 @@
+// Goal: the model computes what the formulas say. Method: checkpoints with
+// logits from a float64 reference (tests/golden/README.md); f32 weights must
+// come within rounding, bf16 weights within a factor of what rounding weights
+// and projection inputs costs in the reference. How a sequence is cut into
+// calls must not change a bit.
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <filesystem>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "gtest/gtest.h"
+#include "kernels/linear/linear.h"
+#include "nlohmann/json.hpp"
+#include "server/model/model.h"
+#include "tests/testing/direct_session.h"
+#include "tests/testing/npy.h"
+#include "tests/testing/temp_directory.h"
+
+namespace steadystate {
+namespace {
+
+constexpr char kFolder[] = STEADYSTATE_SOURCE_DIR "/tests/golden";
+
+// Relative RMS error of logits with f32 weights.
+constexpr double kF32Tolerance = 1e-5;
+// How much worse than the rounded reference bf16 weights may be.
+constexpr double kBf16Factor = 1.5;
+
+std::vector<std::string> Cases() {
+  std::vector<std::string> cases;
+  for (const auto& entry : std::filesystem::directory_iterator(kFolder)) {
+    if (entry.is_directory()) cases.push_back(entry.path().filename());
+  }
+  std::sort(cases.begin(), cases.end());
+  return cases;
+}
+
+template <typename Number>
+double RelativeRmsError(const std::vector<Number>& got,
+                        const std::vector<double>& expected) {
+  double error = 0;
+  double size = 0;
+  for (size_t i = 0; i < expected.size(); ++i) {
+    const double difference = static_cast<double>(got[i]) - expected[i];
+    error += difference * difference;
+    size += expected[i] * expected[i];
+  }
+  return std::sqrt(error / size);
+}
+
+class GoldenTest : public testing::TestWithParam<std::string> {
+ protected:
+  GoldenTest() {
+    const auto ids =
+        nlohmann::json::parse(ReadWholeFile(path() + "/token_ids.json"));
+    tokens_ = ids.get<std::vector<int32_t>>();
+  }
+
+  std::string path() const { return std::string(kFolder) + "/" + GetParam(); }
+
+  std::shared_ptr<const Model> Load(DType dtype) const {
+    auto model = Model::Load(
+        {.path = path(), .id = "", .weight_dtype = dtype, .context_cap = 0});
+    EXPECT_TRUE(model.ok()) << model.status();
+    if (!model.ok()) return nullptr;
+    EXPECT_TRUE((*model)->description().warnings.empty())
+        << (*model)->description().warnings[0];
+    return *std::move(model);
+  }
+
+  // Logits when the tokens are fed in pieces of these sizes, over and over.
+  std::vector<float> Run(const Model& model,
+                         const std::vector<size_t>& pieces) const {
+    DirectSession session(model, tokens_.size());
+    std::vector<float> logits;
+    size_t done = 0;
+    for (size_t i = 0; done < tokens_.size(); ++i) {
+      const size_t size =
+          std::min(pieces[i % pieces.size()], tokens_.size() - done);
+      const auto piece = session.Feed({tokens_.data() + done, size});
+      logits.insert(logits.end(), piece.begin(), piece.end());
+      done += size;
+    }
+    return logits;
+  }
+
+  void ExpectCutsDoNotMatter(const Model& model,
+                             const std::vector<float>& logits) const {
+    EXPECT_EQ(Run(model, {tokens_.size()}), logits) << "fed whole";
+    std::mt19937 random(7);
+    for (int i = 0; i < 5; ++i) {
+      std::vector<size_t> pieces;
+      for (int j = 0; j < 8; ++j) pieces.push_back(1 + random() % 9);
+      EXPECT_EQ(Run(model, pieces), logits)
+          << "fed in pieces: " << testing::PrintToString(pieces);
+    }
+  }
+
+  std::vector<int32_t> tokens_;
+};
+
+TEST_P(GoldenTest, Float32WeightsAgreeWithTheReference) {
+  const auto model = Load(DType::kF32);
+  ASSERT_NE(model, nullptr);
+  const NpyArray expected = ReadNpy(path() + "/logits.npy");
+  const std::vector<float> logits = Run(*model, {1});
+  ASSERT_EQ(logits.size(), expected.values.size());
+  const double error = RelativeRmsError(logits, expected.values);
+  std::printf("%s: f32 error %.2e\n", GetParam().c_str(), error);
+  EXPECT_LE(error, kF32Tolerance);
+  ExpectCutsDoNotMatter(*model, logits);
+}
+
+TEST_P(GoldenTest, Bfloat16WeightsCostNoMoreThanRounding) {
+  if (!LinearFactory::HasNativeBf16()) GTEST_SKIP() << "no native bf16";
+  const auto model = Load(DType::kBf16);
+  ASSERT_NE(model, nullptr);
+  const NpyArray expected = ReadNpy(path() + "/logits.npy");
+  const NpyArray rounded = ReadNpy(path() + "/logits_bf16.npy");
+  const std::vector<float> logits = Run(*model, {1});
+  ASSERT_EQ(logits.size(), expected.values.size());
+  const double error = RelativeRmsError(logits, expected.values);
+  const double bound = RelativeRmsError(rounded.values, expected.values);
+  std::printf("%s: bf16 error %.2e, of the rounded reference %.2e\n",
+              GetParam().c_str(), error, bound);
+  EXPECT_LE(error, kBf16Factor * bound);
+  ExpectCutsDoNotMatter(*model, logits);
+}
+
+INSTANTIATE_TEST_SUITE_P(Cases, GoldenTest, testing::ValuesIn(Cases()),
+                         [](const auto& instance) {
+                           std::string name = instance.param;
+                           std::replace(name.begin(), name.end(), '-', '_');
+                           return name;
+                         });
+
+}  // namespace
+}  // namespace steadystate
