@@ -1,0 +1,271 @@
+#include "server/flags.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <map>
+
+#include "absl/flags/commandlineflag.h"
+#include "absl/flags/flag.h"
+#include "absl/flags/reflection.h"
+#include "absl/status/status.h"
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
+#include "server/base/byte_size.h"
+#include "server/base/cpu_count.h"
+#include "server/base/status_macros.h"
+#include "server/base/version.h"
+#include "server/engine/validate.h"
+
+namespace steadystate {
+namespace {
+
+// Types of flags, with the names that their values have on the command line.
+
+struct ByteSize {
+  uint64_t bytes = 0;
+};
+
+bool AbslParseFlag(absl::string_view text, ByteSize* size, std::string* error) {
+  const absl::StatusOr<uint64_t> bytes = ParseByteSize(text);
+  if (!bytes.ok()) {
+    *error = std::string(bytes.status().message());
+    return false;
+  }
+  size->bytes = *bytes;
+  return true;
+}
+
+std::string AbslUnparseFlag(ByteSize size) { return absl::StrCat(size.bytes); }
+
+struct WeightType {
+  std::optional<DType> dtype;
+};
+
+bool AbslParseFlag(absl::string_view text, WeightType* type,
+                   std::string* error) {
+  if (text == "auto") {
+    type->dtype = std::nullopt;
+  } else if (text == Name(DType::kF32)) {
+    type->dtype = DType::kF32;
+  } else if (text == Name(DType::kBf16)) {
+    type->dtype = DType::kBf16;
+  } else {
+    *error = "it must be auto, f32 or bf16";
+    return false;
+  }
+  return true;
+}
+
+std::string AbslUnparseFlag(WeightType type) {
+  return type.dtype.has_value() ? Name(*type.dtype) : "auto";
+}
+
+struct LogLevelName {
+  LogLevel level = LogLevel::kInfo;
+};
+
+constexpr absl::string_view kLogLevels[] = {"debug", "info", "warning", "error",
+                                            "off"};
+
+bool AbslParseFlag(absl::string_view text, LogLevelName* name,
+                   std::string* error) {
+  const auto* const found =
+      std::find(std::begin(kLogLevels), std::end(kLogLevels), text);
+  if (found == std::end(kLogLevels)) {
+    *error = "it must be debug, info, warning, error or off";
+    return false;
+  }
+  name->level = static_cast<LogLevel>(found - std::begin(kLogLevels));
+  return true;
+}
+
+std::string AbslUnparseFlag(LogLevelName name) {
+  return std::string(kLogLevels[static_cast<size_t>(name.level)]);
+}
+
+}  // namespace
+}  // namespace steadystate
+
+ABSL_FLAG(std::string, model, "",
+          "Required. Directory of the checkpoint: config.json and "
+          "model.safetensors or its shards.");
+ABSL_FLAG(std::string, listen, "127.0.0.1:50051",
+          "HOST:PORT of the gRPC server. Port 0 picks a free one. There is no "
+          "encryption: do not listen where untrusted peers are.");
+ABSL_FLAG(std::string, metrics_listen, "127.0.0.1:9464",
+          "HOST:PORT where http://HOST:PORT/metrics is served to Prometheus. "
+          "Port 0 picks a free one.");
+ABSL_FLAG(steadystate::ByteSize, state_memory,
+          steadystate::ByteSize{uint64_t{4} << 30},
+          "Memory for the states of all sessions, for instance 4GiB. At least "
+          "one session's. Default 4GiB.");
+ABSL_FLAG(steadystate::WeightType, weight_dtype, steadystate::WeightType{},
+          "Type that weights are held in: f32, bf16, or auto: bf16 where the "
+          "CPU multiplies it natively.");
+ABSL_FLAG(uint32_t, threads, 0,
+          "Threads that compute, 1 to 1024. 0: as many as this process may "
+          "keep processors busy, CPU quotas considered.");
+ABSL_FLAG(absl::Duration, session_ttl, absl::Hours(1),
+          "How long a session may be idle before it expires, if it does not "
+          "say so itself; 1s to 720h.");
+ABSL_FLAG(uint64_t, context_cap, 0,
+          "Most tokens of a session of a model with softmax layers, whose "
+          "state is reserved up to this. 0: the model's own bound.");
+ABSL_FLAG(uint32_t, max_batch_rows, 256,
+          "Most tokens, of all sessions together, in one batch; 1 to 65536.");
+ABSL_FLAG(uint32_t, prefill_chunk_rows, 64,
+          "Most tokens of one session in one batch, 1 to max_batch_rows. "
+          "Larger is faster for long prompts and slower for everybody else.");
+ABSL_FLAG(uint32_t, max_queued_per_session, 32,
+          "Most requests that may wait on one session, at least 1.");
+ABSL_FLAG(steadystate::ByteSize, max_message_bytes,
+          steadystate::ByteSize{4 << 20},
+          "Largest message either way, 64KiB to 1GiB. Most clients receive no "
+          "more than 4MiB. Default 4MiB.");
+ABSL_FLAG(uint32_t, max_concurrent_streams, 1024,
+          "Most calls that one connection may have open, at least 1. More "
+          "wait within the client.");
+ABSL_FLAG(absl::Duration, drain_timeout, absl::Seconds(5),
+          "How long requests that run may go on after SIGTERM, 0s to 1h.");
+ABSL_FLAG(bool, reflection, true,
+          "Whether clients may ask for the services' descriptions.");
+ABSL_FLAG(steadystate::LogLevelName, log_level, steadystate::LogLevelName{},
+          "Lowest level that is logged, to standard error: debug, info, "
+          "warning, error or off.");
+
+namespace steadystate {
+namespace {
+
+// Sorted by name; only those of this file.
+std::map<std::string, absl::CommandLineFlag*> OwnFlags() {
+  std::map<std::string, absl::CommandLineFlag*> flags;
+  for (const auto& [name, flag] : absl::GetAllFlags()) {
+    if (absl::EndsWith(flag->Filename(), "server/flags.cc")) {
+      flags.emplace(name, flag);
+    }
+  }
+  return flags;
+}
+
+std::string HelpText() {
+  std::string text =
+      "Serves a linear-attention language model over gRPC.\n\n"
+      "  steadystate-server --model=DIRECTORY [--flag=value ...]\n\n"
+      "When it is ready it prints one line to standard output:\n"
+      "  listening grpc=HOST:PORT metrics=HOST:PORT\n"
+      "SIGTERM and SIGINT end it in order, the second of them at once.\n"
+      "Exit codes: 0 after SIGTERM or SIGINT, 1 if the model cannot be loaded "
+      "or an\naddress not be had, 2 for wrong flags.\n\n";
+  for (const auto& [name, flag] : OwnFlags()) {
+    const std::string value = flag->DefaultValue();
+    absl::StrAppend(&text, "  --", name, "\n      ", flag->Help(),
+                    " (default: ", value.empty() ? "none" : value, ")\n");
+  }
+  absl::StrAppend(&text,
+                  "  --help\n      Prints this.\n"
+                  "  --version\n      Prints the version.\n");
+  return text;
+}
+
+absl::Status SetFlag(absl::CommandLineFlag& flag, absl::string_view value) {
+  std::string error;
+  if (flag.ParseFrom(value, &error)) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("--", flag.Name(), ": ", error));
+}
+
+// Sets the flag that `argument` names. If the value is the next argument, takes
+// it: `next` is null if there is none.
+absl::Status SetFromArgument(absl::string_view argument, const char* next,
+                             bool* took_next) {
+  absl::string_view name = argument;
+  if (!absl::ConsumePrefix(&name, "--") && !absl::ConsumePrefix(&name, "-")) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("'", argument, "' is not a flag; see --help"));
+  }
+  const size_t equals = name.find('=');
+  const bool has_value = equals != absl::string_view::npos;
+  const absl::string_view value = has_value ? name.substr(equals + 1) : "";
+  name = name.substr(0, equals);
+  const auto flags = OwnFlags();
+  auto found = flags.find(std::string(name));
+  const bool negated =
+      found == flags.end() && !has_value && absl::ConsumePrefix(&name, "no");
+  if (negated) found = flags.find(std::string(name));
+  if (found == flags.end() || (negated && !found->second->IsOfType<bool>())) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("there is no flag ", argument, "; see --help"));
+  }
+  absl::CommandLineFlag& flag = *found->second;
+  if (has_value) return SetFlag(flag, value);
+  if (flag.IsOfType<bool>()) return SetFlag(flag, negated ? "false" : "true");
+  if (next == nullptr) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--", name, " needs a value"));
+  }
+  *took_next = true;
+  return SetFlag(flag, next);
+}
+
+Flags Collect() {
+  Flags flags;
+  flags.model.path = absl::GetFlag(FLAGS_model);
+  flags.model.weight_dtype = absl::GetFlag(FLAGS_weight_dtype).dtype;
+  flags.model.context_cap = absl::GetFlag(FLAGS_context_cap);
+  flags.engine.state_memory_bytes = absl::GetFlag(FLAGS_state_memory).bytes;
+  flags.engine.session_ttl = absl::GetFlag(FLAGS_session_ttl);
+  flags.engine.threads = absl::GetFlag(FLAGS_threads);
+  if (flags.engine.threads == 0) flags.engine.threads = UsableCpus();
+  flags.engine.max_batch_rows = absl::GetFlag(FLAGS_max_batch_rows);
+  flags.engine.prefill_chunk_rows = absl::GetFlag(FLAGS_prefill_chunk_rows);
+  flags.engine.max_queued_per_session =
+      absl::GetFlag(FLAGS_max_queued_per_session);
+  flags.server.listen = absl::GetFlag(FLAGS_listen);
+  flags.server.max_message_bytes = absl::GetFlag(FLAGS_max_message_bytes).bytes;
+  flags.server.max_concurrent_streams =
+      absl::GetFlag(FLAGS_max_concurrent_streams);
+  flags.server.reflection = absl::GetFlag(FLAGS_reflection);
+  flags.metrics_listen = absl::GetFlag(FLAGS_metrics_listen);
+  flags.drain_timeout = absl::GetFlag(FLAGS_drain_timeout);
+  flags.log_level = absl::GetFlag(FLAGS_log_level).level;
+  return flags;
+}
+
+}  // namespace
+
+absl::StatusOr<Flags> ParseFlags(int argc, char** argv) {
+  for (int i = 1; i < argc; ++i) {
+    const absl::string_view argument = argv[i];
+    Flags only_text;
+    if (argument == "--help" || argument == "-h") {
+      only_text.text = HelpText();
+      return only_text;
+    }
+    if (argument == "--version") {
+      only_text.text = absl::StrCat("steadystate-server ", kVersion, "\n");
+      return only_text;
+    }
+    bool took_next = false;
+    STEADYSTATE_RETURN_IF_ERROR(SetFromArgument(
+        argument, i + 1 < argc ? argv[i + 1] : nullptr, &took_next));
+    if (took_next) ++i;
+  }
+  Flags flags = Collect();
+  if (flags.model.path.empty()) {
+    return absl::InvalidArgumentError(
+        "--model is missing: give the directory of a checkpoint");
+  }
+  if (flags.drain_timeout < absl::ZeroDuration() ||
+      flags.drain_timeout > absl::Hours(1)) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "--drain_timeout is ", absl::FormatDuration(flags.drain_timeout),
+        "; it must be in [0s, 1h]"));
+  }
+  // What needs no model is told before loading one, which takes time.
+  STEADYSTATE_RETURN_IF_ERROR(ValidateEngineOptions(flags.engine));
+  STEADYSTATE_RETURN_IF_ERROR(ValidateServerOptions(flags.server));
+  return flags;
+}
+
+}  // namespace steadystate

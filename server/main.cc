@@ -1,0 +1,150 @@
+// The server's process: flags, model, engine, listeners; then it waits for a
+// signal and ends in order.
+#include <signal.h>
+#include <stdio.h>
+#include <sys/resource.h>
+
+#include <cstdlib>
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "server/base/clock.h"
+#include "server/base/logging.h"
+#include "server/base/version.h"
+#include "server/engine/engine.h"
+#include "server/flags.h"
+#include "server/metrics/exposer.h"
+#include "server/metrics/metrics.h"
+#include "server/model/model.h"
+#include "server/rpc/server.h"
+#include "server/stop_signal.h"
+
+namespace steadystate {
+namespace {
+
+constexpr int kExitFailure = 1;
+constexpr int kExitUsage = 2;
+
+int Fail(absl::string_view what, const absl::Status& status, int code) {
+  LogError(what, {{"error", status.message()}});
+  return code;
+}
+
+// What is wrong with the flags is told as one plain line.
+int WrongUsage(const absl::Status& status) {
+  fprintf(stderr, "steadystate-server: %s\n",
+          std::string(status.message()).c_str());
+  return kExitUsage;
+}
+
+// A listener that runs out of descriptors does not recover.
+void RaiseDescriptorLimit() {
+  rlimit limit{};
+  if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
+  limit.rlim_cur = limit.rlim_max;
+  if (setrlimit(RLIMIT_NOFILE, &limit) != 0) {
+    LogWarning("cannot raise the limit of open files");
+  }
+}
+
+void DescribeModel(const Model& model, absl::Duration load_time,
+                   Metrics& metrics) {
+  const ModelDescription& description = model.description();
+  metrics.SetModelLoadDuration(load_time);
+  metrics.SetModelInfo({.fingerprint = description.fingerprint,
+                        .weight_dtype = description.linear.weight_dtype,
+                        .state_dtype = "f32",
+                        .isa = description.linear.isa,
+                        .kernel_target = description.kernel_target,
+                        .onednn_version = description.linear.onednn_version});
+  for (const std::string& warning : description.warnings) {
+    LogWarning("model", {{"warning", warning}});
+  }
+  LogInfo("model loaded", {{"id", description.id},
+                           {"family", description.family},
+                           {"parameters", description.parameters},
+                           {"weight_dtype", description.linear.weight_dtype},
+                           {"isa", description.linear.isa},
+                           {"kernel_target", description.kernel_target},
+                           {"fingerprint", description.fingerprint},
+                           {"load_time", absl::FormatDuration(load_time)}});
+}
+
+std::string WithPort(const std::string& host_port, int port) {
+  return absl::StrCat(host_port.substr(0, host_port.rfind(':')), ":", port);
+}
+
+// Says that the server is ready, waits for a signal, shuts down.
+int Serve(const Flags& flags, Server& server, const Exposer& exposer) {
+  printf("listening grpc=%s metrics=%s\n",
+         WithPort(flags.server.listen, server.port()).c_str(),
+         WithPort(flags.metrics_listen, exposer.port()).c_str());
+  fflush(stdout);
+  WaitForStopSignal();
+  const absl::Status ended = server.Shutdown(flags.drain_timeout);
+  if (!ended.ok()) {
+    Fail("shutdown was not orderly", ended, kExitFailure);
+    // Threads of gRPC still use what destructors would destroy.
+    std::_Exit(kExitFailure);
+  }
+  return EXIT_SUCCESS;
+}
+
+int Run(const Flags& flags) {
+  const absl::Time start = absl::Now();
+  absl::StatusOr<std::shared_ptr<const Model>> model = Model::Load(flags.model);
+  if (!model.ok()) {
+    return Fail("cannot load the model", model.status(), kExitFailure);
+  }
+  Metrics metrics((*model)->description().id);
+  DescribeModel(**model, absl::Now() - start, metrics);
+
+  absl::StatusOr<std::unique_ptr<Engine>> engine =
+      Engine::Create(flags.engine, *model, Clock::Real(), metrics);
+  if (!engine.ok()) return WrongUsage(engine.status());
+
+  absl::StatusOr<std::unique_ptr<Exposer>> exposer =
+      Exposer::Start(flags.metrics_listen, metrics);
+  if (absl::IsInvalidArgument(exposer.status())) {
+    return WrongUsage(exposer.status());
+  }
+  if (!exposer.ok()) {
+    return Fail("cannot serve metrics", exposer.status(), kExitFailure);
+  }
+  absl::StatusOr<std::unique_ptr<Server>> server =
+      Server::Start(flags.server, **engine, metrics);
+  if (absl::IsInvalidArgument(server.status())) {
+    return WrongUsage(server.status());
+  }
+  if (!server.ok()) {
+    return Fail("cannot serve gRPC", server.status(), kExitFailure);
+  }
+  return Serve(flags, **server, **exposer);
+}
+
+int Main(int argc, char** argv) {
+  const absl::StatusOr<Flags> flags = ParseFlags(argc, argv);
+  if (!flags.ok()) return WrongUsage(flags.status());
+  if (flags->text.has_value()) {
+    fputs(flags->text->c_str(), stdout);
+    return EXIT_SUCCESS;
+  }
+  SetMinLogLevel(flags->log_level);
+  signal(SIGPIPE, SIG_IGN);
+  StartStopSignals();
+  RaiseDescriptorLimit();
+  LogInfo("steadystate-server starts", {{"version", kVersion},
+                                        {"model", flags->model.path},
+                                        {"threads", flags->engine.threads}});
+  return Run(*flags);
+}
+
+}  // namespace
+}  // namespace steadystate
+
+int main(int argc, char** argv) { return steadystate::Main(argc, argv); }

@@ -1,0 +1,207 @@
+#include "server/rpc/answer.h"
+
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/time.h"
+#include "server/base/error.h"
+#include "server/session/session_state.h"
+
+namespace steadystate {
+namespace {
+
+// A TokenLogprob with its framing.
+constexpr size_t kTopLogprobBytes = 16;
+// The scalar fields of one token's message, and the message's own framing.
+constexpr size_t kTokenBytes = 48;
+
+void SetTime(absl::Time time, google::protobuf::Timestamp& to) {
+  absl::Duration rest = time - absl::UnixEpoch();
+  int64_t seconds = absl::IDivDuration(rest, absl::Seconds(1), &rest);
+  // A Timestamp's nanos are never negative.
+  if (rest < absl::ZeroDuration()) {
+    --seconds;
+    rest += absl::Seconds(1);
+  }
+  to.set_seconds(seconds);
+  to.set_nanos(static_cast<int32_t>(absl::ToInt64Nanoseconds(rest)));
+}
+
+void SetDuration(absl::Duration duration, google::protobuf::Duration& to) {
+  absl::Duration rest = duration;
+  to.set_seconds(absl::IDivDuration(rest, absl::Seconds(1), &rest));
+  to.set_nanos(static_cast<int32_t>(absl::ToInt64Nanoseconds(rest)));
+}
+
+void SetLogprobs(const std::vector<TokenLogprob>& from,
+                 google::protobuf::RepeatedPtrField<v1::TokenLogprob>& to) {
+  to.Reserve(static_cast<int>(from.size()));
+  for (const TokenLogprob& entry : from) {
+    v1::TokenLogprob* added = to.Add();
+    added->set_token(entry.token);
+    added->set_logprob(entry.logprob);
+  }
+}
+
+v1::FinishReason ToProto(FinishReason reason) {
+  switch (reason) {
+    case FinishReason::kStopToken:
+      return v1::STOP_TOKEN;
+    case FinishReason::kStopString:
+      return v1::STOP_STRING;
+    case FinishReason::kLength:
+      return v1::LENGTH;
+  }
+  return v1::FINISH_REASON_UNSPECIFIED;
+}
+
+void SetExecution(const Engine& engine, v1::Model::Execution& to) {
+  const ModelDescription& description = engine.model().description();
+  to.set_isa(description.linear.isa);
+  to.set_onednn_version(description.linear.onednn_version);
+  to.set_kernel_target(description.kernel_target);
+  to.set_threads(static_cast<uint32_t>(engine.options().threads));
+  for (const LinearReport::Shape& shape : description.linear.shapes) {
+    v1::Model::Tile& tile = *to.add_tiles();
+    tile.set_in(static_cast<uint32_t>(shape.in));
+    tile.set_columns(static_cast<uint32_t>(shape.block));
+    for (const size_t rows : shape.tiles) {
+      tile.add_rows(static_cast<uint32_t>(rows));
+    }
+    tile.set_implementation(shape.implementation);
+  }
+}
+
+}  // namespace
+
+std::string SessionName(absl::string_view id) {
+  return absl::StrCat("sessions/", id);
+}
+
+absl::Status MessageTooLarge(size_t bytes, size_t limit) {
+  return MakeError(
+      ErrorReason::kMessageTooLarge,
+      absl::StrCat("the answer would take up to ", bytes,
+                   " bytes, more than the limit of ", limit,
+                   "; ask for less, or raise --max_message_bytes"),
+      {{"bytes", absl::StrCat(bytes)}, {"limit", absl::StrCat(limit)}});
+}
+
+void ToProto(const SessionInfo& info, absl::string_view model_id,
+             v1::Session& to) {
+  to.set_name(SessionName(info.id));
+  to.set_model(absl::StrCat("models/", model_id));
+  to.set_position(info.position);
+  to.set_state_bytes(info.state_bytes);
+  to.set_state(info.active ? v1::Session::ACTIVE : v1::Session::IDLE);
+  SetTime(info.create_time, *to.mutable_create_time());
+  SetTime(info.last_step_time, *to.mutable_last_step_time());
+  SetTime(info.expire_time, *to.mutable_expire_time());
+  SetDuration(info.ttl, *to.mutable_ttl());
+  to.mutable_labels()->insert(info.labels.begin(), info.labels.end());
+}
+
+void ToProto(const Engine& engine, v1::Model& to) {
+  const ModelDescription& from = engine.model().description();
+  const StateLayout& layout = engine.model().state_layout();
+  to.set_name(absl::StrCat("models/", from.id));
+  to.set_family(from.family);
+  to.set_fingerprint(from.fingerprint);
+  to.set_vocab_size(static_cast<uint32_t>(from.vocab_size));
+  to.set_hidden_size(static_cast<uint32_t>(from.hidden_size));
+  to.set_layer_count(static_cast<uint32_t>(from.layers));
+  to.set_softmax_layer_count(static_cast<uint32_t>(from.softmax_layers));
+  to.set_parameter_count(from.parameters);
+  to.set_session_bytes(SessionLayout(layout, from.hidden_size).charge_bytes());
+  to.set_context_cap(layout.context_cap());
+  to.set_weight_dtype(from.linear.weight_dtype);
+  to.set_state_dtype("f32");
+  if (const Tokenizer* tokenizer = engine.model().tokenizer()) {
+    to.set_tokenizer(std::string(tokenizer->kind()));
+  }
+  to.mutable_bos_tokens()->Assign(from.bos_tokens.begin(),
+                                  from.bos_tokens.end());
+  to.mutable_eos_tokens()->Assign(from.eos_tokens.begin(),
+                                  from.eos_tokens.end());
+  for (const StateSlot& slot : layout.slots()) {
+    v1::Model::StateSlot& added = *to.add_state_slots();
+    added.set_layer(static_cast<uint32_t>(slot.layer));
+    added.set_name(slot.name);
+    for (const size_t dimension : slot.shape) added.add_shape(dimension);
+    added.set_bytes(slot.bytes);
+    added.set_grows(slot.growth == SlotGrowth::kPerToken);
+  }
+  SetExecution(engine, *to.mutable_execution());
+  to.mutable_warnings()->Assign(from.warnings.begin(), from.warnings.end());
+}
+
+void ToProto(const StepResult& result, absl::string_view session,
+             v1::StepResponse& to) {
+  to.set_session(session.data(), session.size());
+  to.set_position(result.position);
+  if (result.sampled_token.has_value()) {
+    to.set_sampled_token(*result.sampled_token);
+  }
+  if (result.sampled_logprob.has_value()) {
+    to.set_sampled_logprob(*result.sampled_logprob);
+  }
+  SetLogprobs(result.top_logprobs, *to.mutable_top_logprobs());
+  to.mutable_logits()->Assign(result.logits.begin(), result.logits.end());
+  to.mutable_hidden()->Assign(result.hidden.begin(), result.hidden.end());
+  SetDuration(result.queue_time, *to.mutable_timing()->mutable_queue());
+  SetDuration(result.compute_time, *to.mutable_timing()->mutable_compute());
+}
+
+void ToProto(const GeneratedToken& token, v1::GenerateResponse& to) {
+  v1::GenerateResponse::GeneratedToken& added = *to.add_tokens();
+  added.set_token(token.token);
+  if (token.logprob.has_value()) added.set_logprob(*token.logprob);
+  SetLogprobs(token.top_logprobs, *added.mutable_top_logprobs());
+  to.mutable_text_delta()->append(token.text_delta);
+  to.set_position(token.position);
+}
+
+void ToProto(const GenerateSummary& summary, uint64_t seed,
+             v1::GenerateResponse& to) {
+  to.mutable_text_delta()->append(summary.text_tail);
+  to.set_position(summary.position);
+  to.set_finish_reason(ToProto(summary.finish_reason));
+  v1::GenerateResponse::Usage& usage = *to.mutable_usage();
+  usage.set_prompt_tokens(summary.prompt_tokens);
+  usage.set_generated_tokens(summary.generated_tokens);
+  usage.set_seed(seed);
+  SetDuration(summary.queue_time, *usage.mutable_queue());
+  if (summary.generated_tokens > 0) {
+    SetDuration(summary.time_to_first_token,
+                *usage.mutable_time_to_first_token());
+  }
+}
+
+void ToProto(const ScoredToken& token, v1::ScoreResponse& to) {
+  v1::ScoreResponse::ScoredToken& added = *to.add_tokens();
+  added.set_token(token.token);
+  if (token.logprob.has_value()) added.set_logprob(*token.logprob);
+  SetLogprobs(token.top_logprobs, *added.mutable_top_logprobs());
+  added.mutable_logits()->Assign(token.logits.begin(), token.logits.end());
+  added.set_position(token.position);
+}
+
+void ToProto(const ScoreSummary& summary, v1::ScoreResponse& to) {
+  v1::ScoreResponse::Summary& added = *to.mutable_summary();
+  added.set_tokens(summary.tokens);
+  added.set_scored_tokens(summary.scored_tokens);
+  added.set_total_logprob(summary.total_logprob);
+  added.set_position(summary.position);
+}
+
+size_t WireBytes(const GeneratedToken& token) {
+  return kTokenBytes + token.top_logprobs.size() * kTopLogprobBytes +
+         token.text_delta.size();
+}
+
+size_t WireBytes(const ScoredToken& token) {
+  return kTokenBytes + token.top_logprobs.size() * kTopLogprobBytes +
+         token.logits.size() * sizeof(float);
+}
+
+}  // namespace steadystate

@@ -1,0 +1,413 @@
+#include "server/rpc/convert.h"
+
+#include <sys/random.h>
+
+#include <algorithm>
+#include <cmath>
+#include <optional>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/time.h"
+#include "server/base/error.h"
+#include "server/base/status_macros.h"
+#include "server/model/sampler.h"
+#include "server/rpc/answer.h"
+#include "server/rpc/field_check.h"
+
+namespace steadystate {
+namespace {
+
+constexpr absl::Duration kMinTtl = absl::Seconds(1);
+constexpr absl::Duration kMaxTtl = absl::Hours(24 * 30);
+constexpr int kMaxLabels = 16;
+constexpr size_t kMaxLabelKeyBytes = 63;
+constexpr size_t kMaxLabelValueBytes = 255;
+
+// Everything of an answer that is not logits, hidden state or alternatives:
+// names, position, timing, framing.
+constexpr size_t kAnswerOverheadBytes = 512;
+// A TokenLogprob with its framing.
+constexpr size_t kTopLogprobBytes = 16;
+
+absl::StatusOr<absl::Duration> ToTtl(const google::protobuf::Duration& ttl) {
+  constexpr absl::string_view kField = "session.ttl";
+  const absl::Duration duration =
+      absl::Seconds(ttl.seconds()) + absl::Nanoseconds(ttl.nanos());
+  if (std::abs(ttl.nanos()) > 999'999'999 || duration < kMinTtl ||
+      duration > kMaxTtl) {
+    return OutOfBounds(kField, absl::FormatDuration(duration),
+                       "in [1s, 720h], a well-formed Duration");
+  }
+  return duration;
+}
+
+absl::Status CheckLabels(
+    const google::protobuf::Map<std::string, std::string>& labels) {
+  constexpr absl::string_view kField = "session.labels";
+  if (labels.size() > kMaxLabels) {
+    return OutOfBounds(kField, absl::StrCat(labels.size(), " entries"),
+                       absl::StrCat("at most ", kMaxLabels, " entries"));
+  }
+  for (const auto& [key, value] : labels) {
+    if (key.empty() || key.size() > kMaxLabelKeyBytes) {
+      return OutOfBounds(
+          kField, absl::StrCat("a key of ", key.size(), " bytes"),
+          absl::StrCat("keys of 1 to ", kMaxLabelKeyBytes, " bytes"));
+    }
+    if (value.size() > kMaxLabelValueBytes) {
+      return OutOfBounds(
+          kField, absl::StrCat("a value of ", value.size(), " bytes"),
+          absl::StrCat("values of at most ", kMaxLabelValueBytes, " bytes"));
+    }
+  }
+  return absl::OkStatus();
+}
+
+// A seed that nobody can guess; the caller returns it to the client.
+absl::StatusOr<uint64_t> DrawSeed() {
+  uint64_t seed = 0;
+  if (getrandom(&seed, sizeof(seed), 0) != static_cast<ssize_t>(sizeof(seed))) {
+    return absl::InternalError("getrandom gave no seed");
+  }
+  return seed;
+}
+
+}  // namespace
+
+Converter::Converter(const Model& model, const EngineOptions& options,
+                     size_t max_message_bytes)
+    : tokenizer_(model.tokenizer()),
+      model_id_(model.description().id),
+      vocab_size_(model.description().vocab_size),
+      hidden_size_(model.description().hidden_size),
+      options_(options),
+      max_message_bytes_(max_message_bytes) {}
+
+absl::StatusOr<SessionOptions> Converter::ToSessionOptions(
+    const v1::CreateSessionRequest& request) const {
+  SessionOptions options;
+  if (!request.session_id().empty() && !IsSessionId(request.session_id())) {
+    return OutOfBounds("session_id", request.session_id(),
+                       "1 to 63 of [a-z0-9-], beginning with a letter or "
+                       "digit");
+  }
+  options.id = request.session_id();
+  if (!request.model().empty()) {
+    STEADYSTATE_RETURN_IF_ERROR(
+        CheckModelName("model", request.model(), model_id_));
+  }
+  const v1::Session& session = request.session();
+  if (session.has_ttl()) {
+    STEADYSTATE_ASSIGN_OR_RETURN(options.ttl, ToTtl(session.ttl()));
+  }
+  STEADYSTATE_RETURN_IF_ERROR(CheckLabels(session.labels()));
+  options.labels.insert(session.labels().begin(), session.labels().end());
+  return options;
+}
+
+absl::StatusOr<StepRequest> Converter::ToStepRequest(
+    const v1::StepRequest& request) const {
+  StepRequest step;
+  STEADYSTATE_ASSIGN_OR_RETURN(step.session,
+                               ParseSessionName("session", request.session()));
+  switch (request.input_case()) {
+    case v1::StepRequest::kTokens: {
+      STEADYSTATE_ASSIGN_OR_RETURN(step.tokens,
+                                   ToTokens("tokens.ids", request.tokens()));
+      break;
+    }
+    case v1::StepRequest::kEmbeddings: {
+      STEADYSTATE_ASSIGN_OR_RETURN(step.embeddings,
+                                   ToEmbeddings(request.embeddings()));
+      break;
+    }
+    case v1::StepRequest::INPUT_NOT_SET:
+      return MissingField("input", "give tokens or embeddings");
+  }
+  if (request.has_expected_position()) {
+    step.expected_position = request.expected_position();
+  }
+  STEADYSTATE_ASSIGN_OR_RETURN(step.outputs, ToOutputs(request.output()));
+  const size_t bytes = AnswerBytes(step.outputs);
+  if (bytes > max_message_bytes_) {
+    return MessageTooLarge(bytes, max_message_bytes_);
+  }
+  return step;
+}
+
+absl::StatusOr<GenerateRequest> Converter::ToGenerateRequest(
+    const v1::GenerateRequest& request) const {
+  GenerateRequest generate;
+  STEADYSTATE_ASSIGN_OR_RETURN(generate.session,
+                               ParseSessionName("session", request.session()));
+  if (!request.text().empty()) {
+    STEADYSTATE_ASSIGN_OR_RETURN(generate.prompt,
+                                 Tokenize("text", request.text()));
+  } else if (request.tokens().ids_size() > 0) {
+    STEADYSTATE_ASSIGN_OR_RETURN(generate.prompt,
+                                 ToTokens("tokens.ids", request.tokens()));
+  }
+  if (request.has_expected_position()) {
+    generate.expected_position = request.expected_position();
+  }
+  STEADYSTATE_ASSIGN_OR_RETURN(generate.sampling,
+                               ToSampling("sampling", request.sampling()));
+  if (!request.sampling().has_seed()) {
+    STEADYSTATE_ASSIGN_OR_RETURN(generate.sampling.seed, DrawSeed());
+  }
+  if (request.has_max_tokens()) generate.max_tokens = request.max_tokens();
+  STEADYSTATE_RETURN_IF_ERROR(CheckStops(request));
+  generate.stop_strings.assign(request.stop().begin(), request.stop().end());
+  generate.stop_tokens.assign(request.stop_tokens().begin(),
+                              request.stop_tokens().end());
+  generate.ignore_eos = request.ignore_eos();
+  if (request.has_logprobs()) {
+    STEADYSTATE_RETURN_IF_ERROR(
+        CheckRange<size_t>("logprobs", request.logprobs(), 0, kMaxTopLogprobs));
+    generate.logprobs = request.logprobs();
+  }
+  return generate;
+}
+
+absl::StatusOr<ScoreRequest> Converter::ToScoreRequest(
+    const v1::ScoreRequest& request) const {
+  ScoreRequest score;
+  if (!request.session().empty()) {
+    STEADYSTATE_ASSIGN_OR_RETURN(
+        score.session, ParseSessionName("session", request.session()));
+  }
+  switch (request.input_case()) {
+    case v1::ScoreRequest::kText: {
+      if (request.text().empty()) {
+        return OutOfBounds("text", "", "text of at least one token");
+      }
+      STEADYSTATE_ASSIGN_OR_RETURN(score.tokens,
+                                   Tokenize("text", request.text()));
+      break;
+    }
+    case v1::ScoreRequest::kTokens: {
+      STEADYSTATE_ASSIGN_OR_RETURN(score.tokens,
+                                   ToTokens("tokens.ids", request.tokens()));
+      break;
+    }
+    case v1::ScoreRequest::INPUT_NOT_SET:
+      return MissingField("input", "give text or tokens");
+  }
+  if (request.has_expected_position()) {
+    if (score.session.empty()) {
+      return OutOfBounds("expected_position", request.expected_position(),
+                         "absent where no session is named");
+    }
+    score.expected_position = request.expected_position();
+  }
+  size_t answer_bytes = kAnswerOverheadBytes;
+  if (request.has_top_logprobs()) {
+    STEADYSTATE_RETURN_IF_ERROR(CheckRange<size_t>(
+        "top_logprobs", request.top_logprobs(), 1, kMaxTopLogprobs));
+    score.top_logprobs = request.top_logprobs();
+  }
+  score.logits = request.logits();
+  answer_bytes += score.top_logprobs * kTopLogprobBytes;
+  if (score.logits) answer_bytes += vocab_size_ * sizeof(float);
+  if (answer_bytes > max_message_bytes_) {
+    return MessageTooLarge(answer_bytes, max_message_bytes_);
+  }
+  return score;
+}
+
+size_t Converter::AnswerBytes(const StepOutputs& outputs) const {
+  size_t bytes = kAnswerOverheadBytes;
+  if (outputs.logits) bytes += vocab_size_ * sizeof(float);
+  if (outputs.hidden) bytes += hidden_size_ * sizeof(float);
+  return bytes + outputs.top_logprobs.value_or(0) * kTopLogprobBytes;
+}
+
+absl::Status Converter::CheckTokens(absl::string_view field, const int32_t* ids,
+                                    size_t count) const {
+  for (size_t i = 0; i < count; ++i) {
+    // As unsigned, a negative id is large.
+    if (static_cast<uint32_t>(ids[i]) < vocab_size_) [[likely]] {
+      continue;
+    }
+    return MakeError(ErrorReason::kTokenOutOfRange,
+                     absl::StrCat(field, "[", i, "] is ", ids[i],
+                                  "; it must be in [0, ", vocab_size_, ")"),
+                     {{"field", std::string(field)},
+                      {"index", absl::StrCat(i)},
+                      {"token", absl::StrCat(ids[i])},
+                      {"vocab_size", absl::StrCat(vocab_size_)}});
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Converter::NeedTokenizer(absl::string_view what) const {
+  if (tokenizer_ != nullptr) return absl::OkStatus();
+  return MakeError(ErrorReason::kTokenizerUnavailable,
+                   absl::StrCat(what, " needs a tokenizer and model ",
+                                model_id_, " has none; send token ids"));
+}
+
+absl::Status Converter::CheckCount(absl::string_view field,
+                                   size_t count) const {
+  if (count >= 1 && count <= options_.max_tokens_per_request) {
+    return absl::OkStatus();
+  }
+  return OutOfBounds(
+      field, absl::StrCat(count, " long"),
+      absl::StrCat("1 to ", options_.max_tokens_per_request, " long"));
+}
+
+absl::StatusOr<std::vector<int32_t>> Converter::ToTokens(
+    absl::string_view field, const v1::Tokens& tokens) const {
+  const auto count = static_cast<size_t>(tokens.ids_size());
+  STEADYSTATE_RETURN_IF_ERROR(CheckCount(field, count));
+  STEADYSTATE_RETURN_IF_ERROR(CheckTokens(field, tokens.ids().data(), count));
+  return std::vector<int32_t>(tokens.ids().begin(), tokens.ids().end());
+}
+
+absl::StatusOr<std::vector<int32_t>> Converter::Tokenize(
+    absl::string_view field, absl::string_view text) const {
+  STEADYSTATE_RETURN_IF_ERROR(NeedTokenizer(field));
+  std::vector<int32_t> tokens = tokenizer_->Encode(text);
+  STEADYSTATE_RETURN_IF_ERROR(
+      CheckCount(absl::StrCat(field, " in tokens"), tokens.size()));
+  return tokens;
+}
+
+absl::StatusOr<std::vector<float>> Converter::ToEmbeddings(
+    const v1::Embeddings& embeddings) const {
+  constexpr absl::string_view kField = "embeddings.values";
+  const auto& values = embeddings.values();
+  const auto count = static_cast<size_t>(values.size());
+  if (count == 0 || count % hidden_size_ != 0) {
+    return OutOfBounds(
+        kField, absl::StrCat(count, " long"),
+        absl::StrCat("one or more times ", hidden_size_, " long"));
+  }
+  STEADYSTATE_RETURN_IF_ERROR(CheckCount("embeddings", count / hidden_size_));
+  const auto bad = std::find_if(values.begin(), values.end(),
+                                [](float v) { return !std::isfinite(v); });
+  if (bad != values.end()) {
+    return OutOfBounds(absl::StrCat(kField, "[", bad - values.begin(), "]"),
+                       *bad, "finite");
+  }
+  return std::vector<float>(values.begin(), values.end());
+}
+
+absl::StatusOr<StepOutputs> Converter::ToOutputs(
+    const v1::StepOutput& output) const {
+  StepOutputs outputs;
+  outputs.logits = output.logits();
+  outputs.hidden = output.hidden();
+  if (output.has_top_logprobs()) {
+    STEADYSTATE_RETURN_IF_ERROR(CheckRange<size_t>(
+        "output.top_logprobs", output.top_logprobs(), 1, kMaxTopLogprobs));
+    outputs.top_logprobs = output.top_logprobs();
+  }
+  if (output.has_sample()) {
+    STEADYSTATE_ASSIGN_OR_RETURN(outputs.sampling,
+                                 ToSampling("output.sample", output.sample()));
+  }
+  return outputs;
+}
+
+absl::StatusOr<SamplingParams> Converter::ToSampling(
+    absl::string_view path, const v1::Sampling& sampling) const {
+  SamplingParams params;
+  const auto field = [path](absl::string_view name) {
+    return absl::StrCat(path, ".", name);
+  };
+  if (sampling.has_temperature()) {
+    params.temperature = sampling.temperature();
+    STEADYSTATE_RETURN_IF_ERROR(
+        CheckRange(field("temperature"), params.temperature, 0.0, 100.0));
+  }
+  if (sampling.has_top_k()) {
+    if (sampling.top_k() == 0) {
+      return OutOfBounds(field("top_k"), 0, "at least 1, or absent");
+    }
+    params.top_k = sampling.top_k();
+  }
+  if (sampling.has_top_p()) {
+    params.top_p = sampling.top_p();
+    STEADYSTATE_RETURN_IF_ERROR(
+        CheckOpenRange(field("top_p"), params.top_p, 0, 1));
+  }
+  if (sampling.has_min_p()) {
+    params.min_p = sampling.min_p();
+    STEADYSTATE_RETURN_IF_ERROR(
+        CheckRange(field("min_p"), params.min_p, 0.0, 1.0));
+  }
+  if (sampling.has_repetition_penalty()) {
+    params.repetition_penalty = sampling.repetition_penalty();
+    STEADYSTATE_RETURN_IF_ERROR(CheckOpenRange(
+        field("repetition_penalty"), params.repetition_penalty, 0, 10));
+  }
+  if (sampling.has_presence_penalty()) {
+    params.presence_penalty = sampling.presence_penalty();
+    STEADYSTATE_RETURN_IF_ERROR(CheckRange(field("presence_penalty"),
+                                           params.presence_penalty, -2.0, 2.0));
+  }
+  if (sampling.has_frequency_penalty()) {
+    params.frequency_penalty = sampling.frequency_penalty();
+    STEADYSTATE_RETURN_IF_ERROR(CheckRange(
+        field("frequency_penalty"), params.frequency_penalty, -2.0, 2.0));
+  }
+  if (sampling.has_penalty_window()) {
+    params.penalty_window = sampling.penalty_window();
+    STEADYSTATE_RETURN_IF_ERROR(CheckRange<size_t>(
+        field("penalty_window"), params.penalty_window, 0, kMaxPenaltyWindow));
+  }
+  params.seed = sampling.seed();
+  STEADYSTATE_RETURN_IF_ERROR(
+      ToLogitBias(field("logit_bias"), sampling, params));
+  return params;
+}
+
+absl::Status Converter::ToLogitBias(absl::string_view field,
+                                    const v1::Sampling& sampling,
+                                    SamplingParams& to) const {
+  const auto& biases = sampling.logit_bias();
+  if (biases.size() > kMaxLogitBiases) {
+    return OutOfBounds(field, absl::StrCat(biases.size(), " entries"),
+                       absl::StrCat("at most ", kMaxLogitBiases, " entries"));
+  }
+  to.logit_bias.assign(biases.begin(), biases.end());
+  // A map has no order of its own; errors should not depend on chance.
+  std::sort(to.logit_bias.begin(), to.logit_bias.end());
+  for (const auto& [token, bias] : to.logit_bias) {
+    STEADYSTATE_RETURN_IF_ERROR(CheckTokens(field, &token, 1));
+    STEADYSTATE_RETURN_IF_ERROR(CheckRange(absl::StrCat(field, "[", token, "]"),
+                                           bias, -100.0f, 100.0f));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Converter::CheckStops(const v1::GenerateRequest& request) const {
+  if (request.stop_size() > 0) {
+    STEADYSTATE_RETURN_IF_ERROR(NeedTokenizer("stop"));
+  }
+  if (static_cast<size_t>(request.stop_size()) > options_.max_stop_strings) {
+    return OutOfBounds(
+        "stop", absl::StrCat(request.stop_size(), " strings"),
+        absl::StrCat("at most ", options_.max_stop_strings, " strings"));
+  }
+  for (int i = 0; i < request.stop_size(); ++i) {
+    const size_t bytes = request.stop(i).size();
+    if (bytes < 1 || bytes > options_.max_stop_string_bytes) {
+      return OutOfBounds(
+          absl::StrCat("stop[", i, "]"), absl::StrCat(bytes, " bytes long"),
+          absl::StrCat("1 to ", options_.max_stop_string_bytes, " bytes long"));
+    }
+  }
+  const auto stop_tokens = static_cast<size_t>(request.stop_tokens_size());
+  if (stop_tokens > options_.max_stop_tokens) {
+    return OutOfBounds(
+        "stop_tokens", absl::StrCat(stop_tokens, " tokens"),
+        absl::StrCat("at most ", options_.max_stop_tokens, " tokens"));
+  }
+  return CheckTokens("stop_tokens", request.stop_tokens().data(), stop_tokens);
+}
+
+}  // namespace steadystate

@@ -1,0 +1,81 @@
+#include "server/rpc/field_check.h"
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/strip.h"
+#include "server/base/error.h"
+#include "server/rpc/status.h"
+
+namespace steadystate {
+namespace {
+
+constexpr size_t kMaxSessionIdBytes = 63;
+// Enough to recognise a value by; clients know the rest.
+constexpr size_t kMaxShownBytes = 64;
+
+}  // namespace
+
+absl::Status OutOfBounds(absl::string_view field, const absl::AlphaNum& value,
+                         absl::string_view bounds) {
+  const absl::string_view shown = Excerpt(value.Piece(), kMaxShownBytes);
+  return MakeError(ErrorReason::kInvalidArgument,
+                   absl::StrCat(field, " is ", shown.empty() ? "empty" : shown,
+                                "; it must be ", bounds),
+                   {{"field", std::string(field)},
+                    {"value", std::string(shown)},
+                    {"bounds", std::string(bounds)}});
+}
+
+absl::Status MissingField(absl::string_view field, absl::string_view rule) {
+  return MakeError(ErrorReason::kInvalidArgument,
+                   absl::StrCat(field, " is missing: ", rule),
+                   {{"field", std::string(field)}});
+}
+
+absl::Status CheckOpenRange(absl::string_view field, double value, double low,
+                            double high) {
+  if (value > low && value <= high) return absl::OkStatus();
+  return OutOfBounds(field, value, absl::StrCat("in (", low, ", ", high, "]"));
+}
+
+bool IsSessionId(absl::string_view id) {
+  if (id.empty() || id.size() > kMaxSessionIdBytes || id[0] == '-') {
+    return false;
+  }
+  for (const char c : id) {
+    if (!absl::ascii_islower(static_cast<unsigned char>(c)) &&
+        !absl::ascii_isdigit(static_cast<unsigned char>(c)) && c != '-') {
+      return false;
+    }
+  }
+  return true;
+}
+
+absl::StatusOr<std::string> ParseSessionName(absl::string_view field,
+                                             absl::string_view name) {
+  constexpr absl::string_view kForm =
+      "\"sessions/{id}\", the id 1 to 63 of [a-z0-9-]";
+  if (name.empty()) return MissingField(field, kForm);
+  absl::string_view id = name;
+  if (!absl::ConsumePrefix(&id, "sessions/") || !IsSessionId(id)) {
+    return OutOfBounds(field, name, kForm);
+  }
+  return std::string(id);
+}
+
+absl::Status CheckModelName(absl::string_view field, absl::string_view name,
+                            absl::string_view model_id) {
+  constexpr absl::string_view kForm = "\"models/{id}\"";
+  if (name.empty()) return MissingField(field, kForm);
+  absl::string_view id = name;
+  if (!absl::ConsumePrefix(&id, "models/") || id.empty()) {
+    return OutOfBounds(field, name, kForm);
+  }
+  if (id == model_id) return absl::OkStatus();
+  return MakeError(
+      ErrorReason::kModelNotFound,
+      absl::StrCat("no model ", Excerpt(name, kMaxShownBytes),
+                   " here; the server's only one is models/", model_id),
+      {{"model", std::string(name)}});
+}
+
+}  // namespace steadystate

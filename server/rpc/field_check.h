@@ -1,0 +1,49 @@
+#ifndef STEADYSTATE_SERVER_RPC_FIELD_CHECK_H_
+#define STEADYSTATE_SERVER_RPC_FIELD_CHECK_H_
+
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
+
+namespace steadystate {
+
+// Checks of single fields of requests. Every error is INVALID_ARGUMENT with the
+// metadata field (its path within the request), value and bounds.
+
+// "<field> is <value>; it must be <bounds>", for instance bounds "in [0, 100]".
+absl::Status OutOfBounds(absl::string_view field, const absl::AlphaNum& value,
+                         absl::string_view bounds);
+
+// "<field> is missing: <what it has to be>".
+absl::Status MissingField(absl::string_view field, absl::string_view rule);
+
+// OK if low <= value <= high. Refuses NaN.
+template <typename T>
+absl::Status CheckRange(absl::string_view field, T value, T low, T high) {
+  if (value >= low && value <= high) return absl::OkStatus();
+  return OutOfBounds(field, value, absl::StrCat("in [", low, ", ", high, "]"));
+}
+
+// OK if low < value <= high. Refuses NaN.
+absl::Status CheckOpenRange(absl::string_view field, double value, double low,
+                            double high);
+
+// True for what a session id may be: 1 to 63 of [a-z0-9-], beginning with a
+// letter or digit.
+bool IsSessionId(absl::string_view id);
+
+// The id in "sessions/{id}".
+absl::StatusOr<std::string> ParseSessionName(absl::string_view field,
+                                             absl::string_view name);
+
+// OK if `name` is "models/{model_id}". MODEL_NOT_FOUND for the name of another
+// model, INVALID_ARGUMENT for what is not the name of a model.
+absl::Status CheckModelName(absl::string_view field, absl::string_view name,
+                            absl::string_view model_id);
+
+}  // namespace steadystate
+
+#endif  // STEADYSTATE_SERVER_RPC_FIELD_CHECK_H_

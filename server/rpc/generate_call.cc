@@ -1,0 +1,36 @@
+#include "server/rpc/generate_call.h"
+
+#include <cstdint>
+#include <memory>
+#include <utility>
+
+#include "absl/status/statusor.h"
+#include "server/base/status_macros.h"
+#include "server/rpc/answer.h"
+#include "server/rpc/result_stream.h"
+
+namespace steadystate {
+
+grpc::ServerWriteReactor<v1::GenerateResponse>* StartGenerate(
+    ServiceContext& services, grpc::CallbackServerContext& context,
+    const v1::GenerateRequest& request) {
+  using Stream =
+      ResultStream<v1::GenerateResponse, GeneratedToken, GenerateSummary>;
+  absl::StatusOr<GenerateRequest> generate =
+      services.converter.ToGenerateRequest(request);
+  const uint64_t seed = generate.ok() ? generate->sampling.seed : 0;
+  return Stream::Start(
+      "steadystate.v1.GenerationService/Generate", services, context,
+      [&](absl::Time deadline,
+          std::shared_ptr<GenerateSink> sink) -> absl::StatusOr<RequestId> {
+        STEADYSTATE_RETURN_IF_ERROR(generate.status());
+        generate->writer = services.engine.NewWriter();
+        generate->deadline = deadline;
+        return services.engine.Generate(*std::move(generate), std::move(sink));
+      },
+      [seed](const GenerateSummary& summary, v1::GenerateResponse& to) {
+        ToProto(summary, seed, to);
+      });
+}
+
+}  // namespace steadystate

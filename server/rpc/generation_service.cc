@@ -1,0 +1,31 @@
+#include "server/rpc/generation_service.h"
+
+#include "server/rpc/generate_call.h"
+#include "server/rpc/score_call.h"
+#include "server/rpc/step_call.h"
+#include "server/rpc/stream_step_reactor.h"
+
+namespace steadystate {
+
+grpc::ServerUnaryReactor* GenerationService::Step(
+    grpc::CallbackServerContext* context, const v1::StepRequest* request,
+    v1::StepResponse* response) {
+  return StepCall::Start(services_, *context, *request, *response);
+}
+
+grpc::ServerBidiReactor<v1::StreamStepRequest, v1::StreamStepResponse>*
+GenerationService::StreamStep(grpc::CallbackServerContext* context) {
+  return StreamStepReactor::Start(services_, *context);
+}
+
+grpc::ServerWriteReactor<v1::GenerateResponse>* GenerationService::Generate(
+    grpc::CallbackServerContext* context, const v1::GenerateRequest* request) {
+  return StartGenerate(services_, *context, *request);
+}
+
+grpc::ServerWriteReactor<v1::ScoreResponse>* GenerationService::Score(
+    grpc::CallbackServerContext* context, const v1::ScoreRequest* request) {
+  return StartScore(services_, *context, *request);
+}
+
+}  // namespace steadystate

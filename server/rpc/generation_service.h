@@ -1,0 +1,36 @@
+#ifndef STEADYSTATE_SERVER_RPC_GENERATION_SERVICE_H_
+#define STEADYSTATE_SERVER_RPC_GENERATION_SERVICE_H_
+
+#include "grpcpp/server_context.h"
+#include "grpcpp/support/server_callback.h"
+#include "server/rpc/service_context.h"
+#include "steadystate/v1/generation.grpc.pb.h"
+
+namespace steadystate {
+
+// steadystate.v1.GenerationService on the engine. Calls never wait on gRPC's
+// threads: each lives in a reactor that the engine calls back. Thread-safe.
+class GenerationService final : public v1::GenerationService::CallbackService {
+ public:
+  // `services` outlives this object.
+  explicit GenerationService(ServiceContext& services) : services_(services) {}
+
+  grpc::ServerUnaryReactor* Step(grpc::CallbackServerContext* context,
+                                 const v1::StepRequest* request,
+                                 v1::StepResponse* response) override;
+  grpc::ServerBidiReactor<v1::StreamStepRequest, v1::StreamStepResponse>*
+  StreamStep(grpc::CallbackServerContext* context) override;
+  grpc::ServerWriteReactor<v1::GenerateResponse>* Generate(
+      grpc::CallbackServerContext* context,
+      const v1::GenerateRequest* request) override;
+  grpc::ServerWriteReactor<v1::ScoreResponse>* Score(
+      grpc::CallbackServerContext* context,
+      const v1::ScoreRequest* request) override;
+
+ private:
+  ServiceContext& services_;
+};
+
+}  // namespace steadystate
+
+#endif  // STEADYSTATE_SERVER_RPC_GENERATION_SERVICE_H_

@@ -1,0 +1,104 @@
+#include "server/rpc/model_service.h"
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "server/base/error.h"
+#include "server/base/status_macros.h"
+#include "server/model/text_stream.h"
+#include "server/rpc/answer.h"
+#include "server/rpc/field_check.h"
+#include "server/rpc/unary.h"
+
+namespace steadystate {
+
+grpc::ServerUnaryReactor* ModelService::ListModels(
+    grpc::CallbackServerContext* context, const v1::ListModelsRequest* request,
+    v1::ListModelsResponse* response) {
+  return AnswerUnary(
+      services_, *context, "steadystate.v1.ModelService/ListModels", *response,
+      [this, request, response]() -> absl::Status {
+        if (request->page_size() < 0) {
+          return OutOfBounds("page_size", request->page_size(), "at least 0");
+        }
+        if (!request->page_token().empty()) {
+          return MakeError(ErrorReason::kInvalidPageToken,
+                           "page_token is not one that ListModels returned");
+        }
+        ToProto(services_.engine, *response->add_models());
+        return absl::OkStatus();
+      });
+}
+
+grpc::ServerUnaryReactor* ModelService::GetModel(
+    grpc::CallbackServerContext* context, const v1::GetModelRequest* request,
+    v1::Model* response) {
+  return AnswerUnary(services_, *context,
+                     "steadystate.v1.ModelService/GetModel", *response,
+                     [this, request, response]() -> absl::Status {
+                       if (request->name() != "models/-") {
+                         STEADYSTATE_RETURN_IF_ERROR(CheckModelName(
+                             "name", request->name(),
+                             services_.engine.model().description().id));
+                       }
+                       ToProto(services_.engine, *response);
+                       return absl::OkStatus();
+                     });
+}
+
+grpc::ServerUnaryReactor* ModelService::Tokenize(
+    grpc::CallbackServerContext* context, const v1::TokenizeRequest* request,
+    v1::TokenizeResponse* response) {
+  return AnswerUnary(
+      services_, *context, "steadystate.v1.ModelService/Tokenize", *response,
+      [this, request, response] { return DoTokenize(*request, *response); });
+}
+
+grpc::ServerUnaryReactor* ModelService::Detokenize(
+    grpc::CallbackServerContext* context, const v1::DetokenizeRequest* request,
+    v1::DetokenizeResponse* response) {
+  return AnswerUnary(
+      services_, *context, "steadystate.v1.ModelService/Detokenize", *response,
+      [this, request, response] { return DoDetokenize(*request, *response); });
+}
+
+absl::Status ModelService::CheckModel(absl::string_view name) const {
+  if (name.empty()) return absl::OkStatus();
+  return CheckModelName("model", name,
+                        services_.engine.model().description().id);
+}
+
+absl::Status ModelService::DoTokenize(const v1::TokenizeRequest& request,
+                                      v1::TokenizeResponse& response) const {
+  STEADYSTATE_RETURN_IF_ERROR(CheckModel(request.model()));
+  STEADYSTATE_RETURN_IF_ERROR(services_.converter.NeedTokenizer("text"));
+  const std::vector<int32_t> tokens =
+      services_.engine.model().tokenizer()->Encode(request.text());
+  response.mutable_tokens()->Assign(tokens.begin(), tokens.end());
+  return absl::OkStatus();
+}
+
+absl::Status ModelService::DoDetokenize(
+    const v1::DetokenizeRequest& request,
+    v1::DetokenizeResponse& response) const {
+  STEADYSTATE_RETURN_IF_ERROR(CheckModel(request.model()));
+  STEADYSTATE_RETURN_IF_ERROR(services_.converter.NeedTokenizer("text"));
+  STEADYSTATE_RETURN_IF_ERROR(services_.converter.CheckTokens(
+      "tokens", request.tokens().data(),
+      static_cast<size_t>(request.tokens_size())));
+  std::string bytes;
+  for (const int32_t token : request.tokens()) {
+    services_.engine.model().tokenizer()->AppendBytes(token, bytes);
+  }
+  TextStream stream({}, "");
+  std::string text = stream.Append(bytes);
+  text += stream.Flush();
+  // A character that never got its last bytes.
+  if (!stream.unfinished().empty()) text += "\xEF\xBF\xBD";
+  response.set_text(std::move(text));
+  return absl::OkStatus();
+}
+
+}  // namespace steadystate

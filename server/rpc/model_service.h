@@ -1,0 +1,47 @@
+#ifndef STEADYSTATE_SERVER_RPC_MODEL_SERVICE_H_
+#define STEADYSTATE_SERVER_RPC_MODEL_SERVICE_H_
+
+#include "absl/status/status.h"
+#include "absl/strings/string_view.h"
+#include "grpcpp/server_context.h"
+#include "grpcpp/support/server_callback.h"
+#include "server/rpc/service_context.h"
+#include "steadystate/v1/model.grpc.pb.h"
+
+namespace steadystate {
+
+// steadystate.v1.ModelService on the engine's model. Thread-safe.
+class ModelService final : public v1::ModelService::CallbackService {
+ public:
+  // `services` outlives this object.
+  explicit ModelService(ServiceContext& services) : services_(services) {}
+
+  grpc::ServerUnaryReactor* ListModels(
+      grpc::CallbackServerContext* context,
+      const v1::ListModelsRequest* request,
+      v1::ListModelsResponse* response) override;
+  grpc::ServerUnaryReactor* GetModel(grpc::CallbackServerContext* context,
+                                     const v1::GetModelRequest* request,
+                                     v1::Model* response) override;
+  grpc::ServerUnaryReactor* Tokenize(grpc::CallbackServerContext* context,
+                                     const v1::TokenizeRequest* request,
+                                     v1::TokenizeResponse* response) override;
+  grpc::ServerUnaryReactor* Detokenize(
+      grpc::CallbackServerContext* context,
+      const v1::DetokenizeRequest* request,
+      v1::DetokenizeResponse* response) override;
+
+ private:
+  // Empty names the server's only model.
+  absl::Status CheckModel(absl::string_view name) const;
+  absl::Status DoTokenize(const v1::TokenizeRequest& request,
+                          v1::TokenizeResponse& response) const;
+  absl::Status DoDetokenize(const v1::DetokenizeRequest& request,
+                            v1::DetokenizeResponse& response) const;
+
+  ServiceContext& services_;
+};
+
+}  // namespace steadystate
+
+#endif  // STEADYSTATE_SERVER_RPC_MODEL_SERVICE_H_

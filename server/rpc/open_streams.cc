@@ -1,0 +1,29 @@
+#include "server/rpc/open_streams.h"
+
+namespace steadystate {
+
+void OpenStreams::Add(OpenStream& stream) {
+  metrics_.AddStreams(1);
+  const MutexLock lock(mutex_);
+  streams_.insert(&stream);
+  if (draining_) stream.Drain();
+}
+
+void OpenStreams::Remove(OpenStream& stream) {
+  metrics_.AddStreams(-1);
+  const MutexLock lock(mutex_);
+  streams_.erase(&stream);
+}
+
+void OpenStreams::Drain() {
+  const MutexLock lock(mutex_);
+  draining_ = true;
+  for (OpenStream* stream : streams_) stream->Drain();
+}
+
+void OpenStreams::Abort() {
+  const MutexLock lock(mutex_);
+  for (OpenStream* stream : streams_) stream->Abort();
+}
+
+}  // namespace steadystate

@@ -1,0 +1,49 @@
+#ifndef STEADYSTATE_SERVER_RPC_OPEN_STREAMS_H_
+#define STEADYSTATE_SERVER_RPC_OPEN_STREAMS_H_
+
+#include <set>
+
+#include "absl/base/thread_annotations.h"
+#include "server/base/mutex.h"
+#include "server/metrics/metrics.h"
+
+namespace steadystate {
+
+// A stream, which may stay open for as long as its client likes, and has to be
+// asked to end when the server shuts down. Neither call may use OpenStreams.
+class OpenStream {
+ public:
+  virtual ~OpenStream() = default;
+  // Takes no more requests, answers what it has, ends.
+  virtual void Drain() = 0;
+  // Ends without carrying out what it has.
+  virtual void Abort() = 0;
+};
+
+// The streams that are open now. Thread-safe.
+class OpenStreams {
+ public:
+  // `metrics` outlives this object.
+  explicit OpenStreams(Metrics& metrics) : metrics_(metrics) {}
+
+  // `stream` stays valid until it is removed. Drains it if Drain was called
+  // before.
+  void Add(OpenStream& stream);
+  // Waits for a Drain or Abort that runs.
+  void Remove(OpenStream& stream);
+
+  // Drains all streams, and from now on those that are added.
+  void Drain();
+  // Aborts the streams that are still open.
+  void Abort();
+
+ private:
+  Metrics& metrics_;
+  Mutex mutex_;
+  std::set<OpenStream*> streams_ ABSL_GUARDED_BY(mutex_);
+  bool draining_ ABSL_GUARDED_BY(mutex_) = false;
+};
+
+}  // namespace steadystate
+
+#endif  // STEADYSTATE_SERVER_RPC_OPEN_STREAMS_H_

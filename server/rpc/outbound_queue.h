@@ -1,0 +1,69 @@
+#ifndef STEADYSTATE_SERVER_RPC_OUTBOUND_QUEUE_H_
+#define STEADYSTATE_SERVER_RPC_OUTBOUND_QUEUE_H_
+
+#include <cstddef>
+#include <deque>
+#include <utility>
+
+namespace steadystate {
+
+// Messages that wait for their turn on a stream: whatever became ready since
+// the last write travels in one message, as long as that stays below a size.
+// The caller bounds the queue by looking at bytes(). Thread-compatible.
+template <typename Message>
+class OutboundQueue {
+ public:
+  explicit OutboundQueue(size_t max_message_bytes)
+      : max_message_bytes_(max_message_bytes) {}
+
+  // The message to which a part of at most `part_bytes` may be added: the last
+  // one if it has room, else a new one.
+  Message& RoomFor(size_t part_bytes) {
+    if (waiting_.empty() ||
+        waiting_.back().bytes + part_bytes > max_message_bytes_) {
+      waiting_.emplace_back();
+    }
+    waiting_.back().bytes += part_bytes;
+    bytes_ += part_bytes;
+    return waiting_.back().message;
+  }
+
+  // Bytes that wait or are being written.
+  size_t bytes() const { return bytes_; }
+  bool empty() const { return waiting_.empty(); }
+
+  // Takes the oldest message out to be written. It stays valid until the next
+  // call. REQUIRES: !empty(), and the message before has been written.
+  const Message& Next() {
+    writing_ = std::move(waiting_.front());
+    waiting_.pop_front();
+    return writing_.message;
+  }
+
+  // The message that Next gave has been written; its bytes no longer count.
+  void WriteDone() {
+    bytes_ -= writing_.bytes;
+    writing_ = {};
+  }
+
+  // Drops what waits.
+  void Clear() {
+    for (const Sized& sized : waiting_) bytes_ -= sized.bytes;
+    waiting_.clear();
+  }
+
+ private:
+  struct Sized {
+    Message message;
+    size_t bytes = 0;
+  };
+
+  const size_t max_message_bytes_;
+  std::deque<Sized> waiting_;
+  Sized writing_;
+  size_t bytes_ = 0;
+};
+
+}  // namespace steadystate
+
+#endif  // STEADYSTATE_SERVER_RPC_OUTBOUND_QUEUE_H_

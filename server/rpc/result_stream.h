@@ -1,0 +1,223 @@
+#ifndef STEADYSTATE_SERVER_RPC_RESULT_STREAM_H_
+#define STEADYSTATE_SERVER_RPC_RESULT_STREAM_H_
+
+#include <algorithm>
+#include <cstddef>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <utility>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "grpcpp/server_context.h"
+#include "grpcpp/support/server_callback.h"
+#include "server/base/error.h"
+#include "server/base/mutex.h"
+#include "server/engine/request.h"
+#include "server/rpc/answer.h"
+#include "server/rpc/call_record.h"
+#include "server/rpc/open_streams.h"
+#include "server/rpc/outbound_queue.h"
+#include "server/rpc/service_context.h"
+#include "server/rpc/status.h"
+
+namespace steadystate {
+
+// One call that streams what a request of the engine produces: Generate or
+// Score. Items arrive on the compute thread and are written from there or, when
+// a write is outstanding, together once it is done. While kOutboundBytes or
+// kMaxItems wait, the request pauses: a client that does not read costs no more
+// than that.
+//
+// The call is finished exactly once, after the engine's last call and the last
+// write. The object owns itself from its creation to the reactor's OnDone; the
+// engine shares it. Lock order: the engine is never called with mutex_ held.
+template <typename Response, typename Item, typename Summary>
+class ResultStream : public grpc::ServerWriteReactor<Response>,
+                     public Sink<Item, Summary>,
+                     public OpenStream {
+ public:
+  // Hands a request to the engine: (deadline, sink) -> its id, or its refusal.
+  using Submit = std::function<absl::StatusOr<RequestId>(
+      absl::Time deadline, std::shared_ptr<Sink<Item, Summary>> sink)>;
+  // Adds the summary to the last message.
+  using AddSummary = std::function<void(const Summary& summary, Response& to)>;
+
+  // Called within the method's handler: gRPC reacts only after it returned.
+  static ResultStream* Start(absl::string_view method, ServiceContext& services,
+                             grpc::CallbackServerContext& context,
+                             const Submit& submit, AddSummary add_summary) {
+    const std::shared_ptr<ResultStream> stream(
+        new ResultStream(method, services, context, std::move(add_summary)));
+    stream->self_ = stream;
+    services.open_streams.Add(*stream);
+    absl::StatusOr<RequestId> id = submit(stream->record_.deadline(), stream);
+    if (id.ok()) {
+      stream->SetId(*id);
+    } else {
+      stream->OnDone(std::move(id).status());
+    }
+    return stream.get();
+  }
+
+  // Sink: called by the engine.
+
+  bool Ready() override {
+    const MutexLock lock(mutex_);
+    paused_ = !broken_ && !HasRoom();
+    return !paused_;
+  }
+
+  void OnItem(Item item) override {
+    Actions actions;
+    {
+      const MutexLock lock(mutex_);
+      if (broken_) return;
+      ToProto(item, queue_.RoomFor(WireBytes(item)));
+      ++waiting_items_;
+      actions = Decide();
+    }
+    Act(actions);
+  }
+
+  void OnDone(absl::StatusOr<Summary> summary) override {
+    Actions actions;
+    {
+      const MutexLock lock(mutex_);
+      if (summary.ok()) add_summary_(*summary, queue_.RoomFor(kSummaryBytes));
+      end_ = std::move(summary).status();
+      actions = Decide();
+    }
+    Act(actions);
+  }
+
+  // Reactor: called by gRPC.
+
+  void OnWriteDone(bool ok) override {
+    Actions actions;
+    {
+      const MutexLock lock(mutex_);
+      writing_ = false;
+      queue_.WriteDone();
+      if (!ok) broken_ = true;
+      actions = Decide();
+    }
+    Act(actions);
+  }
+
+  void OnCancel() override {
+    Actions actions;
+    RequestId id = 0;
+    {
+      const MutexLock lock(mutex_);
+      broken_ = true;
+      id = id_;
+      actions = Decide();
+    }
+    services_.engine.Cancel(id);
+    Act(actions);
+  }
+
+  void OnDone() override {
+    services_.open_streams.Remove(*this);
+    const std::shared_ptr<ResultStream> self = std::move(self_);
+  }
+
+  // OpenStream: called when the server shuts down.
+
+  void Drain() override {}  // it ends by itself
+
+  void Abort() override {
+    RequestId id = 0;
+    {
+      const MutexLock lock(mutex_);
+      aborted_ = true;
+      id = id_;
+    }
+    services_.engine.Cancel(id);
+  }
+
+ private:
+  static constexpr size_t kMaxItems = 1024;
+  // The most that a summary takes, text that was held back included.
+  static constexpr size_t kSummaryBytes = 8192;
+
+  // What to do once mutex_ is released.
+  struct Actions {
+    RequestId wake = 0;
+    const Response* write = nullptr;
+    std::optional<absl::Status> finish;
+  };
+
+  ResultStream(absl::string_view method, ServiceContext& services,
+               grpc::CallbackServerContext& context, AddSummary add_summary)
+      : services_(services),
+        record_(method, context, services.metrics),
+        add_summary_(std::move(add_summary)),
+        queue_(std::min(kCoalescedBytes, services.max_message_bytes)) {}
+
+  void SetId(RequestId id) {
+    bool aborted = false;
+    {
+      const MutexLock lock(mutex_);
+      id_ = id;
+      aborted = aborted_;
+    }
+    // Abort may have come when there was no id to cancel yet.
+    if (aborted) services_.engine.Cancel(id);
+  }
+
+  bool HasRoom() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    return queue_.bytes() < kOutboundBytes && waiting_items_ < kMaxItems;
+  }
+
+  Actions Decide() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    Actions actions;
+    if (broken_) queue_.Clear();
+    if (!writing_ && !queue_.empty()) {
+      writing_ = true;
+      actions.write = &queue_.Next();
+    }
+    if (queue_.empty()) waiting_items_ = 0;
+    if (paused_ && (broken_ || HasRoom())) {
+      paused_ = false;
+      actions.wake = id_;
+    }
+    if (end_.has_value() && !writing_ && !finished_) {
+      finished_ = true;
+      actions.finish = aborted_ && !end_->ok() ? DrainingError() : *end_;
+    }
+    return actions;
+  }
+
+  void Act(const Actions& actions) ABSL_LOCKS_EXCLUDED(mutex_) {
+    if (actions.wake != 0) services_.engine.Wake(actions.wake);
+    if (actions.write != nullptr) this->StartWrite(actions.write);
+    // The last thing that happens: the object may be gone afterwards.
+    if (actions.finish.has_value()) {
+      this->Finish(record_.End(*actions.finish));
+    }
+  }
+
+  ServiceContext& services_;
+  CallRecord record_;
+  const AddSummary add_summary_;
+  std::shared_ptr<ResultStream> self_;  // from Start to OnDone
+
+  Mutex mutex_;
+  OutboundQueue<Response> queue_ ABSL_GUARDED_BY(mutex_);
+  size_t waiting_items_ ABSL_GUARDED_BY(mutex_) = 0;
+  RequestId id_ ABSL_GUARDED_BY(mutex_) = 0;
+  std::optional<absl::Status> end_ ABSL_GUARDED_BY(mutex_);
+  bool writing_ ABSL_GUARDED_BY(mutex_) = false;
+  bool paused_ ABSL_GUARDED_BY(mutex_) = false;  // by us; wants to be woken
+  bool broken_ ABSL_GUARDED_BY(mutex_) = false;  // nobody hears us any more
+  bool aborted_ ABSL_GUARDED_BY(mutex_) = false;
+  bool finished_ ABSL_GUARDED_BY(mutex_) = false;
+};
+
+}  // namespace steadystate
+
+#endif  // STEADYSTATE_SERVER_RPC_RESULT_STREAM_H_

@@ -1,0 +1,33 @@
+#include "server/rpc/score_call.h"
+
+#include <memory>
+#include <utility>
+
+#include "absl/status/statusor.h"
+#include "server/base/status_macros.h"
+#include "server/rpc/answer.h"
+#include "server/rpc/result_stream.h"
+
+namespace steadystate {
+
+grpc::ServerWriteReactor<v1::ScoreResponse>* StartScore(
+    ServiceContext& services, grpc::CallbackServerContext& context,
+    const v1::ScoreRequest& request) {
+  using Stream = ResultStream<v1::ScoreResponse, ScoredToken, ScoreSummary>;
+  absl::StatusOr<ScoreRequest> score =
+      services.converter.ToScoreRequest(request);
+  return Stream::Start(
+      "steadystate.v1.GenerationService/Score", services, context,
+      [&](absl::Time deadline,
+          std::shared_ptr<ScoreSink> sink) -> absl::StatusOr<RequestId> {
+        STEADYSTATE_RETURN_IF_ERROR(score.status());
+        score->writer = services.engine.NewWriter();
+        score->deadline = deadline;
+        return services.engine.Score(*std::move(score), std::move(sink));
+      },
+      [](const ScoreSummary& summary, v1::ScoreResponse& to) {
+        ToProto(summary, to);
+      });
+}
+
+}  // namespace steadystate

@@ -1,0 +1,245 @@
+#include "server/rpc/server.h"
+
+#include <chrono>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/time/clock.h"
+#include "grpc/support/log.h"
+#include "grpcpp/ext/proto_server_reflection_plugin.h"
+#include "grpcpp/grpcpp.h"
+#include "grpcpp/health_check_service_interface.h"
+#include "grpcpp/impl/server_builder_option.h"
+#include "grpcpp/impl/server_builder_plugin.h"
+#include "grpcpp/resource_quota.h"
+#include "server/base/logging.h"
+#include "server/base/mutex.h"
+#include "server/base/status_macros.h"
+#include "server/rpc/convert.h"
+#include "server/rpc/generation_service.h"
+#include "server/rpc/model_service.h"
+#include "server/rpc/service_context.h"
+#include "server/rpc/session_service.h"
+
+namespace steadystate {
+namespace {
+
+// How long calls may take to end once everything in them has been cancelled,
+// and how long gRPC may take after that.
+constexpr absl::Duration kCancelledGrace = absl::Seconds(1);
+constexpr absl::Duration kShutdownGrace = absl::Seconds(2);
+
+// Last-resort bounds, far above what MAX_CONCURRENT_STREAMS and the outbound
+// bounds of streams let happen. Threads are those of the reflection service,
+// the only synchronous one.
+constexpr size_t kQuotaBytes = size_t{1} << 30;
+constexpr int kQuotaThreads = 16;
+
+constexpr size_t kMinMessageBytes = size_t{64} << 10;
+constexpr size_t kMaxMessageBytes = size_t{1} << 30;
+
+struct ChannelArgument {
+  const char* key;
+  int value;
+};
+
+std::vector<ChannelArgument> ChannelArguments(const ServerOptions& options) {
+  return {
+      {GRPC_ARG_MAX_CONCURRENT_STREAMS,
+       static_cast<int>(options.max_concurrent_streams)},
+      {GRPC_ARG_MAX_RECEIVE_MESSAGE_LENGTH,
+       static_cast<int>(options.max_message_bytes)},
+      {GRPC_ARG_MAX_SEND_MESSAGE_LENGTH,
+       static_cast<int>(options.max_message_bytes)},
+      {GRPC_ARG_MAX_METADATA_SIZE, 8 << 10},
+      // Else a second server on the same port starts without an error.
+      {GRPC_ARG_ALLOW_REUSEPORT, 0},
+      // Finds peers that are gone without a word.
+      {GRPC_ARG_KEEPALIVE_TIME_MS, 60'000},
+      {GRPC_ARG_KEEPALIVE_TIMEOUT_MS, 20'000},
+      // Else clients with a keepalive of their own are sent away.
+      {GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS, 10'000},
+      {GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1},
+      {GRPC_ARG_MAX_CONNECTION_IDLE_MS, 30 * 60'000},
+      {GRPC_ARG_SERVER_HANDSHAKE_TIMEOUT_MS, 10'000},
+  };
+}
+
+// Adds the reflection service to one server; the library's own function adds it
+// to all servers of the process.
+class ReflectionOption final : public grpc::ServerBuilderOption {
+ public:
+  void UpdateArguments(grpc::ChannelArguments*) override {}
+  void UpdatePlugins(std::vector<std::unique_ptr<grpc::ServerBuilderPlugin>>*
+                         plugins) override {
+    plugins->push_back(
+        std::make_unique<grpc::reflection::ProtoServerReflectionPlugin>());
+  }
+};
+
+// gRPC's own log lines name its source files; ours do not.
+void LogFromGrpc(gpr_log_func_args* args) {
+  LogLevel level = LogLevel::kDebug;
+  if (args->severity == GPR_LOG_SEVERITY_INFO) level = LogLevel::kInfo;
+  if (args->severity == GPR_LOG_SEVERITY_ERROR) level = LogLevel::kWarning;
+  Log(level, "grpc", {{"text", args->message}});
+}
+
+}  // namespace
+
+absl::Status ValidateServerOptions(const ServerOptions& options) {
+  if (options.max_message_bytes < kMinMessageBytes ||
+      options.max_message_bytes > kMaxMessageBytes) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "max_message_bytes is ", options.max_message_bytes, "; it must be in [",
+        kMinMessageBytes, ", ", kMaxMessageBytes, "]"));
+  }
+  if (options.max_concurrent_streams < 1 ||
+      options.max_concurrent_streams > INT32_MAX) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "max_concurrent_streams is ", options.max_concurrent_streams,
+        "; it must be in [1, ", INT32_MAX, "]"));
+  }
+  const size_t colon = options.listen.rfind(':');
+  int port = 0;
+  if (colon == std::string::npos || colon == 0 ||
+      !absl::SimpleAtoi(options.listen.substr(colon + 1), &port) || port < 0 ||
+      port > 65535) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("'", options.listen,
+                     "' is not an address to listen on: give HOST:PORT, for "
+                     "instance 127.0.0.1:50051"));
+  }
+  return absl::OkStatus();
+}
+
+struct Server::State {
+  State(const ServerOptions& options, Engine& engine, Metrics& metrics)
+      : services{.engine = engine,
+                 .metrics = metrics,
+                 .converter = Converter(engine.model(), engine.options(),
+                                        options.max_message_bytes),
+                 .max_message_bytes = options.max_message_bytes,
+                 .open_streams = OpenStreams(metrics)} {}
+
+  void SetServing(bool serving) {
+    grpc::HealthCheckServiceInterface& health =
+        *server->GetHealthCheckService();
+    for (const char* name : {v1::GenerationService::service_full_name(),
+                             v1::ModelService::service_full_name(),
+                             v1::SessionService::service_full_name()}) {
+      health.SetServingStatus(name, serving);
+    }
+    health.SetServingStatus("", serving);
+    services.metrics.SetReady(serving);
+  }
+
+  ServiceContext services;
+  SessionService session_service{services};
+  GenerationService generation_service{services};
+  ModelService model_service{services};
+  int port = 0;
+  std::unique_ptr<grpc::Server> server;
+
+  Mutex mutex;
+  CondVar ended_changed;
+  bool ended ABSL_GUARDED_BY(mutex) = false;
+};
+
+absl::StatusOr<std::unique_ptr<Server>> Server::Start(
+    const ServerOptions& options, Engine& engine, Metrics& metrics) {
+  STEADYSTATE_RETURN_IF_ERROR(ValidateServerOptions(options));
+  gpr_set_log_function(&LogFromGrpc);
+  grpc::EnableDefaultHealthCheckService(true);
+
+  auto state = std::make_shared<State>(options, engine, metrics);
+  grpc::ServerBuilder builder;
+  std::vector<std::string> arguments;
+  for (const ChannelArgument& argument : ChannelArguments(options)) {
+    builder.AddChannelArgument(argument.key, argument.value);
+    arguments.push_back(absl::StrCat(argument.key, "=", argument.value));
+  }
+  // Compressed messages would be unpacked before their size is checked.
+  builder.SetCompressionAlgorithmSupportStatus(GRPC_COMPRESS_GZIP, false);
+  builder.SetCompressionAlgorithmSupportStatus(GRPC_COMPRESS_DEFLATE, false);
+  grpc::ResourceQuota quota("steadystate");
+  quota.Resize(kQuotaBytes).SetMaxThreads(kQuotaThreads);
+  builder.SetResourceQuota(quota);
+  if (options.reflection) {
+    builder.SetOption(std::make_unique<ReflectionOption>());
+  }
+  builder.AddListeningPort(options.listen, grpc::InsecureServerCredentials(),
+                           &state->port);
+  builder.RegisterService(&state->session_service);
+  builder.RegisterService(&state->generation_service);
+  builder.RegisterService(&state->model_service);
+  state->server = builder.BuildAndStart();
+  if (state->server == nullptr || state->port == 0) {
+    return absl::UnavailableError(
+        absl::StrCat("cannot listen on ", options.listen,
+                     ": the address is taken or not one of this machine"));
+  }
+  state->SetServing(true);
+  LogInfo("grpc server started",
+          {{"listen", options.listen},
+           {"port", state->port},
+           {"reflection", options.reflection ? "true" : "false"},
+           {"resource_quota_bytes", kQuotaBytes},
+           {"resource_quota_threads", kQuotaThreads},
+           {"compression", "none"},
+           {"channel_arguments", absl::StrJoin(arguments, ",")}});
+  return std::unique_ptr<Server>(new Server(std::move(state)));
+}
+
+Server::Server(std::shared_ptr<State> state) : state_(std::move(state)) {}
+
+Server::~Server() {
+  const MutexLock lock(state_->mutex);
+  if (!state_->ended)
+    state_->server->Shutdown(std::chrono::system_clock::now());
+}
+
+int Server::port() const { return state_->port; }
+
+std::shared_ptr<grpc::Channel> Server::InProcessChannel() {
+  return state_->server->InProcessChannel(grpc::ChannelArguments());
+}
+
+absl::Status Server::Shutdown(absl::Duration drain_timeout) {
+  State& state = *state_;
+  const absl::Time start = absl::Now();
+  state.SetServing(false);
+  state.services.engine.BeginDrain();
+  state.services.open_streams.Drain();
+  if (!state.services.engine.WaitIdle(drain_timeout)) {
+    LogWarning("requests did not end in time and are cancelled",
+               {{"drain_timeout", absl::FormatDuration(drain_timeout)}});
+    state.services.open_streams.Abort();
+    state.services.engine.WaitIdle(kCancelledGrace);
+  }
+  const absl::Time cancel_time = absl::Now() + kCancelledGrace;
+  std::thread([state = state_, cancel_time] {
+    state->server->Shutdown(absl::ToChronoTime(cancel_time));
+    const MutexLock lock(state->mutex);
+    state->ended = true;
+    state->ended_changed.SignalAll();
+  }).detach();
+  const absl::Time give_up = cancel_time + kShutdownGrace;
+  const MutexLock lock(state.mutex);
+  while (!state.ended) {
+    const absl::Duration left = give_up - absl::Now();
+    if (left <= absl::ZeroDuration()) {
+      return absl::DeadlineExceededError("calls did not end");
+    }
+    state.ended_changed.WaitFor(state.mutex, absl::ToChronoNanoseconds(left));
+  }
+  LogInfo("grpc server stopped",
+          {{"after", absl::FormatDuration(absl::Now() - start)}});
+  return absl::OkStatus();
+}
+
+}  // namespace steadystate

@@ -1,0 +1,73 @@
+#ifndef STEADYSTATE_SERVER_RPC_SERVER_H_
+#define STEADYSTATE_SERVER_RPC_SERVER_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "server/engine/engine.h"
+#include "server/metrics/metrics.h"
+
+namespace grpc {
+class Channel;
+}
+
+namespace steadystate {
+
+struct ServerOptions {
+  // HOST:PORT; port 0 picks a free one.
+  std::string listen = "127.0.0.1:50051";
+  // Largest message either way, [64 KiB, 1 GiB]. Clients have limits of their
+  // own: gRPC's default for what they receive is 4 MiB.
+  size_t max_message_bytes = size_t{4} << 20;
+  // Streams that one connection may have open, [1, 2^31). What a client
+  // opens beyond that waits within the client.
+  size_t max_concurrent_streams = 1024;
+  // Whether clients may ask for the services' descriptions.
+  bool reflection = true;
+};
+
+// INVALID_ARGUMENT if an option is out of range.
+absl::Status ValidateServerOptions(const ServerOptions& options);
+
+// The gRPC server: steadystate.v1's services on an engine, grpc.health.v1, and
+// reflection. Thread-safe.
+class Server {
+ public:
+  // Listens and answers. INVALID_ARGUMENT if an option is out of range,
+  // UNAVAILABLE if the address cannot be had, the message naming it. `engine`
+  // and `metrics` outlive the server.
+  static absl::StatusOr<std::unique_ptr<Server>> Start(
+      const ServerOptions& options, Engine& engine, Metrics& metrics);
+
+  // Shuts down at once if Shutdown has not been called.
+  ~Server();
+
+  // The port that is listened on.
+  int port() const;
+
+  // A channel to this server within the process, without a socket.
+  std::shared_ptr<grpc::Channel> InProcessChannel();
+
+  // Ends service in order: health turns NOT_SERVING; new sessions and requests
+  // are refused with DRAINING; requests that were accepted get up to
+  // `drain_timeout`, then they are cancelled; connections are closed.
+  // OK when all of that is done. DEADLINE_EXCEEDED if gRPC did not come to an
+  // end within a few seconds after the timeout: the process must then be ended
+  // without destroying anything. Call once.
+  absl::Status Shutdown(absl::Duration drain_timeout);
+
+ private:
+  struct State;
+  explicit Server(std::shared_ptr<State> state);
+  // Shared with the thread that ends gRPC, which may not come to an end.
+  std::shared_ptr<State> state_;
+};
+
+}  // namespace steadystate
+
+#endif  // STEADYSTATE_SERVER_RPC_SERVER_H_

@@ -1,0 +1,63 @@
+#include "server/stop_signal.h"
+
+#include <pthread.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <thread>
+
+#include "server/base/logging.h"
+#include "server/base/mutex.h"
+
+namespace steadystate {
+namespace {
+
+// Never destroyed: the waiting thread outlives main.
+struct Stop {
+  Mutex mutex;
+  CondVar requested_changed;
+  bool awaited ABSL_GUARDED_BY(mutex) = false;
+  bool requested ABSL_GUARDED_BY(mutex) = false;
+};
+
+Stop& TheStop() {
+  static Stop* const stop = new Stop;
+  return *stop;
+}
+
+// True if the signal is to end the process in order.
+bool NoteSignal(Stop& stop) {
+  const MutexLock lock(stop.mutex);
+  if (!stop.awaited || stop.requested) return false;
+  stop.requested = true;
+  stop.requested_changed.SignalAll();
+  return true;
+}
+
+}  // namespace
+
+void StartStopSignals() {
+  sigset_t signals;
+  sigemptyset(&signals);
+  sigaddset(&signals, SIGTERM);
+  sigaddset(&signals, SIGINT);
+  pthread_sigmask(SIG_BLOCK, &signals, nullptr);
+  Stop& stop = TheStop();
+  std::thread([signals, &stop] {
+    while (true) {
+      int number = 0;
+      if (sigwait(&signals, &number) != 0) continue;
+      LogInfo("signal received", {{"signal", strsignal(number)}});
+      if (!NoteSignal(stop)) _exit(128 + number);
+    }
+  }).detach();
+}
+
+void WaitForStopSignal() {
+  Stop& stop = TheStop();
+  const MutexLock lock(stop.mutex);
+  stop.awaited = true;
+  while (!stop.requested) stop.requested_changed.Wait(stop.mutex);
+}
+
+}  // namespace steadystate

@@ -1,0 +1,19 @@
+#ifndef STEADYSTATE_SERVER_STOP_SIGNAL_H_
+#define STEADYSTATE_SERVER_STOP_SIGNAL_H_
+
+namespace steadystate {
+
+// Turns SIGTERM and SIGINT into an orderly end. A thread of its own waits for
+// them; nothing runs in a signal handler.
+
+// Blocks the signals in this thread and in all that it starts, and starts the
+// waiting thread. Until WaitForStopSignal is called a signal ends the process
+// at once, with 128 plus its number. Call once, before any other thread exists.
+void StartStopSignals();
+
+// Returns after the first signal. The next one ends the process at once.
+void WaitForStopSignal();
+
+}  // namespace steadystate
+
+#endif  // STEADYSTATE_SERVER_STOP_SIGNAL_H_
