@@ -1,0 +1,111 @@
+// Softmax attention against the double formula, on every target.
+
+#include "kernels/attention/softmax_attention.h"
+
+#include <algorithm>
+#include <cmath>
+#include <vector>
+
+#include "gtest/gtest.h"
+#include "hwy/tests/hwy_gtest.h"
+#include "tests/kernels/numbers.h"
+
+namespace steadystate {
+namespace {
+
+class SoftmaxAttentionTest : public hwy::TestWithParamTarget {};
+HWY_TARGET_INSTANTIATE_TEST_SUITE_P(SoftmaxAttentionTest);
+
+struct Cache {
+  size_t d;
+  size_t n;
+  size_t stride;
+  Floats keys;    // exactly (n - 1) * stride + d elements
+  Floats values;  // likewise
+};
+
+Cache RandomCache(size_t d, size_t n, size_t stride, Numbers& numbers) {
+  const size_t size = (n - 1) * stride + d;
+  return {d, n, stride, numbers.Uniform(size, -1.0f, 1.0f),
+          numbers.Uniform(size, -1.0f, 1.0f)};
+}
+
+std::vector<double> ExactAttention(const Cache& cache, double scale,
+                                   const Floats& q) {
+  std::vector<double> scores(cache.n, 0.0);
+  for (size_t j = 0; j < cache.n; ++j) {
+    for (size_t c = 0; c < cache.d; ++c) {
+      scores[j] += scale * static_cast<double>(q[c]) *
+                   static_cast<double>(cache.keys[j * cache.stride + c]);
+    }
+  }
+  const double max = *std::max_element(scores.begin(), scores.end());
+  double sum = 0;
+  std::vector<double> o(cache.d, 0.0);
+  for (size_t j = 0; j < cache.n; ++j) {
+    const double weight = std::exp(scores[j] - max);
+    sum += weight;
+    for (size_t c = 0; c < cache.d; ++c) {
+      o[c] += weight * static_cast<double>(cache.values[j * cache.stride + c]);
+    }
+  }
+  for (double& value : o) value /= sum;
+  return o;
+}
+
+void Compare(const Cache& cache, float scale, Numbers& numbers) {
+  SCOPED_TRACE(testing::Message() << "d " << cache.d << " n " << cache.n
+                                  << " stride " << cache.stride);
+  const Floats q = numbers.Uniform(cache.d, -1.0f, 1.0f);
+  Floats scores(cache.n);
+  Floats o(cache.d);
+  SoftmaxAttentionStep(cache.d, cache.n, cache.stride, scale, q.data(),
+                       cache.keys.data(), cache.values.data(), scores.data(),
+                       o.data());
+  const std::vector<double> exact =
+      ExactAttention(cache, static_cast<double>(scale), q);
+  for (size_t c = 0; c < cache.d; ++c) {
+    EXPECT_NEAR(static_cast<double>(o[c]), exact[c], 1e-5) << c;
+  }
+}
+
+TEST_P(SoftmaxAttentionTest, MatchesTheFormulaForEveryWidthAndLength) {
+  const uint64_t seed = 61;
+  SCOPED_TRACE(seed);
+  Numbers numbers(seed);
+  for (size_t n = 1; n <= 35; ++n) {
+    Compare(RandomCache(5, n, 5, numbers), 0.5f, numbers);
+    Compare(RandomCache(n, 7, n + 3, numbers), 0.5f, numbers);
+  }
+  Compare(RandomCache(64, 1000, 192, numbers), 0.125f, numbers);
+  Compare(RandomCache(130, 301, 130, numbers), 3.0f, numbers);
+}
+
+TEST_P(SoftmaxAttentionTest, Golden) {
+  const float q[][2] = {{0.5f, -1.0f}, {1.5f, 0.25f}, {-0.75f, 2.0f}};
+  const float keys[] = {1.0f, 0.5f, -0.5f, 1.25f, 0.25f, -2.0f};
+  const float values[] = {1.0f, 2.0f, -1.0f, 0.5f, 3.0f, -0.25f};
+  const double golden[][2] = {
+      {1.0, 2.0}, {0.622578, 1.716934}, {-0.707958, 0.697175}};
+  for (size_t t = 0; t < 3; ++t) {
+    float scores[3];
+    float o[2];
+    SoftmaxAttentionStep(2, t + 1, 2, std::sqrt(0.5f), q[t], keys, values,
+                         scores, o);
+    EXPECT_NEAR(static_cast<double>(o[0]), golden[t][0], 2e-6) << t;
+    EXPECT_NEAR(static_cast<double>(o[1]), golden[t][1], 2e-6) << t;
+  }
+}
+
+TEST_P(SoftmaxAttentionTest, HugeScoresDoNotOverflow) {
+  const float q[] = {1.0f};
+  const float keys[] = {1e30f, -1e30f, 1e30f};
+  const float values[] = {2.0f, 100.0f, 4.0f};
+  float scores[3];
+  float o = 0;
+  SoftmaxAttentionStep(1, 3, 1, 1e5f, q, keys, values, scores, &o);
+  EXPECT_EQ(o, 3.0f);
+}
+
+}  // namespace
+}  // namespace steadystate

@@ -1,0 +1,73 @@
+// Which tile sizes are used together, and how they cover the rows of a call.
+
+#include "kernels/linear/row_tiles.h"
+
+#include <vector>
+
+#include "gtest/gtest.h"
+
+namespace steadystate {
+namespace {
+
+using Sizes = std::vector<size_t>;
+
+TEST(ChooseRowTilesTest, TakesTheLargestSetOfEqualResults) {
+  const TileTrial trials[] = {{1, true, {1.0f}},  {2, true, {2.0f}},
+                              {4, true, {1.0f}},  {8, true, {2.0f}},
+                              {16, true, {1.0f}}, {32, true, {3.0f}}};
+  EXPECT_EQ(ChooseRowTiles(trials), (Sizes{1, 4, 16}));
+}
+
+TEST(ChooseRowTilesTest, OfEquallyLargeSetsTakesTheLargerSizes) {
+  const TileTrial trials[] = {{1, true, {1.0f}},
+                              {2, true, {2.0f}},
+                              {4, true, {1.0f}},
+                              {8, true, {2.0f}}};
+  EXPECT_EQ(ChooseRowTiles(trials), (Sizes{2, 8}));
+  const TileTrial all_differ[] = {{1, true, {1.0f}}, {2, true, {2.0f}}};
+  EXPECT_EQ(ChooseRowTiles(all_differ), (Sizes{2}));
+}
+
+TEST(ChooseRowTilesTest, LeavesOutWhatDependsOnThePosition) {
+  const TileTrial trials[] = {
+      {1, true, {1.0f}}, {2, false, {1.0f}}, {4, true, {1.0f}}};
+  EXPECT_EQ(ChooseRowTiles(trials), (Sizes{1, 4}));
+  const TileTrial none[] = {{2, false, {1.0f}}};
+  EXPECT_EQ(ChooseRowTiles(none), Sizes{});
+  EXPECT_EQ(ChooseRowTiles({}), Sizes{});
+}
+
+TEST(ChooseRowTilesTest, ComparesBitsNotValues) {
+  const TileTrial trials[] = {{1, true, {0.0f}}, {2, true, {-0.0f}}};
+  EXPECT_EQ(ChooseRowTiles(trials), (Sizes{2}));
+}
+
+TEST(PlanRowsTest, CoversTheRowsWithTheLargestTilesAndOneForTheRest) {
+  const Sizes sizes = {4, 16, 64};
+  for (size_t rows = 1; rows <= 300; ++rows) {
+    const RowPlan plan = PlanRows(sizes, rows);
+    size_t padded = 0;
+    size_t whole = 0;
+    for (size_t tile = 0; tile < plan.tiles; ++tile) {
+      const size_t left = rows - tile * 64;
+      const size_t size = sizes[TileFor(sizes, left)];
+      EXPECT_TRUE(size >= left || size == 64);
+      padded += size;
+      if (left >= size) whole += size;
+    }
+    EXPECT_EQ(plan.padded, padded) << rows;
+    EXPECT_EQ(plan.whole, whole) << rows;
+    EXPECT_GE(plan.padded, rows);
+  }
+}
+
+TEST(PlanRowsTest, TakesTheSmallestTileThatHoldsTheRest) {
+  const Sizes sizes = {1, 2, 8};
+  EXPECT_EQ(TileFor(sizes, 1), 0u);
+  EXPECT_EQ(TileFor(sizes, 2), 1u);
+  EXPECT_EQ(TileFor(sizes, 3), 2u);
+  EXPECT_EQ(TileFor(sizes, 100), 2u);
+}
+
+}  // namespace
+}  // namespace steadystate

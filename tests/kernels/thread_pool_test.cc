@@ -1,0 +1,120 @@
+// Every task runs exactly once, by a member of the team, whatever the counts
+// and however the calls follow each other. Meant for ThreadSanitizer.
+
+#include "kernels/thread_pool.h"
+
+#include <omp.h>
+
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <numeric>
+#include <thread>
+#include <vector>
+
+#include "gtest/gtest.h"
+
+namespace steadystate {
+namespace {
+
+TEST(ThreadPoolTest, RunsEveryTaskOnceForEveryCountAndSize) {
+  for (size_t threads = 1; threads <= 5; ++threads) {
+    ThreadPool pool(threads);
+    EXPECT_EQ(pool.size(), threads);
+    for (size_t count = 0; count < 70; ++count) {
+      std::vector<int> runs(count, 0);  // plain: each task writes its own
+      std::atomic<bool> workers_valid{true};
+      pool.ParallelFor(count, [&](size_t i, size_t worker) {
+        ++runs[i];
+        if (worker >= threads) workers_valid = false;
+      });
+      EXPECT_EQ(runs, std::vector<int>(count, 1));
+      EXPECT_TRUE(workers_valid);
+    }
+  }
+}
+
+TEST(ThreadPoolTest, ManySmallCallsSeeEachOthersWrites) {
+  ThreadPool pool(3);
+  std::vector<uint64_t> values(6, 0);
+  constexpr uint64_t kCalls = 20000;
+  for (uint64_t call = 0; call < kCalls; ++call) {
+    // Tasks read what tasks of the call before wrote, on other threads.
+    pool.ParallelFor(values.size(), [&](size_t i, size_t) { ++values[i]; });
+  }
+  EXPECT_EQ(values, std::vector<uint64_t>(6, kCalls));
+}
+
+TEST(ThreadPoolTest, ASingleTaskRunsOnTheCaller) {
+  ThreadPool pool(4);
+  std::thread::id runner;
+  size_t worker_seen = 99;
+  pool.ParallelFor(1, [&](size_t, size_t worker) {
+    runner = std::this_thread::get_id();
+    worker_seen = worker;
+  });
+  EXPECT_EQ(runner, std::this_thread::get_id());
+  EXPECT_EQ(worker_seen, 0u);
+}
+
+TEST(ThreadPoolTest, WorkerIndicesAreNeverSharedAtOneTime) {
+  ThreadPool pool(4);
+  std::vector<uint64_t> per_worker(4, 0);  // plain: TSan sees any sharing
+  for (int call = 0; call < 200; ++call) {
+    pool.ParallelFor(37, [&](size_t, size_t worker) { ++per_worker[worker]; });
+  }
+  EXPECT_EQ(std::accumulate(per_worker.begin(), per_worker.end(), 0ull),
+            200u * 37u);
+}
+
+TEST(ThreadPoolTest, SleepingWorkersWakeForTheNextCall) {
+  ThreadPool pool(2);
+  for (int call = 0; call < 20; ++call) {
+    // Longer than the workers spin, so that they sleep when the call comes,
+    // and tasks long enough that the caller alone cannot run both unnoticed.
+    const auto later =
+        std::chrono::steady_clock::now() + std::chrono::microseconds(300);
+    while (std::chrono::steady_clock::now() < later) std::this_thread::yield();
+    std::atomic<int> arrived{0};
+    pool.ParallelFor(2, [&](size_t, size_t) {
+      ++arrived;
+      while (arrived.load() != 2) std::this_thread::yield();
+    });
+    EXPECT_EQ(arrived.load(), 2);
+  }
+}
+
+TEST(ThreadPoolTest, CallerSleepsUntilALongTaskEnds) {
+  ThreadPool pool(2);
+  std::atomic<int> ended{0};
+  std::atomic<int> started{0};
+  pool.ParallelFor(2, [&](size_t, size_t worker) {
+    ++started;
+    while (started.load() != 2) std::this_thread::yield();
+    const auto later =
+        std::chrono::steady_clock::now() + std::chrono::milliseconds(5);
+    while (worker != 0 && std::chrono::steady_clock::now() < later) {
+      std::this_thread::yield();
+    }
+    ++ended;
+  });
+  EXPECT_EQ(ended.load(), 2);
+}
+
+TEST(ThreadPoolTest, MayBeMadeByAnotherThreadThanItsUser) {
+  ThreadPool pool(2);
+  std::thread user([&pool] {
+    std::vector<int> threads_seen(8, 0);
+    pool.ParallelFor(
+        8, [&](size_t i, size_t) { threads_seen[i] = omp_get_max_threads(); });
+    EXPECT_EQ(threads_seen, std::vector<int>(8, 1));
+  });
+  user.join();
+}
+
+TEST(ThreadPoolTest, EndsWithoutEverHavingRun) {
+  for (size_t threads = 1; threads < 6; ++threads) ThreadPool pool(threads);
+}
+
+}  // namespace
+}  // namespace steadystate
