@@ -1,18 +1,15 @@
 #include "kernels/linear/linear.h"
 
-#include <omp.h>
-
 #include <algorithm>
 #include <array>
 #include <atomic>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
-#include <cstring>
 #include <exception>
 #include <map>
 #include <new>
-#include <string_view>
+#include <string>
 #include <unordered_map>
 #include <utility>
 
@@ -21,6 +18,8 @@
 #include "kernels/linear/column_blocks.h"
 #include "kernels/linear/input_rows.h"
 #include "kernels/linear/isa_name.h"
+#include "kernels/linear/one_openmp_thread.h"
+#include "kernels/linear/output_rows.h"
 #include "kernels/linear/row_tiles.h"
 #include "kernels/linear/tile_trials.h"
 #include "oneapi/dnnl/dnnl.hpp"
@@ -36,9 +35,8 @@ constexpr size_t kTileSizes[] = {1, 2, 4, 8, 16, 32, 64};
 // Of the size that decides the layout of the packed weights.
 constexpr size_t kLayoutTile = 16;
 
-[[noreturn]] void Die(const char* what, std::string_view detail) {
-  std::fprintf(stderr, "steadystate: linear: %s: %.*s\n", what,
-               static_cast<int>(detail.size()), detail.data());
+[[noreturn]] void Die(const std::string& what) {
+  std::fprintf(stderr, "steadystate: a projection failed: %s\n", what.c_str());
   std::abort();
 }
 
@@ -48,18 +46,6 @@ memory::data_type TypeOf(DType dtype) {
   return dtype == DType::kBf16 ? memory::data_type::bf16
                                : memory::data_type::f32;
 }
-
-// oneDNN bakes the number of OpenMP threads into a primitive: ours has one.
-class OneOpenMpThread {
- public:
-  OneOpenMpThread() : before_(omp_get_max_threads()) { omp_set_num_threads(1); }
-  ~OneOpenMpThread() { omp_set_num_threads(before_); }
-  OneOpenMpThread(const OneOpenMpThread&) = delete;
-  OneOpenMpThread& operator=(const OneOpenMpThread&) = delete;
-
- private:
-  const int before_;
-};
 
 // Calls make() and turns what it throws into a Status.
 template <typename Make>
@@ -101,6 +87,11 @@ dnnl::matmul::primitive_desc MatmulOf(const memory::desc& x,
 #endif
 }
 
+// A contiguous row-major matrix.
+memory::desc Matrix(size_t rows, size_t columns, memory::data_type type) {
+  return {{Dim(rows), Dim(columns)}, type, memory::dims{Dim(columns), 1}};
+}
+
 // Multiplies a tile of `rows` rows by one block of columns.
 struct TileKernel {
   uint64_t id = 0;  // unique in the process
@@ -124,7 +115,7 @@ struct KernelArguments {
 };
 
 void Check(dnnl_status_t status) {
-  if (status != dnnl_success) Die("oneDNN's status", absl::StrCat(status));
+  if (status != dnnl_success) Die(absl::StrCat("oneDNN status ", status));
 }
 
 // The C interface, for the C++ one throws, and builds a hash map each time.
@@ -163,10 +154,8 @@ TileKernel MakeTileKernel(DType dtype, size_t rows, const BlockShape& shape) {
   TileKernel kernel;
   kernel.id = next_id.fetch_add(1, std::memory_order_relaxed);
   kernel.rows = rows;
-  kernel.x = memory::desc({Dim(rows), Dim(shape.in)}, TypeOf(dtype),
-                          memory::dims{Dim(shape.in), 1});
-  kernel.y = memory::desc({Dim(rows), Dim(shape.width)}, memory::data_type::f32,
-                          memory::dims{Dim(shape.width), 1});
+  kernel.x = Matrix(rows, shape.in, TypeOf(dtype));
+  kernel.y = Matrix(rows, shape.width, memory::data_type::f32);
   const auto desc = MatmulOf(kernel.x, shape.packed, kernel.y);
   kernel.scratchpad = desc.scratchpad_desc();
   kernel.matmul = dnnl::matmul(desc);
@@ -216,11 +205,9 @@ std::shared_ptr<const BlockShape> MakeBlockShape(DType dtype, size_t in,
   shape->stored = memory::desc(dims, TypeOf(dtype), memory::dims{1, Dim(in)});
   // One layout for all tile sizes, or the weights would be needed twice.
   shape->packed = memory::desc(dims, TypeOf(dtype), memory::format_tag::any);
-  const memory::desc x({Dim(kLayoutTile), Dim(in)}, TypeOf(dtype),
-                       memory::dims{Dim(in), 1});
-  const memory::desc y({Dim(kLayoutTile), Dim(width)}, memory::data_type::f32,
-                       memory::dims{Dim(width), 1});
-  const auto desc = MatmulOf(x, shape->packed, y);
+  const auto desc =
+      MatmulOf(Matrix(kLayoutTile, in, TypeOf(dtype)), shape->packed,
+               Matrix(kLayoutTile, width, memory::data_type::f32));
   shape->packed = desc.weights_desc();
   shape->implementation = desc.impl_info_str();
   shape->packer = dnnl::reorder(dnnl::reorder::primitive_desc(
@@ -300,15 +287,13 @@ struct LinearScratch::Buffers {
 
   // Readies `threads` workers for `rows` rows, so that tasks do not allocate.
   void Reserve(const BlockShape& shape, size_t rows, size_t threads) {
-    const size_t largest = shape.tile_sizes.back();
+    const std::vector<size_t>& sizes = shape.tile_sizes;
     try {
       if (workers.size() < threads) workers.resize(threads);
-      if (rows >= largest) Reserve(shape.tiles.back());
-      if (rows % largest != 0) {
-        Reserve(shape.tiles[TileFor(shape.tile_sizes, rows % largest)]);
-      }
+      Reserve(shape.tiles[TileFor(sizes, rows)]);
+      Reserve(shape.tiles[TileFor(sizes, rows % sizes.back())]);
     } catch (const std::exception& error) {
-      Die("cannot set up a projection", error.what());
+      Die(error.what());
     }
   }
 
@@ -334,26 +319,8 @@ namespace {
 struct Call {
   size_t rows;
   const InputRows& input;
-  const float* bias;  // f32[out] or null
-  float* y;
-  size_t y_stride;
+  OutputRows output;
 };
-
-// Writes the rows of a finished tile that are not padding.
-void StoreTile(const Call& call, const Block& block, size_t first_row,
-               size_t count, const float* tile) {
-  const size_t width = block.shape->width;
-  for (size_t r = 0; r < count; ++r) {
-    const float* from = tile + r * width;
-    float* to = call.y + (first_row + r) * call.y_stride + block.first_column;
-    if (call.bias == nullptr) {
-      std::memcpy(to, from, width * sizeof(float));
-    } else {
-      const float* bias = call.bias + block.first_column;
-      for (size_t j = 0; j < width; ++j) to[j] = from[j] + bias[j];
-    }
-  }
-}
 
 // The tiles of one of `bands` equal shares of the rows, times one block of
 // columns.
@@ -371,7 +338,8 @@ void RunBlock(const Call& call, const Block& block, size_t band, size_t bands,
     Execute(kernel, block.weights, worker.stream,
             worker.arguments.find(kernel.id)->second, call.input.At(row), y,
             worker.scratchpad.data());
-    StoreTile(call, block, row, std::min(left, kernel.rows), y);
+    call.output.Store(row, std::min(left, kernel.rows), block.first_column,
+                      block.shape->width, y);
   }
 }
 
@@ -404,10 +372,10 @@ void Linear::Run(size_t rows, const float* x, size_t x_stride, float* y,
     most_tiles = std::max(most_tiles, plan.tiles);
     buffers.Reserve(shape, rows, pool.size());
   }
-  if (!buffers.input.Prepare(request, pool)) Die("no memory", "input rows");
+  if (!buffers.input.Prepare(request, pool)) Die("no memory for its input");
 
   const float* bias = packed_->bias.empty() ? nullptr : packed_->bias.data();
-  const Call call{rows, buffers.input, bias, y, y_stride};
+  const Call call{rows, buffers.input, {bias, y, y_stride}};
   const size_t blocks = packed_->blocks.size();
   // Few blocks and many rows: the rows are shared among the threads too.
   const size_t bands = std::clamp<size_t>(2 * pool.size() / blocks, 1,
