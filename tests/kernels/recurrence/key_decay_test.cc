@@ -81,7 +81,7 @@ TEST_P(KeyDecayTest, ColumnsDoNotDependOnTheirNeighbours) {
   SCOPED_TRACE(seed);
   Numbers numbers(seed);
   constexpr size_t K = 17;
-  constexpr size_t V = 143;  // every block width on every target
+  constexpr size_t V = 207;  // every block width on every target
   const Floats decay = numbers.Uniform(K, 0.0f, 1.0f);
   const Floats q = numbers.Uniform(K, -1.0f, 1.0f);
   const Floats k = numbers.Uniform(K, -1.0f, 1.0f);
