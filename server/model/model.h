@@ -23,13 +23,13 @@ namespace steadystate {
 struct ModelOptions {
   // Directory with config.json and model.safetensors, or a sharded
   // model.safetensors.index.json.
-  std::string path;
+  std::string path{};
 
   // Resource id in the API ("models/{id}"); empty takes the directory's name.
-  std::string id;
+  std::string id{};
 
   // Absent ("auto"): bf16 where the CPU multiplies it natively, else f32.
-  std::optional<DType> weight_dtype;
+  std::optional<DType> weight_dtype{};
 
   // Cap of softmax layers in tokens; 0 takes max_position_embeddings.
   uint64_t context_cap = 0;
@@ -70,7 +70,8 @@ struct PhaseTimes {
 
 // Everything a compute thread needs beside the model: its worker threads and
 // scratch memory for batches of up to max_rows rows. Allocates when it is made,
-// not afterwards. Thread-compatible.
+// and a little when a thread first meets a shape of matrix product; not
+// afterwards. Thread-compatible.
 class Workspace {
  public:
   // REQUIRES: max_rows >= 1. The model and the pool outlive the workspace.

@@ -26,8 +26,8 @@ struct TinyModelOptions {
   bool byte_tokenizer = true;  // needs vocab_size >= 256
   bool short_conv = false;
   bool output_gate = true;
-  std::vector<int32_t> eos_tokens;      // empty: none
-  std::optional<size_t> softmax_layer;  // this layer is softmax attention
+  std::vector<int32_t> eos_tokens{};      // empty: none
+  std::optional<size_t> softmax_layer{};  // this layer is softmax attention
   size_t softmax_window = 0;            // 0: none; the layer then has a cap ...
   size_t max_position_embeddings = 64;  // ... of so many tokens
   DType stored = DType::kF32;

@@ -62,8 +62,7 @@ class GoldenTest : public testing::TestWithParam<std::string> {
   std::string path() const { return std::string(kFolder) + "/" + GetParam(); }
 
   std::shared_ptr<const Model> Load(DType dtype) const {
-    auto model = Model::Load(
-        {.path = path(), .id = "", .weight_dtype = dtype, .context_cap = 0});
+    auto model = Model::Load({.path = path(), .weight_dtype = dtype});
     EXPECT_TRUE(model.ok()) << model.status();
     if (!model.ok()) return nullptr;
     EXPECT_TRUE((*model)->description().warnings.empty())
