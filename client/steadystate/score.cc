@@ -15,9 +15,9 @@
 namespace steadystate::client {
 namespace {
 
-// Bytes or tokens of one request: far below the size limit of messages, even
-// where each token id takes five bytes.
-constexpr size_t kScorePiece = size_t{1} << 16;
+// Bytes or tokens of one request: below the least size limit of messages that a
+// server can have, even where each token id takes five bytes.
+constexpr size_t kScorePiece = 8192;
 
 // What all requests came to.
 struct ScoreTotals {

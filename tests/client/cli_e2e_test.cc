@@ -1,0 +1,247 @@
+// Goal: the command line against a real server: what it prints, what it leaves
+// behind, how it ends. Method: the demo model on free ports; commands as a user
+// types them.
+#include <string>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/client/cli_fixture.h"
+
+namespace steadystate {
+namespace {
+
+using testing::ContainsRegex;
+using testing::HasSubstr;
+using testing::IsEmpty;
+using testing::StartsWith;
+
+class CliTest : public CliFixture {
+ protected:
+  CliTest() : CliFixture("deploy/models/demo") {}
+};
+
+TEST_F(CliTest, HealthIsServing) {
+  EXPECT_EQ(Print("health"), "SERVING\n");
+  EXPECT_EQ(Print("health --service steadystate.v1.SessionService"),
+            "SERVING\n");
+  EXPECT_THAT(Fail(1, "health --service no.such.Service"),
+              StartsWith("error: NOT_FOUND"));
+}
+
+TEST_F(CliTest, NoServerIsItsOwnExitCode) {
+  EXPECT_THAT(Fail(3, "health --address 127.0.0.1:1"),
+              HasSubstr("no server answers at 127.0.0.1:1"));
+  EXPECT_THAT(Fail(3, "generate --prompt a --address 127.0.0.1:1"),
+              StartsWith("error: UNAVAILABLE"));
+}
+
+TEST_F(CliTest, WrongCommandLinesAreExplained) {
+  EXPECT_THAT(Fail(2, ""), HasSubstr("Commands:"));
+  EXPECT_THAT(Fail(2, "generat"), HasSubstr("did you mean generate?"));
+  EXPECT_THAT(Fail(2, "session"), HasSubstr("session create"));
+  EXPECT_THAT(Fail(2, "generate --promt a"), HasSubstr("mean --prompt?"));
+  EXPECT_THAT(Fail(2, "generate"), HasSubstr("needs a prompt"));
+  EXPECT_THAT(Fail(2, "generate a"), HasSubstr("given with --prompt"));
+  EXPECT_THAT(Fail(2, "generate --prompt a --prompt_file b"),
+              HasSubstr("only one of"));
+  EXPECT_THAT(Fail(2, "generate --prompt \"$(printf '\\377')\""),
+              HasSubstr("must be UTF-8"));
+  EXPECT_THAT(Fail(2, "generate --prompt a --logprobs 1"),
+              HasSubstr("needs --json"));
+  EXPECT_THAT(Fail(2, "score --text_file /no/such"), HasSubstr("/no/such"));
+  EXPECT_THAT(Fail(2, "score --text ''"), HasSubstr("nothing to score"));
+  EXPECT_THAT(Fail(2, "score --text a --logits_out /no/such/x"),
+              HasSubstr("/no/such/x"));
+  EXPECT_THAT(Fail(2, "session get"), HasSubstr("id is missing"));
+}
+
+TEST_F(CliTest, EveryCommandHasHelp) {
+  const std::string overview = Print("help");
+  for (const char* command :
+       {"generate", "score", "session create", "session get", "session list",
+        "session delete", "model", "health"}) {
+    EXPECT_THAT(overview, HasSubstr(command));
+    const std::string help = Print(absl::StrCat("help ", command));
+    EXPECT_THAT(help, HasSubstr("Examples:"));
+    EXPECT_THAT(help, HasSubstr("--address"));
+    EXPECT_EQ(Print(absl::StrCat(command, " --help")), help);
+  }
+  EXPECT_THAT(Print("version"), StartsWith("steadystate "));
+}
+
+TEST_F(CliTest, GeneratePrintsTextAndNothingElse) {
+  const std::string arguments = "generate --prompt 'The ' --seed 7 ";
+  const Outcome outcome = Run(arguments + "--max_tokens 40");
+  EXPECT_EQ(outcome.code, 0);
+  EXPECT_THAT(outcome.err, IsEmpty());
+  EXPECT_FALSE(outcome.out.empty());
+  EXPECT_EQ(Print(arguments + "--max_tokens 40"), outcome.out);
+  const nlohmann::json json = Json(arguments + "--max_tokens 40");
+  EXPECT_EQ(json["text"], outcome.out);
+  EXPECT_EQ(json["seed"], 7);
+  EXPECT_EQ(json["generated_tokens"], json["tokens"].size());
+  EXPECT_EQ(Print("session list"), "");
+}
+
+TEST_F(CliTest, GenerateHonoursItsOptions) {
+  const nlohmann::json json = Json(
+      "generate --prompt 'The ' --temperature 0 --max_tokens 5 "
+      "--ignore_eos --logprobs 2");
+  EXPECT_EQ(json["generated_tokens"], 5);
+  EXPECT_EQ(json["position"], 9);
+  EXPECT_EQ(json["finish_reason"], "LENGTH");
+  EXPECT_GT(json["state_bytes"], 0);
+  EXPECT_GT(json["time_to_first_token_seconds"], 0);
+  ASSERT_EQ(json["logprobs"].size(), 5u);
+  EXPECT_EQ(json["logprobs"][0]["top_logprobs"].size(), 2u);
+  EXPECT_EQ(json["logprobs"][0]["top_logprobs"][0]["token"], json["tokens"][0]);
+
+  EXPECT_EQ(Json("generate --prompt a --max_tokens 0")["generated_tokens"], 0);
+  const nlohmann::json biased =
+      Json("generate --prompt a --max_tokens 3 --logit_bias 90=100");
+  EXPECT_EQ(biased["text"], "ZZZ");
+  const nlohmann::json stopped = Json(
+      "generate --prompt a --max_tokens 9 --logit_bias 90=100 --stop ZZZZ");
+  EXPECT_EQ(stopped["text"], "");
+  EXPECT_EQ(stopped["finish_reason"], "STOP_STRING");
+  EXPECT_EQ(Json("generate --prompt a --max_tokens none --logit_bias 90=100 "
+                 "--stop_token 90")["finish_reason"],
+            "STOP_TOKEN");
+}
+
+TEST_F(CliTest, ZeroIsSentAndNotTakenForAbsent) {
+  EXPECT_THAT(
+      Fail(1, "generate --prompt a --top_k 0"),
+      ContainsRegex("error: INVALID_ARGUMENT INVALID_ARGUMENT: .*top_k"));
+}
+
+TEST_F(CliTest, SummaryGoesToStandardError) {
+  const Outcome outcome =
+      Run("generate --prompt 'The ' --seed 1 --max_tokens 30 --ignore_eos "
+          "--summary");
+  EXPECT_EQ(outcome.code, 0);
+  EXPECT_THAT(outcome.out, testing::Not(HasSubstr("position")));
+  EXPECT_THAT(outcome.err, HasSubstr("position             34 tokens"));
+  EXPECT_THAT(outcome.err, ContainsRegex("speed +[0-9.]+ tokens/s"));
+}
+
+TEST_F(CliTest, LongPromptsAreAbsorbedWhole) {
+  const std::string path =
+      directory_.Write("long", std::string(9000, 'a') + "\xe2\x82\xac");
+  const nlohmann::json json =
+      Json("generate --max_tokens 3 --ignore_eos --prompt_file " + path);
+  EXPECT_EQ(json["prompt_tokens"], 9003);
+  EXPECT_EQ(json["position"], 9006);
+  EXPECT_EQ(json["generated_tokens"], 3);
+}
+
+TEST_F(CliTest, PromptsComeFromStandardInput) {
+  const std::string path = directory_.Write("prompt", "from a file\n");
+  EXPECT_EQ(
+      Json("generate --max_tokens 0 --prompt_file - <" + path)["prompt_tokens"],
+      12);
+}
+
+TEST_F(CliTest, SessionsLiveAsLongAsTheyAreTold) {
+  EXPECT_EQ(Print("session create --id my-session --label user=ada --ttl 10m"),
+            "sessions/my-session\n");
+  EXPECT_THAT(Fail(1, "session create --id my-session"),
+              StartsWith("error: ALREADY_EXISTS SESSION_ALREADY_EXISTS: "));
+  Print("generate --session my-session --prompt 'The ' --max_tokens 4");
+  const nlohmann::json session = Json("session get sessions/my-session");
+  EXPECT_EQ(session["position"], 8);
+  EXPECT_EQ(session["ttl"], 600);
+  EXPECT_EQ(session["labels"]["user"], "ada");
+  Print("generate --session my-session --max_tokens 2 --expected_position 8");
+  EXPECT_EQ(Json("session get my-session")["position"], 10);
+  EXPECT_THAT(Fail(1, "generate --session my-session --expected_position 8"),
+              StartsWith("error: ABORTED POSITION_MISMATCH: "));
+  EXPECT_THAT(Print("session list"),
+              ContainsRegex("^sessions/my-session  10 tokens  [0-9]+ bytes"));
+  EXPECT_EQ(Json("session list").size(), 1u);
+  EXPECT_EQ(Print("session delete my-session"), "");
+  EXPECT_THAT(Fail(1, "session get my-session"),
+              StartsWith("error: NOT_FOUND SESSION_NOT_FOUND: "));
+}
+
+TEST_F(CliTest, KeepLeavesTheSessionAndNamesIt) {
+  const Outcome outcome = Run("generate --prompt a --max_tokens 3 --keep");
+  EXPECT_EQ(outcome.code, 0);
+  EXPECT_THAT(outcome.err, StartsWith("sessions/"));
+  EXPECT_EQ(Json("session get " +
+                 outcome.err.substr(0, outcome.err.size() - 1))["position"],
+            4);
+}
+
+TEST_F(CliTest, InterruptingAGenerationLeavesNoSession) {
+  Process generate({kClient, "generate", "--address", address_, "--prompt", "a",
+                    "--max_tokens", "none", "--ignore_eos"},
+                   directory_.path() + "/generate_log");
+  EXPECT_EQ(generate.Read(20).size(), 20u);
+  generate.Signal(SIGINT);
+  EXPECT_EQ(generate.Wait(), 130);
+  EXPECT_THAT(ReadWholeFile(directory_.path() + "/generate_log"), IsEmpty());
+  EXPECT_EQ(Print("session list"), "");
+}
+
+TEST_F(CliTest, AReaderThatLeavesEndsTheGeneration) {
+  const Outcome outcome =
+      Run("generate --prompt a --max_tokens none --ignore_eos | head -c 10 | "
+          "wc -c");
+  EXPECT_THAT(outcome.out, HasSubstr("10"));
+  EXPECT_THAT(outcome.err, HasSubstr("cannot write to standard output"));
+  EXPECT_EQ(Print("session list"), "");
+}
+
+TEST_F(CliTest, TimeoutEndsACall) {
+  EXPECT_THAT(Fail(1,
+                   "generate --prompt a --max_tokens none --ignore_eos "
+                   "--timeout 300ms >/dev/null"),
+              StartsWith("error: DEADLINE_EXCEEDED"));
+}
+
+TEST_F(CliTest, ScoreCountsBytes) {
+  const nlohmann::json json = Json("score --text 'The database is open.'");
+  EXPECT_EQ(json["tokens"], 21);
+  EXPECT_EQ(json["scored_tokens"], 20);
+  EXPECT_LT(json["total_logprob"], 0);
+  // One token is one byte.
+  EXPECT_DOUBLE_EQ(json["bits_per_byte"], json["bits_per_token"]);
+  EXPECT_THAT(Print("score --text 'The database is open.'"),
+              ContainsRegex("tokens +21\n"));
+  EXPECT_FALSE(Json("score --text a").contains("bits_per_byte"));
+}
+
+TEST_F(CliTest, ModelDescribesItself) {
+  EXPECT_EQ(Json("model")["tokenizer"], "bytes");
+  EXPECT_THAT(Print("model"), ContainsRegex("vocab_size +256\n"));
+}
+
+TEST_F(CliTest, OneCommandShowsEverything) {
+  const Outcome outcome = RunShell(
+      absl::StrCat(kRoot,
+                   "/deploy/run --once --prompt 'The table ' --listen "
+                   "127.0.0.1:0 --metrics_listen=127.0.0.1:0 --bin_dir ",
+                   STEADYSTATE_BIN_DIR),
+      directory_.path());
+  EXPECT_EQ(outcome.code, 0) << outcome.err;
+  EXPECT_THAT(outcome.out, HasSubstr("The table "));
+  for (const char* line :
+       {"session +sessions/", "position +[0-9]+ tokens", "state +[0-9]+ bytes",
+        "time to first token +[0-9.]+ ms", "speed +[0-9.]+ tokens/s",
+        "metrics +http://127.0.0.1:[0-9]+/metrics"}) {
+    EXPECT_THAT(outcome.out, ContainsRegex(line));
+  }
+}
+
+TEST_F(CliTest, OneCommandSaysThatAPortIsTaken) {
+  const Outcome outcome =
+      RunShell(absl::StrCat(kRoot, "/deploy/run --once --bin_dir ",
+                            STEADYSTATE_BIN_DIR, " --listen ", address_),
+               directory_.path());
+  EXPECT_EQ(outcome.code, 1);
+  EXPECT_THAT(outcome.err, HasSubstr(address_ + " is taken"));
+}
+
+}  // namespace
+}  // namespace steadystate

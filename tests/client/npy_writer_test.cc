@@ -1,0 +1,106 @@
+// Goal: files that NumPy reads, whole or visibly empty. Method: read the bytes
+// back by the rules of the format.
+#include "client/steadystate/npy_writer.h"
+
+#include <cstdio>
+#include <cstring>
+#include <vector>
+
+#include "client/steadystate/input.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace steadystate::client {
+namespace {
+
+using testing::HasSubstr;
+
+class NpyWriterTest : public testing::Test {
+ protected:
+  ~NpyWriterTest() override { std::remove(path_.c_str()); }
+
+  NpyWriter Open(NpyWriter::Shape shape) {
+    return *NpyWriter::Open(path_, shape);
+  }
+
+  // The header's text; checks what the format asks of it.
+  std::string Header() {
+    const std::string file = *ReadFile(path_);
+    EXPECT_EQ(file.substr(0, 8), std::string("\x93NUMPY\x01\x00", 8));
+    const size_t length = static_cast<unsigned char>(file[8]) +
+                          size_t{256} * static_cast<unsigned char>(file[9]);
+    EXPECT_EQ((10 + length) % 64, 0u);
+    const std::string header = file.substr(10, length);
+    EXPECT_EQ(header.back(), '\n');
+    data_ = file.substr(10 + length);
+    return header;
+  }
+
+  std::vector<float> Data() {
+    std::vector<float> values(data_.size() / sizeof(float));
+    std::memcpy(values.data(), data_.data(), data_.size());
+    return values;
+  }
+
+  const std::string path_ =
+      testing::TempDir() + "/npy_writer_test_" +
+      testing::UnitTest::GetInstance()->current_test_info()->name() + ".npy";
+  std::string data_;
+};
+
+TEST_F(NpyWriterTest, WritesAMatrixRowByRow) {
+  NpyWriter writer = Open(NpyWriter::Shape::kMatrix);
+  const std::vector<float> rows = {1.5f, -2.0f, 3.25f, 4.0f, 5.0f, -0.125f};
+  ASSERT_TRUE(writer.Append({rows.data(), 3}).ok());
+  ASSERT_TRUE(writer.Append({rows.data() + 3, 3}).ok());
+  ASSERT_TRUE(writer.Finish().ok());
+  EXPECT_THAT(Header(), testing::StartsWith("{'descr': '<f4', 'fortran_order': "
+                                            "False, 'shape': (2, 3), }"));
+  EXPECT_EQ(Data(), rows);
+}
+
+TEST_F(NpyWriterTest, WritesAVector) {
+  NpyWriter writer = Open(NpyWriter::Shape::kVector);
+  for (const float value : {1.0f, 2.0f, 3.0f}) {
+    ASSERT_TRUE(writer.Append({&value, 1}).ok());
+  }
+  ASSERT_TRUE(writer.Finish().ok());
+  EXPECT_THAT(Header(), HasSubstr("'shape': (3,), }"));
+  EXPECT_EQ(Data(), (std::vector<float>{1.0f, 2.0f, 3.0f}));
+}
+
+TEST_F(NpyWriterTest, AFileThatIsNotFinishedHasNoRows) {
+  {
+    NpyWriter writer = Open(NpyWriter::Shape::kMatrix);
+    const float row[2] = {1.0f, 2.0f};
+    ASSERT_TRUE(writer.Append(row).ok());
+  }
+  EXPECT_THAT(Header(), HasSubstr("'shape': (0, 0), }"));
+}
+
+TEST_F(NpyWriterTest, RefusesRowsOfAnotherLength) {
+  NpyWriter matrix = Open(NpyWriter::Shape::kMatrix);
+  const float row[3] = {1.0f, 2.0f, 3.0f};
+  ASSERT_TRUE(matrix.Append(row).ok());
+  EXPECT_TRUE(absl::IsInvalidArgument(matrix.Append({row, 2})));
+  NpyWriter vector = Open(NpyWriter::Shape::kVector);
+  EXPECT_TRUE(absl::IsInvalidArgument(vector.Append(row)));
+}
+
+TEST_F(NpyWriterTest, NamesAPathThatCannotBeCreated) {
+  const auto writer =
+      NpyWriter::Open("/no/such/folder/x.npy", NpyWriter::Shape::kMatrix);
+  EXPECT_THAT(std::string(writer.status().message()),
+              HasSubstr("/no/such/folder/x.npy"));
+}
+
+TEST_F(NpyWriterTest, AFullDiskIsAnError) {
+  auto writer = NpyWriter::Open("/dev/full", NpyWriter::Shape::kMatrix);
+  if (!writer.ok()) return;
+  const std::vector<float> row(1 << 16);
+  const absl::Status appended = writer->Append(row);
+  EXPECT_TRUE(!appended.ok() || !writer->Finish().ok());
+}
+
+}  // namespace
+}  // namespace steadystate::client
