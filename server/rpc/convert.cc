@@ -14,15 +14,10 @@
 #include "server/model/sampler.h"
 #include "server/rpc/answer.h"
 #include "server/rpc/field_check.h"
+#include "server/session/session_id.h"
 
 namespace steadystate {
 namespace {
-
-constexpr absl::Duration kMinTtl = absl::Seconds(1);
-constexpr absl::Duration kMaxTtl = absl::Hours(24 * 30);
-constexpr int kMaxLabels = 16;
-constexpr size_t kMaxLabelKeyBytes = 63;
-constexpr size_t kMaxLabelValueBytes = 255;
 
 // Everything of an answer that is not logits, hidden state or alternatives:
 // names, position, timing, framing.
@@ -30,38 +25,26 @@ constexpr size_t kAnswerOverheadBytes = 512;
 // A TokenLogprob with its framing.
 constexpr size_t kTopLogprobBytes = 16;
 
-absl::StatusOr<absl::Duration> ToTtl(const google::protobuf::Duration& ttl) {
-  constexpr absl::string_view kField = "session.ttl";
-  const absl::Duration duration =
-      absl::Seconds(ttl.seconds()) + absl::Nanoseconds(ttl.nanos());
-  if (std::abs(ttl.nanos()) > 999'999'999 || duration < kMinTtl ||
-      duration > kMaxTtl) {
-    return OutOfBounds(kField, absl::FormatDuration(duration),
-                       "in [1s, 720h], a well-formed Duration");
+// `status` with the path to the message whose fields it names.
+absl::Status Within(absl::string_view path, const absl::Status& status) {
+  std::optional<ErrorDetails> details = GetErrorDetails(status);
+  if (!details.has_value()) return status;
+  for (auto& [key, value] : details->metadata) {
+    if (key == "field") value = absl::StrCat(path, ".", value);
   }
-  return duration;
+  return MakeError(details->reason, absl::StrCat(path, ".", status.message()),
+                   std::move(details->metadata), details->retry_after);
 }
 
-absl::Status CheckLabels(
-    const google::protobuf::Map<std::string, std::string>& labels) {
-  constexpr absl::string_view kField = "session.labels";
-  if (labels.size() > kMaxLabels) {
-    return OutOfBounds(kField, absl::StrCat(labels.size(), " entries"),
-                       absl::StrCat("at most ", kMaxLabels, " entries"));
+absl::StatusOr<absl::Duration> ToTtl(const google::protobuf::Duration& ttl) {
+  if (std::abs(ttl.nanos()) > 999'999'999) {
+    return OutOfBounds("session.ttl.nanos", ttl.nanos(),
+                       "in [-999999999, 999999999]");
   }
-  for (const auto& [key, value] : labels) {
-    if (key.empty() || key.size() > kMaxLabelKeyBytes) {
-      return OutOfBounds(
-          kField, absl::StrCat("a key of ", key.size(), " bytes"),
-          absl::StrCat("keys of 1 to ", kMaxLabelKeyBytes, " bytes"));
-    }
-    if (value.size() > kMaxLabelValueBytes) {
-      return OutOfBounds(
-          kField, absl::StrCat("a value of ", value.size(), " bytes"),
-          absl::StrCat("values of at most ", kMaxLabelValueBytes, " bytes"));
-    }
-  }
-  return absl::OkStatus();
+  const absl::Duration duration =
+      absl::Seconds(ttl.seconds()) + absl::Nanoseconds(ttl.nanos());
+  STEADYSTATE_RETURN_IF_ERROR(Within("session", ValidateSessionTtl(duration)));
+  return duration;
 }
 
 // A seed that nobody can guess; the caller returns it to the client.
@@ -87,10 +70,8 @@ Converter::Converter(const Model& model, const EngineOptions& options,
 absl::StatusOr<SessionOptions> Converter::ToSessionOptions(
     const v1::CreateSessionRequest& request) const {
   SessionOptions options;
-  if (!request.session_id().empty() && !IsSessionId(request.session_id())) {
-    return OutOfBounds("session_id", request.session_id(),
-                       "1 to 63 of [a-z0-9-], beginning with a letter or "
-                       "digit");
+  if (!request.session_id().empty()) {
+    STEADYSTATE_RETURN_IF_ERROR(ValidateSessionId(request.session_id()));
   }
   options.id = request.session_id();
   if (!request.model().empty()) {
@@ -101,8 +82,9 @@ absl::StatusOr<SessionOptions> Converter::ToSessionOptions(
   if (session.has_ttl()) {
     STEADYSTATE_ASSIGN_OR_RETURN(options.ttl, ToTtl(session.ttl()));
   }
-  STEADYSTATE_RETURN_IF_ERROR(CheckLabels(session.labels()));
   options.labels.insert(session.labels().begin(), session.labels().end());
+  STEADYSTATE_RETURN_IF_ERROR(
+      Within("session", ValidateLabels(options.labels)));
   return options;
 }
 

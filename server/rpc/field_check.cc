@@ -1,28 +1,27 @@
 #include "server/rpc/field_check.h"
 
-#include "absl/strings/ascii.h"
 #include "absl/strings/strip.h"
 #include "server/base/error.h"
 #include "server/rpc/status.h"
+#include "server/session/session_id.h"
 
 namespace steadystate {
 namespace {
 
-constexpr size_t kMaxSessionIdBytes = 63;
 // Enough to recognise a value by; clients know the rest.
 constexpr size_t kMaxShownBytes = 64;
 
 }  // namespace
 
 absl::Status OutOfBounds(absl::string_view field, const absl::AlphaNum& value,
-                         absl::string_view bounds) {
+                         absl::string_view bound) {
   const absl::string_view shown = Excerpt(value.Piece(), kMaxShownBytes);
   return MakeError(ErrorReason::kInvalidArgument,
                    absl::StrCat(field, " is ", shown.empty() ? "empty" : shown,
-                                "; it must be ", bounds),
+                                "; it must be ", bound),
                    {{"field", std::string(field)},
                     {"value", std::string(shown)},
-                    {"bounds", std::string(bounds)}});
+                    {"bound", std::string(bound)}});
 }
 
 absl::Status MissingField(absl::string_view field, absl::string_view rule) {
@@ -35,19 +34,6 @@ absl::Status CheckOpenRange(absl::string_view field, double value, double low,
                             double high) {
   if (value > low && value <= high) return absl::OkStatus();
   return OutOfBounds(field, value, absl::StrCat("in (", low, ", ", high, "]"));
-}
-
-bool IsSessionId(absl::string_view id) {
-  if (id.empty() || id.size() > kMaxSessionIdBytes || id[0] == '-') {
-    return false;
-  }
-  for (const char c : id) {
-    if (!absl::ascii_islower(static_cast<unsigned char>(c)) &&
-        !absl::ascii_isdigit(static_cast<unsigned char>(c)) && c != '-') {
-      return false;
-    }
-  }
-  return true;
 }
 
 absl::StatusOr<std::string> ParseSessionName(absl::string_view field,

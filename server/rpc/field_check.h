@@ -11,11 +11,11 @@
 namespace steadystate {
 
 // Checks of single fields of requests. Every error is INVALID_ARGUMENT with the
-// metadata field (its path within the request), value and bounds.
+// metadata field (its path within the request), value and bound.
 
-// "<field> is <value>; it must be <bounds>", for instance bounds "in [0, 100]".
+// "<field> is <value>; it must be <bound>", for instance bound "in [0, 100]".
 absl::Status OutOfBounds(absl::string_view field, const absl::AlphaNum& value,
-                         absl::string_view bounds);
+                         absl::string_view bound);
 
 // "<field> is missing: <what it has to be>".
 absl::Status MissingField(absl::string_view field, absl::string_view rule);
@@ -30,10 +30,6 @@ absl::Status CheckRange(absl::string_view field, T value, T low, T high) {
 // OK if low < value <= high. Refuses NaN.
 absl::Status CheckOpenRange(absl::string_view field, double value, double low,
                             double high);
-
-// True for what a session id may be: 1 to 63 of [a-z0-9-], beginning with a
-// letter or digit.
-bool IsSessionId(absl::string_view id);
 
 // The id in "sessions/{id}".
 absl::StatusOr<std::string> ParseSessionName(absl::string_view field,

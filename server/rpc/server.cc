@@ -69,16 +69,25 @@ std::vector<ChannelArgument> ChannelArguments(const ServerOptions& options) {
   };
 }
 
-// Adds the reflection service to one server; the library's own function adds it
-// to all servers of the process.
+// Decides about the reflection service for one server: linking its library
+// alone would add it to all servers of the process.
 class ReflectionOption final : public grpc::ServerBuilderOption {
  public:
+  explicit ReflectionOption(bool enabled) : enabled_(enabled) {}
+
   void UpdateArguments(grpc::ChannelArguments*) override {}
   void UpdatePlugins(std::vector<std::unique_ptr<grpc::ServerBuilderPlugin>>*
                          plugins) override {
-    plugins->push_back(
-        std::make_unique<grpc::reflection::ProtoServerReflectionPlugin>());
+    auto reflection =
+        std::make_unique<grpc::reflection::ProtoServerReflectionPlugin>();
+    std::erase_if(*plugins, [&reflection](const auto& plugin) {
+      return plugin->name() == reflection->name();
+    });
+    if (enabled_) plugins->push_back(std::move(reflection));
   }
+
+ private:
+  const bool enabled_;
 };
 
 // gRPC's own log lines name its source files; ours do not.
@@ -169,9 +178,7 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Start(
   grpc::ResourceQuota quota("steadystate");
   quota.Resize(kQuotaBytes).SetMaxThreads(kQuotaThreads);
   builder.SetResourceQuota(quota);
-  if (options.reflection) {
-    builder.SetOption(std::make_unique<ReflectionOption>());
-  }
+  builder.SetOption(std::make_unique<ReflectionOption>(options.reflection));
   builder.AddListeningPort(options.listen, grpc::InsecureServerCredentials(),
                            &state->port);
   builder.RegisterService(&state->session_service);
