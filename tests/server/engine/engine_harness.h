@@ -1,0 +1,197 @@
+#ifndef STEADYSTATE_TESTS_SERVER_ENGINE_ENGINE_HARNESS_H_
+#define STEADYSTATE_TESTS_SERVER_ENGINE_ENGINE_HARNESS_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "gtest/gtest.h"
+#include "server/base/error.h"
+#include "server/base/mutex.h"
+#include "server/engine/engine.h"
+#include "server/metrics/metrics.h"
+#include "server/model/model.h"
+#include "tests/testing/manual_clock.h"
+#include "tests/testing/tiny_model.h"
+
+namespace steadystate {
+
+// A value that another thread will set. Thread-safe. Copies share it.
+template <typename T>
+class Future {
+ public:
+  void Set(T value) const {
+    MutexLock lock(shared_->mutex);
+    ASSERT_FALSE(shared_->value.has_value()) << "answered twice";
+    shared_->value = std::move(value);
+    shared_->ready.SignalAll();
+  }
+
+  bool IsSet() const {
+    MutexLock lock(shared_->mutex);
+    return shared_->value.has_value();
+  }
+
+  // Waits; ends the program after a minute, which no test takes.
+  const T& Get() const {
+    MutexLock lock(shared_->mutex);
+    while (!shared_->value.has_value()) {
+      if (!shared_->ready.WaitFor(shared_->mutex, std::chrono::minutes(1)) &&
+          !shared_->value.has_value()) {
+        ADD_FAILURE() << "no answer";
+        std::abort();
+      }
+    }
+    return *shared_->value;
+  }
+
+ private:
+  struct Shared {
+    Mutex mutex;
+    CondVar ready;
+    std::optional<T> value ABSL_GUARDED_BY(mutex);
+  };
+  std::shared_ptr<Shared> shared_ = std::make_shared<Shared>();
+};
+
+using StepFuture = Future<absl::StatusOr<StepResult>>;
+
+// Records what a streaming request produces. Not ready while it holds `limit`
+// items or more.
+template <typename Item, typename Summary>
+class RecordingSink final : public Sink<Item, Summary> {
+ public:
+  bool Ready() override {
+    MutexLock lock(mutex_);
+    return items_.size() < limit_;
+  }
+  void OnItem(Item item) override {
+    std::function<void(size_t)> hook;
+    size_t count = 0;
+    {
+      MutexLock lock(mutex_);
+      items_.push_back(std::move(item));
+      count = items_.size();
+      hook = on_item_;
+      changed_.SignalAll();
+    }
+    if (hook) hook(count);
+  }
+  void OnDone(absl::StatusOr<Summary> summary) override {
+    done_.Set(std::move(summary));
+  }
+
+  void set_limit(size_t limit) {
+    MutexLock lock(mutex_);
+    limit_ = limit;
+  }
+  // Called on the compute thread after each item, with how many there are.
+  void set_on_item(std::function<void(size_t)> hook) {
+    MutexLock lock(mutex_);
+    on_item_ = std::move(hook);
+  }
+  std::vector<Item> items() {
+    MutexLock lock(mutex_);
+    return items_;
+  }
+  void AwaitItems(size_t count) {
+    MutexLock lock(mutex_);
+    while (items_.size() < count) {
+      if (!changed_.WaitFor(mutex_, std::chrono::minutes(1)) &&
+          items_.size() < count) {
+        ADD_FAILURE() << "only " << items_.size() << " items";
+        std::abort();
+      }
+    }
+  }
+  const Future<absl::StatusOr<Summary>>& done() const { return done_; }
+
+ private:
+  Mutex mutex_;
+  CondVar changed_;
+  std::vector<Item> items_ ABSL_GUARDED_BY(mutex_);
+  size_t limit_ ABSL_GUARDED_BY(mutex_) = SIZE_MAX;
+  std::function<void(size_t)> on_item_ ABSL_GUARDED_BY(mutex_);
+  Future<absl::StatusOr<Summary>> done_;
+};
+
+using RecordingGenerateSink = RecordingSink<GeneratedToken, GenerateSummary>;
+using RecordingScoreSink = RecordingSink<ScoredToken, ScoreSummary>;
+
+// Loads each tiny model once per process.
+std::shared_ptr<const Model> SharedTinyModel(DType weights = DType::kF32);
+
+// True if this machine, as limited by the environment, multiplies bf16.
+bool HasBf16();
+
+// Tokens that look random, the same for the same seed.
+std::vector<int32_t> MakeTokens(size_t count, uint64_t seed);
+
+// The reason of an error; fails the test for other statuses.
+ErrorReason ReasonOf(const absl::Status& status);
+// The value of a key of an error's metadata; empty if it is not there.
+std::string MetadataOf(const absl::Status& status, absl::string_view key);
+
+// An engine on a tiny model with a clock of its own.
+class EngineHarness {
+ public:
+  explicit EngineHarness(
+      const EngineOptions& options = {},
+      std::shared_ptr<const Model> model = SharedTinyModel());
+
+  Engine& engine() { return *engine_; }
+  ManualClock& clock() { return clock_; }
+  Metrics& metrics() { return metrics_; }
+  void DestroyEngine() { engine_.reset(); }
+
+  // A metric's value in the exposition, "name{label=...}" given in part: the
+  // sum of the series whose line contains all of `parts`.
+  double Metric(const std::vector<std::string>& parts) const;
+
+  std::string CreateSession(const std::string& id = "");
+  uint64_t Position(const std::string& session);
+
+  // Submit, as a writer of its own unless `request` names one.
+  StepFuture StepAsync(StepRequest request);
+  absl::StatusOr<StepResult> Step(StepRequest request);
+  std::shared_ptr<RecordingGenerateSink> Generate(GenerateRequest request,
+                                                  RequestId* id = nullptr);
+  std::shared_ptr<RecordingScoreSink> Score(ScoreRequest request,
+                                            RequestId* id = nullptr);
+
+ private:
+  ManualClock clock_;
+  Metrics metrics_{"tiny"};
+  std::unique_ptr<Engine> engine_;
+};
+
+// A step that asks for logits and hidden.
+StepRequest StepOf(const std::string& session, std::vector<int32_t> tokens);
+// Greedy unless the sampling is changed.
+GenerateRequest GenerateOf(const std::string& session,
+                           std::vector<int32_t> prompt, uint64_t max_tokens);
+ScoreRequest ScoreOf(const std::string& session, std::vector<int32_t> tokens);
+
+// Holds the compute thread inside a callback until released: what is submitted
+// meanwhile meets an engine that does not move.
+class ComputeHold {
+ public:
+  explicit ComputeHold(EngineHarness& harness);
+  ~ComputeHold() { Release(); }
+  void Release();
+
+ private:
+  Future<bool> released_;
+};
+
+}  // namespace steadystate
+
+#endif  // STEADYSTATE_TESTS_SERVER_ENGINE_ENGINE_HARNESS_H_

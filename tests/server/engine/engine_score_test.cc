@@ -1,0 +1,139 @@
+// Goal: scores are the model's own log-probabilities, in bounded pieces.
+#include <cmath>
+#include <vector>
+
+#include "gtest/gtest.h"
+#include "server/engine/score_task.h"
+#include "server/model/sampler.h"
+#include "tests/server/engine/engine_harness.h"
+
+namespace steadystate {
+namespace {
+
+class EngineScoreTest : public testing::Test {
+ protected:
+  EngineScoreTest() : harness_(Options()) {}
+
+  static EngineOptions Options() {
+    EngineOptions options;
+    options.prefill_chunk_rows = 8;
+    return options;
+  }
+
+  // The logits after each token, from single steps.
+  std::vector<std::vector<float>> StepLogits(const std::string& session,
+                                             std::vector<int32_t> tokens) {
+    std::vector<std::vector<float>> logits;
+    for (const int32_t token : tokens) {
+      logits.push_back(harness_.Step(StepOf(session, {token}))->logits);
+    }
+    return logits;
+  }
+
+  const std::vector<int32_t> tokens_ = MakeTokens(21, 4);
+  EngineHarness harness_;
+};
+
+TEST_F(EngineScoreTest, AFreshStateScoresAllButTheFirst) {
+  const auto logits = StepLogits(harness_.CreateSession(), tokens_);
+  ScoreRequest request = ScoreOf("", tokens_);
+  request.top_logprobs = 2;
+  request.logits = true;
+  const auto sink = harness_.Score(request);
+  const auto& summary = sink->done().Get();
+  ASSERT_TRUE(summary.ok()) << summary.status();
+  const auto items = sink->items();
+  ASSERT_EQ(items.size(), tokens_.size());
+  double total = 0;
+  for (size_t i = 0; i < items.size(); ++i) {
+    EXPECT_EQ(items[i].token, tokens_[i]);
+    EXPECT_EQ(items[i].position, i + 1);
+    EXPECT_EQ(items[i].logits, logits[i]);
+    ASSERT_EQ(items[i].logprob.has_value(), i > 0);
+    if (i == 0) continue;
+    EXPECT_EQ(*items[i].logprob, Sampler::Logprob(logits[i - 1], tokens_[i]));
+    EXPECT_EQ(items[i].top_logprobs.size(), 2u);
+    EXPECT_GE(items[i].top_logprobs[0].logprob, *items[i].logprob);
+    total += double{*items[i].logprob};
+  }
+  EXPECT_EQ(summary->tokens, 21u);
+  EXPECT_EQ(summary->scored_tokens, 20u);
+  EXPECT_EQ(summary->position, 21u);
+  EXPECT_EQ(summary->total_logprob, total);
+}
+
+TEST_F(EngineScoreTest, ASessionIsAdvancedAndScoresTheFirstToo) {
+  harness_.CreateSession("a");
+  harness_.CreateSession("b");
+  StepLogits("a", {7, 8});
+  const auto before = StepLogits("b", {7, 8}).back();
+  const auto sink = harness_.Score(ScoreOf("a", tokens_));
+  const auto& summary = sink->done().Get();
+  ASSERT_TRUE(summary.ok()) << summary.status();
+  EXPECT_EQ(summary->scored_tokens, tokens_.size());
+  EXPECT_EQ(summary->position, 2 + tokens_.size());
+  EXPECT_EQ(*sink->items()[0].logprob, Sampler::Logprob(before, tokens_[0]));
+  EXPECT_TRUE(sink->items()[0].logits.empty());
+  EXPECT_EQ(harness_.Position("a"), 2 + tokens_.size());
+  // And its state is that of having absorbed them.
+  ASSERT_TRUE(harness_.Step(StepOf("b", tokens_)).ok());
+  EXPECT_EQ(harness_.Step(StepOf("a", {1}))->logits,
+            harness_.Step(StepOf("b", {1}))->logits);
+}
+
+TEST_F(EngineScoreTest, OneTokenOnAFreshStateHasNoScore) {
+  const auto sink = harness_.Score(ScoreOf("", {5}));
+  const auto& summary = sink->done().Get();
+  ASSERT_TRUE(summary.ok()) << summary.status();
+  EXPECT_EQ(summary->tokens, 1u);
+  EXPECT_EQ(summary->scored_tokens, 0u);
+  EXPECT_EQ(summary->total_logprob, 0);
+}
+
+TEST_F(EngineScoreTest, WaitsForItsReceiverBeforeEachPiece) {
+  RequestId id = 0;
+  std::shared_ptr<RecordingScoreSink> sink;
+  {
+    ComputeHold hold(harness_);
+    sink = harness_.Score(ScoreOf("", tokens_), &id);
+    sink->set_limit(1);
+  }
+  sink->AwaitItems(8);
+  ASSERT_TRUE(harness_.Step(StepOf(harness_.CreateSession(), {1})).ok());
+  EXPECT_EQ(sink->items().size(), 8u);  // one piece, not two
+  sink->set_limit(SIZE_MAX);
+  harness_.engine().Wake(id);
+  EXPECT_EQ(sink->done().Get()->tokens, tokens_.size());
+}
+
+TEST_F(EngineScoreTest, AFreshStateComesFromTheBudgetAndGoesBack) {
+  EngineOptions options = Options();
+  options.state_memory_bytes =
+      harness_.engine().GetSession(harness_.CreateSession())->state_bytes;
+  EngineHarness harness(options);
+  for (int i = 0; i < 3; ++i) {
+    const auto sink = harness.Score(ScoreOf("", tokens_));
+    ASSERT_TRUE(sink->done().Get().ok()) << sink->done().Get().status();
+  }
+  const std::string session = harness.CreateSession();
+  const auto refused = harness.Score(ScoreOf("", tokens_));
+  EXPECT_EQ(ReasonOf(refused->done().Get().status()),
+            ErrorReason::kStateBudgetExhausted);
+  const auto on_session = harness.Score(ScoreOf(session, tokens_));
+  EXPECT_TRUE(on_session->done().Get().ok());
+}
+
+TEST(ScoreTaskTest, PiecesBoundTheMemoryOfLogits) {
+  constexpr size_t kVocab = 100'000;
+  ScoreTask task(ScoreOf("", MakeTokens(100, 1)), nullptr, kVocab, 64);
+  EXPECT_EQ(task.Next().rows, 2u);
+  EXPECT_LE(task.Next().rows * kVocab * sizeof(float),
+            ScoreTask::kMaxLogitsBytes);
+  ScoreTask large(ScoreOf("", MakeTokens(100, 1)), nullptr, 1'000'000, 64);
+  EXPECT_EQ(large.Next().rows, 1u);
+  ScoreTask small(ScoreOf("", MakeTokens(100, 1)), nullptr, 10, 64);
+  EXPECT_EQ(small.Next().rows, 64u);
+}
+
+}  // namespace
+}  // namespace steadystate
