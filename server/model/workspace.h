@@ -2,15 +2,13 @@
 #define STEADYSTATE_SERVER_MODEL_WORKSPACE_H_
 
 #include <algorithm>
-#include <array>
-#include <chrono>
 #include <cstddef>
-#include <cstdint>
 
 #include "kernels/linear/linear.h"
 #include "kernels/thread_pool.h"
 #include "server/model/aligned_floats.h"
 #include "server/model/model.h"
+#include "server/model/phase_timer.h"
 
 namespace steadystate {
 
@@ -24,57 +22,6 @@ struct ScratchSize {
     row_floats = std::max(row_floats, for_each_row);
     worker_floats = std::max(worker_floats, for_each_worker);
   }
-};
-
-enum class Phase : uint8_t { kOther, kProjection, kRecurrence };
-
-// Adds up the time spent in each phase: one clock reading per change.
-class PhaseTimer {
- public:
-  // Enters `next` and returns the phase that was left.
-  Phase Enter(Phase next) {
-    const auto now = std::chrono::steady_clock::now();
-    spent_[static_cast<size_t>(current_)] += now - since_;
-    since_ = now;
-    return std::exchange(current_, next);
-  }
-
-  // Begins to measure; what passed since the last Enter does not count.
-  void Start() {
-    since_ = std::chrono::steady_clock::now();
-    current_ = Phase::kOther;
-  }
-
-  // What was measured since the last Take.
-  PhaseTimes Take() {
-    const auto spent = [this](Phase phase) {
-      return absl::FromChrono(spent_[static_cast<size_t>(phase)]);
-    };
-    const PhaseTimes times = {.projection = spent(Phase::kProjection),
-                              .recurrence = spent(Phase::kRecurrence),
-                              .other = spent(Phase::kOther)};
-    spent_ = {};
-    return times;
-  }
-
- private:
-  std::chrono::steady_clock::time_point since_;
-  Phase current_ = Phase::kOther;
-  std::array<std::chrono::nanoseconds, 3> spent_{};
-};
-
-// Counts the length of a scope towards a phase.
-class PhaseScope {
- public:
-  PhaseScope(PhaseTimer& timer, Phase phase)
-      : timer_(timer), outer_(timer.Enter(phase)) {}
-  ~PhaseScope() { timer_.Enter(outer_); }
-  PhaseScope(const PhaseScope&) = delete;
-  PhaseScope& operator=(const PhaseScope&) = delete;
-
- private:
-  PhaseTimer& timer_;
-  const Phase outer_;
 };
 
 // The buffers of one forward pass. Confined to the compute thread, but for the

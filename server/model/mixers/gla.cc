@@ -18,9 +18,9 @@
 #include "absl/strings/str_cat.h"
 #include "kernels/pointwise/activation.h"
 #include "kernels/pointwise/norm.h"
-#include "kernels/pointwise/short_conv.h"
 #include "kernels/recurrence/key_decay.h"
 #include "server/base/status_macros.h"
+#include "server/model/causal_conv.h"
 #include "server/model/workspace.h"
 
 namespace steadystate {
@@ -55,11 +55,9 @@ struct Shape {
 };
 
 // The convolution of one of q, k and v.
-struct Conv {
+struct ConvPart {
+  CausalConv conv;
   size_t column = 0;  // of the fused projection
-  size_t channels = 0;
-  std::vector<float> taps{};  // f32[W, channels]
-  SlotHandle window{};        // f32[W - 1, channels]
 };
 
 class Gla final : public Mixer {
@@ -76,8 +74,6 @@ class Gla final : public Mixer {
   absl::Status TakeConvs(const MixerBuilder& from);
   absl::Status TakeNorm(const MixerBuilder& from);
 
-  // One token of one convolution after another, over a whole segment.
-  void Convolve(const Conv& conv, const Segment& segment, float* fused) const;
   // Advances one kv head and the query heads that read it over a segment.
   void Advance(const Segment& segment, size_t kv_head, const float* fused,
                const float* decay, float* out) const;
@@ -91,7 +87,7 @@ class Gla final : public Mixer {
   std::unique_ptr<Linear> decay_up_;               // rank -> G K
   std::unique_ptr<Linear> out_;                    // H V -> D
   std::optional<std::vector<float>> norm_weight_;  // f32[V]
-  std::vector<Conv> convs_;
+  std::vector<ConvPart> convs_;
   std::vector<float> ones_, zeros_;  // f32[K]
   SlotHandle state_;                 // f32[G, K, V]
 };
@@ -195,23 +191,9 @@ absl::Status Gla::TakeConvs(const MixerBuilder& from) {
   const auto add = [&](absl::string_view part, size_t column,
                        size_t channels) -> absl::Status {
     STEADYSTATE_ASSIGN_OR_RETURN(
-        const std::vector<float> stored,
-        from.weights.TakeFloats(absl::StrCat(part, "_conv1d.weight"),
-                                {channels, 1, s.W}));
-    Conv conv{.column = column, .channels = channels};
-    conv.taps.resize(stored.size());
-    for (size_t c = 0; c < channels; ++c) {
-      for (size_t w = 0; w < s.W; ++w) {
-        conv.taps[w * channels + c] = stored[c * s.W + w];
-      }
-    }
-    if (s.W > 1) {
-      STEADYSTATE_ASSIGN_OR_RETURN(
-          conv.window,
-          from.state.AddFixed(from.layer, absl::StrCat("conv_", part),
-                              {s.W - 1, channels}));
-    }
-    convs_.push_back(std::move(conv));
+        CausalConv conv,
+        CausalConv::Make(from, part, channels, s.W, Activation::kSilu));
+    convs_.push_back({std::move(conv), column});
     return absl::OkStatus();
   };
   STEADYSTATE_RETURN_IF_ERROR(add("q", 0, s.H * s.K));
@@ -258,10 +240,12 @@ void Gla::Forward(std::span<const Segment> segments, size_t rows,
   buffers.Project(*fused_, rows, x, s.D, fused, s.columns());
   buffers.Project(*decay_up_, rows, fused + s.rank_column(), s.columns(), decay,
                   s.G * s.K);
-  buffers.pool.ParallelFor(
-      segments.size() * convs_.size(), [&](size_t i, size_t) {
-        Convolve(convs_[i % convs_.size()], segments[i / convs_.size()], fused);
-      });
+  buffers.pool.ParallelFor(segments.size() * convs_.size(),
+                           [&](size_t i, size_t) {
+                             const ConvPart& part = convs_[i % convs_.size()];
+                             part.conv.Run(segments[i / convs_.size()],
+                                           fused + part.column, s.columns());
+                           });
   buffers.ForRows(rows, s.v_column() + s.G * s.K, [&](size_t row, size_t) {
     float* qk = fused + row * s.columns();
     if (feature_map_.has_value()) {
@@ -274,16 +258,6 @@ void Gla::Forward(std::span<const Segment> segments, size_t rows,
     Advance(segments[i / s.G], i % s.G, fused, decay, out);
   });
   buffers.Project(*out_, rows, out, s.H * s.V, y, s.D);
-}
-
-void Gla::Convolve(const Conv& conv, const Segment& segment,
-                   float* fused) const {
-  float* window = shape_.W > 1 ? conv.window.In(segment.state) : nullptr;
-  for (size_t t = 0; t < segment.rows; ++t) {
-    float* x = fused + (segment.first_row + t) * shape_.columns() + conv.column;
-    ShortConvStep(conv.channels, shape_.W, conv.taps.data(), nullptr,
-                  Activation::kSilu, window, x, x);
-  }
 }
 
 void Gla::Advance(const Segment& segment, size_t kv_head, const float* fused,

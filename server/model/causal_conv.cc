@@ -1,0 +1,45 @@
+#include "server/model/causal_conv.h"
+
+#include "absl/strings/str_cat.h"
+#include "kernels/pointwise/short_conv.h"
+#include "server/base/status_macros.h"
+
+namespace steadystate {
+
+absl::StatusOr<CausalConv> CausalConv::Make(const MixerBuilder& builder,
+                                            absl::string_view part,
+                                            size_t channels, size_t taps,
+                                            Activation activation) {
+  STEADYSTATE_ASSIGN_OR_RETURN(
+      const std::vector<float> stored,
+      builder.weights.TakeFloats(absl::StrCat(part, "_conv1d.weight"),
+                                 {channels, 1, taps}));
+  CausalConv conv;
+  conv.channels_ = channels;
+  conv.taps_ = taps;
+  conv.activation_ = activation;
+  conv.weights_.resize(stored.size());
+  for (size_t c = 0; c < channels; ++c) {
+    for (size_t w = 0; w < taps; ++w) {
+      conv.weights_[w * channels + c] = stored[c * taps + w];
+    }
+  }
+  if (taps > 1) {
+    STEADYSTATE_ASSIGN_OR_RETURN(
+        conv.window_,
+        builder.state.AddFixed(builder.layer, absl::StrCat("conv_", part),
+                               {taps - 1, channels}));
+  }
+  return conv;
+}
+
+void CausalConv::Run(const Segment& segment, float* x, size_t stride) const {
+  float* window = taps_ > 1 ? window_.In(segment.state) : nullptr;
+  for (size_t t = 0; t < segment.rows; ++t) {
+    float* row = x + (segment.first_row + t) * stride;
+    ShortConvStep(channels_, taps_, weights_.data(), nullptr, activation_,
+                  window, row, row);
+  }
+}
+
+}  // namespace steadystate

@@ -1,0 +1,43 @@
+#ifndef STEADYSTATE_SERVER_MODEL_CAUSAL_CONV_H_
+#define STEADYSTATE_SERVER_MODEL_CAUSAL_CONV_H_
+
+#include <cstddef>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "kernels/pointwise/activation.h"
+#include "server/model/mixer.h"
+#include "server/model/mixer_builder.h"
+#include "server/model/state_layout.h"
+
+namespace steadystate {
+
+// A short depthwise causal convolution over the tokens of a session, as several
+// mixers have on their projections: the last W inputs of each channel, the own
+// one included, weighted and summed, then an activation. Its state is the last
+// W - 1 inputs. Immutable; thread-safe.
+class CausalConv {
+ public:
+  // Pulls `<part>_conv1d.weight`, [channels, 1, taps], and declares the state
+  // slot conv_<part>, [taps - 1, channels], unless there is but one tap.
+  static absl::StatusOr<CausalConv> Make(const MixerBuilder& builder,
+                                         absl::string_view part,
+                                         size_t channels, size_t taps,
+                                         Activation activation);
+
+  // Convolves a segment in place, token after token.
+  //   x  f32[rows of the batch, channels; stride]  in/out: the segment's rows
+  void Run(const Segment& segment, float* x, size_t stride) const;
+
+ private:
+  size_t channels_ = 0;
+  size_t taps_ = 0;
+  Activation activation_ = Activation::kIdentity;
+  std::vector<float> weights_;  // f32[taps, channels]
+  SlotHandle window_;           // f32[taps - 1, channels], unless taps is 1
+};
+
+}  // namespace steadystate
+
+#endif  // STEADYSTATE_SERVER_MODEL_CAUSAL_CONV_H_
