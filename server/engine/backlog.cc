@@ -14,7 +14,7 @@ constexpr absl::Duration kQueueRetry = absl::Milliseconds(100);
 
 absl::Status QueueFull(absl::string_view message, uint64_t bound) {
   return MakeError(ErrorReason::kQueueFull, message,
-                   {{"bound", absl::StrCat(bound)}}, kQueueRetry);
+                   {{"bounds", absl::StrCat(bound)}}, kQueueRetry);
 }
 
 }  // namespace

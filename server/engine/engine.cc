@@ -30,7 +30,7 @@ absl::StatusOr<std::unique_ptr<Engine>> Engine::Create(
                                   FormatByteSize(session_bytes)),
                      {{"field", "state_memory"},
                       {"value", absl::StrCat(options.state_memory_bytes)},
-                      {"bound", absl::StrCat(session_bytes)}});
+                      {"bounds", absl::StrCat(session_bytes)}});
   }
   return std::unique_ptr<Engine>(new Engine(
       std::make_unique<Core>(options, std::move(model), clock, metrics)));

@@ -40,7 +40,7 @@ absl::Status CheckRange(absl::string_view field, uint64_t value, uint64_t least,
       absl::StrCat(field, aspect, " is ", value, ", must be ", bound),
       {{"field", std::string(field)},
        {"value", absl::StrCat(value)},
-       {"bound", bound}});
+       {"bounds", bound}});
 }
 
 absl::Status CheckTokens(absl::string_view field,
@@ -55,7 +55,7 @@ absl::Status CheckTokens(absl::string_view field,
                                   vocab_size),
                      {{"field", where},
                       {"value", absl::StrCat(tokens[i])},
-                      {"bound", absl::StrCat(vocab_size)}});
+                      {"bounds", absl::StrCat(vocab_size)}});
   }
   return absl::OkStatus();
 }

@@ -109,7 +109,7 @@ absl::Status ValidateLabels(const std::map<std::string, std::string>& labels) {
                      kMaxLabels, " are allowed"),
         {{"field", "labels"},
          {"value", absl::StrCat(labels.size())},
-         {"bound", absl::StrCat(kMaxLabels)}});
+         {"bounds", absl::StrCat(kMaxLabels)}});
   }
   for (const auto& [key, value] : labels) {
     if (!IsLabelKey(key)) {

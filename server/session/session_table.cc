@@ -104,7 +104,7 @@ absl::StatusOr<SessionPage> SessionTable::List(size_t page_size,
                                   " is not between 1 and ", kMaxPageSize),
                      {{"field", "page_size"},
                       {"value", absl::StrCat(page_size)},
-                      {"bound", absl::StrCat(kMaxPageSize)}});
+                      {"bounds", absl::StrCat(kMaxPageSize)}});
   }
   auto next = sessions_.begin();
   if (!page_token.empty()) {

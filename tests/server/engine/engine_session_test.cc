@@ -1,0 +1,285 @@
+// Goal: sessions through the engine: admission, expiry, order and bounds of
+// their requests, refusals, drain and shutdown.
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "gtest/gtest.h"
+#include "tests/server/engine/engine_harness.h"
+
+namespace steadystate {
+namespace {
+
+uint64_t SessionBytes() {
+  EngineHarness harness;
+  return harness.engine().GetSession(harness.CreateSession())->state_bytes;
+}
+
+// Looks until `condition` holds; false after a minute.
+template <typename Condition>
+bool Eventually(const Condition& condition) {
+  const absl::Time end = absl::Now() + absl::Minutes(1);
+  while (!condition()) {
+    if (absl::Now() > end) return false;
+    std::this_thread::yield();
+  }
+  return true;
+}
+
+TEST(EngineSessionTest, RefusesABudgetBelowOneSession) {
+  ManualClock clock;
+  Metrics metrics("tiny");
+  EngineOptions options;
+  options.state_memory_bytes = SessionBytes() - 1;
+  const auto engine =
+      Engine::Create(options, SharedTinyModel(), clock, metrics);
+  EXPECT_EQ(ReasonOf(engine.status()), ErrorReason::kInvalidArgument);
+  EXPECT_EQ(MetadataOf(engine.status(), "bounds"),
+            absl::StrCat(SessionBytes()));
+}
+
+TEST(EngineSessionTest, AdmissionIsExactAndMemoryComesBack) {
+  constexpr uint64_t kSessions = 5;
+  EngineOptions options;
+  options.state_memory_bytes = (kSessions + 1) * SessionBytes() - 1;
+  EngineHarness harness(options);
+  Engine& engine = harness.engine();
+  for (uint64_t i = 0; i < kSessions; ++i) {
+    harness.CreateSession(absl::StrCat("s", i));
+  }
+  const absl::Status refused = engine.CreateSession({}).status();
+  EXPECT_EQ(ReasonOf(refused), ErrorReason::kStateBudgetExhausted);
+  EXPECT_EQ(GetErrorDetails(refused)->retry_after, absl::Minutes(1));
+  EXPECT_EQ(harness.Metric({"steadystate_state_bytes{"}),
+            static_cast<double>(kSessions * SessionBytes()));
+  EXPECT_EQ(harness.Metric({"admission_rejections_total", "state_budget"}), 1);
+  EXPECT_TRUE(engine.DeleteSession("s3").ok());
+  harness.CreateSession("again");
+  EXPECT_FALSE(engine.CreateSession({}).ok());
+
+  // The hint is when the next session expires.
+  harness.clock().Advance(engine.options().session_ttl - absl::Seconds(5));
+  EXPECT_EQ(GetErrorDetails(engine.CreateSession({}).status())->retry_after,
+            absl::Seconds(5));
+}
+
+TEST(EngineSessionTest, ADeletedSessionLeavesNothingToTheNext) {
+  EngineOptions options;
+  options.state_memory_bytes = SessionBytes();
+  EngineHarness harness(options);
+  harness.CreateSession("a");
+  const auto first = harness.Step(StepOf("a", {1, 2}));
+  ASSERT_TRUE(first.ok());
+  EXPECT_TRUE(harness.engine().DeleteSession("a").ok());
+  harness.CreateSession("a");
+  const auto sink = harness.Generate(GenerateOf("a", {}, 1));
+  EXPECT_EQ(ReasonOf(sink->done().Get().status()),
+            ErrorReason::kNoPendingLogits);
+  EXPECT_EQ(harness.Step(StepOf("a", {1, 2}))->logits, first->logits);
+}
+
+TEST(EngineSessionTest, ASessionExpiresItsTtlAfterItsLastStep) {
+  EngineHarness harness;
+  Engine& engine = harness.engine();
+  const absl::Duration ttl = engine.options().session_ttl;
+  harness.CreateSession("s");
+  harness.clock().Advance(ttl - absl::Seconds(1));
+  ASSERT_TRUE(harness.Step(StepOf("s", {1})).ok());
+  const auto info = engine.GetSession("s");
+  EXPECT_EQ(info->last_step_time, harness.clock().Now());
+  EXPECT_EQ(info->expire_time, harness.clock().Now() + ttl);
+  harness.clock().Advance(ttl - absl::Seconds(1));
+  EXPECT_TRUE(engine.GetSession("s").ok());
+  harness.clock().Advance(absl::Seconds(1));
+  for (const absl::Status& status :
+       {engine.GetSession("s").status(), engine.DeleteSession("s"),
+        harness.Step(StepOf("s", {1})).status()}) {
+    EXPECT_EQ(ReasonOf(status), ErrorReason::kSessionExpired);
+    EXPECT_NE(MetadataOf(status, "expire_time"), "");
+  }
+  EXPECT_EQ(ReasonOf(engine.GetSession("t").status()),
+            ErrorReason::kSessionNotFound);
+  EXPECT_EQ(harness.Metric({"sessions_ended_total", "expired"}), 1);
+}
+
+TEST(EngineSessionTest, ExpiryFreesMemoryWithoutTraffic) {
+  EngineHarness harness;
+  harness.CreateSession("s");
+  EXPECT_EQ(harness.Metric({"steadystate_state_bytes{"}),
+            static_cast<double>(SessionBytes()));
+  harness.clock().Advance(harness.engine().options().session_ttl);
+  EXPECT_TRUE(Eventually([&harness] {
+    return harness.Metric({"steadystate_state_bytes{"}) == 0;
+  }));
+}
+
+TEST(EngineSessionTest, NobodyExpiresWhileQueued) {
+  EngineHarness harness;
+  harness.CreateSession("s");
+  StepFuture step;
+  {
+    ComputeHold hold(harness);
+    step = harness.StepAsync(StepOf("s", {1}));
+    harness.clock().Advance(absl::Hours(100));
+    EXPECT_TRUE(harness.engine().GetSession("s")->active);
+  }
+  EXPECT_EQ(step.Get()->position, 1u);
+  EXPECT_TRUE(harness.engine().GetSession("s").ok());
+}
+
+TEST(EngineSessionTest, TheHeartbeatGoesOnWhenIdle) {
+  EngineHarness harness;
+  harness.clock().Advance(absl::Hours(5));
+  EXPECT_TRUE(Eventually([&harness] {
+    return harness.engine().heartbeat() == harness.clock().Now();
+  }));
+}
+
+TEST(EngineSessionTest, RequestsOfOneWriterQueueInOrder) {
+  EngineHarness harness;
+  harness.CreateSession("s");
+  const WriterId writer = harness.engine().NewWriter();
+  std::vector<StepFuture> steps;
+  for (uint64_t i = 0; i < 20; ++i) {
+    StepRequest request = StepOf("s", {1});
+    request.writer = writer;
+    request.expected_position = i;
+    steps.push_back(harness.StepAsync(request));
+  }
+  for (uint64_t i = 0; i < steps.size(); ++i) {
+    ASSERT_TRUE(steps[i].Get().ok()) << steps[i].Get().status();
+    EXPECT_EQ(steps[i].Get()->position, i + 1);
+  }
+}
+
+TEST(EngineSessionTest, AnotherWriterFindsTheSessionBusyUntilItIsAnswered) {
+  EngineHarness harness;
+  harness.CreateSession("s");
+  StepFuture first;
+  {
+    ComputeHold hold(harness);
+    first = harness.StepAsync(StepOf("s", {1}));
+    EXPECT_EQ(ReasonOf(harness.Step(StepOf("s", {1})).status()),
+              ErrorReason::kSessionBusy);
+  }
+  first.Get();
+  EXPECT_EQ(harness.Step(StepOf("s", {1}))->position, 2u);
+}
+
+TEST(EngineSessionTest, AWrongPositionIsRefusedWithTheTrueOne) {
+  EngineHarness harness;
+  harness.CreateSession("s");
+  const WriterId writer = harness.engine().NewWriter();
+  StepRequest request = StepOf("s", {1});
+  request.writer = writer;
+  StepFuture steps[3];
+  {
+    ComputeHold hold(harness);  // position is checked when the turn comes
+    steps[0] = harness.StepAsync(request);
+    request.expected_position = 0;
+    steps[1] = harness.StepAsync(request);
+    request.expected_position = 1;
+    steps[2] = harness.StepAsync(request);
+  }
+  EXPECT_EQ(steps[0].Get()->position, 1u);
+  const absl::Status mismatch = steps[1].Get().status();
+  EXPECT_EQ(ReasonOf(mismatch), ErrorReason::kPositionMismatch);
+  EXPECT_EQ(MetadataOf(mismatch, "position"), "1");
+  EXPECT_EQ(MetadataOf(mismatch, "expected_position"), "0");
+  EXPECT_EQ(steps[2].Get()->position, 2u);
+  EXPECT_EQ(harness.Metric({"position_mismatches_total{"}), 1);
+}
+
+TEST(EngineSessionTest, AFullQueueOfASessionRefuses) {
+  EngineOptions options;
+  options.max_queued_per_session = 3;
+  EngineHarness harness(options);
+  harness.CreateSession("s");
+  StepRequest request = StepOf("s", {1});
+  request.writer = harness.engine().NewWriter();
+  std::vector<StepFuture> steps;
+  StepFuture refused;
+  {
+    ComputeHold hold(harness);
+    // One whose turn it is, and three waiting.
+    for (int i = 0; i < 4; ++i) steps.push_back(harness.StepAsync(request));
+    refused = harness.StepAsync(request);
+    EXPECT_TRUE(refused.IsSet());
+  }
+  EXPECT_EQ(ReasonOf(refused.Get().status()), ErrorReason::kQueueFull);
+  EXPECT_TRUE(GetErrorDetails(refused.Get().status())->retry_after.has_value());
+  for (const StepFuture& step : steps) EXPECT_TRUE(step.Get().ok());
+  EXPECT_EQ(harness.Position("s"), 4u);
+  EXPECT_EQ(harness.Metric({"admission_rejections_total", "queue_full"}), 1);
+}
+
+TEST(EngineSessionTest, FullQueuesOfAllRefuse) {
+  EngineOptions options;
+  options.max_queued_requests = 2;
+  options.max_queued_input_bytes = 100;
+  EngineHarness harness(options);
+  for (const char* id : {"a", "b", "c"}) harness.CreateSession(id);
+  StepFuture a;
+  StepFuture b;
+  {
+    ComputeHold hold(harness);
+    EXPECT_EQ(ReasonOf(harness.Step(StepOf("c", MakeTokens(26, 1))).status()),
+              ErrorReason::kQueueFull);
+    a = harness.StepAsync(StepOf("a", {1}));
+    b = harness.StepAsync(StepOf("b", {1}));
+    EXPECT_EQ(ReasonOf(harness.Step(StepOf("c", {1})).status()),
+              ErrorReason::kQueueFull);
+  }
+  EXPECT_TRUE(a.Get().ok());
+  EXPECT_TRUE(b.Get().ok());
+  EXPECT_TRUE(harness.engine().WaitIdle(absl::Minutes(1)));
+  EXPECT_TRUE(harness.Step(StepOf("c", MakeTokens(25, 1))).ok());
+}
+
+TEST(EngineSessionTest, DrainRefusesWhatIsNewAndFinishesTheRest) {
+  EngineHarness harness;
+  Engine& engine = harness.engine();
+  harness.CreateSession("s");
+  EXPECT_TRUE(engine.WaitIdle(absl::ZeroDuration()));
+  StepFuture step;
+  {
+    ComputeHold hold(harness);
+    step = harness.StepAsync(StepOf("s", {1}));
+    engine.BeginDrain();
+    EXPECT_EQ(ReasonOf(engine.CreateSession({}).status()),
+              ErrorReason::kDraining);
+    EXPECT_EQ(ReasonOf(harness.Step(StepOf("s", {1})).status()),
+              ErrorReason::kDraining);
+    EXPECT_EQ(ReasonOf(harness.Score(ScoreOf("", {1}))->done().Get().status()),
+              ErrorReason::kDraining);
+    EXPECT_FALSE(engine.WaitIdle(absl::Milliseconds(1)));
+  }
+  EXPECT_TRUE(engine.WaitIdle(absl::InfiniteDuration()));
+  EXPECT_TRUE(step.IsSet());
+  EXPECT_EQ(step.Get()->position, 1u);
+  EXPECT_EQ(engine.GetSession("s")->position, 1u);
+  EXPECT_TRUE(engine.DeleteSession("s").ok());
+}
+
+TEST(EngineSessionTest, ShutdownAnswersEverything) {
+  EngineHarness harness;
+  harness.CreateSession("s");
+  harness.CreateSession("t");
+  const auto endless = harness.Generate(GenerateOf("s", {1}, 1'000'000'000));
+  endless->AwaitItems(1);
+  auto hold = std::make_unique<ComputeHold>(harness);
+  const StepFuture queued = harness.StepAsync(StepOf("t", {1}));
+  std::thread destroyer([&harness] { harness.DestroyEngine(); });
+  hold.reset();
+  destroyer.join();
+  EXPECT_EQ(ReasonOf(endless->done().Get().status()), ErrorReason::kDraining);
+  // Whether it still ran is a matter of luck; answered it is.
+  EXPECT_TRUE(queued.IsSet());
+  EXPECT_EQ(harness.Metric({"sessions_ended_total", "shutdown"}), 3);
+}
+
+}  // namespace
+}  // namespace steadystate

@@ -1,0 +1,182 @@
+// Goal: every value out of range is refused before any session is looked at,
+// with the field's name. Method: one bad value at a time.
+#include "server/engine/validate.h"
+
+#include <functional>
+#include <limits>
+#include <string>
+#include <vector>
+
+#include "gtest/gtest.h"
+#include "tests/server/engine/engine_harness.h"
+
+namespace steadystate {
+namespace {
+
+EngineOptions SmallLimits() {
+  EngineOptions options;
+  options.max_tokens_per_request = 10;
+  options.max_stop_strings = 2;
+  options.max_stop_string_bytes = 4;
+  options.max_stop_tokens = 2;
+  return options;
+}
+
+void ExpectField(const absl::Status& status, const std::string& field,
+                 ErrorReason reason = ErrorReason::kInvalidArgument) {
+  EXPECT_EQ(ReasonOf(status), reason) << status;
+  EXPECT_EQ(MetadataOf(status, "field"), field) << status;
+}
+
+TEST(ValidateEngineOptionsTest, ChecksEveryLimit) {
+  EXPECT_TRUE(ValidateEngineOptions({}).ok());
+  const std::vector<std::pair<std::string, std::function<void(EngineOptions&)>>>
+      kBad = {
+          {"ttl", [](auto& o) { o.session_ttl = absl::ZeroDuration(); }},
+          {"threads", [](auto& o) { o.threads = 0; }},
+          {"threads", [](auto& o) { o.threads = 100000; }},
+          {"max_batch_rows", [](auto& o) { o.max_batch_rows = 0; }},
+          {"prefill_chunk_rows", [](auto& o) { o.prefill_chunk_rows = 0; }},
+          {"prefill_chunk_rows", [](auto& o) { o.prefill_chunk_rows = 257; }},
+          {"max_queued_requests", [](auto& o) { o.max_queued_requests = 0; }},
+          {"max_queued_input_bytes",
+           [](auto& o) { o.max_queued_input_bytes = 0; }},
+          {"max_tokens_per_request",
+           [](auto& o) { o.max_tokens_per_request = 0; }},
+      };
+  for (const auto& [field, spoil] : kBad) {
+    EngineOptions options;
+    spoil(options);
+    ExpectField(ValidateEngineOptions(options), field);
+  }
+}
+
+class ValidateTest : public testing::Test {
+ protected:
+  absl::Status Step(const std::function<void(StepRequest&)>& spoil) {
+    StepRequest request = StepOf("s", {1});
+    spoil(request);
+    return ValidateStep(request, *model_, options_);
+  }
+  absl::Status Generate(const std::function<void(GenerateRequest&)>& spoil) {
+    GenerateRequest request = GenerateOf("s", {1}, 1);
+    spoil(request);
+    return ValidateGenerate(request, *model_, options_);
+  }
+  absl::Status Score(const std::function<void(ScoreRequest&)>& spoil) {
+    ScoreRequest request = ScoreOf("s", {1});
+    spoil(request);
+    return ValidateScore(request, *model_, options_);
+  }
+
+  const EngineOptions options_ = SmallLimits();
+  const std::shared_ptr<const Model> model_ = SharedTinyModel();
+};
+
+TEST_F(ValidateTest, AcceptsWhatIsWithinBounds) {
+  EXPECT_TRUE(Step([](StepRequest& r) {
+                r.tokens = {0, 255};
+                r.outputs.top_logprobs = kMaxTopLogprobs;
+                r.outputs.sampling.emplace();
+              }).ok());
+  EXPECT_TRUE(Step([](StepRequest& r) {
+                r.tokens.clear();
+                r.embeddings.assign(32 * 10, 1.0f);
+              }).ok());
+  EXPECT_TRUE(Generate([](GenerateRequest& r) {
+                r.prompt.clear();
+                r.stop_strings = {"a", "abcd"};
+                r.stop_tokens = {0, 255};
+                r.logprobs = 0;
+              }).ok());
+  EXPECT_TRUE(
+      Score([](ScoreRequest& r) { r.tokens = MakeTokens(10, 1); }).ok());
+}
+
+TEST_F(ValidateTest, ChecksSteps) {
+  ExpectField(Step([](auto& r) { r.tokens.clear(); }), "tokens");
+  ExpectField(Step([](auto& r) { r.embeddings.assign(32, 0.0f); }), "tokens");
+  ExpectField(Step([](auto& r) { r.tokens = MakeTokens(11, 1); }), "tokens");
+  ExpectField(Step([](auto& r) {
+                r.tokens = {1, 2, 256};
+              }),
+              "tokens[2]", ErrorReason::kTokenOutOfRange);
+  ExpectField(Step([](auto& r) { r.tokens = {-1}; }), "tokens[0]",
+              ErrorReason::kTokenOutOfRange);
+  const auto embeddings = [this](size_t count, float last) {
+    return Step([count, last](StepRequest& r) {
+      r.tokens.clear();
+      r.embeddings.assign(count, 0.0f);
+      r.embeddings.back() = last;
+    });
+  };
+  ExpectField(embeddings(33, 0), "embeddings");
+  ExpectField(embeddings(32 * 11, 0), "embeddings");
+  ExpectField(embeddings(32, std::numeric_limits<float>::infinity()),
+              "embeddings[31]");
+  ExpectField(embeddings(32, std::numeric_limits<float>::quiet_NaN()),
+              "embeddings[31]");
+  ExpectField(Step([](auto& r) { r.outputs.top_logprobs = 0; }),
+              "top_logprobs");
+  ExpectField(
+      Step([](auto& r) { r.outputs.top_logprobs = kMaxTopLogprobs + 1; }),
+      "top_logprobs");
+  EXPECT_FALSE(Step([](auto& r) {
+                 r.outputs.sampling.emplace().temperature = -1;
+               }).ok());
+}
+
+TEST_F(ValidateTest, ChecksGenerations) {
+  ExpectField(Generate([](auto& r) { r.prompt = MakeTokens(11, 1); }),
+              "prompt");
+  ExpectField(Generate([](auto& r) { r.prompt = {256}; }), "prompt[0]",
+              ErrorReason::kTokenOutOfRange);
+  ExpectField(Generate([](auto& r) {
+                r.stop_tokens = {1, 2, 3};
+              }),
+              "stop_tokens");
+  ExpectField(Generate([](auto& r) { r.stop_tokens = {-5}; }), "stop_tokens[0]",
+              ErrorReason::kTokenOutOfRange);
+  ExpectField(Generate([](auto& r) {
+                r.stop_strings = {"a", "b", "c"};
+              }),
+              "stop_strings");
+  ExpectField(Generate([](auto& r) {
+                r.stop_strings = {"a", ""};
+              }),
+              "stop_strings[1]");
+  ExpectField(Generate([](auto& r) { r.stop_strings = {"abcde"}; }),
+              "stop_strings[0]");
+  ExpectField(Generate([](auto& r) { r.logprobs = kMaxTopLogprobs + 1; }),
+              "logprobs");
+  EXPECT_FALSE(Generate([](auto& r) { r.sampling.top_p = 0; }).ok());
+}
+
+TEST_F(ValidateTest, ChecksScores) {
+  ExpectField(Score([](auto& r) { r.tokens.clear(); }), "tokens");
+  ExpectField(Score([](auto& r) { r.tokens = MakeTokens(11, 1); }), "tokens");
+  ExpectField(Score([](auto& r) {
+                r.tokens = {1, 999};
+              }),
+              "tokens[1]", ErrorReason::kTokenOutOfRange);
+  ExpectField(Score([](auto& r) { r.top_logprobs = kMaxTopLogprobs + 1; }),
+              "top_logprobs");
+}
+
+TEST_F(ValidateTest, RefusedRequestsAreAnsweredAtOnceAndChangeNothing) {
+  EngineHarness harness(options_);
+  harness.CreateSession("s");
+  const StepFuture step = harness.StepAsync(StepOf("s", {256}));
+  const auto generate = harness.Generate(GenerateOf("s", {256}, 1));
+  const auto score = harness.Score(ScoreOf("s", {256}));
+  ASSERT_TRUE(step.IsSet());
+  ASSERT_TRUE(generate->done().IsSet());
+  ASSERT_TRUE(score->done().IsSet());
+  EXPECT_FALSE(step.Get().ok());
+  EXPECT_FALSE(generate->done().Get().ok());
+  EXPECT_FALSE(score->done().Get().ok());
+  EXPECT_EQ(harness.Position("s"), 0u);
+}
+
+}  // namespace
+}  // namespace steadystate
