@@ -1,7 +1,5 @@
 #include "kernels/thread_pool.h"
 
-#include <omp.h>
-
 #include <atomic>
 #include <chrono>
 #include <cstdint>
@@ -10,6 +8,7 @@
 #include <vector>
 
 #include "hwy/cache_control.h"
+#include "kernels/openmp.h"
 
 namespace steadystate {
 namespace {

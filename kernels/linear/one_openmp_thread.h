@@ -1,7 +1,7 @@
 #ifndef STEADYSTATE_KERNELS_LINEAR_ONE_OPENMP_THREAD_H_
 #define STEADYSTATE_KERNELS_LINEAR_ONE_OPENMP_THREAD_H_
 
-#include <omp.h>
+#include "kernels/openmp.h"
 
 namespace steadystate {
 

@@ -3,8 +3,6 @@
 
 #include "kernels/thread_pool.h"
 
-#include <omp.h>
-
 #include <atomic>
 #include <chrono>
 #include <cstdint>
@@ -13,6 +11,7 @@
 #include <vector>
 
 #include "gtest/gtest.h"
+#include "kernels/openmp.h"
 
 namespace steadystate {
 namespace {

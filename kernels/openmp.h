@@ -1,0 +1,13 @@
+#ifndef STEADYSTATE_KERNELS_OPENMP_H_
+#define STEADYSTATE_KERNELS_OPENMP_H_
+
+// The two functions of OpenMP's interface that are used here to tell oneDNN
+// how many threads it has. Declared by hand: they must come from the runtime
+// that oneDNN is linked with, GCC's, and not every compiler has that one's
+// omp.h.
+extern "C" {
+int omp_get_max_threads(void);
+void omp_set_num_threads(int threads);
+}
+
+#endif  // STEADYSTATE_KERNELS_OPENMP_H_
