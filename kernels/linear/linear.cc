@@ -30,7 +30,7 @@ namespace {
 using dnnl::memory;
 
 // Rows of the tiles that are tried on each shape.
-constexpr size_t kTileSizes[] = {1, 2, 4, 8, 16, 32, 64};
+constexpr size_t kTileSizes[] = {1, 2, 4, 8, 16, 24, 32, 48, 64};
 
 // Of the size that decides the layout of the packed weights.
 constexpr size_t kLayoutTile = 16;

@@ -22,7 +22,10 @@ float MaxOfTarget(size_t n, const float* x) {
   auto largest = hn::Set(d, x[0]);
   size_t i = 0;
   for (; i + N <= n; i += N) largest = hn::Max(largest, hn::LoadU(d, x + i));
-  float result = hn::GetLane(hn::MaxOfLanes(d, largest));
+  // Not MaxOfLanes, which some targets start from the lowest finite number.
+  HWY_ALIGN float lanes[hn::MaxLanes(decltype(d)())];
+  hn::Store(largest, d, lanes);
+  float result = *std::max_element(lanes, lanes + N);
   for (; i < n; ++i) result = std::max(result, x[i]);
   return result;
 }
