@@ -30,7 +30,22 @@ uint32_t ReadBigEndian(const std::byte* bytes) {
          std::to_integer<uint32_t>(bytes[3]);
 }
 
-// One block of 64 bytes; names of the variables as in FIPS 180-4.
+// One round; names of the variables as in FIPS 180-4, which then calls them by
+// the next letter: the caller shifts the arguments instead.
+inline void Round(uint32_t a, uint32_t b, uint32_t c, uint32_t& d, uint32_t e,
+                  uint32_t f, uint32_t g, uint32_t& h,
+                  uint32_t constant_plus_w) {
+  using std::rotr;
+  const uint32_t sum1 = rotr(e, 6) ^ rotr(e, 11) ^ rotr(e, 25);
+  const uint32_t choice = g ^ (e & (f ^ g));
+  const uint32_t sum0 = rotr(a, 2) ^ rotr(a, 13) ^ rotr(a, 22);
+  const uint32_t majority = (a & b) | (c & (a | b));
+  const uint32_t t1 = h + sum1 + choice + constant_plus_w;
+  d += t1;
+  h = t1 + sum0 + majority;
+}
+
+// One block of 64 bytes.
 void MixBlock(const std::byte* block, std::array<uint32_t, 8>& state) {
   using std::rotr;
   uint32_t w[64];
@@ -43,20 +58,16 @@ void MixBlock(const std::byte* block, std::array<uint32_t, 8>& state) {
     w[t] = w[t - 16] + s0 + w[t - 7] + s1;
   }
   auto [a, b, c, d, e, f, g, h] = state;
-  for (size_t t = 0; t < 64; ++t) {
-    const uint32_t sum1 = rotr(e, 6) ^ rotr(e, 11) ^ rotr(e, 25);
-    const uint32_t choice = (e & f) ^ (~e & g);
-    const uint32_t t1 = h + sum1 + choice + kRoundConstants[t] + w[t];
-    const uint32_t sum0 = rotr(a, 2) ^ rotr(a, 13) ^ rotr(a, 22);
-    const uint32_t majority = (a & b) ^ (a & c) ^ (b & c);
-    h = g;
-    g = f;
-    f = e;
-    e = d + t1;
-    d = c;
-    c = b;
-    b = a;
-    a = t1 + sum0 + majority;
+  for (size_t t = 0; t < 64; t += 8) {
+    const uint32_t* k = kRoundConstants + t;
+    Round(a, b, c, d, e, f, g, h, k[0] + w[t]);
+    Round(h, a, b, c, d, e, f, g, k[1] + w[t + 1]);
+    Round(g, h, a, b, c, d, e, f, k[2] + w[t + 2]);
+    Round(f, g, h, a, b, c, d, e, k[3] + w[t + 3]);
+    Round(e, f, g, h, a, b, c, d, k[4] + w[t + 4]);
+    Round(d, e, f, g, h, a, b, c, k[5] + w[t + 5]);
+    Round(c, d, e, f, g, h, a, b, k[6] + w[t + 6]);
+    Round(b, c, d, e, f, g, h, a, k[7] + w[t + 7]);
   }
   const uint32_t mixed[8] = {a, b, c, d, e, f, g, h};
   for (size_t i = 0; i < 8; ++i) state[i] += mixed[i];
