@@ -28,7 +28,8 @@ TEST(ParseJsonTest, ReadsValues) {
 
 TEST(ParseJsonTest, ReadsWhatPythonWritesForInfinity) {
   const auto value = ParseJson(
-      R"({"limit": [0.0, Infinity], "low": -Infinity, "text": "Infinity, NaN"})",
+      R"({"limit": [0.0, Infinity], "low": -Infinity,
+                "text": "Infinity, NaN"})",
       "t");
   ASSERT_TRUE(value.ok()) << value.status();
   EXPECT_EQ((*value)["limit"][1], "Infinity");
