@@ -3,14 +3,12 @@
 namespace steadystate {
 
 void OpenStreams::Add(OpenStream& stream) {
-  metrics_.AddStreams(1);
   const MutexLock lock(mutex_);
   streams_.insert(&stream);
   if (draining_) stream.Drain();
 }
 
 void OpenStreams::Remove(OpenStream& stream) {
-  metrics_.AddStreams(-1);
   const MutexLock lock(mutex_);
   streams_.erase(&stream);
 }

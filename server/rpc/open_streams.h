@@ -5,7 +5,6 @@
 
 #include "absl/base/thread_annotations.h"
 #include "server/base/mutex.h"
-#include "server/metrics/metrics.h"
 
 namespace steadystate {
 
@@ -23,9 +22,6 @@ class OpenStream {
 // The streams that are open now. Thread-safe.
 class OpenStreams {
  public:
-  // `metrics` outlives this object.
-  explicit OpenStreams(Metrics& metrics) : metrics_(metrics) {}
-
   // `stream` stays valid until it is removed. Drains it if Drain was called
   // before.
   void Add(OpenStream& stream);
@@ -38,7 +34,6 @@ class OpenStreams {
   void Abort();
 
  private:
-  Metrics& metrics_;
   Mutex mutex_;
   std::set<OpenStream*> streams_ ABSL_GUARDED_BY(mutex_);
   bool draining_ ABSL_GUARDED_BY(mutex_) = false;

@@ -133,7 +133,7 @@ struct Server::State {
                  .converter = Converter(engine.model(), engine.options(),
                                         options.max_message_bytes),
                  .max_message_bytes = options.max_message_bytes,
-                 .open_streams = OpenStreams(metrics)} {}
+                 .open_streams = {}} {}
 
   void SetServing(bool serving) {
     grpc::HealthCheckServiceInterface& health =

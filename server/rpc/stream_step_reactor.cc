@@ -32,6 +32,7 @@ StreamStepReactor* StreamStepReactor::Start(
   const std::shared_ptr<StreamStepReactor> reactor(
       new StreamStepReactor(services, context));
   reactor->self_ = reactor;
+  services.metrics.AddStreams(1);
   services.open_streams.Add(*reactor);
   Actions actions;
   actions.read = true;
@@ -83,6 +84,7 @@ void StreamStepReactor::OnCancel() { Break(); }
 
 void StreamStepReactor::OnDone() {
   services_.open_streams.Remove(*this);
+  services_.metrics.AddStreams(-1);
   // The engine may hold nothing of this object: nothing is pending.
   const std::shared_ptr<StreamStepReactor> self = std::move(self_);
 }

@@ -1,0 +1,343 @@
+// Goal: the server's process keeps its promises: what it prints, how it ends,
+// what it says about mistakes, what its metrics count. Method: the real binary
+// on a tiny model and free ports.
+#include <arpa/inet.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <cstdlib>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "absl/strings/strip.h"
+#include "absl/time/clock.h"
+#include "gmock/gmock.h"
+#include "grpcpp/grpcpp.h"
+#include "gtest/gtest.h"
+#include "steadystate/v1/generation.grpc.pb.h"
+#include "steadystate/v1/session.grpc.pb.h"
+#include "tests/client/process.h"
+#include "tests/testing/temp_directory.h"
+#include "tests/testing/tiny_model.h"
+
+namespace steadystate {
+namespace {
+
+using testing::HasSubstr;
+
+constexpr char kServer[] = STEADYSTATE_BIN_DIR "/steadystate-server";
+
+// The body of http://127.0.0.1:PORT/metrics.
+std::string FetchMetrics(int port) {
+  const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_port = htons(static_cast<uint16_t>(port));
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  const std::string request =
+      "GET /metrics HTTP/1.0\r\nHost: localhost\r\n\r\n";
+  std::string response;
+  if (connect(fd, reinterpret_cast<sockaddr*>(&address), sizeof(address)) ==
+          0 &&
+      write(fd, request.data(), request.size()) ==
+          static_cast<ssize_t>(request.size())) {
+    char buffer[4096];
+    for (ssize_t n = read(fd, buffer, sizeof(buffer)); n > 0;
+         n = read(fd, buffer, sizeof(buffer))) {
+      response.append(buffer, static_cast<size_t>(n));
+    }
+  }
+  close(fd);
+  const size_t body = response.find("\r\n\r\n");
+  return body == std::string::npos ? "" : response.substr(body + 4);
+}
+
+double ValueOf(const std::string& page, absl::string_view series) {
+  for (absl::string_view line : absl::StrSplit(page, '\n')) {
+    double value = 0;
+    if (absl::ConsumePrefix(&line, series) && absl::ConsumePrefix(&line, " ") &&
+        absl::SimpleAtod(line, &value)) {
+      return value;
+    }
+  }
+  return -1;
+}
+
+// A server process that is ready, with a client's stubs.
+class ServerProcess {
+ public:
+  explicit ServerProcess(const std::vector<std::string>& flags = {})
+      : process_(Arguments(flags), log_path()) {
+    const std::vector<std::string> words =
+        absl::StrSplit(process_.ReadLine(), absl::ByAnyChar(" ="));
+    if (words.size() != 5 || words[0] != "listening" || words[1] != "grpc" ||
+        words[3] != "metrics") {
+      ADD_FAILURE() << "no listening line; log: " << Log();
+      return;
+    }
+    address_ = words[2];
+    metrics_address_ = words[4];
+    const auto channel =
+        grpc::CreateChannel(address_, grpc::InsecureChannelCredentials());
+    sessions_ = v1::SessionService::NewStub(channel);
+    generation_ = v1::GenerationService::NewStub(channel);
+  }
+
+  std::string Log() const { return ReadWholeFile(log_path()); }
+  const std::string& address() const { return address_; }
+  const std::string& metrics_address() const { return metrics_address_; }
+  std::string Metrics() const {
+    int port = 0;
+    EXPECT_TRUE(absl::SimpleAtoi(
+        metrics_address_.substr(metrics_address_.rfind(':') + 1), &port));
+    return FetchMetrics(port);
+  }
+
+  Process& process() { return process_; }
+  v1::SessionService::Stub& sessions() { return *sessions_; }
+  v1::GenerationService::Stub& generation() { return *generation_; }
+
+  std::string CreateSession() {
+    grpc::ClientContext context;
+    v1::Session session;
+    const grpc::Status status =
+        sessions_->CreateSession(&context, {}, &session);
+    EXPECT_TRUE(status.ok()) << status.error_message();
+    return session.name();
+  }
+
+ private:
+  std::vector<std::string> Arguments(const std::vector<std::string>& flags) {
+    std::vector<std::string> arguments = {
+        kServer,       "--model",     model_.path(),
+        "--listen",    "127.0.0.1:0", "--metrics_listen",
+        "127.0.0.1:0", "--threads",   "1"};
+    arguments.insert(arguments.end(), flags.begin(), flags.end());
+    return arguments;
+  }
+  std::string log_path() const { return directory_.path() + "/log"; }
+
+  const TinyModel model_;
+  const TempDirectory directory_;
+  Process process_;
+  std::string address_;
+  std::string metrics_address_;
+  std::unique_ptr<v1::SessionService::Stub> sessions_;
+  std::unique_ptr<v1::GenerationService::Stub> generation_;
+};
+
+// Runs the binary to its end.
+Outcome RunServer(const std::string& arguments) {
+  const TempDirectory directory;
+  return RunShell(absl::StrCat(kServer, " ", arguments), directory.path());
+}
+
+class EndsInOrderOn : public testing::TestWithParam<int> {};
+INSTANTIATE_TEST_SUITE_P(Signals, EndsInOrderOn,
+                         testing::Values(SIGTERM, SIGINT));
+
+TEST_P(EndsInOrderOn, TheSignal) {
+  ServerProcess server;
+  grpc::ClientContext context;
+  v1::StepRequest request;
+  request.set_session(server.CreateSession());
+  request.mutable_tokens()->add_ids(1);
+  v1::StepResponse response;
+  EXPECT_TRUE(server.generation().Step(&context, request, &response).ok());
+  EXPECT_EQ(response.position(), 1u);
+  server.process().Signal(GetParam());
+  EXPECT_EQ(server.process().ReadLine(), "") << "more than one line printed";
+  EXPECT_EQ(server.process().Wait(), 0) << server.Log();
+}
+
+TEST(ServerE2eTest, RunningRequestsAreCutOffAfterTheDrainTimeout) {
+  ServerProcess server({"--drain_timeout", "100ms"});
+  v1::GenerateRequest request;
+  request.set_session(server.CreateSession());
+  request.set_text("a");
+  grpc::ClientContext context;
+  const auto stream = server.generation().Generate(&context, request);
+  v1::GenerateResponse response;
+  ASSERT_TRUE(stream->Read(&response));
+  const absl::Time start = absl::Now();
+  server.process().Signal(SIGTERM);
+  while (stream->Read(&response)) {
+  }
+  EXPECT_EQ(stream->Finish().error_code(), grpc::StatusCode::UNAVAILABLE);
+  EXPECT_EQ(server.process().Wait(), 0) << server.Log();
+  EXPECT_LT(absl::Now() - start, absl::Seconds(10));
+}
+
+TEST(ServerE2eTest, SecondSignalEndsItAtOnce) {
+  ServerProcess server({"--drain_timeout", "1h"});
+  v1::GenerateRequest request;
+  request.set_session(server.CreateSession());
+  request.set_text("a");
+  grpc::ClientContext context;
+  const auto stream = server.generation().Generate(&context, request);
+  v1::GenerateResponse response;
+  ASSERT_TRUE(stream->Read(&response));
+  server.process().Signal(SIGTERM);
+  // It is draining once it refuses new sessions.
+  grpc::Status status;
+  do {
+    grpc::ClientContext create;
+    v1::Session session;
+    status = server.sessions().CreateSession(&create, {}, &session);
+    ASSERT_TRUE(stream->Read(&response));
+  } while (status.ok());
+  EXPECT_EQ(status.error_code(), grpc::StatusCode::UNAVAILABLE);
+  server.process().Signal(SIGTERM);
+  EXPECT_EQ(server.process().Wait(), 128 + SIGTERM);
+}
+
+struct WrongFlag {
+  std::string arguments;
+  std::string said;
+};
+
+TEST(ServerE2eTest, WrongFlagsAreNamed) {
+  const TinyModel model;
+  const std::vector<WrongFlag> cases = {
+      {"", "--model"},
+      {"--model", "--model"},
+      {"--no_such_flag=1", "--no_such_flag"},
+      {"something", "something"},
+      {"--threads=many", "threads"},
+      {"--threads=-1", "threads"},
+      {"--threads=5000", "threads"},
+      {"--state_memory=4XiB", "state_memory"},
+      {"--weight_dtype=int8", "weight_dtype"},
+      {"--log_level=loud", "log_level"},
+      {"--reflection=perhaps", "reflection"},
+      {"--session_ttl=0s", "ttl"},
+      {"--drain_timeout=-1s", "drain_timeout"},
+      {"--max_batch_rows=0", "max_batch_rows"},
+      {"--prefill_chunk_rows=0", "prefill_chunk_rows"},
+      {"--max_message_bytes=1KiB", "max_message_bytes"},
+      {"--max_concurrent_streams=0", "max_concurrent_streams"},
+      {"--listen=nowhere", "nowhere"},
+      {"--metrics_listen=nowhere", "nowhere"},
+      {"--state_memory=1KiB", "state_memory"},
+  };
+  for (const WrongFlag& c : cases) {
+    const std::string model_flag =
+        c.said == "--model" ? "" : absl::StrCat("--model=", model.path(), " ");
+    const Outcome outcome = RunServer(model_flag + c.arguments);
+    EXPECT_EQ(outcome.code, 2) << c.arguments << ": " << outcome.err;
+    EXPECT_THAT(outcome.err, HasSubstr(c.said));
+    EXPECT_EQ(outcome.out, "");
+  }
+}
+
+TEST(ServerE2eTest, HelpNamesEveryFlagAndVersionIsTold) {
+  const Outcome help = RunServer("--help");
+  EXPECT_EQ(help.code, 0);
+  for (const char* flag :
+       {"model", "listen", "metrics_listen", "state_memory", "weight_dtype",
+        "threads", "session_ttl", "context_cap", "max_batch_rows",
+        "prefill_chunk_rows", "max_queued_per_session", "max_message_bytes",
+        "max_concurrent_streams", "drain_timeout", "reflection", "log_level"}) {
+    EXPECT_THAT(help.out, HasSubstr(absl::StrCat("--", flag, "\n")));
+  }
+  const Outcome version = RunServer("--version");
+  EXPECT_EQ(version.code, 0);
+  EXPECT_THAT(version.out, HasSubstr("steadystate-server "));
+}
+
+TEST(ServerE2eTest, ModelThatIsNotThereIsNamed) {
+  const Outcome outcome = RunServer("--model=/no/such/folder");
+  EXPECT_EQ(outcome.code, 1);
+  EXPECT_THAT(outcome.err, HasSubstr("/no/such/folder"));
+  EXPECT_EQ(outcome.out, "");
+}
+
+TEST(ServerE2eTest, UnknownModelTypeIsNamed) {
+  const TempDirectory directory;
+  directory.Write("config.json", R"({"model_type": "unheard_of"})");
+  const Outcome outcome = RunServer("--model=" + directory.path());
+  EXPECT_EQ(outcome.code, 1);
+  EXPECT_THAT(outcome.err, HasSubstr("unheard_of"));
+}
+
+TEST(ServerE2eTest, TakenPortsAreNamed) {
+  ServerProcess server;
+  const TinyModel model;
+  const std::string base = absl::StrCat("--model=", model.path());
+  const Outcome grpc_taken = RunServer(absl::StrCat(
+      base, " --metrics_listen=127.0.0.1:0 --listen=", server.address()));
+  EXPECT_EQ(grpc_taken.code, 1);
+  EXPECT_THAT(grpc_taken.err, HasSubstr(server.address()));
+  const Outcome metrics_taken = RunServer(absl::StrCat(
+      base,
+      " --listen=127.0.0.1:0 --metrics_listen=", server.metrics_address()));
+  EXPECT_EQ(metrics_taken.code, 1);
+  EXPECT_THAT(metrics_taken.err, HasSubstr(server.metrics_address()));
+}
+
+TEST(ServerE2eTest, MetricsCountWhatWasSent) {
+  ServerProcess server;
+  const std::string session = server.CreateSession();
+  constexpr int kSteps = 7;
+  for (int i = 0; i < kSteps; ++i) {
+    grpc::ClientContext context;
+    v1::StepRequest request;
+    request.set_session(session);
+    request.mutable_tokens()->add_ids(i);
+    request.mutable_tokens()->add_ids(i);
+    v1::StepResponse response;
+    ASSERT_TRUE(server.generation().Step(&context, request, &response).ok());
+  }
+  v1::GenerateRequest request;
+  request.set_session(session);
+  request.set_text("abc");
+  request.set_max_tokens(11);
+  grpc::ClientContext context;
+  const auto stream = server.generation().Generate(&context, request);
+  v1::GenerateResponse response;
+  while (stream->Read(&response)) {
+  }
+  ASSERT_TRUE(stream->Finish().ok());
+  grpc::ClientContext refused;
+  v1::StepRequest unknown;
+  unknown.set_session("sessions/none");
+  unknown.mutable_tokens()->add_ids(1);
+  v1::StepResponse step;
+  server.generation().Step(&refused, unknown, &step);
+
+  const std::string page = server.Metrics();
+  const std::string calls =
+      "steadystate_request_duration_seconds_count{code=\"";
+  const std::string service = "\",method=\"steadystate.v1.GenerationService/";
+  EXPECT_EQ(ValueOf(page, calls + "OK" + service + "Step\"}"), kSteps);
+  EXPECT_EQ(ValueOf(page, calls + "NOT_FOUND" + service + "Step\"}"), 1);
+  EXPECT_EQ(ValueOf(page, calls + "OK" + service + "Generate\"}"), 1);
+  EXPECT_EQ(ValueOf(page, "steadystate_tokens_total{kind=\"prompt\"}"),
+            2 * kSteps + 3);
+  EXPECT_EQ(ValueOf(page, "steadystate_tokens_total{kind=\"generated\"}"), 11);
+  EXPECT_EQ(
+      ValueOf(page, "steadystate_errors_total{reason=\"SESSION_NOT_FOUND\"}"),
+      1);
+}
+
+TEST(ServerE2eTest, MetricsPassPromtool) {
+  const TempDirectory directory;
+  if (RunShell("command -v promtool", directory.path()).code != 0) {
+    GTEST_SKIP() << "promtool is not installed (package prometheus)";
+  }
+  ServerProcess server;
+  server.CreateSession();
+  const std::string page = directory.Write("page", server.Metrics());
+  const Outcome outcome =
+      RunShell("promtool check metrics < " + page, directory.path());
+  EXPECT_EQ(outcome.code, 0) << outcome.out << outcome.err;
+}
+
+}  // namespace
+}  // namespace steadystate

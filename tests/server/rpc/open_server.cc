@@ -1,0 +1,132 @@
+#include "tests/server/rpc/open_server.h"
+
+#include <cstdio>
+#include <cstdlib>
+#include <random>
+#include <utility>
+
+#include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "gtest/gtest.h"
+#include "server/session/session_state.h"
+#include "tests/server/rpc/wire_error.h"
+
+namespace steadystate {
+namespace {
+
+template <typename T>
+T OrDie(absl::StatusOr<T> value) {
+  if (!value.ok()) {
+    std::fprintf(stderr, "%s\n", value.status().ToString().c_str());
+    std::abort();
+  }
+  return *std::move(value);
+}
+
+uint64_t ChargeOf(const Model& model) {
+  return SessionLayout(model.state_layout(), model.description().hidden_size)
+      .charge_bytes();
+}
+
+}  // namespace
+
+OpenServer::OpenServer(const OpenServerOptions& options)
+    : checkpoint_(options.model),
+      model_(checkpoint_.Load()),
+      metrics_(model_->description().id) {
+  EngineOptions engine = options.engine;
+  if (options.session_budget > 0) {
+    engine.state_memory_bytes = options.session_budget * ChargeOf(*model_);
+  }
+  engine_ = OrDie(Engine::Create(engine, model_, *options.clock, metrics_));
+  ServerOptions server = options.server;
+  server.listen = "127.0.0.1:0";
+  server_ = OrDie(Server::Start(server, *engine_, metrics_));
+  channel_ = NewChannel();
+  sessions_ = v1::SessionService::NewStub(channel_);
+  generation_ = v1::GenerationService::NewStub(channel_);
+  models_ = v1::ModelService::NewStub(channel_);
+}
+
+OpenServer::~OpenServer() = default;
+
+std::shared_ptr<grpc::Channel> OpenServer::NewChannel(
+    const grpc::ChannelArguments& arguments) {
+  grpc::ChannelArguments own = arguments;
+  own.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
+  own.SetInt(GRPC_ARG_ENABLE_RETRIES, 0);
+  return grpc::CreateCustomChannel(absl::StrCat("127.0.0.1:", server_->port()),
+                                   grpc::InsecureChannelCredentials(), own);
+}
+
+uint64_t OpenServer::session_bytes() { return ChargeOf(*model_); }
+
+std::string OpenServer::CreateSession() {
+  Context context;
+  v1::Session session;
+  EXPECT_THAT(sessions_->CreateSession(&context, {}, &session), IsOk());
+  return session.name();
+}
+
+std::vector<std::string> OpenServer::CreateSessions(size_t count) {
+  std::vector<std::string> names;
+  for (size_t i = 0; i < count; ++i) names.push_back(CreateSession());
+  return names;
+}
+
+uint64_t OpenServer::PositionOf(const std::string& session) {
+  Context context;
+  v1::GetSessionRequest request;
+  request.set_name(session);
+  v1::Session response;
+  EXPECT_THAT(sessions_->GetSession(&context, request, &response), IsOk());
+  return response.position();
+}
+
+v1::StepResponse OpenServer::Step(const v1::StepRequest& request) {
+  Context context;
+  v1::StepResponse response;
+  EXPECT_THAT(generation_->Step(&context, request, &response), IsOk());
+  return response;
+}
+
+double OpenServer::MetricValue(absl::string_view series) const {
+  const std::string page = metrics_.Expose();
+  for (absl::string_view line : absl::StrSplit(page, '\n')) {
+    double value = 0;
+    if (absl::ConsumePrefix(&line, series) && absl::ConsumePrefix(&line, " ") &&
+        absl::SimpleAtod(line, &value)) {
+      return value;
+    }
+  }
+  return 0;
+}
+
+v1::StepRequest StepOf(const std::string& session,
+                       const std::vector<int32_t>& tokens) {
+  v1::StepRequest request;
+  request.set_session(session);
+  request.mutable_tokens()->mutable_ids()->Assign(tokens.begin(), tokens.end());
+  return request;
+}
+
+v1::StepRequest LogitsStepOf(const std::string& session,
+                             const std::vector<int32_t>& tokens) {
+  v1::StepRequest request = StepOf(session, tokens);
+  request.mutable_output()->set_logits(true);
+  return request;
+}
+
+std::vector<int32_t> SomeTokens(size_t count, uint32_t seed,
+                                size_t vocab_size) {
+  std::mt19937 random(seed);
+  std::vector<int32_t> tokens(count);
+  for (int32_t& token : tokens) {
+    token = static_cast<int32_t>(random() % vocab_size);
+  }
+  return tokens;
+}
+
+}  // namespace steadystate

@@ -1,0 +1,359 @@
+// Goal: a stream of many sessions answers each request once, in its session's
+// order, with the bytes that a lone step gives; and it stays within bounds
+// whatever its client does. Method: a real server and client on tiny models.
+#include <algorithm>
+#include <map>
+#include <memory>
+#include <random>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "gtest/gtest.h"
+#include "tests/server/rpc/open_server.h"
+#include "tests/server/rpc/wire_error.h"
+
+namespace steadystate {
+namespace {
+
+using Result = v1::StreamStepResponse::Result;
+using Stream =
+    grpc::ClientReaderWriter<v1::StreamStepRequest, v1::StreamStepResponse>;
+
+v1::StreamStepRequest RequestOf(const std::string& id,
+                                const v1::StepRequest& step) {
+  v1::StreamStepRequest request;
+  request.set_request_id(id);
+  *request.mutable_step() = step;
+  return request;
+}
+
+// Sends all requests, closes, and reads to the end. Reads on a thread of its
+// own, so that neither side waits for the other.
+struct Exchange {
+  std::vector<Result> results;
+  size_t messages = 0;
+  grpc::Status status;
+};
+
+Exchange Run(OpenServer& server,
+             const std::vector<v1::StreamStepRequest>& requests) {
+  Exchange exchange;
+  Context context;
+  const std::unique_ptr<Stream> stream =
+      server.generation().StreamStep(&context);
+  std::thread reader([&] {
+    v1::StreamStepResponse response;
+    while (stream->Read(&response)) {
+      ++exchange.messages;
+      EXPECT_GT(response.results_size(), 0);
+      for (const Result& result : response.results()) {
+        exchange.results.push_back(result);
+      }
+    }
+  });
+  for (const v1::StreamStepRequest& request : requests) {
+    if (!stream->Write(request)) break;
+  }
+  stream->WritesDone();
+  reader.join();
+  exchange.status = stream->Finish();
+  return exchange;
+}
+
+void WaitForStreams(OpenServer& server, double open) {
+  const absl::Time deadline = absl::Now() + absl::Seconds(60);
+  while (server.MetricValue("steadystate_grpc_streams") != open &&
+         absl::Now() < deadline) {
+  }
+  EXPECT_EQ(server.MetricValue("steadystate_grpc_streams"), open);
+}
+
+TEST(StreamStepTest, SessionsInterleavedOnStreamsEqualLoneSteps) {
+  constexpr size_t kStreams = 4;
+  constexpr size_t kSessions = 64;
+  constexpr size_t kSteps = 10;
+  OpenServer server;
+  const std::vector<std::string> streamed = server.CreateSessions(kSessions);
+  std::mt19937 random(7);
+  std::vector<std::vector<v1::StreamStepRequest>> requests(kStreams);
+  std::vector<std::vector<int32_t>> tokens;
+  for (size_t s = 0; s < kSessions; ++s) {
+    tokens.push_back(SomeTokens(kSteps, static_cast<uint32_t>(s)));
+  }
+  // A random order that keeps each session's own.
+  for (size_t stream = 0; stream < kStreams; ++stream) {
+    std::vector<size_t> turns;
+    for (size_t s = stream; s < kSessions; s += kStreams) {
+      turns.insert(turns.end(), kSteps, s);
+    }
+    std::shuffle(turns.begin(), turns.end(), random);
+    std::map<size_t, size_t> next;
+    for (const size_t s : turns) {
+      const size_t step = next[s]++;
+      requests[stream].push_back(
+          RequestOf(absl::StrCat(s, "/", step),
+                    LogitsStepOf(streamed[s], {tokens[s][step]})));
+    }
+  }
+  std::vector<Exchange> exchanges(kStreams);
+  std::vector<std::thread> clients;
+  for (size_t i = 0; i < kStreams; ++i) {
+    clients.emplace_back([&, i] { exchanges[i] = Run(server, requests[i]); });
+  }
+  for (std::thread& client : clients) client.join();
+
+  std::map<std::string, const Result*> by_id;
+  for (const Exchange& exchange : exchanges) {
+    EXPECT_THAT(exchange.status, IsOk());
+    for (const Result& result : exchange.results) {
+      ASSERT_TRUE(result.has_step()) << ToWireError(result.error());
+      EXPECT_TRUE(by_id.emplace(result.request_id(), &result).second);
+      EXPECT_EQ(result.session(), result.step().session());
+    }
+  }
+  ASSERT_EQ(by_id.size(), kSessions * kSteps);
+  for (size_t s = 0; s < kSessions; ++s) {
+    const std::string alone = server.CreateSession();
+    for (size_t step = 0; step < kSteps; ++step) {
+      const v1::StepResponse expected =
+          server.Step(LogitsStepOf(alone, {tokens[s][step]}));
+      const v1::StepResponse& got =
+          by_id.at(absl::StrCat(s, "/", step))->step();
+      EXPECT_EQ(got.position(), step + 1);
+      EXPECT_TRUE(std::equal(expected.logits().begin(), expected.logits().end(),
+                             got.logits().begin(), got.logits().end()))
+          << "session " << s << " step " << step;
+    }
+  }
+}
+
+TEST(StreamStepTest, AnswersOfASessionKeepItsOrderRefusalsIncluded) {
+  OpenServer server;
+  const std::vector<std::string> sessions = server.CreateSessions(2);
+  std::vector<v1::StreamStepRequest> requests;
+  for (int i = 0; i < 20; ++i) {
+    for (const std::string& session : sessions) {
+      // Every third is refused at once, without waiting for its turn.
+      v1::StepRequest step = StepOf(session, {i % 3 == 2 ? 999 : i});
+      requests.push_back(RequestOf(absl::StrCat(i), step));
+    }
+  }
+  const Exchange exchange = Run(server, requests);
+  ASSERT_THAT(exchange.status, IsOk());
+  std::map<std::string, int> next;
+  for (const Result& result : exchange.results) {
+    EXPECT_EQ(result.request_id(), absl::StrCat(next[result.session()]));
+    EXPECT_EQ(result.has_error(), next[result.session()] % 3 == 2);
+    ++next[result.session()];
+  }
+  for (const std::string& session : sessions) EXPECT_EQ(next[session], 20);
+  EXPECT_EQ(server.PositionOf(sessions[0]), 14u);
+}
+
+TEST(StreamStepTest, ErrorsAreAnswersAndCloseNothing) {
+  OpenServer server;
+  const std::string session = server.CreateSession();
+  v1::StepRequest mismatch = StepOf(session, {1});
+  mismatch.set_expected_position(9);
+  const std::string long_id(129, 'i');
+  const Exchange exchange = Run(
+      server,
+      {RequestOf("ok", StepOf(session, {1})),
+       RequestOf("token", StepOf(session, {-1})),
+       RequestOf("unknown", StepOf("sessions/none", {1})),
+       RequestOf("name", StepOf("what is this", {1})),
+       RequestOf("mismatch", mismatch), RequestOf("none", v1::StepRequest()),
+       RequestOf(long_id, StepOf(session, {1})), v1::StreamStepRequest(),
+       RequestOf("last", StepOf(session, {2}))});
+  ASSERT_THAT(exchange.status, IsOk());
+  ASSERT_EQ(exchange.results.size(), 9u);
+  std::map<std::string, Result> by_id;
+  for (const Result& result : exchange.results) {
+    by_id[result.request_id()] = result;
+  }
+  EXPECT_EQ(by_id["ok"].step().position(), 1u);
+  EXPECT_EQ(by_id["last"].step().position(), 2u);
+  EXPECT_THAT(by_id["token"].error(), HasReason(ErrorReason::kTokenOutOfRange));
+  EXPECT_THAT(by_id["unknown"].error(),
+              HasReason(ErrorReason::kSessionNotFound));
+  EXPECT_EQ(by_id["unknown"].session(), "sessions/none");
+  EXPECT_THAT(by_id["name"].error(), IsAboutField("session"));
+  EXPECT_EQ(by_id["name"].session(), "what is this");
+  EXPECT_THAT(by_id["mismatch"].error(),
+              HasReason(ErrorReason::kPositionMismatch));
+  EXPECT_EQ(ToWireError(by_id["mismatch"].error()).metadata["position"], "1");
+  EXPECT_THAT(by_id["none"].error(), IsAboutField("session"));
+  EXPECT_THAT(by_id[std::string(128, 'i')].error(), IsAboutField("request_id"));
+  EXPECT_THAT(by_id[""].error(), IsAboutField("request"));
+  EXPECT_EQ(server.MetricValue(
+                "steadystate_errors_total{reason=\"POSITION_MISMATCH\"}"),
+            1);
+}
+
+TEST(StreamStepTest, FullQueueAnswersThatRequestOnly) {
+  OpenServerOptions options;
+  options.engine.max_queued_per_session = 1;
+  options.engine.prefill_chunk_rows = 1;
+  OpenServer server(options);
+  const std::string session = server.CreateSession();
+  std::vector<v1::StreamStepRequest> requests = {
+      RequestOf("long", StepOf(session, SomeTokens(3000, 1)))};
+  for (int i = 0; i < 8; ++i) {
+    requests.push_back(RequestOf(absl::StrCat(i), StepOf(session, {1})));
+  }
+  const Exchange exchange = Run(server, requests);
+  ASSERT_THAT(exchange.status, IsOk());
+  ASSERT_EQ(exchange.results.size(), 9u);
+  int full = 0;
+  for (const Result& result : exchange.results) {
+    if (!result.has_error()) continue;
+    ++full;
+    EXPECT_THAT(result.error(), HasReason(ErrorReason::kQueueFull));
+    EXPECT_TRUE(ToWireError(result.error()).retry_after.has_value());
+    EXPECT_EQ(ToWireError(result.error()).metadata.count("limit"), 1u);
+  }
+  EXPECT_GT(full, 0);
+  EXPECT_EQ(server.PositionOf(session), 3000u + 8u - static_cast<size_t>(full));
+}
+
+TEST(StreamStepTest, SecondWriterIsRefused) {
+  OpenServerOptions options;
+  options.engine.prefill_chunk_rows = 1;
+  OpenServer server(options);
+  const std::string session = server.CreateSession();
+  Context context;
+  const auto stream = server.generation().StreamStep(&context);
+  stream->Write(RequestOf("long", StepOf(session, SomeTokens(20'000, 1))));
+  v1::Session shown;
+  v1::GetSessionRequest get;
+  get.set_name(session);
+  do {
+    Context get_context;
+    ASSERT_THAT(server.sessions().GetSession(&get_context, get, &shown),
+                IsOk());
+  } while (shown.state() != v1::Session::ACTIVE);
+  const Exchange other = Run(server, {RequestOf("x", StepOf(session, {1}))});
+  ASSERT_EQ(other.results.size(), 1u);
+  EXPECT_THAT(other.results[0].error(), HasReason(ErrorReason::kSessionBusy));
+  stream->WritesDone();
+  v1::StreamStepResponse response;
+  while (stream->Read(&response)) {
+  }
+  EXPECT_THAT(stream->Finish(), IsOk());
+}
+
+TEST(StreamStepTest, EmptyStreamEndsWithOk) {
+  OpenServer server;
+  const Exchange exchange = Run(server, {});
+  EXPECT_THAT(exchange.status, IsOk());
+  WaitForStreams(server, 0);
+}
+
+TEST(StreamStepTest, CancelLeavesEveryStepWholeOrUndone) {
+  OpenServer server;
+  const std::string session = server.CreateSession();
+  {
+    Context context;
+    const auto stream = server.generation().StreamStep(&context);
+    for (int i = 0; i < 30; ++i) {
+      stream->Write(RequestOf("", StepOf(session, SomeTokens(100, 1))));
+    }
+    v1::StreamStepResponse response;
+    ASSERT_TRUE(stream->Read(&response));
+    context.TryCancel();
+    while (stream->Read(&response)) {
+    }
+    EXPECT_EQ(stream->Finish().error_code(), grpc::StatusCode::CANCELLED);
+  }
+  WaitForStreams(server, 0);
+  const uint64_t position = server.PositionOf(session);
+  EXPECT_EQ(position % 100, 0u);
+  EXPECT_GE(position, 100u);
+  server.Step(StepOf(session, {1}));
+}
+
+TEST(StreamStepTest, ClientThatDoesNotReadIsNotReadEither) {
+  OpenServerOptions options;
+  options.model.vocab_size = 32768;  // 128 KiB an answer
+  OpenServer server(options);
+  const std::string session = server.CreateSession();
+  const std::string other = server.CreateSession();
+  constexpr uint64_t kRequests = 1000;
+  Context context;
+  const auto stream = server.generation().StreamStep(&context);
+  std::thread writer([&] {
+    for (uint64_t i = 0; i < kRequests; ++i) {
+      stream->Write(RequestOf("", LogitsStepOf(session, {1})));
+    }
+    stream->WritesDone();
+  });
+  // It comes to a stop while somebody else goes on.
+  uint64_t position = 0;
+  int unchanged = 0;
+  while (unchanged < 200 && position < kRequests) {
+    const uint64_t before = position;
+    server.Step(StepOf(other, {1}));
+    position = server.PositionOf(session);
+    unchanged = position == before ? unchanged + 1 : 0;
+  }
+  // Our bound is 2 MiB; the rest is what sockets and HTTP/2 hold.
+  EXPECT_LT(position, uint64_t{300});
+  v1::StreamStepResponse response;
+  uint64_t answers = 0;
+  size_t largest = 0;
+  while (stream->Read(&response)) {
+    largest = std::max(largest, response.ByteSizeLong());
+    answers += static_cast<uint64_t>(response.results_size());
+  }
+  writer.join();
+  EXPECT_THAT(stream->Finish(), IsOk());
+  EXPECT_EQ(answers, kRequests);
+  EXPECT_LE(largest, size_t{1} << 20);
+  EXPECT_EQ(server.PositionOf(session), kRequests);
+}
+
+TEST(StreamStepTest, ShutdownEndsAnIdleStream) {
+  OpenServer server;
+  const std::string session = server.CreateSession();
+  Context context;
+  const auto stream = server.generation().StreamStep(&context);
+  stream->Write(RequestOf("a", StepOf(session, {1})));
+  v1::StreamStepResponse response;
+  ASSERT_TRUE(stream->Read(&response));
+  ASSERT_TRUE(server.server().Shutdown(absl::Seconds(5)).ok());
+  EXPECT_FALSE(stream->Read(&response));
+  const grpc::Status status = stream->Finish();
+  EXPECT_THAT(status, HasReason(ErrorReason::kDraining));
+  EXPECT_TRUE(ToWireError(status).retry_after.has_value());
+}
+
+TEST(StreamStepTest, ShutdownAnswersWhatWasAccepted) {
+  OpenServer server;
+  const std::string session = server.CreateSession();
+  Context context;
+  const auto stream = server.generation().StreamStep(&context);
+  stream->Write(RequestOf("a", StepOf(session, SomeTokens(2000, 1))));
+  v1::Session shown;
+  v1::GetSessionRequest get;
+  get.set_name(session);
+  do {
+    Context get_context;
+    ASSERT_THAT(server.sessions().GetSession(&get_context, get, &shown),
+                IsOk());
+  } while (shown.state() != v1::Session::ACTIVE && shown.position() == 0);
+  std::thread reader([&] {
+    v1::StreamStepResponse response;
+    ASSERT_TRUE(stream->Read(&response));
+    EXPECT_EQ(response.results(0).step().position(), 2000u);
+    EXPECT_FALSE(stream->Read(&response));
+    EXPECT_THAT(stream->Finish(), HasReason(ErrorReason::kDraining));
+  });
+  EXPECT_TRUE(server.server().Shutdown(absl::Seconds(60)).ok());
+  reader.join();
+}
+
+}  // namespace
+}  // namespace steadystate
