@@ -101,12 +101,12 @@ TEST_F(EngineCancelTest, CancelledInTheQueueNothingHasChanged) {
   harness_.CreateSession("s");
   StepRequest request = StepOf("s", {1, 2});
   request.writer = engine().NewWriter();
-  Future<absl::StatusOr<StepResult>> first;
+  StepFuture first;
   StepFuture second;
   {
     ComputeHold hold(harness_);
-    const RequestId id = engine().Step(
-        request, [first](auto result) { first.Set(std::move(result)); });
+    RequestId id = 0;
+    first = harness_.StepAsync(request, &id);
     second = harness_.StepAsync(request);
     engine().Cancel(id);
     engine().Cancel(id);  // once is enough
@@ -129,11 +129,7 @@ TEST_F(EngineCancelTest, AStepThatHasBegunIsCarriedThrough) {
       1,
       [&] {
         late = harness_.StepAsync(overdue);
-        StepRequest request = StepOf("t", tokens);
-        request.writer = engine().NewWriter();
-        id = engine().Step(request, [cancelled](auto result) {
-          cancelled.Set(std::move(result));
-        });
+        cancelled = harness_.StepAsync(StepOf("t", tokens), &id);
       },
       [&] {
         EXPECT_EQ(harness_.Position("s") % kChunk, 0u);

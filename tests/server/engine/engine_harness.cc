@@ -84,13 +84,15 @@ uint64_t EngineHarness::Position(const std::string& session) {
   return info.ok() ? info->position : UINT64_MAX;
 }
 
-StepFuture EngineHarness::StepAsync(StepRequest request) {
+StepFuture EngineHarness::StepAsync(StepRequest request, RequestId* id) {
   if (request.writer == 0) request.writer = engine_->NewWriter();
   StepFuture future;
-  engine_->Step(std::move(request),
-                [future](absl::StatusOr<StepResult> result) {
-                  future.Set(std::move(result));
-                });
+  KeepAlive(future.shared());
+  const RequestId made = engine_->Step(
+      std::move(request), [future](absl::StatusOr<StepResult> result) {
+        future.Set(std::move(result));
+      });
+  if (id != nullptr) *id = made;
   return future;
 }
 
@@ -102,6 +104,7 @@ std::shared_ptr<RecordingGenerateSink> EngineHarness::Generate(
     GenerateRequest request, RequestId* id) {
   if (request.writer == 0) request.writer = engine_->NewWriter();
   auto sink = std::make_shared<RecordingGenerateSink>();
+  KeepAlive(sink);
   const RequestId made = engine_->Generate(std::move(request), sink);
   if (id != nullptr) *id = made;
   return sink;
@@ -111,6 +114,7 @@ std::shared_ptr<RecordingScoreSink> EngineHarness::Score(ScoreRequest request,
                                                          RequestId* id) {
   if (request.writer == 0) request.writer = engine_->NewWriter();
   auto sink = std::make_shared<RecordingScoreSink>();
+  KeepAlive(sink);
   const RequestId made = engine_->Score(std::move(request), sink);
   if (id != nullptr) *id = made;
   return sink;

@@ -40,6 +40,8 @@ class Future {
     return shared_->value.has_value();
   }
 
+  std::shared_ptr<const void> shared() const { return shared_; }
+
   // Waits; ends the program after a minute, which no test takes.
   const T& Get() const {
     MutexLock lock(shared_->mutex);
@@ -160,7 +162,7 @@ class EngineHarness {
   uint64_t Position(const std::string& session);
 
   // Submit, as a writer of its own unless `request` names one.
-  StepFuture StepAsync(StepRequest request);
+  StepFuture StepAsync(StepRequest request, RequestId* id = nullptr);
   absl::StatusOr<StepResult> Step(StepRequest request);
   std::shared_ptr<RecordingGenerateSink> Generate(GenerateRequest request,
                                                   RequestId* id = nullptr);
@@ -168,8 +170,18 @@ class EngineHarness {
                                             RequestId* id = nullptr);
 
  private:
+  // Abseil as distributed counts a Status's references unseen by
+  // ThreadSanitizer: none may end on two threads at once, so answers live until
+  // the compute thread is gone.
+  void KeepAlive(std::shared_ptr<const void> answer) {
+    MutexLock lock(mutex_);
+    kept_.push_back(std::move(answer));
+  }
+
   ManualClock clock_;
   Metrics metrics_{"tiny"};
+  Mutex mutex_;
+  std::vector<std::shared_ptr<const void>> kept_ ABSL_GUARDED_BY(mutex_);
   std::unique_ptr<Engine> engine_;
 };
 
