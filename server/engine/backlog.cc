@@ -19,21 +19,22 @@ absl::Status QueueFull(absl::string_view message, uint64_t bound) {
 
 }  // namespace
 
-absl::Status Backlog::Check(const Session& session, WriterId writer,
+absl::Status Backlog::Check(const Session* session, WriterId writer,
                             uint64_t input_bytes) const {
-  if (const Lane* const lane = FindLane(session)) {
+  const Lane* const lane = session == nullptr ? nullptr : FindLane(*session);
+  if (lane != nullptr) {
     if (lane->writer != writer) {
       return MakeError(
           ErrorReason::kSessionBusy,
-          absl::StrCat("another call is using session '", session.id,
+          absl::StrCat("another call is using session '", session->id,
                        "': wait for its answer, or send both on "
                        "one stream"),
-          {{"session", session.id}});
+          {{"session", session->id}});
     }
     // The first one has its turn and does not wait.
     if (lane->requests.size() > limits_.max_queued_per_session) {
       return QueueFull(absl::StrCat(limits_.max_queued_per_session,
-                                    " requests wait on session '", session.id,
+                                    " requests wait on session '", session->id,
                                     "': wait for an answer"),
                        limits_.max_queued_per_session);
     }

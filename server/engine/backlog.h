@@ -64,8 +64,9 @@ class Backlog {
 
   explicit Backlog(const Limits& limits) : limits_(limits) {}
 
-  // May this writer add a request? SESSION_BUSY, QUEUE_FULL.
-  absl::Status Check(const Session& session, WriterId writer,
+  // May this writer add a request to the session, or, if that is null, to one
+  // that nobody uses? SESSION_BUSY, QUEUE_FULL.
+  absl::Status Check(const Session* session, WriterId writer,
                      uint64_t input_bytes) const;
 
   // Opens a lane for the session if there is none. REQUIRES: Check succeeded.

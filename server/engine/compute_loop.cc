@@ -45,6 +45,8 @@ absl::Status Unfinished(ErrorReason reason, absl::string_view what,
 void Engine::Core::Loop() {
   BatchRunner runner(*model_, options_.max_batch_rows, options_.threads);
   while (TakeNotes()) {
+    // One a round: clearing many must not make live streams wait.
+    if (expiry_due_) FreeExpired(clock_.Now(), 1);
     SendAnswers();
     AskReceivers();
     FormBatch();
@@ -86,7 +88,7 @@ bool Engine::Core::TakeNotes() {
   if (stopping_) return false;
   const absl::Time now = clock_.Now();
   heartbeat_nanoseconds_ = absl::ToUnixNanos(now);
-  ended_sessions_ = TakeExpired(now);
+  expiry_due_ = table_.NextExpiry() <= now;
   EndEarly();
   asking_.clear();
   for (const RequestId id : std::exchange(continuing_, {})) {

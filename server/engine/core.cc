@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <limits>
 #include <optional>
 #include <string>
 #include <utility>
@@ -17,6 +18,8 @@ namespace {
 // one expires is the best guess, within these bounds.
 constexpr absl::Duration kMinStateRetry = absl::Seconds(1);
 constexpr absl::Duration kMaxStateRetry = absl::Seconds(60);
+
+constexpr size_t kAllExpired = std::numeric_limits<size_t>::max();
 
 absl::Status DrainingError() {
   return MakeError(ErrorReason::kDraining,
@@ -70,12 +73,9 @@ Engine::Core::~Core() {
 absl::StatusOr<SessionInfo> Engine::Core::CreateSession(
     const SessionOptions& options) {
   const absl::Time now = clock_.Now();
-  {
-    std::vector<std::unique_ptr<Session>> expired;  // freed before we allocate
-    MutexLock lock(mutex_);
-    expired = TakeExpired(now);
-  }
+  FreeExpired(now, kAllExpired);
   MutexLock lock(mutex_);
+  AwaitClearing();
   STEADYSTATE_RETURN_IF_ERROR(CountRefusal(CheckOpen(), now));
   absl::StatusOr<Session*> session = table_.Create(options, now);
   if (!session.ok()) return CountRefusal(session.status(), now);
@@ -86,9 +86,8 @@ absl::StatusOr<SessionInfo> Engine::Core::CreateSession(
 
 absl::StatusOr<SessionInfo> Engine::Core::GetSession(absl::string_view id) {
   const absl::Time now = clock_.Now();
-  std::vector<std::unique_ptr<Session>> expired;  // freed after the unlock
+  FreeExpired(now, kAllExpired);
   MutexLock lock(mutex_);
-  expired = TakeExpired(now);
   STEADYSTATE_ASSIGN_OR_RETURN(const Session* const session,
                                table_.Find(id, now));
   return table_.Describe(*session);
@@ -97,23 +96,22 @@ absl::StatusOr<SessionInfo> Engine::Core::GetSession(absl::string_view id) {
 absl::StatusOr<SessionPage> Engine::Core::ListSessions(
     size_t page_size, absl::string_view page_token) {
   const absl::Time now = clock_.Now();
-  std::vector<std::unique_ptr<Session>> expired;  // freed after the unlock
+  FreeExpired(now, kAllExpired);
   MutexLock lock(mutex_);
-  expired = TakeExpired(now);
   return table_.List(page_size, page_token, now);
 }
 
 absl::Status Engine::Core::DeleteSession(absl::string_view id) {
   const absl::Time now = clock_.Now();
-  std::vector<std::unique_ptr<Session>> ended;  // freed after the unlock
+  FreeExpired(now, kAllExpired);
+  std::unique_ptr<Session> ended;  // freed after the unlock
   MutexLock lock(mutex_);
-  ended = TakeExpired(now);
   STEADYSTATE_ASSIGN_OR_RETURN(Session* const session, table_.Find(id, now));
   metrics_.SessionEnded(SessionEnd::kDeleted, now - session->create_time,
                         session->position);
   Lane* const lane = backlog_.FindLane(*session);
   if (lane == nullptr) {
-    ended.push_back(table_.Remove(*session));
+    ended = table_.Remove(*session);
   } else {
     lane->owned = table_.Remove(*session);
     for (const auto& request : lane->requests) {
@@ -125,15 +123,34 @@ absl::Status Engine::Core::DeleteSession(absl::string_view id) {
   return absl::OkStatus();
 }
 
-std::vector<std::unique_ptr<Session>> Engine::Core::TakeExpired(
-    absl::Time now) {
-  std::vector<std::unique_ptr<Session>> expired = table_.TakeExpired(now);
+// Takes the lock for itself, so that memory is cleared outside it.
+void Engine::Core::FreeExpired(absl::Time now, size_t max) {
+  std::vector<std::unique_ptr<Session>> expired;
+  {
+    MutexLock lock(mutex_);
+    expired = table_.TakeExpired(now, max);
+    clearing_ += expired.size();
+  }
+  if (expired.empty()) return;
+  const size_t count = expired.size();
   for (const auto& session : expired) {
     metrics_.SessionEnded(SessionEnd::kExpired,
                           session->expire_time() - session->create_time,
                           session->position);
   }
-  return expired;
+  expired.clear();
+  MutexLock lock(mutex_);
+  clearing_ -= count;
+  cleared_.SignalAll();
+  UpdateGauges();
+}
+
+// Nobody is refused for want of memory that is just being cleared.
+void Engine::Core::AwaitClearing() {
+  while (clearing_ > 0 &&
+         pool_.used_bytes() + pool_.charge_bytes() > pool_.budget_bytes()) {
+    cleared_.Wait(mutex_);
+  }
 }
 
 absl::Status Engine::Core::CheckOpen() {
@@ -166,11 +183,10 @@ RequestId Engine::Core::Submit(const RequestBase& base,
                                bool on_fresh_state) {
   const RequestId id = NewRequestId();
   const absl::Time now = clock_.Now();
+  if (on_fresh_state) FreeExpired(now, kAllExpired);
   absl::Status status;
   {
-    std::vector<std::unique_ptr<Session>> expired;  // freed after the unlock
     MutexLock lock(mutex_);
-    expired = TakeExpired(now);
     status = CountRefusal(Accept(base, now, id, on_fresh_state, task), now);
   }
   if (!status.ok()) task->Finish(status, {.submitted = now});
@@ -181,6 +197,8 @@ RequestId Engine::Core::Submit(const RequestBase& base,
 absl::Status Engine::Core::Accept(const RequestBase& base, absl::Time now,
                                   RequestId id, bool on_fresh_state,
                                   std::unique_ptr<Task>& task) {
+  // First, because it lets go of the lock: what is checked below must hold.
+  if (on_fresh_state) AwaitClearing();
   STEADYSTATE_RETURN_IF_ERROR(CheckOpen());
   if (base.deadline <= now) {
     metrics_.Cancelled(CancelStage::kQueued, CancelSource::kDeadline);
@@ -188,17 +206,18 @@ absl::Status Engine::Core::Accept(const RequestBase& base, absl::Time now,
                      "the deadline had passed when the request arrived; the "
                      "session is unchanged");
   }
-  std::unique_ptr<Session> fresh;
   Session* session = nullptr;
+  if (!on_fresh_state) {
+    STEADYSTATE_ASSIGN_OR_RETURN(session, table_.Find(base.session, now));
+  }
+  STEADYSTATE_RETURN_IF_ERROR(
+      backlog_.Check(session, base.writer, task->input_bytes()));
+  std::unique_ptr<Session> fresh;
   if (on_fresh_state) {
     STEADYSTATE_ASSIGN_OR_RETURN(StateLease lease, pool_.Allocate());
     fresh = std::make_unique<Session>(layout_, std::move(lease));
     session = fresh.get();
-  } else {
-    STEADYSTATE_ASSIGN_OR_RETURN(session, table_.Find(base.session, now));
   }
-  STEADYSTATE_RETURN_IF_ERROR(
-      backlog_.Check(*session, base.writer, task->input_bytes()));
   auto request = std::make_unique<Request>();
   request->id = id;
   request->expected_position = base.expected_position;

@@ -82,8 +82,8 @@ class Engine::Core {
   };
 
   // Callers.
-  std::vector<std::unique_ptr<Session>> TakeExpired(absl::Time now)
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void FreeExpired(absl::Time now, size_t max);
+  void AwaitClearing() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::Status Accept(const RequestBase& base, absl::Time now, RequestId id,
                       bool on_fresh_state, std::unique_ptr<Task>& task)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -127,11 +127,13 @@ class Engine::Core {
   std::atomic<int64_t> heartbeat_nanoseconds_;
 
   Mutex mutex_;
-  CondVar work_;  // something was noted for the compute thread
-  CondVar idle_;  // unanswered_ became 0
+  CondVar work_;     // something was noted for the compute thread
+  CondVar idle_;     // unanswered_ became 0
+  CondVar cleared_;  // clearing_ became less
   SessionTable table_ ABSL_GUARDED_BY(mutex_);
   Backlog backlog_ ABSL_GUARDED_BY(mutex_);
   size_t unanswered_ ABSL_GUARDED_BY(mutex_) = 0;  // callbacks included
+  size_t clearing_ ABSL_GUARDED_BY(mutex_) = 0;    // expired, not yet free
   bool draining_ ABSL_GUARDED_BY(mutex_) = false;
   bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
   bool compute_waits_ ABSL_GUARDED_BY(mutex_) = false;
@@ -150,6 +152,7 @@ class Engine::Core {
   std::vector<Answer> answers_;
   std::vector<std::unique_ptr<Session>> ended_sessions_;
   size_t answered_ = 0;  // not yet taken off unanswered_
+  bool expiry_due_ = false;
 
   std::thread thread_;  // last: it uses all of the above
 };

@@ -160,10 +160,11 @@ std::unique_ptr<Session> SessionTable::Remove(Session& session) {
   return removed;
 }
 
-std::vector<std::unique_ptr<Session>> SessionTable::TakeExpired(
-    absl::Time now) {
+std::vector<std::unique_ptr<Session>> SessionTable::TakeExpired(absl::Time now,
+                                                                size_t max) {
   std::vector<std::unique_ptr<Session>> taken;
-  while (!order_.empty() && order_.begin()->first <= now) {
+  while (!order_.empty() && order_.begin()->first <= now &&
+         taken.size() < max) {
     Session& session = *order_.begin()->second;
     if (session.active) {
       ClearOrder(session);  // SetIdle puts it back

@@ -57,8 +57,9 @@ class SessionTable {
 
   std::unique_ptr<Session> Remove(Session& session);
 
-  // Removes the sessions that have expired; their ids are remembered.
-  std::vector<std::unique_ptr<Session>> TakeExpired(absl::Time now);
+  // Removes up to `max` of the sessions that have expired; their ids are
+  // remembered.
+  std::vector<std::unique_ptr<Session>> TakeExpired(absl::Time now, size_t max);
 
   // No session expires before this time.
   absl::Time NextExpiry() const;

@@ -116,6 +116,18 @@ TEST(EngineSessionTest, ExpiryFreesMemoryWithoutTraffic) {
   }));
 }
 
+TEST(EngineSessionTest, TheMemoryOfTheExpiredIsThereForTheNext) {
+  EngineOptions options;
+  options.state_memory_bytes = SessionBytes();
+  EngineHarness harness(options);
+  for (int i = 0; i < 20; ++i) {
+    const auto score = harness.Score(ScoreOf("", {1, 2}));
+    EXPECT_TRUE(score->done().Get().ok()) << score->done().Get().status();
+    harness.CreateSession();
+    harness.clock().Advance(options.session_ttl);
+  }
+}
+
 TEST(EngineSessionTest, NobodyExpiresWhileQueued) {
   EngineHarness harness;
   harness.CreateSession("s");

@@ -44,9 +44,9 @@ class SessionTableTest : public testing::Test {
     return details.has_value() ? details->reason : ErrorReason::kInternal;
   }
 
-  std::vector<std::string> TakeExpired(absl::Time now) {
+  std::vector<std::string> TakeExpired(absl::Time now, size_t max = 1000) {
     std::vector<std::string> ids;
-    for (const auto& session : table_.TakeExpired(now)) {
+    for (const auto& session : table_.TakeExpired(now, max)) {
       ids.push_back(session->id);
     }
     return ids;
@@ -135,6 +135,16 @@ TEST_F(SessionTableTest, ExpiryRunsFromTheLastStep) {
   EXPECT_THAT(TakeExpired(start_ + kTtl + kTtl / 2 - kTick), IsEmpty());
   EXPECT_THAT(TakeExpired(start_ + kTtl + kTtl / 2), ElementsAre("a"));
   EXPECT_EQ(table_.NextExpiry(), absl::InfiniteFuture());
+}
+
+TEST_F(SessionTableTest, TheExpiredCanBeTakenOneByOne) {
+  for (int i = 0; i < 3; ++i)
+    Make(std::string(1, static_cast<char>('a' + i)), start_ + i * kTick);
+  const absl::Time end = start_ + 2 * kTtl;
+  EXPECT_THAT(TakeExpired(end, 1), ElementsAre("a"));
+  EXPECT_LE(table_.NextExpiry(), end);
+  EXPECT_EQ(FindError("b", end), ErrorReason::kSessionExpired);
+  EXPECT_THAT(TakeExpired(end, 2), ElementsAre("b", "c"));
 }
 
 TEST_F(SessionTableTest, WhoIsActiveDoesNotExpire) {

@@ -1,0 +1,167 @@
+// Goal: queues keep their order and their bounds. Pure bookkeeping, so no
+// threads and no model.
+#include "server/engine/backlog.h"
+
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "server/model/state_layout.h"
+#include "tests/server/engine/engine_harness.h"
+
+namespace steadystate {
+namespace {
+
+using testing::ElementsAre;
+
+class InputTask final : public Task {
+ public:
+  explicit InputTask(uint64_t input_bytes) : input_bytes_(input_bytes) {}
+  absl::Status Begin(const SessionState&) override { return absl::OkStatus(); }
+  bool Ready() override { return true; }
+  Piece Next() const override { return {}; }
+  void Advance(const PieceResult&) override {}
+  void Deliver(const RequestTimes&) override {}
+  bool done() const override { return false; }
+  void Finish(const absl::Status&, const RequestTimes&) override {}
+  uint64_t input_bytes() const override { return input_bytes_; }
+
+ private:
+  const uint64_t input_bytes_;
+};
+
+constexpr Backlog::Limits kLimits{
+    .max_queued_per_session = 2, .max_queued = 5, .max_input_bytes = 100};
+constexpr WriterId kWriter = 7;
+
+class BacklogTest : public testing::Test {
+ protected:
+  BacklogTest() {
+    for (int i = 0; i < 3; ++i) {
+      sessions_.push_back(
+          std::make_unique<Session>(layout_, *pool_.Allocate()));
+    }
+  }
+
+  Session& session(size_t i) { return *sessions_[i]; }
+
+  Request& Add(size_t to, absl::Time deadline = absl::InfiniteFuture(),
+               uint64_t input_bytes = 1) {
+    auto request = std::make_unique<Request>();
+    request->id = ++last_id_;
+    request->deadline = deadline;
+    request->task = std::make_unique<InputTask>(input_bytes);
+    return backlog_.Add(session(to), kWriter, std::move(request));
+  }
+
+  ErrorReason Refusal(size_t to, WriterId writer = kWriter,
+                      uint64_t input_bytes = 1) {
+    return ReasonOf(backlog_.Check(&session(to), writer, input_bytes));
+  }
+
+  StateLayout state_layout_ = [] {
+    StateLayoutBuilder builder;
+    EXPECT_TRUE(builder.AddFixed(0, "S", {4}).ok());
+    return std::move(builder).Build();
+  }();
+  SessionLayout layout_{state_layout_, 4};
+  StatePool pool_{layout_.slot(), layout_.charge_bytes(),
+                  3 * layout_.charge_bytes()};
+  std::vector<std::unique_ptr<Session>> sessions_;
+  Backlog backlog_{kLimits};
+  RequestId last_id_ = 0;
+};
+
+TEST_F(BacklogTest, ALaneExistsWhileItHasRequests) {
+  EXPECT_EQ(backlog_.FindLane(session(0)), nullptr);
+  Request& first = Add(0);
+  Request& second = Add(0);
+  Lane* const lane = backlog_.FindLane(session(0));
+  ASSERT_NE(lane, nullptr);
+  EXPECT_EQ(first.lane, lane);
+  EXPECT_EQ(second.lane, lane);
+  EXPECT_EQ(lane->requests.front().get(), &first);
+  EXPECT_EQ(backlog_.Find(first.id), &first);
+
+  const RequestId id = first.id;
+  EXPECT_EQ(backlog_.Remove(first)->id, id);
+  EXPECT_EQ(backlog_.Find(id), nullptr);
+  EXPECT_EQ(lane->requests.front().get(), &second);
+  backlog_.Remove(second);
+  EXPECT_EQ(backlog_.CloseLane(*lane), nullptr);
+  EXPECT_EQ(backlog_.FindLane(session(0)), nullptr);
+  EXPECT_EQ(backlog_.size(), 0u);
+}
+
+TEST_F(BacklogTest, OneWriterAtATime) {
+  Add(0);
+  EXPECT_EQ(Refusal(0, kWriter + 1), ErrorReason::kSessionBusy);
+  EXPECT_TRUE(backlog_.Check(&session(0), kWriter, 1).ok());
+  EXPECT_TRUE(backlog_.Check(&session(1), kWriter + 1, 1).ok());
+}
+
+TEST_F(BacklogTest, BoundsEachQueue) {
+  Add(0);  // has its turn
+  Add(0);
+  EXPECT_TRUE(backlog_.Check(&session(0), kWriter, 1).ok());
+  Add(0);
+  EXPECT_EQ(Refusal(0), ErrorReason::kQueueFull);
+  EXPECT_TRUE(backlog_.Check(&session(1), kWriter, 1).ok());
+}
+
+TEST_F(BacklogTest, BoundsAllQueuesByWhatHasNotBegun) {
+  Request& running = Add(0);
+  for (const size_t to : {0u, 0u, 1u, 1u}) Add(to);
+  EXPECT_EQ(Refusal(2), ErrorReason::kQueueFull);
+  EXPECT_FALSE(backlog_.Check(nullptr, kWriter, 1).ok());
+  backlog_.MarkBegun(running);
+  EXPECT_EQ(backlog_.begun(), 1u);
+  EXPECT_EQ(backlog_.waiting(), 4u);
+  EXPECT_TRUE(backlog_.Check(&session(2), kWriter, 1).ok());
+  backlog_.Remove(running);
+  EXPECT_EQ(backlog_.begun(), 0u);
+  EXPECT_EQ(backlog_.waiting(), 4u);
+}
+
+TEST_F(BacklogTest, BoundsTheBytesOfInputs) {
+  Request& large = Add(0, absl::InfiniteFuture(), 60);
+  EXPECT_TRUE(backlog_.Check(&session(1), kWriter, 40).ok());
+  EXPECT_EQ(Refusal(1, kWriter, 41), ErrorReason::kQueueFull);
+  backlog_.Remove(large);
+  EXPECT_TRUE(backlog_.Check(&session(1), kWriter, 100).ok());
+  EXPECT_EQ(Refusal(1, kWriter, 101), ErrorReason::kQueueFull);
+}
+
+TEST_F(BacklogTest, DeadlinesComeInOrderAndOnce) {
+  const absl::Time start = absl::UnixEpoch();
+  EXPECT_EQ(backlog_.NextDeadline(), absl::InfiniteFuture());
+  Add(0);  // without one
+  Request& late = Add(0, start + absl::Seconds(2));
+  Request& early = Add(1, start + absl::Seconds(1));
+  Request& gone = Add(2, start);
+  backlog_.Remove(gone);
+  EXPECT_EQ(backlog_.NextDeadline(), start + absl::Seconds(1));
+  EXPECT_EQ(backlog_.TakeOverdue(start), nullptr);
+  std::vector<Request*> overdue;
+  while (Request* request = backlog_.TakeOverdue(start + absl::Seconds(9))) {
+    overdue.push_back(request);
+  }
+  EXPECT_THAT(overdue, ElementsAre(&early, &late));
+  EXPECT_EQ(backlog_.NextDeadline(), absl::InfiniteFuture());
+  backlog_.Remove(early);
+  EXPECT_EQ(backlog_.size(), 2u);
+}
+
+TEST_F(BacklogTest, AnOwnedSessionLeavesWithItsLane) {
+  Request& request = Add(0);
+  Lane& lane = *request.lane;
+  Session* const owned = sessions_[0].get();
+  lane.owned = std::move(sessions_[0]);
+  backlog_.Remove(request);
+  EXPECT_EQ(backlog_.CloseLane(lane).get(), owned);
+}
+
+}  // namespace
+}  // namespace steadystate
