@@ -236,8 +236,8 @@ absl::Status Converter::CheckCount(absl::string_view field,
     return absl::OkStatus();
   }
   return OutOfBounds(
-      field, absl::StrCat(count, " long"),
-      absl::StrCat("1 to ", options_.max_tokens_per_request, " long"));
+      field, absl::StrCat(count, " tokens"),
+      absl::StrCat("1 to ", options_.max_tokens_per_request, " tokens"));
 }
 
 absl::StatusOr<std::vector<int32_t>> Converter::ToTokens(
@@ -252,8 +252,7 @@ absl::StatusOr<std::vector<int32_t>> Converter::Tokenize(
     absl::string_view field, absl::string_view text) const {
   STEADYSTATE_RETURN_IF_ERROR(NeedTokenizer(field));
   std::vector<int32_t> tokens = tokenizer_->Encode(text);
-  STEADYSTATE_RETURN_IF_ERROR(
-      CheckCount(absl::StrCat(field, " in tokens"), tokens.size()));
+  STEADYSTATE_RETURN_IF_ERROR(CheckCount(field, tokens.size()));
   return tokens;
 }
 

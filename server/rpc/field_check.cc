@@ -14,14 +14,14 @@ constexpr size_t kMaxShownBytes = 64;
 }  // namespace
 
 absl::Status OutOfBounds(absl::string_view field, const absl::AlphaNum& value,
-                         absl::string_view bound) {
+                         absl::string_view bounds) {
   const absl::string_view shown = Excerpt(value.Piece(), kMaxShownBytes);
   return MakeError(ErrorReason::kInvalidArgument,
                    absl::StrCat(field, " is ", shown.empty() ? "empty" : shown,
-                                "; it must be ", bound),
+                                "; it must be ", bounds),
                    {{"field", std::string(field)},
                     {"value", std::string(shown)},
-                    {"bound", std::string(bound)}});
+                    {"bounds", std::string(bounds)}});
 }
 
 absl::Status MissingField(absl::string_view field, absl::string_view rule) {

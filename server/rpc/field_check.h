@@ -11,11 +11,11 @@
 namespace steadystate {
 
 // Checks of single fields of requests. Every error is INVALID_ARGUMENT with the
-// metadata field (its path within the request), value and bound.
+// metadata field (its path within the request), value and bounds.
 
-// "<field> is <value>; it must be <bound>", for instance bound "in [0, 100]".
+// "<field> is <value>; it must be <bounds>", for instance bounds "in [0, 100]".
 absl::Status OutOfBounds(absl::string_view field, const absl::AlphaNum& value,
-                         absl::string_view bound);
+                         absl::string_view bounds);
 
 // "<field> is missing: <what it has to be>".
 absl::Status MissingField(absl::string_view field, absl::string_view rule);

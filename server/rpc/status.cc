@@ -32,6 +32,16 @@ constexpr GenericError kGenericErrors[] = {
      "the request was cancelled"},
 };
 
+// Those that the protos promise a RetryInfo with, and how long if the error
+// does not say it better.
+constexpr absl::Duration kRetryAfter = absl::Seconds(1);
+
+bool PromisesRetry(ErrorReason reason) {
+  return reason == ErrorReason::kDraining ||
+         reason == ErrorReason::kQueueFull ||
+         reason == ErrorReason::kStateBudgetExhausted;
+}
+
 PublicError Generic(const absl::Status& status) {
   PublicError error;
   for (const GenericError& row : kGenericErrors) {
@@ -68,6 +78,10 @@ PublicError ToPublicError(const absl::Status& status) {
   error.code = status.code();
   error.message = std::string(Excerpt(status.message(), kMaxMessageBytes));
   error.details = *std::move(details);
+  if (PromisesRetry(error.details.reason) &&
+      !error.details.retry_after.has_value()) {
+    error.details.retry_after = kRetryAfter;
+  }
   for (auto& [key, value] : error.details.metadata) {
     // Below this layer sessions go by their ids.
     if (key == "session" && !absl::StartsWith(value, "sessions/")) {
@@ -103,8 +117,7 @@ google::rpc::Status ToRpcStatus(const PublicError& error) {
 
 absl::Status DrainingError() {
   return MakeError(ErrorReason::kDraining,
-                   "the server is shutting down; retry with another one", {},
-                   absl::Seconds(1));
+                   "the server is shutting down; retry with another one");
 }
 
 grpc::Status ToGrpcStatus(const PublicError& error) {

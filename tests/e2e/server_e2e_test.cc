@@ -11,9 +11,9 @@
 #include <string>
 #include <vector>
 
-#include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
 #include "absl/time/clock.h"
@@ -58,17 +58,6 @@ std::string FetchMetrics(int port) {
   return body == std::string::npos ? "" : response.substr(body + 4);
 }
 
-double ValueOf(const std::string& page, absl::string_view series) {
-  for (absl::string_view line : absl::StrSplit(page, '\n')) {
-    double value = 0;
-    if (absl::ConsumePrefix(&line, series) && absl::ConsumePrefix(&line, " ") &&
-        absl::SimpleAtod(line, &value)) {
-      return value;
-    }
-  }
-  return -1;
-}
-
 // A server process that is ready, with a client's stubs.
 class ServerProcess {
  public:
@@ -97,6 +86,21 @@ class ServerProcess {
     EXPECT_TRUE(absl::SimpleAtoi(
         metrics_address_.substr(metrics_address_.rfind(':') + 1), &port));
     return FetchMetrics(port);
+  }
+
+  // The value of a series, its label "model" left out; -1 if absent.
+  double MetricValue(absl::string_view series) const {
+    const std::string id = model_.path().substr(model_.path().rfind('/') + 1);
+    const std::string page = absl::StrReplaceAll(
+        Metrics(), {{absl::StrCat(",model=\"", id, "\""), ""}});
+    for (absl::string_view line : absl::StrSplit(page, '\n')) {
+      double value = 0;
+      if (absl::ConsumePrefix(&line, series) &&
+          absl::ConsumePrefix(&line, " ") && absl::SimpleAtod(line, &value)) {
+        return value;
+      }
+    }
+    return -1;
   }
 
   Process& process() { return process_; }
@@ -289,8 +293,7 @@ TEST(ServerE2eTest, MetricsCountWhatWasSent) {
     grpc::ClientContext context;
     v1::StepRequest request;
     request.set_session(session);
-    request.mutable_tokens()->add_ids(i);
-    request.mutable_tokens()->add_ids(i);
+    request.mutable_tokens()->mutable_ids()->Resize(2, i);
     v1::StepResponse response;
     ASSERT_TRUE(server.generation().Step(&context, request, &response).ok());
   }
@@ -311,19 +314,19 @@ TEST(ServerE2eTest, MetricsCountWhatWasSent) {
   v1::StepResponse step;
   server.generation().Step(&refused, unknown, &step);
 
-  const std::string page = server.Metrics();
   const std::string calls =
       "steadystate_request_duration_seconds_count{code=\"";
   const std::string service = "\",method=\"steadystate.v1.GenerationService/";
-  EXPECT_EQ(ValueOf(page, calls + "OK" + service + "Step\"}"), kSteps);
-  EXPECT_EQ(ValueOf(page, calls + "NOT_FOUND" + service + "Step\"}"), 1);
-  EXPECT_EQ(ValueOf(page, calls + "OK" + service + "Generate\"}"), 1);
-  EXPECT_EQ(ValueOf(page, "steadystate_tokens_total{kind=\"prompt\"}"),
+  EXPECT_EQ(server.MetricValue(calls + "OK" + service + "Step\"}"), kSteps);
+  EXPECT_EQ(server.MetricValue(calls + "NOT_FOUND" + service + "Step\"}"), 1);
+  EXPECT_EQ(server.MetricValue(calls + "OK" + service + "Generate\"}"), 1);
+  EXPECT_EQ(server.MetricValue("steadystate_tokens_total{kind=\"prompt\"}"),
             2 * kSteps + 3);
-  EXPECT_EQ(ValueOf(page, "steadystate_tokens_total{kind=\"generated\"}"), 11);
-  EXPECT_EQ(
-      ValueOf(page, "steadystate_errors_total{reason=\"SESSION_NOT_FOUND\"}"),
-      1);
+  EXPECT_EQ(server.MetricValue("steadystate_tokens_total{kind=\"generated\"}"),
+            11);
+  EXPECT_EQ(server.MetricValue(
+                "steadystate_errors_total{reason=\"SESSION_NOT_FOUND\"}"),
+            1);
 }
 
 TEST(ServerE2eTest, MetricsPassPromtool) {

@@ -8,6 +8,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
 #include "absl/strings/str_split.h"
 #include "gtest/gtest.h"
 #include "server/session/session_state.h"
@@ -93,7 +94,12 @@ v1::StepResponse OpenServer::Step(const v1::StepRequest& request) {
 }
 
 double OpenServer::MetricValue(absl::string_view series) const {
-  const std::string page = metrics_.Expose();
+  // Every series has the model as a label.
+  const std::string label =
+      absl::StrCat("model=\"", model_->description().id, "\"");
+  const std::string page = absl::StrReplaceAll(
+      metrics_.Expose(),
+      {{absl::StrCat(",", label), ""}, {absl::StrCat("{", label, "}"), ""}});
   for (absl::string_view line : absl::StrSplit(page, '\n')) {
     double value = 0;
     if (absl::ConsumePrefix(&line, series) && absl::ConsumePrefix(&line, " ") &&
@@ -101,7 +107,7 @@ double OpenServer::MetricValue(absl::string_view series) const {
       return value;
     }
   }
-  return 0;
+  return -1;
 }
 
 v1::StepRequest StepOf(const std::string& session,

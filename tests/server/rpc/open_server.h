@@ -59,7 +59,8 @@ class OpenServer {
   // The answer of a unary step.
   v1::StepResponse Step(const v1::StepRequest& request);
 
-  // The value of a series, "steadystate_x_total{method=\"y\"}"; 0 if absent.
+  // The value of a series, its label "model" left out,
+  // "steadystate_x_total{method=\"y\"}"; -1 if absent.
   double MetricValue(absl::string_view series) const;
 
  private:

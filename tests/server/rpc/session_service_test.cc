@@ -163,7 +163,7 @@ TEST(SessionServiceTest, SpentBudgetIsToldBeforeAnythingIsCharged) {
   EXPECT_THAT(status, HasReason(ErrorReason::kStateBudgetExhausted));
   const WireError error = ToWireError(status);
   EXPECT_TRUE(error.retry_after.has_value());
-  EXPECT_THAT(error.metadata, Contains(Key("state_bytes")));
+  EXPECT_THAT(error.metadata, Contains(Key("session_bytes")));
   EXPECT_THAT(error.metadata, Contains(Key("budget_bytes")));
   EXPECT_THAT(context.GetServerTrailingMetadata(),
               Contains(Key("grpc-retry-pushback-ms")));

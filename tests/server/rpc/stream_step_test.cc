@@ -38,8 +38,8 @@ struct Exchange {
   grpc::Status status;
 };
 
-Exchange Run(OpenServer& server,
-             const std::vector<v1::StreamStepRequest>& requests) {
+Exchange Converse(OpenServer& server,
+                  const std::vector<v1::StreamStepRequest>& requests) {
   Exchange exchange;
   Context context;
   const std::unique_ptr<Stream> stream =
@@ -101,7 +101,8 @@ TEST(StreamStepTest, SessionsInterleavedOnStreamsEqualLoneSteps) {
   std::vector<Exchange> exchanges(kStreams);
   std::vector<std::thread> clients;
   for (size_t i = 0; i < kStreams; ++i) {
-    clients.emplace_back([&, i] { exchanges[i] = Run(server, requests[i]); });
+    clients.emplace_back(
+        [&, i] { exchanges[i] = Converse(server, requests[i]); });
   }
   for (std::thread& client : clients) client.join();
 
@@ -141,7 +142,7 @@ TEST(StreamStepTest, AnswersOfASessionKeepItsOrderRefusalsIncluded) {
       requests.push_back(RequestOf(absl::StrCat(i), step));
     }
   }
-  const Exchange exchange = Run(server, requests);
+  const Exchange exchange = Converse(server, requests);
   ASSERT_THAT(exchange.status, IsOk());
   std::map<std::string, int> next;
   for (const Result& result : exchange.results) {
@@ -159,7 +160,7 @@ TEST(StreamStepTest, ErrorsAreAnswersAndCloseNothing) {
   v1::StepRequest mismatch = StepOf(session, {1});
   mismatch.set_expected_position(9);
   const std::string long_id(129, 'i');
-  const Exchange exchange = Run(
+  const Exchange exchange = Converse(
       server,
       {RequestOf("ok", StepOf(session, {1})),
        RequestOf("token", StepOf(session, {-1})),
@@ -204,7 +205,7 @@ TEST(StreamStepTest, FullQueueAnswersThatRequestOnly) {
   for (int i = 0; i < 8; ++i) {
     requests.push_back(RequestOf(absl::StrCat(i), StepOf(session, {1})));
   }
-  const Exchange exchange = Run(server, requests);
+  const Exchange exchange = Converse(server, requests);
   ASSERT_THAT(exchange.status, IsOk());
   ASSERT_EQ(exchange.results.size(), 9u);
   int full = 0;
@@ -213,7 +214,7 @@ TEST(StreamStepTest, FullQueueAnswersThatRequestOnly) {
     ++full;
     EXPECT_THAT(result.error(), HasReason(ErrorReason::kQueueFull));
     EXPECT_TRUE(ToWireError(result.error()).retry_after.has_value());
-    EXPECT_EQ(ToWireError(result.error()).metadata.count("limit"), 1u);
+    EXPECT_EQ(ToWireError(result.error()).metadata.count("bounds"), 1u);
   }
   EXPECT_GT(full, 0);
   EXPECT_EQ(server.PositionOf(session), 3000u + 8u - static_cast<size_t>(full));
@@ -235,7 +236,8 @@ TEST(StreamStepTest, SecondWriterIsRefused) {
     ASSERT_THAT(server.sessions().GetSession(&get_context, get, &shown),
                 IsOk());
   } while (shown.state() != v1::Session::ACTIVE);
-  const Exchange other = Run(server, {RequestOf("x", StepOf(session, {1}))});
+  const Exchange other =
+      Converse(server, {RequestOf("x", StepOf(session, {1}))});
   ASSERT_EQ(other.results.size(), 1u);
   EXPECT_THAT(other.results[0].error(), HasReason(ErrorReason::kSessionBusy));
   stream->WritesDone();
@@ -247,7 +249,7 @@ TEST(StreamStepTest, SecondWriterIsRefused) {
 
 TEST(StreamStepTest, EmptyStreamEndsWithOk) {
   OpenServer server;
-  const Exchange exchange = Run(server, {});
+  const Exchange exchange = Converse(server, {});
   EXPECT_THAT(exchange.status, IsOk());
   WaitForStreams(server, 0);
 }
