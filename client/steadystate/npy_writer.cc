@@ -47,7 +47,7 @@ absl::StatusOr<NpyWriter> NpyWriter::Open(const std::string& path,
 
 absl::Status NpyWriter::Append(std::span<const float> row) {
   if (row_count_ == 0) column_count_ = row.size();
-  if (row.size() != column_count_ ||
+  if (row.empty() || row.size() != column_count_ ||
       (shape_ == Shape::kVector && row.size() != 1)) {
     return absl::InvalidArgumentError(
         absl::StrCat(path_, ": row ", row_count_, " has ", row.size(),

@@ -26,8 +26,8 @@ class NpyWriter {
   // if the file has no place for a header to be filled in later (a pipe).
   static absl::StatusOr<NpyWriter> Open(const std::string& path, Shape shape);
 
-  // Adds a row. INVALID_ARGUMENT if it is not as long as the first one, or not
-  // one number in a vector; otherwise as the disk says.
+  // Adds a row. INVALID_ARGUMENT if it is empty or not as long as the first
+  // one, or not one number in a vector; otherwise as the disk says.
   absl::Status Append(std::span<const float> row);
 
   // Writes the final header and closes the file.

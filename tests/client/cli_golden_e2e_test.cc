@@ -25,8 +25,10 @@ std::vector<float> ReadFloats(const std::string& path,
   constexpr size_t kHeaderBytes = 128;
   EXPECT_THAT(bytes.substr(0, kHeaderBytes), HasSubstr(shape));
   std::vector<float> values((bytes.size() - kHeaderBytes) / sizeof(float));
-  std::memcpy(values.data(), bytes.data() + kHeaderBytes,
-              values.size() * sizeof(float));
+  for (size_t i = 0; i < values.size(); ++i) {
+    std::memcpy(&values[i], bytes.data() + kHeaderBytes + i * sizeof(float),
+                sizeof(float));
+  }
   return values;
 }
 

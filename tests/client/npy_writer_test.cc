@@ -80,6 +80,7 @@ TEST_F(NpyWriterTest, AFileThatIsNotFinishedHasNoRows) {
 
 TEST_F(NpyWriterTest, RefusesRowsOfAnotherLength) {
   NpyWriter matrix = Open(NpyWriter::Shape::kMatrix);
+  EXPECT_TRUE(absl::IsInvalidArgument(matrix.Append({})));
   const float row[3] = {1.0f, 2.0f, 3.0f};
   ASSERT_TRUE(matrix.Append(row).ok());
   EXPECT_TRUE(absl::IsInvalidArgument(matrix.Append({row, 2})));
