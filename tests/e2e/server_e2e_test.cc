@@ -90,9 +90,11 @@ class ServerProcess {
 
   // The value of a series, its label "model" left out; -1 if absent.
   double MetricValue(absl::string_view series) const {
-    const std::string id = model_.path().substr(model_.path().rfind('/') + 1);
+    const std::string label = absl::StrCat(
+        "model=\"", model_.path().substr(model_.path().rfind('/') + 1), "\"");
     const std::string page = absl::StrReplaceAll(
-        Metrics(), {{absl::StrCat(",model=\"", id, "\""), ""}});
+        Metrics(),
+        {{absl::StrCat(",", label), ""}, {absl::StrCat(label, ","), ""}});
     for (absl::string_view line : absl::StrSplit(page, '\n')) {
       double value = 0;
       if (absl::ConsumePrefix(&line, series) &&
@@ -263,8 +265,14 @@ TEST(ServerE2eTest, ModelThatIsNotThereIsNamed) {
 }
 
 TEST(ServerE2eTest, UnknownModelTypeIsNamed) {
+  const TinyModel model;
   const TempDirectory directory;
-  directory.Write("config.json", R"({"model_type": "unheard_of"})");
+  directory.Write("model.safetensors",
+                  ReadWholeFile(model.path() + "/model.safetensors"));
+  directory.Write(
+      "config.json",
+      absl::StrReplaceAll(ReadWholeFile(model.path() + "/config.json"),
+                          {{"\"gla\"", "\"unheard_of\""}}));
   const Outcome outcome = RunServer("--model=" + directory.path());
   EXPECT_EQ(outcome.code, 1);
   EXPECT_THAT(outcome.err, HasSubstr("unheard_of"));

@@ -98,8 +98,9 @@ double OpenServer::MetricValue(absl::string_view series) const {
   const std::string label =
       absl::StrCat("model=\"", model_->description().id, "\"");
   const std::string page = absl::StrReplaceAll(
-      metrics_.Expose(),
-      {{absl::StrCat(",", label), ""}, {absl::StrCat("{", label, "}"), ""}});
+      metrics_.Expose(), {{absl::StrCat(",", label), ""},
+                          {absl::StrCat(label, ","), ""},
+                          {absl::StrCat("{", label, "}"), ""}});
   for (absl::string_view line : absl::StrSplit(page, '\n')) {
     double value = 0;
     if (absl::ConsumePrefix(&line, series) && absl::ConsumePrefix(&line, " ") &&

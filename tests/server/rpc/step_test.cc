@@ -6,7 +6,6 @@
 #include <string>
 #include <vector>
 
-#include "absl/time/clock.h"
 #include "gtest/gtest.h"
 #include "tests/server/rpc/open_server.h"
 #include "tests/server/rpc/wire_error.h"
@@ -146,18 +145,6 @@ TEST(StepTest, AnswerLargerThanAMessageIsRefusedBeforeComputing) {
               HasReason(ErrorReason::kMessageTooLarge));
   EXPECT_EQ(server.PositionOf(session), 0u);
   EXPECT_THAT(TryStep(server, StepOf(session, {1})), IsOk());
-}
-
-TEST(StepTest, PassedDeadlineLeavesTheSessionUntouched) {
-  OpenServer server;
-  const std::string session = server.CreateSession();
-  Context context(absl::Microseconds(-1));
-  v1::StepResponse response;
-  EXPECT_EQ(server.generation()
-                .Step(&context, StepOf(session, {1}), &response)
-                .error_code(),
-            grpc::StatusCode::DEADLINE_EXCEEDED);
-  EXPECT_EQ(server.PositionOf(session), 0u);
 }
 
 TEST(StepTest, DrainingIsTold) {

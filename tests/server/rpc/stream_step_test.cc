@@ -254,6 +254,30 @@ TEST(StreamStepTest, EmptyStreamEndsWithOk) {
   WaitForStreams(server, 0);
 }
 
+TEST(StreamStepTest, DeadlineCompletesWhatBeganAndLeavesTheRestUndone) {
+  OpenServerOptions options;
+  options.engine.prefill_chunk_rows = 1;
+  OpenServer server(options);
+  const std::string session = server.CreateSession();
+  {
+    Context context(absl::Milliseconds(100));
+    const auto stream = server.generation().StreamStep(&context);
+    stream->Write(RequestOf("long", StepOf(session, SomeTokens(30'000, 1))));
+    stream->Write(RequestOf("behind", StepOf(session, {1})));
+    v1::StreamStepResponse response;
+    EXPECT_FALSE(stream->Read(&response));
+    EXPECT_EQ(stream->Finish().error_code(),
+              grpc::StatusCode::DEADLINE_EXCEEDED);
+  }
+  WaitForStreams(server, 0);
+  EXPECT_EQ(server.PositionOf(session), 30'000u);
+  EXPECT_EQ(server.MetricValue("steadystate_request_duration_seconds_count{"
+                               "code=\"DEADLINE_EXCEEDED\",method=\""
+                               "steadystate.v1.GenerationService/"
+                               "StreamStep\"}"),
+            1);
+}
+
 TEST(StreamStepTest, CancelLeavesEveryStepWholeOrUndone) {
   OpenServer server;
   const std::string session = server.CreateSession();
