@@ -9,15 +9,6 @@
 namespace steadystate {
 namespace {
 
-// Bounds the memory for logits; more rows than that go through the head in
-// groups, which changes no bit of them.
-constexpr size_t kMaxLogitsBytes = size_t{64} << 20;
-
-size_t MaxLogitsRows(size_t vocab_size, size_t max_rows) {
-  return std::clamp<size_t>(kMaxLogitsBytes / (vocab_size * sizeof(float)), 1,
-                            max_rows);
-}
-
 // Looks at bits, in a form that compilers turn into vector code.
 bool AllFinite(const float* values, size_t count) {
   constexpr uint32_t kExponent = 0x7f800000;
@@ -30,11 +21,13 @@ bool AllFinite(const float* values, size_t count) {
 
 }  // namespace
 
-BatchRunner::BatchRunner(const Model& model, size_t max_rows, size_t threads)
+BatchRunner::BatchRunner(const Model& model, size_t max_rows, size_t threads,
+                         size_t max_logits_bytes)
     : model_(model),
       hidden_size_(model.description().hidden_size),
       vocab_size_(model.description().vocab_size),
-      max_logits_rows_(MaxLogitsRows(vocab_size_, max_rows)),
+      max_logits_rows_(std::clamp<size_t>(
+          max_logits_bytes / (vocab_size_ * sizeof(float)), 1, max_rows)),
       pool_(threads),
       workspace_(model, max_rows, pool_),
       samplers_(threads, Sampler(vocab_size_)),

@@ -36,11 +36,17 @@ struct BatchTimes {
 // Confined to the thread that makes it, a member of its own thread pool.
 class BatchRunner {
  public:
-  // REQUIRES: max_rows >= 1, threads >= 1. The model outlives the runner.
-  BatchRunner(const Model& model, size_t max_rows, size_t threads);
+  // Bounds the memory for logits; more rows than that go through the head in
+  // groups, which changes no bit of them.
+  static constexpr size_t kMaxLogitsBytes = size_t{64} << 20;
 
-  // REQUIRES: the pieces have at most max_rows rows in all, each at most
-  // max_rows logits rows; sessions are distinct and within their context cap.
+  // REQUIRES: max_rows >= 1, threads >= 1. The model outlives the runner.
+  BatchRunner(const Model& model, size_t max_rows, size_t threads,
+              size_t max_logits_bytes = kMaxLogitsBytes);
+
+  // REQUIRES: the pieces have at most max_rows rows in all, each one or at most
+  // max_logits_bytes of logits; sessions are distinct and within their context
+  // cap.
   BatchTimes Run(std::span<BatchItem> items);
 
  private:

@@ -60,6 +60,11 @@ TEST(ContextCapTest, AGenerationReturnsItsTokensUpToIt) {
   EXPECT_EQ(sink->items().size(), kCap - 10);
   EXPECT_EQ(sink->items().back().position, kCap);
   EXPECT_EQ(harness.Position("s"), kCap);
+  const auto too_long = harness.Generate(
+      GenerateOf(harness.CreateSession("t"), MakeTokens(kCap + 1, 1), 1));
+  EXPECT_EQ(ReasonOf(too_long->done().Get().status()),
+            ErrorReason::kContextCapReached);
+  EXPECT_EQ(harness.Position("t"), 0u);
   EXPECT_EQ(ReasonOf(harness.Score(ScoreOf("", MakeTokens(kCap + 1, 1)))
                          ->done()
                          .Get()
@@ -113,6 +118,11 @@ TEST(NonFiniteTest, FailsTheRequestAndLeavesOthersAlone) {
   const auto sink = harness.Generate(GenerateOf("bad", {}, 1));
   EXPECT_EQ(ReasonOf(sink->done().Get().status()),
             ErrorReason::kNoPendingLogits);
+  // Seen although nobody asks for outputs.
+  StepRequest silent;
+  silent.session = "bad";
+  silent.tokens = {kBadToken};
+  EXPECT_EQ(ReasonOf(harness.Step(silent).status()), ErrorReason::kInternal);
   EXPECT_TRUE(harness.engine().DeleteSession("bad").ok());
   EXPECT_TRUE(harness.Step(StepOf("good", {1})).ok());
 }
@@ -125,6 +135,9 @@ TEST(NonFiniteTest, LogitsAreCheckedToo) {
   const auto sink = harness.Generate(GenerateOf("s", {1, 2}, 3));
   EXPECT_EQ(ReasonOf(sink->done().Get().status()), ErrorReason::kInternal);
   EXPECT_EQ(harness.Position("s"), 2u);
+  EXPECT_EQ(
+      ReasonOf(harness.Generate(GenerateOf("s", {}, 1))->done().Get().status()),
+      ErrorReason::kNoPendingLogits);
   StepRequest hidden_only = StepOf("s", {3});
   hidden_only.outputs.logits = false;
   EXPECT_EQ(harness.Step(hidden_only)->position, 3u);

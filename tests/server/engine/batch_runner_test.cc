@@ -1,0 +1,77 @@
+// Goal: what a batch computes does not depend on how its logits are grouped.
+// Method: the same batch with memory for all logits and for two rows of them.
+#include "server/engine/batch_runner.h"
+
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "gtest/gtest.h"
+#include "server/engine/step_task.h"
+#include "server/session/state_pool.h"
+#include "tests/server/engine/engine_harness.h"
+
+namespace steadystate {
+namespace {
+
+constexpr size_t kSessions = 5;
+constexpr size_t kRows = 3;
+
+struct Outcome {
+  std::vector<std::vector<float>> logits;
+  std::vector<uint64_t> positions;
+};
+
+Outcome RunBatch(size_t max_logits_bytes) {
+  const auto model = SharedTinyModel();
+  const size_t hidden_size = model->description().hidden_size;
+  const SessionLayout layout(model->state_layout(), hidden_size);
+  StatePool pool(layout.slot(), layout.charge_bytes(),
+                 kSessions * layout.charge_bytes());
+  BatchRunner runner(*model, kSessions * kRows, 2, max_logits_bytes);
+  Outcome outcome;
+  outcome.logits.resize(kSessions);
+  std::vector<std::unique_ptr<SessionState>> sessions;
+  std::vector<std::unique_ptr<StepTask>> tasks;
+  std::vector<BatchItem> items;
+  for (size_t i = 0; i < kSessions; ++i) {
+    sessions.push_back(
+        std::make_unique<SessionState>(layout, *pool.Allocate()));
+    // One of them wants no logits.
+    StepRequest request = StepOf("s", MakeTokens(kRows, i));
+    request.outputs.logits = i != 2;
+    tasks.push_back(std::make_unique<StepTask>(
+        request,
+        [&to = outcome.logits[i]](const absl::StatusOr<StepResult>& result) {
+          to = result->logits;
+        },
+        hidden_size, kRows));
+    items.push_back({.task = tasks.back().get(),
+                     .session = sessions.back().get(),
+                     .piece = tasks.back()->Next()});
+  }
+  runner.Run(items);
+  for (size_t i = 0; i < kSessions; ++i) {
+    EXPECT_TRUE(items[i].finite);
+    EXPECT_TRUE(tasks[i]->done());
+    tasks[i]->Finish(absl::OkStatus(), {});
+    outcome.positions.push_back(sessions[i]->position());
+  }
+  return outcome;
+}
+
+TEST(BatchRunnerTest, GroupsOfLogitsChangeNothing) {
+  const size_t row_bytes =
+      SharedTinyModel()->description().vocab_size * sizeof(float);
+  const Outcome whole = RunBatch(BatchRunner::kMaxLogitsBytes);
+  EXPECT_EQ(whole.positions, std::vector<uint64_t>(kSessions, kRows));
+  EXPECT_TRUE(whole.logits[2].empty());
+  for (const size_t rows : {1u, 2u, 3u}) {
+    const Outcome grouped = RunBatch(rows * row_bytes);
+    EXPECT_EQ(grouped.logits, whole.logits) << rows;
+    EXPECT_EQ(grouped.positions, whole.positions);
+  }
+}
+
+}  // namespace
+}  // namespace steadystate
