@@ -30,16 +30,15 @@ namespace {
 constexpr int kExitFailure = 1;
 constexpr int kExitUsage = 2;
 
+// Why the process ends: one plain line, whatever the log level.
 int Fail(absl::string_view what, const absl::Status& status, int code) {
-  LogError(what, {{"error", status.message()}});
+  fprintf(stderr, "steadystate-server: %s%s\n", std::string(what).c_str(),
+          std::string(status.message()).c_str());
   return code;
 }
 
-// What is wrong with the flags is told as one plain line.
 int WrongUsage(const absl::Status& status) {
-  fprintf(stderr, "steadystate-server: %s\n",
-          std::string(status.message()).c_str());
-  return kExitUsage;
+  return Fail("", status, kExitUsage);
 }
 
 // A listener that runs out of descriptors does not recover.
@@ -88,7 +87,7 @@ int Serve(const Flags& flags, Server& server, const Exposer& exposer) {
   WaitForStopSignal();
   const absl::Status ended = server.Shutdown(flags.drain_timeout);
   if (!ended.ok()) {
-    Fail("shutdown was not orderly", ended, kExitFailure);
+    Fail("shutdown was not orderly: ", ended, kExitFailure);
     // Threads of gRPC still use what destructors would destroy.
     std::_Exit(kExitFailure);
   }
@@ -99,7 +98,7 @@ int Run(const Flags& flags) {
   const absl::Time start = absl::Now();
   absl::StatusOr<std::shared_ptr<const Model>> model = Model::Load(flags.model);
   if (!model.ok()) {
-    return Fail("cannot load the model", model.status(), kExitFailure);
+    return Fail("cannot load the model: ", model.status(), kExitFailure);
   }
   Metrics metrics((*model)->description().id);
   DescribeModel(**model, absl::Now() - start, metrics);
@@ -114,7 +113,7 @@ int Run(const Flags& flags) {
     return WrongUsage(exposer.status());
   }
   if (!exposer.ok()) {
-    return Fail("cannot serve metrics", exposer.status(), kExitFailure);
+    return Fail("cannot serve metrics: ", exposer.status(), kExitFailure);
   }
   absl::StatusOr<std::unique_ptr<Server>> server =
       Server::Start(flags.server, **engine, metrics);
@@ -122,7 +121,7 @@ int Run(const Flags& flags) {
     return WrongUsage(server.status());
   }
   if (!server.ok()) {
-    return Fail("cannot serve gRPC", server.status(), kExitFailure);
+    return Fail("cannot serve gRPC: ", server.status(), kExitFailure);
   }
   return Serve(flags, **server, **exposer);
 }

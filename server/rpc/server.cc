@@ -212,10 +212,6 @@ Server::~Server() {
 
 int Server::port() const { return state_->port; }
 
-std::shared_ptr<grpc::Channel> Server::InProcessChannel() {
-  return state_->server->InProcessChannel(grpc::ChannelArguments());
-}
-
 absl::Status Server::Shutdown(absl::Duration drain_timeout) {
   State& state = *state_;
   const absl::Time start = absl::Now();

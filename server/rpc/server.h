@@ -12,10 +12,6 @@
 #include "server/engine/engine.h"
 #include "server/metrics/metrics.h"
 
-namespace grpc {
-class Channel;
-}
-
 namespace steadystate {
 
 struct ServerOptions {
@@ -49,9 +45,6 @@ class Server {
 
   // The port that is listened on.
   int port() const;
-
-  // A channel to this server within the process, without a socket.
-  std::shared_ptr<grpc::Channel> InProcessChannel();
 
   // Ends service in order: health turns NOT_SERVING; new sessions and requests
   // are refused with DRAINING; requests that were accepted get up to

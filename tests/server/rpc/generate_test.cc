@@ -223,6 +223,7 @@ TEST(GenerateTest, CancelKeepsWhatWasReturned) {
   }
   EXPECT_EQ(stream->Finish().error_code(), grpc::StatusCode::CANCELLED);
   const v1::Session idle = WaitForIdle(server, session);
+  server.WaitForMetric("steadystate_errors_total{reason=\"CANCELLED\"}", 1);
   EXPECT_GE(idle.position(), 6u + received);
   // It can be used again.
   server.Step(StepOf(session, {1}));
@@ -239,6 +240,8 @@ TEST(GenerateTest, DeadlineEndsIt) {
       Collect(*server.generation().Generate(&context, request));
   EXPECT_EQ(generated.status.error_code(), grpc::StatusCode::DEADLINE_EXCEEDED);
   EXPECT_GE(WaitForIdle(server, session).position(), generated.position);
+  server.WaitForMetric("steadystate_errors_total{reason=\"DEADLINE_EXCEEDED\"}",
+                       1);
 }
 
 TEST(GenerateTest, ReaderThatDoesNotReadPausesItAndNobodyElse) {

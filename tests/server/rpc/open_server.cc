@@ -111,6 +111,13 @@ double OpenServer::MetricValue(absl::string_view series) const {
   return -1;
 }
 
+void OpenServer::WaitForMetric(absl::string_view series, double value) const {
+  const absl::Time deadline = absl::Now() + absl::Seconds(60);
+  while (MetricValue(series) != value && absl::Now() < deadline) {
+  }
+  EXPECT_EQ(MetricValue(series), value) << series;
+}
+
 v1::StepRequest StepOf(const std::string& session,
                        const std::vector<int32_t>& tokens) {
   v1::StepRequest request;

@@ -62,6 +62,8 @@ class OpenServer {
   // The value of a series, its label "model" left out,
   // "steadystate_x_total{method=\"y\"}"; -1 if absent.
   double MetricValue(absl::string_view series) const;
+  // Waits until it is `value`; expects that this comes to pass.
+  void WaitForMetric(absl::string_view series, double value) const;
 
  private:
   TinyModel checkpoint_;

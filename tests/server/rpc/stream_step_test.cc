@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "absl/time/clock.h"
+#include "absl/time/time.h"
 #include "gtest/gtest.h"
 #include "tests/server/rpc/open_server.h"
 #include "tests/server/rpc/wire_error.h"
@@ -61,14 +61,6 @@ Exchange Converse(OpenServer& server,
   reader.join();
   exchange.status = stream->Finish();
   return exchange;
-}
-
-void WaitForStreams(OpenServer& server, double open) {
-  const absl::Time deadline = absl::Now() + absl::Seconds(60);
-  while (server.MetricValue("steadystate_grpc_streams") != open &&
-         absl::Now() < deadline) {
-  }
-  EXPECT_EQ(server.MetricValue("steadystate_grpc_streams"), open);
 }
 
 TEST(StreamStepTest, SessionsInterleavedOnStreamsEqualLoneSteps) {
@@ -251,7 +243,7 @@ TEST(StreamStepTest, EmptyStreamEndsWithOk) {
   OpenServer server;
   const Exchange exchange = Converse(server, {});
   EXPECT_THAT(exchange.status, IsOk());
-  WaitForStreams(server, 0);
+  server.WaitForMetric("steadystate_grpc_streams", 0);
 }
 
 TEST(StreamStepTest, DeadlineCompletesWhatBeganAndLeavesTheRestUndone) {
@@ -269,7 +261,7 @@ TEST(StreamStepTest, DeadlineCompletesWhatBeganAndLeavesTheRestUndone) {
     EXPECT_EQ(stream->Finish().error_code(),
               grpc::StatusCode::DEADLINE_EXCEEDED);
   }
-  WaitForStreams(server, 0);
+  server.WaitForMetric("steadystate_grpc_streams", 0);
   EXPECT_EQ(server.PositionOf(session), 30'000u);
   EXPECT_EQ(server.MetricValue("steadystate_request_duration_seconds_count{"
                                "code=\"DEADLINE_EXCEEDED\",method=\""
@@ -294,7 +286,7 @@ TEST(StreamStepTest, CancelLeavesEveryStepWholeOrUndone) {
     }
     EXPECT_EQ(stream->Finish().error_code(), grpc::StatusCode::CANCELLED);
   }
-  WaitForStreams(server, 0);
+  server.WaitForMetric("steadystate_grpc_streams", 0);
   const uint64_t position = server.PositionOf(session);
   EXPECT_EQ(position % 100, 0u);
   EXPECT_GE(position, 100u);
