@@ -80,6 +80,8 @@ std::string WithPort(const std::string& host_port, int port) {
 
 // Says that the server is ready, waits for a signal, shuts down.
 int Serve(const Flags& flags, Server& server, const Exposer& exposer) {
+  // Who reads the line may send a signal at once.
+  KeepFirstStopSignal();
   printf("listening grpc=%s metrics=%s\n",
          WithPort(flags.server.listen, server.port()).c_str(),
          WithPort(flags.metrics_listen, exposer.port()).c_str());

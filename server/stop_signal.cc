@@ -16,7 +16,7 @@ namespace {
 struct Stop {
   Mutex mutex;
   CondVar requested_changed;
-  bool awaited ABSL_GUARDED_BY(mutex) = false;
+  bool kept ABSL_GUARDED_BY(mutex) = false;
   bool requested ABSL_GUARDED_BY(mutex) = false;
 };
 
@@ -28,7 +28,7 @@ Stop& TheStop() {
 // True if the signal is to end the process in order.
 bool NoteSignal(Stop& stop) {
   const MutexLock lock(stop.mutex);
-  if (!stop.awaited || stop.requested) return false;
+  if (!stop.kept || stop.requested) return false;
   stop.requested = true;
   stop.requested_changed.SignalAll();
   return true;
@@ -53,10 +53,15 @@ void StartStopSignals() {
   }).detach();
 }
 
+void KeepFirstStopSignal() {
+  Stop& stop = TheStop();
+  const MutexLock lock(stop.mutex);
+  stop.kept = true;
+}
+
 void WaitForStopSignal() {
   Stop& stop = TheStop();
   const MutexLock lock(stop.mutex);
-  stop.awaited = true;
   while (!stop.requested) stop.requested_changed.Wait(stop.mutex);
 }
 

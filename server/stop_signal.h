@@ -7,11 +7,15 @@ namespace steadystate {
 // them; nothing runs in a signal handler.
 
 // Blocks the signals in this thread and in all that it starts, and starts the
-// waiting thread. Until WaitForStopSignal is called a signal ends the process
-// at once, with 128 plus its number. Call once, before any other thread exists.
+// waiting thread. A signal ends the process at once, with 128 plus its number.
+// Call once, before any other thread exists.
 void StartStopSignals();
 
-// Returns after the first signal. The next one ends the process at once.
+// From now on the first signal makes WaitForStopSignal return instead. The
+// second one still ends the process at once.
+void KeepFirstStopSignal();
+
+// Returns after the first signal since KeepFirstStopSignal.
 void WaitForStopSignal();
 
 }  // namespace steadystate
