@@ -63,7 +63,7 @@ void Engine::Core::Loop() {
 bool Engine::Core::HasWork() const {
   return stopping_ || !scheduler_.empty() || !continuing_.empty() ||
          !starting_.empty() || !cancelled_.empty() || !woken_.empty() ||
-         !orphaned_.empty();
+         !orphaned_.empty() || (aborting_ && backlog_.First() != nullptr);
 }
 
 void Engine::Core::WaitForWork() {
@@ -89,6 +89,7 @@ bool Engine::Core::TakeNotes() {
   const absl::Time now = clock_.Now();
   heartbeat_nanoseconds_ = absl::ToUnixNanos(now);
   expiry_due_ = table_.NextExpiry() <= now;
+  if (aborting_) EndAll();
   EndEarly();
   asking_.clear();
   for (const RequestId id : std::exchange(continuing_, {})) {
@@ -108,6 +109,19 @@ bool Engine::Core::TakeNotes() {
   }
   starting_.clear();
   return true;
+}
+
+// Ends all requests, steps that have begun included. No batch is running.
+void Engine::Core::EndAll() {
+  while (Request* const request = backlog_.First()) {
+    if (request->stage == RequestStage::kScheduled) {
+      scheduler_.Remove(request->id);
+    }
+    Settle(*request,
+           MakeError(ErrorReason::kDraining,
+                     "the server was shut down before the request was "
+                     "finished: use another one"));
+  }
 }
 
 // Ends the requests that shall not go on.
@@ -276,12 +290,7 @@ void Engine::Core::SendAnswers() {
 void Engine::Core::EndEverything() {
   {
     MutexLock lock(mutex_);
-    while (Request* const request = backlog_.First()) {
-      Settle(*request,
-             MakeError(ErrorReason::kDraining,
-                       "the server was shut down before the request was "
-                       "finished: use another one"));
-    }
+    EndAll();
   }
   SendAnswers();
   MutexLock lock(mutex_);

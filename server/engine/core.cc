@@ -263,6 +263,13 @@ void Engine::Core::BeginDrain() {
   draining_ = true;
 }
 
+void Engine::Core::AbortRequests() {
+  MutexLock lock(mutex_);
+  draining_ = true;
+  aborting_ = true;
+  WakeCompute();
+}
+
 bool Engine::Core::WaitIdle(absl::Duration timeout) {
   // Bounded, so that adding it to the time of day cannot overflow.
   constexpr absl::Duration kForever = absl::Hours(24 * 365);

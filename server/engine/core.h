@@ -70,6 +70,7 @@ class Engine::Core {
 
   void BeginDrain();
   bool WaitIdle(absl::Duration timeout);
+  void AbortRequests();
   absl::Time heartbeat() const {
     return absl::FromUnixNanos(heartbeat_nanoseconds_);
   }
@@ -98,6 +99,7 @@ class Engine::Core {
   void WaitForWork() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   bool HasWork() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   bool TakeNotes();
+  void EndAll() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void EndEarly() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void End(Request& request, const absl::Status& status)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -135,6 +137,7 @@ class Engine::Core {
   size_t unanswered_ ABSL_GUARDED_BY(mutex_) = 0;  // callbacks included
   size_t clearing_ ABSL_GUARDED_BY(mutex_) = 0;    // expired, not yet free
   bool draining_ ABSL_GUARDED_BY(mutex_) = false;
+  bool aborting_ ABSL_GUARDED_BY(mutex_) = false;
   bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
   bool compute_waits_ ABSL_GUARDED_BY(mutex_) = false;
   // Notes for the compute thread; each request stands at most once in each.

@@ -3,7 +3,6 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "server/base/byte_size.h"
 #include "server/base/error.h"
 #include "server/base/status_macros.h"
 #include "server/engine/core.h"
@@ -23,14 +22,14 @@ absl::StatusOr<std::unique_ptr<Engine>> Engine::Create(
       SessionLayout(model->state_layout(), model->description().hidden_size)
           .charge_bytes();
   if (options.state_memory_bytes < session_bytes) {
-    return MakeError(ErrorReason::kInvalidArgument,
-                     absl::StrCat("state_memory is ",
-                                  FormatByteSize(options.state_memory_bytes),
-                                  ", and one session of this model takes ",
-                                  FormatByteSize(session_bytes)),
-                     {{"field", "state_memory"},
-                      {"value", absl::StrCat(options.state_memory_bytes)},
-                      {"bounds", absl::StrCat(session_bytes)}});
+    return MakeError(
+        ErrorReason::kInvalidArgument,
+        absl::StrCat("state_memory is ", options.state_memory_bytes,
+                     " bytes, and one session of this model takes ",
+                     session_bytes, " bytes"),
+        {{"field", "state_memory"},
+         {"value", absl::StrCat(options.state_memory_bytes)},
+         {"bounds", absl::StrCat(session_bytes)}});
   }
   return std::unique_ptr<Engine>(new Engine(
       std::make_unique<Core>(options, std::move(model), clock, metrics)));
@@ -116,6 +115,8 @@ void Engine::BeginDrain() { core_->BeginDrain(); }
 bool Engine::WaitIdle(absl::Duration timeout) {
   return core_->WaitIdle(timeout);
 }
+
+void Engine::AbortRequests() { core_->AbortRequests(); }
 
 absl::Time Engine::heartbeat() const { return core_->heartbeat(); }
 

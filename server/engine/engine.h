@@ -105,6 +105,11 @@ class Engine {
   // True when no request is queued or running, false if `timeout` passed first.
   bool WaitIdle(absl::Duration timeout);
 
+  // For a process about to end: ends with DRAINING whatever has not finished
+  // when the batch that runs is done. Steps that have begun too; their sessions
+  // then stand within them. Includes BeginDrain.
+  void AbortRequests();
+
   // When the compute thread last went round its loop: liveness.
   absl::Time heartbeat() const;
 

@@ -7,6 +7,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "nlohmann/json.hpp"
 #include "server/base/json.h"
 #include "server/base/status_macros.h"
@@ -33,8 +34,9 @@ std::optional<double> WholeNumber(const json& value) {
 }
 
 std::string BoundsText(absl::string_view kind, Bounds bounds) {
-  return absl::StrCat("it must be ", kind, " in [", bounds.min, ", ",
-                      bounds.max, "]");
+  // %.15g: whole numbers in full.
+  return absl::StrFormat("it must be %s in [%.15g, %.15g]", kind, bounds.min,
+                         bounds.max);
 }
 
 }  // namespace

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <string>
 
 #include "absl/strings/str_cat.h"
@@ -79,7 +80,9 @@ void ApplyPenalties(const SamplingParams& params,
     x = x > 0 ? x / params.repetition_penalty : x * params.repetition_penalty;
     x -= params.presence_penalty;
     x -= params.frequency_penalty * static_cast<double>(last - first);
-    logit = static_cast<float>(x);
+    // A tiny penalty may carry a logit beyond what a float holds.
+    constexpr double kLargest = std::numeric_limits<float>::max();
+    logit = static_cast<float>(std::clamp(x, -kLargest, kLargest));
     first = last;
   }
 }

@@ -222,6 +222,7 @@ absl::Status Server::Shutdown(absl::Duration drain_timeout) {
     LogWarning("requests did not end in time and are cancelled",
                {{"drain_timeout", absl::FormatDuration(drain_timeout)}});
     state.services.open_streams.Abort();
+    state.services.engine.AbortRequests();
     state.services.engine.WaitIdle(kCancelledGrace);
   }
   const absl::Time cancel_time = absl::Now() + kCancelledGrace;

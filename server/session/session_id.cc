@@ -88,7 +88,9 @@ absl::Status ValidateSessionId(absl::string_view id) {
       absl::StrCat("session_id ", Quoted(id),
                    " is not 1 to 63 of [a-z0-9-], beginning with a letter or "
                    "digit"),
-      {{"field", "session_id"}});
+      {{"field", "session_id"},
+       {"value", Quoted(id)},
+       {"bounds", "1 to 63 of [a-z0-9-], beginning with a letter or digit"}});
 }
 
 absl::Status ValidateSessionTtl(absl::Duration ttl) {
@@ -98,7 +100,10 @@ absl::Status ValidateSessionTtl(absl::Duration ttl) {
       absl::StrCat("ttl ", absl::FormatDuration(ttl), " is not between ",
                    absl::FormatDuration(kMinSessionTtl), " and ",
                    absl::FormatDuration(kMaxSessionTtl)),
-      {{"field", "ttl"}, {"value", absl::FormatDuration(ttl)}});
+      {{"field", "ttl"},
+       {"value", absl::FormatDuration(ttl)},
+       {"bounds", absl::StrCat(absl::FormatDuration(kMinSessionTtl), " to ",
+                               absl::FormatDuration(kMaxSessionTtl))}});
 }
 
 absl::Status ValidateLabels(const std::map<std::string, std::string>& labels) {

@@ -1,5 +1,8 @@
 #include "server/base/mapped_file.h"
 
+#include <sys/stat.h>
+#include <unistd.h>
+
 #include <filesystem>
 #include <fstream>
 
@@ -36,6 +39,12 @@ TEST(MappedFileTest, NamesWhatIsMissingOrNoFile) {
   EXPECT_EQ(missing.status().code(), absl::StatusCode::kNotFound);
   EXPECT_THAT(std::string(missing.status().message()),
               HasSubstr("/nonexistent/file"));
+  // Nobody writes to the pipe: opening it must not wait for that.
+  const std::string pipe = testing::TempDir() + "/mapped_file_pipe";
+  unlink(pipe.c_str());
+  ASSERT_EQ(mkfifo(pipe.c_str(), 0600), 0);
+  EXPECT_EQ(MappedFile::Open(pipe).status().code(),
+            absl::StatusCode::kInvalidArgument);
   const auto folder = MappedFile::Open(testing::TempDir());
   EXPECT_EQ(folder.status().code(), absl::StatusCode::kInvalidArgument);
 }

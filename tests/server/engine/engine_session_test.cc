@@ -276,6 +276,22 @@ TEST(EngineSessionTest, DrainRefusesWhatIsNewAndFinishesTheRest) {
   EXPECT_TRUE(engine.DeleteSession("s").ok());
 }
 
+TEST(EngineSessionTest, AbortEndsEvenStepsThatHaveBegun) {
+  constexpr size_t kTokens = 1'000'000;  // seconds of work
+  EngineHarness harness;
+  Engine& engine = harness.engine();
+  harness.CreateSession("s");
+  const StepFuture step =
+      harness.StepAsync(StepOf("s", MakeTokens(kTokens, 1)));
+  while (engine.GetSession("s")->position == 0) std::this_thread::yield();
+  engine.AbortRequests();
+  EXPECT_TRUE(engine.WaitIdle(absl::InfiniteDuration()));
+  EXPECT_EQ(ReasonOf(step.Get().status()), ErrorReason::kDraining);
+  EXPECT_LT(engine.GetSession("s")->position, kTokens);
+  EXPECT_EQ(ReasonOf(engine.CreateSession({}).status()),
+            ErrorReason::kDraining);
+}
+
 TEST(EngineSessionTest, ShutdownAnswersEverything) {
   EngineHarness harness;
   harness.CreateSession("s");

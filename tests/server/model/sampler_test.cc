@@ -205,6 +205,14 @@ TEST(SamplerTest, ARepetitionPenaltyMovesNegativeLogitsDown) {
   EXPECT_EQ(sampler.Sample(logits, params, std::vector<int32_t>{0}, 0), 1);
 }
 
+TEST(SamplerTest, ATinyRepetitionPenaltyLeavesADraw) {
+  SamplingParams params;
+  params.repetition_penalty = 1e-40;  // 5 / 1e-40 is beyond a float
+  Sampler sampler(3);
+  const std::vector<float> logits = {0, 0, 5};
+  EXPECT_EQ(sampler.Sample(logits, params, std::vector<int32_t>{2}, 0), 2);
+}
+
 TEST(SamplerTest, OnlyTheWindowCounts) {
   SamplingParams params;
   params.temperature = 0;
