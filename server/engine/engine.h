@@ -45,7 +45,8 @@ struct EngineOptions {
 // its first batch leaves the session untouched. One that comes later leaves the
 // tokens absorbed so far, and Generate's last answered token is then the last
 // one absorbed. A Step is all or nothing: once its first batch began it is
-// carried through, and its answer is the record.
+// carried through, and its answer is the record; only AbortRequests and the
+// engine's end cut it short.
 //
 // Errors carry ErrorReasons (server/base/error.h). Thread-safe. Callbacks run
 // on the compute thread, or inside the submitting call when a request is
