@@ -1,25 +1,13 @@
 #include "server/engine/batch_runner.h"
 
 #include <algorithm>
-#include <bit>
 #include <chrono>
 #include <cstdint>
 #include <cstring>
 
+#include "kernels/pointwise/activation.h"
+
 namespace steadystate {
-namespace {
-
-// Looks at bits, in a form that compilers turn into vector code.
-bool AllFinite(const float* values, size_t count) {
-  constexpr uint32_t kExponent = 0x7f800000;
-  uint32_t largest = 0;
-  for (size_t i = 0; i < count; ++i) {
-    largest = std::max(largest, std::bit_cast<uint32_t>(values[i]) & kExponent);
-  }
-  return largest != kExponent;
-}
-
-}  // namespace
 
 BatchRunner::BatchRunner(const Model& model, size_t max_rows, size_t threads,
                          size_t max_logits_bytes)
@@ -81,7 +69,7 @@ void BatchRunner::Forward(std::span<BatchItem> items) {
   for (BatchItem& item : items) {
     const size_t rows = item.piece.rows;
     if (rows == 0) continue;
-    item.finite = AllFinite(hidden, rows * hidden_size_);
+    item.finite = AllFinite(rows * hidden_size_, hidden);
     item.session->Absorbed(
         rows, item.piece.tokens,
         item.finite ? hidden + (rows - 1) * hidden_size_ : nullptr);
@@ -122,7 +110,7 @@ void BatchRunner::Advance(std::span<Part> parts) {
     const Part& part = parts[i];
     BatchItem& item = *part.item;
     const size_t logits_count = item.piece.logits_rows() * vocab_size_;
-    if (!AllFinite(part.logits, logits_count)) {
+    if (!AllFinite(logits_count, part.logits)) {
       item.finite = false;
       item.session->DropPending();
       return;
