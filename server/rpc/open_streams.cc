@@ -19,9 +19,4 @@ void OpenStreams::Drain() {
   for (OpenStream* stream : streams_) stream->Drain();
 }
 
-void OpenStreams::Abort() {
-  const MutexLock lock(mutex_);
-  for (OpenStream* stream : streams_) stream->Abort();
-}
-
 }  // namespace steadystate

@@ -9,14 +9,12 @@
 namespace steadystate {
 
 // A stream, which may stay open for as long as its client likes, and has to be
-// asked to end when the server shuts down. Neither call may use OpenStreams.
+// asked to end when the server shuts down.
 class OpenStream {
  public:
   virtual ~OpenStream() = default;
-  // Takes no more requests, answers what it has, ends.
+  // Takes no more requests, answers what it has, ends. May not use OpenStreams.
   virtual void Drain() = 0;
-  // Ends without carrying out what it has.
-  virtual void Abort() = 0;
 };
 
 // The streams that are open now. Thread-safe.
@@ -25,13 +23,11 @@ class OpenStreams {
   // `stream` stays valid until it is removed. Drains it if Drain was called
   // before.
   void Add(OpenStream& stream);
-  // Waits for a Drain or Abort that runs.
+  // Waits for a Drain that runs.
   void Remove(OpenStream& stream);
 
   // Drains all streams, and from now on those that are added.
   void Drain();
-  // Aborts the streams that are still open.
-  void Abort();
 
  private:
   Mutex mutex_;

@@ -18,7 +18,6 @@
 #include "server/engine/request.h"
 #include "server/rpc/answer.h"
 #include "server/rpc/call_record.h"
-#include "server/rpc/open_streams.h"
 #include "server/rpc/outbound_queue.h"
 #include "server/rpc/service_context.h"
 #include "server/rpc/status.h"
@@ -36,8 +35,7 @@ namespace steadystate {
 // engine shares it. Lock order: the engine is never called with mutex_ held.
 template <typename Response, typename Item, typename Summary>
 class ResultStream : public grpc::ServerWriteReactor<Response>,
-                     public Sink<Item, Summary>,
-                     public OpenStream {
+                     public Sink<Item, Summary> {
  public:
   // Hands a request to the engine: (deadline, sink) -> its id, or its refusal.
   using Submit = std::function<absl::StatusOr<RequestId>(
@@ -52,7 +50,6 @@ class ResultStream : public grpc::ServerWriteReactor<Response>,
     const std::shared_ptr<ResultStream> stream(
         new ResultStream(method, services, context, std::move(add_summary)));
     stream->self_ = stream;
-    services.open_streams.Add(*stream);
     absl::StatusOr<RequestId> id = submit(stream->record_.deadline(), stream);
     if (id.ok()) {
       stream->SetId(*id);
@@ -121,22 +118,7 @@ class ResultStream : public grpc::ServerWriteReactor<Response>,
   }
 
   void OnDone() override {
-    services_.open_streams.Remove(*this);
     const std::shared_ptr<ResultStream> self = std::move(self_);
-  }
-
-  // OpenStream: called when the server shuts down.
-
-  void Drain() override {}  // it ends by itself
-
-  void Abort() override {
-    RequestId id = 0;
-    {
-      const MutexLock lock(mutex_);
-      aborted_ = true;
-      id = id_;
-    }
-    services_.engine.Cancel(id);
   }
 
  private:
@@ -159,14 +141,8 @@ class ResultStream : public grpc::ServerWriteReactor<Response>,
         queue_(std::min(kCoalescedBytes, services.max_message_bytes)) {}
 
   void SetId(RequestId id) {
-    bool aborted = false;
-    {
-      const MutexLock lock(mutex_);
-      id_ = id;
-      aborted = aborted_;
-    }
-    // Abort may have come when there was no id to cancel yet.
-    if (aborted) services_.engine.Cancel(id);
+    const MutexLock lock(mutex_);
+    id_ = id;
   }
 
   bool HasRoom() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
@@ -187,7 +163,7 @@ class ResultStream : public grpc::ServerWriteReactor<Response>,
     }
     if (end_.has_value() && !writing_ && !finished_) {
       finished_ = true;
-      actions.finish = aborted_ && !end_->ok() ? DrainingError() : *end_;
+      actions.finish = *end_;
     }
     return actions;
   }
@@ -214,7 +190,6 @@ class ResultStream : public grpc::ServerWriteReactor<Response>,
   bool writing_ ABSL_GUARDED_BY(mutex_) = false;
   bool paused_ ABSL_GUARDED_BY(mutex_) = false;  // by us; wants to be woken
   bool broken_ ABSL_GUARDED_BY(mutex_) = false;  // nobody hears us any more
-  bool aborted_ ABSL_GUARDED_BY(mutex_) = false;
   bool finished_ ABSL_GUARDED_BY(mutex_) = false;
 };
 

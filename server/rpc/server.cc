@@ -221,7 +221,6 @@ absl::Status Server::Shutdown(absl::Duration drain_timeout) {
   if (!state.services.engine.WaitIdle(drain_timeout)) {
     LogWarning("requests did not end in time and are cancelled",
                {{"drain_timeout", absl::FormatDuration(drain_timeout)}});
-    state.services.open_streams.Abort();
     state.services.engine.AbortRequests();
     state.services.engine.WaitIdle(kCancelledGrace);
   }

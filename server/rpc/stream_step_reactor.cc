@@ -99,17 +99,6 @@ void StreamStepReactor::Drain() {
   Act(actions);
 }
 
-void StreamStepReactor::Abort() {
-  std::vector<RequestId> ids;
-  {
-    const MutexLock lock(mutex_);
-    draining_ = true;
-    aborted_ = true;
-    ids = PendingIds();
-  }
-  for (const RequestId id : ids) services_.engine.Cancel(id);
-}
-
 void StreamStepReactor::Break() {
   std::vector<RequestId> ids;
   Actions actions;
@@ -122,11 +111,6 @@ void StreamStepReactor::Break() {
   }
   for (const RequestId id : ids) services_.engine.Cancel(id);
   Act(actions);
-}
-
-bool StreamStepReactor::IsAborted() {
-  const MutexLock lock(mutex_);
-  return aborted_;
 }
 
 std::vector<RequestId> StreamStepReactor::PendingIds() const {
@@ -175,7 +159,7 @@ void StreamStepReactor::Submit() {
     // It may have been answered already.
     if (pending.serial == serial) {
       pending.engine_id = id;
-      cancel = broken_ || aborted_;
+      cancel = broken_;
     }
   }
   if (cancel) services_.engine.Cancel(id);
@@ -214,8 +198,7 @@ void StreamStepReactor::Answer(Pending& pending,
   if (result.ok()) {
     ToProto(*result, pending.session, *answer.mutable_step());
   } else {
-    const PublicError error = ToPublicError(
-        IsAborted() ? DrainingError() : std::move(result).status());
+    const PublicError error = ToPublicError(std::move(result).status());
     services_.metrics.ErrorAnswered(Name(error.details.reason));
     *answer.mutable_error() = ToRpcStatus(error);
   }

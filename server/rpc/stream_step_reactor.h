@@ -49,7 +49,6 @@ class StreamStepReactor final
   void OnCancel() override;
   void OnDone() override;
   void Drain() override;
-  void Abort() override;
 
  private:
   // A request between its arrival and the moment its answer may be sent.
@@ -90,7 +89,6 @@ class StreamStepReactor final
       ABSL_LOCKS_EXCLUDED(mutex_);
   // Sends the answers of a session that need not wait any longer.
   void Release(Pending* pending) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  bool IsAborted() ABSL_LOCKS_EXCLUDED(mutex_);
   std::vector<RequestId> PendingIds() const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Nobody hears us any more.
@@ -125,7 +123,6 @@ class StreamStepReactor final
   bool reads_ended_ ABSL_GUARDED_BY(mutex_) = false;  // by the client
   bool broken_ ABSL_GUARDED_BY(mutex_) = false;
   bool draining_ ABSL_GUARDED_BY(mutex_) = false;
-  bool aborted_ ABSL_GUARDED_BY(mutex_) = false;
   bool finished_ ABSL_GUARDED_BY(mutex_) = false;
 };
 
