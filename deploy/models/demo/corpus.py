@@ -3,8 +3,10 @@
 import hashlib
 import html.parser
 import io
+import lzma
 import os
 import re
+import shutil
 import subprocess
 import tarfile
 
@@ -19,6 +21,8 @@ SKIPPED_TAGS = frozenset("script style svg form button".split())
 SKIPPED_PAGES = re.compile(
     r"/(requirements|doc_\w*crossref|keyword_index|sitemap|capi3ref|"
     r"sqlanalyze|syntaxdiagrams)\.html$|/(releaselog|syntax|search\.d)/")
+
+WINDOW = 64  # bytes; no longer piece of held-out text is in the training text
 
 # Paragraphs that the page generator adds to every page of a kind.
 BOILERPLATE = re.compile(
@@ -123,8 +127,31 @@ def documents(deb):
 
 
 def is_held_out(name):
-    """True for about one page in 25, by a hash of its name."""
-    return hashlib.sha256(os.path.basename(name).encode()).digest()[0] < 10
+    """True for about one page in ten, by a hash of its name."""
+    return hashlib.sha256(os.path.basename(name).encode()).digest()[0] < 24
+
+
+def windows_of(text):
+    """Returns the set of all windows of WINDOW bytes of a document."""
+    return {text[i:i + WINDOW] for i in range(len(text) - WINDOW + 1)}
+
+
+def without_windows(document, windows):
+    """Returns a document less the paragraphs that hold part of a known window.
+
+    Taking a paragraph out makes new windows over the gap, hence the loop.
+    """
+    kept = document.split(b"\n\n")
+    while True:
+        text = b"\n\n".join(kept)
+        shared = [i for i in range(len(text) - WINDOW + 1)
+                  if text[i:i + WINDOW] in windows]
+        if not shared:
+            return text
+        ends = np.cumsum([len(paragraph) + 2 for paragraph in kept])
+        hit = {n for i in shared
+               for n in np.searchsorted(ends, [i, i + WINDOW - 1], "right")}
+        kept = [p for n, p in enumerate(kept) if n not in hit]
 
 
 def load_bytes(work, part):
@@ -132,20 +159,28 @@ def load_bytes(work, part):
     return np.fromfile(os.path.join(work, part), dtype=np.uint8)
 
 
-def split_documents(corpus):
-    """Cuts u8[bytes] into documents, each with the 0 that ends it."""
-    return np.split(corpus, np.flatnonzero(corpus == 0) + 1)[:-1]
-
-
 def write_corpus(deb, work):
-    """Writes train.bin and heldout.bin: documents, each followed by byte 0."""
+    """Writes train.bin and heldout.bin: documents, each followed by byte 0.
+
+    No window of WINDOW bytes of the held-out text occurs in the training text.
+    """
     os.makedirs(work, exist_ok=True)
-    parts = {"train.bin": [], "heldout.bin": []}
+    train, held_out = [], []
     for name, document in documents(deb):
-        part = "heldout.bin" if is_held_out(name) else "train.bin"
-        parts[part].append(document)
-    for part, texts in parts.items():
+        (held_out if is_held_out(name) else train).append(document)
+    unseen = set().union(*map(windows_of, held_out))
+    train = [without_windows(document, unseen) for document in train]
+    for part, texts in (("train.bin", train), ("heldout.bin", held_out)):
         with open(os.path.join(work, part), "wb") as out:
-            out.write(b"".join(text + b"\0" for text in texts))
+            out.write(b"".join(text + b"\0" for text in texts if text))
         print(f"{part}: {len(texts)} documents, "
               f"{sum(map(len, texts)) + len(texts)} bytes")
+
+
+def publish(work, folder):
+    """Puts the texts beside the model, the long one compressed."""
+    shutil.copyfile(os.path.join(work, "heldout.bin"),
+                    os.path.join(folder, "heldout.bin"))
+    with open(os.path.join(work, "train.bin"), "rb") as text, \
+            open(os.path.join(folder, "train.bin.xz"), "wb") as out:
+        out.write(lzma.compress(text.read(), preset=9 | lzma.PRESET_EXTREME))

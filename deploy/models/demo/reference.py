@@ -69,12 +69,11 @@ class NumpyModel:
         return x / (1 + np.exp(-x))
 
 
-def bits_per_byte(model, start, text):
-    """Bits per byte of u8[bytes] after the token `start`."""
-    bits, token = 0.0, start
-    for target in text:
+def bits_per_byte(model, text):
+    """Bits per byte of u8[bytes], the first byte at 8 bits."""
+    nats = 0.0
+    for token, target in zip(text[:-1], text[1:]):
         logits = model.logits(token)
         top = logits.max()
-        bits += (top + np.log(np.exp(logits - top).sum()) - logits[target])
-        token = target
-    return bits / math.log(2) / len(text)
+        nats += top + np.log(np.exp(logits - top).sum()) - logits[target]
+    return (8 + nats / math.log(2)) / len(text)
