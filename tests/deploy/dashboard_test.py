@@ -1,0 +1,386 @@
+"""Goal: no query of the dashboard or of the rules looks at nothing.
+
+Method: Prometheus scrapes a real server under load, with the shipped
+configuration and rules; every query is asked, as Grafana would, until it has
+answered with finite numbers. An alert's expression is empty while all is well:
+what is asked of it is the left side of each of its comparisons.
+"""
+
+import math
+import re
+import shutil
+import subprocess
+import sys
+import threading
+import time
+import unittest
+import urllib.request
+
+from testing import dashboard as shipped
+from testing.prometheus_process import INTERVAL_S, PrometheusProcess
+from testing.server_process import BIN_DIR, ROOT, ServerProcess
+
+DEADLINE_S = 60
+COMPARISON = re.compile(r"\s*(?:==|!=|>=|<=|>|<)\s*")
+
+# Zero is what these show while all is well; the others must show something.
+MAY_BE_ZERO = {
+    "Alerts firing/A",
+    "Requests and streams in progress/B",
+    "Requests and streams in progress/C",
+}
+
+
+def balanced(text):
+    return text.count("(") == text.count(")") and text.count("{") == text.count(
+        "}")
+
+
+def watched(expression):
+    """What an alert's expression looks at: the left side of its comparisons.
+
+    An expression is `series OP number`, several of them joined by `and`, or
+    absent(series).
+    """
+    sides = []
+    for part in re.split(r"\s+and\s+", expression.strip()):
+        absent = re.fullmatch(r"absent\((.*)\)", part)
+        if absent:
+            sides.append(absent[1])
+            continue
+        pieces = COMPARISON.split(part)
+        if len(pieces) != 2 or not balanced(pieces[0]):
+            raise AssertionError(f"not series OP number: {part!r}")
+        float(pieces[1])
+        sides.append(pieces[0])
+    return sides
+
+
+class Load:
+    """Puts work and errors on a server until the end of its `with` block."""
+
+    GENERATORS = 3
+
+    def __init__(self, address):
+        self._address = address
+        self._ended = threading.Event()
+        self._problems = []
+        self._threads = [threading.Thread(target=self._loop, args=(work,))
+                         for work in [self._generate] * self.GENERATORS +
+                         [self._fail_and_delete]]
+
+    def __enter__(self):
+        for i in range(self.GENERATORS):
+            self._run(0, "session", "create", "--id", f"load-{i}")
+        for thread in self._threads:
+            thread.start()
+        return self
+
+    def __exit__(self, error_type, error, traceback):
+        self._ended.set()
+        for thread in self._threads:
+            thread.join()
+        if error is None and self._problems:
+            raise AssertionError("the load failed: " + self._problems[0])
+
+    def _run(self, expected_code, *arguments):
+        result = subprocess.run(
+            [BIN_DIR / "steadystate", *arguments, "--address", self._address],
+            stdin=subprocess.DEVNULL, capture_output=True, text=True,
+            timeout=DEADLINE_S)
+        if expected_code not in (None, result.returncode):
+            raise AssertionError(
+                f"steadystate {' '.join(arguments)} ended with "
+                f"{result.returncode}: {result.stderr}")
+        return result
+
+    def _loop(self, work):
+        number = self._threads.index(threading.current_thread())
+        try:
+            while not self._ended.is_set():
+                work(number)
+        except (AssertionError, subprocess.TimeoutExpired) as problem:
+            self._problems.append(str(problem))
+
+    def _generate(self, number):
+        self._run(0, "generate", "--session", f"load-{number}", "--prompt",
+                  "The database ", "--max_tokens", "300", "--ignore_eos")
+
+    # Two reasons of errors: a session that is not there, and memory for none
+    # more. Ends sessions, too.
+    def _fail_and_delete(self, _):
+        missing = self._run(1, "session", "get", "no-such-session")
+        if "SESSION_NOT_FOUND" not in missing.stderr:
+            raise AssertionError(missing.stderr)
+        created = []
+        while True:
+            name = f"extra-{len(created)}"
+            result = self._run(None, "session", "create", "--id", name)
+            if result.returncode != 0:
+                break
+            created.append(name)
+        if "STATE_BUDGET_EXHAUSTED" not in result.stderr:
+            raise AssertionError(result.stderr)
+        self._run(0, "session", "delete", *created)
+
+
+class Question:
+    """One query, and what its answer has to be."""
+
+    def __init__(self, name, query, nonzero=False, labels=()):
+        self.name = name
+        self.query = query
+        self._nonzero = nonzero
+        self._labels = labels
+        self.answer = "not asked"
+
+    def ask(self, prometheus):
+        """True once the answer is what it has to be."""
+        self.answer = prometheus.query(self.query)
+        finite = [(labels, value) for labels, value in self.answer
+                  if math.isfinite(value)]
+        if self._nonzero and not any(value != 0 for _, value in finite):
+            return False
+        return bool(finite) and all(label in labels for labels, _ in finite
+                                    for label in self._labels)
+
+    def __str__(self):
+        return f"  {self.name}\n    {self.query}\n    answer: {self.answer}"
+
+
+def panel_questions(dashboard, values):
+    return [
+        Question("panel " + name,
+                 shipped.substitute(target["expr"], values, INTERVAL_S),
+                 nonzero=name not in MAY_BE_ZERO,
+                 labels=re.findall(r"{{(\w+)}}",
+                                   target.get("legendFormat", "")))
+        for name, target in shipped.targets(dashboard)
+    ]
+
+
+def rule_questions(rules):
+    questions = []
+    for rule in rules:
+        if rule["type"] == "recording":
+            questions.append(Question(f'rule {rule["name"]}', rule["query"]))
+            questions.append(Question(f'record {rule["name"]}', rule["name"]))
+        else:
+            questions += [Question(f'alert {rule["name"]}', side)
+                          for side in watched(rule["query"])]
+    return questions
+
+
+def choose(prometheus, dashboard):
+    """All values of each variable, in order: each may use the ones before."""
+    values = {}
+    for variable in shipped.variables(dashboard):
+        metric, label = re.fullmatch(r"label_values\((.*), (\w+)\)",
+                                     variable["query"]["query"]).groups()
+        selector = shipped.substitute(metric, values, INTERVAL_S)
+        values[variable["name"]] = prometheus.get(
+            f"label/{label}/values", **{"match[]": selector})
+    return values
+
+
+def wait_for(condition):
+    deadline = time.monotonic() + DEADLINE_S
+    while not condition():
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(0.2)
+    return True
+
+
+def scraped_names(address):
+    """Every name in a scrape: families, and the series of histograms."""
+    url = f"http://{address}/metrics"
+    with urllib.request.urlopen(url, timeout=30) as answer:
+        lines = answer.read().decode().splitlines()
+    return {re.match(r"\w+", line)[0] for line in lines if line[0] != "#"}
+
+
+class LiveTest(unittest.TestCase):
+    """Everything that is asked of Prometheus has an answer."""
+
+    @classmethod
+    def setUpClass(cls):
+        if shutil.which("prometheus") is None:
+            raise unittest.SkipTest(
+                "prometheus is not installed: deploy/install-packages --tests "
+                "does it")
+        cls.dashboard = shipped.load_dashboard()
+        # Memory for 8 sessions of the demo model, which is soon spent.
+        server = cls.enterClassContext(
+            ServerProcess("--state_memory", "1MiB"))
+        cls.names = scraped_names(server.metrics)
+        cls.prometheus = cls.enterClassContext(
+            PrometheusProcess(server.metrics))
+        cls.enterClassContext(Load(server.grpc))
+
+    def rules(self):
+        groups = self.prometheus.get("rules")["groups"]
+        return [rule for group in groups for rule in group["rules"]]
+
+    def test_every_query_has_finite_answers(self):
+        values = {}
+
+        def variables_have_values():
+            values.update(choose(self.prometheus, self.dashboard))
+            return all(values.values())
+
+        self.assertTrue(wait_for(variables_have_values),
+                        f"a variable without values: {values}")
+        pending = panel_questions(self.dashboard, values) + rule_questions(
+            self.rules())
+        self.assertGreater(len(pending), 80)
+
+        def all_answered():
+            pending[:] = [question for question in pending
+                          if not question.ask(self.prometheus)]
+            return not pending
+
+        wait_for(all_answered)
+        self.assertFalse(
+            pending, "without finite, and where so asked nonzero, answers "
+            f"with the legend's labels in {DEADLINE_S} s:\n" +
+            "\n".join(map(str, pending)))
+
+    def test_no_rule_failed_to_evaluate(self):
+        self.assertTrue(
+            wait_for(lambda: all(rule["health"] != "unknown"
+                                 for rule in self.rules())))
+        self.assertEqual([], [(rule["name"], rule.get("lastError"))
+                              for rule in self.rules()
+                              if rule["health"] != "ok"])
+
+    def test_every_name_is_a_metric_of_the_server_or_a_record(self):
+        recorded = {rule["name"] for rule in self.rules()
+                    if rule["type"] == "recording"}
+        known = self.names | recorded | {"up", "ALERTS"}
+        asked = [target["expr"]
+                 for _, target in shipped.targets(self.dashboard)]
+        asked += [rule["query"] for rule in self.rules()]
+        for expression in asked:
+            names = shipped.metric_names(expression)
+            self.assertTrue(names, f"no metric found in: {expression}")
+            self.assertLessEqual(names, known, expression)
+
+    def test_every_alert_says_what_is_wrong_and_what_to_do(self):
+        for rule in self.rules():
+            if rule["type"] != "alerting":
+                continue
+            with self.subTest(rule["name"]):
+                self.assertIn(rule["labels"].get("severity"),
+                              ("page", "ticket"))
+                self.assertEqual({"summary", "description", "action"},
+                                 set(rule["annotations"]))
+
+
+class DashboardTest(unittest.TestCase):
+    """What can be said of the dashboard without Grafana."""
+
+    @classmethod
+    def setUpClass(cls):
+        cls.dashboard = shipped.load_dashboard()
+        cls.rules = (ROOT / "deploy/prometheus/rules.yml").read_text()
+
+    def test_file_says_which_grafana_and_which_datasource(self):
+        self.assertEqual(self.dashboard["schemaVersion"], 39)
+        self.assertEqual(self.dashboard["uid"], "steadystate")
+        self.assertEqual(self.dashboard["refresh"], "5s")
+        kinds = {variable["name"]: variable["type"]
+                 for variable in self.dashboard["templating"]["list"]}
+        self.assertEqual(kinds, {"datasource": "datasource", "model": "query",
+                                 "instance": "query"})
+
+    def test_every_panel_has_unit_description_and_queries(self):
+        for panel in shipped.panels_with_queries(self.dashboard):
+            with self.subTest(panel["title"]):
+                self.assertTrue(panel["fieldConfig"]["defaults"].get("unit"))
+                self.assertGreater(len(panel["description"]), 20)
+                self.assertEqual(panel["datasource"],
+                                 {"type": "prometheus", "uid": "${datasource}"})
+                refs = [target["refId"] for target in panel["targets"]]
+                self.assertEqual(len(refs), len(set(refs)))
+                self.assertTrue(refs)
+                for target in panel["targets"]:
+                    if panel["type"] == "timeseries":
+                        self.assertTrue(target["legendFormat"])
+
+    def test_ids_and_titles_are_unique(self):
+        for key in "id", "title":
+            values = [panel[key] for panel in self.dashboard["panels"]]
+            self.assertEqual(len(values), len(set(values)), values)
+
+    def test_panels_lie_within_the_grid_and_not_on_each_other(self):
+        taken = {}
+        for panel in self.dashboard["panels"]:
+            place = panel["gridPos"]
+            self.assertLessEqual(place["x"] + place["w"], 24, panel["title"])
+            for x in range(place["x"], place["x"] + place["w"]):
+                for y in range(place["y"], place["y"] + place["h"]):
+                    other = taken.setdefault((x, y), panel["title"])
+                    self.assertEqual(other, panel["title"], "overlap")
+
+    def test_every_selector_follows_the_variables(self):
+        for name, target in shipped.targets(self.dashboard):
+            selectors = re.findall(r"{([^{}]*)}", target["expr"])
+            self.assertTrue(selectors, name)
+            for selector in selectors:
+                if "alertname" not in selector:
+                    self.assertRegex(selector, r"\$(instance|model)\b", name)
+
+    def test_thresholds_begin_without_a_bound_and_rise(self):
+        for panel in shipped.panels_with_queries(self.dashboard):
+            thresholds = panel["fieldConfig"]["defaults"].get("thresholds")
+            if thresholds:
+                first, *others = [step["value"] for step in thresholds["steps"]]
+                self.assertIsNone(first, panel["title"])
+                self.assertEqual(others, sorted(others), panel["title"])
+
+    def test_alerts_and_flags_that_are_named_exist(self):
+        alerts = set(re.findall(r"- alert: (\w+)", self.rules))
+        help_text = subprocess.run(
+            [BIN_DIR / "steadystate-server", "--help"], text=True, timeout=30,
+            capture_output=True, check=True).stdout
+        flags = set(re.findall(r"^  --(\w+)$", help_text, re.MULTILINE))
+        texts = self.rules + shipped.DASHBOARD.read_text()
+        self.assertLessEqual(set(re.findall(r"\bSteadystate[A-Z]\w+", texts)),
+                             alerts)
+        named = set(re.findall(r"--(\w+)", texts))
+        self.assertTrue(named)
+        self.assertLessEqual(named, flags)
+
+    def test_grafana_takes_rates_over_the_scrape_interval(self):
+        provisioned = (ROOT / "deploy/grafana/provisioning/datasources/"
+                       "prometheus.yml").read_text()
+        config = (ROOT / "deploy/prometheus/prometheus.yml").read_text()
+        self.assertEqual(
+            re.findall(r"timeInterval: (\w+)", provisioned),
+            re.findall(r"scrape_interval: (\w+)", config))
+
+
+class WatchedTest(unittest.TestCase):
+    """The test's own reading of alerts."""
+
+    def test_finds_the_left_sides(self):
+        self.assertEqual(watched('up{job="a"} == 0'), ['up{job="a"}'])
+        self.assertEqual(watched("a:b > 1\n  and c:d\n  <= 0.5"),
+                         ["a:b", "c:d"])
+        self.assertEqual(watched("absent(x)"), ["x"])
+
+    def test_refuses_what_it_cannot_take_apart(self):
+        refusals = AssertionError, ValueError
+        for expression in "a > b", "a", "a > 1 < 2", "(a > 1) > 2":
+            with self.assertRaises(refusals, msg=expression):
+                watched(expression)
+
+
+if __name__ == "__main__":
+    program = unittest.main(verbosity=2, exit=False)
+    skipped = [reason for _, reason in program.result.skipped]
+    if program.result.wasSuccessful() and skipped:
+        print(f"skipped in part: {skipped[0]}")
+        sys.exit(77)
+    sys.exit(not program.result.wasSuccessful())

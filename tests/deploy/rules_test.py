@@ -1,0 +1,56 @@
+"""Goal: the rules of Prometheus are valid, and each alert is tested.
+
+Method: promtool checks the configuration and runs the rules' unit tests;
+another case sees that these name every alert once firing and once quiet.
+"""
+
+import re
+import shutil
+import subprocess
+import sys
+import unittest
+
+from testing.prometheus_process import CONFIG_DIR
+
+
+def promtool(*arguments):
+    result = subprocess.run(["promtool", *arguments], cwd=CONFIG_DIR, text=True,
+                            stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    return result.returncode, result.stdout
+
+
+class RulesTest(unittest.TestCase):
+
+    def test_promtool_accepts_configuration_and_rules(self):
+        code, output = promtool("check", "config", "prometheus.yml")
+        self.assertEqual(code, 0, output)
+        self.assertIn("1 rule files found", output)
+
+    def test_unit_tests_of_the_rules_pass(self):
+        code, output = promtool("test", "rules", "rules_test.yml")
+        self.assertEqual(code, 0, output)
+
+    def test_each_alert_has_a_firing_and_a_quiet_test(self):
+        alerts = re.findall(r"- alert: (\w+)",
+                            (CONFIG_DIR / "rules.yml").read_text())
+        self.assertGreater(len(alerts), 10)
+        self.assertEqual(len(alerts), len(set(alerts)))
+        cases = re.split(r"\n      - (?=expr|alertname)",
+                         (CONFIG_DIR / "rules_test.yml").read_text())
+        firing, quiet = set(), set()
+        for case in cases:
+            name = re.search(r'alertname(?:="|: )(\w+)', case)
+            if name and re.search(r"exp_(samples|alerts): \[\]", case):
+                quiet.add(name[1])
+            elif name:
+                firing.add(name[1])
+        self.assertEqual(firing, set(alerts))
+        self.assertEqual(quiet, set(alerts))
+
+
+if __name__ == "__main__":
+    if shutil.which("promtool") is None:
+        print("skipped: promtool is not installed: deploy/install-packages "
+              "--tests does it")
+        sys.exit(77)
+    unittest.main(verbosity=2)
