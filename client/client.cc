@@ -92,7 +92,8 @@ absl::StatusOr<Client> Client::Connect(const std::string& address,
 }
 
 Client::Client(const std::shared_ptr<grpc::Channel>& channel)
-    : sessions_(v1::SessionService::NewStub(channel)),
+    : channel_(channel),
+      sessions_(v1::SessionService::NewStub(channel)),
       generation_(v1::GenerationService::NewStub(channel)),
       models_(v1::ModelService::NewStub(channel)),
       health_(grpc::health::v1::Health::NewStub(channel)) {}

@@ -93,9 +93,13 @@ class Client {
   absl::StatusOr<grpc::health::v1::HealthCheckResponse::ServingStatus> Health(
       absl::string_view service, const CallOptions& options = {}) const;
 
+  // The connection, for calls that this class has no method for.
+  const std::shared_ptr<grpc::Channel>& channel() const { return channel_; }
+
  private:
   explicit Client(const std::shared_ptr<grpc::Channel>& channel);
 
+  std::shared_ptr<grpc::Channel> channel_;
   std::unique_ptr<v1::SessionService::Stub> sessions_;
   std::unique_ptr<v1::GenerationService::Stub> generation_;
   std::unique_ptr<v1::ModelService::Stub> models_;

@@ -52,9 +52,18 @@ size_t TerminalColumns() {
   return size.ws_col;
 }
 
+std::string FormatEndless(const Progress& progress, size_t columns) {
+  return absl::StrCat(progress.task, "  ", progress.done, " ", progress.unit,
+                      progress.note.empty() ? "" : "  ", progress.note)
+      .substr(0, columns);
+}
+
 }  // namespace
 
 std::string FormatProgress(const Progress& progress, size_t columns) {
+  if (progress.total == Progress::kEndless) {
+    return FormatEndless(progress, columns);
+  }
   const size_t done = std::min(progress.done, progress.total);
   const double fraction =
       progress.total == 0
@@ -65,10 +74,15 @@ std::string FormatProgress(const Progress& progress, size_t columns) {
                                      static_cast<int>(fraction * 100));
   std::string tail =
       absl::StrCat(" ", done, "/", progress.total, " ", progress.unit);
-  if (done > 0 && seconds > 0) {
-    const double rate = static_cast<double>(done) / seconds;
+  const double rate = seconds > 0 ? static_cast<double>(done) / seconds : 0;
+  if (!progress.note.empty()) {
+    absl::StrAppend(&tail, "  ", progress.note);
+  } else if (rate > 0) {
+    absl::StrAppend(&tail, "  ", FormatRate(rate));
+  }
+  if (rate > 0) {
     absl::StrAppend(
-        &tail, "  ", FormatRate(rate), "  ",
+        &tail, "  ",
         FormatRemaining(static_cast<double>(progress.total - done) / rate));
   }
   if (line.size() + tail.size() <= columns) {
@@ -101,7 +115,7 @@ ProgressBar::ProgressBar(absl::string_view task, absl::string_view unit,
       start_(terminal_.now()),
       last_draw_(absl::InfinitePast()) {}
 
-void ProgressBar::Update(size_t done) {
+void ProgressBar::Update(size_t done, absl::string_view note) {
   if (!terminal_.write) return;
   const absl::Time now = terminal_.now();
   if (now - start_ < kMoment || now - last_draw_ < kInterval) return;
@@ -111,7 +125,8 @@ void ProgressBar::Update(size_t done) {
   const size_t columns = std::max<size_t>(terminal_.columns(), 2) - 1;
   terminal_.write(absl::StrCat(
       kEraseLine,
-      FormatProgress({task_, unit_, done, total_, now - start_}, columns)));
+      FormatProgress({task_, unit_, done, total_, now - start_, note},
+                     columns)));
 }
 
 void ProgressBar::Erase() {

@@ -2,6 +2,7 @@
 #define STEADYSTATE_CLIENT_STEADYSTATE_PROGRESS_BAR_H_
 
 #include <cstddef>
+#include <cstdint>
 #include <functional>
 #include <string>
 
@@ -17,6 +18,11 @@ struct Progress {
   size_t done = 0;
   size_t total = 0;
   absl::Duration elapsed;
+  // Shown in place of the rate, if not empty.
+  absl::string_view note = {};
+
+  // The total of a task that nobody knows the end of: it has no bar.
+  static constexpr size_t kEndless = SIZE_MAX;
 };
 
 // One line about a progress, at most `columns` wide: percentage, bar, count,
@@ -48,8 +54,8 @@ class ProgressBar {
   ProgressBar(const ProgressBar&) = delete;
   ProgressBar& operator=(const ProgressBar&) = delete;
 
-  // Says that `done` of the total are done.
-  void Update(size_t done);
+  // Says that `done` of the total are done. `note`: see Progress.
+  void Update(size_t done, absl::string_view note = {});
 
   // Takes the line away, so that other text can be written. A later Update
   // draws it again.

@@ -1,0 +1,53 @@
+#ifndef STEADYSTATE_CLIENT_LOAD_CARRIER_H_
+#define STEADYSTATE_CLIENT_LOAD_CARRIER_H_
+
+#include "client/load/load_session.h"
+#include "client/load/session_pool.h"
+#include "client/load/tally.h"
+
+namespace steadystate::client {
+
+// What the carriers of a run share.
+struct LoadContext {
+  const LoadOptions& options;
+  const Window& window;
+  SessionPool& pool;
+  absl::Duration call_timeout;  // of a Generate call
+};
+
+// Takes the requests of some sessions to the server and counts what comes of
+// them. Thread-safe. The end of a request is told to the pool, and the one that
+// the pool names next is begun at once, without another thread.
+//
+// Begin as often as needed, then Close, then WaitUntilClosed, then tally.
+class Carrier {
+ public:
+  virtual ~Carrier() = default;
+
+  // Begins a request. The session is busy until the pool hears of its end.
+  virtual void Begin(const Turn& turn) = 0;
+
+  // Ends requests that are under way, without waiting for answers.
+  virtual void Cancel() = 0;
+
+  // There are no more requests. REQUIRES: none is begun afterwards.
+  virtual void Close() = 0;
+
+  // Waits until no callback can come any more.
+  // REQUIRES: requests under way end, or Cancel was called.
+  virtual void WaitUntilClosed() = 0;
+
+  // A copy of what was counted so far.
+  virtual Tally tally() const = 0;
+
+  // Of tally(): cheap, for a display of progress.
+  struct Progress {
+    uint64_t drawn_tokens = 0;
+    uint64_t failed = 0;
+  };
+  virtual Progress progress() const = 0;
+};
+
+}  // namespace steadystate::client
+
+#endif  // STEADYSTATE_CLIENT_LOAD_CARRIER_H_

@@ -1,0 +1,92 @@
+#include "client/load/load_result.h"
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+
+namespace steadystate::client {
+namespace {
+
+constexpr double kLagQuantile = 0.99;
+// Of the requests that arrive.
+constexpr double kAllowedDeficit = 0.01;
+// Of the processors; beyond, the tester competes with what it measures.
+constexpr double kBusyShare = 0.5;
+
+double PerSecond(uint64_t count, absl::Duration time) {
+  const double seconds = absl::ToDoubleSeconds(time);
+  return seconds > 0 ? static_cast<double>(count) / seconds : 0;
+}
+
+}  // namespace
+
+double TokensPerSecond(const LoadResult& result) {
+  return PerSecond(result.tally.window_drawn_tokens, result.window);
+}
+
+double PromptTokensPerSecond(const LoadResult& result) {
+  return PerSecond(result.tally.window_prompt_tokens, result.window);
+}
+
+double RequestsPerSecond(const LoadResult& result) {
+  return PerSecond(result.tally.window_completed, result.window);
+}
+
+std::vector<std::string> Objections(const LoadResult& result) {
+  std::vector<std::string> objections;
+  if (!result.options.open_loop()) return objections;
+  const auto lag = absl::FromChrono(result.send_lag.Quantile(kLagQuantile));
+  if (lag > result.options.max_send_lag) {
+    objections.push_back(absl::StrFormat(
+        "the tester itself sent late: p99 of the send lag is %.1f ms, more "
+        "than --max_send_lag %s",
+        absl::ToDoubleMilliseconds(lag),
+        absl::FormatDuration(result.options.max_send_lag)));
+  }
+  // As many as there are sessions may be under way when the window ends.
+  const uint64_t ended =
+      result.tally.window_completed + result.options.sessions;
+  const auto arrivals = static_cast<double>(result.arrivals);
+  if (static_cast<double>(ended) < arrivals * (1 - kAllowedDeficit)) {
+    objections.push_back(absl::StrFormat(
+        "the rate was not achieved: %d requests arrived and %d were completed, "
+        "%.1f/s; latencies grow for as long as the run lasts",
+        result.arrivals, result.tally.window_completed,
+        RequestsPerSecond(result)));
+  }
+  if (result.unsent > 0) {
+    objections.push_back(absl::StrCat(
+        result.unsent, " requests never found a free session in time"));
+  }
+  return objections;
+}
+
+std::vector<std::string> Remarks(const LoadResult& result) {
+  std::vector<std::string> remarks;
+  const auto processors = static_cast<double>(result.processors);
+  if (result.client_cpus > processors * kBusyShare) {
+    remarks.push_back(absl::StrFormat(
+        "the tester used %.1f of %d processors: it may be the bottleneck, or "
+        "take time from a server on the same machine",
+        result.client_cpus, result.processors));
+  }
+  if (result.tally.of_unknown_extent > 0) {
+    remarks.push_back(
+        absl::StrCat("how many tokens the server absorbed for ",
+                     result.tally.of_unknown_extent,
+                     " failed requests is not known; its count may be higher"));
+  }
+  if (result.sessions_left < result.options.sessions) {
+    remarks.push_back(
+        absl::StrCat("of ", result.options.sessions, " sessions ",
+                     result.sessions_created, " could be created and ",
+                     result.sessions_left, " were in use at the end"));
+  }
+  if (result.tally.completed == 0 && result.tally.failed == 0 &&
+      result.sessions_created > 0) {
+    remarks.push_back(
+        "no request came to its end; give a longer --duration or --drain");
+  }
+  return remarks;
+}
+
+}  // namespace steadystate::client

@@ -1,0 +1,126 @@
+#include "client/load/session_pool.h"
+
+#include <algorithm>
+
+namespace steadystate::client {
+
+std::optional<Turn> SessionPool::Add(LoadSession& session, LoadTime now) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  ++counts_.alive;
+  return BeginNext(session, now);
+}
+
+std::optional<Turn> SessionPool::GiveBack(LoadSession& session, LoadTime now) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  return BeginNext(session, now);
+}
+
+void SessionPool::Retire() {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  --counts_.alive;
+}
+
+std::optional<Turn> SessionPool::Arrive(LoadTime intended) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  if (stopped_) return std::nullopt;
+  if (free_.empty()) {
+    if (backlog_.size() == max_backlog_) {
+      ++unsent_;
+      return std::nullopt;
+    }
+    backlog_.push_back(intended);
+    peak_backlog_ = std::max(peak_backlog_, backlog_.size());
+    return std::nullopt;
+  }
+  LoadSession* const session = free_.front();
+  free_.pop_front();
+  ++counts_.busy;
+  return Turn{session, intended};
+}
+
+// The session has nothing to do.
+std::optional<Turn> SessionPool::BeginNext(LoadSession& session, LoadTime now) {
+  if (!backlog_.empty()) {
+    const LoadTime intended = backlog_.front();
+    backlog_.pop_front();
+    ++counts_.busy;
+    return Turn{&session, intended};
+  }
+  if (open_loop_ || stopped_) {
+    free_.push_back(&session);
+    return std::nullopt;
+  }
+  ++counts_.busy;
+  return Turn{&session, now};
+}
+
+std::optional<Turn> SessionPool::Finish(LoadSession& session, SessionFate fate,
+                                        LoadTime now) {
+  std::optional<Turn> next;
+  bool tell = false;
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    --counts_.busy;
+    switch (fate) {
+      case SessionFate::kGoesOn:
+        next = BeginNext(session, now);
+        break;
+      case SessionFate::kBroken:
+        broken_.push_back(&session);
+        break;
+      case SessionFate::kRetired:
+        --counts_.alive;
+        break;
+    }
+    tell = fate != SessionFate::kGoesOn || Quiet();
+  }
+  if (tell) changed_.notify_one();
+  return next;
+}
+
+LoadSession* SessionPool::TakeBroken() {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  if (broken_.empty()) return nullptr;
+  LoadSession* const session = broken_.front();
+  broken_.pop_front();
+  return session;
+}
+
+void SessionPool::Stop(bool cut) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  stopped_ = true;
+  if (!cut) return;
+  cut_ = true;
+  unsent_ += backlog_.size();
+  backlog_.clear();
+}
+
+SessionPool::Counts SessionPool::counts() const {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  Counts counts = counts_;
+  counts.backlog = backlog_.size();
+  return counts;
+}
+
+size_t SessionPool::peak_backlog() const {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  return peak_backlog_;
+}
+
+uint64_t SessionPool::unsent() const {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  return unsent_;
+}
+
+bool SessionPool::Quiet() const {
+  return stopped_ && counts_.busy == 0 && backlog_.empty();
+}
+
+void SessionPool::WaitUntil(LoadTime time) {
+  std::unique_lock<std::mutex> lock(mutex_);
+  changed_.wait_until(lock, time, [this] {
+    return !broken_.empty() || counts_.alive == 0 || Quiet();
+  });
+}
+
+}  // namespace steadystate::client

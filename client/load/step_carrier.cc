@@ -1,0 +1,213 @@
+#include "client/load/step_carrier.h"
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "client/error.h"
+
+namespace steadystate::client {
+namespace {
+
+std::chrono::nanoseconds ToNanoseconds(
+    const google::protobuf::Duration& duration) {
+  return std::chrono::seconds(duration.seconds()) +
+         std::chrono::nanoseconds(duration.nanos());
+}
+
+}  // namespace
+
+StepCarrier::StepCarrier(const LoadContext& context,
+                         v1::GenerationService::Stub& stub)
+    : context_(context),
+      in_flight_(Slot(context.options.sessions - 1) + 1, nullptr) {
+  request_.mutable_step()->mutable_output()->mutable_sample()->set_seed(
+      context.options.seed);
+  stub.async()->StreamStep(&call_, this);
+  // Requests come from outside the stream's own callbacks, until Close.
+  AddHold();
+  StartRead(&response_);
+  StartCall();
+}
+
+void StepCarrier::Begin(const Turn& turn) {
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    BeginLocked(turn);
+  }
+  Flush();
+}
+
+void StepCarrier::BeginLocked(const Turn& turn) {
+  LoadSession& session = *turn.session;
+  session.Begin(turn.intended, tally_);
+  if (broken_) {
+    const SessionFate fate =
+        session.Fail(absl::UnavailableError("the stream has ended"),
+                     /*all_or_nothing=*/true, tally_);
+    Finish(session, fate, turn.intended);
+    return;
+  }
+  Enqueue(session, std::nullopt);
+}
+
+void StepCarrier::Enqueue(LoadSession& session,
+                          const std::optional<int32_t>& token) {
+  in_flight_[Slot(session.index())] = &session;
+  session.Sent(token ? 1 : context_.options.prompt_tokens);
+  outbox_.push_back({&session, token});
+}
+
+void StepCarrier::FillRequest() {
+  const Step& next = outbox_.front();
+  LoadSession& session = *next.session;
+  request_.set_request_id(absl::StrCat(session.index()));
+  v1::StepRequest& step = *request_.mutable_step();
+  step.set_session(session.name());
+  step.set_expected_position(session.position());
+  auto& ids = *step.mutable_tokens()->mutable_ids();
+  ids.Clear();
+  if (next.token) {
+    ids.Add(*next.token);
+  } else {
+    for (uint64_t i = 0; i < context_.options.prompt_tokens; ++i) {
+      ids.Add(session.DrawPromptToken());
+    }
+  }
+  outbox_.pop_front();
+}
+
+void StepCarrier::Flush() {
+  grpc::WriteOptions options;
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    if (writing_ || broken_ || outbox_.empty()) return;
+    writing_ = true;
+    FillRequest();
+    // Steps that are ready together travel together.
+    if (!outbox_.empty()) options.set_buffer_hint();
+  }
+  StartWrite(&request_, options);
+}
+
+void StepCarrier::OnWriteDone(bool ok) {
+  bool close = false;
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    writing_ = false;
+    close = closing_ && ok;
+  }
+  // Where it failed, the read fails too and tells.
+  if (close) {
+    StartWritesDone();
+  } else if (ok) {
+    Flush();
+  }
+}
+
+void StepCarrier::OnReadDone(bool ok) {
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    if (!ok) {
+      broken_ = true;
+      FailAll();
+      return;
+    }
+    const LoadTime now = LoadClock::now();
+    for (const Result& result : response_.results()) Take(result, now);
+  }
+  Flush();
+  StartRead(&response_);
+}
+
+void StepCarrier::Take(const Result& result, LoadTime now) {
+  size_t index = 0;
+  if (!absl::SimpleAtoi(result.request_id(), &index) ||
+      Slot(index) >= in_flight_.size()) {
+    return;
+  }
+  LoadSession* const session = in_flight_[Slot(index)];
+  if (session == nullptr) return;
+  if (result.has_step()) {
+    TakeStep(*session, result.step(), now);
+    return;
+  }
+  const SessionFate fate = session->Fail(ToStatus(result.error()),
+                                         /*all_or_nothing=*/true, tally_);
+  Finish(*session, fate, now);
+}
+
+void StepCarrier::TakeStep(LoadSession& session, const v1::StepResponse& step,
+                           LoadTime now) {
+  session.Absorbed(step.position(), /*generated=*/0, tally_);
+  if (context_.window.Contains(now)) {
+    tally_.server_queue.Record(ToNanoseconds(step.timing().queue()));
+    tally_.server_compute.Record(ToNanoseconds(step.timing().compute()));
+  }
+  session.Received(1, now, context_.window, tally_);
+  if (session.complete()) {
+    Finish(session, session.Complete(now, context_.window, tally_), now);
+  } else if (context_.pool.cut()) {
+    session.Cut(tally_);
+    Finish(session, SessionFate::kGoesOn, now);
+  } else {
+    Enqueue(session, step.sampled_token());
+  }
+}
+
+void StepCarrier::Finish(LoadSession& session, SessionFate fate, LoadTime now) {
+  in_flight_[Slot(session.index())] = nullptr;
+  const auto next = context_.pool.Finish(session, fate, now);
+  if (next) BeginLocked(*next);
+}
+
+// The stream has ended with these requests unanswered.
+void StepCarrier::FailAll() {
+  outbox_.clear();
+  const LoadTime now = LoadClock::now();
+  for (LoadSession* const session : in_flight_) {
+    if (session == nullptr) continue;
+    const SessionFate fate =
+        session->Fail(absl::UnavailableError("the stream has ended"),
+                      /*all_or_nothing=*/false, tally_);
+    Finish(*session, fate, now);
+  }
+}
+
+void StepCarrier::Cancel() { call_.TryCancel(); }
+
+void StepCarrier::Close() {
+  bool close = false;
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    closing_ = true;
+    close = !writing_ && !broken_;
+  }
+  if (close) StartWritesDone();
+  RemoveHold();
+}
+
+void StepCarrier::OnDone(const grpc::Status& status) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  const absl::Status end = ToStatus(status);
+  // What the connection has to say was counted with every request that it left
+  // unanswered.
+  if (GetErrorDetails(end)) tally_.CountError(end);
+  done_ = true;
+  done_changed_.notify_all();
+}
+
+void StepCarrier::WaitUntilClosed() {
+  std::unique_lock<std::mutex> lock(mutex_);
+  done_changed_.wait(lock, [this] { return done_; });
+}
+
+Tally StepCarrier::tally() const {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  return tally_;
+}
+
+Carrier::Progress StepCarrier::progress() const {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  return {tally_.drawn_tokens, tally_.failed};
+}
+
+}  // namespace steadystate::client

@@ -1,0 +1,88 @@
+#ifndef STEADYSTATE_CLIENT_LOAD_STEP_CARRIER_H_
+#define STEADYSTATE_CLIENT_LOAD_STEP_CARRIER_H_
+
+#include <condition_variable>
+#include <deque>
+#include <mutex>
+#include <optional>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "client/load/carrier.h"
+#include "grpcpp/client_context.h"
+#include "grpcpp/support/client_callback.h"
+#include "steadystate/v1/generation.grpc.pb.h"
+
+namespace steadystate::client {
+
+// One StreamStep stream: the prompt of a request is a step that samples, and so
+// is every token that it is answered with, but the last.
+//
+// One write and one read are outstanding at most. At most one step of a session
+// is, so what waits to be written is bounded by the number of sessions.
+class StepCarrier final
+    : public Carrier,
+      public grpc::ClientBidiReactor<v1::StreamStepRequest,
+                                     v1::StreamStepResponse> {
+ public:
+  // Opens the stream. `context` and `stub` outlive the object.
+  StepCarrier(const LoadContext& context, v1::GenerationService::Stub& stub);
+
+  void Begin(const Turn& turn) override;
+  void Cancel() override;
+  void Close() override;
+  void WaitUntilClosed() override;
+  Tally tally() const override;
+  Progress progress() const override;
+
+  void OnReadDone(bool ok) override;
+  void OnWriteDone(bool ok) override;
+  void OnDone(const grpc::Status& status) override;
+
+ private:
+  using Result = v1::StreamStepResponse::Result;
+
+  // These need mutex_.
+  void BeginLocked(const Turn& turn);
+  void Enqueue(LoadSession& session, const std::optional<int32_t>& token);
+  void Take(const Result& result, LoadTime now);
+  void TakeStep(LoadSession& session, const v1::StepResponse& step,
+                LoadTime now);
+  void Finish(LoadSession& session, SessionFate fate, LoadTime now);
+  void FailAll();
+  void FillRequest();
+  // Where a session of this stream has its place.
+  size_t Slot(size_t session_index) const {
+    return session_index / context_.options.streams;
+  }
+
+  // Writes what waits, if nothing is being written. Not to be called with
+  // mutex_, since gRPC may do much at once.
+  void Flush();
+
+  const LoadContext& context_;
+  grpc::ClientContext call_;
+  v1::StreamStepRequest request_;    // owned by the write under way
+  v1::StreamStepResponse response_;  // owned by the read under way
+
+  // A step that is to be written: of a token, or of a fresh prompt.
+  struct Step {
+    LoadSession* session;
+    std::optional<int32_t> token;
+  };
+
+  mutable std::mutex mutex_;
+  std::condition_variable done_changed_;
+  // Guarded by mutex_.
+  std::deque<Step> outbox_;
+  std::vector<LoadSession*> in_flight_;  // by Slot; nullptr: none
+  Tally tally_;
+  bool writing_ = false;
+  bool closing_ = false;
+  bool broken_ = false;
+  bool done_ = false;
+};
+
+}  // namespace steadystate::client
+
+#endif  // STEADYSTATE_CLIENT_LOAD_STEP_CARRIER_H_

@@ -1,0 +1,42 @@
+#include "client/load/tally.h"
+
+#include "client/error.h"
+
+namespace steadystate::client {
+
+std::string ReasonOf(const absl::Status& status) {
+  const auto details = GetErrorDetails(status);
+  return details ? details->reason : absl::StatusCodeToString(status.code());
+}
+
+void Tally::CountError(const absl::Status& status) {
+  auto& errors = GetErrorDetails(status) ? server_errors : client_errors;
+  ++errors[ReasonOf(status)];
+}
+
+void Tally::Merge(const Tally& other) {
+  begun += other.begun;
+  completed += other.completed;
+  failed += other.failed;
+  cut += other.cut;
+  of_unknown_extent += other.of_unknown_extent;
+  drawn_tokens += other.drawn_tokens;
+  absorbed.prompt += other.absorbed.prompt;
+  absorbed.generated += other.absorbed.generated;
+  for (const auto& [reason, count] : other.server_errors) {
+    server_errors[reason] += count;
+  }
+  for (const auto& [reason, count] : other.client_errors) {
+    client_errors[reason] += count;
+  }
+  window_completed += other.window_completed;
+  window_drawn_tokens += other.window_drawn_tokens;
+  window_prompt_tokens += other.window_prompt_tokens;
+  time_to_first_token.Merge(other.time_to_first_token);
+  inter_token.Merge(other.inter_token);
+  request.Merge(other.request);
+  server_queue.Merge(other.server_queue);
+  server_compute.Merge(other.server_compute);
+}
+
+}  // namespace steadystate::client
