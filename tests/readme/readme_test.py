@@ -56,11 +56,11 @@ class CommandsTest(unittest.TestCase):
 
     def check(self, result):
         shown = f"README.md:{result.command.line}: {result.command.code}"
-        # A model's text differs from one processor to the next.
+        # The model's text is another each time.
         if result.command.code.startswith("steadystate generate") and (
                 result.status == 0):
-            self.assertGreater(len(result.command.expected), 20, shown)
-            self.assertGreater(len(result.output), 20, shown)
+            self.assertTrue(result.command.expected, shown)
+            self.assertTrue(result.output, shown)
             return
         self.assertTrue(
             transcript.matches(result.command.expected, result.output),
@@ -133,8 +133,8 @@ class TwoCommandsTest(unittest.TestCase):
     def without_story(self, output):
         """What deploy/run prints, without the text that the model made up."""
         text, count = re.subn(
-            r"(It continues: The database ?\n\nThe database )(.{100,}?)"
-            r"(\n+session )", r"\1\3", output, flags=re.DOTALL)
+            r"(It continues: The database ?\n\nThe database )(.+?)"
+            r"(\n+session +sessions/)", r"\1\3", output, flags=re.DOTALL)
         self.assertEqual(count, 1, output)
         return text
 
