@@ -192,12 +192,16 @@ def wait_for(condition):
     return True
 
 
-def scraped_names(address):
-    """Every name in a scrape: families, and the series of histograms."""
+def scrape(address):
+    """Every metric's name in a scrape, and every pair of label and value."""
     url = f"http://{address}/metrics"
     with urllib.request.urlopen(url, timeout=30) as answer:
         lines = answer.read().decode().splitlines()
-    return {re.match(r"\w+", line)[0] for line in lines if line[0] != "#"}
+    series = [line for line in lines if not line.startswith("#")]
+    names = {re.match(r"\w+", line)[0] for line in series}
+    labels = {pair for line in series
+              for pair in re.findall(r'(\w+)="([^"]*)"', line)}
+    return names, labels
 
 
 class LiveTest(unittest.TestCase):
@@ -213,7 +217,7 @@ class LiveTest(unittest.TestCase):
         # Memory for 8 sessions of the demo model, which is soon spent.
         server = cls.enterClassContext(
             ServerProcess("--state_memory", "1MiB"))
-        cls.names = scraped_names(server.metrics)
+        cls.names, cls.labels = scrape(server.metrics)
         cls.prometheus = cls.enterClassContext(
             PrometheusProcess(server.metrics))
         cls.enterClassContext(Load(server.grpc))
@@ -254,17 +258,28 @@ class LiveTest(unittest.TestCase):
                               for rule in self.rules()
                               if rule["health"] != "ok"])
 
+    def expressions(self):
+        return [target["expr"]
+                for _, target in shipped.targets(self.dashboard)
+                ] + [rule["query"] for rule in self.rules()]
+
     def test_every_name_is_a_metric_of_the_server_or_a_record(self):
         recorded = {rule["name"] for rule in self.rules()
                     if rule["type"] == "recording"}
         known = self.names | recorded | {"up", "ALERTS"}
-        asked = [target["expr"]
-                 for _, target in shipped.targets(self.dashboard)]
-        asked += [rule["query"] for rule in self.rules()]
-        for expression in asked:
+        for expression in self.expressions():
             names = shipped.metric_names(expression)
             self.assertTrue(names, f"no metric found in: {expression}")
             self.assertLessEqual(names, known, expression)
+
+    # One of several reasons that is misspelt would not make a query empty.
+    def test_every_label_value_is_there_before_anything_happens(self):
+        checked = set()
+        for expression in self.expressions():
+            values = shipped.matched_values(expression)
+            self.assertLessEqual(values, self.labels, expression)
+            checked |= values
+        self.assertIn(("reason", "INTERNAL"), checked)
 
     def test_every_alert_says_what_is_wrong_and_what_to_do(self):
         for rule in self.rules():

@@ -50,13 +50,20 @@ def substitute(expression, values, scrape_interval_s):
 
 def metric_names(expression):
     """Names of the metrics and recorded series in a PromQL expression."""
-    text = re.sub(r'"(\\.|[^"\\])*"', '""', expression)
-    text = re.sub(r"\b(by|without|on|ignoring|group_left|group_right)\s*"
-                  r"\([^()]*\)", " ", text)
-    text = re.sub(r"\{[^{}]*\}|\[[^\[\]]*\]", " ", text)
-    # Neither a function nor a keyword; those of ours have an underscore or a
-    # colon, the others are Prometheus' own two.
-    words = set(re.findall(r"[a-zA-Z_:][a-zA-Z0-9_:]*(?!\s*\()\b(?!\()", text))
-    return {word for word in words
-            if word in ("up", "ALERTS") or "_" in word or ":" in word
-            } - {"group_left", "group_right"}
+    text = re.sub(r"\{[^{}]*\}|\[[^\[\]]*\]", " ", expression)
+    text = re.sub(r"\b(by|on|group_left)\s*(\([^()]*\))?", " ", text)
+    words = re.findall(r"\b[a-zA-Z_][a-zA-Z0-9_:]*\b(?!\s*\()", text)
+    return set(words) - {"and", "or"}
+
+
+def matched_values(expression):
+    """The label values that an expression's selectors name: {(label, value)}.
+
+    Those that come from a variable, or from Prometheus itself, are left out.
+    """
+    found = set()
+    matchers = re.findall(r'(\w+)(?:=|=~|!=|!~)"([^"]*)"', expression)
+    for label, value in matchers:
+        if "$" not in value and label not in ("job", "alertname", "alertstate"):
+            found.update((label, one) for one in value.split("|"))
+    return found
