@@ -31,7 +31,8 @@ class NamesTest(unittest.TestCase):
     def test_ports_are_those_of_the_image(self):
         exposed = re.search(r"^EXPOSE (.*)$", (ROOT / "Dockerfile").read_text(),
                             re.MULTILINE).group(1)
-        published = re.findall(r"-p (\d+):(\d+)", command_that("docker run").code)
+        published = re.findall(r"-p 127\.0\.0\.1:(\d+):(\d+) ",
+                               command_that("docker run").code)
         self.assertEqual([inner for _, inner in published], exposed.split())
 
     def test_the_image_that_is_built_is_run(self):
@@ -64,7 +65,7 @@ class EngineTest(unittest.TestCase):
         """Up to the Ctrl-C."""
         command = command_that("docker run")
         name = docker.unique_name()
-        arguments = re.sub(r" -p \d+:\d+", "", command.code).split()[1:-1]
+        arguments = re.sub(r" -p \S+", "", command.code).split()[1:-1]
         process = subprocess.Popen(
             ["docker", *arguments, "--name", name, "--network", "none",
              self.image],
