@@ -249,7 +249,7 @@ class FactsTest(unittest.TestCase):
                           shown.groups()], [value, 2**32 // value])
 
     def test_quality_of_the_demo_model(self):
-        shown = re.search(r"([\d.]+) bits\s+per byte", TEXT).group(1)
+        shown = re.search(r"([\d.]+)\s+bits\s+per\s+byte", TEXT).group(1)
         card = (ROOT / "deploy/models/demo/MODEL_CARD.md").read_text()
         self.assertIn(f"{shown} bits per byte", card)
 

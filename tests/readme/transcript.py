@@ -48,12 +48,13 @@ def run_commands(commands, server, environment, timeout_s=120):
 
 def without_figures(text):
     """The lines of a text with what differs from run to run made equal: ids
-    that the server makes, why a text ended, numbers other than a plain 0 ("0
-    failed"), their units of time, and the blanks around them, of which a table
-    has more or less."""
+    that the server makes, why a text ended, the type of the weights, numbers
+    other than a plain 0 ("0 failed"), their units of time, and the blanks around
+    them, of which a table has more or less."""
     text = text.replace(str(BIN_DIR), "build/release/bin")
     text = re.sub(r"sessions/[a-z2-7]{26}\b", "sessions/ID", text)
     text = re.sub(r"ended by [A-Z_]+", "ended by", text)
+    text = re.sub(r"\bbf16\b", "f32", text)
     text = re.sub(r"\b\d+(?:\.\d+)? (?:us|ms|s)\b", "1 s", text)
     text = re.sub(r"\d+(?:[.,:]\d+)*",
                   lambda number: "0" if number[0] == "0" else "1", text)
