@@ -1,0 +1,247 @@
+"""Goal: compose.yaml fits the image, the programs and the files it mounts.
+
+Method: reads it as YAML and compares it with what it names; and, where there
+are an engine and Compose, runs the server and its load from it.
+"""
+
+import contextlib
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+import unittest
+import urllib.request
+
+from testing import docker
+from testing import yaml_file
+from testing.skip import skip
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+DEPLOY = ROOT / "deploy"
+COMPOSE = DEPLOY / "compose.yaml"
+BIN_DIR = pathlib.Path(
+    os.environ.get("STEADYSTATE_BIN_DIR", ROOT / "build/release/bin"))
+OUR_IMAGE = "${STEADYSTATE_IMAGE:-steadystate}"
+UNITS = {"k": 2**10, "m": 2**20, "g": 2**30,
+         "KiB": 2**10, "MiB": 2**20, "GiB": 2**30}
+
+
+def services():
+    return yaml_file.load(COMPOSE)["services"]
+
+
+def byte_count(text):
+    number, unit = re.fullmatch(r"(\d+)([A-Za-z]+)", text).groups()
+    return int(number) * UNITS[unit]
+
+
+def seconds(text):
+    return int(re.fullmatch(r"(\d+)s", text)[1])
+
+
+def mounts(service):
+    """The mounts from the repository: path within the container to ours."""
+    result = {}
+    for volume in service.get("volumes", []):
+        source, target, *mode = volume.split(":")
+        if source.startswith("."):
+            if mode != ["ro"]:
+                raise AssertionError(f"{volume} can be written")
+            result[target] = (DEPLOY / source).resolve()
+    return result
+
+
+def help_of(program, *command):
+    return subprocess.run([BIN_DIR / program, *command, "--help"], check=True,
+                          capture_output=True, text=True).stdout
+
+
+class EveryServiceTest(unittest.TestCase):
+    """What holds of every service."""
+
+    def check_each(self, check):
+        for name, service in services().items():
+            with self.subTest(name):
+                check(service)
+
+    def test_what_there_is(self):
+        self.assertEqual(set(services()),
+                         {"server", "load", "prometheus", "grafana"})
+
+    def test_versions_are_pinned(self):
+        def check(service):
+            if service["image"] != OUR_IMAGE:
+                self.assertRegex(service["image"],
+                                 r"^[\w/-]+:v?\d+\.\d+\.\d+$")
+
+        self.check_each(check)
+
+    def test_ports_are_this_machines_alone(self):
+        def check(service):
+            for port in service.get("ports", []):
+                self.assertRegex(port, r"^127\.0\.0\.1:\$\{\w+:-\d+\}:\d+$")
+
+        self.check_each(check)
+
+    def test_rights_and_resources_are_bounded(self):
+        def check(service):
+            self.assertIs(service["read_only"], True)
+            self.assertEqual(service["cap_drop"], ["ALL"])
+            self.assertIn("no-new-privileges:true", service["security_opt"])
+            self.assertGreater(byte_count(service["mem_limit"]), 0)
+            self.assertGreater(service["pids_limit"], 0)
+            self.assertGreater(seconds(service["stop_grace_period"]), 0)
+            self.assertIn("max-size", service["logging"]["options"])
+
+        self.check_each(check)
+
+    def test_what_is_mounted_exists_and_cannot_be_written(self):
+        def check(service):
+            for path in mounts(service).values():
+                self.assertTrue(path.exists(), path)
+
+        self.check_each(check)
+
+
+class WiringTest(unittest.TestCase):
+    """What services and files say about one another."""
+
+    def test_memory_holds_the_states_and_a_quarter_more(self):
+        server = services()["server"]
+        command = server["command"]
+        states = command[command.index("--state_memory") + 1]
+        self.assertGreaterEqual(byte_count(server["mem_limit"]),
+                                1.25 * byte_count(states))
+
+    def test_server_may_finish_its_requests(self):
+        default = re.search(r"--drain_timeout\n[^(]*\(default: (\d+)s\)",
+                            help_of("steadystate-server"))
+        self.assertGreaterEqual(
+            seconds(services()["server"]["stop_grace_period"]),
+            int(default[1]) + 10)
+
+    def test_server_publishes_the_ports_of_the_image(self):
+        exposed = re.search(r"(?m)^EXPOSE (.*)$",
+                            (ROOT / "Dockerfile").read_text())[1].split()
+        self.assertEqual([port.rpartition(":")[2]
+                          for port in services()["server"]["ports"]], exposed)
+
+    def test_load_knows_its_flags(self):
+        load = services()["load"]
+        program, *command = load["entrypoint"]
+        known = help_of(program, *command)
+        for flag in load["command"]:
+            name = flag.partition("=")[0]
+            self.assertRegex(known, rf"(?m)^ +{name}\b", flag)
+        self.assertIn("--address=server:50051", load["command"])
+        self.assertEqual(load["depends_on"],
+                         {"server": {"condition": "service_healthy"}})
+
+    def test_prometheus_scrapes_the_server(self):
+        prometheus = services()["prometheus"]
+        flags = dict(flag.split("=", 1) for flag in prometheus["command"])
+        path = pathlib.PurePosixPath(flags["--config.file"])
+        config = yaml_file.load(
+            mounts(prometheus)[str(path.parent)] / path.name)
+        targets = [target for job in config["scrape_configs"]
+                   for group in job["static_configs"]
+                   for target in group["targets"]]
+        self.assertEqual(targets, ["server:9464"])
+        self.assertIn("prometheus:" + flags["--storage.tsdb.path"],
+                      prometheus["volumes"])
+
+    def test_grafana_asks_prometheus(self):
+        mounted = mounts(services()["grafana"])
+        folder = mounted["/etc/grafana/provisioning"] / "datasources"
+        sources = [source for path in folder.glob("*.yml")
+                   for source in yaml_file.load(path)["datasources"]]
+        self.assertEqual([source["url"] for source in sources],
+                         ["http://prometheus:9090"])
+
+    def test_grafana_finds_the_dashboard(self):
+        grafana = services()["grafana"]
+        mounted = mounts(grafana)
+        folder = mounted["/etc/grafana/provisioning"] / "dashboards"
+        providers = [provider for path in folder.glob("*.yml")
+                     for provider in yaml_file.load(path)["providers"]]
+        self.assertEqual(len(providers), 1)
+        home = grafana["environment"][
+            "GF_DASHBOARDS_DEFAULT_HOME_DASHBOARD_PATH"]
+        self.assertEqual(mounted[home], DEPLOY / "grafana/steadystate.json")
+        self.assertEqual(str(pathlib.PurePosixPath(home).parent),
+                         providers[0]["options"]["path"])
+
+    def test_grafana_lets_everybody_look_and_nobody_log_in(self):
+        environment = services()["grafana"]["environment"]
+        self.assertEqual(environment["GF_AUTH_ANONYMOUS_ORG_ROLE"], "Viewer")
+        self.assertEqual(environment["GF_AUTH_BASIC_ENABLED"], "false")
+        self.assertEqual(
+            environment["GF_SECURITY_DISABLE_INITIAL_ADMIN_CREATION"], "true")
+
+
+def compose_command():
+    """Compose as a plugin of docker or, on Debian 12, a program; or None."""
+    if shutil.which("docker") and docker.docker(
+            "compose", "version").returncode == 0:
+        return ["docker", "compose"]
+    return ["docker-compose"] if shutil.which("docker-compose") else None
+
+
+class RunTest(unittest.TestCase):
+    """The server and its load, run from the file as it is."""
+
+    def setUp(self):
+        missing = docker.why_no_engine()
+        self.command = compose_command()
+        if missing is None and self.command is None:
+            missing = "Compose is not installed"
+        if missing:
+            self.skipTest(missing)
+        self.project = docker.unique_name()
+        image = docker.unique_name()
+        self.environment = {
+            **os.environ, "STEADYSTATE_IMAGE": image, "STEADYSTATE_PORT": "0",
+            "STEADYSTATE_METRICS_PORT": "0"}
+        self.addCleanup(docker.docker, "image", "rm", "--force", image)
+        docker.docker_output("build", "--tag", image, *docker.build_flags(),
+                             str(ROOT), timeout_s=3000)
+
+    def compose(self, *arguments):
+        done = subprocess.run(
+            [*self.command, "--file", COMPOSE, "--project-name", self.project,
+             *arguments], env=self.environment, stdin=subprocess.DEVNULL,
+            capture_output=True, text=True, timeout=120, check=False)
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        return done.stdout.strip()
+
+    def metric(self, pattern):
+        port = self.compose("port", "server", "9464").rpartition(":")[2]
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics",
+                                    timeout=30) as response:
+            found = re.search(pattern + r" (\S+)$", response.read().decode(),
+                              re.MULTILINE)
+        return float(found[1]) if found else 0.0
+
+    def test_server_answers_its_load_and_both_end_in_order(self):
+        with contextlib.ExitStack() as stack:
+            stack.callback(self.compose, "down", "--volumes")
+            self.compose("up", "--detach", "server", "load")
+            docker.wait_until(
+                lambda: self.metric(
+                    r'^steadystate_tokens_total{[^}]*kind="generated"[^}]*}')
+                > 500, 60, lambda: "tokens under load\n" + self.compose("logs"))
+            containers = [self.compose("ps", "--quiet", name)
+                          for name in ("load", "server")]
+            for name in containers:
+                self.assertEqual(docker.inspect(name, ".RestartCount"), 0)
+            self.compose("stop")
+            for name in containers:
+                self.assertEqual(docker.inspect(name, ".State.ExitCode"), 0,
+                                 docker.docker("logs", name))
+
+
+if __name__ == "__main__":
+    if not yaml_file.available():
+        skip("the package python3-yaml is not installed")
+    unittest.main(verbosity=2)
