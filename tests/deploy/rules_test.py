@@ -1,7 +1,8 @@
 """Goal: the rules of Prometheus are valid, and each alert is tested.
 
 Method: promtool checks the configuration and runs the rules' unit tests;
-another case sees that these name every alert once firing and once quiet.
+another case sees that these name every alert once firing and once quiet, and
+that deploy/README.md names it.
 """
 
 import re
@@ -11,6 +12,7 @@ import sys
 import unittest
 
 from testing.prometheus_process import CONFIG_DIR
+from testing.server_process import ROOT
 
 
 def promtool(*arguments):
@@ -30,7 +32,7 @@ class RulesTest(unittest.TestCase):
         code, output = promtool("test", "rules", "rules_test.yml")
         self.assertEqual(code, 0, output)
 
-    def test_each_alert_has_a_firing_and_a_quiet_test(self):
+    def test_each_alert_is_documented_and_tested_firing_and_quiet(self):
         alerts = re.findall(r"- alert: (\w+)",
                             (CONFIG_DIR / "rules.yml").read_text())
         self.assertGreater(len(alerts), 10)
@@ -44,6 +46,10 @@ class RulesTest(unittest.TestCase):
                 quiet.add(name[1])
             elif name:
                 firing.add(name[1])
+        documented = re.findall(r"^\| (Steadystate\w+) \|",
+                                (ROOT / "deploy/README.md").read_text(),
+                                re.MULTILINE)
+        self.assertEqual(documented, alerts)
         self.assertEqual(firing, set(alerts))
         self.assertEqual(quiet, set(alerts))
 
