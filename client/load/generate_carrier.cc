@@ -125,6 +125,8 @@ SessionFate GenerateCarrier::End(LoadSession& session,
   if (status.ok()) return session.Complete(now, context_.window, tally_);
   if (absl::IsCancelled(status) && context_.pool.cut()) {
     session.CutShort(tally_);
+    // The server answers a cancelled call too, if only for its counters.
+    ++tally_.server_errors["CANCELLED"];
     return SessionFate::kGoesOn;
   }
   return session.Fail(status, /*all_or_nothing=*/false, tally_);

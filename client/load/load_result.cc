@@ -75,6 +75,11 @@ std::vector<std::string> Remarks(const LoadResult& result) {
                      result.tally.of_unknown_extent,
                      " failed requests is not known; its count may be higher"));
   }
+  if (result.cancelled) {
+    remarks.push_back(
+        "answers took so long that streams had to be cancelled; the server "
+        "counts errors of that, CANCELLED, which are not listed");
+  }
   if (result.sessions_left < result.options.sessions) {
     remarks.push_back(
         absl::StrCat("of ", result.options.sessions, " sessions ",

@@ -21,6 +21,7 @@ struct LoadResult {
   Tally tally;
   absl::Duration window;  // of what was measured, as it turned out
   bool interrupted = false;
+  bool cancelled = false;  // streams, since steps took too long at the end
 
   uint64_t sessions_created = 0;  // at the start
   uint64_t sessions_left = 0;     // that were still of use at the end

@@ -240,7 +240,12 @@ void LoadRun::Measure(Window& window) {
   const LoadTime measured_from = LoadClock::now();
   Drive(window.end(), over);
   const LoadTime now = LoadClock::now();
-  if (now < window.end()) window.Close(now);
+  if (now < window.end()) {
+    window.Close(now);
+  } else {
+    // What was to be sent at the very end, however late this thread is.
+    SendArrivals(window.end() - LoadClock::duration(1));
+  }
   const absl::Duration measured = Between(measured_from, now);
   if (measured > absl::ZeroDuration()) {
     result_.client_cpus =
@@ -263,6 +268,7 @@ void LoadRun::Drain(LoadTime now) {
       options_.rpc == LoadRpc::kStep ? kStepGrace : kGenerateGrace;
   Drive(After(LoadClock::now(), grace), [this] { return Quiet(); });
   if (!Quiet()) {
+    result_.cancelled = options_.rpc == LoadRpc::kStep;
     for (const auto& carrier : carriers_) carrier->Cancel();
   }
   for (const auto& carrier : carriers_) carrier->Close();

@@ -1,7 +1,7 @@
 #include "client/load/load_session.h"
 
 #include <algorithm>
-#include <set>
+#include <initializer_list>
 
 #include "client/error.h"
 
@@ -12,16 +12,29 @@ namespace {
 // say so.
 constexpr absl::Duration kRest = absl::Milliseconds(100);
 
-// Reasons after which a session is of no more use, but a new one may be.
-bool NeedsNewSession(const std::string& reason) {
-  static const auto* const reasons =
-      new std::set<std::string>{"SESSION_NOT_FOUND", "SESSION_EXPIRED",
-                                "CONTEXT_CAP_REACHED", "INTERNAL"};
-  return reasons->count(reason) > 0;
+bool IsOneOf(const std::string& reason,
+             std::initializer_list<const char*> reasons) {
+  return std::find(reasons.begin(), reasons.end(), reason) != reasons.end();
 }
 
 bool IsGone(const std::string& reason) {
-  return reason == "SESSION_NOT_FOUND" || reason == "SESSION_EXPIRED";
+  return IsOneOf(reason, {"SESSION_NOT_FOUND", "SESSION_EXPIRED"});
+}
+
+// The session is of no more use, but a new one may be.
+bool NeedsNewSession(const std::string& reason) {
+  return IsGone(reason) || IsOneOf(reason, {"CONTEXT_CAP_REACHED", "INTERNAL"});
+}
+
+// Requests are refused so before they begin.
+bool ComesFirst(const std::string& reason) {
+  return IsOneOf(reason, {"SESSION_BUSY", "POSITION_MISMATCH", "QUEUE_FULL",
+                          "TOKEN_OUT_OF_RANGE", "INVALID_ARGUMENT"});
+}
+
+// These may also end a request that has begun, if it has several parts.
+bool ChangesNothing(const std::string& reason) {
+  return IsGone(reason) || reason == "CONTEXT_CAP_REACHED";
 }
 
 }  // namespace
@@ -30,7 +43,7 @@ void LoadSession::Replace(const std::string& name) {
   name_ = name;
   position_ = 0;
   unanswered_ = 0;
-  uncertain_ = false;
+  doubt_ = Doubt::kNone;
   exists_ = true;
   mending_ = {};
 }
@@ -85,8 +98,7 @@ SessionFate LoadSession::Complete(LoadTime now, const Window& window,
 
 void LoadSession::CutShort(Tally& tally) {
   ++tally.cut;
-  ++tally.server_errors["CANCELLED"];
-  uncertain_ = true;
+  doubt_ = Doubt::kAbsorbed;
 }
 
 SessionFate LoadSession::Fail(const absl::Status& status, bool all_or_nothing,
@@ -95,11 +107,10 @@ SessionFate LoadSession::Fail(const absl::Status& status, bool all_or_nothing,
   tally.CountError(status);
   const auto details = GetErrorDetails(status);
   const std::string reason = ReasonOf(status);
-  uncertain_ = true;
-  if (details && IsGone(reason)) {
-    exists_ = false;
-    if (all_or_nothing || unanswered_ == 0) uncertain_ = false;
-  }
+  const bool refused = details && (ComesFirst(reason) ||
+                                   (all_or_nothing && ChangesNothing(reason)));
+  doubt_ = refused ? Doubt::kPosition : Doubt::kAbsorbed;
+  if (details && IsGone(reason)) exists_ = false;
   mending_ = {kRest, false};
   if (details && NeedsNewSession(reason)) {
     mending_.replace = true;
@@ -113,19 +124,21 @@ SessionFate LoadSession::Fail(const absl::Status& status, bool all_or_nothing,
 }
 
 void LoadSession::Reconcile(uint64_t position, Tally& tally) {
-  const uint64_t absorbed = position - std::min(position, position_);
-  const uint64_t prompt = std::min(absorbed, unanswered_);
-  tally.absorbed.prompt += prompt;
-  tally.absorbed.generated += absorbed - prompt;
+  if (doubt_ == Doubt::kAbsorbed) {
+    const uint64_t absorbed = position - std::min(position, position_);
+    const uint64_t prompt = std::min(absorbed, unanswered_);
+    tally.absorbed.prompt += prompt;
+    tally.absorbed.generated += absorbed - prompt;
+  }
   position_ = position;
   unanswered_ = 0;
-  uncertain_ = false;
+  doubt_ = Doubt::kNone;
 }
 
 void LoadSession::GiveUpReconciling(Tally& tally) {
-  ++tally.of_unknown_extent;
+  if (doubt_ == Doubt::kAbsorbed) ++tally.of_unknown_extent;
   unanswered_ = 0;
-  uncertain_ = false;
+  doubt_ = Doubt::kNone;
 }
 
 }  // namespace steadystate::client

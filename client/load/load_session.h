@@ -26,6 +26,13 @@ enum class SessionFate : uint8_t {
 // at the moment: the pool while it is free, its carrier while it is busy.
 class LoadSession {
  public:
+  // What a failed request has left unknown.
+  enum class Doubt : uint8_t {
+    kNone,
+    kPosition,  // where the session is; the request has absorbed nothing
+    kAbsorbed,  // that, and how much the request has absorbed
+  };
+
   // What has to happen before a broken session can go on.
   struct Mending {
     absl::Duration rest;   // pass
@@ -44,8 +51,7 @@ class LoadSession {
   const std::string& name() const { return name_; }
   // Tokens absorbed, as far as is known.
   uint64_t position() const { return position_; }
-  // True if a failed request may have absorbed more than was heard of.
-  bool uncertain() const { return uncertain_; }
+  Doubt doubt() const { return doubt_; }
   // True if the server has the session, as far as is known.
   bool exists() const { return exists_; }
   const Mending& mending() const { return mending_; }
@@ -82,15 +88,15 @@ class LoadSession {
   // The tester ends it, since the run is over.
   void Cut(Tally& tally) { ++tally.cut; }
 
-  // The same, by cancelling a call, which the server counts as an error.
+  // The same, by cancelling a call: what it came to has to be asked for.
   void CutShort(Tally& tally);
 
-  // It failed. `all_or_nothing`: refused requests have absorbed nothing.
+  // It failed. `all_or_nothing`: it absorbs what was sent as a whole or, if it
+  // is refused at whatever time, not at all.
   SessionFate Fail(const absl::Status& status, bool all_or_nothing,
                    Tally& tally);
 
-  // Counts what a failed request has absorbed, now that the position is known,
-  // or that it cannot be.
+  // Ends the doubt: the session is at `position`, or that cannot be known.
   void Reconcile(uint64_t position, Tally& tally);
   void GiveUpReconciling(Tally& tally);
 
@@ -106,7 +112,7 @@ class LoadSession {
   Random random_;
   uint64_t position_ = 0;
   uint64_t unanswered_ = 0;  // tokens
-  bool uncertain_ = false;
+  Doubt doubt_ = Doubt::kNone;
   bool exists_ = false;
   Mending mending_;
   // Of the request.

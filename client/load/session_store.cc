@@ -1,6 +1,15 @@
 #include "client/load/session_store.h"
 
+#include "absl/time/clock.h"
+
 namespace steadystate::client {
+namespace {
+
+// A request that was cancelled may go on for a while on the server.
+constexpr absl::Duration kMaxWait = absl::Seconds(5);
+constexpr absl::Duration kPoll = absl::Milliseconds(5);
+
+}  // namespace
 
 absl::Status SessionStore::Count(const absl::Status& status) {
   if (!status.ok()) tally_.CountError(status);
@@ -15,20 +24,29 @@ absl::Status SessionStore::Create(LoadSession& session, Canceller* canceller) {
 }
 
 void SessionStore::Reconcile(LoadSession& session) {
-  if (!session.uncertain()) return;
-  if (!session.exists()) {
+  if (session.doubt() == LoadSession::Doubt::kNone) return;
+  const auto found = GetWhenIdle(session);
+  if (found.ok()) {
+    session.Reconcile(found->position(), tally_);
+  } else {
     session.GiveUpReconciling(tally_);
-    return;
   }
+}
+
+absl::StatusOr<v1::Session> SessionStore::GetWhenIdle(LoadSession& session) {
+  if (!session.exists()) return absl::NotFoundError("deleted by somebody");
   v1::GetSessionRequest request;
   request.set_name(session.name());
-  const auto found = client_.GetSession(request, {.timeout = timeout_});
-  if (Count(found.status()).ok()) {
-    session.Reconcile(found->position(), tally_);
-    return;
+  const absl::Time deadline = absl::Now() + kMaxWait;
+  while (absl::Now() < deadline) {
+    auto found = client_.GetSession(request, {.timeout = timeout_});
+    if (absl::IsNotFound(found.status())) session.Gone();
+    if (!Count(found.status()).ok() || found->state() == v1::Session::IDLE) {
+      return found;
+    }
+    absl::SleepFor(kPoll);
   }
-  if (absl::IsNotFound(found.status())) session.Gone();
-  session.GiveUpReconciling(tally_);
+  return absl::DeadlineExceededError("the session is still at work");
 }
 
 bool SessionStore::Mend(LoadSession& session) {

@@ -2,6 +2,8 @@
 #define STEADYSTATE_CLIENT_LOAD_SESSION_STORE_H_
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
 #include "client/client.h"
 #include "client/load/load_session.h"
 #include "client/load/tally.h"
@@ -32,6 +34,7 @@ class SessionStore {
  private:
   absl::Status Count(const absl::Status& status);
   void Reconcile(LoadSession& session);
+  absl::StatusOr<v1::Session> GetWhenIdle(LoadSession& session);
 
   const Client& client_;
   const absl::Duration timeout_;

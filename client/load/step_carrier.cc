@@ -165,6 +165,11 @@ void StepCarrier::FailAll() {
   const LoadTime now = LoadClock::now();
   for (LoadSession* const session : in_flight_) {
     if (session == nullptr) continue;
+    if (context_.pool.cut()) {
+      session->CutShort(tally_);
+      Finish(*session, SessionFate::kGoesOn, now);
+      continue;
+    }
     const SessionFate fate =
         session->Fail(absl::UnavailableError("the stream has ended"),
                       /*all_or_nothing=*/false, tally_);

@@ -74,9 +74,9 @@ void AppendSettings(std::string& text, const LoadResult& result) {
           : ", a Generate call for each request";
   const std::string loop =
       options.open_loop()
-          ? absl::StrCat("open loop, ", options.rate,
-                         " requests/s (Poisson), latency from the intended "
-                         "send time")
+          ? absl::StrCat("open loop of ", options.rate,
+                         " requests/s (Poisson); latency counts from the "
+                         "intended send time")
           : "closed loop";
   AppendSection(
       text, "model",
@@ -88,10 +88,9 @@ void AppendSettings(std::string& text, const LoadResult& result) {
       text, "load",
       {absl::StrFormat("%d session%s%s", options.sessions,
                        options.sessions == 1 ? "" : "s", streams),
-       absl::StrFormat("%d prompt and %d generated tokens a request, seed %d",
-                       options.prompt_tokens, options.generate_tokens,
-                       options.seed)});
-  AppendSentences(text, "", {loop});
+       absl::StrFormat("%d prompt and %d generated tokens a request",
+                       options.prompt_tokens, options.generate_tokens)});
+  AppendSentences(text, "", {absl::StrCat(loop, "; seed ", options.seed)});
   AppendSection(text, "measured",
                 {absl::StrFormat("%.1f s after %.1f s of warm-up%s",
                                  absl::ToDoubleSeconds(result.window),
@@ -173,7 +172,8 @@ Json OptionsJson(const LoadOptions& options) {
   return {{"rpc", RpcName(options.rpc)},
           {"loop", options.open_loop() ? "open" : "closed"},
           {"sessions", options.sessions},
-          {"streams", options.streams},
+          {"streams",
+           options.rpc == LoadRpc::kStep ? options.streams : options.sessions},
           {"prompt_tokens", options.prompt_tokens},
           {"generate_tokens", options.generate_tokens},
           {"rate", options.rate},
@@ -246,13 +246,11 @@ std::string FormatLoadText(const LoadResult& result) {
   AppendLatencies(text, result);
   text += '\n';
   AppendTotals(text, result);
-  if (result.options.open_loop()) {
-    AppendSection(text, "",
-                  {absl::StrFormat("%12s requests at most waited for a session",
-                                   FormatCount(result.peak_backlog))});
-  }
-  AppendSentences(text, "INVALID", Objections(result));
-  AppendSentences(text, "note", Remarks(result));
+  const auto objections = Objections(result);
+  const auto remarks = Remarks(result);
+  if (!objections.empty() || !remarks.empty()) text += '\n';
+  AppendSentences(text, "INVALID", objections);
+  AppendSentences(text, "note", remarks);
   return text;
 }
 

@@ -1,0 +1,409 @@
+"""Goal: what `steadystate load` counts is what the server counts, whatever
+happens; it ends in order; and its latencies are those that users would see.
+
+Method: real runs against real servers, with errors that are provoked, compared
+with the differences of the server's metrics. A server that is stopped for a
+second shows whether latency counts from the intended time.
+"""
+
+import csv
+import io
+import json
+import os
+import signal
+import subprocess
+import time
+import unittest
+
+from testing.scrape import scrape, value
+from testing.server_process import BIN_DIR, ROOT, ServerProcess
+
+STEADYSTATE = str(BIN_DIR / "steadystate")
+# Small enough that a session's token takes tens of microseconds.
+TINY_MODEL = ROOT / "tests/golden/gla"
+CAPPED_MODEL = ROOT / "tests/golden/transformer"
+TIMEOUT_S = 60
+
+
+class TinyServer(ServerProcess):
+
+    def __init__(self, *flags, model=TINY_MODEL):
+        super().__init__("--weight_dtype", "f32", *flags, model=model)
+
+    def end(self):
+        self._process.terminate()
+        self._process.wait(TIMEOUT_S)
+
+
+def start(server, *options):
+    return subprocess.Popen(
+        [STEADYSTATE, "load", "--address", server.grpc, "--json", *options],
+        stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE, text=True)
+
+
+def finish(process):
+    """Its exit code, its report (None if it printed none), and its errors."""
+    out, err = process.communicate(timeout=TIMEOUT_S)
+    return process.returncode, json.loads(out) if out else None, err
+
+
+def run(server, *options):
+    return finish(start(server, *options))
+
+
+def cli(server, *arguments):
+    return subprocess.run(
+        [STEADYSTATE, *arguments, "--address", server.grpc], check=True,
+        capture_output=True, text=True, timeout=TIMEOUT_S).stdout
+
+
+def by_label(samples, name, label):
+    return {dict(labels)[label]: int(number)
+            for labels, number in samples.get(name, {}).items() if number}
+
+
+def server_counts(server):
+    samples = scrape(server.metrics)
+    tokens = by_label(samples, "steadystate_tokens_total", "kind")
+    return {
+        "tokens": {kind: tokens.get(kind, 0)
+                   for kind in ("prompt", "generated")},
+        "errors": by_label(samples, "steadystate_errors_total", "reason"),
+    }
+
+
+def wait_until(condition, what):
+    deadline = time.monotonic() + TIMEOUT_S
+    while not condition():
+        if time.monotonic() > deadline:
+            raise AssertionError(f"in {TIMEOUT_S} s not seen: {what}")
+        time.sleep(0.005)
+
+
+def wait_for_tokens(server, least=1):
+    wait_until(
+        lambda: sum(server_counts(server)["tokens"].values()) >= least,
+        f"{least} tokens")
+
+
+def session_names(server):
+    return [session["name"] for session in
+            json.loads(cli(server, "session", "list", "--json"))]
+
+
+class LoadTest(unittest.TestCase):
+
+    def assert_counts_equal(self, server, report):
+        """To the last token, for a server that had nothing else to do."""
+        seen = server_counts(server)
+        totals = report["totals"]
+        self.assertEqual(totals["server_tokens"], seen["tokens"])
+        self.assertEqual(totals["server_errors"], seen["errors"])
+        self.assertEqual(totals["requests_of_unknown_extent"], 0)
+        self.assertEqual(
+            totals["requests"],
+            totals["completed"] + totals["failed"] + totals["cut"])
+        # Nothing is left behind.
+        self.assertEqual(sum(scrape(server.metrics)
+                             ["steadystate_sessions"].values()), 0)
+
+
+class CountsTest(LoadTest):
+
+    def test_steps_in_a_closed_loop(self):
+        with TinyServer() as server:
+            code, report, err = run(
+                server, "--sessions", "12", "--streams", "5", "--warmup",
+                "200ms", "--duration", "500ms", "--prompt_tokens", "7",
+                "--generate_tokens", "5")
+            self.assertEqual((code, err), (0, ""))
+            self.assert_counts_equal(server, report)
+            totals = report["totals"]
+            self.assertGreaterEqual(totals["completed"], 12)
+            self.assertEqual(totals["failed"] + totals["cut"], 0)
+            self.assertEqual(totals["drawn_tokens"], totals["completed"] * 5)
+            # The last token of a request is not fed back.
+            self.assertEqual(totals["server_tokens"],
+                             {"prompt": totals["completed"] * (7 + 4),
+                              "generated": 0})
+            self.assertEqual(totals["client_errors"], {})
+            latency = report["latency_seconds"]
+            self.assertGreater(latency["time_to_first_token"]["samples"], 0)
+            self.assertLessEqual(latency["inter_token"]["p50"],
+                                 latency["inter_token"]["p99.9"])
+            self.assertLess(latency["inter_token"]["samples"],
+                            totals["completed"] * 4)
+
+    def test_generate_in_a_closed_loop(self):
+        with TinyServer() as server:
+            code, report, err = run(
+                server, "--rpc", "generate", "--sessions", "6", "--warmup",
+                "100ms", "--duration", "400ms", "--prompt_tokens", "300",
+                "--generate_tokens", "9")
+            self.assertEqual((code, err), (0, ""))
+            self.assert_counts_equal(server, report)
+            totals = report["totals"]
+            self.assertGreaterEqual(totals["completed"], 6)
+            self.assertEqual(totals["server_tokens"],
+                             {"prompt": totals["completed"] * 300,
+                              "generated": totals["completed"] * 9})
+            self.assertEqual(totals["drawn_tokens"], totals["completed"] * 9)
+            # The server, too, has measured each request.
+            count = value(server.metrics,
+                          "steadystate_time_to_first_token_seconds_count")
+            self.assertEqual(count, totals["completed"])
+
+    def test_open_loops_begin_what_arrives(self):
+        for rpc in ("step", "generate"):
+            with self.subTest(rpc), TinyServer() as server:
+                code, report, err = run(
+                    server, "--rpc", rpc, "--sessions", "4", "--rate", "200",
+                    "--warmup", "100ms", "--duration", "1s", "--max_send_lag",
+                    "1h", "--generate_tokens", "3")
+                self.assertEqual((code, err), (0, ""))
+                self.assert_counts_equal(server, report)
+                # 200 in a second, give or take five standard deviations.
+                self.assertGreater(report["arrivals"], 130)
+                self.assertLess(report["arrivals"], 270)
+                self.assertGreaterEqual(report["totals"]["completed"],
+                                        report["arrivals"])
+                self.assertEqual(report["totals"]["never_sent"], 0)
+                self.assertEqual(
+                    report["latency_seconds"]["request"]["samples"],
+                    report["arrivals"])
+
+    def test_the_seed_decides_the_arrivals(self):
+        with TinyServer() as server:
+            arrivals = [
+                run(server, "--rate", "100", "--warmup", "0", "--duration",
+                    "500ms", "--seed", seed)[1]["arrivals"]
+                for seed in ("5", "5")]
+        self.assertEqual(arrivals[0], arrivals[1])
+
+
+class ErrorsTest(LoadTest):
+
+    def test_sessions_that_do_not_fit_are_counted(self):
+        with TinyServer() as server:
+            session_bytes = json.loads(
+                cli(server, "model", "--json"))["session_bytes"]
+        with TinyServer("--state_memory", str(3 * session_bytes)) as server:
+            code, report, err = run(server, "--sessions", "8", "--warmup", "0",
+                                    "--duration", "300ms")
+            self.assertEqual((code, err), (0, ""))
+            self.assert_counts_equal(server, report)
+            totals = report["totals"]
+            self.assertEqual(totals["server_errors"],
+                             {"STATE_BUDGET_EXHAUSTED": 5})
+            self.assertEqual(totals["sessions_created"], 3)
+            self.assertGreater(totals["completed"], 0)
+            self.assertIn("3 could be created", report["remarks"][0])
+
+    def test_without_any_session_the_run_fails(self):
+        with TinyServer() as server:
+            session_bytes = json.loads(
+                cli(server, "model", "--json"))["session_bytes"]
+        with TinyServer("--state_memory", str(session_bytes)) as server:
+            cli(server, "session", "create")
+            code, report, err = run(server, "--sessions", "2", "--duration",
+                                    "10s")
+            self.assertEqual(code, 1)
+            self.assertIn("no session could be created", err)
+            self.assertEqual(report["totals"]["server_errors"],
+                             {"STATE_BUDGET_EXHAUSTED": 2})
+
+    def test_a_session_deleted_beneath_is_counted_and_replaced(self):
+        with TinyServer() as server:
+            load = start(server, "--sessions", "4", "--streams", "2",
+                         "--warmup", "0", "--duration", "2s")
+            wait_for_tokens(server)
+            for name in session_names(server)[:2]:
+                cli(server, "session", "delete", name)
+            code, report, err = finish(load)
+            self.assertEqual((code, err), (0, ""))
+            self.assert_counts_equal(server, report)
+            totals = report["totals"]
+            self.assertEqual(totals["server_errors"], {"SESSION_NOT_FOUND": 2})
+            self.assertEqual(totals["failed"], 2)
+            self.assertEqual(totals["sessions_left"], 4)
+
+    def test_somebody_else_on_a_session_is_counted(self):
+        with TinyServer() as server:
+            load = start(server, "--sessions", "2", "--warmup", "0",
+                         "--duration", "2s", "--rate", "20")
+            wait_for_tokens(server)
+            # The session may be busy at the moment, which is an error too.
+            name = session_names(server)[0]
+            meddling = []
+
+            def meddle():
+                meddling.append(subprocess.run(
+                    [STEADYSTATE, "score", "--session", name,
+                     "--token_ids_file", "-", "--address", server.grpc],
+                    input=b"[1, 2, 3]", capture_output=True,
+                    timeout=TIMEOUT_S).returncode)
+                return meddling[-1] == 0
+            wait_until(meddle, "a free session")
+            code, report, err = finish(load)
+            self.assertEqual((code, err), (0, ""))
+            seen = server_counts(server)
+            errors = dict(report["totals"]["server_errors"])
+            self.assertGreaterEqual(errors["POSITION_MISMATCH"], 1)
+            refused = len(meddling) - 1
+            if refused:
+                errors["SESSION_BUSY"] = (
+                    errors.get("SESSION_BUSY", 0) + refused)
+            self.assertEqual(errors, seen["errors"])
+            self.assertEqual(
+                report["totals"]["server_tokens"]["prompt"] + 3,
+                seen["tokens"]["prompt"])
+
+    def test_full_sessions_are_replaced(self):
+        with TinyServer("--context_cap", "40", model=CAPPED_MODEL) as server:
+            code, report, err = run(
+                server, "--sessions", "2", "--prompt_tokens", "8",
+                "--generate_tokens", "8", "--warmup", "0", "--duration",
+                "500ms")
+            self.assertEqual((code, err), (0, ""))
+            self.assert_counts_equal(server, report)
+            self.assertEqual(report["totals"]["server_errors"], {})
+            self.assertGreater(
+                value(server.metrics, "steadystate_sessions_created_total"), 2)
+            code, report, err = run(server, "--prompt_tokens", "40")
+            self.assertEqual((code, report), (1, None))
+            self.assertIn("72 tokens", err)
+            self.assertIn("more than the 40", err)
+
+    def test_a_server_that_goes_ends_the_run_with_a_report(self):
+        with TinyServer() as server:
+            load = start(server, "--sessions", "4", "--warmup", "0",
+                         "--duration", "1h")
+            wait_for_tokens(server)
+            server.end()
+            code, report, err = finish(load)
+            self.assertEqual(code, 1)
+            self.assertIn("no session was left", err)
+            self.assertEqual(report["totals"]["sessions_left"], 0)
+            self.assertGreater(report["totals"]["failed"], 0)
+
+    def test_no_server_is_exit_code_3(self):
+        done = subprocess.run(
+            [STEADYSTATE, "load", "--address", "127.0.0.1:1"],
+            capture_output=True, text=True, timeout=TIMEOUT_S)
+        self.assertEqual((done.returncode, done.stdout), (3, ""))
+
+
+class InterruptTest(LoadTest):
+
+    def test_an_endless_run_ends_well(self):
+        for number in (signal.SIGINT, signal.SIGTERM):
+            with self.subTest(number), TinyServer() as server:
+                load = start(server, "--sessions", "4", "--duration", "0",
+                             "--warmup", "0", "--generate_tokens", "1000000")
+                wait_for_tokens(server, 200)
+                load.send_signal(number)
+                code, report, err = finish(load)
+                self.assertEqual((code, err), (0, ""))
+                self.assertTrue(report["interrupted"])
+                self.assertEqual(report["totals"]["cut"], 4)
+                self.assert_counts_equal(server, report)
+
+    def test_a_run_cut_short_reports_and_says_so(self):
+        with TinyServer() as server:
+            load = start(server, "--sessions", "4", "--duration", "1h",
+                         "--warmup", "1h")
+            wait_for_tokens(server)
+            load.send_signal(signal.SIGINT)
+            code, report, _ = finish(load)
+            self.assertEqual(code, 130)
+            self.assertTrue(report["interrupted"])
+            self.assertEqual(report["measured_seconds"], 0)
+            self.assert_counts_equal(server, report)
+
+    def test_cancelled_generations_are_counted_to_the_token(self):
+        with TinyServer() as server:
+            load = start(server, "--rpc", "generate", "--sessions", "3",
+                         "--duration", "0", "--warmup", "0",
+                         "--generate_tokens", "1000000000")
+            wait_for_tokens(server, 200)
+            load.send_signal(signal.SIGTERM)
+            code, report, err = finish(load)
+            self.assertEqual((code, err), (0, ""))
+            self.assertEqual(report["totals"]["server_errors"],
+                             {"CANCELLED": 3})
+            self.assert_counts_equal(server, report)
+
+
+class StallTest(unittest.TestCase):
+    """A server that stands still for a second, seen by both kinds of loop."""
+
+    def run_with_stall(self, *options):
+        with TinyServer() as server:
+            load = start(server, "--warmup", "0", "--duration", "4s",
+                         "--prompt_tokens", "1", "--generate_tokens", "1",
+                         "--max_send_lag", "1h", *options)
+            wait_for_tokens(server)
+            os.kill(server.pid, signal.SIGSTOP)
+            time.sleep(1)
+            os.kill(server.pid, signal.SIGCONT)
+            code, report, _ = finish(load)
+        self.assertEqual(code, 0)
+        return report["latency_seconds"]["time_to_first_token"]
+
+    def test_an_open_loop_sees_what_all_users_would(self):
+        latency = self.run_with_stall("--sessions", "4", "--rate", "250")
+        # A quarter of the requests were to be sent while it stood.
+        self.assertGreaterEqual(latency["p99"], 0.85)
+        self.assertGreaterEqual(latency["p90"], 0.4)
+
+    def test_a_closed_loop_asks_less_and_hides_it(self):
+        latency = self.run_with_stall("--sessions", "1")
+        self.assertGreaterEqual(latency["max"], 0.85)
+        self.assertLess(latency["p99"], 0.4)
+
+
+class OutputTest(unittest.TestCase):
+
+    @classmethod
+    def setUpClass(cls):
+        cls.server = TinyServer()
+        cls.server.__enter__()
+        cls.addClassCleanup(cls.server.__exit__, None, None, None)
+
+    def load(self, *options):
+        return cli(self.server, "load", "--sessions", "2", "--warmup", "0",
+                   "--duration", "200ms", *options)
+
+    def test_text_is_readable_in_80_columns(self):
+        text = self.load("--rate", "50")
+        self.assertIn("time to first token", text)
+        self.assertIn("errors              none", text)
+        self.assertLessEqual(max(map(len, text.splitlines())), 80)
+
+    def test_csv_is_one_row(self):
+        rows = list(csv.DictReader(io.StringIO(self.load("--csv"))))
+        self.assertEqual(len(rows), 1)
+        self.assertEqual(rows[0]["sessions"], "2")
+        self.assertGreater(float(rows[0]["tokens_per_second"]), 0)
+        self.assertNotIn(None, rows[0])
+
+    def test_wrong_options_are_explained(self):
+        for options, words in (
+                (["--sessions", "0"], "--sessions is 0; it must be 1 to"),
+                (["--streams", "3"], "--streams is 3, more than the 2"),
+                (["--rate", "-1"], "--rate is -1"),
+                (["--duration", "soon"], "'soon' is not a duration"),
+                (["--json", "--csv"], "only one of"),
+                (["--rpc", "score"], "neither step nor generate"),
+                (["--rpc", "generate", "--streams", "1"], "--rpc step"),
+                (["more"], "unexpected 'more'")):
+            done = subprocess.run(
+                [STEADYSTATE, "load", "--sessions", "2", *options],
+                capture_output=True, text=True, timeout=TIMEOUT_S)
+            self.assertEqual((done.returncode, done.stdout), (2, ""), options)
+            self.assertIn(words, done.stderr)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,94 @@
+// Goal: figures that do not say what they seem to are objected to, others are
+// not. Method: results made by hand.
+#include "client/load/load_result.h"
+
+#include <chrono>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace steadystate::client {
+namespace {
+
+using std::chrono::microseconds;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+
+// Ten seconds of an open loop that went well.
+LoadResult GoodResult() {
+  LoadResult result;
+  result.options.sessions = 8;
+  result.options.rate = 100;
+  result.window = absl::Seconds(10);
+  result.sessions_created = result.sessions_left = 8;
+  result.arrivals = 1000;
+  result.tally.completed = result.tally.window_completed = 995;
+  result.tally.window_drawn_tokens = 32000;
+  result.tally.window_prompt_tokens = 16000;
+  result.send_lag.Record(microseconds(100), 995);
+  result.send_lag.Record(microseconds(50000), 5);
+  result.processors = 4;
+  result.client_cpus = 1.9;
+  return result;
+}
+
+TEST(LoadResultTest, RatesAreThoseOfTheWindow) {
+  const LoadResult result = GoodResult();
+  EXPECT_DOUBLE_EQ(TokensPerSecond(result), 3200);
+  EXPECT_DOUBLE_EQ(PromptTokensPerSecond(result), 1600);
+  EXPECT_DOUBLE_EQ(RequestsPerSecond(result), 99.5);
+  EXPECT_DOUBLE_EQ(TokensPerSecond(LoadResult()), 0);
+}
+
+TEST(LoadResultTest, NothingIsWrongWithAGoodRun) {
+  EXPECT_THAT(Objections(GoodResult()), IsEmpty());
+  EXPECT_THAT(Remarks(GoodResult()), IsEmpty());
+}
+
+TEST(LoadResultTest, ATesterThatSendsLateSaysSo) {
+  LoadResult result = GoodResult();
+  result.send_lag.Record(microseconds(50000), 10);
+  EXPECT_THAT(Objections(result),
+              ElementsAre(HasSubstr("p99 of the send lag is 50")));
+  result.options.max_send_lag = absl::Milliseconds(51);
+  EXPECT_THAT(Objections(result), IsEmpty());
+}
+
+TEST(LoadResultTest, ARateThatIsNotAchievedIsSaid) {
+  LoadResult result = GoodResult();
+  // What may be under way, and one per cent, are missing without harm.
+  result.tally.window_completed = 982;
+  EXPECT_THAT(Objections(result), IsEmpty());
+  result.tally.window_completed = 981;
+  EXPECT_THAT(Objections(result), ElementsAre(HasSubstr("981 were completed")));
+  result.options.rate = 0;
+  EXPECT_THAT(Objections(result), IsEmpty());
+}
+
+TEST(LoadResultTest, RequestsThatWereNeverSentAreSaid) {
+  LoadResult result = GoodResult();
+  result.unsent = 3;
+  EXPECT_THAT(Objections(result), ElementsAre(HasSubstr("3 requests")));
+}
+
+TEST(LoadResultTest, RemarksAreMadeOnWhatMayDeceive) {
+  LoadResult result = GoodResult();
+  result.client_cpus = 2.1;
+  EXPECT_THAT(Remarks(result), ElementsAre(HasSubstr("2.1 of 4 processors")));
+  result = GoodResult();
+  result.tally.of_unknown_extent = 2;
+  EXPECT_THAT(Remarks(result), ElementsAre(HasSubstr("2 failed requests")));
+  result = GoodResult();
+  result.cancelled = true;
+  EXPECT_THAT(Remarks(result), ElementsAre(HasSubstr("CANCELLED")));
+  result = GoodResult();
+  result.sessions_left = 7;
+  EXPECT_THAT(Remarks(result), ElementsAre(HasSubstr("7 were in use")));
+  result = GoodResult();
+  result.tally.completed = 0;
+  EXPECT_THAT(Remarks(result), ElementsAre(HasSubstr("--duration")));
+}
+
+}  // namespace
+}  // namespace steadystate::client
