@@ -23,6 +23,10 @@ from testing.server_process import BIN_DIR, ROOT, ServerProcess
 DEADLINE_S = 60
 COMPARISON = re.compile(r"\s*(?:==|!=|>=|<=|>|<)\s*")
 
+# Those of Grafana's units that are of use here, or one of our own.
+UNITS = re.compile(r"none|short|s|bytes|percentunit|reqps|dateTimeFromNow"
+                   r"|suffix:[a-z/]+")
+
 # Zero is what these show while all is well; the others must show something.
 MAY_BE_ZERO = {
     "Alerts firing/A",
@@ -331,7 +335,8 @@ class DashboardTest(unittest.TestCase):
     def test_every_panel_has_unit_description_and_queries(self):
         for panel in shipped.panels_with_queries(self.dashboard):
             with self.subTest(panel["title"]):
-                self.assertTrue(panel["fieldConfig"]["defaults"].get("unit"))
+                unit = panel["fieldConfig"]["defaults"]["unit"]
+                self.assertTrue(UNITS.fullmatch(unit), unit)
                 self.assertGreater(len(panel["description"]), 20)
                 self.assertEqual(panel["datasource"],
                                  {"type": "prometheus", "uid": "${datasource}"})
