@@ -73,7 +73,7 @@ std::vector<std::string> Remarks(const LoadResult& result) {
     remarks.push_back(
         absl::StrCat("how many tokens the server absorbed for ",
                      result.tally.of_unknown_extent,
-                     " failed requests is not known; its count may be higher"));
+                     " requests is not known; its count may be higher"));
   }
   if (result.cancelled) {
     remarks.push_back(

@@ -1,6 +1,7 @@
 #ifndef STEADYSTATE_CLIENT_LOAD_LOAD_RUN_H_
 #define STEADYSTATE_CLIENT_LOAD_LOAD_RUN_H_
 
+#include <cstdint>
 #include <functional>
 
 #include "absl/status/statusor.h"
@@ -13,9 +14,9 @@ namespace steadystate::client {
 
 // How far a run has come.
 struct LoadProgress {
-  absl::Duration elapsed;    // since the warm-up began
-  double tokens_per_second;  // drawn, in the last moments
-  uint64_t errors;           // requests failed so far
+  absl::Duration elapsed;        // since the warm-up began
+  double tokens_per_second = 0;  // drawn, in the last moments
+  uint64_t errors = 0;           // requests failed so far
 };
 
 // Puts load on a server: creates the sessions, runs, deletes them, also after

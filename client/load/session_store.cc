@@ -1,18 +1,24 @@
 #include "client/load/session_store.h"
 
 #include "absl/time/clock.h"
+#include "client/error.h"
 
 namespace steadystate::client {
 namespace {
 
-// A request that was cancelled may go on for a while on the server.
-constexpr absl::Duration kMaxWait = absl::Seconds(5);
+// A request that was cancelled may go on for a while on the server. Of all
+// sessions together.
+constexpr absl::Duration kPatience = absl::Seconds(5);
 constexpr absl::Duration kPoll = absl::Milliseconds(5);
 
 }  // namespace
 
+SessionStore::SessionStore(const Client& client, absl::Duration timeout)
+    : client_(client), timeout_(timeout), patience_(kPatience) {}
+
 absl::Status SessionStore::Count(const absl::Status& status) {
   if (!status.ok()) tally_.CountError(status);
+  answers_ = status.ok() || GetErrorDetails(status).has_value();
   return status;
 }
 
@@ -37,14 +43,14 @@ absl::StatusOr<v1::Session> SessionStore::GetWhenIdle(LoadSession& session) {
   if (!session.exists()) return absl::NotFoundError("deleted by somebody");
   v1::GetSessionRequest request;
   request.set_name(session.name());
-  const absl::Time deadline = absl::Now() + kMaxWait;
-  while (absl::Now() < deadline) {
+  while (MayAsk()) {
     auto found = client_.GetSession(request, {.timeout = timeout_});
     if (absl::IsNotFound(found.status())) session.Gone();
     if (!Count(found.status()).ok() || found->state() == v1::Session::IDLE) {
       return found;
     }
     absl::SleepFor(kPoll);
+    patience_ -= kPoll;
   }
   return absl::DeadlineExceededError("the session is still at work");
 }
@@ -59,7 +65,7 @@ bool SessionStore::Mend(LoadSession& session) {
 
 void SessionStore::Delete(LoadSession& session) {
   Reconcile(session);
-  if (!session.exists()) return;
+  if (!session.exists() || !answers_) return;
   v1::DeleteSessionRequest request;
   request.set_name(session.name());
   Count(client_.DeleteSession(request, {.timeout = timeout_})).IgnoreError();

@@ -11,12 +11,13 @@
 namespace steadystate::client {
 
 // Makes, mends and deletes the sessions of a run on the server, and counts the
-// errors that this brings. Confined to one thread.
+// errors that this brings. A server that does not answer is not asked again, so
+// that the end of a run does not take a timeout for every session. Confined to
+// one thread.
 class SessionStore {
  public:
   // `client` outlives the object. `timeout` is that of one call.
-  SessionStore(const Client& client, absl::Duration timeout)
-      : client_(client), timeout_(timeout) {}
+  SessionStore(const Client& client, absl::Duration timeout);
 
   // Makes a session of the server for `session` to stand for. With a canceller
   // it can be interrupted.
@@ -33,11 +34,15 @@ class SessionStore {
 
  private:
   absl::Status Count(const absl::Status& status);
+  // True while the server answers and there is patience left.
+  bool MayAsk() const { return answers_ && patience_ > absl::ZeroDuration(); }
   void Reconcile(LoadSession& session);
   absl::StatusOr<v1::Session> GetWhenIdle(LoadSession& session);
 
   const Client& client_;
   const absl::Duration timeout_;
+  absl::Duration patience_;  // to wait for sessions that are still at work
+  bool answers_ = true;      // the server did, last time
   Tally tally_;
 };
 

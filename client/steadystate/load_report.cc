@@ -112,6 +112,11 @@ void AppendRates(std::string& text, const LoadResult& result) {
 }
 
 void AppendLatencies(std::string& text, const LoadResult& result) {
+  if (result.tally.time_to_first_token.count() == 0 &&
+      result.tally.inter_token.count() == 0) {
+    AppendSection(text, "latency", {"        none was measured"});
+    return;
+  }
   absl::StrAppendFormat(&text, "%-19s", "latency");
   for (const Quantile& quantile : kQuantiles) {
     absl::StrAppendFormat(&text, "%10s", quantile.name);

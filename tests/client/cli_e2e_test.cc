@@ -58,8 +58,8 @@ TEST_F(CliTest, WrongCommandLinesAreExplained) {
 TEST_F(CliTest, EveryCommandHasHelp) {
   const std::string overview = Print("help");
   for (const char* command :
-       {"generate", "score", "session create", "session get", "session list",
-        "session delete", "model", "health"}) {
+       {"generate", "score", "load", "session create", "session get",
+        "session list", "session delete", "model", "health"}) {
     EXPECT_THAT(overview, HasSubstr(command));
     const std::string help = Print(absl::StrCat("help ", command));
     EXPECT_THAT(help, HasSubstr("Examples:"));

@@ -50,6 +50,21 @@ TEST(FormatProgressTest, NothingDoneHasNoRate) {
               HasSubstr("100%"));
 }
 
+TEST(FormatProgressTest, ANoteStandsInPlaceOfTheRate) {
+  Progress progress = kHalf;
+  progress.note = "12 errors";
+  EXPECT_EQ(FormatProgress(progress, 60),
+            "score  50% [#######       ] 500/1000 tokens  12 errors  0:10");
+}
+
+TEST(FormatProgressTest, AnEndlessTaskHasNoBar) {
+  Progress progress{"load", "s", 12, Progress::kEndless, absl::Seconds(12)};
+  EXPECT_EQ(FormatProgress(progress, 80), "load  12 s");
+  progress.note = "34 tokens/s";
+  EXPECT_EQ(FormatProgress(progress, 80), "load  12 s  34 tokens/s");
+  EXPECT_EQ(FormatProgress(progress, 10), "load  12 s");
+}
+
 class ProgressBarTest : public testing::Test {
  protected:
   ProgressBar::Terminal Terminal() {

@@ -10,6 +10,8 @@ import csv
 import io
 import json
 import os
+import pty
+import re
 import signal
 import subprocess
 import time
@@ -387,6 +389,23 @@ class OutputTest(unittest.TestCase):
         self.assertEqual(rows[0]["sessions"], "2")
         self.assertGreater(float(rows[0]["tokens_per_second"]), 0)
         self.assertNotIn(None, rows[0])
+
+    def test_a_terminal_sees_progress(self):
+        reader, writer = pty.openpty()
+        with os.fdopen(reader, "rb") as terminal:
+            subprocess.run(
+                [STEADYSTATE, "load", "--address", self.server.grpc,
+                 "--warmup", "0", "--duration", "1500ms"],
+                check=True, stdout=subprocess.DEVNULL, stderr=writer,
+                timeout=TIMEOUT_S)
+            os.set_blocking(reader, False)
+            drawn = terminal.read().decode()
+            os.close(writer)
+        speeds = re.findall(r"(\d+) tokens/s  0 errors", drawn)
+        self.assertTrue(any(int(speed) > 0 for speed in speeds), drawn)
+        self.assertEqual(len(speeds), drawn.count("errors"), drawn)
+        # The line is taken away at the end.
+        self.assertTrue(drawn.endswith("\r\033[K"))
 
     def test_wrong_options_are_explained(self):
         for options, words in (

@@ -78,7 +78,7 @@ TEST(LoadResultTest, RemarksAreMadeOnWhatMayDeceive) {
   EXPECT_THAT(Remarks(result), ElementsAre(HasSubstr("2.1 of 4 processors")));
   result = GoodResult();
   result.tally.of_unknown_extent = 2;
-  EXPECT_THAT(Remarks(result), ElementsAre(HasSubstr("2 failed requests")));
+  EXPECT_THAT(Remarks(result), ElementsAre(HasSubstr("for 2 requests")));
   result = GoodResult();
   result.cancelled = true;
   EXPECT_THAT(Remarks(result), ElementsAre(HasSubstr("CANCELLED")));
