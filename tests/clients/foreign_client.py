@@ -5,7 +5,7 @@ from testing.scrape import value, wait_for_value
 from testing.server_process import ServerProcess
 
 README_ADDRESS = "localhost:50051"
-PROMPT_BYTES = len("The database ")
+PROMPT_BYTES = len("The ")
 MAX_TOKENS = 100  # of the generation
 STEPS = 100
 LINES = 20  # of code that README promises

@@ -172,6 +172,9 @@ class TwoCommandsTest(unittest.TestCase):
         self.assertTrue(transcript.matches(command.expected, result.stdout),
                         result.stdout)
         self.assertIn("install-packages --tests\n", result.stdout)
+        self.assertRegex(
+            result.stdout, r"\nrelease  passed in \d+ s: 100% tests passed, "
+            r"0 tests failed out of 1\n$")
 
     def test_tests_run_fails_with_a_test(self):
         _, result = self.run_tests_run("false")
@@ -247,6 +250,10 @@ class FactsTest(unittest.TestCase):
             TEXT)
         self.assertEqual([int(number.replace(",", "")) for number in
                           shown.groups()], [value, 2**32 // value])
+        in_output = re.findall(r"(\d{5,}) bytes|per_session\{.*\} (\d+)", TEXT)
+        self.assertGreater(len(in_output), 2)
+        self.assertEqual({int("".join(numbers)) for numbers in in_output},
+                         {value})
 
     def test_quality_of_the_demo_model(self):
         shown = re.search(r"([\d.]+)\s+bits\s+per\s+byte", TEXT).group(1)
