@@ -1,7 +1,6 @@
 #ifndef STEADYSTATE_CLIENT_LOAD_LOAD_OPTIONS_H_
 #define STEADYSTATE_CLIENT_LOAD_LOAD_OPTIONS_H_
 
-#include <cstddef>
 #include <cstdint>
 
 #include "absl/status/status.h"

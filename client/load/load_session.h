@@ -55,7 +55,6 @@ class LoadSession {
   // True if the server has the session, as far as is known.
   bool exists() const { return exists_; }
   const Mending& mending() const { return mending_; }
-  LoadTime intended() const { return intended_; }
 
   // Makes it stand for another session of the server, which is new.
   void Replace(const std::string& name);

@@ -8,7 +8,6 @@
 #include <deque>
 #include <mutex>
 #include <optional>
-#include <vector>
 
 #include "client/load/load_clock.h"
 #include "client/load/load_session.h"
