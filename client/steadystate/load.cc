@@ -1,4 +1,4 @@
-// `steadystate load`: puts load on a server and reports what it stands.
+// `steadystate load`: puts load on a server and reports how it copes.
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
@@ -77,7 +77,7 @@ class LoadCommand : public Command {
 
 CommandText LoadCommand::text() const {
   return {
-      "load", "", "Puts load on a server and reports what it stands",
+      "load", "", "Puts load on a server and reports how it copes",
       "Creates sessions, sends requests on them for a time, and reports "
       "throughput, latencies and errors. A request is a prompt of random "
       "tokens, and the tokens that are drawn after it. In a closed loop "
