@@ -134,7 +134,7 @@ class TwoCommandsTest(unittest.TestCase):
         """What deploy/run prints, without the text that the model made up."""
         text, count = re.subn(
             r"(It continues: The database ?\n\nThe database )(.+?)"
-            r"(\n+session +sessions/)", r"\1\3", output, flags=re.DOTALL)
+            r"\n+(session +sessions/)", r"\1\n\n\3", output, flags=re.DOTALL)
         self.assertEqual(count, 1, output)
         return text
 
