@@ -28,7 +28,7 @@ def for_here(code, server):
     return code
 
 
-def run_commands(commands, server, environment, timeout_s=120):
+def run_commands(commands, server, environment, timeout_s=300):
     """Runs commands one after the other in one bash; gives a Result each."""
     script = f"export STEADYSTATE_ADDRESS={server.grpc}\n"
     for command in commands:
