@@ -9,6 +9,8 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/time/clock.h"
+#include "google/protobuf/message.h"
+#include "grpc/health/v1/health.pb.h"
 #include "grpc/support/log.h"
 #include "grpcpp/ext/proto_server_reflection_plugin.h"
 #include "grpcpp/grpcpp.h"
@@ -83,7 +85,11 @@ class ReflectionOption final : public grpc::ServerBuilderOption {
     std::erase_if(*plugins, [&reflection](const auto& plugin) {
       return plugin->name() == reflection->name();
     });
-    if (enabled_) plugins->push_back(std::move(reflection));
+    if (!enabled_) return;
+    plugins->push_back(std::move(reflection));
+    // gRPC's health service has no descriptor of its own to show.
+    google::protobuf::LinkMessageReflection<
+        grpc::health::v1::HealthCheckRequest>();
   }
 
  private:
