@@ -6,6 +6,7 @@ with the differences of the server's metrics. A server that is stopped for a
 second shows whether latency counts from the intended time.
 """
 
+import contextlib
 import csv
 import io
 import json
@@ -83,22 +84,45 @@ def wait_until(condition, what):
         time.sleep(0.005)
 
 
-def wait_for_tokens(server, least=1):
-    wait_until(
-        lambda: sum(server_counts(server)["tokens"].values()) >= least,
-        f"{least} tokens")
-
-
 def session_names(server):
     return [session["name"] for session in
             json.loads(cli(server, "session", "list", "--json"))]
 
 
 class LoadTest(unittest.TestCase):
+    """The cases of a class share a server, since one takes its time to end."""
+
+    @classmethod
+    def setUpClass(cls):
+        cls.server = TinyServer()
+        cls.server.__enter__()
+        cls.addClassCleanup(cls.server.__exit__, None, None, None)
+
+    @contextlib.contextmanager
+    def shared_server(self):
+        """The server; counts() are those from here on."""
+        self.before = server_counts(self.server)
+        yield self.server
+
+    def counts(self, server):
+        after = server_counts(server)
+        if server is not self.server:
+            return after
+        changes = {what: {label: number - self.before[what].get(label, 0)
+                          for label, number in after[what].items()}
+                   for what in after}
+        changes["errors"] = {reason: number for reason, number
+                             in changes["errors"].items() if number}
+        return changes
+
+    def wait_for_tokens(self, server, least=1):
+        wait_until(
+            lambda: sum(self.counts(server)["tokens"].values()) >= least,
+            f"{least} tokens")
 
     def assert_counts_equal(self, server, report):
         """To the last token, for a server that had nothing else to do."""
-        seen = server_counts(server)
+        seen = self.counts(server)
         totals = report["totals"]
         self.assertEqual(totals["server_tokens"], seen["tokens"])
         self.assertEqual(totals["server_errors"], seen["errors"])
@@ -114,7 +138,7 @@ class LoadTest(unittest.TestCase):
 class CountsTest(LoadTest):
 
     def test_steps_in_a_closed_loop(self):
-        with TinyServer() as server:
+        with self.shared_server() as server:
             code, report, err = run(
                 server, "--sessions", "12", "--streams", "5", "--warmup",
                 "200ms", "--duration", "500ms", "--prompt_tokens", "7",
@@ -138,7 +162,9 @@ class CountsTest(LoadTest):
                             totals["completed"] * 4)
 
     def test_generate_in_a_closed_loop(self):
-        with TinyServer() as server:
+        with self.shared_server() as server:
+            metric = "steadystate_time_to_first_token_seconds_count"
+            measured_before = value(server.metrics, metric)
             code, report, err = run(
                 server, "--rpc", "generate", "--sessions", "6", "--warmup",
                 "100ms", "--duration", "400ms", "--prompt_tokens", "300",
@@ -152,9 +178,8 @@ class CountsTest(LoadTest):
                               "generated": totals["completed"] * 9})
             self.assertEqual(totals["drawn_tokens"], totals["completed"] * 9)
             # The server, too, has measured each request.
-            count = value(server.metrics,
-                          "steadystate_time_to_first_token_seconds_count")
-            self.assertEqual(count, totals["completed"])
+            self.assertEqual(value(server.metrics, metric) - measured_before,
+                             totals["completed"])
 
     def test_open_loops_begin_what_arrives(self):
         for rpc in ("step", "generate"):
@@ -176,7 +201,7 @@ class CountsTest(LoadTest):
                     report["arrivals"])
 
     def test_the_seed_decides_the_arrivals(self):
-        with TinyServer() as server:
+        with self.shared_server() as server:
             arrivals = [
                 run(server, "--rate", "100", "--warmup", "0", "--duration",
                     "500ms", "--seed", seed)[1]["arrivals"]
@@ -187,9 +212,8 @@ class CountsTest(LoadTest):
 class ErrorsTest(LoadTest):
 
     def test_sessions_that_do_not_fit_are_counted(self):
-        with TinyServer() as server:
-            session_bytes = json.loads(
-                cli(server, "model", "--json"))["session_bytes"]
+        session_bytes = json.loads(
+            cli(self.server, "model", "--json"))["session_bytes"]
         with TinyServer("--state_memory", str(3 * session_bytes)) as server:
             code, report, err = run(server, "--sessions", "8", "--warmup", "0",
                                     "--duration", "300ms")
@@ -203,9 +227,8 @@ class ErrorsTest(LoadTest):
             self.assertIn("3 could be created", report["remarks"][0])
 
     def test_without_any_session_the_run_fails(self):
-        with TinyServer() as server:
-            session_bytes = json.loads(
-                cli(server, "model", "--json"))["session_bytes"]
+        session_bytes = json.loads(
+            cli(self.server, "model", "--json"))["session_bytes"]
         with TinyServer("--state_memory", str(session_bytes)) as server:
             cli(server, "session", "create")
             code, report, err = run(server, "--sessions", "2", "--duration",
@@ -216,10 +239,10 @@ class ErrorsTest(LoadTest):
                              {"STATE_BUDGET_EXHAUSTED": 2})
 
     def test_a_session_deleted_beneath_is_counted_and_replaced(self):
-        with TinyServer() as server:
+        with self.shared_server() as server:
             load = start(server, "--sessions", "4", "--streams", "2",
                          "--warmup", "0", "--duration", "2s")
-            wait_for_tokens(server)
+            self.wait_for_tokens(server)
             for name in session_names(server)[:2]:
                 cli(server, "session", "delete", name)
             code, report, err = finish(load)
@@ -231,10 +254,10 @@ class ErrorsTest(LoadTest):
             self.assertEqual(totals["sessions_left"], 4)
 
     def test_somebody_else_on_a_session_is_counted(self):
-        with TinyServer() as server:
+        with self.shared_server() as server:
             load = start(server, "--sessions", "2", "--warmup", "0",
                          "--duration", "2s", "--rate", "20")
-            wait_for_tokens(server)
+            self.wait_for_tokens(server)
             # The session may be busy at the moment, which is an error too.
             name = session_names(server)[0]
             meddling = []
@@ -249,7 +272,7 @@ class ErrorsTest(LoadTest):
             wait_until(meddle, "a free session")
             code, report, err = finish(load)
             self.assertEqual((code, err), (0, ""))
-            seen = server_counts(server)
+            seen = self.counts(server)
             errors = dict(report["totals"]["server_errors"])
             self.assertGreaterEqual(errors["POSITION_MISMATCH"], 1)
             refused = len(meddling) - 1
@@ -281,7 +304,7 @@ class ErrorsTest(LoadTest):
         with TinyServer() as server:
             load = start(server, "--sessions", "4", "--warmup", "0",
                          "--duration", "1h")
-            wait_for_tokens(server)
+            self.wait_for_tokens(server)
             server.end()
             code, report, err = finish(load)
             self.assertEqual(code, 1)
@@ -303,7 +326,7 @@ class InterruptTest(LoadTest):
             with self.subTest(number), TinyServer() as server:
                 load = start(server, "--sessions", "4", "--duration", "0",
                              "--warmup", "0", "--generate_tokens", "1000000")
-                wait_for_tokens(server, 200)
+                self.wait_for_tokens(server, 200)
                 load.send_signal(number)
                 code, report, err = finish(load)
                 self.assertEqual((code, err), (0, ""))
@@ -312,10 +335,10 @@ class InterruptTest(LoadTest):
                 self.assert_counts_equal(server, report)
 
     def test_a_run_cut_short_reports_and_says_so(self):
-        with TinyServer() as server:
+        with self.shared_server() as server:
             load = start(server, "--sessions", "4", "--duration", "1h",
                          "--warmup", "1h")
-            wait_for_tokens(server)
+            self.wait_for_tokens(server)
             load.send_signal(signal.SIGINT)
             code, report, _ = finish(load)
             self.assertEqual(code, 130)
@@ -324,11 +347,11 @@ class InterruptTest(LoadTest):
             self.assert_counts_equal(server, report)
 
     def test_cancelled_generations_are_counted_to_the_token(self):
-        with TinyServer() as server:
+        with self.shared_server() as server:
             load = start(server, "--rpc", "generate", "--sessions", "3",
                          "--duration", "0", "--warmup", "0",
                          "--generate_tokens", "1000000000")
-            wait_for_tokens(server, 200)
+            self.wait_for_tokens(server, 200)
             load.send_signal(signal.SIGTERM)
             code, report, err = finish(load)
             self.assertEqual((code, err), (0, ""))
@@ -337,15 +360,15 @@ class InterruptTest(LoadTest):
             self.assert_counts_equal(server, report)
 
 
-class StallTest(unittest.TestCase):
+class StallTest(LoadTest):
     """A server that stands still for a second, seen by both kinds of loop."""
 
     def run_with_stall(self, *options):
-        with TinyServer() as server:
+        with self.shared_server() as server:
             load = start(server, "--warmup", "0", "--duration", "4s",
                          "--prompt_tokens", "1", "--generate_tokens", "1",
                          "--max_send_lag", "1h", *options)
-            wait_for_tokens(server)
+            self.wait_for_tokens(server)
             os.kill(server.pid, signal.SIGSTOP)
             time.sleep(1)
             os.kill(server.pid, signal.SIGCONT)
@@ -365,13 +388,7 @@ class StallTest(unittest.TestCase):
         self.assertLess(latency["p99"], 0.4)
 
 
-class OutputTest(unittest.TestCase):
-
-    @classmethod
-    def setUpClass(cls):
-        cls.server = TinyServer()
-        cls.server.__enter__()
-        cls.addClassCleanup(cls.server.__exit__, None, None, None)
+class OutputTest(LoadTest):
 
     def load(self, *options):
         return cli(self.server, "load", "--sessions", "2", "--warmup", "0",
