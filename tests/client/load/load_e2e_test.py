@@ -89,14 +89,14 @@ def session_names(server):
             json.loads(cli(server, "session", "list", "--json"))]
 
 
-class LoadTest(unittest.TestCase):
-    """The cases of a class share a server, since one takes its time to end."""
+def setUpModule():
+    LoadTest.server = TinyServer()
+    LoadTest.server.__enter__()
+    unittest.addModuleCleanup(LoadTest.server.__exit__, None, None, None)
 
-    @classmethod
-    def setUpClass(cls):
-        cls.server = TinyServer()
-        cls.server.__enter__()
-        cls.addClassCleanup(cls.server.__exit__, None, None, None)
+
+class LoadTest(unittest.TestCase):
+    """The cases share a server, since one takes its time to end."""
 
     @contextlib.contextmanager
     def shared_server(self):
@@ -183,7 +183,7 @@ class CountsTest(LoadTest):
 
     def test_open_loops_begin_what_arrives(self):
         for rpc in ("step", "generate"):
-            with self.subTest(rpc), TinyServer() as server:
+            with self.subTest(rpc), self.shared_server() as server:
                 code, report, err = run(
                     server, "--rpc", rpc, "--sessions", "4", "--rate", "200",
                     "--warmup", "100ms", "--duration", "1s", "--max_send_lag",
@@ -323,7 +323,7 @@ class InterruptTest(LoadTest):
 
     def test_an_endless_run_ends_well(self):
         for number in (signal.SIGINT, signal.SIGTERM):
-            with self.subTest(number), TinyServer() as server:
+            with self.subTest(number), self.shared_server() as server:
                 load = start(server, "--sessions", "4", "--duration", "0",
                              "--warmup", "0", "--generate_tokens", "1000000")
                 self.wait_for_tokens(server, 200)
