@@ -1,6 +1,7 @@
 // Goal: the table is what is exported, and what is counted is what is shown.
 #include "server/metrics/metrics.h"
 
+#include <chrono>
 #include <set>
 #include <string>
 
@@ -136,6 +137,20 @@ TEST(ExposerTest, PicksAFreePortAndRefusesATakenOne) {
   const auto second = Exposer::Start(taken, metrics);
   EXPECT_EQ(second.status().code(), absl::StatusCode::kUnavailable);
   EXPECT_THAT(std::string(second.status().message()), HasSubstr(taken));
+}
+
+// The HTTP server below polls every two seconds.
+TEST(ExposerTest, EndsAtOnce) {
+  Metrics metrics("demo");
+  for (const char* address : {"127.0.0.1:0", "0.0.0.0:0"}) {
+    auto exposer = Exposer::Start(address, metrics);
+    ASSERT_TRUE(exposer.ok()) << exposer.status();
+    const auto start = std::chrono::steady_clock::now();
+    exposer->reset();
+    EXPECT_LT(std::chrono::steady_clock::now() - start,
+              std::chrono::milliseconds(1500))
+        << address;
+  }
 }
 
 TEST(ExposerTest, RefusesMalformedAddresses) {
