@@ -4,7 +4,6 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include <atomic>
 #include <chrono>
 #include <exception>
 #include <thread>
@@ -15,6 +14,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "prometheus/exposer.h"
+#include "server/base/mutex.h"
 
 namespace steadystate {
 namespace {
@@ -70,15 +70,22 @@ Exposer::Exposer(std::unique_ptr<Server> server) : server_(std::move(server)) {}
 // only every two seconds.
 Exposer::~Exposer() {
   const int port = this->port();
-  std::atomic<bool> ended = false;
+  Mutex mutex;
+  CondVar has_ended;
+  bool ended = false;
   std::thread knocking([&] {
+    MutexLock lock(mutex);
     while (!ended) {
       Knock(server_->host, port);
-      std::this_thread::sleep_for(std::chrono::milliseconds(5));
+      has_ended.WaitFor(mutex, std::chrono::milliseconds(5));
     }
   });
   server_->exposer.reset();
-  ended = true;
+  {
+    MutexLock lock(mutex);
+    ended = true;
+  }
+  has_ended.SignalAll();
   knocking.join();
 }
 
