@@ -335,12 +335,12 @@ OPTIONS = {
     "work": dict(required=True, help="folder of the corpus and checkpoints"),
     "model": dict(default=os.path.dirname(os.path.abspath(__file__)),
                   help="folder of config.json and model.safetensors"),
-    "steps": dict(type=int, default=3600, help="updates in all"),
+    "steps": dict(type=int, default=4600, help="updates in all"),
     "seed": dict(type=int, default=1, help="of weights, batches or samples"),
     "threads": dict(type=int, default=1, help="of torch"),
     "rows": dict(type=int, default=12, help="B, rows of a batch"),
     "tokens": dict(type=int, default=512, help="T, bytes of a row"),
-    "restart": dict(type=float, default=0.05,
+    "restart": dict(type=float, default=0.01,
                     help="probability that a row jumps, with a zero state"),
     "warmup": dict(type=int, default=100, help="steps of rising rate"),
     "cooldown": dict(type=float, default=0.9,
@@ -379,7 +379,7 @@ def parse_arguments():
             "report", "save")
     command(evaluate, "work", "threads", "limit")
     command(export, "work", "model", "threads")
-    command(verify, "work", "model", "limit")
+    command(verify, "model", "limit")
     command(sample, "model", "prompt", "length", "temperature", "seed")
     command(selfcheck, "seed")
     return parser.parse_args()
