@@ -1,14 +1,16 @@
 """Goal: the rules of Prometheus are valid, and each alert is tested.
 
-Method: promtool checks the configuration and runs the rules' unit tests;
-another case sees that these name every alert once firing and once quiet, and
-that deploy/README.md names it.
+Method: promtool checks the configuration and runs the rules' unit tests, as
+they are and with one more label on every series, as targets have that are
+labelled by their operator. Another case sees that the tests name every alert
+once firing and once quiet, and that deploy/README.md names it.
 """
 
 import re
 import shutil
 import subprocess
 import sys
+import tempfile
 import unittest
 
 from testing.prometheus_process import CONFIG_DIR
@@ -21,6 +23,22 @@ def promtool(*arguments):
     return result.returncode, result.stdout
 
 
+def with_one_more_label(tests):
+    """The unit tests, but every series has env="prod", and alerts may."""
+    changes = (
+        (r"(?m)^  - rules.yml$", f"  - {CONFIG_DIR / 'rules.yml'}"),
+        (r"(?m)^( +- series: \w+{)", r'\1env="prod", '),
+        (r"(?m)^( +- expr:) (ALERTS{.*})$", r"\1 max without (env) (\2)"),
+        (r"(?m)^( +- labels:) ALERTS({.*})$", r"\1 '\2'"),
+        (r"(?m)^( +)- exp_labels:\n", r"\g<0>\1    env: prod\n"),
+    )
+    for pattern, replacement in changes:
+        tests, count = re.subn(pattern, replacement, tests)
+        if count == 0:
+            raise AssertionError(f"nothing to change: {pattern}")
+    return tests
+
+
 class RulesTest(unittest.TestCase):
 
     def test_promtool_accepts_configuration_and_rules(self):
@@ -30,6 +48,14 @@ class RulesTest(unittest.TestCase):
 
     def test_unit_tests_of_the_rules_pass(self):
         code, output = promtool("test", "rules", "rules_test.yml")
+        self.assertEqual(code, 0, output)
+
+    def test_a_label_of_the_targets_own_changes_nothing(self):
+        tests = (CONFIG_DIR / "rules_test.yml").read_text()
+        with tempfile.NamedTemporaryFile("w", suffix=".yml") as file:
+            file.write(with_one_more_label(tests))
+            file.flush()
+            code, output = promtool("test", "rules", file.name)
         self.assertEqual(code, 0, output)
 
     def test_each_alert_is_documented_and_tested_firing_and_quiet(self):
