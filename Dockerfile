@@ -1,8 +1,9 @@
 # The server, the command line and the demo model, on Debian.
 #   docker build -t steadystate .
-#   docker run --rm -p 50051:50051 -p 9464:9464 steadystate
+#   docker run --rm -p 127.0.0.1:50051:50051 -p 127.0.0.1:9464:9464 steadystate
 # Another model, and other flags of the server:
-#   docker run --rm -p 50051:50051 -v DIR:/model:ro steadystate --model /model
+#   docker run --rm -p 127.0.0.1:50051:50051 -v DIR:/model:ro \
+#     steadystate --model /model
 # On Debian 12: --build-arg DEBIAN_RELEASE=bookworm
 ARG DEBIAN_RELEASE=trixie
 
