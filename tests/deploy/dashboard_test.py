@@ -3,7 +3,9 @@
 Method: Prometheus scrapes a real server under load, with the shipped
 configuration and rules; every query is asked, as Grafana would, until it has
 answered with finite numbers. An alert's expression is empty while all is well:
-what is asked of it is the left side of each of its comparisons.
+what is asked of it is the left side of each of its comparisons. A server that
+has nothing to do and one with a single session, of which the right answers are
+known, show that the numbers mean what their panels say.
 """
 
 import math
@@ -227,15 +229,19 @@ def scrape(address):
     return names, labels
 
 
+def require_prometheus():
+    if shutil.which("prometheus") is None:
+        raise unittest.SkipTest(
+            "prometheus is not installed: deploy/install-packages --tests "
+            "does it")
+
+
 class LiveTest(unittest.TestCase):
     """Everything that is asked of Prometheus has an answer."""
 
     @classmethod
     def setUpClass(cls):
-        if shutil.which("prometheus") is None:
-            raise unittest.SkipTest(
-                "prometheus is not installed: deploy/install-packages --tests "
-                "does it")
+        require_prometheus()
         cls.dashboard = shipped.load_dashboard()
         # Memory for 8 sessions of the demo model, which is soon spent.
         server = cls.enterClassContext(
@@ -313,6 +319,86 @@ class LiveTest(unittest.TestCase):
                               ("page", "ticket"))
                 self.assertEqual({"summary", "description", "action"},
                                  set(rule["annotations"]))
+
+
+class QuietTest(unittest.TestCase):
+    """What is shown of a server with less to do."""
+
+    def setUp(self):
+        require_prometheus()
+        self.dashboard = shipped.load_dashboard()
+        # A session of the demo model takes 116 KiB: 8.8 fit.
+        self.server = self.enterContext(
+            ServerProcess("--state_memory", "1MiB"))
+        self.prometheus = self.enterContext(
+            PrometheusProcess(self.server.metrics))
+
+    def panel(self, title):
+        panel, = (panel for panel in self.dashboard["panels"]
+                  if panel["title"] == title)
+        return panel
+
+    def values(self, panel):
+        """What each of a panel's queries answers, less the labels."""
+        chosen = choose(self.prometheus, self.dashboard)
+        if not all(chosen.values()):
+            return [[] for _ in panel["targets"]]
+        return [[value for _, value in self.prometheus.query(
+            shipped.substitute(target["expr"], chosen, INTERVAL_S))]
+                for target in panel["targets"]]
+
+    def test_numbers_of_an_idle_server(self):
+        """Each is a number, or the panel says why there is none."""
+        records = ("instance_model:steadystate_time_to_first_token_seconds"
+                   ":p99_rate5m",
+                   "instance_model:steadystate_inter_token_latency_seconds"
+                   ":p99_rate5m",
+                   "instance_model:steadystate_tokens:rate1m",
+                   "job_model:steadystate_failures:ratio_rate1h")
+        self.assertTrue(wait_for(
+            lambda: all(map(self.prometheus.query, records))))
+        without = set()
+        for panel in self.dashboard["panels"]:
+            if panel["type"] == "stat":
+                with self.subTest(panel["title"]):
+                    values, = self.values(panel)
+                    self.assertTrue(all(map(math.isfinite, values)), values)
+                    if not values:
+                        without.add(panel["title"])
+                        self.assertIn("noValue",
+                                      panel["fieldConfig"]["defaults"])
+        self.assertEqual(without, {"First token, p99", "Between tokens, p99",
+                                   "Requests failed, 1 h"})
+
+    def test_sessions_that_still_fit_are_whole(self):
+        panel = self.panel("Sessions that still fit")
+        self.assertTrue(wait_for(lambda: all(self.values(panel))))
+        self.assertEqual(self.values(panel), [[8]])
+
+    def test_batches_of_one_session_and_one_token(self):
+        """The histogram's quantiles would lie between 0 and 1."""
+        load = subprocess.Popen(
+            [BIN_DIR / "steadystate", "load", "--address", self.server.grpc,
+             "--rpc=generate", "--sessions=1", "--rate=5", "--prompt_tokens=1",
+             "--generate_tokens=4", "--warmup=0s", "--duration=0"],
+            stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
+        try:
+            for title in "Batch size", "Rows of a batch":
+                self.check_all_are_one(self.panel(title))
+        finally:
+            load.terminate()
+            status = load.wait(DEADLINE_S)
+        self.assertEqual(status, 0)
+
+    def check_all_are_one(self, panel):
+        answers = []
+
+        def all_finite():
+            answers[:] = self.values(panel)
+            return all(any(map(math.isfinite, values)) for values in answers)
+
+        self.assertTrue(wait_for(all_finite), answers)
+        self.assertEqual(answers, [[1], [1], [1]], panel["title"])
 
 
 class DashboardTest(unittest.TestCase):

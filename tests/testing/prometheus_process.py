@@ -104,12 +104,14 @@ class PrometheusProcess:
                 self._address = found.group(1)
             if "Server is ready to receive web requests" in line:
                 self._ready = True
+            # These come in either order.
+            if self._ready and self._address:
                 self._told.set()
         self._told.set()
 
     def _wait_until_ready(self):
         self._told.wait(self._timeout_s)
-        if not self._ready:
+        if not (self._ready and self._address):
             raise AssertionError("prometheus did not start:\n" +
                                  "".join(self._log[-20:]))
 
