@@ -81,6 +81,8 @@ absl::StatusOr<Client> Client::Connect(const std::string& address,
   arguments.SetInt(GRPC_ARG_ENABLE_RETRIES, 0);
   // A proxy that is set for web pages is not meant for a server next door.
   arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
+  // A client is a connection, also if there are several to one server.
+  arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
   arguments.SetMaxReceiveMessageSize(options.max_message_bytes);
   const auto channel = grpc::CreateCustomChannel(
       address, grpc::InsecureChannelCredentials(), arguments);
@@ -88,11 +90,14 @@ absl::StatusOr<Client> Client::Connect(const std::string& address,
     return absl::UnavailableError(
         absl::StrCat("no server answers at ", address));
   }
-  return Client(channel);
+  return Client(address, options, channel);
 }
 
-Client::Client(const std::shared_ptr<grpc::Channel>& channel)
-    : channel_(channel),
+Client::Client(const std::string& address, const ClientOptions& options,
+               const std::shared_ptr<grpc::Channel>& channel)
+    : address_(address),
+      options_(options),
+      channel_(channel),
       sessions_(v1::SessionService::NewStub(channel)),
       generation_(v1::GenerationService::NewStub(channel)),
       models_(v1::ModelService::NewStub(channel)),

@@ -60,6 +60,12 @@ class Client {
   static absl::StatusOr<Client> Connect(const std::string& address,
                                         const ClientOptions& options = {});
 
+  // Another connection to the same server, with the same options: its calls do
+  // not wait for those of this one.
+  absl::StatusOr<Client> ConnectAgain() const {
+    return Connect(address_, options_);
+  }
+
   // steadystate.v1.SessionService.
   absl::StatusOr<v1::Session> CreateSession(
       const v1::CreateSessionRequest& request,
@@ -97,8 +103,11 @@ class Client {
   const std::shared_ptr<grpc::Channel>& channel() const { return channel_; }
 
  private:
-  explicit Client(const std::shared_ptr<grpc::Channel>& channel);
+  Client(const std::string& address, const ClientOptions& options,
+         const std::shared_ptr<grpc::Channel>& channel);
 
+  std::string address_;
+  ClientOptions options_;
   std::shared_ptr<grpc::Channel> channel_;
   std::unique_ptr<v1::SessionService::Stub> sessions_;
   std::unique_ptr<v1::GenerationService::Stub> generation_;

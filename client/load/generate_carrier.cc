@@ -124,12 +124,11 @@ SessionFate GenerateCarrier::End(LoadSession& session,
                                  const absl::Status& status, LoadTime now) {
   if (status.ok()) return session.Complete(now, context_.window, tally_);
   if (absl::IsCancelled(status) && context_.pool.cut()) {
-    session.CutShort(tally_);
-    // The server answers a cancelled call too, if only for its counters.
-    ++tally_.server_errors["CANCELLED"];
+    session.CutShort(now, context_.window, tally_);
     return SessionFate::kGoesOn;
   }
-  return session.Fail(status, /*all_or_nothing=*/false, tally_);
+  return session.Fail(status, /*all_or_nothing=*/false, context_.window,
+                      tally_);
 }
 
 void GenerateCarrier::Cancel() {

@@ -17,6 +17,40 @@ double PerSecond(uint64_t count, absl::Duration time) {
   return seconds > 0 ? static_cast<double>(count) / seconds : 0;
 }
 
+// What only requests that arrive by themselves can show.
+void AddOpenLoopObjections(const LoadResult& result,
+                           std::vector<std::string>& objections) {
+  const auto lag = absl::FromChrono(result.send_lag.Quantile(kLagQuantile));
+  if (lag > result.options.max_send_lag) {
+    objections.push_back(absl::StrFormat(
+        "the tester itself sent late: p99 of the send lag is %.1f ms, more "
+        "than --max_send_lag %s",
+        absl::ToDoubleMilliseconds(lag),
+        absl::FormatDuration(result.options.max_send_lag)));
+  }
+  // As many as there are sessions may be under way when the window ends.
+  const uint64_t failed = result.tally.window_failed;
+  const uint64_t ended =
+      result.tally.window_completed + failed + result.options.sessions;
+  const auto arrivals = static_cast<double>(result.arrivals);
+  if (static_cast<double>(failed) > arrivals * kAllowedDeficit) {
+    objections.push_back(absl::StrCat(
+        failed, " of ", result.arrivals,
+        " requests that arrived failed; latencies leave them out"));
+  }
+  if (static_cast<double>(ended) < arrivals * (1 - kAllowedDeficit)) {
+    objections.push_back(absl::StrFormat(
+        "the rate was not achieved: %d requests arrived and %d were completed, "
+        "%.1f/s; latencies grow for as long as the run lasts",
+        result.arrivals, result.tally.window_completed,
+        RequestsPerSecond(result)));
+  }
+  if (result.unsent > 0) {
+    objections.push_back(absl::StrCat(
+        result.unsent, " requests never found a free session in time"));
+  }
+}
+
 }  // namespace
 
 double TokensPerSecond(const LoadResult& result) {
@@ -33,30 +67,22 @@ double RequestsPerSecond(const LoadResult& result) {
 
 std::vector<std::string> Objections(const LoadResult& result) {
   std::vector<std::string> objections;
-  if (!result.options.open_loop()) return objections;
-  const auto lag = absl::FromChrono(result.send_lag.Quantile(kLagQuantile));
-  if (lag > result.options.max_send_lag) {
-    objections.push_back(absl::StrFormat(
-        "the tester itself sent late: p99 of the send lag is %.1f ms, more "
-        "than --max_send_lag %s",
-        absl::ToDoubleMilliseconds(lag),
-        absl::FormatDuration(result.options.max_send_lag)));
-  }
-  // As many as there are sessions may be under way when the window ends.
-  const uint64_t ended =
-      result.tally.window_completed + result.options.sessions;
-  const auto arrivals = static_cast<double>(result.arrivals);
-  if (static_cast<double>(ended) < arrivals * (1 - kAllowedDeficit)) {
-    objections.push_back(absl::StrFormat(
-        "the rate was not achieved: %d requests arrived and %d were completed, "
-        "%.1f/s; latencies grow for as long as the run lasts",
-        result.arrivals, result.tally.window_completed,
-        RequestsPerSecond(result)));
-  }
-  if (result.unsent > 0) {
+  if (result.tally.window_unanswered > 0) {
     objections.push_back(absl::StrCat(
-        result.unsent, " requests never found a free session in time"));
+        result.tally.window_unanswered,
+        " requests that were to be sent in the time measured had no complete "
+        "answer when the drain ended; latencies count what they had waited, "
+        "which is the least that they can be"));
   }
+  if (result.sessions_unheard > 0) {
+    objections.push_back(absl::StrCat(
+        result.sessions_unheard, " of ", result.sessions_created,
+        " sessions never had an answer; if the server admits fewer calls at "
+        "once (--max_concurrent_streams of steadystate-server), give fewer ",
+        result.options.rpc == LoadRpc::kStep ? "--streams" : "--sessions",
+        " or let it admit more"));
+  }
+  if (result.options.open_loop()) AddOpenLoopObjections(result, objections);
   return objections;
 }
 
@@ -75,10 +101,17 @@ std::vector<std::string> Remarks(const LoadResult& result) {
                      result.tally.of_unknown_extent,
                      " requests is not known; its count may be higher"));
   }
-  if (result.cancelled) {
-    remarks.push_back(
-        "answers took so long that streams had to be cancelled; the server "
-        "counts errors of that, CANCELLED, which are not listed");
+  if (result.tally.given_up > 0) {
+    remarks.push_back(absl::StrCat(
+        "the tester itself gave up on ", result.tally.given_up,
+        " calls or steps, which the server may count as CANCELLED or "
+        "DEADLINE_EXCEEDED; they are not in the count of its errors"));
+  }
+  if (result.sessions_undeleted > 0) {
+    remarks.push_back(absl::StrCat(
+        result.sessions_undeleted,
+        " sessions could not be deleted and may still be on the server; see "
+        "`steadystate session list`"));
   }
   if (result.sessions_left < result.options.sessions) {
     remarks.push_back(

@@ -21,10 +21,13 @@ struct LoadResult {
   Tally tally;
   absl::Duration window;  // of what was measured, as it turned out
   bool interrupted = false;
-  bool cancelled = false;  // streams, since steps took too long at the end
 
   uint64_t sessions_created = 0;  // at the start
   uint64_t sessions_left = 0;     // that were still of use at the end
+  uint64_t sessions_unheard = 0;  // whose requests never got an answer
+  // That may still be on the server, since it could not be made to delete them
+  // or did not answer when they were made.
+  uint64_t sessions_undeleted = 0;
 
   // Open loop.
   uint64_t arrivals = 0;    // requests that were to be sent in the window

@@ -1,6 +1,9 @@
 #include "client/load/load_run.h"
 
 #include <algorithm>
+#include <atomic>
+#include <deque>
+#include <future>
 #include <memory>
 #include <optional>
 #include <utility>
@@ -11,6 +14,8 @@
 #include "client/load/arrivals.h"
 #include "client/load/generate_carrier.h"
 #include "client/load/process_usage.h"
+#include "client/load/session_deleter.h"
+#include "client/load/session_mender.h"
 #include "client/load/session_pool.h"
 #include "client/load/session_store.h"
 #include "client/load/step_carrier.h"
@@ -26,6 +31,10 @@ constexpr absl::Duration kTick = absl::Milliseconds(50);
 // way were told to end; then calls are cancelled.
 constexpr absl::Duration kStepGrace = absl::Seconds(5);
 constexpr absl::Duration kGenerateGrace = absl::Seconds(1);
+// How long answers are waited for after an interruption, at most.
+constexpr absl::Duration kInterruptedGrace = absl::Seconds(1);
+// Sessions refused in a row, after which no more are asked for.
+constexpr int kMaxRefusals = 3;
 // Over which the speed that progress shows is taken.
 constexpr absl::Duration kSpeedTime = absl::Milliseconds(500);
 
@@ -43,15 +52,18 @@ absl::Duration Between(LoadTime from, LoadTime to) {
 // one thread.
 class LoadRun {
  public:
-  LoadRun(const Client& client, const CallOptions& call,
+  // `session_client`: for calls about sessions, so that requests that fill the
+  // other connection do not keep them waiting.
+  LoadRun(const Client& client, Client session_client, const CallOptions& call,
           const LoadOptions& options,
           const std::function<void(const LoadProgress&)>& on_progress)
       : client_(client),
+        session_client_(std::move(session_client)),
         call_(call),
+        timeout_(std::min(call.timeout, kCallTimeout)),
         options_(options),
         on_progress_(on_progress),
         stub_(v1::GenerationService::NewStub(client.channel())),
-        store_(client, std::min(call.timeout, kCallTimeout)),
         pool_(options.open_loop()) {}
 
   absl::StatusOr<LoadResult> Run();
@@ -59,34 +71,35 @@ class LoadRun {
  private:
   absl::Status LookAtModel();
   absl::Status CreateSessions();
+  absl::Status CreateEach(SessionStore& store);
   void OpenCarriers(const LoadContext& context);
   void Measure(Window& window);
-  void Drain(LoadTime now);
+  void Drain(SessionMender& mender);
   void Collect(const Window& window);
   void DeleteSessions();
+  absl::Status AndUndeleted(const absl::Status& error) const;
 
   // Does what is due, until `until` or until `done` is true.
   void Drive(LoadTime until, const std::function<bool()>& done);
   void SendArrivals(LoadTime now);
-  void MendSessions(LoadTime now);
   void ShowProgress(LoadTime now);
   void Begin(const std::optional<Turn>& turn);
-  LoadTime NextMending() const;
   bool Interrupted() const {
     return call_.canceller != nullptr && call_.canceller->cancelled();
   }
   bool Quiet() const;
 
   const Client& client_;
+  const Client session_client_;
   const CallOptions& call_;
+  const absl::Duration timeout_;  // of a call about a session
   const LoadOptions options_;
   const std::function<void(const LoadProgress&)>& on_progress_;
   const std::unique_ptr<v1::GenerationService::Stub> stub_;
-  SessionStore store_;
   std::vector<std::unique_ptr<LoadSession>> sessions_;
   SessionPool pool_;
   std::vector<std::unique_ptr<Carrier>> carriers_;
-  std::vector<std::pair<LoadTime, LoadSession*>> resting_;
+  std::atomic<uint64_t> created_ = 0;  // sessions
   LoadResult result_;
 
   // Of a run under way.
@@ -103,8 +116,7 @@ absl::Status LoadRun::LookAtModel() {
   v1::GetModelRequest request;
   request.set_name("models/-");
   auto model = client_.GetModel(
-      request, {.timeout = std::min(call_.timeout, kCallTimeout),
-                .canceller = call_.canceller});
+      request, {.timeout = timeout_, .canceller = call_.canceller});
   if (!model.ok()) return model.status();
   result_.model = *std::move(model);
   const uint64_t cap = result_.model.context_cap();
@@ -118,18 +130,46 @@ absl::Status LoadRun::LookAtModel() {
 }
 
 // Refusals are counted; what ends the run is that nobody answers.
-absl::Status LoadRun::CreateSessions() {
-  for (size_t i = 0; i < options_.sessions; ++i) {
+absl::Status LoadRun::CreateEach(SessionStore& store) {
+  int refusals = 0;  // in a row
+  for (size_t i = 0; i < options_.sessions && refusals < kMaxRefusals; ++i) {
+    if (Interrupted()) return absl::CancelledError("interrupted");
     auto session = std::make_unique<LoadSession>(i, options_, result_.model);
-    const absl::Status created = store_.Create(*session, call_.canceller);
+    const absl::Status created = store.Create(*session);
     if (created.ok()) {
+      refusals = 0;
       sessions_.push_back(std::move(session));
-    } else if (Interrupted() || !GetErrorDetails(created)) {
+      ++created_;
+    } else if (!GetErrorDetails(created)) {
       return created;
+    } else {
+      ++refusals;
     }
-    on_progress_({});
   }
   return absl::OkStatus();
+}
+
+absl::Status LoadRun::CreateSessions() {
+  Canceller canceller;
+  SessionStore store(session_client_, timeout_, &canceller);
+  auto done = std::async(std::launch::async, [&] { return CreateEach(store); });
+  while (done.wait_for(absl::ToChronoNanoseconds(kTick)) !=
+             std::future_status::ready &&
+         !Interrupted()) {
+    LoadProgress progress;
+    progress.created = created_;
+    on_progress_(progress);
+  }
+  // The answer that is awaited names a session, which is to be deleted.
+  if (done.wait_for(absl::ToChronoNanoseconds(kInterruptedGrace)) !=
+      std::future_status::ready) {
+    canceller.Cancel();
+  }
+  const absl::Status created = done.get();
+  result_.tally.Merge(store.tally());
+  result_.sessions_undeleted += store.unclaimed();
+  result_.sessions_created = sessions_.size();
+  return created;
 }
 
 void LoadRun::OpenCarriers(const LoadContext& context) {
@@ -163,32 +203,6 @@ void LoadRun::SendArrivals(LoadTime now) {
   }
 }
 
-LoadTime LoadRun::NextMending() const {
-  LoadTime next = LoadTime::max();
-  for (const auto& [time, session] : resting_) next = std::min(next, time);
-  return next;
-}
-
-void LoadRun::MendSessions(LoadTime now) {
-  while (LoadSession* const session = pool_.TakeBroken()) {
-    resting_.emplace_back(After(now, session->mending().rest), session);
-  }
-  for (size_t i = 0; i < resting_.size();) {
-    const auto [time, session] = resting_[i];
-    if (time > now) {
-      ++i;
-      continue;
-    }
-    resting_[i] = resting_.back();
-    resting_.pop_back();
-    if (store_.Mend(*session)) {
-      Begin(pool_.GiveBack(*session, LoadClock::now()));
-    } else {
-      pool_.Retire();
-    }
-  }
-}
-
 void LoadRun::ShowProgress(LoadTime now) {
   LoadProgress progress;
   uint64_t tokens = 0;
@@ -213,12 +227,11 @@ void LoadRun::Drive(LoadTime until, const std::function<bool()>& done) {
   LoadTime tick = LoadClock::now();
   for (LoadTime now = tick; now < until && !done(); now = LoadClock::now()) {
     SendArrivals(now);
-    MendSessions(now);
     if (now >= tick) {
       ShowProgress(now);
       tick = After(now, kTick);
     }
-    pool_.WaitUntil(std::min({until, tick, next_arrival_, NextMending()}));
+    pool_.WaitUntil(std::min({until, tick, next_arrival_}));
   }
 }
 
@@ -255,20 +268,25 @@ void LoadRun::Measure(Window& window) {
   next_arrival_ = LoadTime::max();
 }
 
-// Requests under way may come to their end; after an interruption they end at
-// the next token.
-void LoadRun::Drain(LoadTime now) {
-  const auto quiet = [this] { return Quiet() || Interrupted(); };
-  if (!Interrupted()) {
-    pool_.Stop(/*cut=*/false);
-    Drive(After(now, options_.drain), quiet);
+// Requests under way may come to their end, for a time; then they are cut at
+// the next token, or given up.
+void LoadRun::Drain(SessionMender& mender) {
+  pool_.Stop(/*cut=*/false);
+  const LoadTime begin = LoadClock::now();
+  Drive(After(begin, options_.drain), [this, begin] {
+    return Quiet() || (Interrupted() &&
+                       LoadClock::now() >= After(begin, kInterruptedGrace));
+  });
+  const std::deque<LoadTime> unsent = pool_.Stop(/*cut=*/true);
+  const LoadTime end = LoadClock::now();
+  for (const LoadTime intended : unsent) {
+    result_.tally.CountUnanswered(intended, end, *window_);
   }
-  pool_.Stop(/*cut=*/true);
+  mender.Stop();
   const absl::Duration grace =
       options_.rpc == LoadRpc::kStep ? kStepGrace : kGenerateGrace;
   Drive(After(LoadClock::now(), grace), [this] { return Quiet(); });
   if (!Quiet()) {
-    result_.cancelled = options_.rpc == LoadRpc::kStep;
     for (const auto& carrier : carriers_) carrier->Cancel();
   }
   for (const auto& carrier : carriers_) carrier->Close();
@@ -282,11 +300,26 @@ void LoadRun::Collect(const Window& window) {
   result_.sessions_left = pool_.counts().alive;
   result_.peak_backlog = pool_.peak_backlog();
   result_.unsent = pool_.unsent();
+  result_.sessions_unheard = static_cast<uint64_t>(
+      std::count_if(sessions_.begin(), sessions_.end(),
+                    [](const auto& session) { return session->unheard(); }));
 }
 
 void LoadRun::DeleteSessions() {
-  for (const auto& session : sessions_) store_.Delete(*session);
-  result_.tally.Merge(store_.tally());
+  const std::function<bool()> interrupted = [this] { return Interrupted(); };
+  SessionDeleter deleter(session_client_, timeout_, sessions_, interrupted);
+  deleter.Run();
+  result_.tally.Merge(deleter.tally());
+  result_.sessions_undeleted += deleter.left_behind();
+}
+
+// The same error, for people who have no report to read it in.
+absl::Status LoadRun::AndUndeleted(const absl::Status& error) const {
+  if (result_.sessions_undeleted == 0) return error;
+  return absl::Status(
+      error.code(),
+      absl::StrCat(error.message(), "; ", result_.sessions_undeleted,
+                   " sessions may still be on the server"));
 }
 
 absl::StatusOr<LoadResult> LoadRun::Run() {
@@ -295,10 +328,9 @@ absl::StatusOr<LoadResult> LoadRun::Run() {
   const absl::Status suits = LookAtModel();
   if (!suits.ok()) return suits;
   const absl::Status created = CreateSessions();
-  result_.sessions_created = sessions_.size();
   if (!created.ok()) {
     DeleteSessions();
-    return created;
+    return AndUndeleted(created);
   }
   if (!sessions_.empty()) {
     start_ = LoadClock::now();
@@ -308,8 +340,12 @@ absl::StatusOr<LoadResult> LoadRun::Run() {
                              : After(begin, options_.duration));
     const LoadContext context{options_, window, pool_, call_.timeout};
     OpenCarriers(context);
+    SessionMender mender(session_client_, timeout_, pool_,
+                         [this](const auto& turn) { Begin(turn); });
     Measure(window);
-    Drain(LoadClock::now());
+    Drain(mender);
+    result_.tally.Merge(mender.store().tally());
+    result_.sessions_undeleted += mender.store().unclaimed();
     Collect(window);
     carriers_.clear();
   }
@@ -322,7 +358,10 @@ absl::StatusOr<LoadResult> LoadRun::Run() {
 absl::StatusOr<LoadResult> RunLoad(
     const Client& client, const CallOptions& call, const LoadOptions& options,
     const std::function<void(const LoadProgress&)>& on_progress) {
-  return LoadRun(client, call, options, on_progress).Run();
+  auto session_client = client.ConnectAgain();
+  if (!session_client.ok()) return session_client.status();
+  return LoadRun(client, *std::move(session_client), call, options, on_progress)
+      .Run();
 }
 
 }  // namespace steadystate::client

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
@@ -14,6 +15,8 @@ namespace steadystate::client {
 
 // How far a run has come.
 struct LoadProgress {
+  // Sessions made so far, while they are being made.
+  std::optional<uint64_t> created;
   absl::Duration elapsed;        // since the warm-up began
   double tokens_per_second = 0;  // drawn, in the last moments
   uint64_t errors = 0;           // requests failed so far

@@ -50,6 +50,7 @@ void LoadSession::Replace(const std::string& name) {
 
 void LoadSession::Begin(LoadTime intended, Tally& tally) {
   ++tally.begun;
+  asked_ = true;
   intended_ = intended;
   drawn_ = 0;
 }
@@ -58,6 +59,7 @@ void LoadSession::Absorbed(uint64_t position, uint64_t generated,
                            Tally& tally) {
   tally.absorbed.prompt += unanswered_;
   tally.absorbed.generated += generated;
+  answered_ = true;
   unanswered_ = 0;
   position_ = position;
 }
@@ -96,16 +98,33 @@ SessionFate LoadSession::Complete(LoadTime now, const Window& window,
   return SessionFate::kBroken;
 }
 
-void LoadSession::CutShort(Tally& tally) {
+void LoadSession::Cut(LoadTime now, const Window& window, Tally& tally) {
   ++tally.cut;
+  if (drawn_ == 0) {
+    tally.CountUnanswered(intended_, now, window);
+    return;
+  }
+  if (window.Contains(last_token_)) {
+    tally.inter_token.Record(now - last_token_);
+  }
+  if (!window.Contains(intended_)) return;
+  ++tally.window_unanswered;
+  tally.request.Record(now - intended_);
+}
+
+void LoadSession::CutShort(LoadTime now, const Window& window, Tally& tally) {
+  Cut(now, window, tally);
+  ++tally.given_up;
   doubt_ = Doubt::kAbsorbed;
 }
 
 SessionFate LoadSession::Fail(const absl::Status& status, bool all_or_nothing,
-                              Tally& tally) {
+                              const Window& window, Tally& tally) {
   ++tally.failed;
+  if (window.Contains(intended_)) ++tally.window_failed;
   tally.CountError(status);
   const auto details = GetErrorDetails(status);
+  if (details) answered_ = true;
   const std::string reason = ReasonOf(status);
   const bool refused = details && (ComesFirst(reason) ||
                                    (all_or_nothing && ChangesNothing(reason)));

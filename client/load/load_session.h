@@ -52,6 +52,8 @@ class LoadSession {
   // Tokens absorbed, as far as is known.
   uint64_t position() const { return position_; }
   Doubt doubt() const { return doubt_; }
+  // True if it had requests and none of them got an answer of any kind.
+  bool unheard() const { return asked_ && !answered_; }
   // True if the server has the session, as far as is known.
   bool exists() const { return exists_; }
   const Mending& mending() const { return mending_; }
@@ -85,15 +87,15 @@ class LoadSession {
   SessionFate Complete(LoadTime now, const Window& window, Tally& tally);
 
   // The tester ends it, since the run is over.
-  void Cut(Tally& tally) { ++tally.cut; }
+  void Cut(LoadTime now, const Window& window, Tally& tally);
 
-  // The same, by cancelling a call: what it came to has to be asked for.
-  void CutShort(Tally& tally);
+  // The same, by giving up a call: what it came to has to be asked for.
+  void CutShort(LoadTime now, const Window& window, Tally& tally);
 
   // It failed. `all_or_nothing`: it absorbs what was sent as a whole or, if it
   // is refused at whatever time, not at all.
   SessionFate Fail(const absl::Status& status, bool all_or_nothing,
-                   Tally& tally);
+                   const Window& window, Tally& tally);
 
   // Ends the doubt: the session is at `position`, or that cannot be known.
   void Reconcile(uint64_t position, Tally& tally);
@@ -113,6 +115,8 @@ class LoadSession {
   uint64_t unanswered_ = 0;  // tokens
   Doubt doubt_ = Doubt::kNone;
   bool exists_ = false;
+  bool asked_ = false;
+  bool answered_ = false;
   Mending mending_;
   // Of the request.
   uint64_t drawn_ = 0;

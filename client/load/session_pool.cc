@@ -1,6 +1,7 @@
 #include "client/load/session_pool.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace steadystate::client {
 
@@ -18,6 +19,7 @@ std::optional<Turn> SessionPool::GiveBack(LoadSession& session, LoadTime now) {
 void SessionPool::Retire() {
   const std::lock_guard<std::mutex> lock(mutex_);
   --counts_.alive;
+  changed_.notify_one();
 }
 
 std::optional<Turn> SessionPool::Arrive(LoadTime intended) {
@@ -67,12 +69,13 @@ std::optional<Turn> SessionPool::Finish(LoadSession& session, SessionFate fate,
         break;
       case SessionFate::kBroken:
         broken_.push_back(&session);
+        broken_changed_.notify_one();
         break;
       case SessionFate::kRetired:
         --counts_.alive;
         break;
     }
-    tell = fate != SessionFate::kGoesOn || Quiet();
+    tell = fate == SessionFate::kRetired || Quiet();
   }
   if (tell) changed_.notify_one();
   return next;
@@ -86,13 +89,26 @@ LoadSession* SessionPool::TakeBroken() {
   return session;
 }
 
-void SessionPool::Stop(bool cut) {
+bool SessionPool::WaitForBroken(LoadTime time) {
+  std::unique_lock<std::mutex> lock(mutex_);
+  broken_changed_.wait_until(
+      lock, time, [this] { return !broken_.empty() || mending_over_; });
+  return !mending_over_;
+}
+
+void SessionPool::StopMending() {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  mending_over_ = true;
+  broken_changed_.notify_one();
+}
+
+std::deque<LoadTime> SessionPool::Stop(bool cut) {
   const std::lock_guard<std::mutex> lock(mutex_);
   stopped_ = true;
-  if (!cut) return;
+  if (!cut) return {};
   cut_ = true;
   unsent_ += backlog_.size();
-  backlog_.clear();
+  return std::exchange(backlog_, {});
 }
 
 SessionPool::Counts SessionPool::counts() const {
@@ -118,9 +134,8 @@ bool SessionPool::Quiet() const {
 
 void SessionPool::WaitUntil(LoadTime time) {
   std::unique_lock<std::mutex> lock(mutex_);
-  changed_.wait_until(lock, time, [this] {
-    return !broken_.empty() || counts_.alive == 0 || Quiet();
-  });
+  changed_.wait_until(lock, time,
+                      [this] { return counts_.alive == 0 || Quiet(); });
 }
 
 }  // namespace steadystate::client

@@ -57,9 +57,13 @@ class SessionPool {
 
   // A session that needs mending, or nullptr.
   LoadSession* TakeBroken();
+  // Waits until there is one, or the time has come. False once mending is over.
+  bool WaitForBroken(LoadTime time);
+  void StopMending();
 
-  // No new requests: what waits may still begin, unless `cut`.
-  void Stop(bool cut);
+  // No new requests: what waits may still begin, unless `cut`. Returns when the
+  // requests that were so cut off were to be sent.
+  std::deque<LoadTime> Stop(bool cut);
   // True if requests under way are to end at the next token.
   bool cut() const { return cut_; }
 
@@ -69,8 +73,8 @@ class SessionPool {
   size_t peak_backlog() const;
   uint64_t unsent() const;
 
-  // Waits until a session breaks, all are retired, nothing is under way after
-  // Stop, or the time has come.
+  // Waits until all sessions are retired, nothing is under way after Stop, or
+  // the time has come.
   void WaitUntil(LoadTime time);
 
  private:
@@ -83,6 +87,7 @@ class SessionPool {
 
   mutable std::mutex mutex_;
   std::condition_variable changed_;
+  std::condition_variable broken_changed_;
   // Guarded by mutex_.
   std::deque<LoadSession*> free_;
   std::deque<LoadSession*> broken_;
@@ -91,6 +96,7 @@ class SessionPool {
   size_t peak_backlog_ = 0;
   uint64_t unsent_ = 0;
   bool stopped_ = false;
+  bool mending_over_ = false;
 };
 
 }  // namespace steadystate::client

@@ -1,75 +1,66 @@
 #include "client/load/session_store.h"
 
-#include "absl/time/clock.h"
 #include "client/error.h"
 
 namespace steadystate::client {
-namespace {
 
-// A request that was cancelled may go on for a while on the server. Of all
-// sessions together.
-constexpr absl::Duration kPatience = absl::Seconds(5);
-constexpr absl::Duration kPoll = absl::Milliseconds(5);
+SessionStore::SessionStore(const Client& client, absl::Duration timeout,
+                           Canceller* canceller)
+    : client_(client), timeout_(timeout), canceller_(canceller) {}
 
-}  // namespace
-
-SessionStore::SessionStore(const Client& client, absl::Duration timeout)
-    : client_(client), timeout_(timeout), patience_(kPatience) {}
-
-absl::Status SessionStore::Count(const absl::Status& status) {
-  if (!status.ok()) tally_.CountError(status);
-  answers_ = status.ok() || GetErrorDetails(status).has_value();
-  return status;
-}
-
-absl::Status SessionStore::Create(LoadSession& session, Canceller* canceller) {
-  const auto made =
-      client_.CreateSession({}, {.timeout = timeout_, .canceller = canceller});
-  if (made.ok()) session.Replace(made->name());
-  return Count(made.status());
-}
-
-void SessionStore::Reconcile(LoadSession& session) {
-  if (session.doubt() == LoadSession::Doubt::kNone) return;
-  const auto found = GetWhenIdle(session);
-  if (found.ok()) {
-    session.Reconcile(found->position(), tally_);
-  } else {
-    session.GiveUpReconciling(tally_);
+SessionStore::Outcome SessionStore::Count(const absl::Status& status) {
+  if (status.ok()) return Outcome::kDone;
+  if (canceller_ != nullptr && canceller_->cancelled() &&
+      absl::IsCancelled(status) && !GetErrorDetails(status)) {
+    // The tester's own doing says nothing about the server.
+    ++tally_.given_up;
+    return Outcome::kSilent;
   }
+  tally_.CountError(status);
+  if (GetErrorDetails(status)) return Outcome::kNotYet;
+  return absl::IsUnavailable(status) ? Outcome::kNobody : Outcome::kSilent;
 }
 
-absl::StatusOr<v1::Session> SessionStore::GetWhenIdle(LoadSession& session) {
-  if (!session.exists()) return absl::NotFoundError("deleted by somebody");
-  v1::GetSessionRequest request;
-  request.set_name(session.name());
-  while (MayAsk()) {
-    auto found = client_.GetSession(request, {.timeout = timeout_});
-    if (absl::IsNotFound(found.status())) session.Gone();
-    if (!Count(found.status()).ok() || found->state() == v1::Session::IDLE) {
-      return found;
+absl::Status SessionStore::Create(LoadSession& session) {
+  const auto made = client_.CreateSession({}, Options());
+  if (made.ok()) {
+    session.Replace(made->name());
+  } else if (!GetErrorDetails(made.status())) {
+    ++unclaimed_;
+  }
+  Count(made.status());
+  return made.status();
+}
+
+SessionStore::Outcome SessionStore::Settle(LoadSession& session) {
+  if (session.doubt() == LoadSession::Doubt::kNone) return Outcome::kDone;
+  if (session.exists()) {
+    v1::GetSessionRequest request;
+    request.set_name(session.name());
+    const auto found = client_.GetSession(request, Options());
+    const Outcome outcome = Count(found.status());
+    if (found.ok() && found->state() == v1::Session::IDLE) {
+      session.Reconcile(found->position(), tally_);
+      return Outcome::kDone;
     }
-    absl::SleepFor(kPoll);
-    patience_ -= kPoll;
+    if (found.ok()) return Outcome::kNotYet;
+    if (!absl::IsNotFound(found.status())) return outcome;
+    session.Gone();
   }
-  return absl::DeadlineExceededError("the session is still at work");
+  session.GiveUpReconciling(tally_);
+  return Outcome::kDone;
 }
 
-bool SessionStore::Mend(LoadSession& session) {
-  const bool replace = session.mending().replace;
-  Reconcile(session);
-  if (!replace && session.exists()) return true;
-  Delete(session);
-  return Create(session, nullptr).ok();
-}
-
-void SessionStore::Delete(LoadSession& session) {
-  Reconcile(session);
-  if (!session.exists() || !answers_) return;
+SessionStore::Outcome SessionStore::Delete(LoadSession& session) {
+  session.GiveUpReconciling(tally_);
+  if (!session.exists()) return Outcome::kDone;
   v1::DeleteSessionRequest request;
   request.set_name(session.name());
-  Count(client_.DeleteSession(request, {.timeout = timeout_})).IgnoreError();
+  const absl::Status status = client_.DeleteSession(request, Options());
+  const Outcome outcome = Count(status);
+  if (!status.ok() && !absl::IsNotFound(status)) return outcome;
   session.Gone();
+  return Outcome::kDone;
 }
 
 }  // namespace steadystate::client

@@ -1,8 +1,9 @@
 #ifndef STEADYSTATE_CLIENT_LOAD_SESSION_STORE_H_
 #define STEADYSTATE_CLIENT_LOAD_SESSION_STORE_H_
 
+#include <cstdint>
+
 #include "absl/status/status.h"
-#include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "client/client.h"
 #include "client/load/load_session.h"
@@ -10,40 +11,45 @@
 
 namespace steadystate::client {
 
-// Makes, mends and deletes the sessions of a run on the server, and counts the
-// errors that this brings. A server that does not answer is not asked again, so
-// that the end of a run does not take a timeout for every session. Confined to
-// one thread.
+// Makes, asks for and deletes sessions of a run on the server, one call at a
+// time, and counts the errors that this brings. Confined to one thread.
 class SessionStore {
  public:
-  // `client` outlives the object. `timeout` is that of one call.
-  SessionStore(const Client& client, absl::Duration timeout);
+  // What comes of asking the server.
+  enum class Outcome : uint8_t {
+    kDone,
+    kNotYet,  // the server is still at work on the session, or refuses
+    kSilent,  // no answer in time
+    kNobody,  // the server cannot be reached
+  };
 
-  // Makes a session of the server for `session` to stand for. With a canceller
-  // it can be interrupted.
-  absl::Status Create(LoadSession& session, Canceller* canceller);
+  // `client` outlives the object, and so does `canceller`, which ends calls
+  // from another thread and may be nullptr. `timeout` is that of one call.
+  SessionStore(const Client& client, absl::Duration timeout,
+               Canceller* canceller);
 
-  // Learns where a session stands whose last request failed, and replaces it if
-  // it has to be. False if it is of no more use.
-  bool Mend(LoadSession& session);
+  // Makes a session of the server for `session` to stand for.
+  absl::Status Create(LoadSession& session);
 
-  // Learns where it stands, if need be, and deletes it, if there is one.
-  void Delete(LoadSession& session);
+  // Learns where a session stands whose last request failed or was cut.
+  Outcome Settle(LoadSession& session);
+
+  // Deletes it, if there is one. What was not settled never will be.
+  Outcome Delete(LoadSession& session);
 
   const Tally& tally() const { return tally_; }
+  // Sessions that the server may have made without its answer coming here.
+  uint64_t unclaimed() const { return unclaimed_; }
 
  private:
-  absl::Status Count(const absl::Status& status);
-  // True while the server answers and there is patience left.
-  bool MayAsk() const { return answers_ && patience_ > absl::ZeroDuration(); }
-  void Reconcile(LoadSession& session);
-  absl::StatusOr<v1::Session> GetWhenIdle(LoadSession& session);
+  Outcome Count(const absl::Status& status);
+  CallOptions Options() const { return {timeout_, canceller_}; }
 
   const Client& client_;
   const absl::Duration timeout_;
-  absl::Duration patience_;  // to wait for sessions that are still at work
-  bool answers_ = true;      // the server did, last time
+  Canceller* const canceller_;
   Tally tally_;
+  uint64_t unclaimed_ = 0;
 };
 
 }  // namespace steadystate::client

@@ -42,7 +42,7 @@ void StepCarrier::BeginLocked(const Turn& turn) {
   if (broken_) {
     const SessionFate fate =
         session.Fail(absl::UnavailableError("the stream has ended"),
-                     /*all_or_nothing=*/true, tally_);
+                     /*all_or_nothing=*/true, context_.window, tally_);
     Finish(session, fate, turn.intended);
     return;
   }
@@ -130,8 +130,9 @@ void StepCarrier::Take(const Result& result, LoadTime now) {
     TakeStep(*session, result.step(), now);
     return;
   }
-  const SessionFate fate = session->Fail(ToStatus(result.error()),
-                                         /*all_or_nothing=*/true, tally_);
+  const SessionFate fate =
+      session->Fail(ToStatus(result.error()),
+                    /*all_or_nothing=*/true, context_.window, tally_);
   Finish(*session, fate, now);
 }
 
@@ -146,7 +147,7 @@ void StepCarrier::TakeStep(LoadSession& session, const v1::StepResponse& step,
   if (session.complete()) {
     Finish(session, session.Complete(now, context_.window, tally_), now);
   } else if (context_.pool.cut()) {
-    session.Cut(tally_);
+    session.Cut(now, context_.window, tally_);
     Finish(session, SessionFate::kGoesOn, now);
   } else {
     Enqueue(session, step.sampled_token());
@@ -166,13 +167,13 @@ void StepCarrier::FailAll() {
   for (LoadSession* const session : in_flight_) {
     if (session == nullptr) continue;
     if (context_.pool.cut()) {
-      session->CutShort(tally_);
+      session->CutShort(now, context_.window, tally_);
       Finish(*session, SessionFate::kGoesOn, now);
       continue;
     }
     const SessionFate fate =
         session->Fail(absl::UnavailableError("the stream has ended"),
-                      /*all_or_nothing=*/false, tally_);
+                      /*all_or_nothing=*/false, context_.window, tally_);
     Finish(*session, fate, now);
   }
 }
@@ -195,7 +196,11 @@ void StepCarrier::OnDone(const grpc::Status& status) {
   const absl::Status end = ToStatus(status);
   // What the connection has to say was counted with every request that it left
   // unanswered.
-  if (GetErrorDetails(end)) tally_.CountError(end);
+  if (GetErrorDetails(end)) {
+    tally_.CountError(end);
+  } else if (absl::IsCancelled(end)) {
+    ++tally_.given_up;
+  }
   done_ = true;
   done_changed_.notify_all();
 }

@@ -12,6 +12,18 @@ std::string ReasonOf(const absl::Status& status) {
 void Tally::CountError(const absl::Status& status) {
   auto& errors = GetErrorDetails(status) ? server_errors : client_errors;
   ++errors[ReasonOf(status)];
+  if (&errors == &client_errors &&
+      (absl::IsCancelled(status) || absl::IsDeadlineExceeded(status))) {
+    ++given_up;
+  }
+}
+
+void Tally::CountUnanswered(LoadTime intended, LoadTime now,
+                            const Window& window) {
+  if (!window.Contains(intended)) return;
+  ++window_unanswered;
+  time_to_first_token.Record(now - intended);
+  request.Record(now - intended);
 }
 
 void Tally::Merge(const Tally& other) {
@@ -29,7 +41,10 @@ void Tally::Merge(const Tally& other) {
   for (const auto& [reason, count] : other.client_errors) {
     client_errors[reason] += count;
   }
+  given_up += other.given_up;
   window_completed += other.window_completed;
+  window_failed += other.window_failed;
+  window_unanswered += other.window_unanswered;
   window_drawn_tokens += other.window_drawn_tokens;
   window_prompt_tokens += other.window_prompt_tokens;
   time_to_first_token.Merge(other.time_to_first_token);

@@ -50,10 +50,17 @@ struct Tally {
   std::map<std::string, uint64_t> server_errors;
   // What went wrong on this side, or on the way.
   std::map<std::string, uint64_t> client_errors;
+  // Calls and steps that the tester itself ended or stopped waiting for: the
+  // server may count them as CANCELLED or DEADLINE_EXCEEDED, or not at all.
+  uint64_t given_up = 0;
 
   // Of the window. Requests and steps belong to it if they were to be sent in
   // it, even if their answer came later; rates count what came in it.
   uint64_t window_completed = 0;
+  uint64_t window_failed = 0;
+  // Requests without (all of) their answer at the end. Latencies have what they
+  // had waited by then, which is the least that they can be.
+  uint64_t window_unanswered = 0;
   uint64_t window_drawn_tokens = 0;
   uint64_t window_prompt_tokens = 0;  // of prompts, without what is fed back
   Histogram time_to_first_token;
@@ -64,6 +71,9 @@ struct Tally {
 
   // Counts an error that a call or a step was answered with.
   void CountError(const absl::Status& status);
+
+  // Counts a request that waited until `now` for an answer that never came.
+  void CountUnanswered(LoadTime intended, LoadTime now, const Window& window);
 
   void Merge(const Tally& other);
 };

@@ -25,9 +25,16 @@ class LoadProgressBar {
  public:
   explicit LoadProgressBar(const LoadOptions& options)
       : options_(options),
+        creating_("create", "sessions", options.sessions,
+                  ProgressBar::StandardError()),
         bar_("load", "s", Total(options), ProgressBar::StandardError()) {}
 
   void Update(const LoadProgress& progress) {
+    if (progress.created) {
+      creating_.Update(*progress.created);
+      return;
+    }
+    creating_.Erase();
     const std::string note =
         absl::StrFormat("%s%.0f tokens/s  %d errors",
                         progress.elapsed < options_.warmup ? "warm-up  " : "",
@@ -36,7 +43,10 @@ class LoadProgressBar {
                 note);
   }
 
-  void Erase() { bar_.Erase(); }
+  void Erase() {
+    creating_.Erase();
+    bar_.Erase();
+  }
 
  private:
   static size_t Total(const LoadOptions& options) {
@@ -46,6 +56,7 @@ class LoadProgressBar {
   }
 
   const LoadOptions& options_;
+  ProgressBar creating_;
   ProgressBar bar_;
 };
 
@@ -199,8 +210,8 @@ absl::Status LoadCommand::Verdict(const LoadResult& result) const {
   if (result.sessions_left == 0) {
     return absl::FailedPreconditionError("no session was left to go on with");
   }
-  if (tally.completed == 0 && tally.failed > 0) {
-    return absl::FailedPreconditionError("no request succeeded");
+  if (tally.completed == 0 && (tally.failed > 0 || !result.interrupted)) {
+    return absl::FailedPreconditionError("no request was completed");
   }
   if (result.interrupted && options_.duration > absl::ZeroDuration()) {
     return absl::CancelledError("interrupted");

@@ -155,6 +155,11 @@ void AppendTotals(std::string& text, const LoadResult& result) {
     errors.push_back(absl::StrFormat("%12s %s, not from the server",
                                      FormatCount(count), reason));
   }
+  if (tally.given_up > 0) {
+    errors.push_back(
+        absl::StrFormat("%12s calls or steps given up by the tester",
+                        FormatCount(tally.given_up)));
+  }
   if (errors.empty()) errors.push_back("        none");
   AppendSection(text, "errors", errors);
   AppendSection(text, "tester",
@@ -202,7 +207,11 @@ Json TotalsJson(const LoadResult& result) {
             {"generated", tally.absorbed.generated}}},
           {"requests_of_unknown_extent", tally.of_unknown_extent},
           {"server_errors", Json(tally.server_errors)},
-          {"client_errors", Json(tally.client_errors)}};
+          {"client_errors", Json(tally.client_errors)},
+          {"given_up", tally.given_up},
+          {"unanswered", tally.window_unanswered},
+          {"sessions_unheard", result.sessions_unheard},
+          {"sessions_undeleted", result.sessions_undeleted}};
 }
 
 std::string ErrorsCsv(const Tally& tally) {

@@ -80,8 +80,12 @@ TEST(LoadResultTest, RemarksAreMadeOnWhatMayDeceive) {
   result.tally.of_unknown_extent = 2;
   EXPECT_THAT(Remarks(result), ElementsAre(HasSubstr("for 2 requests")));
   result = GoodResult();
-  result.cancelled = true;
-  EXPECT_THAT(Remarks(result), ElementsAre(HasSubstr("CANCELLED")));
+  result.tally.given_up = 4;
+  EXPECT_THAT(Remarks(result), ElementsAre(HasSubstr("gave up on 4 calls")));
+  result = GoodResult();
+  result.sessions_undeleted = 6;
+  EXPECT_THAT(Remarks(result),
+              ElementsAre(HasSubstr("6 sessions could not be deleted")));
   result = GoodResult();
   result.sessions_left = 7;
   EXPECT_THAT(Remarks(result), ElementsAre(HasSubstr("7 were in use")));

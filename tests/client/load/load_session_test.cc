@@ -117,7 +117,7 @@ TEST_F(LoadSessionTest, ARefusedStepHasAbsorbedNothing) {
   LoadSession session = Begun(1000);
   EXPECT_EQ(
       session.Fail(ServerError(absl::StatusCode::kAborted, "POSITION_MISMATCH"),
-                   /*all_or_nothing=*/true, tally_),
+                   /*all_or_nothing=*/true, window_, tally_),
       SessionFate::kBroken);
   EXPECT_EQ(session.doubt(), Doubt::kPosition);
   EXPECT_FALSE(session.mending().replace);
@@ -131,7 +131,7 @@ TEST_F(LoadSessionTest, ARefusedStepHasAbsorbedNothing) {
 TEST_F(LoadSessionTest, WhatAFailedRequestAbsorbedIsCountedOnceItIsKnown) {
   LoadSession session = Begun(1000);
   session.Fail(absl::DeadlineExceededError("late"), /*all_or_nothing=*/false,
-               tally_);
+               window_, tally_);
   EXPECT_EQ(session.doubt(), Doubt::kAbsorbed);
   EXPECT_EQ(tally_.client_errors.at("DEADLINE_EXCEEDED"), 1u);
   session.Reconcile(12, tally_);
@@ -145,7 +145,7 @@ TEST_F(LoadSessionTest, ADeletedSessionIsReplaced) {
   LoadSession session = Begun(1000);
   EXPECT_EQ(session.Fail(
                 ServerError(absl::StatusCode::kNotFound, "SESSION_NOT_FOUND"),
-                /*all_or_nothing=*/false, tally_),
+                /*all_or_nothing=*/false, window_, tally_),
             SessionFate::kBroken);
   EXPECT_TRUE(session.mending().replace);
   EXPECT_FALSE(session.exists());
@@ -159,7 +159,7 @@ TEST_F(LoadSessionTest, ADeletedSessionIsReplaced) {
 TEST_F(LoadSessionTest, WithoutAServerASessionIsOfNoUse) {
   LoadSession session = Begun(1000);
   EXPECT_EQ(session.Fail(absl::UnavailableError("gone"),
-                         /*all_or_nothing=*/false, tally_),
+                         /*all_or_nothing=*/false, window_, tally_),
             SessionFate::kRetired);
 }
 

@@ -115,8 +115,10 @@ TEST_F(SessionPoolTest, WaitingEndsWhenThereIsSomethingToDo) {
   std::thread other(
       [&] { pool.Finish(Session(0), SessionFate::kBroken, LoadClock::now()); });
   // Far beyond the time that this test may take.
-  pool.WaitUntil(LoadClock::now() + std::chrono::hours(1));
+  EXPECT_TRUE(pool.WaitForBroken(LoadClock::now() + std::chrono::hours(1)));
   EXPECT_EQ(pool.TakeBroken(), &Session(0));
+  pool.StopMending();
+  EXPECT_FALSE(pool.WaitForBroken(LoadClock::now() + std::chrono::hours(1)));
   other.join();
 }
 
