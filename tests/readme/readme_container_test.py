@@ -1,9 +1,12 @@
 """Goal: README's Docker commands do what it says.
 
-Method: builds the image and runs it as README says, on a real engine; only its
-name and the ports are this test's own. Compose is asked whether it takes the
-file; that it runs, with other images, is compose_test's. Without an engine only
-what the commands name is checked, and the rest is skipped.
+Method: builds the image as README says, under a name of its own, and runs it on
+a real engine, but without a network and so without the published ports, which
+are only compared with the image's. `docker compose up` is not carried out:
+Compose is asked whether it takes the file (config --quiet). That its services
+run is compose_test's, which leaves out those whose images are not there.
+Without an engine only what the commands name is checked, and the rest is
+skipped.
 """
 
 import re

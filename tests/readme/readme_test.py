@@ -1,10 +1,16 @@
 """Goal: what README.md says is so.
 
-Method: every console block is carried out and what it prints is compared; the
-tables, names and paths are compared with the programs, the protos and the tree.
-A block that no test carries out fails. The blocks that need tools which are not
-everywhere have tests of their own, which can be skipped: readme_tools_test.py,
-readme_container_test.py, and tests/clients for the clients' sources.
+Method: each command of a console block is carried out by the tests of groups.py
+and what it prints is compared; the tables, names and paths are compared with
+the programs, the protos and the tree. A command that belongs to no test fails.
+Those that need tools which are not everywhere have tests of their own, which
+can be skipped: readme_tools_test.py, readme_container_test.py, and
+tests/clients for the clients' sources.
+
+Not as they stand: servers listen on free ports, and a text that the model makes
+up must only be there. ./deploy/run builds what is out of date, not from
+nothing. ./tests/run runs on a tree with one test of its own and without
+installing anything. Of the Docker commands, readme_container_test.py says it.
 """
 
 import os
