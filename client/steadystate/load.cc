@@ -99,11 +99,16 @@ CommandText LoadCommand::text() const {
       "and latency counts from the time at which a request was to be sent, "
       "also if it had to wait for a free session. Latencies and rates leave "
       "the warm-up out; the counts of the whole run equal what the server adds "
-      "to steadystate_tokens_total and steadystate_errors_total. With "
-      "StreamStep the server counts tokens that are fed back as prompt. "
+      "to steadystate_tokens_total and steadystate_errors_total for every "
+      "request that it answered; calls that the tester itself gave up are "
+      "listed apart. With StreamStep the server counts tokens that are fed "
+      "back as prompt. "
       "Ctrl-C ends a run early and still prints the report; sessions are "
-      "deleted in any case. The exit code is 1 if no request succeeded or no "
-      "session was left.",
+      "deleted in any case. A run whose figures do not say what they seem to "
+      "is "
+      "marked INVALID, which does not change the exit code. That is 1 if no "
+      "request was completed, unless you ended the run before, or no session "
+      "was left.",
       "  steadystate load --sessions 64 --streams 4\n"
       "  steadystate load --sessions 64 --rpc generate --duration 1m\n"
       "  steadystate load --sessions 256 --streams 8 --rate 200 --json\n"
@@ -187,6 +192,12 @@ absl::Status LoadCommand::Prepare(const std::vector<std::string>& arguments) {
 }
 
 absl::Status LoadCommand::Run(const Connection& connection) {
+  if (options_.rpc == LoadRpc::kStep &&
+      connection.call.timeout != absl::InfiniteDuration()) {
+    return absl::InvalidArgumentError(
+        "--timeout is for --rpc generate, where it limits each request; a "
+        "stream of steps has no such limit, but --duration and --drain");
+  }
   LoadProgressBar bar(options_);
   const auto result =
       RunLoad(connection.client, connection.call, options_,

@@ -303,28 +303,33 @@ std::string FormatLoadCsv(const LoadResult& result) {
   // The members of the report's objects of plain values, each with its name.
   std::vector<std::string> names;
   std::vector<std::string> values;
+  // null is an empty field: a latency without samples is not 0.
   const auto add = [&](const std::string& name, const Json& value) {
     names.push_back(name);
     values.push_back(value.is_string() ? value.get<std::string>()
+                     : value.is_null() ? ""
                                        : value.dump());
   };
   const Json json = FormatLoadJson(result);
   for (const auto& [name, value] : json["options"].items()) add(name, value);
   for (const char* name :
-       {"measured_seconds", "valid", "tokens_per_second",
+       {"measured_seconds", "interrupted", "valid", "tokens_per_second",
         "prompt_tokens_per_second", "requests_per_second", "arrivals"}) {
     add(name, json[name]);
   }
   for (const Latency& latency : Latencies(result)) {
+    const Json& values_of = json["latency_seconds"][latency.name];
+    add(absl::StrCat(latency.name, "_samples"), values_of["samples"]);
     for (const Quantile& quantile : kQuantiles) {
       add(absl::StrCat(latency.name, "_", quantile.name, "_seconds"),
-          Seconds(latency.histogram->Quantile(quantile.value)));
+          values_of.value(quantile.name, Json()));
     }
     add(absl::StrCat(latency.name, "_max_seconds"),
-        Seconds(latency.histogram->max()));
+        values_of.value("max", Json()));
   }
   for (const char* name :
-       {"requests", "completed", "failed", "cut", "drawn_tokens"}) {
+       {"requests", "completed", "failed", "cut", "never_sent", "unanswered",
+        "given_up", "drawn_tokens"}) {
     add(name, json["totals"][name]);
   }
   add("server_prompt_tokens", result.tally.absorbed.prompt);

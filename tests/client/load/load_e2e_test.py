@@ -403,7 +403,8 @@ class SilenceTest(LoadTest):
                              "--duration", "1s", "--drain", "100ms", "--rate",
                              rate, "--generate_tokens", "1", "--rpc",
                              "generate")
-                self.wait_for_tokens(server)
+                # Some requests have come to their end by then.
+                self.wait_for_tokens(server, 200)
                 os.kill(server.pid, signal.SIGSTOP)
                 # Longer than window, drain and grace.
                 time.sleep(3)
@@ -545,6 +546,11 @@ class OutputTest(LoadTest):
         self.assertEqual(len(speeds), drawn.count("errors"), drawn)
         # The line is taken away at the end.
         self.assertTrue(drawn.endswith("\r\033[K"))
+
+    def test_a_timeout_of_steps_is_refused(self):
+        code, report, err = run(self.server, "--timeout", "1s")
+        self.assertEqual((code, report), (1, None))
+        self.assertIn("--timeout is for --rpc generate", err)
 
     def test_wrong_options_are_explained(self):
         for options, words in (

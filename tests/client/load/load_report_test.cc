@@ -147,6 +147,13 @@ TEST(LoadReportTest, TheCsvHasAsManyValuesAsNames) {
   EXPECT_EQ(row["tokens_per_second"], "3200.0");
   EXPECT_EQ(row["errors"], "SESSION_NOT_FOUND=7 UNAVAILABLE=2");
   EXPECT_EQ(row["server_prompt_tokens"], "60000");
+  EXPECT_EQ(row["interrupted"], "false");
+  EXPECT_EQ(row["valid"], "true");
+  EXPECT_EQ(row["inter_token_samples"], "30000");
+  EXPECT_EQ(row["send_lag_samples"], "0");
+  EXPECT_EQ(row["send_lag_p99_seconds"], "");
+  EXPECT_EQ(row["send_lag_max_seconds"], "");
+  EXPECT_EQ(row["unanswered"], "0");
   EXPECT_EQ(lines[2], "");
 }
 

@@ -66,6 +66,26 @@ TEST(LoadResultTest, ARateThatIsNotAchievedIsSaid) {
   EXPECT_THAT(Objections(result), IsEmpty());
 }
 
+TEST(LoadResultTest, RequestsThatFailedAreNotARateThatWasNotAchieved) {
+  LoadResult result = GoodResult();
+  result.tally.window_completed = 900;
+  result.tally.window_failed = 95;
+  EXPECT_THAT(
+      Objections(result),
+      ElementsAre(HasSubstr("95 of 1000 requests that arrived failed")));
+}
+
+TEST(LoadResultTest, WhatWasNeverAnsweredMakesARunInvalid) {
+  LoadResult result = GoodResult();
+  result.options.rate = 0;
+  result.tally.window_unanswered = 5;
+  EXPECT_THAT(Objections(result), ElementsAre(HasSubstr("5 requests")));
+  result.tally.window_unanswered = 0;
+  result.sessions_unheard = 4;
+  EXPECT_THAT(Objections(result),
+              ElementsAre(HasSubstr("4 of 8 sessions never had an answer")));
+}
+
 TEST(LoadResultTest, RequestsThatWereNeverSentAreSaid) {
   LoadResult result = GoodResult();
   result.unsent = 3;

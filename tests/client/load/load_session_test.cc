@@ -141,6 +141,26 @@ TEST_F(LoadSessionTest, WhatAFailedRequestAbsorbedIsCountedOnceItIsKnown) {
   EXPECT_EQ(tally_.of_unknown_extent, 0u);
 }
 
+TEST_F(LoadSessionTest, WhatIsCutHasWaitedAtLeastUntilThen) {
+  LoadSession silent = Begun(1000);
+  silent.CutShort(At(4000), window_, tally_);
+  EXPECT_TRUE(silent.unheard());
+  EXPECT_EQ(tally_.given_up, 1u);
+  EXPECT_EQ(tally_.time_to_first_token.max(), milliseconds(3000));
+  LoadSession slow = Begun(1000);
+  slow.Absorbed(10, 0, tally_);
+  slow.Received(1, At(1001), window_, tally_);
+  slow.Cut(At(5001), window_, tally_);
+  EXPECT_FALSE(slow.unheard());
+  EXPECT_EQ(tally_.inter_token.max(), milliseconds(4000));
+  EXPECT_EQ(tally_.request.max(), milliseconds(4001));
+  EXPECT_EQ(tally_.window_unanswered, 2u);
+  // Nothing of the warm-up.
+  Begun(999).Cut(At(5000), window_, tally_);
+  EXPECT_EQ(tally_.cut, 3u);
+  EXPECT_EQ(tally_.window_unanswered, 2u);
+}
+
 TEST_F(LoadSessionTest, ADeletedSessionIsReplaced) {
   LoadSession session = Begun(1000);
   EXPECT_EQ(session.Fail(
