@@ -263,7 +263,7 @@ class ErrorsTest(LoadTest):
     def test_somebody_else_on_a_session_is_counted(self):
         with self.shared_server() as server:
             load = start(server, "--sessions", "2", "--warmup", "0",
-                         "--duration", "2s", "--rate", "20")
+                         "--duration", "3s", "--rate", "20")
             self.wait_for_tokens(server)
             # The session may be busy at the moment, which is an error too.
             name = session_names(server)[0]
@@ -281,7 +281,9 @@ class ErrorsTest(LoadTest):
             self.assertEqual((code, err), (0, ""))
             seen = self.counts(server)
             errors = dict(report["totals"]["server_errors"])
-            self.assertGreaterEqual(errors["POSITION_MISMATCH"], 1)
+            # A request that comes while it is at work finds the session busy.
+            self.assertTrue(
+                errors.keys() & {"POSITION_MISMATCH", "SESSION_BUSY"}, errors)
             refused = len(meddling) - 1
             if refused:
                 errors["SESSION_BUSY"] = (
