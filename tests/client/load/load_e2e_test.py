@@ -533,7 +533,10 @@ class OutputTest(LoadTest):
         self.assertNotIn(None, rows[0])
 
     def test_a_terminal_sees_progress(self):
-        reader, writer = pty.openpty()
+        try:
+            reader, writer = pty.openpty()
+        except OSError as error:  # /dev/pts is not mounted
+            self.skipTest(f"no terminal to be had: {error}")
         with os.fdopen(reader, "rb") as terminal:
             subprocess.run(
                 [STEADYSTATE, "load", "--address", self.server.grpc,
