@@ -1,11 +1,21 @@
 #ifndef STEADYSTATE_CLIENT_LOAD_CARRIER_H_
 #define STEADYSTATE_CLIENT_LOAD_CARRIER_H_
 
+#include <chrono>
+
 #include "client/load/load_session.h"
 #include "client/load/session_pool.h"
 #include "client/load/tally.h"
+#include "google/protobuf/duration.pb.h"
 
 namespace steadystate::client {
+
+// What the server says that something took.
+inline std::chrono::nanoseconds ToNanoseconds(
+    const google::protobuf::Duration& duration) {
+  return std::chrono::seconds(duration.seconds()) +
+         std::chrono::nanoseconds(duration.nanos());
+}
 
 // What the carriers of a run share.
 struct LoadContext {

@@ -114,9 +114,7 @@ void GenerateCarrier::Take(LoadSession& session,
     session.Received(tokens, now, context_.window, tally_);
   }
   if (message.has_usage() && context_.window.Contains(now)) {
-    tally_.server_queue.Record(
-        std::chrono::seconds(message.usage().queue().seconds()) +
-        std::chrono::nanoseconds(message.usage().queue().nanos()));
+    tally_.server_queue.Record(ToNanoseconds(message.usage().queue()));
   }
 }
 

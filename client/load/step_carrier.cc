@@ -5,16 +5,6 @@
 #include "client/error.h"
 
 namespace steadystate::client {
-namespace {
-
-std::chrono::nanoseconds ToNanoseconds(
-    const google::protobuf::Duration& duration) {
-  return std::chrono::seconds(duration.seconds()) +
-         std::chrono::nanoseconds(duration.nanos());
-}
-
-}  // namespace
-
 StepCarrier::StepCarrier(const LoadContext& context,
                          v1::GenerationService::Stub& stub)
     : context_(context),
