@@ -1,0 +1,133 @@
+"""Golden cases: random checkpoints small enough to keep.
+
+A case is (config values, options of storage). The values are added to BASE;
+None removes a key. Options: "dtype" (F16), "shards" (1), "fused_mlp"
+(gate and up in one matrix), "seed" (of the name), and what a family's own
+functions ask for.
+"""
+
+import json
+import math
+import os
+import zlib
+
+import numpy as np
+
+from families import FAMILIES
+from language_model import DEFAULTS, hybrid_group
+from layer import Config
+from softmax_attention import softmax_tensors
+from tensor_file import write_weights
+
+VOCAB, TOKENS = 61, 40
+
+BASE = {
+    "hidden_size": 32,
+    "num_hidden_layers": 2,
+    "vocab_size": VOCAB,
+    "intermediate_size": 32,
+    "norm_eps": 1e-6,
+}
+
+# name: (module of the family, config values, options of storage)
+CASES = {
+    name: (model_type, values, stored)
+    for model_type, family in FAMILIES.items()
+    for name, (values, stored) in family.CASES.items()
+}
+
+
+class Case:
+    """Random tensors of one case, in the order in which they are asked for."""
+
+    def __init__(self, family, values, stored, seed):
+        self.config = Config(values, {**DEFAULTS, **family.DEFAULTS})
+        self.family = family
+        self.stored = stored
+        self.random = np.random.default_rng(seed)
+        self.tensors = {}
+
+    def uniform(self, name, shape, center, width):
+        """Uniform in center +- width."""
+        self.tensors[name] = center + self.random.uniform(-width, width, shape)
+
+    def matrix(self, name, rows, columns, size=1.0):
+        """[rows, columns]; inputs of size 1 give outputs of that size."""
+        self.uniform(name, (rows, columns), 0.0, size * math.sqrt(3.0 / columns))
+
+    def vector(self, name, n, center, width):
+        self.uniform(name, n, center, width)
+
+    def taps(self, name, channels, W):
+        """Of a causal convolution."""
+        self.uniform(name, (channels, 1, W), 0.0, 1.0)
+
+    def mlp(self, p):
+        D = self.config["hidden_size"]
+        width = int(D * self.config["hidden_ratio"] * 2 / 3)
+        derived = -(-width // 256) * 256
+        width = self.config.get("intermediate_size", derived)
+        if self.stored.get("fused_mlp"):
+            self.matrix(p + "gate_proj.weight", 2 * width, D)
+        else:
+            self.matrix(p + "gate_proj.weight", width, D)
+            self.matrix(p + "up_proj.weight", width, D)
+        self.matrix(p + "down_proj.weight", D, width)
+
+    def mixer(self, n, p):
+        group = hybrid_group(self.config, n)
+        if group is not None:
+            softmax_tensors(self, p, group)
+        else:
+            self.family.tensors(self, n, p)
+
+    def embeddings(self, name):
+        D = self.config["hidden_size"]
+        self.matrix(name, VOCAB, D, math.sqrt(D / 3.0))
+
+    def head(self, name):
+        if not self.config["tie_word_embeddings"]:
+            self.matrix(name, VOCAB, self.config["hidden_size"])
+
+    def causal_lm(self):
+        """All tensors of the common frame."""
+        D = self.config["hidden_size"]
+        self.embeddings("model.embeddings.weight")
+        for n in range(self.config["num_hidden_layers"]):
+            p = "model.layers.%d." % n
+            self.vector(p + "attn_norm.weight", D, 1.0, 0.3)
+            self.mixer(n, p + "attn.")
+            self.vector(p + "mlp_norm.weight", D, 1.0, 0.3)
+            self.mlp(p + "mlp.")
+        if hasattr(self.family, "model_tensors"):
+            self.family.model_tensors(self)
+        self.vector("model.norm.weight", D, 1.0, 0.3)
+        self.head("lm_head.weight")
+
+    def make(self):
+        getattr(self.family, "all_tensors", Case.causal_lm)(self)
+        return self.tensors
+
+
+def case_values(model_type, change):
+    """config.json: model_type first, then BASE with the case's changes."""
+    values = {"model_type": model_type, **BASE, **change}
+    return {key: value for key, value in values.items() if value is not None}
+
+
+def write_case(root, name):
+    """config.json, weights and tokens of one case; returns its folder."""
+    model_type, change, stored = CASES[name]
+    values = case_values(model_type, change)
+    folder = os.path.join(root, name)
+    os.makedirs(folder, exist_ok=True)
+    seed = stored.get("seed", zlib.crc32(name.encode()))
+    tensors = Case(FAMILIES[model_type], values, stored, seed).make()
+    tokens = np.random.default_rng(100 + seed).integers(0, VOCAB, TOKENS)
+    with open(os.path.join(folder, "config.json"), "w") as file:
+        json.dump(values, file, indent=1)
+        file.write("\n")
+    with open(os.path.join(folder, "token_ids.json"), "w") as file:
+        file.write(json.dumps([int(token) for token in tokens]) + "\n")
+    write_weights(folder, tensors, stored.get("dtype", "F16"), stored.get("shards", 1))
+    return folder

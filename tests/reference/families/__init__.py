@@ -1,0 +1,24 @@
+"""Families by model_type. A new one: its module and a row of this table.
+
+A module has
+  DEFAULTS   values of config keys that are absent or null, where they differ
+             from, or add to, language_model.DEFAULTS
+  Mixer      class Mixer(Layer): Mixer(model, n, prefix) of layer n,
+             step(x, position) -> y, one token at a time
+  tensors    tensors(case, n, p): random tensors of that mixer, names below
+             the prefix p; see cases.Case
+  CASES      {name of a golden case: (config values beside cases.BASE,
+             options of storage)}
+and, where it needs them,
+  Model      in place of language_model.CausalLm
+  model_tensors  model_tensors(case): random tensors of no single layer
+  all_tensors    all_tensors(case): all random tensors, where Model has
+             other names than CausalLm
+"""
+
+from families import gla, transformer
+
+FAMILIES = {
+    "gla": gla,
+    "transformer": transformer,
+}

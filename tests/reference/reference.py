@@ -1,0 +1,111 @@
+#!/usr/bin/env python3
+"""A plain float64 reference of every family, and the maker of golden cases.
+
+Written from formulas alone: it shares no code with the server and none with
+any library. One token at a time, one head at a time, no cleverness.
+
+  reference.py check DIR...       compares with each DIR/logits.npy
+  reference.py make DIR NAME...   writes the named cases (none: all) to DIR
+  reference.py round DIR...       writes DIR/logits_bf16.npy
+  reference.py matters DIR...     checks that every tensor moves the logits
+
+A golden case is a checkpoint (config.json, *.safetensors), token_ids.json,
+logits.npy (float64 [tokens, vocab], row t after tokens 0..t) and
+logits_bf16.npy: the same run with every weight matrix, the embeddings and
+every input of a weight matrix rounded to bf16, everything else in float64.
+That is what bf16 weights cost at best. Needs NumPy.
+
+A new family is one module in families/ and one row of its table; a new case
+is one entry of the family's CASES.
+"""
+
+import json
+import math
+import os
+import sys
+
+import numpy as np
+
+from cases import CASES, write_case
+from families import FAMILIES
+from language_model import CausalLm
+from tensor_file import exact, read_checkpoint, round_bf16
+
+TOLERANCE = 1e-12  # of `check`
+LEAST_MOVE = 1e-3  # of `matters`
+
+
+def make_model(values, tensors, rounded=exact):
+    """The reference of a checkpoint, at the start of a sequence."""
+    family = FAMILIES[values["model_type"]]
+    return getattr(family, "Model", CausalLm)(family, values, tensors, rounded)
+
+
+def read_tokens(folder):
+    with open(os.path.join(folder, "token_ids.json")) as file:
+        return json.load(file)
+
+
+def reference_logits(folder, rounded=exact):
+    values, tensors = read_checkpoint(folder)
+    return make_model(values, tensors, rounded).logits(read_tokens(folder))
+
+
+def write_rounded(folder):
+    logits = reference_logits(folder, round_bf16)
+    np.save(os.path.join(folder, "logits_bf16.npy"), logits)
+    plain = np.load(os.path.join(folder, "logits.npy"))
+    error = math.sqrt(np.mean((logits - plain) ** 2) / np.mean(plain**2))
+    print("%-36s error of bf16: %.2e" % (os.path.basename(folder), error))
+
+
+def make_case(root, name):
+    folder = write_case(root, name)
+    # From the files: what counts are the weights as stored.
+    np.save(os.path.join(folder, "logits.npy"), reference_logits(folder))
+    write_rounded(folder)
+
+
+def check(folder):
+    difference = reference_logits(folder) - np.load(folder + "/logits.npy")
+    worst = np.abs(difference).max()
+    print("%-36s largest difference: %.1e" % (os.path.basename(folder), worst))
+    return worst < TOLERANCE
+
+
+def matters(folder):
+    """Whether a tenth of noise in any one tensor shows in the logits."""
+    values, tensors = read_checkpoint(folder)
+    tokens = read_tokens(folder)
+    plain = np.load(os.path.join(folder, "logits.npy"))
+    idle = []
+    for name, tensor in tensors.items():
+        noise = np.random.default_rng(1).normal(size=tensor.shape)
+        size = 0.1 * max(math.sqrt(np.mean(tensor**2)), 0.1)
+        changed = {**tensors, name: tensor + size * noise}
+        move = np.abs(make_model(values, changed).logits(tokens) - plain).max()
+        if not move > LEAST_MOVE:
+            idle.append("%s (%.1e)" % (name, move))
+    verdict = ", ".join(idle) if idle else "all %d tensors matter" % len(tensors)
+    print("%-36s %s" % (os.path.basename(folder), verdict))
+    return not idle
+
+
+def main(arguments):
+    command, rest = arguments[0], [path.rstrip("/") for path in arguments[1:]]
+    if command in ("check", "matters"):
+        test = {"check": check, "matters": matters}[command]
+        return 0 if all([test(folder) for folder in rest]) else 1
+    if command == "round":
+        for folder in rest:
+            write_rounded(folder)
+        return 0
+    if command == "make":
+        for name in rest[1:] or CASES:
+            make_case(rest[0], name)
+        return 0
+    raise ValueError(command)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]) if len(sys.argv) > 2 else __doc__)
