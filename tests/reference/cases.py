@@ -1,7 +1,7 @@
 """Golden cases: random checkpoints small enough to keep.
 
 A case is (config values, options of storage). The values are added to BASE;
-None removes a key. Options: "dtype" (F16), "shards" (1), "fused_mlp"
+None removes a key of BASE, other keys are null then. Options: "dtype" (F16), "shards" (1), "fused_mlp"
 (gate and up in one matrix), "seed" (of the name), and what a family's own
 functions ask for.
 """
@@ -112,7 +112,9 @@ class Case:
 def case_values(model_type, change):
     """config.json: model_type first, then BASE with the case's changes."""
     values = {"model_type": model_type, **BASE, **change}
-    return {key: value for key, value in values.items() if value is not None}
+    return {
+        k: value for k, value in values.items() if value is not None or k not in BASE
+    }
 
 
 def write_case(root, name):
