@@ -8,8 +8,8 @@
 
 namespace steadystate {
 
-// Elementwise functions that checkpoints name. Formulas: fla's activation
-// table.
+// Elementwise functions of the mechanisms. Formulas: fla's activation table,
+// and PyTorch's for those that it does not have.
 enum class Activation : uint8_t {
   kIdentity,
   kRelu,        // max(x, 0)
@@ -19,11 +19,16 @@ enum class Activation : uint8_t {
   kSqrelu,      // max(x, 0)^2
   kGeluTanh,    // 0.5 x (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3)))
   kPowlu,       // x > 0: x^(3/(sqrt(x)+1)) sigmoid(x); else x sigmoid(x)
+  kGelu,        // 0.5 x (1 + erf(x / sqrt(2)))
+  kTanh,
+  kExp,
+  kSoftplus,    // x > 20: x; else log(1 + e^x)
+  kEluPlusOne,  // x > 0: x + 1; else e^x
 };
 
 // The activation called `name` in a config.json of the fla library ("swish",
 // "silu", "relu", "sigmoid", "logsigmoid", "sqrelu", "gelu", "powlu"), or
-// nothing if there is none of that name.
+// nothing if there is none of that name. There "gelu" is kGeluTanh.
 std::optional<Activation> ActivationFromName(std::string_view name);
 
 // y[i] = act(x[i]).   x f32[n] in, y f32[n] out; y may be x.
@@ -38,6 +43,9 @@ void ActivateAndMultiply(Activation act, size_t n, const float* gate,
 // `floor` is -infinity for no clamp. All f32[n]; decay may be a.
 void LogSigmoidDecay(size_t n, const float* a, float temperature, float floor,
                      float* decay);
+
+// y[i] = cap tanh(x[i] / cap).   f32[n]; y may be x.
+void SoftCap(size_t n, float cap, const float* x, float* y);
 
 // y[i] += x[i].   f32[n]; x and y do not overlap.
 void AddTo(size_t n, const float* x, float* y);

@@ -40,6 +40,28 @@ void ApplyRotaryOfTarget(size_t d, const float* cos, const float* sin,
   }
 }
 
+template <class D>
+HWY_INLINE void RotatePairs(D d, const float* cos, const float* sin, float* x) {
+  const auto c = hn::LoadU(d, cos);
+  const auto s = hn::LoadU(d, sin);
+  hn::Vec<D> v1;
+  hn::Vec<D> v2;
+  hn::LoadInterleaved2(d, x, v1, v2);
+  hn::StoreInterleaved2(hn::NegMulAdd(v2, s, hn::Mul(v1, c)),
+                        hn::MulAdd(v1, s, hn::Mul(v2, c)), d, x);
+}
+
+void ApplyRotaryInterleavedOfTarget(size_t d, const float* cos,
+                                    const float* sin, float* x) {
+  const hn::ScalableTag<float> tag;
+  const hn::CappedTag<float, 1> tag1;
+  const size_t N = hn::Lanes(tag);
+  const size_t half = d / 2;
+  size_t i = 0;
+  for (; i + N <= half; i += N) RotatePairs(tag, cos + i, sin + i, x + 2 * i);
+  for (; i < half; ++i) RotatePairs(tag1, cos + i, sin + i, x + 2 * i);
+}
+
 }  // namespace
 }  // namespace HWY_NAMESPACE
 }  // namespace steadystate
@@ -49,6 +71,7 @@ HWY_AFTER_NAMESPACE();
 namespace steadystate {
 
 HWY_EXPORT(ApplyRotaryOfTarget);
+HWY_EXPORT(ApplyRotaryInterleavedOfTarget);
 
 void RotaryAngles(size_t d, uint64_t position, double base, float* cos,
                   float* sin) {
@@ -64,6 +87,11 @@ void RotaryAngles(size_t d, uint64_t position, double base, float* cos,
 
 void ApplyRotary(size_t d, const float* cos, const float* sin, float* x) {
   HWY_DYNAMIC_DISPATCH(ApplyRotaryOfTarget)(d, cos, sin, x);
+}
+
+void ApplyRotaryInterleaved(size_t d, const float* cos, const float* sin,
+                            float* x) {
+  HWY_DYNAMIC_DISPATCH(ApplyRotaryInterleavedOfTarget)(d, cos, sin, x);
 }
 
 }  // namespace steadystate

@@ -6,18 +6,23 @@
 
 namespace steadystate {
 
-// Cosines and sines of the rotary angles of one position, half-split (NeoX)
-// layout: angle_i = position * base^(-2i/d). Angles are reduced in double, so
+// Cosines and sines of the rotary angles of one position, for both layouts
+// below: angle_i = position * base^(-2i/d). Angles are reduced in double, so
 // that positions of 10^7 and beyond stay exact to float.
 //   cos, sin  f32[d / 2]  out
 // REQUIRES: d even.
 void RotaryAngles(size_t d, uint64_t position, double base, float* cos,
                   float* sin);
 
-// Rotates one head in place: with x1 = x[0, d/2), x2 = x[d/2, d):
+// Rotates one head in place, half-split (NeoX) layout: with x1 = x[0, d/2),
+// x2 = x[d/2, d):
 //   y1 = x1 cos - x2 sin,  y2 = x2 cos + x1 sin.
 //   x  f32[d]  in/out       cos, sin  f32[d / 2]  in
 void ApplyRotary(size_t d, const float* cos, const float* sin, float* x);
+
+// The same of the interleaved (GPT-J) layout: pair i is x[2i], x[2i + 1].
+void ApplyRotaryInterleaved(size_t d, const float* cos, const float* sin,
+                            float* x);
 
 }  // namespace steadystate
 

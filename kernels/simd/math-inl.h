@@ -130,6 +130,17 @@ HWY_INLINE V LogSigmoid(D d, V x) {
   return hn::Sub(negative, hn::Log1p(d, small));
 }
 
+// (e^x - e^-x) / (e^x + e^-x). Within 4 ulp.
+template <class D, class V>
+HWY_INLINE V BoundedTanh(D d, V x) {
+  const V limit = hn::Set(d, 10.0f);  // where it is 1 to half an ulp
+  const V size = hn::Abs(x);
+  const V bounded = hn::IfThenElse(hn::Gt(size, limit), limit, size);
+  const V grown = hn::Expm1(d, hn::Add(bounded, bounded));
+  const V above = hn::Div(grown, hn::Add(grown, hn::Set(d, 2.0f)));
+  return hn::IfThenElse(hn::Eq(x, x), hn::CopySign(above, x), x);
+}
+
 }  // namespace HWY_NAMESPACE
 }  // namespace steadystate
 HWY_AFTER_NAMESPACE();

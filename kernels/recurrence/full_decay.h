@@ -1,0 +1,25 @@
+#ifndef STEADYSTATE_KERNELS_RECURRENCE_FULL_DECAY_H_
+#define STEADYSTATE_KERNELS_RECURRENCE_FULL_DECAY_H_
+
+#include <cstddef>
+
+namespace steadystate {
+
+// Advances one head by one token, a decay of its own for every element, in the
+// form of Mamba (math.md 6.5 and 12, "full"):
+//   S_ij <- exp(-rate_ij step_j) S_ij + k_i v_j,   o <- scale * S^T q.
+// The token's own (k, v) is included in o. One pass: each element of the state
+// is read once and written once.
+//   rate   f32[K, V]  in, >= 0     step, v  f32[V]  in, step >= 0
+//   q, k   f32[K]     in           o        f32[V]  out
+//   state  f32[K, V]  in/out
+// A decay is within 2 ulp + half an ulp per unit of rate_ij step_j.
+// REQUIRES: o and state alias nothing; any alignment; K, V >= 1.
+// Cost: K V exponentials; 12 K V bytes of traffic.
+void FullDecayStep(size_t K, size_t V, float scale, const float* rate,
+                   const float* step, const float* q, const float* k,
+                   const float* v, float* state, float* o);
+
+}  // namespace steadystate
+
+#endif  // STEADYSTATE_KERNELS_RECURRENCE_FULL_DECAY_H_

@@ -1,0 +1,85 @@
+#include "kernels/recurrence/outer_decay.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "kernels/recurrence/outer_decay.cc"
+#include "hwy/foreach_target.h"  // IWYU pragma: keep
+#include "hwy/highway.h"
+#include "kernels/recurrence/column_blocks-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace steadystate {
+namespace HWY_NAMESPACE {
+namespace {
+
+namespace hn = hwy::HWY_NAMESPACE;
+
+struct OuterDecayRule {
+  struct Row {
+    float decay;
+    float q;
+    float k;
+    float* state;
+  };
+  HWY_INLINE Row row(size_t i) const {
+    return {decay_k[i], q[i], k[i], state + i * V};
+  }
+  template <class D>
+  HWY_INLINE hn::Vec<D> Column(D d, size_t j) const {
+    return hn::LoadU(d, v + j);
+  }
+  template <class D, class Vec>
+  HWY_INLINE void Advance(D d, const Row& row, size_t j, Vec v_j,
+                          Vec& o_j) const {
+    float* const at = row.state + j;
+    // The columns' own decays come from cache: registers are taken.
+    const Vec decay = hn::Mul(hn::Set(d, row.decay), hn::LoadU(d, decay_v + j));
+    const Vec s =
+        hn::MulAdd(decay, hn::LoadU(d, at), hn::Mul(hn::Set(d, row.k), v_j));
+    hn::StoreU(s, d, at);
+    o_j = hn::MulAdd(hn::Set(d, row.q), s, o_j);
+  }
+  template <class D, class Vec>
+  HWY_INLINE void Finish(D d, size_t j, Vec o_j) const {
+    hn::StoreU(hn::Mul(hn::Set(d, scale), o_j), d, o + j);
+  }
+
+  size_t K;
+  size_t V;
+  float scale;
+  const float* decay_k;
+  const float* decay_v;
+  const float* q;
+  const float* k;
+  const float* v;
+  float* state;
+  float* o;
+};
+
+// Plain arguments, for the dispatch table is shared by all targets.
+void OuterDecayStepOfTarget(size_t K, size_t V, float scale,
+                            const float* decay_k, const float* decay_v,
+                            const float* q, const float* k, const float* v,
+                            float* state, float* o) {
+  ForColumnBlocks(
+      V, OuterDecayRule{K, V, scale, decay_k, decay_v, q, k, v, state, o});
+}
+
+}  // namespace
+}  // namespace HWY_NAMESPACE
+}  // namespace steadystate
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace steadystate {
+
+HWY_EXPORT(OuterDecayStepOfTarget);
+
+void OuterDecayStep(size_t K, size_t V, float scale, const float* decay_k,
+                    const float* decay_v, const float* q, const float* k,
+                    const float* v, float* state, float* o) {
+  HWY_DYNAMIC_DISPATCH(OuterDecayStepOfTarget)
+  (K, V, scale, decay_k, decay_v, q, k, v, state, o);
+}
+
+}  // namespace steadystate
+#endif  // HWY_ONCE

@@ -1,0 +1,26 @@
+#ifndef STEADYSTATE_KERNELS_RECURRENCE_RANK_ONE_DECAY_H_
+#define STEADYSTATE_KERNELS_RECURRENCE_RANK_ONE_DECAY_H_
+
+#include <cstddef>
+
+namespace steadystate {
+
+// Advances one head by one token, a transition of diagonal plus rank one:
+//   u = S^T a,   S <- diag(decay) S + b u^T + k v^T,   o <- scale * S^T q.
+// u is taken of S before the decay; the token's own (k, v) is included in o.
+// The rules that are of this form (math.md 8.1, 9), beta being a scalar:
+//   delta rule, gated or not, KDA   a = decay o k,  b = -beta k,  k := beta k
+//   RWKV-7                          a = kappa,      b = -(kappa o a)
+// Two passes over a block of columns while it is in cache: each element of the
+// state is read from memory once and written once.
+//   decay, a, b, q, k  f32[K]     in      v  f32[V]  in
+//   state              f32[K, V]  in/out  o  f32[V]  out
+// REQUIRES: o and state alias nothing; any alignment; K, V >= 1.
+// Cost: 9 K V flop; 8 K V bytes of state traffic.
+void RankOneDecayStep(size_t K, size_t V, float scale, const float* decay,
+                      const float* a, const float* b, const float* q,
+                      const float* k, const float* v, float* state, float* o);
+
+}  // namespace steadystate
+
+#endif  // STEADYSTATE_KERNELS_RECURRENCE_RANK_ONE_DECAY_H_
