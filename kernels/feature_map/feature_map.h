@@ -1,0 +1,65 @@
+#ifndef STEADYSTATE_KERNELS_FEATURE_MAP_FEATURE_MAP_H_
+#define STEADYSTATE_KERNELS_FEATURE_MAP_FEATURE_MAP_H_
+
+#include <cstddef>
+
+#include "kernels/feature_map/mat_vec.h"  // IWYU pragma: export
+
+namespace steadystate {
+
+// The feature maps of linear attention and the pieces they are made of, each
+// for the vector of one head (math.md 2.3 and 13; configs.md, "More feature
+// maps"). Maps that are one elementwise function (elu + 1, relu) are in
+// pointwise/activation.h. Here "y may be x" says so where it may; else nothing
+// overlaps. Any length n, d, r, m >= 1.
+
+// y[i] = x[i] + 1 for x[i] > 0, else e^x[i].   f32[n]; y may be x.
+void EluPlusOne(size_t n, const float* x, float* y);
+
+// y = softmax(x), the maximum subtracted, the sum in double: the hedgehog map
+// of fla over the PlusMinus of scale 2, or "softmax".
+//   x  f32[n] in, y  f32[n] out; y may be x.
+void JointSoftmax(size_t n, const float* x, float* y);
+
+// y = [softmax(u), softmax(-u)], each half by itself, elements not below
+// 1e-12 (LoLCATs' softmax_dim).
+//   u  f32[r] in, y  f32[2 r] out
+void HalfSoftmaxes(size_t r, const float* u, float* y);
+
+// y = [scale u, -scale u].
+//   u  f32[r] in, y  f32[2 r] out
+void PlusMinus(size_t r, const float* u, float scale, float* y);
+
+// Deterministic parameter-free projection in fla's form: with the 2d values
+// p = [relu(x), -relu(x)],
+//   y[2 d (j - 1) + i] = p[i] p[(i - j) mod 2d],   j = 1..4, i = 0..2d-1.
+// The paper has relu(-x) in the second half.
+//   x  f32[d] in, y  f32[8 d] out
+void Dpfp(size_t d, const float* x, float* y);
+
+// The width of Taylor: 1 + 2 d + d (d - 1) / 2.
+size_t TaylorWidth(size_t d);
+
+// Second-order Taylor map: the inner product of two images is 1 + s + s^2 / 2
+// of s = x.x' / sqrt(d).
+//   y = [1, x_i / d^(1/4), x_i^2 / sqrt(2 d), x_i x_j / sqrt(d) for i < j]
+//   x  f32[d] in, y  f32[TaylorWidth(d)] out, pairs by i, then j
+void Taylor(size_t d, const float* x, float* y);
+
+// y = [1, x / sqrt(sum x^2 + eps)]: the map of 1 + cos.
+//   x  f32[d] in, y  f32[d + 1] out
+void UnitWithOne(size_t d, const float* x, float eps, float* y);
+
+// The logarithms of Performer's positive features, less log(m) / 2, which
+// cancels in the ratio: y = projected - |x|^2 / 2, where x is already scaled
+// by d^(-1/4) and projected is the projection of it.
+//   projected  f32[m] in, x  f32[d] in, y  f32[m] out; y may be projected.
+void PerformerLog(size_t m, size_t d, const float* projected, const float* x,
+                  float* y);
+
+// y = x / (sum x + eps), the sum in double.   f32[n]; y may be x.
+void SumNormalize(size_t n, const float* x, float eps, float* y);
+
+}  // namespace steadystate
+
+#endif  // STEADYSTATE_KERNELS_FEATURE_MAP_FEATURE_MAP_H_
