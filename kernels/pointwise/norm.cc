@@ -38,6 +38,32 @@ void RmsNormOfTarget(size_t n, const float* x, const float* weight, float eps,
   }
 }
 
+struct CenterOp {
+  template <class D, class V>
+  HWY_INLINE V operator()(D d, V x) const {
+    return hn::Sub(x, hn::Set(d, mean));
+  }
+  float mean;
+};
+
+struct AddOp {
+  template <class D, class V>
+  HWY_INLINE V operator()(D, V x, V y) const {
+    return hn::Add(x, y);
+  }
+};
+
+// Two passes: a variance from sums of squares would cancel where the mean is
+// large.
+void LayerNormOfTarget(size_t n, const float* x, const float* weight,
+                       const float* bias, float eps, float* y) {
+  double sum = 0;
+  for (size_t i = 0; i < n; ++i) sum += static_cast<double>(x[i]);
+  Map(CenterOp{static_cast<float>(sum / static_cast<double>(n))}, n, x, y);
+  RmsNormOfTarget(n, y, weight, eps, y);
+  if (bias != nullptr) Map(AddOp(), n, y, bias, y);
+}
+
 }  // namespace
 }  // namespace HWY_NAMESPACE
 }  // namespace steadystate
@@ -47,10 +73,16 @@ HWY_AFTER_NAMESPACE();
 namespace steadystate {
 
 HWY_EXPORT(RmsNormOfTarget);
+HWY_EXPORT(LayerNormOfTarget);
 
 void RmsNorm(size_t n, const float* x, const float* weight, float eps,
              float* y) {
   HWY_DYNAMIC_DISPATCH(RmsNormOfTarget)(n, x, weight, eps, y);
+}
+
+void LayerNorm(size_t n, const float* x, const float* weight, const float* bias,
+               float eps, float* y) {
+  HWY_DYNAMIC_DISPATCH(LayerNormOfTarget)(n, x, weight, bias, eps, y);
 }
 
 void GatedRmsNorm(size_t n, const float* x, const float* gate,

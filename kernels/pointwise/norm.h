@@ -13,6 +13,13 @@ namespace steadystate {
 void RmsNorm(size_t n, const float* x, const float* weight, float eps,
              float* y);
 
+// y = (x - mean(x)) (variance(x) + eps)^-1/2 * weight + bias, the population's
+// variance.
+//   x  f32[n] in, weight, bias  f32[n] in or null for ones and zeros,
+//   y  f32[n] out; y may be x.
+void LayerNorm(size_t n, const float* x, const float* weight, const float* bias,
+               float eps, float* y);
+
 // y = RmsNorm(x) * act(gate): the norm first, then the gate.
 //   x, gate  f32[n] in, weight  f32[n] in or null, y  f32[n] out; y may be x.
 void GatedRmsNorm(size_t n, const float* x, const float* gate,

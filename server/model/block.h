@@ -9,17 +9,23 @@
 #include "absl/status/statusor.h"
 #include "server/model/mixer.h"
 #include "server/model/mixer_builder.h"
-#include "server/model/mlp.h"
 #include "server/model/model_config.h"
+#include "server/model/norm.h"
 
 namespace steadystate {
 
-// One layer: h += mixer(RMSNorm(h)); h += mlp(RMSNorm(h)). Immutable;
-// thread-safe given distinct workspaces.
+// One step of the residual stream: h += mixer(norm(h)).
+struct ResidualStep {
+  Norm norm;
+  std::unique_ptr<Mixer> mixer;
+};
+
+// One layer: its residual steps, one after the other. Immutable; thread-safe
+// given distinct workspaces.
 class Block {
  public:
-  // `layer` and `weights` of `builder` are those of the layer:
-  // "model.layers.N." here, the mixer's own prefix below it.
+  // `layer` and `weights` of `builder` are those of the layer,
+  // "model.layers.N.".
   static absl::StatusOr<Block> Make(const ModelConfig& config,
                                     const MixerBuilder& builder);
 
@@ -28,15 +34,22 @@ class Block {
                Workspace& workspace) const;
 
  private:
-  Block(std::unique_ptr<Mixer> mixer, Mlp mlp)
-      : mixer_(std::move(mixer)), mlp_(std::move(mlp)) {}
+  explicit Block(std::vector<ResidualStep> steps) : steps_(std::move(steps)) {}
 
-  float eps_ = 0;
-  std::vector<float> mixer_norm_;  // f32[D]
-  std::vector<float> mlp_norm_;    // f32[D]
-  std::unique_ptr<Mixer> mixer_;
-  Mlp mlp_;
+  std::vector<ResidualStep> steps_;
 };
+
+// The mixer over tokens that a layer has: the family's own, or softmax
+// attention where the config says so. `weights` of `builder` are the mixer's,
+// "model.layers.N.attn.".
+absl::StatusOr<std::unique_ptr<Mixer>> MakeTokenMixer(
+    const ModelConfig& config, const MixerBuilder& builder);
+
+// The layer of most families:
+//   h += mixer(norm(h; attn_norm)) with the mixer's tensors under attn.,
+//   h += mlp(norm(h; mlp_norm)) with those of a SwiGLU MLP under mlp.
+absl::StatusOr<std::vector<ResidualStep>> MakeMixerAndMlp(
+    const ModelConfig& config, const MixerBuilder& builder);
 
 }  // namespace steadystate
 

@@ -3,8 +3,9 @@
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
-#include "kernels/pointwise/norm.h"
+#include "kernels/pointwise/activation.h"
 #include "server/base/status_macros.h"
+#include "server/model/mixers/registry.h"
 
 namespace steadystate {
 
@@ -17,27 +18,34 @@ absl::StatusOr<Decoder> Decoder::Make(const Config& config,
   const size_t D = model.hidden_size;
   const size_t N = model.vocab_size;
   const WeightScope root(store, "");
+  const ModelFrame& frame = model.family->frame;
   Decoder decoder;
-  decoder.eps_ = model.norm_eps;
   STEADYSTATE_ASSIGN_OR_RETURN(const TypedData table,
-                               root.Take("model.embeddings.weight", {N, D}));
+                               root.Take(frame.embeddings, {N, D}));
   decoder.embedding_.emplace(table, N, D, weights);
+  if (!model.input_norm.empty()) {
+    STEADYSTATE_ASSIGN_OR_RETURN(
+        decoder.input_norm_, Norm::Make(model.norm, root, model.input_norm, D));
+  }
   for (size_t layer = 0; layer < model.softmax.size(); ++layer) {
     STEADYSTATE_ASSIGN_OR_RETURN(
         Block block, Block::Make(model, {.layer = layer,
+                                         .layers = model.softmax.size(),
                                          .hidden_size = D,
-                                         .norm_eps = model.norm_eps,
+                                         .norm_eps = model.norm.eps,
                                          .context_cap = context_cap,
                                          .config = config,
+                                         .root = root,
                                          .weights = root.Child(absl::StrCat(
-                                             "model.layers.", layer, ".")),
+                                             frame.layers, layer, ".")),
                                          .linears = linears,
                                          .state = state,
                                          .scratch = decoder.scratch_}));
     decoder.blocks_.push_back(std::move(block));
   }
-  STEADYSTATE_ASSIGN_OR_RETURN(decoder.final_norm_,
-                               root.TakeFloats("model.norm.weight", {D}));
+  STEADYSTATE_ASSIGN_OR_RETURN(
+      decoder.final_norm_, Norm::Make(model.norm, root, frame.final_norm, D));
+  decoder.logit_cap_ = model.logit_cap;
   TypedData head = decoder.embedding_->table();
   if (!model.tied_head && root.Has("lm_head.weight")) {
     STEADYSTATE_ASSIGN_OR_RETURN(head, root.Take("lm_head.weight", {N, D}));
@@ -60,12 +68,15 @@ void Decoder::Forward(std::span<const InputRow> rows,
     } else {
       embedding_->Row(input.token, residual + row * D);
     }
+    if (input_norm_.has_value()) {
+      input_norm_->Apply(residual + row * D, residual + row * D);
+    }
   });
   for (const Block& block : blocks_) {
     block.Forward(segments, rows.size(), workspace);
   }
   buffers.ForRows(rows.size(), D, [&](size_t row, size_t) {
-    RmsNorm(D, residual + row * D, final_norm_.data(), eps_, hidden + row * D);
+    final_norm_.Apply(residual + row * D, hidden + row * D);
   });
   buffers.phases.Enter(Phase::kOther);
 }
@@ -75,6 +86,11 @@ void Decoder::Head(size_t rows, const float* hidden, float* logits,
   Workspace::Buffers& buffers = workspace.buffers();
   buffers.phases.Start();
   buffers.Project(*head_, rows, hidden, head_->in(), logits, head_->out());
+  if (logit_cap_ == 0) return;
+  const size_t N = head_->out();
+  buffers.ForRows(rows, N, [&](size_t row, size_t) {
+    SoftCap(N, logit_cap_, logits + row * N, logits + row * N);
+  });
 }
 
 }  // namespace steadystate

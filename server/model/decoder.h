@@ -15,6 +15,7 @@
 #include "server/model/mixer.h"
 #include "server/model/model.h"
 #include "server/model/model_config.h"
+#include "server/model/norm.h"
 #include "server/model/workspace.h"
 
 namespace steadystate {
@@ -43,12 +44,13 @@ class Decoder {
   const ScratchSize& scratch() const { return scratch_; }
 
  private:
-  float eps_ = 0;
   ScratchSize scratch_;
   std::optional<Embedding> embedding_;
+  std::optional<Norm> input_norm_;
   std::vector<Block> blocks_;
-  std::vector<float> final_norm_;  // f32[D]
-  std::unique_ptr<Linear> head_;   // D -> vocab_size
+  Norm final_norm_;
+  std::unique_ptr<Linear> head_;  // D -> vocab_size
+  float logit_cap_ = 0;           // 0: none
 };
 
 }  // namespace steadystate

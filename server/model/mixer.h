@@ -9,12 +9,23 @@ namespace steadystate {
 
 class Workspace;
 
+// What a forward pass does with the state of a segment.
+enum class Pass : uint8_t {
+  kCausal,  // each row is absorbed, then read out: what sessions do
+  // The two halves of a bidirectional pass, where every row sees the whole
+  // sequence: all its rows are absorbed, the outputs meaning nothing; then all
+  // are read out and the state stays as it is.
+  kAbsorb,
+  kRead,
+};
+
 // Consecutive rows of a batch that belong to one session, in order.
 struct Segment {
   std::byte* state = nullptr;  // the session's state, laid out by StateLayout
   uint64_t position = 0;       // tokens absorbed before the first row
   size_t first_row = 0;
   size_t rows = 0;  // >= 1
+  Pass pass = Pass::kCausal;
 };
 
 // A sequence mixer: turns the tokens seen so far into one output per token
@@ -34,6 +45,10 @@ class Mixer {
   virtual void Forward(std::span<const Segment> segments, size_t rows,
                        const float* x, float* y,
                        Workspace& workspace) const = 0;
+
+  // True if segments may have passes other than kCausal: the state is a sum
+  // over the tokens in which order does not matter.
+  virtual bool bidirectional() const { return false; }
 };
 
 }  // namespace steadystate

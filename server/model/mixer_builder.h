@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "absl/strings/string_view.h"
 #include "kernels/linear/linear.h"
 #include "server/model/config.h"
 #include "server/model/state_layout.h"
@@ -16,14 +17,23 @@ namespace steadystate {
 // state and its scratch memory. Lives while a model is loaded.
 struct MixerBuilder {
   size_t layer = 0;
+  size_t layers = 0;       // of the model
   size_t hidden_size = 0;  // D
   float norm_eps = 0;
   uint64_t context_cap = 0;  // tokens, for state that grows; 0 without any
   const Config& config;      // the whole config.json
+  WeightScope root;          // all tensors
   WeightScope weights;       // "model.layers.N.attn."
   LinearFactory& linears;
   StateLayoutBuilder& state;
   ScratchSize& scratch;
+
+  // The same with a longer prefix of `weights`.
+  MixerBuilder Child(absl::string_view prefix) const {
+    MixerBuilder child = *this;
+    child.weights = weights.Child(prefix);
+    return child;
+  }
 };
 
 }  // namespace steadystate

@@ -1,43 +1,43 @@
 #include "server/model/mlp.h"
 
+#include <utility>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "server/base/status_macros.h"
+#include "server/model/parts/stacked_projection.h"
+#include "server/model/workspace.h"
 
 namespace steadystate {
 
-absl::StatusOr<Mlp> Mlp::Make(size_t hidden_size, size_t intermediate_size,
-                              Activation activation, const WeightScope& weights,
-                              LinearFactory& linears, ScratchSize& scratch) {
-  const size_t D = hidden_size;
+absl::StatusOr<std::unique_ptr<Mixer>> Mlp::Make(size_t intermediate_size,
+                                                 Activation activation,
+                                                 const MixerBuilder& builder,
+                                                 const MlpNames& names) {
+  const size_t D = builder.hidden_size;
   const size_t I = intermediate_size;
-  std::vector<WeightRows> parts;
-  const auto add = [&](absl::string_view name, size_t rows) -> absl::Status {
-    STEADYSTATE_ASSIGN_OR_RETURN(const TypedData data,
-                                 weights.Take(name, {rows, D}));
-    parts.push_back({data, rows});
-    return absl::OkStatus();
-  };
+  const WeightScope& weights = builder.weights;
+  ProjectionStack stack(weights, D);
   const std::vector<size_t> stacked = {2 * I, D};
-  if (!weights.Has("up_proj.weight") &&
-      weights.ShapeOf("gate_proj.weight") == stacked) {
-    STEADYSTATE_RETURN_IF_ERROR(add("gate_proj.weight", 2 * I));
+  if (!weights.Has(absl::StrCat(names.up, ".weight")) &&
+      weights.ShapeOf(absl::StrCat(names.gate, ".weight")) == stacked) {
+    STEADYSTATE_RETURN_IF_ERROR(stack.Add(names.gate, 2 * I).status());
   } else {
-    STEADYSTATE_RETURN_IF_ERROR(add("gate_proj.weight", I));
-    STEADYSTATE_RETURN_IF_ERROR(add("up_proj.weight", I));
+    STEADYSTATE_RETURN_IF_ERROR(stack.Add(names.gate, I).status());
+    STEADYSTATE_RETURN_IF_ERROR(stack.Add(names.up, I).status());
   }
-  STEADYSTATE_ASSIGN_OR_RETURN(const TypedData down,
-                               weights.Take("down_proj.weight", {D, I}));
-  Mlp mlp;
-  mlp.activation_ = activation;
-  STEADYSTATE_ASSIGN_OR_RETURN(mlp.gate_up_, linears.Make(D, parts));
-  STEADYSTATE_ASSIGN_OR_RETURN(mlp.down_, linears.Make(I, {{{down, D}}}));
-  scratch.Need(2 * I, 0);
+  auto mlp = std::make_unique<Mlp>();
+  mlp->activation_ = activation;
+  STEADYSTATE_ASSIGN_OR_RETURN(mlp->gate_up_, stack.Pack(builder.linears));
+  STEADYSTATE_ASSIGN_OR_RETURN(
+      mlp->down_, MakeProjection(weights, names.down, I, D, builder.linears));
+  builder.scratch.Need(2 * I, 0);
   return mlp;
 }
 
-void Mlp::Forward(size_t rows, const float* x, float* y,
-                  Workspace::Buffers& buffers) const {
+void Mlp::Forward(std::span<const Segment>, size_t rows, const float* x,
+                  float* y, Workspace& workspace) const {
+  Workspace::Buffers& buffers = workspace.buffers();
   const size_t D = gate_up_->in();
   const size_t I = down_->in();
   float* gate_up = buffers.scratch.data();  // f32[rows, 2 I]

@@ -3,28 +3,35 @@
 
 #include <cstddef>
 #include <memory>
+#include <span>
 
 #include "absl/status/statusor.h"
 #include "kernels/linear/linear.h"
 #include "kernels/pointwise/activation.h"
-#include "server/model/weight_store.h"
-#include "server/model/workspace.h"
+#include "server/model/mixer.h"
+#include "server/model/mixer_builder.h"
 
 namespace steadystate {
 
-// y = W_down (act(W_gate x) * (W_up x)). Immutable; thread-safe.
-class Mlp {
- public:
-  // Pulls gate_proj, up_proj and down_proj; also the older layout that has no
-  // up_proj and both stacked in gate_proj, [2 I, D].
-  static absl::StatusOr<Mlp> Make(size_t hidden_size, size_t intermediate_size,
-                                  Activation activation,
-                                  const WeightScope& weights,
-                                  LinearFactory& linears, ScratchSize& scratch);
+// What a checkpoint calls the matrices of an MLP, without ".weight".
+struct MlpNames {
+  absl::string_view gate = "gate_proj";
+  absl::string_view up = "up_proj";
+  absl::string_view down = "down_proj";
+};
 
-  //   x  f32[rows, D]  in      y  f32[rows, D]  overwritten
-  void Forward(size_t rows, const float* x, float* y,
-               Workspace::Buffers& buffers) const;
+// y = W_down (act(W_gate x) * (W_up x)), for each token by itself: no state.
+class Mlp final : public Mixer {
+ public:
+  // Pulls the three matrices; also the older layout that has no up_proj and
+  // both stacked in gate_proj, [2 I, D].
+  static absl::StatusOr<std::unique_ptr<Mixer>> Make(
+      size_t intermediate_size, Activation activation,
+      const MixerBuilder& builder, const MlpNames& names = {});
+
+  void Forward(std::span<const Segment> segments, size_t rows, const float* x,
+               float* y, Workspace& workspace) const override;
+  bool bidirectional() const override { return true; }
 
  private:
   Activation activation_ = Activation::kSilu;

@@ -1,6 +1,5 @@
 #include "server/model/model_config.h"
 
-#include <array>
 #include <iterator>
 
 #include "absl/status/status.h"
@@ -19,11 +18,14 @@ constexpr Bounds kPositions = {1, 1 << 30};
 constexpr size_t kMaxSpecialTokens = 64;
 
 constexpr absl::string_view kUsedKeys[] = {
-    "model_type",   "hidden_size",  "num_hidden_layers",
-    "vocab_size",   "norm_eps",     "rms_norm_eps",
-    "hidden_ratio", "hidden_act",   "intermediate_size",
-    "bos_token_id", "eos_token_id", "tie_word_embeddings",
-    "attn",         "tokenizer",    "max_position_embeddings"};
+    "model_type",          "hidden_size",  "num_hidden_layers",
+    "vocab_size",          "norm_eps",     "rms_norm_eps",
+    "layer_norm_epsilon",  "bos_token_id", "eos_token_id",
+    "tie_word_embeddings", "tokenizer",    "max_position_embeddings"};
+// Of the common layer's MLP.
+constexpr absl::string_view kMlpKeys[] = {"hidden_ratio", "hidden_act",
+                                          "intermediate_size"};
+constexpr absl::string_view kHybridKey[] = {"attn"};
 constexpr absl::string_view kInertKeys[] = {
     "_name_or_path",
     "architectures",
@@ -46,6 +48,10 @@ constexpr FixedKey kFixedKeys[] = {{"attnres_block_size", "null"},
                                    {"quantization_config", "null"}};
 constexpr KeyTable kCommonKeys = {
     .used = kUsedKeys, .inert = kInertKeys, .must_be_default = kFixedKeys};
+constexpr KeyTable kMlpTable = {
+    .used = kMlpKeys, .inert = {}, .must_be_default = {}};
+constexpr KeyTable kAttnTable = {
+    .used = kHybridKey, .inert = {}, .must_be_default = {}};
 constexpr absl::string_view kHybridKeys[] = {"layers"};
 constexpr KeyTable kHybridTable = {
     .used = kHybridKeys, .inert = {}, .must_be_default = {}};
@@ -70,8 +76,10 @@ absl::Status ReadFamily(const Config& config, ModelConfig& model) {
 // The width of the MLP: stated, or 2/3 of hidden_ratio times D, rounded up to a
 // multiple of 256.
 absl::Status ReadMlp(const Config& config, ModelConfig& model) {
-  STEADYSTATE_ASSIGN_OR_RETURN(const double ratio,
-                               config.Number("hidden_ratio", 4, {0.01, 64}));
+  STEADYSTATE_ASSIGN_OR_RETURN(
+      const double ratio,
+      config.Number("hidden_ratio", model.family->defaults.hidden_ratio,
+                    {0.01, 64}));
   STEADYSTATE_ASSIGN_OR_RETURN(
       const std::optional<size_t> stated,
       config.OptionalSize("intermediate_size", kWidth));
@@ -96,7 +104,7 @@ absl::Status ReadSpecialTokens(const Config& config, absl::string_view key,
       const auto stated,
       config.SizeList(key, {0, static_cast<double>(vocab_size - 1)},
                       kMaxSpecialTokens));
-  // fla's default, unless the vocabulary is too small for it.
+  // The library's default, unless the vocabulary is too small for it.
   if (!stated.has_value() && fallback < vocab_size) {
     tokens = {static_cast<int32_t>(fallback)};
   }
@@ -107,10 +115,13 @@ absl::Status ReadSpecialTokens(const Config& config, absl::string_view key,
 }
 
 absl::Status ReadTokens(const Config& config, ModelConfig& model) {
-  STEADYSTATE_RETURN_IF_ERROR(ReadSpecialTokens(
-      config, "bos_token_id", 1, model.vocab_size, model.bos_tokens));
-  STEADYSTATE_RETURN_IF_ERROR(ReadSpecialTokens(
-      config, "eos_token_id", 2, model.vocab_size, model.eos_tokens));
+  const FamilyDefaults& defaults = model.family->defaults;
+  STEADYSTATE_RETURN_IF_ERROR(
+      ReadSpecialTokens(config, "bos_token_id", defaults.bos_token,
+                        model.vocab_size, model.bos_tokens));
+  STEADYSTATE_RETURN_IF_ERROR(
+      ReadSpecialTokens(config, "eos_token_id", defaults.eos_token,
+                        model.vocab_size, model.eos_tokens));
   STEADYSTATE_ASSIGN_OR_RETURN(const std::string tokenizer,
                                config.String("tokenizer", ""));
   model.byte_tokenizer = tokenizer == "bytes";
@@ -128,6 +139,7 @@ absl::Status ReadTokens(const Config& config, ModelConfig& model) {
 absl::Status ReadHybrid(const Config& config, size_t layers,
                         ModelConfig& model) {
   model.softmax.resize(layers);
+  if (!model.family->hybrid) return absl::OkStatus();
   STEADYSTATE_ASSIGN_OR_RETURN(const std::vector<Config> groups,
                                config.Objects("attn", layers));
   for (const Config& group : groups) {
@@ -157,8 +169,28 @@ absl::Status ReadHybrid(const Config& config, size_t layers,
   return absl::OkStatus();
 }
 
+// True if its layers are the common ones.
+bool HasMlp(const ModelConfig& model) {
+  return model.family->make_layer == nullptr;
+}
+
+// The newest name wins where a file has several.
+absl::Status ReadNorm(const Config& config, ModelConfig& model) {
+  double eps = model.family->defaults.norm_eps;
+  for (const absl::string_view key :
+       {"layer_norm_epsilon", "rms_norm_eps", "norm_eps"}) {
+    STEADYSTATE_ASSIGN_OR_RETURN(eps, config.Number(key, eps, {0, 1}));
+  }
+  model.norm = {.kind = model.family->frame.norm,
+                .bias = false,
+                .eps = static_cast<float>(eps)};
+  return absl::OkStatus();
+}
+
 absl::Status CheckKeys(const Config& config, ModelConfig& model) {
-  const std::array<KeyTable, 2> tables = {kCommonKeys, model.family->keys};
+  std::vector<KeyTable> tables = {kCommonKeys, model.family->keys};
+  if (model.family->hybrid) tables.push_back(kAttnTable);
+  if (HasMlp(model)) tables.push_back(kMlpTable);
   for (const KeyTable& table : tables) {
     STEADYSTATE_RETURN_IF_ERROR(config.CheckFixedKeys(table));
   }
@@ -174,21 +206,20 @@ absl::StatusOr<ModelConfig> ReadModelConfig(const Config& config) {
   ModelConfig model;
   STEADYSTATE_RETURN_IF_ERROR(ReadFamily(config, model));
   STEADYSTATE_RETURN_IF_ERROR(CheckKeys(config, model));
-  STEADYSTATE_ASSIGN_OR_RETURN(model.hidden_size,
-                               config.Size("hidden_size", 2048, kWidth));
-  STEADYSTATE_ASSIGN_OR_RETURN(model.vocab_size,
-                               config.Size("vocab_size", 32000, kVocabulary));
-  STEADYSTATE_ASSIGN_OR_RETURN(const size_t layers,
-                               config.Size("num_hidden_layers", 24, kLayers));
-  // The newer name wins where a file has both.
-  STEADYSTATE_ASSIGN_OR_RETURN(const double old_eps,
-                               config.Number("rms_norm_eps", 1e-6, {0, 1}));
-  STEADYSTATE_ASSIGN_OR_RETURN(const double eps,
-                               config.Number("norm_eps", old_eps, {0, 1}));
-  model.norm_eps = static_cast<float>(eps);
-  STEADYSTATE_ASSIGN_OR_RETURN(model.tied_head,
-                               config.Bool("tie_word_embeddings", false));
-  STEADYSTATE_RETURN_IF_ERROR(ReadMlp(config, model));
+  const FamilyDefaults& defaults = model.family->defaults;
+  STEADYSTATE_ASSIGN_OR_RETURN(
+      model.hidden_size,
+      config.Size("hidden_size", defaults.hidden_size, kWidth));
+  STEADYSTATE_ASSIGN_OR_RETURN(
+      model.vocab_size,
+      config.Size("vocab_size", defaults.vocab_size, kVocabulary));
+  STEADYSTATE_ASSIGN_OR_RETURN(
+      const size_t layers,
+      config.Size("num_hidden_layers", defaults.layers, kLayers));
+  STEADYSTATE_RETURN_IF_ERROR(ReadNorm(config, model));
+  STEADYSTATE_ASSIGN_OR_RETURN(
+      model.tied_head, config.Bool("tie_word_embeddings", defaults.tied_head));
+  if (HasMlp(model)) STEADYSTATE_RETURN_IF_ERROR(ReadMlp(config, model));
   STEADYSTATE_RETURN_IF_ERROR(ReadTokens(config, model));
   STEADYSTATE_RETURN_IF_ERROR(ReadHybrid(config, layers, model));
   if (model.family->all_softmax) {
@@ -200,6 +231,9 @@ absl::StatusOr<ModelConfig> ReadModelConfig(const Config& config) {
   STEADYSTATE_ASSIGN_OR_RETURN(
       model.max_position_embeddings,
       config.Size("max_position_embeddings", 2048, kPositions));
+  if (model.family->read_config != nullptr) {
+    STEADYSTATE_RETURN_IF_ERROR(model.family->read_config(config, model));
+  }
   return model;
 }
 

@@ -12,6 +12,7 @@
 #include "server/model/config.h"
 #include "server/model/mixers/registry.h"
 #include "server/model/mixers/softmax_attention.h"
+#include "server/model/norm.h"
 
 namespace steadystate {
 
@@ -20,10 +21,15 @@ struct ModelConfig {
   const MixerFamily* family = nullptr;
   size_t hidden_size = 0;
   size_t vocab_size = 0;
+  NormStyle norm;
+  // Of the common layer's MLP.
   size_t intermediate_size = 0;
-  float norm_eps = 0;
   Activation mlp_activation = Activation::kSilu;
   bool tied_head = false;
+  // Name of a norm between embedding and first layer; empty: none.
+  std::string input_norm;
+  // logits <- cap tanh(logits / cap); 0: as they are.
+  float logit_cap = 0;
   bool byte_tokenizer = false;
   uint64_t max_position_embeddings = 0;  // tokens
   std::vector<int32_t> bos_tokens;

@@ -18,10 +18,11 @@ size_t RoundUp(size_t bytes) {
   return (bytes + kAlignment - 1) / kAlignment * kAlignment;
 }
 
-// Bytes of f32[shape], or nothing if a dimension is 0 or the product too large.
+// Bytes of a slot, or an error if a dimension is 0 or the product too large.
 absl::StatusOr<size_t> CheckedBytes(size_t layer, absl::string_view name,
+                                    SlotType type,
                                     const std::vector<size_t>& shape) {
-  size_t bytes = sizeof(float);
+  size_t bytes = ElementBytes(type);
   for (const size_t dimension : shape) {
     if (dimension == 0 || bytes > kMaxBytes / dimension) {
       return absl::InvalidArgumentError(absl::StrCat(
@@ -42,6 +43,10 @@ absl::Status TooLarge(size_t layer, absl::string_view name) {
 
 }  // namespace
 
+size_t ElementBytes(SlotType type) {
+  return type == SlotType::kFloat64 ? sizeof(double) : sizeof(float);
+}
+
 size_t StateLayout::used_bytes(uint64_t position) const {
   const uint64_t rows = std::min(position, context_cap_);
   return fixed_bytes_ + token_bytes_ * rows;
@@ -52,18 +57,37 @@ StateLayoutBuilder::StateLayoutBuilder()
 
 absl::StatusOr<SlotHandle> StateLayoutBuilder::AddFixed(
     size_t layer, absl::string_view name, std::vector<size_t> shape) {
+  STEADYSTATE_ASSIGN_OR_RETURN(
+      const size_t offset,
+      Add(layer, name, SlotType::kFloat32, std::move(shape)));
+  return SlotHandle(offset);
+}
+
+absl::StatusOr<DoubleSlotHandle> StateLayoutBuilder::AddFixedDoubles(
+    size_t layer, absl::string_view name, std::vector<size_t> shape) {
+  STEADYSTATE_ASSIGN_OR_RETURN(
+      const size_t offset,
+      Add(layer, name, SlotType::kFloat64, std::move(shape)));
+  return DoubleSlotHandle(offset);
+}
+
+absl::StatusOr<size_t> StateLayoutBuilder::Add(size_t layer,
+                                               absl::string_view name,
+                                               SlotType type,
+                                               std::vector<size_t> shape) {
   STEADYSTATE_ASSIGN_OR_RETURN(const size_t bytes,
-                               CheckedBytes(layer, name, shape));
+                               CheckedBytes(layer, name, type, shape));
   if (layout_.fixed_bytes_ + bytes > kMaxBytes) return TooLarge(layer, name);
   const size_t offset = layout_.fixed_bytes_;
   layout_.fixed_bytes_ += RoundUp(bytes);
   layout_.slots_.push_back({.layer = layer,
                             .name = std::string(name),
                             .shape = std::move(shape),
+                            .type = type,
                             .growth = SlotGrowth::kFixed,
                             .offset = offset,
                             .bytes = bytes});
-  return SlotHandle(offset);
+  return offset;
 }
 
 absl::StatusOr<GrowingSlotHandle> StateLayoutBuilder::AddPerToken(
@@ -74,11 +98,12 @@ absl::StatusOr<GrowingSlotHandle> StateLayoutBuilder::AddPerToken(
         "layer ", layer, ": state slot '", name, "' has a cap of ", cap,
         " tokens, other layers one of ", layout_.context_cap_));
   }
-  STEADYSTATE_ASSIGN_OR_RETURN(const size_t row_bytes,
-                               CheckedBytes(layer, name, row));
+  STEADYSTATE_ASSIGN_OR_RETURN(
+      const size_t row_bytes,
+      CheckedBytes(layer, name, SlotType::kFloat32, row));
   row.insert(row.begin(), cap);
-  STEADYSTATE_ASSIGN_OR_RETURN(const size_t bytes,
-                               CheckedBytes(layer, name, row));
+  STEADYSTATE_ASSIGN_OR_RETURN(
+      const size_t bytes, CheckedBytes(layer, name, SlotType::kFloat32, row));
   const size_t offset = layout_.token_bytes_;
   if (offset + row_bytes > kMaxBytes / cap) return TooLarge(layer, name);
   layout_.token_bytes_ += RoundUp(row_bytes);
@@ -86,6 +111,7 @@ absl::StatusOr<GrowingSlotHandle> StateLayoutBuilder::AddPerToken(
   layout_.slots_.push_back({.layer = layer,
                             .name = std::string(name),
                             .shape = std::move(row),
+                            .type = SlotType::kFloat32,
                             .growth = SlotGrowth::kPerToken,
                             .offset = offset,
                             .bytes = bytes});

@@ -19,36 +19,49 @@ enum class SlotGrowth : uint8_t {
   kPerToken,  // the first `position` rows of its leading dimension, the cap
 };
 
-// One named block of a layer's per-session state: f32, row-major, at a 64-byte
+// What the elements of a slot are.
+enum class SlotType : uint8_t {
+  kFloat32,
+  kFloat64,  // sums that only grow: float32 would stop counting at 2^24
+};
+
+// Bytes of one element.
+size_t ElementBytes(SlotType type);
+
+// One named block of a layer's per-session state: row-major, at a 64-byte
 // aligned offset from the start of the session's state.
 struct StateSlot {
   size_t layer = 0;
   std::string name;           // "S", "conv", "kv"
   std::vector<size_t> shape;  // [H, K, V]; per token: [cap, row ...]
+  SlotType type = SlotType::kFloat32;
   SlotGrowth growth = SlotGrowth::kFixed;
   size_t offset = 0;  // bytes from the start of the state
-  size_t bytes = 0;   // product of shape times 4
+  size_t bytes = 0;   // product of shape times the element's
   // Per token only: bytes from one row to the next. The rows of one token lie
   // together, whatever slot they belong to.
   size_t row_stride = 0;
 };
 
-// Where a mixer finds its fixed slot in a session's state.
-class SlotHandle {
+// Where a mixer finds its fixed slot of Elements in a session's state.
+template <typename Element>
+class FixedSlotHandle {
  public:
-  SlotHandle() = default;
-  float* In(std::byte* state) const {
-    return reinterpret_cast<float*>(state + offset_);
+  FixedSlotHandle() = default;
+  Element* In(std::byte* state) const {
+    return reinterpret_cast<Element*>(state + offset_);
   }
-  const float* In(const std::byte* state) const {
-    return reinterpret_cast<const float*>(state + offset_);
+  const Element* In(const std::byte* state) const {
+    return reinterpret_cast<const Element*>(state + offset_);
   }
 
  private:
   friend class StateLayoutBuilder;
-  explicit SlotHandle(size_t offset) : offset_(offset) {}
+  explicit FixedSlotHandle(size_t offset) : offset_(offset) {}
   size_t offset_ = 0;
 };
+using SlotHandle = FixedSlotHandle<float>;
+using DoubleSlotHandle = FixedSlotHandle<double>;
 
 // Where a mixer finds the rows of its per-token slot. Usable once the layout
 // has been built: only then is known how far apart the rows are.
@@ -120,6 +133,11 @@ class StateLayoutBuilder {
   absl::StatusOr<SlotHandle> AddFixed(size_t layer, absl::string_view name,
                                       std::vector<size_t> shape);
 
+  // The same, of doubles.
+  absl::StatusOr<DoubleSlotHandle> AddFixedDoubles(size_t layer,
+                                                   absl::string_view name,
+                                                   std::vector<size_t> shape);
+
   // A slot of `cap` rows of shape `row`, one row a token. All growing slots of
   // a model have the same cap, at least 1. The handle is usable after Build.
   absl::StatusOr<GrowingSlotHandle> AddPerToken(size_t layer,
@@ -130,6 +148,10 @@ class StateLayoutBuilder {
   StateLayout Build() &&;
 
  private:
+  // Returns the offset.
+  absl::StatusOr<size_t> Add(size_t layer, absl::string_view name,
+                             SlotType type, std::vector<size_t> shape);
+
   StateLayout layout_;
   std::shared_ptr<GrowingSlotHandle::Rows> rows_;
 };

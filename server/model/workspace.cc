@@ -14,7 +14,8 @@ Workspace::Buffers::Buffers(size_t hidden_size, const ScratchSize& sizes,
       normed(rows * hidden_size),
       mixed(rows * hidden_size),
       scratch(rows * sizes.row_floats),
-      workers(threads.size() * worker_floats) {}
+      workers(threads.size() * worker_floats),
+      carry(rows * sizes.carry_floats) {}
 
 void Workspace::Buffers::Project(const Linear& linear_map, size_t rows,
                                  const float* x, size_t x_stride, float* y,

@@ -17,6 +17,7 @@ namespace steadystate {
 struct ScratchSize {
   size_t row_floats = 0;     // for each row of a batch
   size_t worker_floats = 0;  // for each worker thread
+  size_t carry_floats = 0;   // for each row, from layer to layer
 
   void Need(size_t for_each_row, size_t for_each_worker) {
     row_floats = std::max(row_floats, for_each_row);
@@ -40,6 +41,9 @@ struct Workspace::Buffers {
   AlignedFloats mixed;     // f32[max_rows, D]: what a mixer or MLP puts out
   AlignedFloats scratch;   // f32[max_rows, row_floats]: inside mixer or MLP
   AlignedFloats workers;   // f32[threads, worker_floats]
+  // f32[max_rows, carry_floats]: what a layer leaves for later layers of the
+  // same token.
+  AlignedFloats carry;
 
   // Of one worker, f32[worker_floats].
   float* OfWorker(size_t worker) const {

@@ -13,14 +13,14 @@
 #include <limits>
 #include <optional>
 #include <utility>
-#include <vector>
 
-#include "absl/strings/str_cat.h"
 #include "kernels/pointwise/activation.h"
-#include "kernels/pointwise/norm.h"
-#include "kernels/recurrence/key_decay.h"
 #include "server/base/status_macros.h"
-#include "server/model/causal_conv.h"
+#include "server/model/parts/causal_conv.h"
+#include "server/model/parts/gated_recurrence.h"
+#include "server/model/parts/head_output.h"
+#include "server/model/parts/head_shape.h"
+#include "server/model/parts/stacked_projection.h"
 #include "server/model/workspace.h"
 
 namespace steadystate {
@@ -36,30 +36,6 @@ constexpr FixedKey kFixedKeys[] = {{"gate_logit_normalizer", "16"}};
 
 constexpr float kTemperature = 16;
 
-struct Shape {
-  size_t D = 0;     // hidden_size
-  size_t H = 0;     // query heads
-  size_t G = 0;     // key/value heads
-  size_t K = 0;     // key width of a head
-  size_t V = 0;     // value width of a head
-  size_t rank = 0;  // of the decay's projection
-  size_t W = 0;     // taps of the short convolution; 0: none
-  bool gated = true;
-
-  // Columns of the fused projection: q | k | v | gate | decay's inner part.
-  size_t k_column() const { return H * K; }
-  size_t v_column() const { return k_column() + G * K; }
-  size_t gate_column() const { return v_column() + G * V; }
-  size_t rank_column() const { return gate_column() + (gated ? H * V : 0); }
-  size_t columns() const { return rank_column() + rank; }
-};
-
-// The convolution of one of q, k and v.
-struct ConvPart {
-  CausalConv conv;
-  size_t column = 0;  // of the fused projection
-};
-
 class Gla final : public Mixer {
  public:
   static absl::StatusOr<std::unique_ptr<Mixer>> Make(const MixerBuilder& from);
@@ -68,72 +44,31 @@ class Gla final : public Mixer {
                float* y, Workspace& workspace) const override;
 
  private:
-  absl::Status ReadShape(const MixerBuilder& from);
   absl::Status ReadOptions(const MixerBuilder& from);
   absl::Status TakeProjections(const MixerBuilder& from);
   absl::Status TakeConvs(const MixerBuilder& from);
-  absl::Status TakeNorm(const MixerBuilder& from);
 
-  // Advances one kv head and the query heads that read it over a segment.
-  void Advance(const Segment& segment, size_t kv_head, const float* fused,
-               const float* decay, float* out) const;
-
-  Shape shape_;
-  float eps_ = 0;
-  float scale_ = 0;
+  HeadShape shape_;
+  size_t rank_ = 0;  // of the decay's projection
+  bool gated_ = true;
   float floor_ = 0;  // of log decay
   std::optional<Activation> feature_map_;
-  std::unique_ptr<Linear> fused_;                  // D -> columns()
-  std::unique_ptr<Linear> decay_up_;               // rank -> G K
-  std::unique_ptr<Linear> out_;                    // H V -> D
-  std::optional<std::vector<float>> norm_weight_;  // f32[V]
-  std::vector<ConvPart> convs_;
-  std::vector<float> ones_, zeros_;  // f32[K]
-  SlotHandle state_;                 // f32[G, K, V]
+  // Columns of the fused projection.
+  size_t q_ = 0, k_ = 0, v_ = 0, gate_ = 0, inner_ = 0, columns_ = 0;
+  std::unique_ptr<Linear> fused_;     // D -> columns_
+  std::unique_ptr<Linear> decay_up_;  // rank -> G K
+  std::unique_ptr<Linear> out_;       // H V -> D
+  CausalConvs convs_;
+  GatedRecurrence recurrence_;
+  HeadOutput output_;
 };
-
-absl::Status Gla::ReadShape(const MixerBuilder& from) {
-  const Config& config = from.config;
-  Shape& s = shape_;
-  s.D = from.hidden_size;
-  STEADYSTATE_ASSIGN_OR_RETURN(s.H, config.Size("num_heads", 4, {1, 4096}));
-  STEADYSTATE_ASSIGN_OR_RETURN(s.G,
-                               config.Size("num_kv_heads", s.H, {1, 4096}));
-  if (s.H % s.G != 0) {
-    return config.Invalid("num_kv_heads",
-                          absl::StrCat("it must divide num_heads, ", s.H));
-  }
-  const auto head_width = [&](absl::string_view key,
-                              double fallback) -> absl::StatusOr<size_t> {
-    STEADYSTATE_ASSIGN_OR_RETURN(const double expand,
-                                 config.Number(key, fallback, {0, 64}));
-    const auto width = static_cast<size_t>(static_cast<double>(s.D) * expand);
-    if (width == 0 || width % s.H != 0) {
-      return config.Invalid(
-          key, absl::StrCat(
-                   "hidden_size times it, rounded down, is ", width,
-                   ", which must be a positive multiple of num_heads, ", s.H));
-    }
-    return width / s.H;
-  };
-  STEADYSTATE_ASSIGN_OR_RETURN(s.K, head_width("expand_k", 0.5));
-  STEADYSTATE_ASSIGN_OR_RETURN(s.V, head_width("expand_v", 1));
-  STEADYSTATE_ASSIGN_OR_RETURN(s.gated, config.Bool("use_output_gate", true));
-  STEADYSTATE_ASSIGN_OR_RETURN(const bool conv,
-                               config.Bool("use_short_conv", false));
-  if (conv) {
-    STEADYSTATE_ASSIGN_OR_RETURN(s.W, config.Size("conv_size", 4, {1, 64}));
-  }
-  const auto inner = from.weights.ShapeOf("gk_proj.0.weight");
-  const bool has_rank = inner.has_value() && inner->size() == 2;
-  s.rank = has_rank ? (*inner)[0] : 16;
-  return absl::OkStatus();
-}
 
 absl::Status Gla::ReadOptions(const MixerBuilder& from) {
   const Config& config = from.config;
-  eps_ = from.norm_eps;
-  scale_ = 1.0f / std::sqrt(static_cast<float>(shape_.K));
+  STEADYSTATE_ASSIGN_OR_RETURN(
+      shape_,
+      ReadHeadShape(from, {.num_heads = 4, .expand_k = 0.5, .expand_v = 1}));
+  STEADYSTATE_ASSIGN_OR_RETURN(gated_, config.Bool("use_output_gate", true));
   STEADYSTATE_ASSIGN_OR_RETURN(const std::optional<double> floor,
                                config.OptionalNumber("clamp_min", {-1e9, 0}));
   floor_ = floor.has_value() ? static_cast<float>(*floor)
@@ -144,7 +79,7 @@ absl::Status Gla::ReadOptions(const MixerBuilder& from) {
   }
   STEADYSTATE_ASSIGN_OR_RETURN(const Activation act,
                                config.ActivationOf("hidden_act", "swish"));
-  if (shape_.gated && act != Activation::kSilu) {
+  if (gated_ && act != Activation::kSilu) {
     return config.Unsupported("hidden_act",
                               "gla's output gate is supported with \"swish\"");
   }
@@ -152,142 +87,93 @@ absl::Status Gla::ReadOptions(const MixerBuilder& from) {
 }
 
 absl::Status Gla::TakeProjections(const MixerBuilder& from) {
-  const Shape& s = shape_;
-  std::vector<WeightRows> parts;
-  const auto add = [&](absl::string_view name, size_t rows) -> absl::Status {
-    STEADYSTATE_ASSIGN_OR_RETURN(const TypedData data,
-                                 from.weights.Take(name, {rows, s.D}));
-    parts.push_back({data, rows});
-    return absl::OkStatus();
-  };
-  STEADYSTATE_RETURN_IF_ERROR(add("q_proj.weight", s.H * s.K));
-  STEADYSTATE_RETURN_IF_ERROR(add("k_proj.weight", s.G * s.K));
-  STEADYSTATE_RETURN_IF_ERROR(add("v_proj.weight", s.G * s.V));
-  if (s.gated) {
-    STEADYSTATE_RETURN_IF_ERROR(add("g_proj.weight", s.H * s.V));
+  const HeadShape& s = shape_;
+  const auto inner = from.weights.ShapeOf("gk_proj.0.weight");
+  const bool has_rank = inner.has_value() && inner->size() == 2;
+  rank_ = has_rank ? (*inner)[0] : 16;
+  ProjectionStack stack(from.weights, s.D);
+  STEADYSTATE_ASSIGN_OR_RETURN(q_, stack.Add("q_proj", s.H * s.K));
+  STEADYSTATE_ASSIGN_OR_RETURN(k_, stack.Add("k_proj", s.G * s.K));
+  STEADYSTATE_ASSIGN_OR_RETURN(v_, stack.Add("v_proj", s.G * s.V));
+  if (gated_) {
+    STEADYSTATE_ASSIGN_OR_RETURN(gate_, stack.Add("g_proj", s.H * s.V));
   }
-  STEADYSTATE_RETURN_IF_ERROR(add("gk_proj.0.weight", s.rank));
+  STEADYSTATE_ASSIGN_OR_RETURN(inner_, stack.Add("gk_proj.0", rank_));
+  columns_ = stack.columns();
+  STEADYSTATE_ASSIGN_OR_RETURN(fused_, stack.Pack(from.linears));
   STEADYSTATE_ASSIGN_OR_RETURN(
-      const TypedData up,
-      from.weights.Take("gk_proj.1.weight", {s.G * s.K, s.rank}));
+      decay_up_, MakeProjection(from.weights, "gk_proj.1", rank_, s.G * s.K,
+                                from.linears, Bias::kYes));
   STEADYSTATE_ASSIGN_OR_RETURN(
-      const std::vector<float> bias,
-      from.weights.TakeFloats("gk_proj.1.bias", {s.G * s.K}));
-  STEADYSTATE_ASSIGN_OR_RETURN(
-      const TypedData out,
-      from.weights.Take("o_proj.weight", {s.D, s.H * s.V}));
-
-  STEADYSTATE_ASSIGN_OR_RETURN(fused_, from.linears.Make(s.D, parts));
-  STEADYSTATE_ASSIGN_OR_RETURN(
-      decay_up_, from.linears.Make(s.rank, {{{up, s.G * s.K}}}, bias));
-  STEADYSTATE_ASSIGN_OR_RETURN(out_,
-                               from.linears.Make(s.H * s.V, {{{out, s.D}}}));
+      out_,
+      MakeProjection(from.weights, "o_proj", s.H * s.V, s.D, from.linears));
   return absl::OkStatus();
 }
 
 absl::Status Gla::TakeConvs(const MixerBuilder& from) {
-  const Shape& s = shape_;
-  if (s.W == 0) return absl::OkStatus();
-  const auto add = [&](absl::string_view part, size_t column,
-                       size_t channels) -> absl::Status {
-    STEADYSTATE_ASSIGN_OR_RETURN(
-        CausalConv conv,
-        CausalConv::Make(from, part, channels, s.W, Activation::kSilu));
-    convs_.push_back({std::move(conv), column});
-    return absl::OkStatus();
-  };
-  STEADYSTATE_RETURN_IF_ERROR(add("q", 0, s.H * s.K));
-  STEADYSTATE_RETURN_IF_ERROR(add("k", s.k_column(), s.G * s.K));
-  return add("v", s.v_column(), s.G * s.V);
-}
-
-absl::Status Gla::TakeNorm(const MixerBuilder& from) {
-  STEADYSTATE_ASSIGN_OR_RETURN(const bool affine,
-                               from.config.Bool("elementwise_affine", true));
-  if (!affine) return absl::OkStatus();
-  // Which name a checkpoint has depends on fused kernels at training time.
-  STEADYSTATE_ASSIGN_OR_RETURN(norm_weight_, from.weights.TakeFloatsOfEither(
-                                                 "g_norm_swish_gate.weight",
-                                                 "g_norm.weight", {shape_.V}));
-  return absl::OkStatus();
+  const HeadShape& s = shape_;
+  STEADYSTATE_ASSIGN_OR_RETURN(const bool conv,
+                               from.config.Bool("use_short_conv", false));
+  if (!conv) return absl::OkStatus();
+  STEADYSTATE_ASSIGN_OR_RETURN(const size_t taps,
+                               from.config.Size("conv_size", 4, {1, 64}));
+  const Activation act = Activation::kSilu;
+  STEADYSTATE_RETURN_IF_ERROR(convs_.Add(from, "q", q_, s.H * s.K, taps, act));
+  STEADYSTATE_RETURN_IF_ERROR(convs_.Add(from, "k", k_, s.G * s.K, taps, act));
+  return convs_.Add(from, "v", v_, s.G * s.V, taps, act);
 }
 
 absl::StatusOr<std::unique_ptr<Mixer>> Gla::Make(const MixerBuilder& from) {
   auto gla = std::make_unique<Gla>();
-  STEADYSTATE_RETURN_IF_ERROR(gla->ReadShape(from));
   STEADYSTATE_RETURN_IF_ERROR(gla->ReadOptions(from));
   STEADYSTATE_RETURN_IF_ERROR(gla->TakeProjections(from));
-  STEADYSTATE_RETURN_IF_ERROR(gla->TakeNorm(from));
-  const Shape& s = gla->shape_;
+  const HeadShape& s = gla->shape_;
   STEADYSTATE_ASSIGN_OR_RETURN(
-      gla->state_, from.state.AddFixed(from.layer, "S", {s.G, s.K, s.V}));
+      gla->output_, MakeGatedNorm(from, s.H, s.V,
+                                  gla->gated_ ? std::optional(Activation::kSilu)
+                                              : std::nullopt));
+  STEADYSTATE_ASSIGN_OR_RETURN(
+      gla->recurrence_,
+      GatedRecurrence::Make(from,
+                            {.query_heads = s.H,
+                             .state_heads = s.G,
+                             .K = s.K,
+                             .V = s.V,
+                             .scale = 1.0f / std::sqrt(static_cast<float>(s.K)),
+                             .decay = Decay::kKey}));
   STEADYSTATE_RETURN_IF_ERROR(gla->TakeConvs(from));
-  gla->ones_.assign(s.K, 1.0f);
-  gla->zeros_.assign(s.K, 0.0f);
-  from.scratch.Need(s.columns() + s.G * s.K + s.H * s.V, 0);
+  from.scratch.Need(gla->columns_ + s.G * s.K + s.H * s.V, 0);
   return gla;
 }
 
 void Gla::Forward(std::span<const Segment> segments, size_t rows,
                   const float* x, float* y, Workspace& workspace) const {
-  const Shape& s = shape_;
+  const HeadShape& s = shape_;
   Workspace::Buffers& buffers = workspace.buffers();
   const PhaseScope scope(buffers.phases, Phase::kRecurrence);
-  float* fused = buffers.scratch.data();      // f32[rows, columns]
-  float* decay = fused + rows * s.columns();  // f32[rows, G K]
-  float* out = decay + rows * s.G * s.K;      // f32[rows, H V]
+  float* fused = buffers.scratch.data();   // f32[rows, columns]
+  float* decay = fused + rows * columns_;  // f32[rows, G K]
+  float* out = decay + rows * s.G * s.K;   // f32[rows, H V]
 
-  buffers.Project(*fused_, rows, x, s.D, fused, s.columns());
-  buffers.Project(*decay_up_, rows, fused + s.rank_column(), s.columns(), decay,
-                  s.G * s.K);
-  buffers.pool.ParallelFor(segments.size() * convs_.size(),
-                           [&](size_t i, size_t) {
-                             const ConvPart& part = convs_[i % convs_.size()];
-                             part.conv.Run(segments[i / convs_.size()],
-                                           fused + part.column, s.columns());
-                           });
-  buffers.ForRows(rows, s.v_column() + s.G * s.K, [&](size_t row, size_t) {
-    float* qk = fused + row * s.columns();
-    if (feature_map_.has_value()) {
-      Activate(*feature_map_, s.v_column(), qk, qk);
-    }
+  buffers.Project(*fused_, rows, x, s.D, fused, columns_);
+  buffers.Project(*decay_up_, rows, fused + inner_, columns_, decay, s.G * s.K);
+  convs_.Run(segments, fused, columns_, buffers);
+  buffers.ForRows(rows, v_ + s.G * s.K, [&](size_t row, size_t) {
+    float* qk = fused + row * columns_;
+    if (feature_map_.has_value()) Activate(*feature_map_, v_, qk, qk);
     float* decay_row = decay + row * s.G * s.K;
     LogSigmoidDecay(s.G * s.K, decay_row, kTemperature, floor_, decay_row);
   });
-  buffers.pool.ParallelFor(segments.size() * s.G, [&](size_t i, size_t) {
-    Advance(segments[i / s.G], i % s.G, fused, decay, out);
+  recurrence_.Run(segments,
+                  {.q = {fused + q_, columns_, s.K},
+                   .k = {fused + k_, columns_, s.K},
+                   .v = {fused + v_, columns_, s.V},
+                   .alpha = {decay, s.G * s.K, s.K}},
+                  out, s.H * s.V, buffers);
+  buffers.ForRows(rows, s.H * s.V, [&](size_t row, size_t) {
+    output_.Apply(out + row * s.H * s.V, fused + row * columns_ + gate_);
   });
   buffers.Project(*out_, rows, out, s.H * s.V, y, s.D);
-}
-
-void Gla::Advance(const Segment& segment, size_t kv_head, const float* fused,
-                  const float* decay, float* out) const {
-  const Shape& s = shape_;
-  const size_t group = s.H / s.G;
-  const float* weight =
-      norm_weight_.has_value() ? norm_weight_->data() : nullptr;
-  float* state = state_.In(segment.state) + kv_head * s.K * s.V;
-  for (size_t t = 0; t < segment.rows; ++t) {
-    const size_t row = segment.first_row + t;
-    const float* in = fused + row * s.columns();
-    const float* v = in + s.v_column() + kv_head * s.V;
-    // The first query head of the group moves the state on; the others read it:
-    // a decay of one and a key of zero leave it as it is.
-    const float* a = decay + (row * s.G + kv_head) * s.K;
-    const float* k = in + s.k_column() + kv_head * s.K;
-    for (size_t h = kv_head * group; h < (kv_head + 1) * group; ++h) {
-      float* o = out + (row * s.H + h) * s.V;
-      KeyDecayStep(s.K, s.V, scale_, a, in + h * s.K, k, v, state, o);
-      if (s.gated) {
-        GatedRmsNorm(s.V, o, in + s.gate_column() + h * s.V, weight, eps_,
-                     Activation::kSilu, o);
-      } else {
-        RmsNorm(s.V, o, weight, eps_, o);
-      }
-      a = ones_.data();
-      k = zeros_.data();
-    }
-  }
 }
 
 }  // namespace

@@ -3,26 +3,66 @@
 
 #include <memory>
 #include <span>
+#include <vector>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "server/model/config.h"
 #include "server/model/mixer.h"
 #include "server/model/mixer_builder.h"
+#include "server/model/norm.h"
 
 namespace steadystate {
 
-// A family of checkpoints: the common causal language model around one kind of
-// mixer.
+struct ModelConfig;
+struct ResidualStep;
+
+// How the checkpoints of a family name what is around the layers.
+struct ModelFrame {
+  absl::string_view embeddings = "model.embeddings.weight";
+  absl::string_view layers = "model.layers.";  // then "N."
+  absl::string_view final_norm = "model.norm";
+  NormStyle::Kind norm = NormStyle::Kind::kRms;
+};
+
+// What a key means that a config.json does not have. Null in the file is the
+// same as absent.
+struct FamilyDefaults {
+  size_t hidden_size = 2048;
+  size_t layers = 24;
+  size_t vocab_size = 32000;
+  double norm_eps = 1e-6;
+  double hidden_ratio = 4;
+  size_t bos_token = 1;
+  size_t eos_token = 2;
+  bool tied_head = false;
+};
+
+// A family of checkpoints: what its layers are made of, and the language model
+// around them.
 struct MixerFamily {
   absl::string_view model_type;  // of config.json
   absl::string_view source;      // file in server/model/mixers that defines it
   KeyTable keys;                 // beside those of every causal LM
+  ModelFrame frame{};
+  FamilyDefaults defaults{};
   // True if the layers are softmax attention throughout.
   bool all_softmax = false;
-  // Makes the mixer of one layer. Null if all_softmax.
+  // True if `attn` in the config turns layers into softmax attention.
+  bool hybrid = true;
+  // Reads what else the config says of the model around the mixers. Null for
+  // nothing.
+  absl::Status (*read_config)(const Config& config,
+                              ModelConfig& model) = nullptr;
+  // Makes the mixer of one layer. Null if all_softmax, or if make_layer does
+  // not need it.
   absl::StatusOr<std::unique_ptr<Mixer>> (*make)(const MixerBuilder& builder) =
       nullptr;
+  // Makes a whole layer. Null for the common one: norm, mixer, norm, SwiGLU MLP
+  // (MakeMixerAndMlp in block.h); only then the keys of that MLP are read.
+  absl::StatusOr<std::vector<ResidualStep>> (*make_layer)(
+      const ModelConfig& config, const MixerBuilder& builder) = nullptr;
 };
 
 // Every family that can be loaded, by model_type.

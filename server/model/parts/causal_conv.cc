@@ -1,4 +1,6 @@
-#include "server/model/causal_conv.h"
+#include "server/model/parts/causal_conv.h"
+
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "kernels/pointwise/short_conv.h"
@@ -40,6 +42,26 @@ void CausalConv::Run(const Segment& segment, float* x, size_t stride) const {
     ShortConvStep(channels_, taps_, weights_.data(), nullptr, activation_,
                   window, row, row);
   }
+}
+
+absl::Status CausalConvs::Add(const MixerBuilder& builder,
+                              absl::string_view part, size_t column,
+                              size_t channels, size_t taps,
+                              Activation activation) {
+  STEADYSTATE_ASSIGN_OR_RETURN(
+      CausalConv conv,
+      CausalConv::Make(builder, part, channels, taps, activation));
+  parts_.push_back({std::move(conv), column});
+  return absl::OkStatus();
+}
+
+void CausalConvs::Run(std::span<const Segment> segments, float* x,
+                      size_t stride, Workspace::Buffers& buffers) const {
+  const size_t n = parts_.size();
+  buffers.pool.ParallelFor(segments.size() * n, [&](size_t i, size_t) {
+    const Part& part = parts_[i % n];
+    part.conv.Run(segments[i / n], x + part.column, stride);
+  });
 }
 
 }  // namespace steadystate

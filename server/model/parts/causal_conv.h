@@ -1,15 +1,18 @@
-#ifndef STEADYSTATE_SERVER_MODEL_CAUSAL_CONV_H_
-#define STEADYSTATE_SERVER_MODEL_CAUSAL_CONV_H_
+#ifndef STEADYSTATE_SERVER_MODEL_PARTS_CAUSAL_CONV_H_
+#define STEADYSTATE_SERVER_MODEL_PARTS_CAUSAL_CONV_H_
 
 #include <cstddef>
+#include <span>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "kernels/pointwise/activation.h"
 #include "server/model/mixer.h"
 #include "server/model/mixer_builder.h"
 #include "server/model/state_layout.h"
+#include "server/model/workspace.h"
 
 namespace steadystate {
 
@@ -38,6 +41,29 @@ class CausalConv {
   SlotHandle window_;           // f32[taps - 1, channels], unless taps is 1
 };
 
+// The convolutions of several parts of one stacked projection. Immutable;
+// thread-safe.
+class CausalConvs {
+ public:
+  // Adds CausalConv::Make(builder, part, channels, taps, activation) over the
+  // columns from `column` on.
+  absl::Status Add(const MixerBuilder& builder, absl::string_view part,
+                   size_t column, size_t channels, size_t taps,
+                   Activation activation);
+
+  // Convolves all parts of all segments in place.
+  //   x  f32[rows of the batch, columns; stride]
+  void Run(std::span<const Segment> segments, float* x, size_t stride,
+           Workspace::Buffers& buffers) const;
+
+ private:
+  struct Part {
+    CausalConv conv;
+    size_t column = 0;
+  };
+  std::vector<Part> parts_;
+};
+
 }  // namespace steadystate
 
-#endif  // STEADYSTATE_SERVER_MODEL_CAUSAL_CONV_H_
+#endif  // STEADYSTATE_SERVER_MODEL_PARTS_CAUSAL_CONV_H_

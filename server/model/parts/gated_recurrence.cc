@@ -1,0 +1,149 @@
+#include "server/model/parts/gated_recurrence.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "kernels/recurrence/bonus_decay.h"
+#include "kernels/recurrence/complex_key_decay.h"
+#include "kernels/recurrence/full_decay.h"
+#include "kernels/recurrence/key_decay.h"
+#include "kernels/recurrence/normalizer.h"
+#include "kernels/recurrence/outer_decay.h"
+#include "server/base/status_macros.h"
+
+namespace steadystate {
+
+absl::StatusOr<GatedRecurrence> GatedRecurrence::Make(
+    const MixerBuilder& builder, Options options) {
+  GatedRecurrence made;
+  const size_t G = options.state_heads;
+  const size_t K = options.K;
+  const size_t V = options.V;
+  std::vector<size_t> shape = {G, K, V};
+  if (options.decay == Decay::kComplex) shape = {G, 2, K, V};
+  STEADYSTATE_ASSIGN_OR_RETURN(
+      made.state_, builder.state.AddFixed(builder.layer, "S", shape));
+  if (options.normalizer_eps.has_value()) {
+    STEADYSTATE_ASSIGN_OR_RETURN(
+        made.sums_, builder.state.AddFixedDoubles(builder.layer, "Z", {G, K}));
+  }
+  builder.scratch.Need(0, K);
+  made.state_floats_ = K * V * (options.decay == Decay::kComplex ? 2 : 1);
+  made.ones_.assign(std::max(K, V), 1.0f);
+  made.zeros_.assign(std::max(K, V), 0.0f);
+  made.options_ = std::move(options);
+  return made;
+}
+
+void GatedRecurrence::Run(std::span<const Segment> segments,
+                          const Inputs& inputs, float* out, size_t out_stride,
+                          Workspace::Buffers& buffers) const {
+  const size_t G = options_.state_heads;
+  buffers.pool.ParallelFor(segments.size() * G, [&](size_t i, size_t worker) {
+    RunHead(segments[i / G], i % G, inputs, buffers.OfWorker(worker), out,
+            out_stride);
+  });
+}
+
+void GatedRecurrence::RunHead(const Segment& segment, size_t head,
+                              const Inputs& inputs, float* factors, float* out,
+                              size_t out_stride) const {
+  const Options& o = options_;
+  const size_t group = o.query_heads / o.state_heads;
+  float* state = state_.In(segment.state) + head * state_floats_;
+  double* sums = o.normalizer_eps.has_value()
+                     ? sums_.In(segment.state) + head * o.K
+                     : nullptr;
+  for (size_t t = 0; t < segment.rows; ++t) {
+    const size_t row = segment.first_row + t;
+    const float* v = inputs.v.At(row, head);
+    Move move = segment.pass == Pass::kRead
+                    ? Stay()
+                    : MoveOf(inputs, row, head, factors);
+    for (size_t h = head * group; h < (head + 1) * group; ++h) {
+      float* to = out + row * out_stride + h * o.V;
+      const float* q = inputs.q.At(row, h);
+      if (o.bonus) {
+        BonusDecayStep(o.K, o.V, move.alpha, inputs.bonus.At(row, head), q,
+                       move.k, v, state, to);
+      } else {
+        Step(move, q, v, head, state, to);
+      }
+      if (sums != nullptr) Normalize(move, q, sums, to);
+      // The first query head of a group moves the state, the others read it.
+      move = Stay();
+    }
+  }
+}
+
+GatedRecurrence::Move GatedRecurrence::MoveOf(const Inputs& inputs, size_t row,
+                                              size_t head,
+                                              float* factors) const {
+  Move move = {ones_.data(), ones_.data(), inputs.k.At(row, head)};
+  switch (options_.decay) {
+    case Decay::kNone:
+      break;
+    case Decay::kScalar:
+      std::fill_n(factors, options_.K, *inputs.alpha.At(row, head));
+      move.alpha = factors;
+      break;
+    case Decay::kKey:
+      move.alpha = inputs.alpha.At(row, head);
+      break;
+    case Decay::kOuter:
+    case Decay::kComplex:
+      move.alpha = inputs.alpha.At(row, head);
+      move.beta = inputs.beta.At(row, head);
+      break;
+    case Decay::kValue:
+    case Decay::kFull:
+      move.beta = inputs.beta.At(row, head);
+      break;
+  }
+  return move;
+}
+
+GatedRecurrence::Move GatedRecurrence::Stay() const {
+  // exp(-0 rate) and 1 + 0i are ones, too.
+  const bool zero =
+      options_.decay == Decay::kFull || options_.decay == Decay::kComplex;
+  return {ones_.data(), zero ? zeros_.data() : ones_.data(), zeros_.data()};
+}
+
+void GatedRecurrence::Step(const Move& move, const float* q, const float* v,
+                           size_t head, float* state, float* o) const {
+  const size_t K = options_.K;
+  const size_t V = options_.V;
+  const float scale = options_.scale;
+  switch (options_.decay) {
+    case Decay::kNone:
+    case Decay::kScalar:
+    case Decay::kKey:
+      KeyDecayStep(K, V, scale, move.alpha, q, move.k, v, state, o);
+      break;
+    case Decay::kValue:
+    case Decay::kOuter:
+      OuterDecayStep(K, V, scale, move.alpha, move.beta, q, move.k, v, state,
+                     o);
+      break;
+    case Decay::kFull:
+      FullDecayStep(K, V, scale, options_.rate.data() + head * K * V, move.beta,
+                    q, move.k, v, state, o);
+      break;
+    case Decay::kComplex:
+      ComplexKeyDecayStep(K, V, scale, move.alpha, move.beta, q, move.k, v,
+                          state, o);
+      break;
+  }
+}
+
+void GatedRecurrence::Normalize(const Move& move, const float* q, double* sums,
+                                float* o) const {
+  const double weight = NormalizerStep(options_.K, move.alpha, q, move.k, sums);
+  const auto scale = static_cast<double>(options_.scale);
+  const auto eps = static_cast<double>(*options_.normalizer_eps);
+  const auto factor = static_cast<float>(1.0 / (scale * weight + eps));
+  for (size_t j = 0; j < options_.V; ++j) o[j] *= factor;
+}
+
+}  // namespace steadystate

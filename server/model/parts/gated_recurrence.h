@@ -1,0 +1,110 @@
+#ifndef STEADYSTATE_SERVER_MODEL_PARTS_GATED_RECURRENCE_H_
+#define STEADYSTATE_SERVER_MODEL_PARTS_GATED_RECURRENCE_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "server/model/mixer.h"
+#include "server/model/mixer_builder.h"
+#include "server/model/parts/head_rows.h"
+#include "server/model/state_layout.h"
+#include "server/model/workspace.h"
+
+namespace steadystate {
+
+// How the past fades, for each state head.
+enum class Decay : uint8_t {
+  kNone,     // not at all
+  kScalar,   // one factor
+  kKey,      // a factor per key channel: alpha 1^T
+  kValue,    // a factor per value channel: 1 beta^T
+  kOuter,    // alpha beta^T
+  kFull,     // exp(-beta_v rate_{kv}): beta >= 0 per token, rate constant
+  kComplex,  // a complex factor per key channel; the state is complex
+};
+
+// The recursive form that most families share, for all heads of a layer:
+//   S_t = G_t o S_{t-1} + k_t v_t^T,   o_t = scale S_t^T q_t
+// with a decay G of any of the kinds above, optionally
+//   z_t = G_t o z_{t-1} + k_t,   o_t <- o_t / (scale q_t . z_t + eps)
+// and optionally with the readout before the update (RWKV-6):
+//   o_t = scale (S_{t-1} + diag(bonus) k_t v_t^T)^T q_t.
+// H query heads read G state heads, H / G consecutive ones each.
+// Immutable; thread-safe.
+class GatedRecurrence {
+ public:
+  struct Options {
+    size_t query_heads = 0;  // H
+    size_t state_heads = 0;  // G, divides H
+    size_t K = 0;            // width of keys
+    size_t V = 0;            // width of values
+    float scale = 1;
+    Decay decay = Decay::kNone;
+    std::optional<float> normalizer_eps{};  // set: with z, kept in double
+    bool bonus = false;  // readout first; only with kKey and without groups
+    std::vector<float> rate{};  // f32[G, K, V], kFull only
+  };
+
+  // Where the inputs of a batch lie. q is per query head, all others per state
+  // head.
+  struct Inputs {
+    HeadRows q, k;     // f32[K]
+    HeadRows v;        // f32[V]
+    HeadRows alpha{};  // kScalar f32[1]; kKey, kOuter, kComplex f32[K]
+    HeadRows beta{};   // kValue, kOuter, kFull f32[V]; kComplex f32[K]: the
+                       // imaginary part of the factor
+    HeadRows bonus{};  // f32[K]
+  };
+
+  GatedRecurrence() = default;
+
+  // Declares the state slots "S", [G, K, V] ([G, 2, K, V] if complex), and with
+  // a normalizer "Z", doubles [G, K]. INVALID_ARGUMENT as StateLayoutBuilder.
+  static absl::StatusOr<GatedRecurrence> Make(const MixerBuilder& builder,
+                                              Options options);
+
+  // True if it can run passes other than kCausal.
+  bool bidirectional() const {
+    return options_.decay == Decay::kNone && !options_.bonus;
+  }
+
+  // Advances all segments.
+  //   out  f32[rows, H V; stride out_stride]  overwritten
+  void Run(std::span<const Segment> segments, const Inputs& inputs, float* out,
+           size_t out_stride, Workspace::Buffers& buffers) const;
+
+ private:
+  // What moves one state head by one token.
+  struct Move {
+    const float* alpha;  // f32[K]
+    const float* beta;   // f32[V]; kComplex f32[K]
+    const float* k;      // f32[K]
+  };
+
+  // One state head over a segment. `factors` is f32[K] scratch.
+  void RunHead(const Segment& segment, size_t head, const Inputs& inputs,
+               float* factors, float* out, size_t out_stride) const;
+  // The move of a row, the move that leaves the state as it is.
+  Move MoveOf(const Inputs& inputs, size_t row, size_t head,
+              float* factors) const;
+  Move Stay() const;
+  // Makes the move and reads the state for one query.
+  void Step(const Move& move, const float* q, const float* v, size_t head,
+            float* state, float* o) const;
+  void Normalize(const Move& move, const float* q, double* sums,
+                 float* o) const;
+
+  Options options_;
+  size_t state_floats_ = 0;          // of one head
+  std::vector<float> ones_, zeros_;  // f32[max(K, V)]
+  SlotHandle state_;                 // f32[G, K, V] or f32[G, 2, K, V]
+  DoubleSlotHandle sums_;            // f64[G, K]
+};
+
+}  // namespace steadystate
+
+#endif  // STEADYSTATE_SERVER_MODEL_PARTS_GATED_RECURRENCE_H_

@@ -1,0 +1,55 @@
+#ifndef STEADYSTATE_SERVER_MODEL_PARTS_STACKED_PROJECTION_H_
+#define STEADYSTATE_SERVER_MODEL_PARTS_STACKED_PROJECTION_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "kernels/linear/linear.h"
+#include "server/model/weight_store.h"
+
+namespace steadystate {
+
+// Whether a projection has a bias beside its weight.
+enum class Bias : uint8_t { kNone, kYes };
+
+// Gathers projections of one input, so that a single matrix product computes
+// all of them. Lives while a mixer is made.
+class ProjectionStack {
+ public:
+  // `in` is the width of the input.
+  ProjectionStack(const WeightScope& weights, size_t in)
+      : weights_(weights), in_(in) {}
+
+  // Takes `<name>.weight`, [rows, in], and perhaps `<name>.bias`, [rows].
+  // Returns the first of the columns that it computes. Errors as
+  // WeightStore::Take.
+  absl::StatusOr<size_t> Add(absl::string_view name, size_t rows,
+                             Bias bias = Bias::kNone);
+
+  // Columns in all, so far.
+  size_t columns() const { return columns_; }
+
+  // in -> columns(). REQUIRES: something was added.
+  absl::StatusOr<std::unique_ptr<Linear>> Pack(LinearFactory& linears) const;
+
+ private:
+  WeightScope weights_;
+  size_t in_;
+  size_t columns_ = 0;
+  bool biased_ = false;
+  std::vector<WeightRows> parts_;
+  std::vector<float> bias_;  // f32[columns_]
+};
+
+// A projection by itself: `<name>.weight`, [out, in].
+absl::StatusOr<std::unique_ptr<Linear>> MakeProjection(
+    const WeightScope& weights, absl::string_view name, size_t in, size_t out,
+    LinearFactory& linears, Bias bias = Bias::kNone);
+
+}  // namespace steadystate
+
+#endif  // STEADYSTATE_SERVER_MODEL_PARTS_STACKED_PROJECTION_H_
