@@ -16,11 +16,12 @@ and, where it needs them,
              other names than CausalLm
 """
 
-from families import gla, hgrn2, retnet, simple_gla, transformer
+from families import gla, hgrn2, linear_attn, retnet, simple_gla, transformer
 
 FAMILIES = {
     "gla": gla,
     "hgrn2": hgrn2,
+    "linear_attn": linear_attn,
     "retnet": retnet,
     "simple_gla": simple_gla,
     "transformer": transformer,
