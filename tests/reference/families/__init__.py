@@ -16,12 +16,13 @@ and, where it needs them,
              other names than CausalLm
 """
 
-from families import gla, hgrn2, linear_attn, retnet, simple_gla, transformer
+from families import gla, hgrn2, linear_attn, mamba, retnet, simple_gla, transformer
 
 FAMILIES = {
     "gla": gla,
     "hgrn2": hgrn2,
     "linear_attn": linear_attn,
+    "mamba": mamba,
     "retnet": retnet,
     "simple_gla": simple_gla,
     "transformer": transformer,
