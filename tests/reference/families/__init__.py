@@ -16,13 +16,23 @@ and, where it needs them,
              other names than CausalLm
 """
 
-from families import gla, hgrn2, linear_attn, mamba, retnet, simple_gla, transformer
+from families import (
+    gla,
+    hgrn2,
+    linear_attn,
+    mamba,
+    mamba2,
+    retnet,
+    simple_gla,
+    transformer,
+)
 
 FAMILIES = {
     "gla": gla,
     "hgrn2": hgrn2,
     "linear_attn": linear_attn,
     "mamba": mamba,
+    "mamba2": mamba2,
     "retnet": retnet,
     "simple_gla": simple_gla,
     "transformer": transformer,
