@@ -25,6 +25,7 @@ from families import (
     retnet,
     simple_gla,
     transformer,
+    xlstm,
 )
 
 FAMILIES = {
@@ -36,4 +37,5 @@ FAMILIES = {
     "retnet": retnet,
     "simple_gla": simple_gla,
     "transformer": transformer,
+    "xlstm": xlstm,
 }
