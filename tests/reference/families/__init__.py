@@ -17,6 +17,7 @@ and, where it needs them,
 """
 
 from families import (
+    delta_net,
     gla,
     hgrn2,
     linear_attn,
@@ -31,6 +32,7 @@ from families import (
 )
 
 FAMILIES = {
+    "delta_net": delta_net,
     "gla": gla,
     "hgrn2": hgrn2,
     "linear_attn": linear_attn,
