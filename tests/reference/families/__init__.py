@@ -18,6 +18,7 @@ and, where it needs them,
 
 from families import (
     delta_net,
+    gated_deltanet,
     gla,
     hgrn2,
     linear_attn,
@@ -33,6 +34,7 @@ from families import (
 
 FAMILIES = {
     "delta_net": delta_net,
+    "gated_deltanet": gated_deltanet,
     "gla": gla,
     "hgrn2": hgrn2,
     "linear_attn": linear_attn,
