@@ -1,0 +1,65 @@
+"""Kimi delta attention: the delta rule with a decay per key channel.
+
+As Gated DeltaNet, but for
+
+    f = f_proj.1(f_proj.0 x) + dt_bias                 [HV, K]
+    log alpha = -exp(A_log) softplus(f), or with lower_bound (below 0)
+    log alpha = lower_bound sigmoid(exp(A_log) f)
+    S <- diag(alpha) S, then as there
+
+and the output RMSNorm(o) sigmoid(g_proj.1(g_proj.0 x)), per head.
+"""
+
+import numpy as np
+
+from families import gated_deltanet
+from pointwise import sigmoid, softplus
+
+DEFAULTS = {
+    "num_heads": 16,
+    "head_dim": 128,
+    "expand_v": 1.0,
+    "use_short_conv": True,
+    "allow_neg_eigval": False,
+}
+
+
+class Mixer(gated_deltanet.Mixer):
+    def decay(self, x):
+        """[HV, K]"""
+        f = self.project("f_proj.1", self.project("f_proj.0", x))
+        f = (f + self.tensor("dt_bias")).reshape(self.HV, self.K)
+        rate = np.exp(self.tensor("A_log")).reshape(self.HV, 1)
+        bound = self.config.get("lower_bound")
+        if bound is not None:
+            return np.exp(bound * sigmoid(rate * f))
+        return np.exp(-rate * softplus(f))
+
+    def gate(self, x):
+        g = self.project("g_proj.1", self.project("g_proj.0", x))
+        return sigmoid(g).reshape(self.HV, self.V)
+
+
+def tensors(case, n, p):
+    D = case.config["hidden_size"]
+    H, HV, K, V = gated_deltanet.sizes(case.config)
+    gated_deltanet.common_tensors(case, p)
+    case.matrix(p + "f_proj.0.weight", V, D)
+    case.matrix(p + "f_proj.1.weight", HV * K, V)
+    bounded = case.config.get("lower_bound") is not None
+    case.vector(p + "dt_bias", HV * K, -3.0 if bounded else -1.0, 1.0)
+    case.matrix(p + "g_proj.0.weight", V, D)
+    case.matrix(p + "g_proj.1.weight", HV * V, V)
+    case.vector(p + "g_proj.1.bias", HV * V, 0.0, 1.0)
+
+
+SMALL = {"num_heads": 2, "head_dim": 8}
+
+CASES = {
+    "kda": ({**SMALL}, {"dtype": "F32"}),
+    "kda-lower-bound": ({**SMALL, "safe_gate": True, "lower_bound": -5.0}, {}),
+    "kda-negative": ({**SMALL, "allow_neg_eigval": True}, {}),
+    "kda-value-heads": ({**SMALL, "num_v_heads": 4, "expand_v": 1.5}, {}),
+    "kda-no-conv": ({**SMALL, "use_short_conv": False, "norm_eps": 1e-4}, {}),
+    "kda-hybrid": ({**SMALL, "attn": {"layers": [0], "num_heads": 2}}, {}),
+}
