@@ -281,7 +281,7 @@ def linear_attn(feature_map, change=None, stored=None):
 HUGE = 100.0
 
 CASES = {
-    "linear_attn": ({"num_heads": 4}, {}),
+    "linear_attn": ({}, {}),
     "linear_attn-product-tied-groups": (
         {"num_heads": 4, "num_kv_heads": 2, "tie_feature_map_qk": True},
         {"map_names": "k"},
@@ -312,7 +312,7 @@ CASES = {
     "linear_attn-identity-no-norm": linear_attn(
         "identity", {"output_norm": "identity"}
     ),
-    "linear_attn-t2r": linear_attn("t2r"),
+    "linear_attn-t2r": linear_attn("t2r", {"hidden_act": "powlu"}),
     "linear_attn-t2r-tied-z": linear_attn(
         "t2r",
         {

@@ -194,16 +194,18 @@ class Mixer(Layer):
 
 
 def decay_tensors(case, p, H, K, V):
-    """Random tensors of the decay. Stored option: "rank" of a low-rank one."""
+    """Random tensors of the decay. Stored options: "rank" of a low-rank one,
+    "bias" (center, width) of the biases."""
     D = case.config["hidden_size"]
     options = Config(case.config["decay"], DECAY_DEFAULTS)
     kind = options["kind"]
     # Half-lives of some tokens, whatever the activation.
     center = {"sigmoid": 3.0, "exp_softplus": -2.0, "exp_exp": -2.0}
     center = center[options["activation"]] / max(options["temperature"] - 1, 1)
+    center, width = case.stored.get("bias", (center, 1.5))
     if kind == "scalar":
         case.matrix(p + "decay_proj.weight", H, D)
-        case.vector(p + "decay_proj.bias", H, center, 1.5)
+        case.vector(p + "decay_proj.bias", H, center, width)
         if options["activation"] == "exp_softplus":
             case.vector(p + "decay_a", H, 0.0, 1.0)
     if kind in ("key", "outer", "key_complex"):
@@ -211,14 +213,15 @@ def decay_tensors(case, p, H, K, V):
         if rank:
             case.matrix(p + name + ".0.weight", rank, D)
             case.matrix(p + name + ".1.weight", H * K, rank)
-            case.vector(p + name + ".1.bias", H * K, center, 1.5)
+            case.vector(p + name + ".1.bias", H * K, center, width)
         else:
             case.matrix(p + name + ".weight", H * K, D)
-            case.vector(p + name + ".bias", H * K, center, 1.5)
+            case.vector(p + name + ".bias", H * K, center, width)
     if kind in ("value", "outer", "full"):
-        center = -2.0 if kind == "full" else center
+        if kind == "full" and "bias" not in case.stored:
+            center = -2.0
         case.matrix(p + "decay_v_proj.weight", H * V, D)
-        case.vector(p + "decay_v_proj.bias", H * V, center, 1.5)
+        case.vector(p + "decay_v_proj.bias", H * V, center, width)
     if kind == "full":
         case.uniform(p + "A_log", (H, K, V), 0.0, 1.0)
     if kind == "key_complex":
@@ -373,6 +376,15 @@ CASES = {
         },
         {"rank": 6},
     ),
+    # From no decay at all to one that forgets everything.
+    "linear_recurrence-key-strong": general("key", {}, {"bias": (0.0, 40.0)}),
+    "linear_recurrence-scalar-strong": general(
+        {"kind": "scalar", "activation": "exp_exp"},
+        {"num_heads": 4, "feature_map": "elu", "normalizer": "z"},
+        {"bias": (0.0, 8.0)},
+    ),
+    "linear_recurrence-outer-strong": general("outer", {}, {"bias": (0.0, 40.0)}),
+    "linear_recurrence-full-strong": general("full", {}, {"bias": (0.0, 40.0)}),
     "linear_recurrence-hybrid": general(
         "outer",
         {

@@ -84,10 +84,9 @@ CASES = {
         {"num_heads": 2, "feature_map": "gelu", "expand_k": 0.5, "expand_v": 1},
         {},
     ),
+    # num_heads 8 by default; a convolution that the library ignores.
     "retnet-plain-norm": (
         {
-            "num_heads": 8,
-            "expand_v": 1,
             "fuse_norm": False,
             "norm_eps": 1e-5,
             "use_short_conv": True,

@@ -23,7 +23,7 @@ def tensors(case, n, p):
 
 
 CASES = {
-    "simple_gla": ({"num_heads": 2}, {}),
+    "simple_gla": ({}, {}),
     "simple_gla-groups-no-conv": (
         {
             "num_heads": 4,
