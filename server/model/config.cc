@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <string_view>
 #include <utility>
 
@@ -31,6 +32,16 @@ std::optional<double> WholeNumber(const json& value) {
   const double number = value.get<double>();
   if (number != std::floor(number)) return std::nullopt;
   return number;
+}
+
+// A number of a list; infinity in either of the ways that libraries write it.
+std::optional<double> ExtendedNumber(const json& value) {
+  if (value.is_number()) return value.get<double>();
+  const bool wrapped = value.is_object() && value.size() == 1;
+  const json name = wrapped ? value.value("__float__", json()) : value;
+  if (name == "Infinity") return std::numeric_limits<double>::infinity();
+  if (name == "-Infinity") return -std::numeric_limits<double>::infinity();
+  return std::nullopt;
 }
 
 std::string BoundsText(absl::string_view kind, Bounds bounds) {
@@ -151,6 +162,26 @@ absl::StatusOr<std::optional<std::vector<size_t>>> Config::SizeList(
     sizes.push_back(static_cast<size_t>(*number));
   }
   return std::optional(std::move(sizes));
+}
+
+absl::StatusOr<std::optional<std::vector<double>>> Config::NumberList(
+    absl::string_view key, Bounds bounds, size_t max_count) const {
+  const json* value = Find(key);
+  if (value == nullptr) return std::optional<std::vector<double>>();
+  if (!value->is_array() || value->size() > max_count) {
+    return Invalid(key, absl::StrCat("it must be a list of at most ", max_count,
+                                     " numbers"));
+  }
+  std::vector<double> numbers;
+  for (const json& element : *value) {
+    const std::optional<double> number = ExtendedNumber(element);
+    if (!number.has_value() || !Within(*number, bounds)) {
+      return Invalid(
+          key, absl::StrCat("each element: ", BoundsText("a number", bounds)));
+    }
+    numbers.push_back(*number);
+  }
+  return std::optional(std::move(numbers));
 }
 
 absl::StatusOr<Activation> Config::ActivationOf(

@@ -66,6 +66,11 @@ class Config {
   absl::StatusOr<std::optional<std::vector<size_t>>> SizeList(
       absl::string_view key, Bounds bounds, size_t max_count) const;
 
+  // Numbers within bounds, at most max_count. Infinity may be written as Python
+  // writes it, Infinity, or as transformers 5 does, {"__float__": "Infinity"}.
+  absl::StatusOr<std::optional<std::vector<double>>> NumberList(
+      absl::string_view key, Bounds bounds, size_t max_count) const;
+
   // The activation that a key names. UNIMPLEMENTED for unknown names.
   absl::StatusOr<Activation> ActivationOf(absl::string_view key,
                                           absl::string_view fallback) const;

@@ -20,8 +20,12 @@ absl::StatusOr<Decoder> Decoder::Make(const Config& config,
   const WeightScope root(store, "");
   const ModelFrame& frame = model.family->frame;
   Decoder decoder;
-  STEADYSTATE_ASSIGN_OR_RETURN(const TypedData table,
-                               root.Take(frame.embeddings, {N, D}));
+  const bool other = !frame.other_embeddings.empty() &&
+                     root.Has(frame.other_embeddings) &&
+                     !root.Has(frame.embeddings);
+  STEADYSTATE_ASSIGN_OR_RETURN(
+      const TypedData table,
+      root.Take(other ? frame.other_embeddings : frame.embeddings, {N, D}));
   decoder.embedding_.emplace(table, N, D, weights);
   if (!model.input_norm.empty()) {
     STEADYSTATE_ASSIGN_OR_RETURN(

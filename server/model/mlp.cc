@@ -5,7 +5,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "server/base/status_macros.h"
-#include "server/model/parts/stacked_projection.h"
 #include "server/model/workspace.h"
 
 namespace steadystate {
@@ -21,16 +20,18 @@ absl::StatusOr<std::unique_ptr<Mixer>> Mlp::Make(size_t intermediate_size,
   const std::vector<size_t> stacked = {2 * I, D};
   if (!weights.Has(absl::StrCat(names.up, ".weight")) &&
       weights.ShapeOf(absl::StrCat(names.gate, ".weight")) == stacked) {
-    STEADYSTATE_RETURN_IF_ERROR(stack.Add(names.gate, 2 * I).status());
+    STEADYSTATE_RETURN_IF_ERROR(
+        stack.Add(names.gate, 2 * I, names.bias).status());
   } else {
-    STEADYSTATE_RETURN_IF_ERROR(stack.Add(names.gate, I).status());
-    STEADYSTATE_RETURN_IF_ERROR(stack.Add(names.up, I).status());
+    STEADYSTATE_RETURN_IF_ERROR(stack.Add(names.gate, I, names.bias).status());
+    STEADYSTATE_RETURN_IF_ERROR(stack.Add(names.up, I, names.bias).status());
   }
   auto mlp = std::make_unique<Mlp>();
   mlp->activation_ = activation;
   STEADYSTATE_ASSIGN_OR_RETURN(mlp->gate_up_, stack.Pack(builder.linears));
   STEADYSTATE_ASSIGN_OR_RETURN(
-      mlp->down_, MakeProjection(weights, names.down, I, D, builder.linears));
+      mlp->down_,
+      MakeProjection(weights, names.down, I, D, builder.linears, names.bias));
   builder.scratch.Need(2 * I, 0);
   return mlp;
 }

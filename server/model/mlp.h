@@ -10,17 +10,21 @@
 #include "kernels/pointwise/activation.h"
 #include "server/model/mixer.h"
 #include "server/model/mixer_builder.h"
+#include "server/model/parts/stacked_projection.h"
 
 namespace steadystate {
 
-// What a checkpoint calls the matrices of an MLP, without ".weight".
+// What a checkpoint calls the matrices of an MLP, without ".weight", and
+// whether each has a bias.
 struct MlpNames {
   absl::string_view gate = "gate_proj";
   absl::string_view up = "up_proj";
   absl::string_view down = "down_proj";
+  Bias bias = Bias::kNone;
 };
 
-// y = W_down (act(W_gate x) * (W_up x)), for each token by itself: no state.
+// y = W_down (act(W_gate x) * (W_up x)), plus biases, for each token by itself:
+// no state.
 class Mlp final : public Mixer {
  public:
   // Pulls the three matrices; also the older layout that has no up_proj and

@@ -31,14 +31,22 @@ constexpr absl::string_view kInertKeys[] = {
     "architectures",
     "attn_mode",
     "auto_map",
+    "chunk_size_feed_forward",
     "dtype",
     "elementwise_affine",
     "fuse_cross_entropy",
     "fuse_linear_cross_entropy",
     "fuse_norm",
     "fuse_swiglu",
+    "id2label",
     "initializer_range",
+    "is_encoder_decoder",
+    "label2id",
+    "output_attentions",
+    "output_hidden_states",
     "pad_token_id",
+    "problem_type",
+    "return_dict",
     "torch_dtype",
     "transformers_version",
     "use_cache",
@@ -70,6 +78,11 @@ absl::Status ReadFamily(const Config& config, ModelConfig& model) {
   if (model.family == nullptr) {
     return config.Unsupported("model_type", supported);
   }
+  model.defaults = model.family->defaults;
+  if (model.family->read_defaults != nullptr) {
+    STEADYSTATE_ASSIGN_OR_RETURN(model.defaults,
+                                 model.family->read_defaults(config));
+  }
   return absl::OkStatus();
 }
 
@@ -78,8 +91,7 @@ absl::Status ReadFamily(const Config& config, ModelConfig& model) {
 absl::Status ReadMlp(const Config& config, ModelConfig& model) {
   STEADYSTATE_ASSIGN_OR_RETURN(
       const double ratio,
-      config.Number("hidden_ratio", model.family->defaults.hidden_ratio,
-                    {0.01, 64}));
+      config.Number("hidden_ratio", model.defaults.hidden_ratio, {0.01, 64}));
   STEADYSTATE_ASSIGN_OR_RETURN(
       const std::optional<size_t> stated,
       config.OptionalSize("intermediate_size", kWidth));
@@ -115,7 +127,7 @@ absl::Status ReadSpecialTokens(const Config& config, absl::string_view key,
 }
 
 absl::Status ReadTokens(const Config& config, ModelConfig& model) {
-  const FamilyDefaults& defaults = model.family->defaults;
+  const FamilyDefaults& defaults = model.defaults;
   STEADYSTATE_RETURN_IF_ERROR(
       ReadSpecialTokens(config, "bos_token_id", defaults.bos_token,
                         model.vocab_size, model.bos_tokens));
@@ -176,7 +188,7 @@ bool HasMlp(const ModelConfig& model) {
 
 // The newest name wins where a file has several.
 absl::Status ReadNorm(const Config& config, ModelConfig& model) {
-  double eps = model.family->defaults.norm_eps;
+  double eps = model.defaults.norm_eps;
   for (const absl::string_view key :
        {"layer_norm_epsilon", "rms_norm_eps", "norm_eps"}) {
     STEADYSTATE_ASSIGN_OR_RETURN(eps, config.Number(key, eps, {0, 1}));
@@ -206,7 +218,7 @@ absl::StatusOr<ModelConfig> ReadModelConfig(const Config& config) {
   ModelConfig model;
   STEADYSTATE_RETURN_IF_ERROR(ReadFamily(config, model));
   STEADYSTATE_RETURN_IF_ERROR(CheckKeys(config, model));
-  const FamilyDefaults& defaults = model.family->defaults;
+  const FamilyDefaults& defaults = model.defaults;
   STEADYSTATE_ASSIGN_OR_RETURN(
       model.hidden_size,
       config.Size("hidden_size", defaults.hidden_size, kWidth));

@@ -19,6 +19,7 @@ namespace steadystate {
 // What a config.json says about the language model around the mixers.
 struct ModelConfig {
   const MixerFamily* family = nullptr;
+  FamilyDefaults defaults;
   size_t hidden_size = 0;
   size_t vocab_size = 0;
   NormStyle norm;

@@ -1,6 +1,7 @@
 #include "server/model/norm.h"
 
 #include "absl/strings/str_cat.h"
+#include "kernels/pointwise/activation.h"
 #include "kernels/pointwise/norm.h"
 #include "server/base/status_macros.h"
 
@@ -13,7 +14,7 @@ absl::StatusOr<Norm> Norm::Make(const NormStyle& style,
   norm.style_ = style;
   STEADYSTATE_ASSIGN_OR_RETURN(
       norm.weight_, weights.TakeFloats(absl::StrCat(name, ".weight"), {size}));
-  if (style.kind == NormStyle::Kind::kLayer && style.bias) {
+  if (style.bias) {
     STEADYSTATE_ASSIGN_OR_RETURN(
         norm.bias_, weights.TakeFloats(absl::StrCat(name, ".bias"), {size}));
   }
@@ -23,6 +24,7 @@ absl::StatusOr<Norm> Norm::Make(const NormStyle& style,
 void Norm::Apply(const float* x, float* y) const {
   if (style_.kind == NormStyle::Kind::kRms) {
     RmsNorm(size(), x, weight_.data(), style_.eps, y);
+    if (!bias_.empty()) AddTo(size(), bias_.data(), y);
   } else {
     LayerNorm(size(), x, weight_.data(), bias_.empty() ? nullptr : bias_.data(),
               style_.eps, y);

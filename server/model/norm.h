@@ -14,11 +14,11 @@ namespace steadystate {
 // How a model normalises its residual stream.
 struct NormStyle {
   enum class Kind : uint8_t {
-    kRms,    // x / rms(x) * weight
+    kRms,    // x / rms(x) * weight + bias
     kLayer,  // (x - mean) / deviation * weight + bias
   };
   Kind kind = Kind::kRms;
-  bool bias = false;  // of kLayer
+  bool bias = false;
   float eps = 0;
 };
 

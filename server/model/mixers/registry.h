@@ -21,6 +21,8 @@ struct ResidualStep;
 // How the checkpoints of a family name what is around the layers.
 struct ModelFrame {
   absl::string_view embeddings = "model.embeddings.weight";
+  // What other checkpoints of the family call them; empty: nothing else.
+  absl::string_view other_embeddings = "";
   absl::string_view layers = "model.layers.";  // then "N."
   absl::string_view final_norm = "model.norm";
   NormStyle::Kind norm = NormStyle::Kind::kRms;
@@ -47,6 +49,10 @@ struct MixerFamily {
   KeyTable keys;                 // beside those of every causal LM
   ModelFrame frame{};
   FamilyDefaults defaults{};
+  // The defaults where they depend on what else the config says. Null: as
+  // above.
+  absl::StatusOr<FamilyDefaults> (*read_defaults)(const Config& config) =
+      nullptr;
   // True if the layers are softmax attention throughout.
   bool all_softmax = false;
   // True if `attn` in the config turns layers into softmax attention.

@@ -1,5 +1,6 @@
 #include "server/model/parts/causal_conv.h"
 
+#include <string>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -11,10 +12,12 @@ namespace steadystate {
 absl::StatusOr<CausalConv> CausalConv::Make(const MixerBuilder& builder,
                                             absl::string_view part,
                                             size_t channels, size_t taps,
-                                            Activation activation) {
+                                            Activation activation, Bias bias) {
+  const std::string name =
+      part.empty() ? "conv1d" : absl::StrCat(part, "_conv1d");
   STEADYSTATE_ASSIGN_OR_RETURN(
       const std::vector<float> stored,
-      builder.weights.TakeFloats(absl::StrCat(part, "_conv1d.weight"),
+      builder.weights.TakeFloats(absl::StrCat(name, ".weight"),
                                  {channels, 1, taps}));
   CausalConv conv;
   conv.channels_ = channels;
@@ -26,31 +29,38 @@ absl::StatusOr<CausalConv> CausalConv::Make(const MixerBuilder& builder,
       conv.weights_[w * channels + c] = stored[c * taps + w];
     }
   }
+  if (bias == Bias::kYes) {
+    STEADYSTATE_ASSIGN_OR_RETURN(
+        conv.bias_,
+        builder.weights.TakeFloats(absl::StrCat(name, ".bias"), {channels}));
+  }
   if (taps > 1) {
     STEADYSTATE_ASSIGN_OR_RETURN(
         conv.window_,
-        builder.state.AddFixed(builder.layer, absl::StrCat("conv_", part),
-                               {taps - 1, channels}));
+        builder.state.AddFixed(
+            builder.layer, part.empty() ? "conv" : absl::StrCat("conv_", part),
+            {taps - 1, channels}));
   }
   return conv;
 }
 
 void CausalConv::Run(const Segment& segment, float* x, size_t stride) const {
   float* window = taps_ > 1 ? window_.In(segment.state) : nullptr;
+  const float* bias = bias_.empty() ? nullptr : bias_.data();
   for (size_t t = 0; t < segment.rows; ++t) {
     float* row = x + (segment.first_row + t) * stride;
-    ShortConvStep(channels_, taps_, weights_.data(), nullptr, activation_,
-                  window, row, row);
+    ShortConvStep(channels_, taps_, weights_.data(), bias, activation_, window,
+                  row, row);
   }
 }
 
 absl::Status CausalConvs::Add(const MixerBuilder& builder,
                               absl::string_view part, size_t column,
                               size_t channels, size_t taps,
-                              Activation activation) {
+                              Activation activation, Bias bias) {
   STEADYSTATE_ASSIGN_OR_RETURN(
       CausalConv conv,
-      CausalConv::Make(builder, part, channels, taps, activation));
+      CausalConv::Make(builder, part, channels, taps, activation, bias));
   parts_.push_back({std::move(conv), column});
   return absl::OkStatus();
 }

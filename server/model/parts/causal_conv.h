@@ -11,6 +11,7 @@
 #include "kernels/pointwise/activation.h"
 #include "server/model/mixer.h"
 #include "server/model/mixer_builder.h"
+#include "server/model/parts/stacked_projection.h"
 #include "server/model/state_layout.h"
 #include "server/model/workspace.h"
 
@@ -22,12 +23,15 @@ namespace steadystate {
 // W - 1 inputs. Immutable; thread-safe.
 class CausalConv {
  public:
-  // Pulls `<part>_conv1d.weight`, [channels, 1, taps], and declares the state
-  // slot conv_<part>, [taps - 1, channels], unless there is but one tap.
+  // Pulls `<part>_conv1d.weight`, [channels, 1, taps], perhaps
+  // `<part>_conv1d.bias`, [channels], and declares the state slot conv_<part>,
+  // [taps - 1, channels], unless there is but one tap. An empty part stands for
+  // conv1d and the slot conv.
   static absl::StatusOr<CausalConv> Make(const MixerBuilder& builder,
                                          absl::string_view part,
                                          size_t channels, size_t taps,
-                                         Activation activation);
+                                         Activation activation,
+                                         Bias bias = Bias::kNone);
 
   // Convolves a segment in place, token after token.
   //   x  f32[rows of the batch, channels; stride]  in/out: the segment's rows
@@ -38,6 +42,7 @@ class CausalConv {
   size_t taps_ = 0;
   Activation activation_ = Activation::kIdentity;
   std::vector<float> weights_;  // f32[taps, channels]
+  std::vector<float> bias_;     // f32[channels]; empty: none
   SlotHandle window_;           // f32[taps - 1, channels], unless taps is 1
 };
 
@@ -45,11 +50,11 @@ class CausalConv {
 // thread-safe.
 class CausalConvs {
  public:
-  // Adds CausalConv::Make(builder, part, channels, taps, activation) over the
-  // columns from `column` on.
+  // Adds CausalConv::Make(builder, part, channels, taps, activation, bias) over
+  // the columns from `column` on.
   absl::Status Add(const MixerBuilder& builder, absl::string_view part,
                    size_t column, size_t channels, size_t taps,
-                   Activation activation);
+                   Activation activation, Bias bias = Bias::kNone);
 
   // Convolves all parts of all segments in place.
   //   x  f32[rows of the batch, columns; stride]

@@ -15,6 +15,9 @@ const float* OfHead(const std::vector<float>& values, size_t V, size_t head) {
 }  // namespace
 
 void HeadOutput::Apply(float* o, const float* gates) const {
+  if (gate.has_value() && gate_first) {
+    ActivateAndMultiply(*gate, heads * V, gates, o, o);
+  }
   for (size_t head = 0; head < heads; ++head) {
     float* y = o + head * V;
     const float* w = OfHead(weight, V, head);
@@ -29,7 +32,9 @@ void HeadOutput::Apply(float* o, const float* gates) const {
         break;
     }
   }
-  if (gate.has_value()) ActivateAndMultiply(*gate, heads * V, gates, o, o);
+  if (gate.has_value() && !gate_first) {
+    ActivateAndMultiply(*gate, heads * V, gates, o, o);
+  }
 }
 
 absl::StatusOr<HeadOutput> MakeGatedNorm(const MixerBuilder& from, size_t heads,

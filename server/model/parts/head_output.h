@@ -13,7 +13,8 @@
 namespace steadystate {
 
 // What happens to the heads' outputs before they are projected back:
-//   y = norm(o, head by head) * act(gate).
+//   y = norm(o, head by head) * act(gate), or with gate_first
+//   y = norm(o * act(gate), head by head).
 // Immutable; thread-safe.
 struct HeadOutput {
   enum class NormKind : uint8_t { kNone, kRms, kLayer };
@@ -28,6 +29,7 @@ struct HeadOutput {
   std::vector<float> bias{};
   // Nothing: no gate.
   std::optional<Activation> gate{};
+  bool gate_first = false;
 
   // One row.
   //   o      f32[H V]  in/out
