@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "server/model/mixers/gla.h"
+#include "server/model/mixers/linear_attn.h"
 #include "server/model/mixers/softmax_attention.h"
 
 namespace steadystate {
@@ -14,6 +15,10 @@ std::span<const MixerFamily> MixerFamilies() {
        .source = "gla.cc",
        .keys = GlaKeys(),
        .make = MakeGla},
+      {.model_type = "linear_attn",
+       .source = "linear_attn.cc",
+       .keys = LinearAttnKeys(),
+       .make = MakeLinearAttn},
       {.model_type = "transformer",
        .source = "softmax_attention.cc",
        .keys = SoftmaxAttentionKeys(),

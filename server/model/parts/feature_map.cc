@@ -1,0 +1,275 @@
+#include "server/model/parts/feature_map.h"
+
+#include <cmath>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "kernels/feature_map/feature_map.h"
+#include "kernels/pointwise/activation.h"
+#include "server/base/status_macros.h"
+
+namespace steadystate {
+namespace {
+
+struct NamedMap {
+  absl::string_view name;
+  FeatureMapKind kind;
+};
+
+constexpr NamedMap kMaps[] = {
+    {"elementwise_product", FeatureMapKind::kElementwiseProduct},
+    {"elu", FeatureMapKind::kElu},
+    {"relu", FeatureMapKind::kRelu},
+    {"identity", FeatureMapKind::kIdentity},
+    {"hedgehog", FeatureMapKind::kHedgehog},
+    {"t2r", FeatureMapKind::kT2r},
+    {"dpfp", FeatureMapKind::kDpfp},
+    {"hedgehog_exp", FeatureMapKind::kHedgehogExp},
+    {"hedgehog_softmax", FeatureMapKind::kHedgehogSoftmax},
+    {"softmax", FeatureMapKind::kSoftmax},
+    {"efficient", FeatureMapKind::kEfficient},
+    {"cosine", FeatureMapKind::kCosine},
+    {"taylor", FeatureMapKind::kTaylor},
+    {"performer", FeatureMapKind::kPerformer},
+};
+
+constexpr float kUnitEps = 1e-6f;
+constexpr float kHedgehogFactor = 2.0f;
+
+// The scope that holds the parameters of one side. A tied map may have been
+// stored under either side's name.
+WeightScope ParametersOf(const MixerBuilder& builder, FeatureMap::Side side,
+                         bool tied, absl::string_view first_tensor) {
+  const bool query = side == FeatureMap::Side::kQuery;
+  const WeightScope own =
+      builder.weights.Child(query ? "feature_map_q." : "feature_map_k.");
+  const WeightScope other =
+      builder.weights.Child(query ? "feature_map_k." : "feature_map_q.");
+  return tied && !own.Has(first_tensor) && other.Has(first_tensor) ? other
+                                                                   : own;
+}
+
+// The leading dimension of a matrix; `otherwise` if there is none, so that the
+// error of taking it names a shape.
+size_t RowsOf(const WeightScope& weights, absl::string_view name,
+              size_t otherwise) {
+  const auto shape = weights.ShapeOf(name);
+  return shape.has_value() && shape->size() == 2 ? (*shape)[0] : otherwise;
+}
+
+}  // namespace
+
+std::optional<FeatureMapKind> FeatureMapFromName(absl::string_view name) {
+  for (const NamedMap& map : kMaps) {
+    if (map.name == name) return map.kind;
+  }
+  return std::nullopt;
+}
+
+std::string FeatureMapNames() {
+  std::vector<absl::string_view> names;
+  for (const NamedMap& map : kMaps) names.push_back(map.name);
+  return absl::StrJoin(names, ", ");
+}
+
+FeatureMapTraits TraitsOf(FeatureMapKind kind) {
+  switch (kind) {
+    case FeatureMapKind::kElementwiseProduct:
+    case FeatureMapKind::kElu:
+    case FeatureMapKind::kRelu:
+    case FeatureMapKind::kIdentity:
+    case FeatureMapKind::kHedgehog:
+    case FeatureMapKind::kT2r:
+    case FeatureMapKind::kDpfp:
+      return {};
+    case FeatureMapKind::kHedgehogExp:
+    case FeatureMapKind::kPerformer:
+    case FeatureMapKind::kEfficient:
+      return {.logarithmic = true, .always_normalized = true, .eps = 0};
+    case FeatureMapKind::kHedgehogSoftmax:
+      return {.always_normalized = true,
+              .eps = 1e-12f,
+              .parameters_per_head = true};
+    case FeatureMapKind::kSoftmax:
+    case FeatureMapKind::kTaylor:
+      return {.always_normalized = true, .eps = 1e-12f};
+    case FeatureMapKind::kCosine:
+      return {.always_normalized = true, .eps = 1e-6f};
+  }
+  return {};
+}
+
+absl::StatusOr<FeatureMap> FeatureMap::Make(const MixerBuilder& builder,
+                                            FeatureMapKind kind, Side side,
+                                            bool tied, size_t heads, size_t d) {
+  FeatureMap map;
+  map.kind_ = kind;
+  map.side_ = side;
+  map.d_ = d;
+  STEADYSTATE_RETURN_IF_ERROR(map.TakeParameters(builder, tied, heads));
+  map.width_ = map.Width();
+  return map;
+}
+
+absl::Status FeatureMap::TakeParameters(const MixerBuilder& builder, bool tied,
+                                        size_t heads) {
+  switch (kind_) {
+    case FeatureMapKind::kElementwiseProduct:
+      return TakeProduct(ParametersOf(builder, side_, tied, "layer1.weight"));
+    case FeatureMapKind::kHedgehog:
+    case FeatureMapKind::kT2r:
+    case FeatureMapKind::kHedgehogExp:
+      return TakeMatrix(ParametersOf(builder, side_, tied, "layer.weight"));
+    case FeatureMapKind::kHedgehogSoftmax:
+      return TakeMatrixPerHead(
+          ParametersOf(builder, side_, tied, "layer.weight"), heads);
+    case FeatureMapKind::kPerformer:
+      return TakeProjection(builder.weights.Child("feature_map."));
+    default:
+      return absl::OkStatus();
+  }
+}
+
+absl::Status FeatureMap::TakeProduct(const WeightScope& weights) {
+  rank_ = d_;
+  STEADYSTATE_ASSIGN_OR_RETURN(matrix_,
+                               weights.TakeFloats("layer1.weight", {d_, d_}));
+  STEADYSTATE_ASSIGN_OR_RETURN(bias_, weights.TakeFloats("layer1.bias", {d_}));
+  STEADYSTATE_ASSIGN_OR_RETURN(second_matrix_,
+                               weights.TakeFloats("layer2.weight", {d_, d_}));
+  STEADYSTATE_ASSIGN_OR_RETURN(second_bias_,
+                               weights.TakeFloats("layer2.bias", {d_}));
+  return absl::OkStatus();
+}
+
+absl::Status FeatureMap::TakeMatrix(const WeightScope& weights) {
+  // fla's maps keep the width; the published hedgehog may change it.
+  rank_ = kind_ == FeatureMapKind::kHedgehogExp
+              ? RowsOf(weights, "layer.weight", d_)
+              : d_;
+  STEADYSTATE_ASSIGN_OR_RETURN(matrix_,
+                               weights.TakeFloats("layer.weight", {rank_, d_}));
+  if (kind_ == FeatureMapKind::kHedgehog) {
+    STEADYSTATE_ASSIGN_OR_RETURN(bias_, weights.TakeFloats("layer.bias", {d_}));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status FeatureMap::TakeMatrixPerHead(const WeightScope& weights,
+                                           size_t heads) {
+  const auto shape = weights.ShapeOf("layer.weight");
+  rank_ = shape.has_value() && shape->size() == 3 ? (*shape)[2] : d_;
+  STEADYSTATE_ASSIGN_OR_RETURN(
+      const std::vector<float> stored,
+      weights.TakeFloats("layer.weight", {heads, d_, rank_}));
+  matrix_.resize(stored.size());
+  for (size_t h = 0; h < heads; ++h) {
+    const float* from = stored.data() + h * d_ * rank_;
+    float* to = matrix_.data() + h * d_ * rank_;
+    for (size_t i = 0; i < d_; ++i) {
+      for (size_t r = 0; r < rank_; ++r) to[r * d_ + i] = from[i * rank_ + r];
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status FeatureMap::TakeProjection(const WeightScope& weights) {
+  rank_ = RowsOf(weights, "projection_matrix", d_);
+  STEADYSTATE_ASSIGN_OR_RETURN(
+      matrix_, weights.TakeFloats("projection_matrix", {rank_, d_}));
+  return absl::OkStatus();
+}
+
+size_t FeatureMap::Width() const {
+  switch (kind_) {
+    case FeatureMapKind::kElementwiseProduct:
+    case FeatureMapKind::kElu:
+    case FeatureMapKind::kRelu:
+    case FeatureMapKind::kIdentity:
+    case FeatureMapKind::kT2r:
+    case FeatureMapKind::kSoftmax:
+    case FeatureMapKind::kEfficient:
+      return d_;
+    case FeatureMapKind::kHedgehog:
+    case FeatureMapKind::kHedgehogExp:
+    case FeatureMapKind::kHedgehogSoftmax:
+      return 2 * rank_;
+    case FeatureMapKind::kDpfp:
+      return 8 * d_;
+    case FeatureMapKind::kCosine:
+      return d_ + 1;
+    case FeatureMapKind::kTaylor:
+      return TaylorWidth(d_);
+    case FeatureMapKind::kPerformer:
+      return rank_;
+  }
+  return d_;
+}
+
+void FeatureMap::Apply(size_t head, const float* x, float* scratch,
+                       float* y) const {
+  const float* bias = bias_.empty() ? nullptr : bias_.data();
+  switch (kind_) {
+    case FeatureMapKind::kElementwiseProduct:
+      MatVec(d_, d_, matrix_.data(), bias, x, scratch);
+      MatVec(d_, d_, second_matrix_.data(), second_bias_.data(), x, y);
+      ActivateAndMultiply(Activation::kIdentity, d_, scratch, y, y);
+      break;
+    case FeatureMapKind::kElu:
+      EluPlusOne(d_, x, y);
+      break;
+    case FeatureMapKind::kRelu:
+      Activate(Activation::kRelu, d_, x, y);
+      break;
+    case FeatureMapKind::kIdentity:
+      Activate(Activation::kIdentity, d_, x, y);
+      break;
+    case FeatureMapKind::kHedgehog:
+      MatVec(d_, d_, matrix_.data(), bias, x, scratch);
+      PlusMinus(d_, scratch, kHedgehogFactor, y);
+      JointSoftmax(2 * d_, y, y);
+      break;
+    case FeatureMapKind::kT2r:
+      MatVec(d_, d_, matrix_.data(), nullptr, x, y);
+      Activate(Activation::kRelu, d_, y, y);
+      break;
+    case FeatureMapKind::kDpfp:
+      Dpfp(d_, x, y);
+      break;
+    case FeatureMapKind::kHedgehogExp:
+      MatVec(rank_, d_, matrix_.data(), nullptr, x, scratch);
+      PlusMinus(rank_, scratch, 1.0f, y);
+      break;
+    case FeatureMapKind::kHedgehogSoftmax:
+      MatVec(rank_, d_, matrix_.data() + head * rank_ * d_, nullptr, x,
+             scratch);
+      HalfSoftmaxes(rank_, scratch, y);
+      break;
+    case FeatureMapKind::kSoftmax:
+      JointSoftmax(d_, x, y);
+      break;
+    case FeatureMapKind::kEfficient:
+      if (side_ == Side::kQuery) {
+        JointSoftmax(d_, x, y);
+      } else {
+        Activate(Activation::kIdentity, d_, x, y);
+      }
+      break;
+    case FeatureMapKind::kCosine:
+      UnitWithOne(d_, x, kUnitEps, y);
+      break;
+    case FeatureMapKind::kTaylor:
+      Taylor(d_, x, y);
+      break;
+    case FeatureMapKind::kPerformer: {
+      const auto scale =
+          static_cast<float>(std::pow(static_cast<double>(d_), -0.25));
+      for (size_t i = 0; i < d_; ++i) scratch[i] = scale * x[i];
+      MatVec(rank_, d_, matrix_.data(), nullptr, scratch, y);
+      PerformerLog(rank_, d_, y, scratch, y);
+      break;
+    }
+  }
+}
+
+}  // namespace steadystate

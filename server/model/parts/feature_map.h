@@ -1,0 +1,97 @@
+#ifndef STEADYSTATE_SERVER_MODEL_PARTS_FEATURE_MAP_H_
+#define STEADYSTATE_SERVER_MODEL_PARTS_FEATURE_MAP_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "server/model/mixer_builder.h"
+
+namespace steadystate {
+
+// The feature maps of linear attention, phi(x) of the vector x of a head,
+// d wide. The first seven are fla's; with the others the result is always
+// divided by the sum of its weights.
+enum class FeatureMapKind : uint8_t {
+  kElementwiseProduct,  // (W1 x + b1) o (W2 x + b2)
+  kElu,                 // elu(x) + 1
+  kRelu,
+  kIdentity,
+  kHedgehog,         // softmax of [2 (W x + b), -2 (W x + b)]
+  kT2r,              // relu(W x)
+  kDpfp,             // products of [relu(x), -relu(x)] with itself, rolled
+  kHedgehogExp,      // [exp(W x), exp(-W x)], as published
+  kHedgehogSoftmax,  // [softmax(x W_h), softmax(-x W_h)], as LoLCATs
+  kSoftmax,          // softmax over the d elements
+  kEfficient,        // queries: softmax; keys: exp(k)
+  kCosine,           // [1, x / |x|]
+  kTaylor,           // second order
+  kPerformer,        // exp(w x' - |x'|^2 / 2), x' = x d^-1/4
+};
+
+// The kind called `name` in a config.json, or nothing.
+std::optional<FeatureMapKind> FeatureMapFromName(absl::string_view name);
+
+// All names, "elu, relu, ...", for messages.
+std::string FeatureMapNames();
+
+// What a kind fixes beside the map itself.
+struct FeatureMapTraits {
+  // Features are exponentials: Apply gives their logarithms.
+  bool logarithmic = false;
+  // The result is divided by the sum of its weights plus eps, without scale.
+  bool always_normalized = false;
+  float eps = 1e-10f;
+  // Each query head has parameters of its own.
+  bool parameters_per_head = false;
+};
+FeatureMapTraits TraitsOf(FeatureMapKind kind);
+
+// A map with its parameters. Immutable; thread-safe.
+class FeatureMap {
+ public:
+  enum class Side : uint8_t { kQuery, kKey };
+
+  FeatureMap() = default;
+
+  // Pulls the parameters under feature_map_q. or feature_map_k.; with `tied`
+  // whichever of the two there is, for both. `heads` is that of the queries.
+  static absl::StatusOr<FeatureMap> Make(const MixerBuilder& builder,
+                                         FeatureMapKind kind, Side side,
+                                         bool tied, size_t heads, size_t d);
+
+  // Features of a vector.
+  size_t width() const { return width_; }
+  // Floats of scratch memory that Apply needs.
+  size_t scratch() const { return 2 * rank_ + d_; }
+
+  //   x  f32[d] in;  y  f32[width()] out;  scratch  f32[scratch()]
+  // `head` chooses the parameters where each head has its own.
+  void Apply(size_t head, const float* x, float* scratch, float* y) const;
+
+ private:
+  absl::Status TakeParameters(const MixerBuilder& builder, bool tied,
+                              size_t heads);
+  absl::Status TakeProduct(const WeightScope& weights);
+  absl::Status TakeMatrix(const WeightScope& weights);
+  absl::Status TakeMatrixPerHead(const WeightScope& weights, size_t heads);
+  absl::Status TakeProjection(const WeightScope& weights);
+  size_t Width() const;
+
+  FeatureMapKind kind_ = FeatureMapKind::kIdentity;
+  Side side_ = Side::kQuery;
+  size_t d_ = 0;
+  size_t rank_ = 0;  // rows of the matrix
+  size_t width_ = 0;
+  std::vector<float> matrix_;         // f32[rank, d] or f32[heads, rank, d]
+  std::vector<float> second_matrix_;  // f32[d, d]
+  std::vector<float> bias_, second_bias_;  // f32[d] or empty
+};
+
+}  // namespace steadystate
+
+#endif  // STEADYSTATE_SERVER_MODEL_PARTS_FEATURE_MAP_H_
