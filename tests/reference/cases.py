@@ -29,7 +29,7 @@ BASE = {
     "norm_eps": 1e-6,
 }
 
-# name: (module of the family, config values, options of storage)
+# name: (model_type, config values, options of storage)
 CASES = {
     name: (model_type, values, stored)
     for model_type, family in FAMILIES.items()
