@@ -70,7 +70,8 @@ class Model(CausalLm):
         return Block(self, n)
 
     def final_norm(self, h):
-        return rms_norm(h, self.tensors["backbone.norm_f.weight"], self.config.norm_eps())
+        weight = self.tensors["backbone.norm_f.weight"]
+        return rms_norm(h, weight, self.config.norm_eps())
 
 
 def all_tensors(case):

@@ -6,7 +6,8 @@ With d = x_before - x, each of r, w, k, v, g projects x + d m_i, where m comes
 from x itself:  m_i = X2_i p_i + x_bias_i,  p = tanh(X0 (x + d mu)).
 Output: LayerNorm of each head with weight and bias over all, times silu(g).
 
-Channel mixing: sigmoid(R (x + d mu_r)) V relu(K (x + d mu_k))^2.
+Channel mixing: sigmoid(R (x + d mu_r)) V act(K (x + d mu_k)), act (hidden_act)
+relu squared.
 
 Norms are LayerNorms. Layer 0 norms the embedding first (pre_norm), which
 becomes the residual stream, unless norm_first is false.
@@ -16,7 +17,7 @@ import numpy as np
 
 from language_model import CausalLm
 from layer import Layer
-from pointwise import layer_norm, relu, sigmoid, silu
+from pointwise import ACTIVATIONS, layer_norm, sigmoid, silu
 
 DEFAULTS = {
     "num_heads": 4,
@@ -25,6 +26,7 @@ DEFAULTS = {
     "proj_low_rank_dim": 32,
     "gate_low_rank_dim": 64,
     "hidden_ratio": 3.5,
+    "hidden_act": "sqrelu",
     "norm_first": True,
     "norm_bias": True,
     "norm_eps": 1e-5,
@@ -79,9 +81,10 @@ class ChannelMixing(Layer):
         self.before = np.zeros(self.config["hidden_size"])
 
     def step(self, x):
+        act = ACTIVATIONS[self.config["hidden_act"]]
         d, self.before = self.before - x, x
         key = self.project("key.linear", x + d * self.tensor("key.mu"))
-        value = self.project("value", relu(key) ** 2)
+        value = self.project("value", act(key))
         r = self.project("receptance.linear", x + d * self.tensor("receptance.mu"))
         return sigmoid(r) * value
 

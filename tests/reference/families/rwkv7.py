@@ -11,7 +11,8 @@
     out = O ((o + (sum_c r_c k_c r_k_c) v) g)
 
 kappa's norm is fla's (eps under the root) or, with fuse_norm false, the plain
-one. Channel mixing: V relu(K (x + d x_k))^2. The frame is that of RWKV-6.
+one. Channel mixing: V act(K (x + d x_k)), act (hidden_act) relu squared. The
+frame is that of RWKV-6.
 """
 
 import math
@@ -20,13 +21,14 @@ import numpy as np
 
 from families import rwkv6
 from layer import Layer
-from pointwise import l2_norm, layer_norm, relu, sigmoid
+from pointwise import ACTIVATIONS, l2_norm, layer_norm, sigmoid
 
 Model, all_tensors = rwkv6.Model, rwkv6.all_tensors
 
 DEFAULTS = {
     "head_dim": 64,
     "hidden_ratio": 4,
+    "hidden_act": "sqrelu",
     "norm_first": True,
     "norm_bias": True,
     "norm_eps": 1e-5,
@@ -108,9 +110,10 @@ class ChannelMixing(Layer):
         self.before = np.zeros(self.config["hidden_size"])
 
     def step(self, x):
+        act = ACTIVATIONS[self.config["hidden_act"]]
         d, self.before = self.before - x, x
         key = self.project("key", x + d * self.tensor("x_k"))
-        return self.project("value", relu(key) ** 2)
+        return self.project("value", act(key))
 
 
 def channel_tensors(case, p):
@@ -168,7 +171,10 @@ SMALL = {
 
 CASES = {
     "rwkv7": ({**SMALL, "intermediate_size": None}, {}),
-    "rwkv7-stacked": ({**SMALL, "num_hidden_layers": 3}, {"stacked": True}),
+    "rwkv7-stacked": (
+        {**SMALL, "num_hidden_layers": 3, "value_dim": [32, 32, 32]},
+        {"stacked": True},
+    ),
     "rwkv7-plain-norm": (
         {**SMALL, "fuse_norm": False, "norm_eps": 1e-3, "norm_bias": False},
         {},
