@@ -3,7 +3,10 @@
 #include <algorithm>
 #include <vector>
 
+#include "server/model/mixers/delta_net.h"
+#include "server/model/mixers/gated_deltanet.h"
 #include "server/model/mixers/gla.h"
+#include "server/model/mixers/kda.h"
 #include "server/model/mixers/linear_attn.h"
 #include "server/model/mixers/softmax_attention.h"
 
@@ -11,10 +14,23 @@ namespace steadystate {
 
 std::span<const MixerFamily> MixerFamilies() {
   static const std::vector<MixerFamily> families = {
+      {.model_type = "delta_net",
+       .source = "delta_net.cc",
+       .keys = DeltaNetKeys(),
+       .make = MakeDeltaNet},
+      {.model_type = "gated_deltanet",
+       .source = "gated_deltanet.cc",
+       .keys = GatedDeltanetKeys(),
+       .defaults = {.layers = 21},
+       .make = MakeGatedDeltanet},
       {.model_type = "gla",
        .source = "gla.cc",
        .keys = GlaKeys(),
        .make = MakeGla},
+      {.model_type = "kda",
+       .source = "kda.cc",
+       .keys = KdaKeys(),
+       .make = MakeKda},
       {.model_type = "linear_attn",
        .source = "linear_attn.cc",
        .keys = LinearAttnKeys(),

@@ -12,8 +12,11 @@ absl::StatusOr<HeadShape> ReadHeadShape(const MixerBuilder& from,
   s.D = from.hidden_size;
   STEADYSTATE_ASSIGN_OR_RETURN(
       s.H, config.Size("num_heads", defaults.num_heads, {1, 4096}));
-  STEADYSTATE_ASSIGN_OR_RETURN(s.G,
-                               config.Size("num_kv_heads", s.H, {1, 4096}));
+  s.G = s.H;
+  if (defaults.grouped) {
+    STEADYSTATE_ASSIGN_OR_RETURN(s.G,
+                                 config.Size("num_kv_heads", s.H, {1, 4096}));
+  }
   if (s.H % s.G != 0) {
     return config.Invalid("num_kv_heads",
                           absl::StrCat("it must divide num_heads, ", s.H));

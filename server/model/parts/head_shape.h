@@ -21,6 +21,7 @@ struct HeadShape {
     size_t num_heads = 4;
     double expand_k = 1;
     double expand_v = 1;
+    bool grouped = true;  // num_kv_heads counts; else G = H
   };
 };
 

@@ -1,0 +1,23 @@
+#ifndef STEADYSTATE_SERVER_MODEL_MIXERS_DELTA_NET_H_
+#define STEADYSTATE_SERVER_MODEL_MIXERS_DELTA_NET_H_
+
+#include <memory>
+
+#include "absl/status/statusor.h"
+#include "server/model/config.h"
+#include "server/model/mixer.h"
+#include "server/model/mixer_builder.h"
+
+namespace steadystate {
+
+// The delta rule without decay; formulas in delta_net.cc. Errors name the key
+// or tensor.
+absl::StatusOr<std::unique_ptr<Mixer>> MakeDeltaNet(
+    const MixerBuilder& builder);
+
+// The keys that MakeDeltaNet reads.
+KeyTable DeltaNetKeys();
+
+}  // namespace steadystate
+
+#endif  // STEADYSTATE_SERVER_MODEL_MIXERS_DELTA_NET_H_

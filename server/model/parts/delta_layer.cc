@@ -1,0 +1,254 @@
+#include "server/model/parts/delta_layer.h"
+
+#include <cmath>
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "kernels/pointwise/l2_normalize.h"
+#include "server/base/status_macros.h"
+#include "server/model/workspace.h"
+
+namespace steadystate {
+namespace {
+
+constexpr float kL2Eps = 1e-6f;
+// What sums are kept away from 0 by.
+constexpr double kSmallestSum = 1e-6;
+
+// y = x / sum x, in place.
+void SumNormalizeSafely(size_t n, float* x) {
+  double sum = 0;
+  for (size_t i = 0; i < n; ++i) sum += static_cast<double>(x[i]);
+  if (std::abs(sum) < kSmallestSum) sum = std::copysign(kSmallestSum, sum);
+  const auto factor = static_cast<float>(1.0 / sum);
+  for (size_t i = 0; i < n; ++i) x[i] *= factor;
+}
+
+}  // namespace
+
+absl::Status ReadDeltaOptions(const Config& config,
+                              DeltaLayerOptions& options) {
+  STEADYSTATE_ASSIGN_OR_RETURN(const bool conv,
+                               config.Bool("use_short_conv", true));
+  if (conv) {
+    STEADYSTATE_ASSIGN_OR_RETURN(options.conv_taps,
+                                 config.Size("conv_size", 4, {1, 64}));
+  }
+  STEADYSTATE_ASSIGN_OR_RETURN(const bool negative,
+                               config.Bool("allow_neg_eigval", false));
+  options.beta_factor = negative ? 2 : 1;
+  return absl::OkStatus();
+}
+
+absl::Status ReadValueHeads(const Config& config, size_t default_heads,
+                            size_t default_width, double default_expand_v,
+                            DeltaLayerOptions& options) {
+  DeltaLayerOptions& o = options;
+  STEADYSTATE_ASSIGN_OR_RETURN(
+      o.H, config.Size("num_heads", default_heads, {1, 4096}));
+  STEADYSTATE_ASSIGN_OR_RETURN(o.HV,
+                               config.Size("num_v_heads", o.H, {1, 4096}));
+  if (o.HV % o.H != 0) {
+    return config.Invalid(
+        "num_v_heads",
+        absl::StrCat("it must be a multiple of num_heads, ", o.H));
+  }
+  STEADYSTATE_ASSIGN_OR_RETURN(
+      o.K, config.Size("head_dim", default_width, {1, 1 << 16}));
+  STEADYSTATE_ASSIGN_OR_RETURN(
+      const double expand,
+      config.Number("expand_v", default_expand_v, {0, 64}));
+  const double width = static_cast<double>(o.K) * expand;
+  o.V = static_cast<size_t>(width);
+  // As close as fla wants it, too.
+  if (o.V == 0 || width - static_cast<double>(o.V) > 1e-5 * width) {
+    return config.Invalid("expand_v",
+                          absl::StrCat("times head_dim, ", o.K,
+                                       ", it must be a positive whole number"));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status DeltaLayer::TakeLowRank(const MixerBuilder& from,
+                                     absl::string_view name, size_t out,
+                                     Bias bias, ProjectionStack& stack,
+                                     LowRank& to) const {
+  const std::string down = absl::StrCat(name, ".0");
+  const auto shape = from.weights.ShapeOf(absl::StrCat(down, ".weight"));
+  // fla's rank is V; another one is as good.
+  const bool has_rank = shape.has_value() && shape->size() == 2;
+  const size_t rank = has_rank ? (*shape)[0] : options_.V;
+  STEADYSTATE_ASSIGN_OR_RETURN(to.column, stack.Add(down, rank));
+  STEADYSTATE_ASSIGN_OR_RETURN(
+      to.up, MakeProjection(from.weights, absl::StrCat(name, ".1"), rank, out,
+                            from.linears, bias));
+  return absl::OkStatus();
+}
+
+absl::Status DeltaLayer::TakeProjections(const MixerBuilder& from) {
+  const DeltaLayerOptions& o = options_;
+  ProjectionStack stack(from.weights, D_);
+  STEADYSTATE_ASSIGN_OR_RETURN(q_, stack.Add("q_proj", o.H * o.K));
+  STEADYSTATE_ASSIGN_OR_RETURN(k_, stack.Add("k_proj", o.H * o.K));
+  STEADYSTATE_ASSIGN_OR_RETURN(v_, stack.Add("v_proj", o.HV * o.V));
+  if (o.beta) {
+    STEADYSTATE_ASSIGN_OR_RETURN(beta_, stack.Add("b_proj", o.HV));
+  }
+  if (o.decay == Decay::kScalar) {
+    STEADYSTATE_ASSIGN_OR_RETURN(decay_up_.column, stack.Add("a_proj", o.HV));
+  }
+  if (o.decay == Decay::kKey) {
+    STEADYSTATE_RETURN_IF_ERROR(
+        TakeLowRank(from, "f_proj", o.HV * o.K, Bias::kNone, stack, decay_up_));
+  }
+  if (o.gate == DeltaLayerOptions::Gate::kFull) {
+    STEADYSTATE_ASSIGN_OR_RETURN(gate_up_.column,
+                                 stack.Add("g_proj", o.HV * o.V));
+  }
+  if (o.gate == DeltaLayerOptions::Gate::kLowRank) {
+    STEADYSTATE_RETURN_IF_ERROR(
+        TakeLowRank(from, "g_proj", o.HV * o.V, Bias::kYes, stack, gate_up_));
+  }
+  columns_ = stack.columns();
+  STEADYSTATE_ASSIGN_OR_RETURN(fused_, stack.Pack(from.linears));
+  STEADYSTATE_ASSIGN_OR_RETURN(
+      out_,
+      MakeProjection(from.weights, "o_proj", o.HV * o.V, D_, from.linears));
+  return absl::OkStatus();
+}
+
+absl::Status DeltaLayer::TakeConvs(const MixerBuilder& from) {
+  const DeltaLayerOptions& o = options_;
+  if (!o.conv_taps.has_value()) return absl::OkStatus();
+  const size_t taps = *o.conv_taps;
+  STEADYSTATE_RETURN_IF_ERROR(
+      convs_.Add(from, "q", q_, o.H * o.K, taps, o.qk_activation));
+  STEADYSTATE_RETURN_IF_ERROR(
+      convs_.Add(from, "k", k_, o.H * o.K, taps, o.qk_activation));
+  return convs_.Add(from, "v", v_, o.HV * o.V, taps, Activation::kSilu);
+}
+
+absl::StatusOr<std::unique_ptr<Mixer>> DeltaLayer::Make(
+    const MixerBuilder& from, const DeltaLayerOptions& options) {
+  auto layer = std::make_unique<DeltaLayer>();
+  const DeltaLayerOptions& o = options;
+  layer->options_ = o;
+  layer->D_ = from.hidden_size;
+  STEADYSTATE_RETURN_IF_ERROR(layer->TakeProjections(from));
+  STEADYSTATE_RETURN_IF_ERROR(layer->TakeConvs(from));
+  if (o.decay != Decay::kNone) {
+    STEADYSTATE_ASSIGN_OR_RETURN(
+        layer->decay_,
+        SoftplusDecay::Make(from, o.HV, o.decay == Decay::kKey ? o.K : 1,
+                            o.decay_lower_bound));
+  }
+  STEADYSTATE_ASSIGN_OR_RETURN(
+      layer->recurrence_,
+      DeltaRecurrence::Make(from,
+                            {.heads = o.HV,
+                             .K = o.K,
+                             .V = o.V,
+                             .scale = 1.0f / std::sqrt(static_cast<float>(o.K)),
+                             .decay = o.decay}));
+  layer->output_ = {.heads = o.HV, .V = o.V, .eps = from.norm_eps};
+  if (o.gate != DeltaLayerOptions::Gate::kNone) {
+    layer->output_.gate = o.gate_activation;
+  }
+  STEADYSTATE_ASSIGN_OR_RETURN(layer->output_.weight,
+                               from.weights.TakeFloats("o_norm.weight", {o.V}));
+  from.scratch.Need(layer->scratch_floats(), 0);
+  return layer;
+}
+
+size_t DeltaLayer::scratch_floats() const {
+  const DeltaLayerOptions& o = options_;
+  const size_t decay = decay_up_.up != nullptr ? o.HV * o.K : 0;
+  const size_t gate = gate_up_.up != nullptr ? o.HV * o.V : 0;
+  return columns_ + decay + gate + o.HV * o.V;
+}
+
+DeltaLayer::Parts DeltaLayer::PartsOf(float* scratch, size_t rows) const {
+  const DeltaLayerOptions& o = options_;
+  Parts parts;
+  parts.fused = scratch;
+  float* next = scratch + rows * columns_;
+  parts.decay = parts.fused + decay_up_.column;
+  parts.decay_stride = columns_;
+  if (decay_up_.up != nullptr) {
+    parts.decay = next;
+    parts.decay_stride = o.HV * o.K;
+    next += rows * parts.decay_stride;
+  }
+  parts.gate = parts.fused + gate_up_.column;
+  parts.gate_stride = columns_;
+  if (gate_up_.up != nullptr) {
+    parts.gate = next;
+    parts.gate_stride = o.HV * o.V;
+    next += rows * parts.gate_stride;
+  }
+  parts.out = next;
+  return parts;
+}
+
+void DeltaLayer::Prepare(float* fused, float* decay) const {
+  const DeltaLayerOptions& o = options_;
+  if (!o.conv_taps.has_value()) {
+    const size_t qk = 2 * o.H * o.K;
+    Activate(o.qk_activation, qk, fused + q_, fused + q_);
+    Activate(Activation::kSilu, o.HV * o.V, fused + v_, fused + v_);
+  }
+  for (size_t head = 0; head < 2 * o.H; ++head) {
+    float* x = fused + q_ + head * o.K;
+    if (o.qk_norm == DeltaLayerOptions::QkNorm::kL2) {
+      L2Normalize(o.K, x, kL2Eps, x);
+    } else {
+      SumNormalizeSafely(o.K, x);
+    }
+  }
+  if (o.beta) {
+    float* beta = fused + beta_;
+    Activate(Activation::kSigmoid, o.HV, beta, beta);
+    for (size_t i = 0; i < o.HV; ++i) beta[i] *= o.beta_factor;
+  }
+  if (o.decay != Decay::kNone) decay_.Apply(decay);
+}
+
+void DeltaLayer::Forward(std::span<const Segment> segments, size_t rows,
+                         const float* x, float* y, Workspace& workspace) const {
+  const DeltaLayerOptions& o = options_;
+  Workspace::Buffers& buffers = workspace.buffers();
+  const PhaseScope scope(buffers.phases, Phase::kRecurrence);
+  const Parts p = PartsOf(buffers.scratch.data(), rows);
+  const size_t width = o.HV * o.V;
+
+  buffers.Project(*fused_, rows, x, D_, p.fused, columns_);
+  if (decay_up_.up != nullptr) {
+    buffers.Project(*decay_up_.up, rows, p.fused + decay_up_.column, columns_,
+                    p.decay, p.decay_stride);
+  }
+  if (gate_up_.up != nullptr) {
+    buffers.Project(*gate_up_.up, rows, p.fused + gate_up_.column, columns_,
+                    p.gate, p.gate_stride);
+  }
+  convs_.Run(segments, p.fused, columns_, buffers);
+  buffers.ForRows(rows, columns_, [&](size_t row, size_t) {
+    Prepare(p.fused + row * columns_, p.decay + row * p.decay_stride);
+  });
+  const size_t group = o.HV / o.H;
+  HeadRows beta = {p.fused + beta_, columns_, 1};
+  if (!o.beta) beta = {&o.beta_factor, 0, 0};
+  const size_t factors = o.decay == Decay::kKey ? o.K : 1;
+  const DeltaRecurrence::DeltaRule inputs = {
+      .q = {p.fused + q_, columns_, o.K, group},
+      .k = {p.fused + k_, columns_, o.K, group},
+      .v = {p.fused + v_, columns_, o.V},
+      .beta = beta,
+      .alpha = {p.decay, p.decay_stride, factors}};
+  recurrence_.Run(segments, inputs, p.out, width, buffers);
+  buffers.ForRows(rows, width, [&](size_t row, size_t) {
+    output_.Apply(p.out + row * width, p.gate + row * p.gate_stride);
+  });
+  buffers.Project(*out_, rows, p.out, width, y, D_);
+}
+
+}  // namespace steadystate

@@ -1,0 +1,122 @@
+#ifndef STEADYSTATE_SERVER_MODEL_PARTS_DELTA_LAYER_H_
+#define STEADYSTATE_SERVER_MODEL_PARTS_DELTA_LAYER_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "kernels/linear/linear.h"
+#include "kernels/pointwise/activation.h"
+#include "server/model/config.h"
+#include "server/model/mixer.h"
+#include "server/model/mixer_builder.h"
+#include "server/model/parts/causal_conv.h"
+#include "server/model/parts/delta_recurrence.h"
+#include "server/model/parts/head_output.h"
+#include "server/model/parts/softplus_decay.h"
+#include "server/model/parts/stacked_projection.h"
+
+namespace steadystate {
+
+// What tells one of fla's delta rules from another.
+struct DeltaLayerOptions {
+  enum class QkNorm : uint8_t {
+    kL2,   // x / sqrt(sum x^2 + 1e-6)
+    kSum,  // x / sum x
+  };
+  enum class Gate : uint8_t {
+    kNone,
+    kFull,     // g_proj
+    kLowRank,  // g_proj.0, g_proj.1 with a bias
+  };
+
+  size_t H = 0;   // query and key heads
+  size_t HV = 0;  // value heads, a multiple of H: HV / H share a key
+  size_t K = 0;   // key width of a head
+  size_t V = 0;   // value width of a head
+  std::optional<size_t> conv_taps{};  // nothing: no convolution
+  Activation qk_activation = Activation::kSilu;
+  QkNorm qk_norm = QkNorm::kL2;
+  bool beta = true;       // sigmoid(b_proj x); else 1
+  float beta_factor = 1;  // 2: eigenvalues down to -1
+  // kNone; kScalar: from a_proj; kKey: from f_proj.0 and f_proj.1.
+  Decay decay = Decay::kNone;
+  std::optional<double> decay_lower_bound{};
+  Gate gate = Gate::kNone;
+  Activation gate_activation = Activation::kSilu;
+};
+
+// Reads use_short_conv, conv_size and allow_neg_eigval, which all of them have.
+absl::Status ReadDeltaOptions(const Config& config, DeltaLayerOptions& options);
+
+// Reads num_heads, num_v_heads, head_dim and expand_v as gated_deltanet and kda
+// have them. Errors name the key.
+absl::Status ReadValueHeads(const Config& config, size_t default_heads,
+                            size_t default_width, double default_expand_v,
+                            DeltaLayerOptions& options);
+
+// A layer of the delta rule, as fla makes them: with x the input of a token,
+//   q, k = norm(act(conv(W x))) per head,  v = silu(conv(W_v x))
+//   beta = factor sigmoid(W_b x),  alpha from x or 1
+//   S <- diag(alpha) S,  u = beta (v - S^T k),  S <- S + k u^T,
+//   o = K^-1/2 S^T q,   y = W_o (RMSNorm(o, per head) act(gate)).
+// Value head j reads key head j / (HV / H). Immutable; thread-safe.
+class DeltaLayer final : public Mixer {
+ public:
+  // Pulls {q,k,v,o}_proj, b_proj, {q,k,v}_conv1d, o_norm.weight, A_log, dt_bias
+  // and those named above, as far as the options ask for them.
+  static absl::StatusOr<std::unique_ptr<Mixer>> Make(
+      const MixerBuilder& from, const DeltaLayerOptions& options);
+
+  void Forward(std::span<const Segment> segments, size_t rows, const float* x,
+               float* y, Workspace& workspace) const override;
+
+ private:
+  // A second matrix behind a few columns of the first product.
+  struct LowRank {
+    size_t column = 0;
+    std::unique_ptr<Linear> up;  // or null: not low rank
+  };
+  // Where the parts of a batch lie in the scratch memory.
+  struct Parts {
+    float* fused;  // f32[rows, columns]
+    float* decay;  // f32[rows, HV K] if of low rank, else within fused
+    float* gate;   // f32[rows, HV V] likewise
+    float* out;    // f32[rows, HV V]
+    size_t decay_stride;
+    size_t gate_stride;
+  };
+
+  absl::Status TakeProjections(const MixerBuilder& from);
+  // Takes `<name>.0` into the stack and `<name>.1` by itself.
+  absl::Status TakeLowRank(const MixerBuilder& from, absl::string_view name,
+                           size_t out, Bias bias, ProjectionStack& stack,
+                           LowRank& to) const;
+  absl::Status TakeConvs(const MixerBuilder& from);
+  Parts PartsOf(float* scratch, size_t rows) const;
+  // Activates, normalises and gates one row.
+  void Prepare(float* fused, float* decay) const;
+
+  size_t scratch_floats() const;  // of a row
+
+  DeltaLayerOptions options_;
+  size_t D_ = 0;
+  // Columns of the fused projection; those of scalar decay and of a full gate
+  // are in the low-rank members.
+  size_t q_ = 0, k_ = 0, v_ = 0, beta_ = 0, columns_ = 0;
+  LowRank decay_up_, gate_up_;
+  std::unique_ptr<Linear> fused_;  // D -> columns_
+  std::unique_ptr<Linear> out_;    // HV V -> D
+  CausalConvs convs_;
+  SoftplusDecay decay_;
+  DeltaRecurrence recurrence_;
+  HeadOutput output_;
+};
+
+}  // namespace steadystate
+
+#endif  // STEADYSTATE_SERVER_MODEL_PARTS_DELTA_LAYER_H_

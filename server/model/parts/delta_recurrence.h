@@ -1,0 +1,95 @@
+#ifndef STEADYSTATE_SERVER_MODEL_PARTS_DELTA_RECURRENCE_H_
+#define STEADYSTATE_SERVER_MODEL_PARTS_DELTA_RECURRENCE_H_
+
+#include <cstddef>
+#include <span>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "server/model/mixer.h"
+#include "server/model/mixer_builder.h"
+#include "server/model/parts/gated_recurrence.h"
+#include "server/model/parts/head_rows.h"
+#include "server/model/state_layout.h"
+#include "server/model/workspace.h"
+
+namespace steadystate {
+
+// Recurrences whose transition is diagonal plus rank one, for all heads of a
+// layer. The delta rule (Schlag et al. 2021), with a decay (Yang et al. 2024)
+// or without one, replaces what the state holds under the key by the value:
+//   S <- diag(alpha) S,  u = beta (v - S^T k),  S <- S + k u^T,
+//   o = scale S^T q.
+// The general form (RWKV-7) reads under one vector and writes under another:
+//   S <- diag(alpha) S + b (a^T S) + k v^T,   o = scale S^T q,
+// a^T S being of the state before the decay. In both the token's own (k, v) is
+// in o. Immutable; thread-safe.
+class DeltaRecurrence {
+ public:
+  struct Options {
+    size_t heads = 0;  // of the state, HV
+    size_t K = 0;      // width of keys
+    size_t V = 0;      // width of values
+    float scale = 1;
+    Decay decay = Decay::kNone;  // or kScalar or kKey
+  };
+
+  // Where the inputs of a batch lie, for each state head.
+  struct DeltaRule {
+    HeadRows q, k;     // f32[K]
+    HeadRows v;        // f32[V]
+    HeadRows beta;     // f32[1]
+    HeadRows alpha{};  // kScalar f32[1], kKey f32[K]
+  };
+  struct RankOne {
+    HeadRows q, k;   // f32[K]
+    HeadRows v;      // f32[V]
+    HeadRows a, b;   // f32[K]
+    HeadRows alpha;  // as above
+  };
+
+  DeltaRecurrence() = default;
+
+  // Declares the state slot "S", [HV, K, V]. INVALID_ARGUMENT as
+  // StateLayoutBuilder.
+  static absl::StatusOr<DeltaRecurrence> Make(const MixerBuilder& builder,
+                                              const Options& options);
+
+  // Advances all segments.
+  //   out  f32[rows, HV V; stride out_stride]  overwritten
+  void Run(std::span<const Segment> segments, const DeltaRule& inputs,
+           float* out, size_t out_stride, Workspace::Buffers& buffers) const;
+  void Run(std::span<const Segment> segments, const RankOne& inputs, float* out,
+           size_t out_stride, Workspace::Buffers& buffers) const;
+
+ private:
+  // What moves one state head by one token:
+  //   S <- diag(alpha) S + b (a^T S) + k v^T.
+  struct Move {
+    const float* alpha;  // f32[K]
+    const float* a;      // f32[K]
+    const float* b;      // f32[K]
+    const float* k;      // f32[K]
+  };
+
+  // `scratch` is f32[4, K].
+  Move MoveOf(const DeltaRule& inputs, size_t row, size_t head,
+              float* scratch) const;
+  Move MoveOf(const RankOne& inputs, size_t row, size_t head,
+              float* scratch) const;
+  // The decay of a row, f32[K]. `factors` is f32[K] scratch.
+  const float* DecayOf(const HeadRows& alpha, size_t row, size_t head,
+                       float* factors) const;
+  template <typename Inputs>
+  void RunHeads(std::span<const Segment> segments, const Inputs& inputs,
+                float* out, size_t out_stride,
+                Workspace::Buffers& buffers) const;
+
+  Options options_;
+  std::vector<float> ones_;  // f32[K]
+  SlotHandle state_;         // f32[HV, K, V]
+};
+
+}  // namespace steadystate
+
+#endif  // STEADYSTATE_SERVER_MODEL_PARTS_DELTA_RECURRENCE_H_
