@@ -1,0 +1,128 @@
+#include "kernels/pointwise/decay.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "kernels/pointwise/decay.cc"
+#include "hwy/foreach_target.h"  // IWYU pragma: keep
+#include "hwy/highway.h"
+#include "kernels/simd/math-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace steadystate {
+namespace HWY_NAMESPACE {
+namespace {
+
+namespace hn = hwy::HWY_NAMESPACE;
+
+struct FlooredSigmoidOp {
+  template <class D, class V>
+  HWY_INLINE V operator()(D d, V a, V floor) const {
+    const V room = hn::Sub(hn::Set(d, 1.0f), floor);
+    return hn::MulAdd(room, Sigmoid(d, a), floor);
+  }
+};
+
+// 1 - sigmoid(a) is sigmoid(-a), which does not cancel.
+struct FlooredSigmoidRestOp {
+  template <class D, class V>
+  HWY_INLINE V operator()(D d, V a, V floor) const {
+    const V room = hn::Sub(hn::Set(d, 1.0f), floor);
+    return hn::Mul(room, Sigmoid(d, hn::Neg(a)));
+  }
+};
+
+struct RestOfLogOp {
+  template <class D, class V>
+  HWY_INLINE V operator()(D d, V log_decay) const {
+    // e^x is nothing beside 1 from here on; expm1 is defined for finite x.
+    const V bounded = MaxKeepNan(hn::Set(d, -100.0f), log_decay);
+    const V rest = hn::Neg(hn::Expm1(d, bounded));
+    return hn::IfThenElse(hn::Eq(log_decay, log_decay), rest, log_decay);
+  }
+};
+
+// Sine and cosine are good to 3 ulp of 1 within this bound.
+template <class D, class V>
+HWY_INLINE V BoundedPhase(D d, V phase) {
+  const V limit = hn::Set(d, 39000.0f);
+  const V from_below = MaxKeepNan(hn::Neg(limit), phase);
+  return hn::IfThenElse(hn::Gt(from_below, limit), limit, from_below);
+}
+
+struct PolarRealOp {
+  template <class D, class V>
+  HWY_INLINE V operator()(D d, V size, V phase) const {
+    return hn::Mul(size, hn::Cos(d, BoundedPhase(d, phase)));
+  }
+};
+
+struct PolarImaginaryOp {
+  template <class D, class V>
+  HWY_INLINE V operator()(D d, V size, V phase) const {
+    return hn::Mul(size, hn::Sin(d, BoundedPhase(d, phase)));
+  }
+};
+
+// y[i] and z[i] are two functions of x1[i] and x2[i], all four anywhere.
+template <class Op1, class Op2>
+HWY_INLINE void MapToTwo(Op1 op1, Op2 op2, size_t n, const float* x1,
+                         const float* x2, float* y, float* z) {
+  const hn::ScalableTag<float> d;
+  const size_t N = hn::Lanes(d);
+  size_t i = 0;
+  for (; i + N <= n; i += N) {
+    const auto v1 = hn::LoadU(d, x1 + i);
+    const auto v2 = hn::LoadU(d, x2 + i);
+    hn::StoreU(op1(d, v1, v2), d, y + i);
+    hn::StoreU(op2(d, v1, v2), d, z + i);
+  }
+  if (i < n) {
+    const auto v1 = LoadPartial(d, x1 + i, n - i);
+    const auto v2 = LoadPartial(d, x2 + i, n - i);
+    StorePartial(op1(d, v1, v2), d, y + i, n - i);
+    StorePartial(op2(d, v1, v2), d, z + i, n - i);
+  }
+}
+
+void FlooredSigmoidDecayOfTarget(size_t n, const float* a, const float* floor,
+                                 float* decay, float* rest) {
+  MapToTwo(FlooredSigmoidOp(), FlooredSigmoidRestOp(), n, a, floor, decay,
+           rest);
+}
+
+void RestOfLogDecayOfTarget(size_t n, const float* log_decay, float* rest) {
+  Map(RestOfLogOp(), n, log_decay, rest);
+}
+
+void PolarDecayOfTarget(size_t n, const float* size, const float* phase,
+                        float* re, float* im) {
+  MapToTwo(PolarRealOp(), PolarImaginaryOp(), n, size, phase, re, im);
+}
+
+}  // namespace
+}  // namespace HWY_NAMESPACE
+}  // namespace steadystate
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace steadystate {
+
+HWY_EXPORT(FlooredSigmoidDecayOfTarget);
+HWY_EXPORT(RestOfLogDecayOfTarget);
+HWY_EXPORT(PolarDecayOfTarget);
+
+void FlooredSigmoidDecay(size_t n, const float* a, const float* floor,
+                         float* decay, float* rest) {
+  HWY_DYNAMIC_DISPATCH(FlooredSigmoidDecayOfTarget)(n, a, floor, decay, rest);
+}
+
+void RestOfLogDecay(size_t n, const float* log_decay, float* rest) {
+  HWY_DYNAMIC_DISPATCH(RestOfLogDecayOfTarget)(n, log_decay, rest);
+}
+
+void PolarDecay(size_t n, const float* size, const float* phase, float* re,
+                float* im) {
+  HWY_DYNAMIC_DISPATCH(PolarDecayOfTarget)(n, size, phase, re, im);
+}
+
+}  // namespace steadystate
+#endif  // HWY_ONCE

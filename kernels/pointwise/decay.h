@@ -1,0 +1,31 @@
+#ifndef STEADYSTATE_KERNELS_POINTWISE_DECAY_H_
+#define STEADYSTATE_KERNELS_POINTWISE_DECAY_H_
+
+#include <cstddef>
+
+namespace steadystate {
+
+// Decays of the gated recurrences that are more than one activation. All
+// f32[n]; NaN gives NaN.
+
+// The forget gate of HGRN-2 and what it leaves for the input:
+//   decay[i] = floor[i] + (1 - floor[i]) sigmoid(a[i]),
+//   rest[i]  = 1 - decay[i], exact where the decay is near 1.
+//   a, floor  in, 0 <= floor <= 1      decay, rest  out; decay may be a
+void FlooredSigmoidDecay(size_t n, const float* a, const float* floor,
+                         float* decay, float* rest);
+
+// rest[i] = 1 - e^log_decay[i], exact where the decay is near 1.
+//   log_decay  in, <= 0                rest  out; may be log_decay
+void RestOfLogDecay(size_t n, const float* log_decay, float* rest);
+
+// The complex decays size e^(i phase), phases in radians: their real and
+// imaginary parts. A phase beyond +-39000 counts as that bound; an ulp of it
+// is 4e-3 there.
+//   size, phase  in                    re, im  out; re may be size, im phase
+void PolarDecay(size_t n, const float* size, const float* phase, float* re,
+                float* im);
+
+}  // namespace steadystate
+
+#endif  // STEADYSTATE_KERNELS_POINTWISE_DECAY_H_
