@@ -1,4 +1,5 @@
-// Elementwise kernels against double formulas, on every target.
+// Goal: elementwise kernels are their formulas over all of float, at any length
+// and in place. Method: against the formulas in double, on every target.
 
 #include "kernels/pointwise/activation.h"
 
@@ -46,6 +47,16 @@ double Exact(Activation act, double x) {
     case Activation::kPowlu:
       if (x <= 0) return x * ExactSigmoid(x);
       return std::pow(x, 3 / (std::sqrt(x) + 1)) * ExactSigmoid(x);
+    case Activation::kGelu:
+      return 0.5 * x * std::erfc(-x * M_SQRT1_2);
+    case Activation::kTanh:
+      return std::tanh(x);
+    case Activation::kExp:
+      return std::exp(x);
+    case Activation::kSoftplus:
+      return x > 20 ? x : std::max(x, 0.0) + std::log1p(std::exp(-std::abs(x)));
+    case Activation::kEluPlusOne:
+      return x > 0 ? x + 1 : std::exp(x);
   }
   return 0;
 }
@@ -69,14 +80,24 @@ double Tolerance(Activation act, double x) {
       return 6.0 + (x < 0 ? 2.0 * std::abs(x * x * x) : 0.0);
     case Activation::kPowlu:
       return 6.0 + 12.0 * std::abs(std::log(std::abs(x) + 1e-300));
+    case Activation::kGelu:
+      return 6.0 + (x < 0 ? x * x : 0.0);
+    case Activation::kTanh:
+    case Activation::kSoftplus:
+      return 4.0;
+    case Activation::kExp:
+    case Activation::kEluPlusOne:
+      return 2.0;
   }
   return 0.0;
 }
 
-constexpr Activation kAll[] = {Activation::kIdentity,   Activation::kRelu,
-                               Activation::kSigmoid,    Activation::kSilu,
-                               Activation::kLogSigmoid, Activation::kSqrelu,
-                               Activation::kGeluTanh,   Activation::kPowlu};
+constexpr Activation kAll[] = {
+    Activation::kIdentity,  Activation::kRelu,       Activation::kSigmoid,
+    Activation::kSilu,      Activation::kLogSigmoid, Activation::kSqrelu,
+    Activation::kGeluTanh,  Activation::kPowlu,      Activation::kGelu,
+    Activation::kTanh,      Activation::kExp,        Activation::kSoftplus,
+    Activation::kEluPlusOne};
 
 TEST(ActivationTest, NamesOfTheConfigFiles) {
   EXPECT_EQ(ActivationFromName("swish"), Activation::kSilu);
@@ -168,6 +189,48 @@ TEST_P(ActivateTest, GateMultipliesAndMayBeInPlace) {
         EXPECT_TRUE(SameBits(over_gate[i], activated[i] * up[i]));
         EXPECT_TRUE(SameBits(over_up[i], activated[i] * up[i]));
       }
+    }
+  }
+}
+
+TEST_P(ActivateTest, ExponentialsSaturateAtInfinity) {
+  const float x[] = {kInf, -kInf};
+  float y[2];
+  Activate(Activation::kTanh, 2, x, y);
+  EXPECT_EQ(y[0], 1.0f);
+  EXPECT_EQ(y[1], -1.0f);
+  Activate(Activation::kSoftplus, 2, x, y);
+  EXPECT_EQ(y[0], kInf);
+  EXPECT_EQ(y[1], 0.0f);
+  for (const Activation act : {Activation::kExp, Activation::kEluPlusOne}) {
+    Activate(act, 2, x, y);
+    EXPECT_EQ(y[0], kInf);
+    EXPECT_EQ(y[1], 0.0f);
+  }
+}
+
+// A decay of e^0 must not eat a state away.
+TEST_P(ActivateTest, ExpOfZeroIsExactlyOne) {
+  const float x[] = {0.0f, -0.0f};
+  float y[2];
+  Activate(Activation::kExp, 2, x, y);
+  EXPECT_EQ(y[0], 1.0f);
+  EXPECT_EQ(y[1], 1.0f);
+}
+
+TEST_P(ActivateTest, SoftCapBoundsAndIsAccurate) {
+  const Floats x{std::span<const float>(ManyFiniteFloats())};
+  for (const float cap : {15.0f, 30.0f, 0.3f}) {
+    Floats y(x);
+    SoftCap(x.size(), cap, y.data(), y.data());
+    const double bound = static_cast<double>(cap);
+    for (size_t i = 0; i < x.size(); ++i) {
+      const double at = static_cast<double>(x[i]);
+      EXPECT_LE(std::abs(y[i]), cap);
+      // What is subnormal once divided by the cap keeps fewer digits.
+      EXPECT_NEAR(static_cast<double>(y[i]), bound * std::tanh(at / bound),
+                  6 * 6e-8 * std::abs(at) + 1e-43)
+          << x[i];
     }
   }
 }
