@@ -6,9 +6,17 @@
 #include "server/model/mixers/delta_net.h"
 #include "server/model/mixers/gated_deltanet.h"
 #include "server/model/mixers/gla.h"
+#include "server/model/mixers/hgrn2.h"
 #include "server/model/mixers/kda.h"
 #include "server/model/mixers/linear_attn.h"
+#include "server/model/mixers/linear_recurrence.h"
+#include "server/model/mixers/mamba.h"
+#include "server/model/mixers/mamba2.h"
+#include "server/model/mixers/retnet.h"
+#include "server/model/mixers/simple_gla.h"
 #include "server/model/mixers/softmax_attention.h"
+#include "server/model/mixers/xlstm.h"
+#include "server/model/parts/mamba_layer.h"
 
 namespace steadystate {
 
@@ -27,6 +35,10 @@ std::span<const MixerFamily> MixerFamilies() {
        .source = "gla.cc",
        .keys = GlaKeys(),
        .make = MakeGla},
+      {.model_type = "hgrn2",
+       .source = "hgrn2.cc",
+       .keys = Hgrn2Keys(),
+       .make = MakeHgrn2},
       {.model_type = "kda",
        .source = "kda.cc",
        .keys = KdaKeys(),
@@ -35,10 +47,49 @@ std::span<const MixerFamily> MixerFamilies() {
        .source = "linear_attn.cc",
        .keys = LinearAttnKeys(),
        .make = MakeLinearAttn},
+      {.model_type = "linear_recurrence",
+       .source = "linear_recurrence.cc",
+       .keys = LinearRecurrenceKeys(),
+       .read_config = ReadLinearRecurrenceConfig,
+       .make = MakeLinearRecurrence},
+      {.model_type = "mamba",
+       .source = "mamba.cc",
+       .keys = MambaKeys(),
+       .frame = MambaFrame(),
+       .read_defaults = MambaDefaults,
+       .hybrid = false,
+       .make = MakeMamba,
+       .make_layer = MakeMambaLayer},
+      {.model_type = "mamba2",
+       .source = "mamba2.cc",
+       .keys = Mamba2Keys(),
+       .frame = MambaFrame(),
+       .read_defaults = Mamba2Defaults,
+       .hybrid = false,
+       .make = MakeMamba2,
+       .make_layer = MakeMambaLayer},
+      {.model_type = "retnet",
+       .source = "retnet.cc",
+       .keys = RetnetKeys(),
+       .defaults = {.hidden_ratio = 2},
+       .read_config = ReadRetnetConfig,
+       .make = MakeRetnet},
+      {.model_type = "simple_gla",
+       .source = "simple_gla.cc",
+       .keys = SimpleGlaKeys(),
+       .make = MakeSimpleGla},
       {.model_type = "transformer",
        .source = "softmax_attention.cc",
        .keys = SoftmaxAttentionKeys(),
        .all_softmax = true},
+      {.model_type = "xlstm",
+       .source = "xlstm.cc",
+       .keys = XlstmKeys(),
+       .frame = XlstmFrame(),
+       .read_defaults = XlstmDefaults,
+       .hybrid = false,
+       .read_config = ReadXlstmConfig,
+       .make_layer = MakeXlstmLayer},
   };
   return families;
 }

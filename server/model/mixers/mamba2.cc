@@ -1,0 +1,275 @@
+// Mamba-2 (Dao and Gu 2024), as model_type "mamba2" of transformers and fla:
+//   z, x, B, C, dt = W_in u;  [x, B, C] <- silu(conv([x, B, C]))
+//   dt_h = clamp(softplus(dt_h + dt_bias_h)),  a_h = exp(-exp(A_log_h) dt_h)
+//   S_h <- a_h S_h + B_g (dt_h x_h)^T,  y_h = S_h^T C_g + D_h x_h
+//   out = W_out RMSNorm(y * silu(z))
+// The token's own input is in y. H heads share G groups of keys B and queries
+// C, H / G consecutive heads each; x is the value, in units of dt. The norm is
+// over each group's channels by themselves, as mamba_ssm, fla and newer
+// versions of transformers have it and checkpoints were trained; "norm_scope":
+// "full" takes all channels together, as transformers did before.
+// fla's files may say more: norm_before_gate (RMSNorm(y) * silu(z)), rmsnorm
+// false (y * silu(z)) and D_has_hdim (D per channel). Transformers' may bear
+// norm_before_gate, too, but there it changes nothing.
+#include "server/model/mixers/mamba2.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "kernels/pointwise/activation.h"
+#include "server/base/status_macros.h"
+#include "server/model/parts/causal_conv.h"
+#include "server/model/parts/gated_recurrence.h"
+#include "server/model/parts/head_output.h"
+#include "server/model/parts/mamba_layer.h"
+#include "server/model/parts/stacked_projection.h"
+#include "server/model/workspace.h"
+
+namespace steadystate {
+namespace {
+
+constexpr absl::string_view kUsedKeys[] = {
+    "num_heads",  "head_dim",        "state_size",      "n_groups",
+    "expand",     "conv_kernel",     "use_bias",        "use_conv_bias",
+    "hidden_act", "time_step_limit", "dt_limit",        "rmsnorm",
+    "norm_scope", "D_has_hdim",      "norm_before_gate"};
+// How weights are initialised, and how a library computes.
+constexpr absl::string_view kInertKeys[] = {"A_init_range",
+                                            "chunk_size",
+                                            "conv_init",
+                                            "dt_init_floor",
+                                            "dt_max",
+                                            "dt_min",
+                                            "rescale_prenorm_residual",
+                                            "residual_in_fp32",
+                                            "rms_norm",
+                                            "time_step_floor",
+                                            "time_step_max",
+                                            "time_step_min",
+                                            "time_step_rank"};
+constexpr FixedKey kFixedKeys[] = {{"attn", "null"}};
+
+class Mamba2 final : public Mixer {
+ public:
+  static absl::StatusOr<std::unique_ptr<Mixer>> Make(const MixerBuilder& from);
+
+  void Forward(std::span<const Segment> segments, size_t rows, const float* x,
+               float* y, Workspace& workspace) const override;
+
+ private:
+  absl::Status ReadShape(const MixerBuilder& from);
+  absl::Status ReadStepLimit(const Config& config);
+  absl::Status TakeProjections(const MixerBuilder& from);
+  absl::Status TakeGates(const MixerBuilder& from);
+  absl::Status MakeOutput(const MixerBuilder& from);
+  // One row's dt into steps of time, its decays and its values.
+  void Discretize(float* dt, const float* x, float* decay, float* v) const;
+
+  size_t D_ = 0;  // hidden_size
+  size_t E_ = 0;  // channels, H P
+  size_t H_ = 0;  // heads
+  size_t P_ = 0;  // value width of a head
+  size_t N_ = 0;  // key width of a group
+  size_t G_ = 0;  // groups, divides H
+  float dt_min_ = 0;
+  float dt_max_ = 0;
+  // Columns of the input projection; z is the first.
+  size_t x_at_ = 0, B_at_ = 0, C_at_ = 0, dt_at_ = 0, columns_ = 0;
+  std::unique_ptr<Linear> in_;   // D -> columns_
+  std::unique_ptr<Linear> out_;  // E -> D
+  CausalConvs conv_;
+  GatedRecurrence recurrence_;
+  HeadOutput output_;
+  std::vector<float> dt_bias_;  // f32[H]
+  std::vector<float> rate_;     // -exp(A_log), f32[H]
+  std::vector<float> skip_;     // D of the formula, f32[E]
+};
+
+absl::Status Mamba2::ReadShape(const MixerBuilder& from) {
+  const Config& config = from.config;
+  D_ = from.hidden_size;
+  STEADYSTATE_ASSIGN_OR_RETURN(E_, ReadMambaWidth(from));
+  STEADYSTATE_ASSIGN_OR_RETURN(P_, config.Size("head_dim", 64, {1, 65536}));
+  STEADYSTATE_ASSIGN_OR_RETURN(N_, config.Size("state_size", 128, {1, 65536}));
+  if (E_ % P_ != 0) {
+    return config.Invalid(
+        "head_dim",
+        absl::StrCat("it must divide expand times hidden_size, ", E_));
+  }
+  H_ = E_ / P_;
+  const auto heads = static_cast<double>(H_);
+  STEADYSTATE_ASSIGN_OR_RETURN(const size_t stated,
+                               config.Size("num_heads", H_, {1, 65536}));
+  if (stated != H_) {
+    return config.Invalid(
+        "num_heads",
+        absl::StrCat("it must be expand times hidden_size / head_dim, ", H_));
+  }
+  const size_t groups = IsMambaOfFla(config) ? 1 : 8;
+  STEADYSTATE_ASSIGN_OR_RETURN(G_, config.Size("n_groups", groups, {1, heads}));
+  if (H_ % G_ != 0) {
+    return config.Invalid("n_groups",
+                          absl::StrCat("it must divide num_heads, ", H_));
+  }
+  return ReadStepLimit(config);
+}
+
+// fla calls it dt_limit.
+absl::Status Mamba2::ReadStepLimit(const Config& config) {
+  constexpr double kInfinity = std::numeric_limits<double>::infinity();
+  const absl::string_view key =
+      config.Has("dt_limit") ? "dt_limit" : "time_step_limit";
+  STEADYSTATE_ASSIGN_OR_RETURN(const auto stated,
+                               config.NumberList(key, {0, kInfinity}, 2));
+  const std::vector<double> limit =
+      stated.value_or(std::vector<double>{0, kInfinity});
+  if (limit.size() != 2 || limit[0] > limit[1]) {
+    return config.Invalid(key, "it must be a lower and an upper bound");
+  }
+  dt_min_ = static_cast<float>(limit[0]);
+  dt_max_ = static_cast<float>(limit[1]);
+  return absl::OkStatus();
+}
+
+absl::Status Mamba2::TakeProjections(const MixerBuilder& from) {
+  x_at_ = E_;
+  B_at_ = x_at_ + E_;
+  C_at_ = B_at_ + G_ * N_;
+  dt_at_ = C_at_ + G_ * N_;
+  columns_ = dt_at_ + H_;
+  STEADYSTATE_ASSIGN_OR_RETURN(const Bias bias, ReadMambaBias(from));
+  STEADYSTATE_ASSIGN_OR_RETURN(
+      in_, MakeProjection(from.weights, "in_proj", D_, columns_, from.linears,
+                          bias));
+  STEADYSTATE_ASSIGN_OR_RETURN(
+      out_,
+      MakeProjection(from.weights, "out_proj", E_, D_, from.linears, bias));
+  return AddMambaConv(from, x_at_, dt_at_ - x_at_, conv_);
+}
+
+absl::Status Mamba2::TakeGates(const MixerBuilder& from) {
+  const WeightScope& weights = from.weights;
+  STEADYSTATE_ASSIGN_OR_RETURN(dt_bias_, weights.TakeFloats("dt_bias", {H_}));
+  STEADYSTATE_ASSIGN_OR_RETURN(rate_, weights.TakeFloats("A_log", {H_}));
+  for (float& rate : rate_) rate = -std::exp(rate);
+  STEADYSTATE_ASSIGN_OR_RETURN(const bool per_channel,
+                               from.config.Bool("D_has_hdim", false));
+  const size_t width = per_channel ? E_ : H_;
+  STEADYSTATE_ASSIGN_OR_RETURN(const std::vector<float> skip,
+                               weights.TakeFloats("D", {width}));
+  skip_.resize(E_);
+  for (size_t e = 0; e < E_; ++e) skip_[e] = skip[e / (E_ / width)];
+  return absl::OkStatus();
+}
+
+absl::Status Mamba2::MakeOutput(const MixerBuilder& from) {
+  const Config& config = from.config;
+  STEADYSTATE_ASSIGN_OR_RETURN(const std::string scope,
+                               config.String("norm_scope", "group"));
+  if (scope != "group" && scope != "full") {
+    return config.Invalid("norm_scope", "it must be \"group\" or \"full\"");
+  }
+  STEADYSTATE_ASSIGN_OR_RETURN(const bool normed, config.Bool("rmsnorm", true));
+  STEADYSTATE_ASSIGN_OR_RETURN(const bool norm_first,
+                               config.Bool("norm_before_gate", false));
+  const size_t parts = scope == "full" ? 1 : G_;
+  output_ = {
+      .heads = parts,
+      .V = E_ / parts,
+      .norm = normed ? HeadOutput::NormKind::kRms : HeadOutput::NormKind::kNone,
+      .eps = from.norm_eps,
+      .gate = Activation::kSilu,
+      .gate_first = !(norm_first && IsMambaOfFla(config))};
+  if (normed) {
+    STEADYSTATE_ASSIGN_OR_RETURN(output_.weight,
+                                 from.weights.TakeFloats("norm.weight", {E_}));
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::unique_ptr<Mixer>> Mamba2::Make(const MixerBuilder& from) {
+  auto made = std::make_unique<Mamba2>();
+  STEADYSTATE_RETURN_IF_ERROR(made->ReadShape(from));
+  STEADYSTATE_RETURN_IF_ERROR(made->TakeProjections(from));
+  STEADYSTATE_RETURN_IF_ERROR(made->TakeGates(from));
+  STEADYSTATE_RETURN_IF_ERROR(made->MakeOutput(from));
+  STEADYSTATE_ASSIGN_OR_RETURN(
+      made->recurrence_,
+      GatedRecurrence::Make(from, {.query_heads = made->H_,
+                                   .state_heads = made->H_,
+                                   .K = made->N_,
+                                   .V = made->P_,
+                                   .decay = Decay::kScalar}));
+  from.scratch.Need(made->columns_ + made->H_ + 2 * made->E_, 0);
+  return made;
+}
+
+void Mamba2::Discretize(float* dt, const float* x, float* decay,
+                        float* v) const {
+  for (size_t h = 0; h < H_; ++h) dt[h] += dt_bias_[h];
+  Activate(Activation::kSoftplus, H_, dt, dt);
+  for (size_t h = 0; h < H_; ++h) {
+    dt[h] = std::clamp(dt[h], dt_min_, dt_max_);
+    decay[h] = rate_[h] * dt[h];
+    for (size_t p = 0; p < P_; ++p) v[h * P_ + p] = dt[h] * x[h * P_ + p];
+  }
+  Activate(Activation::kExp, H_, decay, decay);
+}
+
+void Mamba2::Forward(std::span<const Segment> segments, size_t rows,
+                     const float* x, float* y, Workspace& workspace) const {
+  Workspace::Buffers& buffers = workspace.buffers();
+  const PhaseScope scope(buffers.phases, Phase::kRecurrence);
+  float* fused = buffers.scratch.data();   // f32[rows, columns]
+  float* decay = fused + rows * columns_;  // f32[rows, H]
+  float* v = decay + rows * H_;            // f32[rows, E]
+  float* out = v + rows * E_;              // f32[rows, E]
+
+  buffers.Project(*in_, rows, x, D_, fused, columns_);
+  conv_.Run(segments, fused, columns_, buffers);
+  buffers.ForRows(rows, E_, [&](size_t row, size_t) {
+    float* from = fused + row * columns_;
+    Discretize(from + dt_at_, from + x_at_, decay + row * H_, v + row * E_);
+  });
+  const size_t sharing = H_ / G_;
+  recurrence_.Run(segments,
+                  {.q = {fused + C_at_, columns_, N_, sharing},
+                   .k = {fused + B_at_, columns_, N_, sharing},
+                   .v = {v, E_, P_},
+                   .alpha = {decay, H_, 1}},
+                  out, E_, buffers);
+  buffers.ForRows(rows, 3 * E_, [&](size_t row, size_t) {
+    const float* from = fused + row * columns_;
+    float* o = out + row * E_;
+    for (size_t e = 0; e < E_; ++e) o[e] += skip_[e] * from[x_at_ + e];
+    output_.Apply(o, from);
+  });
+  buffers.Project(*out_, rows, out, E_, y, D_);
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Mixer>> MakeMamba2(const MixerBuilder& builder) {
+  return Mamba2::Make(builder);
+}
+
+KeyTable Mamba2Keys() {
+  return {
+      .used = kUsedKeys, .inert = kInertKeys, .must_be_default = kFixedKeys};
+}
+
+absl::StatusOr<FamilyDefaults> Mamba2Defaults(const Config& config) {
+  if (IsMambaOfFla(config)) {
+    return FamilyDefaults{.hidden_size = 2048, .layers = 48, .norm_eps = 1e-5};
+  }
+  return FamilyDefaults{.hidden_size = 4096,
+                        .layers = 64,
+                        .vocab_size = 32768,
+                        .norm_eps = 1e-5,
+                        .bos_token = 0};
+}
+
+}  // namespace steadystate

@@ -1,0 +1,25 @@
+#ifndef STEADYSTATE_SERVER_MODEL_MIXERS_MAMBA2_H_
+#define STEADYSTATE_SERVER_MODEL_MIXERS_MAMBA2_H_
+
+#include <memory>
+
+#include "absl/status/statusor.h"
+#include "server/model/config.h"
+#include "server/model/mixer.h"
+#include "server/model/mixer_builder.h"
+#include "server/model/mixers/registry.h"
+
+namespace steadystate {
+
+// Mamba-2; formulas in mamba2.cc. Errors name the key or tensor.
+absl::StatusOr<std::unique_ptr<Mixer>> MakeMamba2(const MixerBuilder& builder);
+
+// The keys that MakeMamba2 reads.
+KeyTable Mamba2Keys();
+
+// The defaults of transformers' Mamba2Config, or of fla's.
+absl::StatusOr<FamilyDefaults> Mamba2Defaults(const Config& config);
+
+}  // namespace steadystate
+
+#endif  // STEADYSTATE_SERVER_MODEL_MIXERS_MAMBA2_H_

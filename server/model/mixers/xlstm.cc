@@ -1,0 +1,274 @@
+// xLSTM's mLSTM (Beck et al. 2024), as model_type "xlstm" of transformers and
+// NX-AI/xLSTM-7b:
+//   q, k, v = W_q x, W_k x, W_v x          q, k narrower than v
+//   i, f = cap tanh((W_i x + b_i) / cap), likewise f    one each per head
+//   the recurrence of parts/mlstm_recurrence.h, log f = logsigmoid(f)
+//   y = W_o (LayerNorm(o, per head) * w * sigmoid(W_g x))
+// then a feed-forward layer, W_down (silu(W_gate x) * (W_up x)). The logits are
+// capped like the gates. use_bias gives a bias to every projection and norm of
+// the layers. The paper's own package scales k instead of q in one of its
+// forms: the same outputs, another state.
+#include "server/model/mixers/xlstm.h"
+
+#include <cmath>
+#include <memory>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "kernels/pointwise/activation.h"
+#include "server/base/status_macros.h"
+#include "server/model/mlp.h"
+#include "server/model/parts/head_output.h"
+#include "server/model/parts/mlstm_recurrence.h"
+#include "server/model/parts/stacked_projection.h"
+#include "server/model/workspace.h"
+
+namespace steadystate {
+namespace {
+
+constexpr absl::string_view kUsedKeys[] = {
+    "embedding_dim",   "eps",
+    "ffn_proj_factor", "ffn_round_up_to_multiple_of",
+    "gate_soft_cap",   "num_blocks",
+    "num_heads",       "output_logit_soft_cap",
+    "qk_dim_factor",   "use_bias",
+    "v_dim_factor"};
+// How a library computes: kernels, chunks, and in which precision.
+constexpr absl::string_view kInertKeys[] = {"autocast_kernel_dtype",
+                                            "chunk_size",
+                                            "chunkwise_kernel",
+                                            "inference_state_dtype",
+                                            "max_inference_chunksize",
+                                            "mode",
+                                            "norm_reduction_force_float32",
+                                            "return_last_states",
+                                            "sequence_kernel",
+                                            "step_kernel"};
+constexpr FixedKey kFixedKeys[] = {
+    {"add_out_norm", "true"}, {"attn", "null"}, {"weight_mode", "\"single\""}};
+
+constexpr Bounds kCaps = {1e-6, 1e9};
+constexpr Bounds kFactors = {0, 64};
+constexpr Bounds kWidths = {1, 1 << 20};
+
+class Mlstm final : public Mixer {
+ public:
+  static absl::StatusOr<std::unique_ptr<Mixer>> Make(const MixerBuilder& from,
+                                                     Bias bias);
+
+  void Forward(std::span<const Segment> segments, size_t rows, const float* x,
+               float* y, Workspace& workspace) const override;
+
+ private:
+  absl::Status ReadShape(const MixerBuilder& from);
+  absl::Status TakeProjections(const MixerBuilder& from, Bias bias);
+  absl::Status MakeOutput(const MixerBuilder& from, Bias bias);
+
+  size_t D_ = 0;  // hidden_size
+  size_t H_ = 0;  // heads
+  size_t K_ = 0;  // key width of a head
+  size_t V_ = 0;  // value width of a head
+  float gate_cap_ = 0;
+  // Columns of the fused projection; the forget gates follow the input gates.
+  size_t q_ = 0, k_ = 0, v_ = 0, output_gate_ = 0, gates_ = 0, columns_ = 0;
+  std::unique_ptr<Linear> fused_;  // D -> columns_
+  std::unique_ptr<Linear> out_;    // H V -> D
+  MlstmRecurrence recurrence_;
+  HeadOutput output_;
+};
+
+absl::Status Mlstm::ReadShape(const MixerBuilder& from) {
+  const Config& config = from.config;
+  D_ = from.hidden_size;
+  STEADYSTATE_ASSIGN_OR_RETURN(H_, config.Size("num_heads", 8, {1, 4096}));
+  const auto head_width = [&](absl::string_view key,
+                              double fallback) -> absl::StatusOr<size_t> {
+    STEADYSTATE_ASSIGN_OR_RETURN(const double factor,
+                                 config.Number(key, fallback, kFactors));
+    const auto width = static_cast<size_t>(static_cast<double>(D_) * factor);
+    if (width == 0 || width % H_ != 0) {
+      return config.Invalid(
+          key, absl::StrCat(
+                   "hidden_size times it, rounded down, is ", width,
+                   ", which must be a positive multiple of num_heads, ", H_));
+    }
+    return width / H_;
+  };
+  STEADYSTATE_ASSIGN_OR_RETURN(K_, head_width("qk_dim_factor", 0.5));
+  STEADYSTATE_ASSIGN_OR_RETURN(V_, head_width("v_dim_factor", 1));
+  STEADYSTATE_ASSIGN_OR_RETURN(const double cap,
+                               config.Number("gate_soft_cap", 15, kCaps));
+  gate_cap_ = static_cast<float>(cap);
+  return absl::OkStatus();
+}
+
+absl::Status Mlstm::TakeProjections(const MixerBuilder& from, Bias bias) {
+  ProjectionStack stack(from.weights, D_);
+  STEADYSTATE_ASSIGN_OR_RETURN(q_, stack.Add("q", H_ * K_, bias));
+  STEADYSTATE_ASSIGN_OR_RETURN(k_, stack.Add("k", H_ * K_, bias));
+  STEADYSTATE_ASSIGN_OR_RETURN(v_, stack.Add("v", H_ * V_, bias));
+  STEADYSTATE_ASSIGN_OR_RETURN(output_gate_,
+                               stack.Add("ogate_preact", H_ * V_, bias));
+  STEADYSTATE_ASSIGN_OR_RETURN(gates_,
+                               stack.Add("igate_preact", H_, Bias::kYes));
+  STEADYSTATE_RETURN_IF_ERROR(
+      stack.Add("fgate_preact", H_, Bias::kYes).status());
+  columns_ = stack.columns();
+  STEADYSTATE_ASSIGN_OR_RETURN(fused_, stack.Pack(from.linears));
+  STEADYSTATE_ASSIGN_OR_RETURN(
+      out_, MakeProjection(from.weights, "out_proj", H_ * V_, D_, from.linears,
+                           bias));
+  return absl::OkStatus();
+}
+
+absl::Status Mlstm::MakeOutput(const MixerBuilder& from, Bias bias) {
+  output_ = {.heads = H_,
+             .V = V_,
+             .norm = HeadOutput::NormKind::kLayer,
+             .eps = from.norm_eps,
+             .gate = Activation::kSigmoid};
+  STEADYSTATE_ASSIGN_OR_RETURN(
+      output_.weight,
+      from.weights.TakeFloats("multihead_norm.weight", {H_ * V_}));
+  if (bias == Bias::kYes) {
+    STEADYSTATE_ASSIGN_OR_RETURN(
+        output_.bias,
+        from.weights.TakeFloats("multihead_norm.bias", {H_ * V_}));
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::unique_ptr<Mixer>> Mlstm::Make(const MixerBuilder& from,
+                                                   Bias bias) {
+  auto made = std::make_unique<Mlstm>();
+  STEADYSTATE_RETURN_IF_ERROR(made->ReadShape(from));
+  STEADYSTATE_RETURN_IF_ERROR(made->TakeProjections(from, bias));
+  STEADYSTATE_RETURN_IF_ERROR(made->MakeOutput(from, bias));
+  STEADYSTATE_ASSIGN_OR_RETURN(const double eps,
+                               from.config.Number("eps", 1e-6, {0, 1}));
+  STEADYSTATE_ASSIGN_OR_RETURN(
+      made->recurrence_,
+      MlstmRecurrence::Make(
+          from, {.heads = made->H_,
+                 .K = made->K_,
+                 .V = made->V_,
+                 .scale = 1.0f / std::sqrt(static_cast<float>(made->K_)),
+                 .eps = static_cast<float>(eps)}));
+  from.scratch.Need(made->columns_ + made->H_ * made->V_, 0);
+  return made;
+}
+
+void Mlstm::Forward(std::span<const Segment> segments, size_t rows,
+                    const float* x, float* y, Workspace& workspace) const {
+  Workspace::Buffers& buffers = workspace.buffers();
+  const PhaseScope scope(buffers.phases, Phase::kRecurrence);
+  const size_t width = H_ * V_;
+  float* fused = buffers.scratch.data();  // f32[rows, columns]
+  float* out = fused + rows * columns_;   // f32[rows, H V]
+
+  buffers.Project(*fused_, rows, x, D_, fused, columns_);
+  buffers.ForRows(rows, 2 * H_, [&](size_t row, size_t) {
+    float* gates = fused + row * columns_ + gates_;
+    SoftCap(2 * H_, gate_cap_, gates, gates);
+    Activate(Activation::kLogSigmoid, H_, gates + H_, gates + H_);
+  });
+  recurrence_.Run(segments,
+                  {.q = {fused + q_, columns_, K_},
+                   .k = {fused + k_, columns_, K_},
+                   .v = {fused + v_, columns_, V_},
+                   .log_input = {fused + gates_, columns_, 1},
+                   .log_forget = {fused + gates_ + H_, columns_, 1}},
+                  out, width, buffers);
+  buffers.ForRows(rows, 2 * width, [&](size_t row, size_t) {
+    output_.Apply(out + row * width, fused + row * columns_ + output_gate_);
+  });
+  buffers.Project(*out_, rows, out, width, y, D_);
+}
+
+// hidden_size times ffn_proj_factor, rounded up to a multiple.
+absl::StatusOr<size_t> ReadFeedForwardWidth(const MixerBuilder& from) {
+  STEADYSTATE_ASSIGN_OR_RETURN(
+      const double factor,
+      from.config.Number("ffn_proj_factor", 2.667, kFactors));
+  STEADYSTATE_ASSIGN_OR_RETURN(
+      const size_t multiple,
+      from.config.Size("ffn_round_up_to_multiple_of", 64, kWidths));
+  const auto unit = static_cast<double>(multiple);
+  const double wanted = static_cast<double>(from.hidden_size) * factor;
+  const auto units = static_cast<size_t>((wanted + unit - 1) / unit);
+  if (units == 0) {
+    return from.config.Invalid("ffn_proj_factor",
+                               "hidden_size times it must be at least 1");
+  }
+  return units * multiple;
+}
+
+}  // namespace
+
+absl::StatusOr<std::vector<ResidualStep>> MakeXlstmLayer(
+    const ModelConfig& config, const MixerBuilder& builder) {
+  STEADYSTATE_ASSIGN_OR_RETURN(const bool biased,
+                               builder.config.Bool("use_bias", false));
+  STEADYSTATE_ASSIGN_OR_RETURN(const size_t width,
+                               ReadFeedForwardWidth(builder));
+  const Bias bias = biased ? Bias::kYes : Bias::kNone;
+  NormStyle style = config.norm;
+  style.bias = biased;
+  std::vector<ResidualStep> steps(2);
+  STEADYSTATE_ASSIGN_OR_RETURN(
+      steps[0].norm,
+      Norm::Make(style, builder.weights, "norm_mlstm", config.hidden_size));
+  STEADYSTATE_ASSIGN_OR_RETURN(
+      steps[1].norm,
+      Norm::Make(style, builder.weights, "norm_ffn", config.hidden_size));
+  STEADYSTATE_ASSIGN_OR_RETURN(
+      steps[0].mixer, Mlstm::Make(builder.Child("mlstm_layer."), bias));
+  STEADYSTATE_ASSIGN_OR_RETURN(
+      steps[1].mixer, Mlp::Make(width, Activation::kSilu, builder.Child("ffn."),
+                                {.gate = "proj_up_gate",
+                                 .up = "proj_up",
+                                 .down = "proj_down",
+                                 .bias = bias}));
+  return steps;
+}
+
+KeyTable XlstmKeys() {
+  return {
+      .used = kUsedKeys, .inert = kInertKeys, .must_be_default = kFixedKeys};
+}
+
+ModelFrame XlstmFrame() {
+  return {.embeddings = "backbone.embeddings.weight",
+          .layers = "backbone.blocks.",
+          .final_norm = "backbone.out_norm"};
+}
+
+absl::StatusOr<FamilyDefaults> XlstmDefaults(const Config& config) {
+  FamilyDefaults defaults = {.vocab_size = 50304, .bos_token = 0};
+  STEADYSTATE_ASSIGN_OR_RETURN(defaults.hidden_size,
+                               config.Size("embedding_dim", 4096, kWidths));
+  STEADYSTATE_ASSIGN_OR_RETURN(defaults.layers,
+                               config.Size("num_blocks", 32, {1, 1024}));
+  return defaults;
+}
+
+absl::Status ReadXlstmConfig(const Config& config, ModelConfig& model) {
+  if (model.defaults.hidden_size != model.hidden_size &&
+      config.Has("embedding_dim")) {
+    return config.Invalid(
+        "embedding_dim",
+        absl::StrCat("it must equal hidden_size, ", model.hidden_size));
+  }
+  const size_t layers = model.softmax.size();
+  if (model.defaults.layers != layers && config.Has("num_blocks")) {
+    return config.Invalid(
+        "num_blocks",
+        absl::StrCat("it must equal num_hidden_layers, ", layers));
+  }
+  STEADYSTATE_ASSIGN_OR_RETURN(
+      const double cap, config.Number("output_logit_soft_cap", 30, kCaps));
+  model.logit_cap = static_cast<float>(cap);
+  return absl::OkStatus();
+}
+
+}  // namespace steadystate

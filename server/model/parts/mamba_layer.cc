@@ -1,0 +1,74 @@
+#include "server/model/parts/mamba_layer.h"
+
+#include <algorithm>
+#include <array>
+
+#include "absl/strings/string_view.h"
+#include "kernels/pointwise/activation.h"
+#include "server/base/status_macros.h"
+
+namespace steadystate {
+
+ModelFrame MambaFrame() {
+  return {.embeddings = "backbone.embeddings.weight",
+          .other_embeddings = "backbone.embedding.weight",
+          .layers = "backbone.layers.",
+          .final_norm = "backbone.norm_f"};
+}
+
+absl::StatusOr<std::vector<ResidualStep>> MakeMambaLayer(
+    const ModelConfig& config, const MixerBuilder& builder) {
+  std::vector<ResidualStep> steps(1);
+  STEADYSTATE_ASSIGN_OR_RETURN(
+      steps[0].norm,
+      Norm::Make(config.norm, builder.weights, "norm", config.hidden_size));
+  STEADYSTATE_ASSIGN_OR_RETURN(steps[0].mixer,
+                               config.family->make(builder.Child("mixer.")));
+  return steps;
+}
+
+bool IsMambaOfFla(const Config& config) {
+  constexpr std::array<absl::string_view, 5> kKeysOfFla = {
+      "norm_eps", "rmsnorm", "D_has_hdim", "dt_limit", "dt_rank"};
+  return std::ranges::any_of(
+      kKeysOfFla, [&](absl::string_view key) { return config.Has(key); });
+}
+
+absl::StatusOr<size_t> ReadMambaWidth(const MixerBuilder& from) {
+  STEADYSTATE_ASSIGN_OR_RETURN(const double expand,
+                               from.config.Number("expand", 2, {0, 64}));
+  const auto width =
+      static_cast<size_t>(expand * static_cast<double>(from.hidden_size));
+  if (width == 0) {
+    return from.config.Invalid("expand",
+                               "hidden_size times it must be at least 1");
+  }
+  return width;
+}
+
+absl::Status AddMambaConv(const MixerBuilder& from, size_t column,
+                          size_t channels, CausalConvs& convs) {
+  const Config& config = from.config;
+  STEADYSTATE_ASSIGN_OR_RETURN(const size_t taps,
+                               config.Size("conv_kernel", 4, {1, 64}));
+  STEADYSTATE_ASSIGN_OR_RETURN(const bool bias,
+                               config.Bool("use_conv_bias", true));
+  STEADYSTATE_ASSIGN_OR_RETURN(const Activation activation,
+                               config.ActivationOf("hidden_act", "silu"));
+  // The kernels that such models are trained with know no other, and what the
+  // libraries do instead with others has changed between their versions.
+  if (activation != Activation::kSilu) {
+    return config.Unsupported("hidden_act",
+                              "supported are \"silu\" and \"swish\"");
+  }
+  return convs.Add(from, "", column, channels, taps, activation,
+                   bias ? Bias::kYes : Bias::kNone);
+}
+
+absl::StatusOr<Bias> ReadMambaBias(const MixerBuilder& from) {
+  STEADYSTATE_ASSIGN_OR_RETURN(const bool bias,
+                               from.config.Bool("use_bias", false));
+  return bias ? Bias::kYes : Bias::kNone;
+}
+
+}  // namespace steadystate

@@ -1,0 +1,48 @@
+#ifndef STEADYSTATE_SERVER_MODEL_PARTS_MAMBA_LAYER_H_
+#define STEADYSTATE_SERVER_MODEL_PARTS_MAMBA_LAYER_H_
+
+#include <cstddef>
+#include <memory>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "server/model/block.h"
+#include "server/model/config.h"
+#include "server/model/mixer_builder.h"
+#include "server/model/mixers/registry.h"
+#include "server/model/model_config.h"
+#include "server/model/parts/causal_conv.h"
+#include "server/model/parts/stacked_projection.h"
+
+namespace steadystate {
+
+// What Mamba-1 and Mamba-2 have in common, as transformers and fla write them.
+
+// Their names: backbone.layers.N., backbone.norm_f, and backbone.embeddings,
+// which mamba_ssm calls backbone.embedding.
+ModelFrame MambaFrame();
+
+// A layer: h += mixer(norm(h)), with the family's mixer under mixer., and no
+// MLP.
+absl::StatusOr<std::vector<ResidualStep>> MakeMambaLayer(
+    const ModelConfig& config, const MixerBuilder& builder);
+
+// True if fla wrote the config: it has keys that transformers does not know.
+// Both use the same model_type, with other defaults.
+bool IsMambaOfFla(const Config& config);
+
+// The layer's inner width E = int(expand hidden_size), a positive number.
+// Errors name the key.
+absl::StatusOr<size_t> ReadMambaWidth(const MixerBuilder& from);
+
+// Adds the layer's convolution, conv1d, over the columns from `column` on:
+// conv_kernel taps, a bias unless use_conv_bias is false, and hidden_act.
+absl::Status AddMambaConv(const MixerBuilder& from, size_t column,
+                          size_t channels, CausalConvs& convs);
+
+// Whether in_proj and out_proj have biases: use_bias.
+absl::StatusOr<Bias> ReadMambaBias(const MixerBuilder& from);
+
+}  // namespace steadystate
+
+#endif  // STEADYSTATE_SERVER_MODEL_PARTS_MAMBA_LAYER_H_
