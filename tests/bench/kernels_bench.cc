@@ -12,7 +12,12 @@
 #include "hwy/highway.h"
 #include "kernels/linear/linear.h"
 #include "kernels/pointwise/activation.h"
+#include "kernels/recurrence/bonus_decay.h"
+#include "kernels/recurrence/complex_key_decay.h"
+#include "kernels/recurrence/full_decay.h"
 #include "kernels/recurrence/key_decay.h"
+#include "kernels/recurrence/outer_decay.h"
+#include "kernels/recurrence/rank_one_decay.h"
 #include "kernels/thread_pool.h"
 
 namespace steadystate {
@@ -37,22 +42,73 @@ class PinnedTarget {
   PinnedTarget& operator=(const PinnedTarget&) = delete;
 };
 
+// The inputs that the recurrences take of one token, for K = V.
+struct Token {
+  static constexpr size_t kWidth = 128;
+
+  std::vector<float> decay = std::vector<float>(kWidth, 0.99f);
+  std::vector<float> small = std::vector<float>(kWidth, 0.01f);
+  std::vector<float> q = std::vector<float>(kWidth, 0.5f);
+  std::vector<float> k = std::vector<float>(kWidth, 0.25f);
+  std::vector<float> v = std::vector<float>(kWidth, 0.125f);
+  std::vector<float> rate = std::vector<float>(kWidth * kWidth, 0.5f);
+};
+
+struct Recurrence {
+  const char* name;
+  size_t planes;  // of the state
+  void (*step)(const Token& token, float* state, float* o);
+};
+
+constexpr size_t K = Token::kWidth;
+constexpr size_t V = Token::kWidth;
+
+constexpr Recurrence kRecurrences[] = {
+    {"KeyDecay", 1,
+     [](const Token& t, float* state, float* o) {
+       KeyDecayStep(K, V, 1.0f, t.decay.data(), t.q.data(), t.k.data(),
+                    t.v.data(), state, o);
+     }},
+    {"OuterDecay", 1,
+     [](const Token& t, float* state, float* o) {
+       OuterDecayStep(K, V, 1.0f, t.decay.data(), t.decay.data(), t.q.data(),
+                      t.k.data(), t.v.data(), state, o);
+     }},
+    {"FullDecay", 1,
+     [](const Token& t, float* state, float* o) {
+       FullDecayStep(K, V, 1.0f, t.rate.data(), t.small.data(), t.q.data(),
+                     t.k.data(), t.v.data(), state, o);
+     }},
+    {"ComplexKeyDecay", 2,
+     [](const Token& t, float* state, float* o) {
+       ComplexKeyDecayStep(K, V, 1.0f, t.decay.data(), t.small.data(),
+                           t.q.data(), t.k.data(), t.v.data(), state, o);
+     }},
+    {"BonusDecay", 1,
+     [](const Token& t, float* state, float* o) {
+       BonusDecayStep(K, V, t.decay.data(), t.q.data(), t.q.data(), t.k.data(),
+                      t.v.data(), state, o);
+     }},
+    {"RankOneDecay", 1,
+     [](const Token& t, float* state, float* o) {
+       RankOneDecayStep(K, V, 1.0f, t.decay.data(), t.small.data(),
+                        t.small.data(), t.q.data(), t.k.data(), t.v.data(),
+                        state, o);
+     }},
+};
+
 // Advances `heads` heads by a token each, state after state, as a decode step
 // over many sessions does: few heads stay in cache, many stream from memory.
-void KeyDecay(benchmark::State& state, int64_t target, size_t heads) {
+void Recur(benchmark::State& state, int64_t target,
+           const Recurrence& recurrence, size_t heads) {
   const PinnedTarget pinned(target);
-  constexpr size_t K = 128;
-  constexpr size_t V = 128;
-  std::vector<float> states(heads * K * V);
-  const std::vector<float> decay(K, 0.99f);
-  const std::vector<float> q(K, 0.5f);
-  const std::vector<float> k(K, 0.25f);
-  const std::vector<float> v(V, 0.125f);
+  const Token token;
+  const size_t elements = recurrence.planes * K * V;
+  std::vector<float> states(heads * elements);
   std::vector<float> o(V);
   for (auto _ : state) {
     for (size_t h = 0; h < heads; ++h) {
-      KeyDecayStep(K, V, 1.0f, decay.data(), q.data(), k.data(), v.data(),
-                   states.data() + h * K * V, o.data());
+      recurrence.step(token, states.data() + h * elements, o.data());
     }
     benchmark::DoNotOptimize(o.data());
   }
@@ -136,11 +192,14 @@ void EmptyTasks(benchmark::State& state) {
 void RegisterAll() {
   for (const int64_t target : hwy::SupportedAndGeneratedTargets()) {
     const std::string name = hwy::TargetName(target);
-    for (const size_t heads : {4u, 1024u}) {
-      benchmark::RegisterBenchmark(
-          ("KeyDecay/128x128/heads:" + std::to_string(heads) + "/" + name)
-              .c_str(),
-          KeyDecay, target, heads);
+    for (const Recurrence& recurrence : kRecurrences) {
+      for (const size_t heads : {4u, 1024u}) {
+        benchmark::RegisterBenchmark(
+            (std::string(recurrence.name) +
+             "/128x128/heads:" + std::to_string(heads) + "/" + name)
+                .c_str(),
+            Recur, target, recurrence, heads);
+      }
     }
     benchmark::RegisterBenchmark(("Silu/4096/" + name).c_str(), Silu, target);
   }
