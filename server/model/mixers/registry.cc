@@ -13,10 +13,13 @@
 #include "server/model/mixers/mamba.h"
 #include "server/model/mixers/mamba2.h"
 #include "server/model/mixers/retnet.h"
+#include "server/model/mixers/rwkv6.h"
+#include "server/model/mixers/rwkv7.h"
 #include "server/model/mixers/simple_gla.h"
 #include "server/model/mixers/softmax_attention.h"
 #include "server/model/mixers/xlstm.h"
 #include "server/model/parts/mamba_layer.h"
+#include "server/model/parts/rwkv_layer.h"
 
 namespace steadystate {
 
@@ -74,6 +77,22 @@ std::span<const MixerFamily> MixerFamilies() {
        .defaults = {.hidden_ratio = 2},
        .read_config = ReadRetnetConfig,
        .make = MakeRetnet},
+      {.model_type = "rwkv6",
+       .source = "rwkv6.cc",
+       .keys = Rwkv6Keys(),
+       .frame = {.norm = NormStyle::Kind::kLayer},
+       .defaults = {.norm_eps = 1e-5, .hidden_ratio = 3.5},
+       .read_config = ReadRwkvConfig,
+       .make = MakeRwkv6,
+       .make_layer = MakeRwkv6Layer},
+      {.model_type = "rwkv7",
+       .source = "rwkv7.cc",
+       .keys = Rwkv7Keys(),
+       .frame = {.norm = NormStyle::Kind::kLayer},
+       .defaults = {.norm_eps = 1e-5, .hidden_ratio = 4},
+       .read_config = ReadRwkv7Config,
+       .make = MakeRwkv7,
+       .make_layer = MakeRwkv7Layer},
       {.model_type = "simple_gla",
        .source = "simple_gla.cc",
        .keys = SimpleGlaKeys(),

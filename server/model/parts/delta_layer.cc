@@ -74,10 +74,8 @@ absl::Status DeltaLayer::TakeLowRank(const MixerBuilder& from,
                                      Bias bias, ProjectionStack& stack,
                                      LowRank& to) const {
   const std::string down = absl::StrCat(name, ".0");
-  const auto shape = from.weights.ShapeOf(absl::StrCat(down, ".weight"));
   // fla's rank is V; another one is as good.
-  const bool has_rank = shape.has_value() && shape->size() == 2;
-  const size_t rank = has_rank ? (*shape)[0] : options_.V;
+  const size_t rank = RowsOf(from.weights, down, options_.V);
   STEADYSTATE_ASSIGN_OR_RETURN(to.column, stack.Add(down, rank));
   STEADYSTATE_ASSIGN_OR_RETURN(
       to.up, MakeProjection(from.weights, absl::StrCat(name, ".1"), rank, out,

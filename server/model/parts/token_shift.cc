@@ -35,4 +35,14 @@ void MixInShift(size_t n, const float* x, const float* delta,
   for (size_t i = 0; i < n; ++i) y[i] = x[i] + delta[i] * share[i];
 }
 
+void MixInShifts(size_t rows, const float* x, const float* delta,
+                 std::span<const float> share, float* y,
+                 Workspace::Buffers& buffers) {
+  const size_t D = share.size();
+  buffers.ForRows(rows, D, [&](size_t row, size_t) {
+    const size_t at = row * D;
+    MixInShift(D, x + at, delta + at, share.data(), y + at);
+  });
+}
+
 }  // namespace steadystate

@@ -42,6 +42,12 @@ class TokenShift {
 void MixInShift(size_t n, const float* x, const float* delta,
                 const float* share, float* y);
 
+// The same for all rows, with one share.
+//   x, delta, y  f32[rows, D]; D is the length of `share`
+void MixInShifts(size_t rows, const float* x, const float* delta,
+                 std::span<const float> share, float* y,
+                 Workspace::Buffers& buffers);
+
 }  // namespace steadystate
 
 #endif  // STEADYSTATE_SERVER_MODEL_PARTS_TOKEN_SHIFT_H_

@@ -1,0 +1,282 @@
+// RWKV-6 (Peng et al. 2024), as fla's model_type "rwkv6". Time mixing, with
+// d = x_before - x:
+//   p = tanh(X_0 (x + d o mu)), five vectors, for r, w, k, v, g in this order
+//   each projection reads x + d o (X_2i p_i + x_bias_i)
+//   r, k, v, g = W x_i,   alpha = exp(-exp(W_2 tanh(W_1 x_w) + b))
+//   o = (S + diag(bonus) k v^T)^T r,   then S <- diag(alpha) S + k v^T
+//   y = W_o (LayerNorm(o, per head) silu(g))
+// The state is read before the token's own (k, v) enters it, which the bonus
+// makes up for. RWKV's own checkpoints order the five w, k, v, r, g; and their
+// last norm has an eps of 64e-5, of which fla's config.json says nothing, so
+// that it is norm_eps here as in fla.
+#include "server/model/mixers/rwkv6.h"
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <string>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "kernels/pointwise/activation.h"
+#include "server/base/status_macros.h"
+#include "server/model/parts/gated_recurrence.h"
+#include "server/model/parts/head_output.h"
+#include "server/model/parts/head_shape.h"
+#include "server/model/parts/rwkv_layer.h"
+#include "server/model/parts/stacked_projection.h"
+#include "server/model/parts/token_shift.h"
+#include "server/model/workspace.h"
+
+namespace steadystate {
+namespace {
+
+constexpr absl::string_view kUsedKeys[] = {
+    "num_heads", "expand_k",     "expand_v",   "norm_first",
+    "norm_bias", "hidden_ratio", "hidden_act", "intermediate_size"};
+// The ranks follow from the tensors' shapes.
+constexpr absl::string_view kInertKeys[] = {
+    "proj_low_rank_dim", "gate_low_rank_dim", "num_kv_heads"};
+
+constexpr ChannelMixingNames kChannelMixing = {
+    .key_share = "key.mu",
+    .key = "key.linear",
+    .receptance_share = "receptance.mu",
+    .receptance = "receptance.linear"};
+
+// What a token is projected to, in the order of the mixing's tensors.
+enum Part : size_t { kR, kW, kK, kV, kG, kParts };
+
+class Rwkv6 final : public Mixer {
+ public:
+  static absl::StatusOr<std::unique_ptr<Mixer>> Make(const MixerBuilder& from);
+
+  void Forward(std::span<const Segment> segments, size_t rows, const float* x,
+               float* y, Workspace& workspace) const override;
+
+ private:
+  // Where the parts of a batch lie in the scratch memory, f32[rows, ...].
+  struct Buffer {
+    float* delta;                      // D
+    float* mixed;                      // D
+    float* low;                        // 5 rank
+    std::array<float*, kParts> parts;  // widths_[i]
+    float* decay;                      // H K
+    float* out;                        // H V
+  };
+
+  absl::Status TakeMixing(const MixerBuilder& from);
+  absl::Status TakeProjections(const MixerBuilder& from);
+  absl::Status TakeOutput(const MixerBuilder& from);
+  size_t scratch_floats() const;  // of a row
+  Buffer Cut(float* scratch, size_t rows) const;
+  // Fills the parts.
+  void Project(size_t rows, const float* x, const Buffer& b,
+               Workspace::Buffers& buffers) const;
+  // The decays of all rows, from the part w.
+  void Decay(size_t rows, const Buffer& b, Workspace::Buffers& buffers) const;
+
+  HeadShape shape_;
+  size_t rank_ = 0;  // of the mixing
+  std::array<size_t, kParts> widths_{};
+  TokenShift shift_;
+  std::vector<float> share_;                            // f32[D], mu
+  std::unique_ptr<Linear> mix_down_;                    // D -> 5 rank
+  std::array<std::unique_ptr<Linear>, kParts> mix_up_;  // rank -> D
+  std::array<std::unique_ptr<Linear>, kParts> parts_;   // D -> widths_[i]
+  std::unique_ptr<Linear> decay_up_;                    // widths_[kW] -> H K
+  std::unique_ptr<Linear> out_;                         // H V -> D
+  std::vector<float> bonus_;                            // f32[H, K]
+  GatedRecurrence recurrence_;
+  HeadOutput output_;
+};
+
+absl::Status Rwkv6::TakeMixing(const MixerBuilder& from) {
+  const WeightScope& weights = from.weights;
+  const size_t D = shape_.D;
+  rank_ = RowsOf(weights, "x_proj.0.linear", size_t{kParts} * 32) / kParts;
+  const size_t stacked = kParts * rank_;
+  STEADYSTATE_ASSIGN_OR_RETURN(
+      mix_down_,
+      MakeProjection(weights, "x_proj.0.linear", D, stacked, from.linears));
+  STEADYSTATE_ASSIGN_OR_RETURN(share_, weights.TakeFloats("x_proj.0.mu", {D}));
+  STEADYSTATE_ASSIGN_OR_RETURN(
+      const std::vector<float> up,
+      weights.TakeFloats("x_proj.2.weight", {D, stacked}));
+  STEADYSTATE_ASSIGN_OR_RETURN(const std::vector<float> bias,
+                               weights.TakeFloats("x_bias", {kParts, D}));
+  // Each of the five has columns of its own.
+  std::vector<float> columns(D * rank_);
+  for (size_t i = 0; i < kParts; ++i) {
+    for (size_t row = 0; row < D; ++row) {
+      std::copy_n(up.data() + row * stacked + i * rank_, rank_,
+                  columns.data() + row * rank_);
+    }
+    const WeightRows matrix = {{columns.data(), DType::kF32}, D};
+    STEADYSTATE_ASSIGN_OR_RETURN(
+        mix_up_[i],
+        from.linears.Make(rank_, {{matrix}}, {bias.data() + i * D, D}));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Rwkv6::TakeProjections(const MixerBuilder& from) {
+  const HeadShape& s = shape_;
+  const std::string decay = "w_proj.linear.lora.";
+  const std::array<std::string, kParts> names = {
+      "r_proj.linear", absl::StrCat(decay, 0), "k_proj.linear", "v_proj.linear",
+      "g_proj.linear"};
+  widths_ = {s.H * s.K, RowsOf(from.weights, names[kW], 64), s.H * s.K,
+             s.H * s.V, s.H * s.V};
+  for (size_t i = 0; i < kParts; ++i) {
+    STEADYSTATE_ASSIGN_OR_RETURN(
+        parts_[i],
+        MakeProjection(from.weights, names[i], s.D, widths_[i], from.linears));
+  }
+  STEADYSTATE_ASSIGN_OR_RETURN(
+      decay_up_,
+      MakeProjection(from.weights, absl::StrCat(decay, 2), widths_[kW],
+                     s.H * s.K, from.linears, Bias::kYes));
+  STEADYSTATE_ASSIGN_OR_RETURN(
+      out_,
+      MakeProjection(from.weights, "o_proj", s.H * s.V, s.D, from.linears));
+  STEADYSTATE_ASSIGN_OR_RETURN(bonus_,
+                               from.weights.TakeFloats("bonus", {s.H, s.K}));
+  return absl::OkStatus();
+}
+
+absl::Status Rwkv6::TakeOutput(const MixerBuilder& from) {
+  const size_t width = shape_.H * shape_.V;
+  output_ = {.heads = shape_.H,
+             .V = shape_.V,
+             .norm = HeadOutput::NormKind::kLayer,
+             .eps = from.norm_eps,
+             .gate = Activation::kSilu};
+  STEADYSTATE_ASSIGN_OR_RETURN(
+      output_.weight, from.weights.TakeFloats("g_norm.weight", {width}));
+  STEADYSTATE_ASSIGN_OR_RETURN(output_.bias,
+                               from.weights.TakeFloats("g_norm.bias", {width}));
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::unique_ptr<Mixer>> Rwkv6::Make(const MixerBuilder& from) {
+  auto rwkv = std::make_unique<Rwkv6>();
+  STEADYSTATE_ASSIGN_OR_RETURN(
+      rwkv->shape_,
+      ReadHeadShape(from, {.num_heads = 4, .expand_k = 0.5, .grouped = false}));
+  STEADYSTATE_RETURN_IF_ERROR(rwkv->TakeMixing(from));
+  STEADYSTATE_RETURN_IF_ERROR(rwkv->TakeProjections(from));
+  STEADYSTATE_RETURN_IF_ERROR(rwkv->TakeOutput(from));
+  STEADYSTATE_ASSIGN_OR_RETURN(rwkv->shift_, TokenShift::Make(from, "shift"));
+  const HeadShape& s = rwkv->shape_;
+  STEADYSTATE_ASSIGN_OR_RETURN(
+      rwkv->recurrence_, GatedRecurrence::Make(from, {.query_heads = s.H,
+                                                      .state_heads = s.H,
+                                                      .K = s.K,
+                                                      .V = s.V,
+                                                      .decay = Decay::kKey,
+                                                      .bonus = true}));
+  from.scratch.Need(rwkv->scratch_floats(), 0);
+  return rwkv;
+}
+
+size_t Rwkv6::scratch_floats() const {
+  const HeadShape& s = shape_;
+  size_t floats = 2 * s.D + kParts * rank_ + s.H * (s.K + s.V);
+  for (const size_t width : widths_) floats += width;
+  return floats;
+}
+
+Rwkv6::Buffer Rwkv6::Cut(float* scratch, size_t rows) const {
+  const HeadShape& s = shape_;
+  const auto take = [&scratch, rows](size_t width) {
+    return std::exchange(scratch, scratch + rows * width);
+  };
+  Buffer b;
+  b.delta = take(s.D);
+  b.mixed = take(s.D);
+  b.low = take(kParts * rank_);
+  for (size_t i = 0; i < kParts; ++i) b.parts[i] = take(widths_[i]);
+  b.decay = take(s.H * s.K);
+  b.out = take(s.H * s.V);
+  return b;
+}
+
+void Rwkv6::Project(size_t rows, const float* x, const Buffer& b,
+                    Workspace::Buffers& buffers) const {
+  const size_t D = shape_.D;
+  const size_t stacked = kParts * rank_;
+  MixInShifts(rows, x, b.delta, share_, b.mixed, buffers);
+  buffers.Project(*mix_down_, rows, b.mixed, D, b.low, stacked);
+  buffers.ForRows(rows, stacked, [&](size_t row, size_t) {
+    float* low = b.low + row * stacked;
+    Activate(Activation::kTanh, stacked, low, low);
+  });
+  for (size_t i = 0; i < kParts; ++i) {
+    buffers.Project(*mix_up_[i], rows, b.low + i * rank_, stacked, b.mixed, D);
+    buffers.ForRows(rows, D, [&](size_t row, size_t) {
+      const size_t at = row * D;
+      MixInShift(D, x + at, b.delta + at, b.mixed + at, b.mixed + at);
+    });
+    buffers.Project(*parts_[i], rows, b.mixed, D, b.parts[i], widths_[i]);
+  }
+}
+
+void Rwkv6::Decay(size_t rows, const Buffer& b,
+                  Workspace::Buffers& buffers) const {
+  const size_t rank = widths_[kW];
+  const size_t width = shape_.H * shape_.K;
+  buffers.ForRows(rows, rank, [&](size_t row, size_t) {
+    float* low = b.parts[kW] + row * rank;
+    Activate(Activation::kTanh, rank, low, low);
+  });
+  buffers.Project(*decay_up_, rows, b.parts[kW], rank, b.decay, width);
+  buffers.ForRows(rows, width, [&](size_t row, size_t) {
+    float* decay = b.decay + row * width;
+    Activate(Activation::kExp, width, decay, decay);
+    for (size_t i = 0; i < width; ++i) decay[i] = -decay[i];
+    Activate(Activation::kExp, width, decay, decay);
+  });
+}
+
+void Rwkv6::Forward(std::span<const Segment> segments, size_t rows,
+                    const float* x, float* y, Workspace& workspace) const {
+  const HeadShape& s = shape_;
+  Workspace::Buffers& buffers = workspace.buffers();
+  const PhaseScope scope(buffers.phases, Phase::kRecurrence);
+  const Buffer b = Cut(buffers.scratch.data(), rows);
+  const size_t keys = s.H * s.K;
+  const size_t values = s.H * s.V;
+
+  shift_.Run(segments, x, b.delta, buffers);
+  Project(rows, x, b, buffers);
+  Decay(rows, b, buffers);
+  recurrence_.Run(segments,
+                  {.q = {b.parts[kR], keys, s.K},
+                   .k = {b.parts[kK], keys, s.K},
+                   .v = {b.parts[kV], values, s.V},
+                   .alpha = {b.decay, keys, s.K},
+                   .bonus = {bonus_.data(), 0, s.K}},
+                  b.out, values, buffers);
+  buffers.ForRows(rows, values, [&](size_t row, size_t) {
+    output_.Apply(b.out + row * values, b.parts[kG] + row * values);
+  });
+  buffers.Project(*out_, rows, b.out, values, y, s.D);
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Mixer>> MakeRwkv6(const MixerBuilder& builder) {
+  return Rwkv6::Make(builder);
+}
+
+absl::StatusOr<std::vector<ResidualStep>> MakeRwkv6Layer(
+    const ModelConfig& config, const MixerBuilder& builder) {
+  return MakeRwkvLayer(config, builder, kChannelMixing);
+}
+
+KeyTable Rwkv6Keys() {
+  return {.used = kUsedKeys, .inert = kInertKeys, .must_be_default = {}};
+}
+
+}  // namespace steadystate

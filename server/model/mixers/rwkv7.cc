@@ -1,0 +1,434 @@
+// RWKV-7 (Peng et al. 2025), as fla's model_type "rwkv7". Time mixing, with
+// d = x_before - x and X_c = x + d o x_c:
+//   r, k, v = W X_r, W X_k, W X_v,   g = G_2 sigmoid(G_1 X_g)
+//   alpha = exp(-e^(-1/2) sigmoid(W_2 tanh(W_1 X_w) + b))
+//   a = sigmoid(A_2 A_1 X_a + b)
+//   v <- v + (v_0 - v) o sigmoid(V_2 V_1 X_v + b), v_0 that of layer 0, which
+//        takes its own v as it is
+//   kappa = l2norm(k o k_k) per head,   k <- k o (1 + (a - 1) o k_a)
+//   S <- diag(alpha) S - (kappa o a) (kappa^T S) + k v^T,   o = S^T r
+//   o <- LayerNorm(o, per head) + (sum_c r_c k_c r_k_c) v
+//   y = W_o (o o g)
+// kappa comes from k as projected; kappa^T S is of the state before the decay;
+// the eps of the last norm is head_dim norm_eps. With fuse_norm fla's kappa has
+// its eps under the root, else it is a bound of the length.
+#include "server/model/mixers/rwkv7.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstddef>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "kernels/pointwise/activation.h"
+#include "server/base/status_macros.h"
+#include "server/model/parts/delta_recurrence.h"
+#include "server/model/parts/head_output.h"
+#include "server/model/parts/rwkv_layer.h"
+#include "server/model/parts/stacked_projection.h"
+#include "server/model/parts/token_shift.h"
+#include "server/model/workspace.h"
+
+namespace steadystate {
+namespace {
+
+constexpr absl::string_view kUsedKeys[] = {
+    "head_dim",  "value_dim",    "fuse_norm",  "norm_first",
+    "norm_bias", "hidden_ratio", "hidden_act", "intermediate_size"};
+// head_dim says how many heads there are, the tensors' shapes say the ranks.
+constexpr absl::string_view kInertKeys[] = {"num_heads", "decay_low_rank_dim",
+                                            "gate_low_rank_dim",
+                                            "a_low_rank_dim", "v_low_rank_dim"};
+
+constexpr ChannelMixingNames kChannelMixing = {.key_share = "x_k",
+                                               .key = "key"};
+
+constexpr float kLogDecayFloor = -0.6065306597126334f;  // -e^(-1/2)
+
+// What reads the token and the one before in a share of its own, in the order
+// of the stacked tensor of the first releases.
+enum Part : size_t { kR, kW, kK, kV, kA, kG, kParts };
+constexpr absl::string_view kLetters = "rwkvag";
+
+// A matrix of low rank, with an activation between its factors.
+struct LowRank {
+  size_t rank = 0;
+  std::unique_ptr<Linear> down;  // D -> rank; null where it is stacked
+  std::unique_ptr<Linear> up;    // rank -> out
+  std::optional<Activation> between{};
+};
+
+class Rwkv7 final : public Mixer {
+ public:
+  static absl::StatusOr<std::unique_ptr<Mixer>> Make(const MixerBuilder& from);
+
+  void Forward(std::span<const Segment> segments, size_t rows, const float* x,
+               float* y, Workspace& workspace) const override;
+
+ private:
+  // Where the parts of a batch lie in the scratch memory, f32[rows, ...].
+  struct Buffer {
+    float *delta, *mixed;  // D
+    float* low;            // low_columns_
+    float *r, *k;          // D
+    float* decay;          // D
+    float* a;              // D; then -(kappa o a)
+    float* kappa;          // D
+    float* v;              // v_columns_: v, then V_1 X_v
+    float* v_share;        // H V: how much of v_0; layer 0 has none
+    float* gate;           // H V
+    float* bonus;          // H
+    float* out;            // H V
+  };
+
+  absl::Status ReadShape(const MixerBuilder& from);
+  absl::Status TakeShares(const MixerBuilder& from);
+  absl::Status TakeVectors(const MixerBuilder& from);
+  absl::Status TakeProjections(const MixerBuilder& from);
+  // Takes `<part>_lora.lora.0` and `.2`, of which the first may be stacked.
+  static absl::StatusOr<LowRank> TakeLowRank(const MixerBuilder& from,
+                                             absl::string_view part, size_t out,
+                                             Bias bias,
+                                             std::optional<Activation> between);
+
+  size_t values() const { return H_ * V_; }
+  Buffer Cut(float* scratch, size_t rows) const;
+  // Fills r, k, v, decay, a and gate, all before their outer activations.
+  void Project(size_t rows, const float* x, const Buffer& b,
+               Workspace::Buffers& buffers) const;
+  void RunLowRank(const LowRank& map, size_t rows, const Buffer& b, float* to,
+                  Workspace::Buffers& buffers) const;
+  // The rest of what comes before the recurrence, for one row. `first` is v_0.
+  void Prepare(const Buffer& b, size_t row, float* first) const;
+  // kappa of one head, from k o k_k, in place.
+  void Normalize(float* kappa) const;
+
+  size_t layer_ = 0;
+  size_t D_ = 0, H_ = 0, K_ = 0, V_ = 0;
+  bool eps_under_root_ = true;
+  size_t v_columns_ = 0, low_columns_ = 0;
+  TokenShift shift_;
+  std::array<std::vector<float>, kParts> shares_;  // f32[D], x_r ...
+  std::vector<float> k_k_, k_a_, r_k_;             // f32[D]
+  std::unique_ptr<Linear> r_, k_;                  // D -> D
+  std::unique_ptr<Linear> v_;                      // D -> v_columns_
+  LowRank decay_, a_, gate_, v_share_;
+  std::unique_ptr<Linear> out_;  // H V -> D
+  DeltaRecurrence recurrence_;
+  HeadOutput output_;
+};
+
+absl::Status Rwkv7::ReadShape(const MixerBuilder& from) {
+  const Config& config = from.config;
+  layer_ = from.layer;
+  D_ = from.hidden_size;
+  // A head_dim of null follows from num_heads, and either from this tensor.
+  const auto heads = from.weights.ShapeOf("r_k");
+  const bool known = heads.has_value() && heads->size() == 2;
+  STEADYSTATE_ASSIGN_OR_RETURN(
+      K_, config.Size("head_dim", known ? (*heads)[1] : 64, {1, 1 << 16}));
+  if (D_ % K_ != 0) {
+    return config.Invalid("head_dim",
+                          absl::StrCat("it must divide hidden_size, ", D_));
+  }
+  H_ = D_ / K_;
+  STEADYSTATE_ASSIGN_OR_RETURN(
+      const auto stated,
+      config.SizeList("value_dim", {1, 1 << 20}, from.layers));
+  const std::vector<size_t> widths = stated.value_or(std::vector<size_t>());
+  if (widths.size() > 1 && widths.size() != from.layers) {
+    return config.Invalid("value_dim",
+                          absl::StrCat("a list must name one for each of the ",
+                                       from.layers, " layers"));
+  }
+  for (const size_t width : widths) {
+    if (width != widths[0]) {
+      return config.Invalid("value_dim",
+                            "it must be the same for all layers, for they mix "
+                            "in the values of layer 0");
+    }
+  }
+  const size_t width = widths.empty() ? D_ : widths[0];
+  if (width % H_ != 0) {
+    return config.Invalid(
+        "value_dim",
+        absl::StrCat("it must be a multiple of the number of heads, ", H_));
+  }
+  V_ = width / H_;
+  STEADYSTATE_ASSIGN_OR_RETURN(eps_under_root_, config.Bool("fuse_norm", true));
+  return absl::OkStatus();
+}
+
+absl::Status Rwkv7::TakeShares(const MixerBuilder& from) {
+  if (from.weights.Has("x_x")) {
+    STEADYSTATE_ASSIGN_OR_RETURN(const std::vector<float> stacked,
+                                 from.weights.TakeFloats("x_x", {kParts, D_}));
+    for (size_t i = 0; i < kParts; ++i) {
+      const float* share = stacked.data() + i * D_;
+      shares_[i].assign(share, share + D_);
+    }
+    return absl::OkStatus();
+  }
+  for (size_t i = 0; i < kParts; ++i) {
+    STEADYSTATE_ASSIGN_OR_RETURN(
+        shares_[i], from.weights.TakeFloats(
+                        absl::StrCat("x_", kLetters.substr(i, 1)), {1, 1, D_}));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Rwkv7::TakeVectors(const MixerBuilder& from) {
+  const WeightScope& weights = from.weights;
+  STEADYSTATE_ASSIGN_OR_RETURN(k_k_, weights.TakeFloats("k_k", {D_}));
+  STEADYSTATE_ASSIGN_OR_RETURN(k_a_, weights.TakeFloats("k_a", {D_}));
+  STEADYSTATE_ASSIGN_OR_RETURN(r_k_, weights.TakeFloats("r_k", {H_, K_}));
+  output_ = {.heads = H_,
+             .V = V_,
+             .norm = HeadOutput::NormKind::kLayer,
+             .eps = static_cast<float>(K_) * from.norm_eps};
+  STEADYSTATE_ASSIGN_OR_RETURN(output_.weight,
+                               weights.TakeFloats("g_norm.weight", {values()}));
+  STEADYSTATE_ASSIGN_OR_RETURN(output_.bias,
+                               weights.TakeFloats("g_norm.bias", {values()}));
+  return absl::OkStatus();
+}
+
+absl::StatusOr<LowRank> Rwkv7::TakeLowRank(const MixerBuilder& from,
+                                           absl::string_view part, size_t out,
+                                           Bias bias,
+                                           std::optional<Activation> between) {
+  const std::string lora = absl::StrCat(part, "_lora.lora.");
+  LowRank map;
+  map.between = between;
+  map.rank = RowsOf(from.weights, absl::StrCat(lora, 0), 64);
+  STEADYSTATE_ASSIGN_OR_RETURN(
+      map.up, MakeProjection(from.weights, absl::StrCat(lora, 2), map.rank, out,
+                             from.linears, bias));
+  if (part == "v") return map;
+  STEADYSTATE_ASSIGN_OR_RETURN(
+      map.down, MakeProjection(from.weights, absl::StrCat(lora, 0),
+                               from.hidden_size, map.rank, from.linears));
+  return map;
+}
+
+absl::Status Rwkv7::TakeProjections(const MixerBuilder& from) {
+  const WeightScope& weights = from.weights;
+  STEADYSTATE_ASSIGN_OR_RETURN(
+      r_, MakeProjection(weights, "r_proj", D_, D_, from.linears));
+  STEADYSTATE_ASSIGN_OR_RETURN(
+      k_, MakeProjection(weights, "k_proj", D_, D_, from.linears));
+  STEADYSTATE_ASSIGN_OR_RETURN(
+      decay_, TakeLowRank(from, "w", D_, Bias::kYes, Activation::kTanh));
+  STEADYSTATE_ASSIGN_OR_RETURN(
+      a_, TakeLowRank(from, "a", D_, Bias::kYes, std::nullopt));
+  STEADYSTATE_ASSIGN_OR_RETURN(
+      gate_,
+      TakeLowRank(from, "g", values(), Bias::kNone, Activation::kSigmoid));
+  ProjectionStack v_stack(weights, D_);
+  STEADYSTATE_RETURN_IF_ERROR(v_stack.Add("v_proj", values()).status());
+  if (layer_ > 0) {
+    STEADYSTATE_ASSIGN_OR_RETURN(
+        v_share_, TakeLowRank(from, "v", values(), Bias::kYes, std::nullopt));
+    STEADYSTATE_RETURN_IF_ERROR(
+        v_stack.Add("v_lora.lora.0", v_share_.rank).status());
+  }
+  v_columns_ = v_stack.columns();
+  low_columns_ = std::max({decay_.rank, a_.rank, gate_.rank});
+  STEADYSTATE_ASSIGN_OR_RETURN(v_, v_stack.Pack(from.linears));
+  STEADYSTATE_ASSIGN_OR_RETURN(
+      out_, MakeProjection(weights, "o_proj", values(), D_, from.linears));
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::unique_ptr<Mixer>> Rwkv7::Make(const MixerBuilder& from) {
+  auto rwkv = std::make_unique<Rwkv7>();
+  STEADYSTATE_RETURN_IF_ERROR(rwkv->ReadShape(from));
+  STEADYSTATE_RETURN_IF_ERROR(rwkv->TakeShares(from));
+  STEADYSTATE_RETURN_IF_ERROR(rwkv->TakeVectors(from));
+  STEADYSTATE_RETURN_IF_ERROR(rwkv->TakeProjections(from));
+  STEADYSTATE_ASSIGN_OR_RETURN(rwkv->shift_, TokenShift::Make(from, "shift"));
+  STEADYSTATE_ASSIGN_OR_RETURN(
+      rwkv->recurrence_, DeltaRecurrence::Make(from, {.heads = rwkv->H_,
+                                                      .K = rwkv->K_,
+                                                      .V = rwkv->V_,
+                                                      .decay = Decay::kKey}));
+  const size_t values = rwkv->values();
+  from.scratch.Need(7 * rwkv->D_ + rwkv->low_columns_ + rwkv->v_columns_ +
+                        3 * values + rwkv->H_,
+                    0);
+  from.scratch.carry_floats = std::max(from.scratch.carry_floats, values);
+  return rwkv;
+}
+
+Rwkv7::Buffer Rwkv7::Cut(float* scratch, size_t rows) const {
+  const auto take = [&scratch, rows](size_t width) {
+    return std::exchange(scratch, scratch + rows * width);
+  };
+  Buffer b;
+  b.delta = take(D_);
+  b.mixed = take(D_);
+  b.low = take(low_columns_);
+  b.r = take(D_);
+  b.k = take(D_);
+  b.decay = take(D_);
+  b.a = take(D_);
+  b.kappa = take(D_);
+  b.v = take(v_columns_);
+  b.v_share = take(values());
+  b.gate = take(values());
+  b.bonus = take(H_);
+  b.out = take(values());
+  return b;
+}
+
+void Rwkv7::RunLowRank(const LowRank& map, size_t rows, const Buffer& b,
+                       float* to, Workspace::Buffers& buffers) const {
+  const size_t rank = map.rank;
+  buffers.Project(*map.down, rows, b.mixed, D_, b.low, rank);
+  if (map.between.has_value()) {
+    buffers.ForRows(rows, rank, [&](size_t row, size_t) {
+      float* low = b.low + row * rank;
+      Activate(*map.between, rank, low, low);
+    });
+  }
+  buffers.Project(*map.up, rows, b.low, rank, to, map.up->out());
+}
+
+void Rwkv7::Project(size_t rows, const float* x, const Buffer& b,
+                    Workspace::Buffers& buffers) const {
+  const auto mix = [&](Part part) {
+    MixInShifts(rows, x, b.delta, shares_[part], b.mixed, buffers);
+  };
+  mix(kR);
+  buffers.Project(*r_, rows, b.mixed, D_, b.r, D_);
+  mix(kK);
+  buffers.Project(*k_, rows, b.mixed, D_, b.k, D_);
+  mix(kV);
+  buffers.Project(*v_, rows, b.mixed, D_, b.v, v_columns_);
+  if (layer_ > 0) {
+    buffers.Project(*v_share_.up, rows, b.v + values(), v_columns_, b.v_share,
+                    values());
+  }
+  mix(kW);
+  RunLowRank(decay_, rows, b, b.decay, buffers);
+  mix(kA);
+  RunLowRank(a_, rows, b, b.a, buffers);
+  mix(kG);
+  RunLowRank(gate_, rows, b, b.gate, buffers);
+}
+
+void Rwkv7::Normalize(float* kappa) const {
+  double sum = 0;
+  for (size_t i = 0; i < K_; ++i) {
+    sum += static_cast<double>(kappa[i]) * static_cast<double>(kappa[i]);
+  }
+  const double length =
+      eps_under_root_ ? std::sqrt(sum + 1e-6) : std::max(std::sqrt(sum), 1e-12);
+  for (size_t i = 0; i < K_; ++i) {
+    kappa[i] = static_cast<float>(static_cast<double>(kappa[i]) / length);
+  }
+}
+
+void Rwkv7::Prepare(const Buffer& b, size_t row, float* first) const {
+  float* decay = b.decay + row * D_;
+  float* a = b.a + row * D_;
+  float* k = b.k + row * D_;
+  float* kappa = b.kappa + row * D_;
+  float* v = b.v + row * v_columns_;
+  Activate(Activation::kSigmoid, D_, decay, decay);
+  for (size_t i = 0; i < D_; ++i) decay[i] *= kLogDecayFloor;
+  Activate(Activation::kExp, D_, decay, decay);
+  Activate(Activation::kSigmoid, D_, a, a);
+  if (layer_ == 0) {
+    std::copy_n(v, values(), first);
+  } else {
+    float* share = b.v_share + row * values();
+    Activate(Activation::kSigmoid, values(), share, share);
+    for (size_t i = 0; i < values(); ++i) v[i] += (first[i] - v[i]) * share[i];
+  }
+  for (size_t i = 0; i < D_; ++i) {
+    kappa[i] = k[i] * k_k_[i];
+    k[i] *= 1.0f + (a[i] - 1.0f) * k_a_[i];
+  }
+  const float* r = b.r + row * D_;
+  for (size_t head = 0; head < H_; ++head) {
+    const size_t begin = head * K_;
+    Normalize(kappa + begin);
+    double bonus = 0;
+    for (size_t i = begin; i < begin + K_; ++i) {
+      bonus += static_cast<double>(r[i] * k[i]) * static_cast<double>(r_k_[i]);
+    }
+    b.bonus[row * H_ + head] = static_cast<float>(bonus);
+  }
+  for (size_t i = 0; i < D_; ++i) a[i] *= -kappa[i];
+}
+
+void Rwkv7::Forward(std::span<const Segment> segments, size_t rows,
+                    const float* x, float* y, Workspace& workspace) const {
+  Workspace::Buffers& buffers = workspace.buffers();
+  const PhaseScope scope(buffers.phases, Phase::kRecurrence);
+  const Buffer b = Cut(buffers.scratch.data(), rows);
+  float* first = buffers.carry.data();  // f32[rows, H V]
+
+  shift_.Run(segments, x, b.delta, buffers);
+  Project(rows, x, b, buffers);
+  buffers.ForRows(rows, 6 * D_, [&](size_t row, size_t) {
+    Prepare(b, row, first + row * values());
+  });
+  const DeltaRecurrence::RankOne inputs = {.q = {b.r, D_, K_},
+                                           .k = {b.k, D_, K_},
+                                           .v = {b.v, v_columns_, V_},
+                                           .a = {b.kappa, D_, K_},
+                                           .b = {b.a, D_, K_},
+                                           .alpha = {b.decay, D_, K_}};
+  recurrence_.Run(segments, inputs, b.out, values(), buffers);
+  buffers.ForRows(rows, values(), [&](size_t row, size_t) {
+    float* out = b.out + row * values();
+    const float* v = b.v + row * v_columns_;
+    const float* gate = b.gate + row * values();
+    output_.Apply(out, nullptr);
+    for (size_t head = 0; head < H_; ++head) {
+      const float bonus = b.bonus[row * H_ + head];
+      for (size_t i = head * V_; i < (head + 1) * V_; ++i) {
+        out[i] = (out[i] + bonus * v[i]) * gate[i];
+      }
+    }
+  });
+  buffers.Project(*out_, rows, b.out, values(), y, D_);
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Mixer>> MakeRwkv7(const MixerBuilder& builder) {
+  return Rwkv7::Make(builder);
+}
+
+absl::Status ReadRwkv7Config(const Config& config, ModelConfig& model) {
+  if (config.Has("head_size")) {
+    return config.Unsupported(
+        "head_size",
+        "this is another code's \"rwkv7\" than fla's, which has head_dim; "
+        "convert the checkpoint");
+  }
+  if (model.softmax[0].has_value()) {
+    return config.Unsupported(
+        "attn",
+        "layer 0 must not be softmax attention, for the layers after it mix in "
+        "its values");
+  }
+  return ReadRwkvConfig(config, model);
+}
+
+absl::StatusOr<std::vector<ResidualStep>> MakeRwkv7Layer(
+    const ModelConfig& config, const MixerBuilder& builder) {
+  return MakeRwkvLayer(config, builder, kChannelMixing);
+}
+
+KeyTable Rwkv7Keys() {
+  return {.used = kUsedKeys, .inert = kInertKeys, .must_be_default = {}};
+}
+
+}  // namespace steadystate
