@@ -15,8 +15,8 @@
 #include "absl/strings/str_cat.h"
 #include "kernels/attention/softmax_attention.h"
 #include "kernels/pointwise/norm.h"
-#include "kernels/pointwise/rotary.h"
 #include "server/base/status_macros.h"
+#include "server/model/parts/rotary_rows.h"
 #include "server/model/workspace.h"
 
 namespace steadystate {
@@ -38,12 +38,13 @@ class SoftmaxAttention final : public Mixer {
         G_(options.num_kv_heads),
         d_(hidden_size / options.num_heads),
         window_(options.window),
-        rope_theta_(options.rope_theta),
         scale_(1.0f / std::sqrt(static_cast<float>(d_))) {}
 
   absl::Status TakeWeights(const SoftmaxAttentionOptions& options,
                            const MixerBuilder& from);
   absl::Status DeclareState(const MixerBuilder& from);
+  absl::Status MakeRotary(const SoftmaxAttentionOptions& options,
+                          const MixerBuilder& from);
 
   void Forward(std::span<const Segment> segments, size_t rows, const float* x,
                float* y, Workspace& workspace) const override;
@@ -51,8 +52,8 @@ class SoftmaxAttention final : public Mixer {
  private:
   size_t columns() const { return (H_ + 2 * G_) * d_; }  // q | k | v
 
-  // Normalises and rotates q and k of one row. `angles` is f32[d] scratch.
-  void Prepare(uint64_t position, float* row, float* angles) const;
+  // Normalises q and k of one row.
+  void Normalize(float* row) const;
   // Appends the segment's keys and values of one kv head to the cache, row by
   // row, and answers the query heads that read it.
   void Attend(const Segment& segment, size_t kv_head, const float* fused,
@@ -61,11 +62,11 @@ class SoftmaxAttention final : public Mixer {
   const size_t D_, H_, G_;
   const size_t d_;  // width of a head
   const std::optional<size_t> window_;
-  const double rope_theta_;
   const float scale_;
   std::unique_ptr<Linear> fused_;       // D -> columns()
   std::unique_ptr<Linear> out_;         // D -> D
   std::vector<float> q_norm_, k_norm_;  // f32[d], or empty
+  RotaryRows rotary_;                   // of q and k
   SlotHandle ring_;                     // f32[window, 2, G, d]
   GrowingSlotHandle cache_;             // f32[cap, 2, G, d]
 };
@@ -113,7 +114,17 @@ absl::Status SoftmaxAttention::DeclareState(const MixerBuilder& from) {
                                        {2, G_, d_}));
   }
   const size_t longest = window_.value_or(from.context_cap);
-  from.scratch.Need(columns() + H_ * d_, std::max(longest, d_));
+  from.scratch.Need(columns() + H_ * d_, longest);
+  return absl::OkStatus();
+}
+
+absl::Status SoftmaxAttention::MakeRotary(
+    const SoftmaxAttentionOptions& options, const MixerBuilder& from) {
+  STEADYSTATE_ASSIGN_OR_RETURN(
+      rotary_,
+      RotaryRows::Make(from,
+                       {.heads = H_ + G_, .d = d_, .base = options.rope_theta},
+                       "num_heads"));
   return absl::OkStatus();
 }
 
@@ -125,29 +136,22 @@ void SoftmaxAttention::Forward(std::span<const Segment> segments, size_t rows,
   float* fused = buffers.scratch.data();  // f32[rows, columns]
   float* out = fused + rows * columns();  // f32[rows, H d]
   buffers.Project(*fused_, rows, x, D_, fused, columns());
-  buffers.pool.ParallelFor(segments.size(), [&](size_t i, size_t worker) {
-    const Segment& segment = segments[i];
-    for (size_t t = 0; t < segment.rows; ++t) {
-      Prepare(segment.position + t, fused + (segment.first_row + t) * columns(),
-              buffers.OfWorker(worker));
-    }
-  });
+  if (!q_norm_.empty()) {
+    buffers.ForRows(rows, columns(), [&](size_t row, size_t) {
+      Normalize(fused + row * columns());
+    });
+  }
+  rotary_.Run(segments, fused, columns(), buffers);
   buffers.pool.ParallelFor(segments.size() * G_, [&](size_t i, size_t worker) {
     Attend(segments[i / G_], i % G_, fused, buffers.OfWorker(worker), out);
   });
   buffers.Project(*out_, rows, out, D_, y, D_);
 }
 
-void SoftmaxAttention::Prepare(uint64_t position, float* row,
-                               float* angles) const {
-  float* cos = angles;
-  float* sin = angles + d_ / 2;
-  RotaryAngles(d_, position, rope_theta_, cos, sin);
+void SoftmaxAttention::Normalize(float* row) const {
   for (size_t head = 0; head < H_ + G_; ++head) {
-    float* x = row + head * d_;
     const std::vector<float>& norm = head < H_ ? q_norm_ : k_norm_;
-    if (!norm.empty()) RmsNorm(d_, x, norm.data(), kQkNormEps, x);
-    ApplyRotary(d_, cos, sin, x);
+    RmsNorm(d_, row + head * d_, norm.data(), kQkNormEps, row + head * d_);
   }
 }
 
@@ -222,6 +226,7 @@ absl::StatusOr<std::unique_ptr<Mixer>> MakeSoftmaxAttention(
   auto mixer = std::make_unique<SoftmaxAttention>(options, builder.hidden_size);
   STEADYSTATE_RETURN_IF_ERROR(mixer->TakeWeights(options, builder));
   STEADYSTATE_RETURN_IF_ERROR(mixer->DeclareState(builder));
+  STEADYSTATE_RETURN_IF_ERROR(mixer->MakeRotary(options, builder));
   return mixer;
 }
 

@@ -1,0 +1,84 @@
+// Gated linear attention with one gate for all of a head, as fla's layer of
+// that name, for which model_type "simple_gla" is our own:
+//   q, k, v = W_q x, W_k x, W_v x     conv + silu (by default), feature map
+//   log g_t = max(logsigmoid(W x + b) / 16, clamp_min)     one per kv head
+//   S_t = g_t S_{t-1} + k_t v_t^T,   o_t = K^-1/2 S_t^T q_t
+//   y   = W_o (RMSNorm(o, per head) * silu(W_g x))
+// Names, keys and their defaults are those of gla, but for the convolution.
+#include "server/model/mixers/simple_gla.h"
+
+#include <memory>
+
+#include "kernels/pointwise/activation.h"
+#include "server/base/status_macros.h"
+#include "server/model/parts/gated_attention.h"
+#include "server/model/workspace.h"
+
+namespace steadystate {
+namespace {
+
+constexpr absl::string_view kUsedKeys[] = {
+    "expand_k",    "expand_v",          "num_heads", "num_kv_heads",
+    "feature_map", "use_short_conv",    "conv_size", "use_output_gate",
+    "clamp_min",   "elementwise_affine"};
+constexpr FixedKey kFixedKeys[] = {{"gate_logit_normalizer", "16"}};
+
+constexpr float kTemperature = 16;
+
+class SimpleGla final : public Mixer {
+ public:
+  static absl::StatusOr<std::unique_ptr<Mixer>> Make(const MixerBuilder& from);
+
+  void Forward(std::span<const Segment> segments, size_t rows, const float* x,
+               float* y, Workspace& workspace) const override;
+
+ private:
+  float floor_ = 0;  // of log decay
+  GatedAttention attention_;
+};
+
+absl::StatusOr<std::unique_ptr<Mixer>> SimpleGla::Make(
+    const MixerBuilder& from) {
+  auto made = std::make_unique<SimpleGla>();
+  STEADYSTATE_ASSIGN_OR_RETURN(made->floor_,
+                               GatedAttention::ReadLogDecayFloor(from));
+  GatedAttention::Options options;
+  STEADYSTATE_RETURN_IF_ERROR(GatedAttention::ReadShapeAndGate(
+      from, {.num_heads = 4, .expand_k = 0.5, .expand_v = 1}, options));
+  STEADYSTATE_RETURN_IF_ERROR(GatedAttention::ReadConv(from, true, options));
+  STEADYSTATE_RETURN_IF_ERROR(GatedAttention::ReadFeatureMap(from, options));
+  options.decay = Decay::kScalar;
+  options.decay_projection = "gk_proj";
+  options.decay_columns = options.shape.G;
+  options.decay_bias = Bias::kYes;
+  STEADYSTATE_ASSIGN_OR_RETURN(made->attention_,
+                               GatedAttention::Make(from, options, 0));
+  return made;
+}
+
+void SimpleGla::Forward(std::span<const Segment> segments, size_t rows,
+                        const float* x, float* y, Workspace& workspace) const {
+  Workspace::Buffers& buffers = workspace.buffers();
+  const PhaseScope scope(buffers.phases, Phase::kRecurrence);
+  const size_t G = attention_.shape().G;
+  const GatedAttention::Rows in =
+      attention_.Project(segments, rows, x, buffers);
+  buffers.ForRows(rows, G, [&](size_t row, size_t) {
+    float* a = in.decay + row * in.stride;
+    LogSigmoidDecay(G, a, kTemperature, floor_, a);
+  });
+  attention_.Finish(segments, rows, in, {in.decay, in.stride, 1}, y, buffers);
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Mixer>> MakeSimpleGla(
+    const MixerBuilder& builder) {
+  return SimpleGla::Make(builder);
+}
+
+KeyTable SimpleGlaKeys() {
+  return {.used = kUsedKeys, .inert = {}, .must_be_default = kFixedKeys};
+}
+
+}  // namespace steadystate

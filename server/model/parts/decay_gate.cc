@@ -1,0 +1,292 @@
+#include "server/model/parts/decay_gate.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "kernels/pointwise/decay.h"
+#include "server/base/status_macros.h"
+#include "server/model/config_choice.h"
+
+namespace steadystate {
+namespace {
+
+using Constant = DecayOptions::Constant;
+using Form = DecayOptions::Form;
+
+constexpr absl::string_view kUsedKeys[] = {"kind", "values", "activation",
+                                           "temperature"};
+constexpr KeyTable kKeys = {
+    .used = kUsedKeys, .inert = {}, .must_be_default = {}};
+
+// "constant" is a scalar that does not depend on the token.
+struct Kind {
+  Decay decay = Decay::kNone;
+  bool constant = false;
+};
+constexpr Choice<Kind> kKinds[] = {
+    {"none", {Decay::kNone}},     {"constant", {Decay::kScalar, true}},
+    {"scalar", {Decay::kScalar}}, {"key", {Decay::kKey}},
+    {"value", {Decay::kValue}},   {"outer", {Decay::kOuter}},
+    {"full", {Decay::kFull}},     {"key_complex", {Decay::kComplex}}};
+constexpr Choice<Form> kForms[] = {{"sigmoid", Form::kSigmoid},
+                                   {"exp_softplus", Form::kExpSoftplus},
+                                   {"exp_exp", Form::kExpExp}};
+constexpr Choice<Constant> kConstants[] = {
+    {"", Constant::kNone},
+    {"retnet", Constant::kRetnet},
+    {"lightning_fla", Constant::kLightningFla},
+    {"lightning_minimax", Constant::kLightningMinimax}};
+
+// True if there are gates that the activation makes decays.
+bool HasActivation(const DecayOptions& options) {
+  return options.kind != Decay::kNone && options.kind != Decay::kFull &&
+         options.constant == Constant::kNone;
+}
+
+absl::Status ReadValues(const Config& decay, size_t heads,
+                        DecayOptions& options) {
+  if (!decay.Has("values")) {
+    return decay.Invalid("values", "a constant decay needs it");
+  }
+  if (decay.String("values", "").ok()) {
+    STEADYSTATE_ASSIGN_OR_RETURN(
+        options.constant,
+        ReadChoice<Constant>(decay, "values",
+                             std::span(kConstants).subspan(1)));
+    return absl::OkStatus();
+  }
+  STEADYSTATE_ASSIGN_OR_RETURN(auto values,
+                               decay.NumberList("values", {0, 1}, heads));
+  options.constant = Constant::kListed;
+  options.values = std::move(values).value_or(std::vector<double>());
+  if (options.values.size() != heads) {
+    return decay.Invalid(
+        "values",
+        absl::StrCat("it must have one number for each of num_heads, ", heads));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ReadActivation(const Config& decay, DecayOptions& options) {
+  STEADYSTATE_ASSIGN_OR_RETURN(options.form,
+                               ReadChoice<Form>(decay, "activation", kForms));
+  STEADYSTATE_ASSIGN_OR_RETURN(options.temperature,
+                               decay.Number("temperature", 1, {1e-6, 1e6}));
+  if (!HasActivation(options) && options.form != Form::kSigmoid) {
+    return decay.Unsupported("activation",
+                             "decays of this kind have no activation");
+  }
+  if (options.form == Form::kExpSoftplus && options.kind != Decay::kScalar) {
+    return decay.Unsupported("activation",
+                             "it is defined for decays of kind \"scalar\"");
+  }
+  const bool sigmoid = HasActivation(options) && options.form == Form::kSigmoid;
+  if (!sigmoid && options.temperature != 1) {
+    return decay.Unsupported("temperature",
+                             "it belongs to the activation \"sigmoid\"");
+  }
+  return absl::OkStatus();
+}
+
+// e^x, as large as a float can be. So that 0 times it is 0.
+float FiniteExp(float x) {
+  return std::min(std::exp(x), std::numeric_limits<float>::max());
+}
+
+}  // namespace
+
+absl::StatusOr<DecayOptions> ReadDecayOptions(
+    const Config& config, size_t heads, std::vector<std::string>* warnings) {
+  DecayOptions options;
+  STEADYSTATE_ASSIGN_OR_RETURN(const std::vector<Config> objects,
+                               config.Objects("decay", 1));
+  if (objects.empty()) return options;
+  const Config& decay = objects.front();
+  if (warnings != nullptr) {
+    for (const std::string& key : decay.UnknownKeys({&kKeys, 1})) {
+      warnings->push_back(absl::StrCat("unknown config key '", key, "'"));
+    }
+  }
+  STEADYSTATE_ASSIGN_OR_RETURN(const Kind kind,
+                               ReadChoice<Kind>(decay, "kind", kKinds));
+  options.kind = kind.decay;
+  if (kind.constant) {
+    STEADYSTATE_RETURN_IF_ERROR(ReadValues(decay, heads, options));
+  } else if (decay.Has("values")) {
+    return decay.Unsupported("values",
+                             "it belongs to decays of kind \"constant\"");
+  }
+  STEADYSTATE_RETURN_IF_ERROR(ReadActivation(decay, options));
+  return options;
+}
+
+absl::StatusOr<std::vector<float>> DecayGate::TakeRates(
+    const MixerBuilder& from, size_t heads, size_t K, size_t V) {
+  STEADYSTATE_ASSIGN_OR_RETURN(std::vector<float> rates,
+                               from.weights.TakeFloats("A_log", {heads, K, V}));
+  std::ranges::transform(rates, rates.begin(), FiniteExp);
+  return rates;
+}
+
+absl::StatusOr<DecayGate> DecayGate::Make(const MixerBuilder& from,
+                                          DecayOptions options, size_t heads,
+                                          size_t K, size_t V,
+                                          ProjectionStack& stack) {
+  DecayGate gate;
+  gate.options_ = std::move(options);
+  gate.H_ = heads;
+  gate.K_ = K;
+  gate.V_ = V;
+  const Decay kind = gate.options_.kind;
+  if (gate.options_.constant != Constant::kNone) {
+    gate.SetConstants(from);
+    return gate;
+  }
+  if (kind == Decay::kScalar) {
+    gate.key_.size = heads;
+    STEADYSTATE_ASSIGN_OR_RETURN(gate.key_.column,
+                                 stack.Add("decay_proj", heads, Bias::kYes));
+  }
+  if (kind == Decay::kKey || kind == Decay::kOuter || kind == Decay::kComplex) {
+    gate.key_.size = heads * K;
+    STEADYSTATE_RETURN_IF_ERROR(gate.AddKeyProjection(from, stack));
+  }
+  if (kind == Decay::kValue || kind == Decay::kOuter || kind == Decay::kFull) {
+    gate.value_.size = heads * V;
+    STEADYSTATE_ASSIGN_OR_RETURN(
+        gate.value_.column, stack.Add("decay_v_proj", heads * V, Bias::kYes));
+  }
+  if (kind == Decay::kComplex) {
+    STEADYSTATE_ASSIGN_OR_RETURN(
+        gate.phase_, stack.Add("decay_phase_proj", heads * K, Bias::kYes));
+  }
+  STEADYSTATE_RETURN_IF_ERROR(gate.TakeFactors(from));
+  return gate;
+}
+
+absl::Status DecayGate::AddKeyProjection(const MixerBuilder& from,
+                                         ProjectionStack& stack) {
+  const auto inner = from.weights.ShapeOf("decay_k_proj.0.weight");
+  const bool low_rank = inner.has_value() && inner->size() == 2 &&
+                        !from.weights.Has("decay_k_proj.weight");
+  if (!low_rank) {
+    STEADYSTATE_ASSIGN_OR_RETURN(
+        key_.column, stack.Add("decay_k_proj", key_.size, Bias::kYes));
+    return absl::OkStatus();
+  }
+  rank_ = (*inner)[0];
+  STEADYSTATE_ASSIGN_OR_RETURN(inner_, stack.Add("decay_k_proj.0", rank_));
+  STEADYSTATE_ASSIGN_OR_RETURN(
+      expand_, MakeProjection(from.weights, "decay_k_proj.1", rank_, key_.size,
+                              from.linears, Bias::kYes));
+  return absl::OkStatus();
+}
+
+absl::Status DecayGate::TakeFactors(const MixerBuilder& from) {
+  if (options_.kind == Decay::kFull) {
+    activation_ = Activation::kSoftplus;
+    return absl::OkStatus();
+  }
+  float factor = 0;
+  switch (options_.form) {
+    case Form::kSigmoid:
+      activation_ = Activation::kLogSigmoid;
+      factor = static_cast<float>(1 / options_.temperature);
+      break;
+    case Form::kExpExp:
+      activation_ = Activation::kExp;
+      factor = -1;
+      break;
+    case Form::kExpSoftplus:
+      activation_ = Activation::kSoftplus;
+      STEADYSTATE_ASSIGN_OR_RETURN(key_.factors,
+                                   from.weights.TakeFloats("decay_a", {H_}));
+      for (float& a : key_.factors) a = -FiniteExp(a);
+      return absl::OkStatus();
+  }
+  key_.factors.assign(key_.size, factor);
+  value_.factors.assign(value_.size, factor);
+  return absl::OkStatus();
+}
+
+void DecayGate::SetConstants(const MixerBuilder& from) {
+  const auto H = static_cast<double>(H_);
+  const auto n = static_cast<double>(from.layer);
+  const auto L = static_cast<double>(from.layers);
+  for (size_t head = 0; head < H_; ++head) {
+    const auto h = static_cast<double>(head);
+    double decay = 1;
+    switch (options_.constant) {
+      case Constant::kNone:
+        break;
+      case Constant::kListed:
+        decay = options_.values[head];
+        break;
+      case Constant::kRetnet:
+        decay = 1 - std::exp2(-5 - h);
+        break;
+      case Constant::kLightningFla:
+        decay = std::exp(-(8 / H) * (1 - n / L) * h);
+        break;
+      case Constant::kLightningMinimax:
+        decay = std::exp(-std::exp2(-8 * (h + 1) / H) *
+                         (1 - n / (L - 1 + 1e-5) + 1e-5));
+        break;
+    }
+    constants_.push_back(static_cast<float>(decay));
+  }
+}
+
+void DecayGate::ToLog(const Axis& axis, float* gates) const {
+  ActivateAndMultiply(activation_, axis.size, gates, axis.factors.data(),
+                      gates);
+}
+
+DecayGate::Decays DecayGate::Run(size_t rows, float* fused, size_t stride,
+                                 float* scratch, float* rest,
+                                 Workspace::Buffers& buffers) const {
+  Decays decays;
+  if (!constants_.empty()) {
+    decays.alpha = {constants_.data(), 0, 1};
+    return decays;
+  }
+  float* key = fused + key_.column;
+  size_t key_stride = stride;
+  if (expand_ != nullptr) {
+    key = scratch;
+    key_stride = key_.size;
+    buffers.Project(*expand_, rows, fused + inner_, stride, key, key_stride);
+  }
+  buffers.ForRows(rows, 2 * (key_.size + value_.size), [&](size_t row, size_t) {
+    float* alpha = key + row * key_stride;
+    float* beta = fused + row * stride + value_.column;
+    if (key_.size > 0) {
+      ToLog(key_, alpha);
+      if (rest != nullptr) {
+        RestOfLogDecay(key_.size, alpha, rest + row * key_.size);
+      }
+      Activate(Activation::kExp, key_.size, alpha, alpha);
+    }
+    if (options_.kind == Decay::kFull) {
+      Activate(activation_, value_.size, beta, beta);
+    } else if (value_.size > 0) {
+      ToLog(value_, beta);
+      Activate(Activation::kExp, value_.size, beta, beta);
+    }
+    if (options_.kind == Decay::kComplex) {
+      float* phase = fused + row * stride + phase_;
+      PolarDecay(key_.size, alpha, phase, alpha, phase);
+    }
+  });
+  decays.alpha = {key, key_stride, key_.size / H_};
+  decays.beta = {fused + value_.column, stride, V_};
+  if (options_.kind == Decay::kComplex) {
+    decays.beta = {fused + phase_, stride, K_};
+  }
+  return decays;
+}
+
+}  // namespace steadystate

@@ -1,0 +1,116 @@
+#ifndef STEADYSTATE_SERVER_MODEL_PARTS_DECAY_GATE_H_
+#define STEADYSTATE_SERVER_MODEL_PARTS_DECAY_GATE_H_
+
+#include <cstddef>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "kernels/linear/linear.h"
+#include "kernels/pointwise/activation.h"
+#include "server/model/config.h"
+#include "server/model/mixer_builder.h"
+#include "server/model/parts/gated_recurrence.h"
+#include "server/model/parts/head_rows.h"
+#include "server/model/parts/stacked_projection.h"
+#include "server/model/workspace.h"
+
+namespace steadystate {
+
+// What the object `decay` of a linear_recurrence says.
+struct DecayOptions {
+  // How gates become decays.
+  enum class Form : uint8_t {
+    kSigmoid,      // sigmoid(y)^(1/temperature)
+    kExpSoftplus,  // exp(-softplus(y) exp(a_h)), a_h a tensor: Mamba-2
+    kExpExp,       // exp(-exp(y)): RWKV-6
+  };
+  // Decays that do not depend on the tokens.
+  enum class Constant : uint8_t {
+    kNone,              // they do
+    kListed,            // `values`
+    kRetnet,            // 1 - 2^(-5-h)
+    kLightningFla,      // log g = -(8/H) (1 - n/L) h in layer n of L
+    kLightningMinimax,  // log g = -2^(-8(h+1)/H) (1 - n/(L-1+1e-5) + 1e-5)
+  };
+  Decay kind = Decay::kNone;
+  Constant constant = Constant::kNone;
+  std::vector<double> values{};  // of kListed, one a head
+  Form form = Form::kSigmoid;
+  double temperature = 1;
+};
+
+// Reads `decay` for so many heads; absent: no decay. Keys of it that are
+// unknown go to `warnings`, unless null. Errors name the key.
+absl::StatusOr<DecayOptions> ReadDecayOptions(
+    const Config& config, size_t heads, std::vector<std::string>* warnings);
+
+// The decays of a GatedRecurrence, computed from the layer's input as the
+// options say. Immutable; thread-safe.
+class DecayGate {
+ public:
+  // Of what a GatedRecurrence takes.
+  struct Decays {
+    HeadRows alpha{};
+    HeadRows beta{};
+  };
+
+  DecayGate() = default;
+
+  // Pulls decay_proj, decay_k_proj (or decay_k_proj.0 and .1, low rank),
+  // decay_v_proj, decay_phase_proj and decay_a, as many as the kind needs, and
+  // adds the projections of the layer's input to `stack`.
+  static absl::StatusOr<DecayGate> Make(const MixerBuilder& from,
+                                        DecayOptions options, size_t heads,
+                                        size_t K, size_t V,
+                                        ProjectionStack& stack);
+
+  // The rates of Decay::kFull: exp of the tensor A_log, f32[H, K, V].
+  static absl::StatusOr<std::vector<float>> TakeRates(const MixerBuilder& from,
+                                                      size_t heads, size_t K,
+                                                      size_t V);
+
+  // Scratch floats that a row needs.
+  size_t row_floats() const { return expand_ == nullptr ? 0 : key_.size; }
+
+  // Turns the projections into decays, in place where they lie.
+  //   fused    f32[rows, columns; stride]  in/out: what `stack` computes
+  //   scratch  f32[rows, row_floats()]     out
+  //   rest     f32[rows, H K]              out: 1 - alpha, unless null. Only
+  //                                        of Decay::kKey
+  Decays Run(size_t rows, float* fused, size_t stride, float* scratch,
+             float* rest, Workspace::Buffers& buffers) const;
+
+ private:
+  // The gates of one axis.
+  struct Axis {
+    size_t column = 0;  // of the fused projection
+    size_t size = 0;    // of all heads; 0: the kind has no such gates
+    // f32[size]: log decay = factor * activation(gate).
+    std::vector<float> factors{};
+  };
+
+  absl::Status AddKeyProjection(const MixerBuilder& from,
+                                ProjectionStack& stack);
+  absl::Status TakeFactors(const MixerBuilder& from);
+  void SetConstants(const MixerBuilder& from);
+  void ToLog(const Axis& axis, float* gates) const;
+
+  DecayOptions options_;
+  size_t H_ = 0, K_ = 0, V_ = 0;
+  Activation activation_ = Activation::kLogSigmoid;
+  Axis key_;          // kScalar: one gate a head
+  Axis value_;        // kFull: no factors, the steps are the activated gates
+  size_t phase_ = 0;  // column, kComplex
+  size_t inner_ = 0, rank_ = 0;     // column and width, if of low rank
+  std::unique_ptr<Linear> expand_;  // rank -> H K, if of low rank
+  std::vector<float> constants_;    // f32[H]
+};
+
+}  // namespace steadystate
+
+#endif  // STEADYSTATE_SERVER_MODEL_PARTS_DECAY_GATE_H_
