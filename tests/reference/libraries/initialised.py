@@ -1,0 +1,70 @@
+"""Small models that the libraries initialise and write themselves.
+
+The other way round than with the golden cases: here the library decides what
+is in config.json and how the tensors are called, with its own initial values,
+and the reference has to read that.
+"""
+
+import os
+import sys
+
+import torch
+
+sys.path.insert(0, os.path.join(os.path.dirname(__file__), ".."))
+
+import reference  # noqa: E402  of tests/reference
+
+VOCAB = 61
+TOKENS = [(7 * t * t + 3 * t) % VOCAB for t in range(40)]
+
+COMMON = {"hidden_size": 64, "num_hidden_layers": 2, "vocab_size": VOCAB}
+
+# What makes a model of each family small, by library.
+SMALL = {
+    "flash-linear-attention": {
+        "delta_net": {"num_heads": 4},
+        "gated_deltanet": {"num_heads": 2, "head_dim": 16},
+        "gla": {"num_heads": 2},
+        "hgrn2": {"expand_ratio": 16},
+        "kda": {"num_heads": 2, "head_dim": 16},
+        "linear_attn": {"num_heads": 4},
+        "mamba": {"state_size": 8},
+        "mamba2": {"head_dim": 16, "state_size": 8},
+        "retnet": {"num_heads": 2},
+        "rwkv6": {"num_heads": 2},
+        "rwkv7": {"head_dim": 32},
+        "transformer": {"num_heads": 4},
+    },
+    "transformers": {
+        "mamba": {"state_size": 8},
+        "mamba2": {"num_heads": 8, "head_dim": 16, "state_size": 8,
+                   "n_groups": 1},
+        "xlstm": {"num_heads": 4},
+    },
+}
+
+
+def liven(model):
+    """Moves every tensor: initial values are often zeros, ones or tiny."""
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter += 0.1 * torch.randn_like(parameter)
+
+
+def results(library, classes, folder):
+    """(case, class, the library's logits, the reference's) for each family.
+
+    library: a module such as from_fla. classes: model_type -> (configuration
+    class, model class). folder: for the checkpoints, empty.
+    """
+    for model_type, options in SMALL[library.LIBRARY].items():
+        torch.manual_seed(1)
+        config_class, model_class = classes(model_type)
+        model = model_class(config_class(**COMMON, **options)).float().eval()
+        liven(model)
+        path = os.path.join(folder, model_type)
+        model.save_pretrained(path)
+        expected = reference.make_model(
+            *reference.read_checkpoint(path)).logits(TOKENS)
+        yield (model_type, model_class.__name__, library.run(model, TOKENS),
+               expected)
