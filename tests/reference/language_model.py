@@ -61,6 +61,18 @@ class Block:
         h = h + self.mixer.step(rms_norm(h, self.attn_norm, self.eps), position)
         return h + self.mlp.step(rms_norm(h, self.mlp_norm, self.eps))
 
+    def order_matters(self):
+        return getattr(self.mixer, "order_matters", lambda: True)()
+
+    def bidirectional(self, rows):
+        """Every row of [tokens, D] sees all of them."""
+        inputs = [rms_norm(h, self.attn_norm, self.eps) for h in rows]
+        for t, x in enumerate(inputs):
+            self.mixer.absorb(x, t)
+        mixed = [self.mixer.read(x, t) for t, x in enumerate(inputs)]
+        rows = [h + y for h, y in zip(rows, mixed)]
+        return [h + self.mlp.step(rms_norm(h, self.mlp_norm, self.eps)) for h in rows]
+
 
 class CausalLm:
     """One sequence, fed token by token.
@@ -107,6 +119,17 @@ class CausalLm:
         for block in self.blocks:
             h = block.step(h, position)
         return self.cap(self.head @ self.rounded(self.final_norm(h)))
+
+    def order_matters(self):
+        """Whether there is no bidirectional pass."""
+        return any(block.order_matters() for block in self.blocks)
+
+    def bidirectional(self, tokens):
+        """Hidden vectors [tokens, D] where every token sees all of them."""
+        rows = [self.table[token] for token in tokens]
+        for block in self.blocks:
+            rows = block.bidirectional(rows)
+        return np.array([self.final_norm(h) for h in rows])
 
     def logits(self, tokens):
         """[tokens, vocab], row t after tokens 0..t."""

@@ -7,13 +7,17 @@ any library. One token at a time, one head at a time, no cleverness.
   reference.py check DIR...       compares with each DIR/logits.npy
   reference.py make DIR NAME...   writes the named cases (none: all) to DIR
   reference.py round DIR...       writes DIR/logits_bf16.npy
+  reference.py bidirectional DIR...  writes DIR/embed_bidirectional.npy where
+                                  there is such a pass
   reference.py matters DIR...     checks that every tensor moves the logits
 
 A golden case is a checkpoint (config.json, *.safetensors), token_ids.json,
 logits.npy (float64 [tokens, vocab], row t after tokens 0..t) and
 logits_bf16.npy: the same run with every weight matrix, the embeddings and
 every input of a weight matrix rounded to bf16, everything else in float64.
-That is what bf16 weights cost at best. Needs NumPy.
+That is what bf16 weights cost at best. embed_bidirectional.npy is float64
+[tokens, D], the hidden vectors after the final norm where every token sees
+the whole sequence. Needs NumPy.
 
 A new family is one module in families/ and one row of its table; a new case
 is one entry of the family's CASES.
@@ -64,11 +68,31 @@ def make_case(root, name):
     # From the files: what counts are the weights as stored.
     np.save(os.path.join(folder, "logits.npy"), reference_logits(folder))
     write_rounded(folder)
+    write_bidirectional(folder)
+
+
+def write_bidirectional(folder):
+    """The bidirectional pass of mixers to which order does not matter."""
+    model = make_model(*read_checkpoint(folder))
+    if getattr(model, "order_matters", lambda: True)():
+        return
+    hidden = model.bidirectional(read_tokens(folder))
+    np.save(os.path.join(folder, "embed_bidirectional.npy"), hidden)
+    print("%-36s bidirectional" % os.path.basename(folder))
+
+
+def check_bidirectional(folder):
+    """Largest difference from embed_bidirectional.npy, 0 without one."""
+    path = os.path.join(folder, "embed_bidirectional.npy")
+    if not os.path.exists(path):
+        return 0.0
+    model = make_model(*read_checkpoint(folder))
+    return np.abs(model.bidirectional(read_tokens(folder)) - np.load(path)).max()
 
 
 def check(folder):
     difference = reference_logits(folder) - np.load(folder + "/logits.npy")
-    worst = np.abs(difference).max()
+    worst = max(np.abs(difference).max(), check_bidirectional(folder))
     print("%-36s largest difference: %.1e" % (os.path.basename(folder), worst))
     return worst < TOLERANCE
 
@@ -96,9 +120,10 @@ def main(arguments):
     if command in ("check", "matters"):
         test = {"check": check, "matters": matters}[command]
         return 0 if all([test(folder) for folder in rest]) else 1
-    if command == "round":
+    if command in ("round", "bidirectional"):
+        write = {"round": write_rounded, "bidirectional": write_bidirectional}[command]
         for folder in rest:
-            write_rounded(folder)
+            write(folder)
         return 0
     if command == "make":
         for name in rest[1:] or CASES:

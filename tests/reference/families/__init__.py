@@ -4,7 +4,9 @@ A module has
   DEFAULTS   values of config keys that are absent or null, where they differ
              from, or add to, language_model.DEFAULTS
   Mixer      class Mixer(Layer): Mixer(model, n, prefix) of layer n,
-             step(x, position) -> y, one token at a time
+             step(x, position) -> y, one token at a time; with a bidirectional
+             pass also absorb(x, position), read(x, position) -> y and
+             order_matters() -> bool
   tensors    tensors(case, n, p): random tensors of that mixer, names below
              the prefix p; see cases.Case
   CASES      {name of a golden case: (config values beside cases.BASE,

@@ -121,10 +121,12 @@ class Sums:
         self.S = self.Z = 0.0
         self.normalize, self.eps, self.scaled = normalize, eps, scaled
 
-    def step(self, q, k, v):
-        """q, k: after the feature map."""
+    def absorb(self, k, v):
+        """k: after the feature map, as q."""
         self.S = self.S + np.outer(k, v)
         self.Z = self.Z + k
+
+    def read(self, q):
         scale = 1 / math.sqrt(len(q)) if self.scaled else 1.0
         o = scale * (self.S.T @ q)
         return o / (scale * (q @ self.Z) + self.eps) if self.normalize else o
@@ -136,10 +138,12 @@ class LogWeights:
     def __init__(self):
         self.keys, self.values = [], []
 
-    def step(self, q, k, v):
-        """q, k: logarithms of the features."""
+    def absorb(self, k, v):
+        """k: logarithms of the features, as q."""
         self.keys.append(k)
         self.values.append(v)
+
+    def read(self, q):
         weights = softmax(np.array([log_sum_exp(q + key) for key in self.keys]))
         return weights @ np.array(self.values)
 
@@ -150,9 +154,11 @@ class Efficient:
     def __init__(self):
         self.keys, self.values = [], []
 
-    def step(self, q, k, v):
+    def absorb(self, k, v):
         self.keys.append(k)
         self.values.append(v)
+
+    def read(self, q):
         keys, values = np.array(self.keys), np.array(self.values)
         shares = softmax(q)
         return sum(shares[c] * (softmax(keys[:, c]) @ values) for c in range(len(q)))
@@ -213,15 +219,27 @@ class Mixer(Layer):
         return y / (y.sum() + 1e-4) if normalize else y
 
     def step(self, x, position):
-        config, g = self.config, self.H // self.G
-        q = self.project("q_proj", x).reshape(self.H, self.K)
+        self.absorb(x, position)
+        return self.read(x, position)
+
+    def order_matters(self):
+        return False
+
+    def absorb(self, x, position):
+        g = self.H // self.G
         k = self.project("k_proj", x).reshape(self.G, self.K)
         v = self.project("v_proj", x).reshape(self.G, self.V)
+        for h in range(self.H):
+            fk = self.features(k[h // g], self.map_k, h, self.config["norm_k"])
+            self.heads[h].absorb(fk, v[h // g])
+
+    def read(self, x, position):
+        config = self.config
+        q = self.project("q_proj", x).reshape(self.H, self.K)
         out = np.zeros((self.H, self.V))
         for h in range(self.H):
             fq = self.features(q[h], self.map_q, h, config["norm_q"])
-            fk = self.features(k[h // g], self.map_k, h, config["norm_k"])
-            out[h] = self.heads[h].step(fq, fk, v[h // g])
+            out[h] = self.heads[h].read(fq)
             if config["output_norm"] == "rmsnorm":
                 out[h] = rms_norm(out[h], self.tensor("norm.weight"), config.norm_eps())
         return self.project("o_proj", out.reshape(-1))

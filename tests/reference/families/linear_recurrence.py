@@ -168,22 +168,33 @@ class Mixer(Layer):
         return np.stack([phi(rotate(head, position, theta)) for head in heads])
 
     def step(self, x, position):
-        config = self.config
+        self.absorb(x, position)
+        return self.read(x, position)
+
+    def order_matters(self):
+        return self.config["conv_size"] > 0 or self.decay.options["kind"] != "none"
+
+    def absorb(self, x, position):
         G = self.decay.matrices(x)
-        q = self.c * self.features("q", x, position)
         k = 1 - G[:, :, 0] if self.complement else self.features("k", x, position)
         v = self.convolved("v", x, self.V)
-        out = np.zeros((self.H, self.V))
         S = []
         for h in range(self.H):
             S.append(G[h] * self.S[h] + np.outer(k[h], v[h]))
-            out[h] = (S[h].T @ q[h]).real
-            if config["normalizer"] == "z":
+            if self.config["normalizer"] == "z":
                 self.Z[h] = G[h, :, 0] * self.Z[h] + k[h]
+        self.S = np.stack(S)
+
+    def read(self, x, position):
+        config = self.config
+        q = self.c * self.features("q", x, position)
+        out = np.zeros((self.H, self.V))
+        for h in range(self.H):
+            out[h] = (self.S[h].T @ q[h]).real
+            if config["normalizer"] == "z":
                 out[h] /= q[h] @ self.Z[h] + config["normalizer_eps"]
             if config["output_norm"] == "rmsnorm":
                 out[h] = rms_norm(out[h], self.tensor("norm.weight"), config.norm_eps())
-        self.S = np.stack(S)
         if config["output_gate"] != "none":
             act = GATES[config["output_gate"]]
             out *= act(self.project("g_proj", x)).reshape(self.H, self.V)
@@ -275,6 +286,10 @@ CASES = {
             "output_gate": "swish",
             "q_scale": 0.7,
         },
+    ),
+    # With a bidirectional pass in which positions show.
+    "linear_recurrence-rotary": general(
+        "none", {"rotary": "half", "rope_theta": 100.0, "output_norm": "rmsnorm"}
     ),
     "linear_recurrence-softmax-z": general(
         "none",
