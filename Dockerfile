@@ -27,6 +27,7 @@ COPY deploy/models deploy/models/
 # a library that is missing ends the build.
 RUN deploy/image-root /image \
         build/release/bin/steadystate-server build/release/bin/steadystate \
+        build/release/bin/steadystate-sentencepiece.so \
     && install -D -m 644 -t /image/usr/share/doc/steadystate LICENSE \
     && install -D -m 644 -t /image/usr/share/steadystate/models/demo \
         deploy/models/demo/MODEL_CARD.md deploy/models/demo/config.json \

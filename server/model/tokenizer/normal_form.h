@@ -1,0 +1,22 @@
+#ifndef STEADYSTATE_SERVER_MODEL_TOKENIZER_NORMAL_FORM_H_
+#define STEADYSTATE_SERVER_MODEL_TOKENIZER_NORMAL_FORM_H_
+
+#include <string>
+
+#include "absl/strings/string_view.h"
+
+namespace steadystate {
+
+// Unicode's normal forms (UAX #15).
+struct NormalForm {
+  bool composed = true;     // NFC and NFKC rather than NFD and NFKD
+  bool compatible = false;  // NFKC and NFKD
+};
+
+// `text` in that form, in time O(n log n) whatever its marks.
+// REQUIRES: `text` is UTF-8.
+std::string ToNormalForm(absl::string_view text, NormalForm form);
+
+}  // namespace steadystate
+
+#endif  // STEADYSTATE_SERVER_MODEL_TOKENIZER_NORMAL_FORM_H_

@@ -1,0 +1,117 @@
+#include "server/model/tokenizer/sentencepiece_tokenizer.h"
+
+#include <dlfcn.h>
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "server/base/status_macros.h"
+#include "server/model/tokenizer/sentencepiece_model.h"
+
+namespace steadystate {
+namespace {
+
+void AppendTo(void* context, const char* bytes, size_t count) {
+  static_cast<std::string*>(context)->append(bytes, count);
+}
+
+void AppendTokensTo(void* context, const int* tokens, size_t count) {
+  auto& to = *static_cast<std::vector<int32_t>*>(context);
+  to.insert(to.end(), tokens, tokens + count);
+}
+
+class SentencePieceTokenizer final : public Tokenizer {
+ public:
+  SentencePieceTokenizer(std::unique_ptr<const SentencePieceModel> model,
+                         size_t vocab_size)
+      : model_(std::move(model)), bytes_(vocab_size) {
+    for (int token = 0; token < model_->size(); ++token) {
+      model_->BytesOf(token, &AppendTo, &bytes_[static_cast<size_t>(token)]);
+    }
+  }
+
+  absl::string_view kind() const override { return "sentencepiece"; }
+
+  std::vector<int32_t> Encode(absl::string_view text) const override {
+    std::vector<int32_t> tokens;
+    model_->Encode(text.data(), text.size(), &AppendTokensTo, &tokens);
+    return tokens;
+  }
+
+  void AppendBytes(int32_t token, std::string& to) const override {
+    to += bytes_[static_cast<size_t>(token)];
+  }
+
+  std::string Decode(std::span<const int32_t> tokens) const override {
+    std::vector<int> known;
+    known.reserve(tokens.size());
+    for (const int32_t token : tokens) {
+      if (token < model_->size()) known.push_back(token);
+    }
+    std::string text;
+    model_->Decode(known.data(), known.size(), &AppendTo, &text);
+    return text;
+  }
+
+ private:
+  const std::unique_ptr<const SentencePieceModel> model_;
+  std::vector<std::string> bytes_;  // by id; empty beyond the model's
+};
+
+// The module's function. It stays loaded to the end of the program, as the code
+// of models does that nobody has destroyed.
+absl::StatusOr<OpenSentencePiece> LoadModule() {
+  int flags = RTLD_NOW | RTLD_LOCAL;
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+  // Sanitizers forbid RTLD_DEEPBIND. Without it the module must not meet
+  // another Protobuf: see sentencepiece_module.cc.
+  constexpr char kVerifyVersion[] =
+      "_ZN6google8protobuf8internal13VerifyVersionEiiPKc";
+  if (dlsym(RTLD_DEFAULT, kVerifyVersion) != nullptr) {
+    return absl::UnimplementedError(
+        "SentencePiece beside Protobuf in a build with sanitizers");
+  }
+#else
+  flags |= RTLD_DEEPBIND;
+#endif
+  void* const module = dlopen(kSentencePieceModule, flags);
+  if (module == nullptr) {
+    return absl::UnimplementedError(
+        absl::StrCat("SentencePiece cannot be loaded: ", dlerror()));
+  }
+  void* const function = dlsym(module, kOpenSentencePiece);
+  if (function == nullptr) {
+    return absl::UnimplementedError(
+        absl::StrCat(kSentencePieceModule, " is not this program's"));
+  }
+  return reinterpret_cast<OpenSentencePiece>(function);
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Tokenizer>> MakeSentencePieceTokenizer(
+    absl::string_view bytes, absl::string_view what, size_t vocab_size) {
+  static const auto* const open =
+      new absl::StatusOr<OpenSentencePiece>(LoadModule());
+  if (!open->ok()) {
+    return absl::UnimplementedError(
+        absl::StrCat(what, ": ", open->status().message()));
+  }
+  std::string error;
+  std::unique_ptr<const SentencePieceModel> model(
+      (**open)(bytes.data(), bytes.size(), &AppendTo, &error));
+  if (model == nullptr) {
+    return absl::InvalidArgumentError(absl::StrCat(what, ": ", error));
+  }
+  if (static_cast<size_t>(model->size()) > vocab_size) {
+    return absl::InvalidArgumentError(absl::StrCat(what, ": ", model->size(),
+                                                   " pieces; the model has ",
+                                                   vocab_size, " tokens"));
+  }
+  return std::make_unique<SentencePieceTokenizer>(std::move(model), vocab_size);
+}
+
+}  // namespace steadystate

@@ -1,0 +1,33 @@
+#ifndef STEADYSTATE_SERVER_MODEL_TOKENIZER_SPLITTING_H_
+#define STEADYSTATE_SERVER_MODEL_TOKENIZER_SPLITTING_H_
+
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "nlohmann/json_fwd.hpp"
+#include "server/model/tokenizer/regex.h"
+
+namespace steadystate {
+
+// What becomes of a match where text is split: the "behavior" of a Split.
+enum class SplitBehavior {
+  kRemoved,             // it is left out
+  kIsolated,            // a part of its own
+  kMergedWithPrevious,  // the end of the part before, unless that is a match
+  kMergedWithNext,      // the start of the part after, unless that is a match
+  kContiguous,          // one part with the matches beside it
+};
+
+// The member "behavior" of `step`, by default `fallback`.
+absl::StatusOr<SplitBehavior> BehaviorOf(const nlohmann::json& step,
+                                         absl::string_view fallback);
+
+// The parts of a text. `stretches` are its matches and what lies between, in
+// order, without gaps; the parts point where they point.
+std::vector<absl::string_view> Split(const std::vector<Stretch>& stretches,
+                                     SplitBehavior behavior);
+
+}  // namespace steadystate
+
+#endif  // STEADYSTATE_SERVER_MODEL_TOKENIZER_SPLITTING_H_
