@@ -30,6 +30,9 @@ GOLDEN = os.path.join(HERE, "../../golden")
 BOUND = 1e-5
 SKIPPED = 77
 
+# Where `run` installs by default.
+PYTHON = os.path.join(HERE, "../../../build/libraries/bin/python")
+
 PACKAGES = ("numpy", "torch", "triton", "transformers", "fla", "mamba_ssm",
             "fast_transformers", "safetensors")
 
@@ -124,6 +127,8 @@ def main():
         return run_job(arguments.job, arguments.cases)
     missing = [name for name in PACKAGES
                if importlib.util.find_spec(name) is None]
+    if missing and os.path.exists(PYTHON) and sys.executable != PYTHON:
+        os.execv(PYTHON, [PYTHON, "-B", *sys.argv])
     if missing:
         print("skipped: without " + ", ".join(missing)
               + "; tests/reference/libraries/run installs them")

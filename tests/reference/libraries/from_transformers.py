@@ -12,8 +12,7 @@ import torch
 sys.modules["mamba_ssm"] = None  # not installed, for all that it knows
 import transformers  # noqa: E402
 
-from checkpoints import (  # noqa: E402
-    Unsupported, from_pretrained, read_config)
+from checkpoints import from_pretrained, read_config  # noqa: E402
 
 LIBRARY = "transformers"
 
@@ -33,9 +32,11 @@ def classes(model_type):
 def load(folder):
     """The library's model of a checkpoint, in float32."""
     values = read_config(folder)
-    if values.get("n_groups", 1) > 1 and values.get("norm_scope") != "full":
-        raise Unsupported("its gated norm is over the full width, not per group")
-    return from_pretrained(folder, *classes(values["model_type"]), INERT)
+    model = from_pretrained(folder, *classes(values["model_type"]), INERT)
+    if values.get("norm_scope") == "full":  # as in releases before 5
+        for layer in model.backbone.layers:
+            layer.mixer.norm.group_size = layer.mixer.intermediate_size
+    return model
 
 
 def run(model, tokens):
