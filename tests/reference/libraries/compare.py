@@ -50,7 +50,7 @@ class Report:
 
     def line(self, what, library, name, verdict):
         version = importlib.metadata.version(library)
-        print(f"{what:38} {library:26} {version:12} {name:36} {verdict}",
+        print(f"{what:40} {library:26} {version:12} {name or '-':36} {verdict}",
               flush=True)
 
     def compare(self, what, library, name, values, expected):
@@ -106,8 +106,7 @@ def run_job(job, names):
     report, library = Report(), importlib.import_module(job)
     if job == "recurrences":
         for what, package, name, values, expected in library.results():
-            report.compare("linear_recurrence: " + what, package, name, values,
-                           expected)
+            report.compare(what, package, name, values, expected)
     else:
         compare_golden(report, library, names)
         if hasattr(library, "classes") and not names:

@@ -16,6 +16,7 @@ import fla
 import fla.layers.attn
 from fla.layers.simple_gla import SimpleGatedLinearAttention
 
+import other_spellings
 from checkpoints import (Unsupported, from_pretrained, load_strictly,
                          read_config, read_tensors, refuse_unknown_keys)
 
@@ -109,7 +110,13 @@ def load(folder):
         model = simple_gla(values)
         load_strictly(model, read_tensors(folder))
         return model.eval()
-    return from_pretrained(folder, *classes(model_type))
+    model = None
+    if model_type not in ("mamba", "mamba2"):
+        try:
+            model = other_spellings.load(folder, values, *classes(model_type))
+        except NotImplementedError as error:  # a feature map
+            raise Unsupported(str(error)) from error
+    return model or from_pretrained(folder, *classes(model_type))
 
 
 def run(model, tokens):
