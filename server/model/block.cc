@@ -1,5 +1,7 @@
 #include "server/model/block.h"
 
+#include <algorithm>
+
 #include "kernels/pointwise/activation.h"
 #include "server/base/status_macros.h"
 #include "server/model/mixers/registry.h"
@@ -43,9 +45,8 @@ absl::StatusOr<Block> Block::Make(const ModelConfig& config,
 }
 
 void Block::Forward(std::span<const Segment> segments, size_t rows,
-                    Workspace& workspace) const {
+                    float* residual, Workspace& workspace) const {
   Workspace::Buffers& buffers = workspace.buffers();
-  float* residual = buffers.residual.data();
   float* normed = buffers.normed.data();
   float* mixed = buffers.mixed.data();
   const size_t D = steps_.front().norm.size();
@@ -60,6 +61,27 @@ void Block::Forward(std::span<const Segment> segments, size_t rows,
   buffers.ForRows(rows, D, [&](size_t row, size_t) {
     AddTo(D, mixed + row * D, residual + row * D);
   });
+}
+
+// A later step with a state would have to absorb what the first one puts out
+// for the whole sequence.
+bool Block::bidirectional() const {
+  return steps_.front().mixer->bidirectional() &&
+         std::all_of(
+             steps_.begin() + 1, steps_.end(),
+             [](const ResidualStep& step) { return step.mixer->per_token(); });
+}
+
+void Block::Absorb(std::span<const Segment> segments, size_t rows,
+                   const float* residual, Workspace& workspace) const {
+  Workspace::Buffers& buffers = workspace.buffers();
+  float* normed = buffers.normed.data();
+  const ResidualStep& first = steps_.front();
+  const size_t D = first.norm.size();
+  buffers.ForRows(rows, D, [&](size_t row, size_t) {
+    first.norm.Apply(residual + row * D, normed + row * D);
+  });
+  first.mixer->Forward(segments, rows, normed, buffers.mixed.data(), workspace);
 }
 
 }  // namespace steadystate

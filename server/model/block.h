@@ -29,9 +29,19 @@ class Block {
   static absl::StatusOr<Block> Make(const ModelConfig& config,
                                     const MixerBuilder& builder);
 
-  // Advances the residual stream of the workspace, f32[rows, D], in place.
-  void Forward(std::span<const Segment> segments, size_t rows,
+  //   residual  f32[rows, D]  in/out; rows <= workspace.max_rows()
+  void Forward(std::span<const Segment> segments, size_t rows, float* residual,
                Workspace& workspace) const;
+
+  // True if a sequence may pass in two halves: all of its rows are absorbed,
+  // then all go Forward with segments of Pass::kRead.
+  bool bidirectional() const;
+
+  // The first half: the state of the segments, whose pass is kAbsorb, takes in
+  // the rows. REQUIRES: bidirectional().
+  //   residual  f32[rows, D]  in
+  void Absorb(std::span<const Segment> segments, size_t rows,
+              const float* residual, Workspace& workspace) const;
 
  private:
   explicit Block(std::vector<ResidualStep> steps) : steps_(std::move(steps)) {}

@@ -61,9 +61,18 @@ absl::StatusOr<Decoder> Decoder::Make(const Config& config,
 void Decoder::Forward(std::span<const InputRow> rows,
                       std::span<const Segment> segments, float* hidden,
                       Workspace& workspace) const {
+  float* residual = workspace.buffers().residual.data();
+  Embed(rows, residual, workspace);
+  for (const Block& block : blocks_) {
+    block.Forward(segments, rows.size(), residual, workspace);
+  }
+  Finish(rows.size(), residual, hidden, workspace);
+}
+
+void Decoder::Embed(std::span<const InputRow> rows, float* residual,
+                    Workspace& workspace) const {
   Workspace::Buffers& buffers = workspace.buffers();
   const size_t D = final_norm_.size();
-  float* residual = buffers.residual.data();
   buffers.phases.Start();
   buffers.ForRows(rows.size(), D, [&](size_t row, size_t) {
     const InputRow& input = rows[row];
@@ -76,10 +85,34 @@ void Decoder::Forward(std::span<const InputRow> rows,
       input_norm_->Apply(residual + row * D, residual + row * D);
     }
   });
-  for (const Block& block : blocks_) {
-    block.Forward(segments, rows.size(), workspace);
+  buffers.phases.Enter(Phase::kOther);
+}
+
+std::optional<size_t> Decoder::FirstCausalLayer() const {
+  const auto found = std::ranges::find_if_not(blocks_, &Block::bidirectional);
+  if (found == blocks_.end()) return std::nullopt;
+  return static_cast<size_t>(found - blocks_.begin());
+}
+
+void Decoder::ForwardLayer(size_t layer, const Segment& segment,
+                           float* residual, Workspace& workspace) const {
+  PhaseTimer& phases = workspace.buffers().phases;
+  const Block& block = blocks_[layer];
+  phases.Start();
+  if (segment.pass == Pass::kAbsorb) {
+    block.Absorb({&segment, 1}, segment.rows, residual, workspace);
+  } else {
+    block.Forward({&segment, 1}, segment.rows, residual, workspace);
   }
-  buffers.ForRows(rows.size(), D, [&](size_t row, size_t) {
+  phases.Enter(Phase::kOther);
+}
+
+void Decoder::Finish(size_t rows, const float* residual, float* hidden,
+                     Workspace& workspace) const {
+  Workspace::Buffers& buffers = workspace.buffers();
+  const size_t D = final_norm_.size();
+  buffers.phases.Start();
+  buffers.ForRows(rows, D, [&](size_t row, size_t) {
     final_norm_.Apply(residual + row * D, hidden + row * D);
   });
   buffers.phases.Enter(Phase::kOther);

@@ -34,12 +34,21 @@ class Decoder {
                                       LinearFactory& linears,
                                       StateLayoutBuilder& state);
 
-  // As Model::Forward and Model::Head.
+  // As the methods of Model.
   void Forward(std::span<const InputRow> rows,
                std::span<const Segment> segments, float* hidden,
                Workspace& workspace) const;
+  void Embed(std::span<const InputRow> rows, float* residual,
+             Workspace& workspace) const;
+  void ForwardLayer(size_t layer, const Segment& segment, float* residual,
+                    Workspace& workspace) const;
+  void Finish(size_t rows, const float* residual, float* hidden,
+              Workspace& workspace) const;
   void Head(size_t rows, const float* hidden, float* logits,
             Workspace& workspace) const;
+
+  // The first layer that has no bidirectional pass, if there is one.
+  std::optional<size_t> FirstCausalLayer() const;
 
   const ScratchSize& scratch() const { return scratch_; }
 

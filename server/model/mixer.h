@@ -46,9 +46,12 @@ class Mixer {
                        const float* x, float* y,
                        Workspace& workspace) const = 0;
 
+  // True if there is no state: a row's result depends on that row alone.
+  virtual bool per_token() const { return false; }
+
   // True if segments may have passes other than kCausal: the state is a sum
-  // over the tokens in which order does not matter.
-  virtual bool bidirectional() const { return false; }
+  // over the tokens in which order does not matter, or there is none.
+  virtual bool bidirectional() const { return per_token(); }
 };
 
 }  // namespace steadystate

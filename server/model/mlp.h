@@ -35,7 +35,7 @@ class Mlp final : public Mixer {
 
   void Forward(std::span<const Segment> segments, size_t rows, const float* x,
                float* y, Workspace& workspace) const override;
-  bool bidirectional() const override { return true; }
+  bool per_token() const override { return true; }
 
  private:
   Activation activation_ = Activation::kSilu;

@@ -30,6 +30,25 @@ void Model::Forward(std::span<const InputRow> rows,
   parts_->decoder.Forward(rows, segments, hidden, workspace);
 }
 
+std::optional<size_t> Model::FirstCausalLayer() const {
+  return parts_->decoder.FirstCausalLayer();
+}
+
+void Model::Embed(std::span<const InputRow> rows, float* residual,
+                  Workspace& workspace) const {
+  parts_->decoder.Embed(rows, residual, workspace);
+}
+
+void Model::ForwardLayer(size_t layer, const Segment& segment, float* residual,
+                         Workspace& workspace) const {
+  parts_->decoder.ForwardLayer(layer, segment, residual, workspace);
+}
+
+void Model::Finish(size_t rows, const float* residual, float* hidden,
+                   Workspace& workspace) const {
+  parts_->decoder.Finish(rows, residual, hidden, workspace);
+}
+
 void Model::Head(size_t rows, const float* hidden, float* logits,
                  Workspace& workspace) const {
   parts_->decoder.Head(rows, hidden, logits, workspace);

@@ -44,6 +44,11 @@ struct ModelDescription {
   size_t hidden_size = 0;
   size_t layers = 0;
   size_t softmax_layers = 0;
+  // Of each layer: the family's name, "softmax" or "softmax window".
+  std::vector<std::string> layer_kinds;
+  std::string norm;  // of the residual stream: "rmsnorm" or "layernorm"
+  float norm_eps = 0;
+  bool tied_head = false;  // the head is the embedding table
   uint64_t parameters = 0;
   std::vector<int32_t> bos_tokens;    // empty: none
   std::vector<int32_t> eos_tokens;    // end generation unless told otherwise
@@ -122,6 +127,36 @@ class Model {
   void Forward(std::span<const InputRow> rows,
                std::span<const Segment> segments, float* hidden,
                Workspace& workspace) const;
+
+  // A bidirectional pass, in which every token sees the whole sequence, goes
+  // layer by layer and in pieces of at most workspace.max_rows() rows, so that
+  // others need not wait for it. The caller keeps the residual stream of the
+  // whole sequence, f32[tokens, D], and a zeroed state:
+  //   Embed, every piece;
+  //   for each layer: ForwardLayer with Pass::kAbsorb, every piece in order,
+  //     then ForwardLayer with Pass::kRead, every piece;
+  //   Finish, every piece.
+  // A layer's sums over the sequence are made once, and read by every row: no
+  // row ever meets another. How the sequence is cut does not change a bit.
+
+  // The first layer that has no such pass, because order matters to it; absent
+  // if the model has one.
+  std::optional<size_t> FirstCausalLayer() const;
+
+  //   residual  f32[rows, D]  overwritten
+  void Embed(std::span<const InputRow> rows, float* residual,
+             Workspace& workspace) const;
+
+  // REQUIRES: !FirstCausalLayer(); segment.first_row is 0, its pass kAbsorb or
+  // kRead, its position the piece's place in the sequence.
+  //   residual  f32[segment.rows, D]  unchanged by kAbsorb, advanced by kRead
+  void ForwardLayer(size_t layer, const Segment& segment, float* residual,
+                    Workspace& workspace) const;
+
+  //   residual  f32[rows, D]  in
+  //   hidden    f32[rows, D]  overwritten: after the final norm
+  void Finish(size_t rows, const float* residual, float* hidden,
+              Workspace& workspace) const;
 
   // Logits of hidden vectors.
   //   hidden  f32[rows, D]           in; rows <= workspace.max_rows()

@@ -1,7 +1,9 @@
 #include "server/model/model_loader.h"
 
 #include <future>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
@@ -50,6 +52,19 @@ absl::StatusOr<uint64_t> ContextCap(const ModelOptions& options,
   return cap;
 }
 
+std::vector<std::string> LayerKinds(const ModelConfig& config) {
+  std::vector<std::string> kinds;
+  for (const auto& softmax : config.softmax) {
+    if (!softmax.has_value()) {
+      kinds.emplace_back(config.family->model_type);
+    } else {
+      kinds.emplace_back(softmax->window.has_value() ? "softmax window"
+                                                     : "softmax");
+    }
+  }
+  return kinds;
+}
+
 ModelDescription Describe(const ModelOptions& options,
                           const ModelConfig& config) {
   return {.id = options.id.empty() ? DirectoryName(options.path) : options.id,
@@ -59,6 +74,11 @@ ModelDescription Describe(const ModelOptions& options,
           .hidden_size = config.hidden_size,
           .layers = config.softmax.size(),
           .softmax_layers = SoftmaxLayers(config),
+          .layer_kinds = LayerKinds(config),
+          .norm = config.norm.kind == NormStyle::Kind::kRms ? "rmsnorm"
+                                                            : "layernorm",
+          .norm_eps = config.norm.eps,
+          .tied_head = config.tied_head,
           .parameters = 0,
           .bos_tokens = config.bos_tokens,
           .eos_tokens = config.eos_tokens,

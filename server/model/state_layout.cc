@@ -52,6 +52,19 @@ size_t StateLayout::used_bytes(uint64_t position) const {
   return fixed_bytes_ + token_bytes_ * rows;
 }
 
+StateUse StateLayout::UseOfLayer(size_t layer) const {
+  StateUse use;
+  for (const StateSlot& slot : slots_) {
+    if (slot.layer != layer) continue;
+    if (slot.growth == SlotGrowth::kFixed) {
+      use.fixed_bytes += RoundUp(slot.bytes);
+    } else {
+      use.token_bytes += RoundUp(slot.bytes / context_cap_);
+    }
+  }
+  return use;
+}
+
 StateLayoutBuilder::StateLayoutBuilder()
     : rows_(std::make_shared<GrowingSlotHandle::Rows>()) {}
 

@@ -43,6 +43,12 @@ struct StateSlot {
   size_t row_stride = 0;
 };
 
+// What the slots of some layers take of a session's state, alignment included.
+struct StateUse {
+  size_t fixed_bytes = 0;  // from the start
+  size_t token_bytes = 0;  // each token adds, up to the layout's cap
+};
+
 // Where a mixer finds its fixed slot of Elements in a session's state.
 template <typename Element>
 class FixedSlotHandle {
@@ -111,6 +117,10 @@ class StateLayout {
   // Bytes that a session at `position` has ever written, from the start of the
   // state: what must be cleared when it ends. At most bytes().
   size_t used_bytes(uint64_t position) const;
+
+  // Of one layer; those of all layers add up to fixed_bytes() and
+  // token_bytes().
+  StateUse UseOfLayer(size_t layer) const;
 
   // The position beyond which a session cannot advance, or 0 for none.
   uint64_t context_cap() const { return context_cap_; }

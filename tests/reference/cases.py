@@ -2,8 +2,8 @@
 
 A case is (config values, options of storage). The values are added to BASE;
 None removes a key of BASE, other keys are null then. Options: "dtype" (F16), "shards" (1), "fused_mlp"
-(gate and up in one matrix), "seed" (of the name), and what a family's own
-functions ask for.
+(gate and up in one matrix), "seed" (of the name), "one_way" (no bidirectional
+pass), and what a family's own functions ask for.
 """
 
 import json

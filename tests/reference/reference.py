@@ -72,7 +72,12 @@ def make_case(root, name):
 
 
 def write_bidirectional(folder):
-    """The bidirectional pass of mixers to which order does not matter."""
+    """The bidirectional pass of mixers to which order does not matter.
+
+    None of cases stored as "one_way": float32 cannot come near there.
+    """
+    if CASES.get(os.path.basename(folder), ("", {}, {}))[2].get("one_way"):
+        return
     model = make_model(*read_checkpoint(folder))
     if getattr(model, "order_matters", lambda: True)():
         return
