@@ -15,7 +15,7 @@ import sys
 import tempfile
 import unittest
 
-from testing.server_process import ROOT
+from testing.server_process import BIN_DIR, ROOT, ServerProcess
 from testing.skip import skip
 
 LIBRARIES = ROOT / "tests/reference/libraries"
@@ -92,13 +92,30 @@ class ConvertTestCase(unittest.TestCase):
             return json.load(file)
 
     def assert_same_logits(self, expected):
-        model = reference.make_model(
-            *reference.read_checkpoint(str(self.folder / "converted")))
-        values = model.logits(TOKENS)
+        """Of the reference and, where it has been built, of the server."""
+        folder = str(self.folder / "converted")
+        model = reference.make_model(*reference.read_checkpoint(folder))
+        self.assert_close(expected, model.logits(TOKENS), "reference")
+        if (BIN_DIR / "steadystate-server").exists():
+            self.assert_close(expected, self.served_logits(folder), "server")
+
+    def assert_close(self, expected, values, what):
         error = np.sqrt(np.mean((values - expected)**2)
                         / np.mean(expected**2))
-        print(f"error {error:.1e}")
+        print(f"error of the {what} {error:.1e}")
         self.assertLess(error, BOUND)
+
+    def served_logits(self, folder):
+        """What the server's client writes: float32 [tokens, vocab]."""
+        tokens, out = self.folder / "tokens.json", self.folder / "logits.npy"
+        tokens.write_text(json.dumps(TOKENS))
+        with ServerProcess("--weight_dtype=f32", model=folder) as server:
+            subprocess.run(
+                [str(BIN_DIR / "steadystate"), "score", "--address",
+                 server.grpc, "--token_ids_file", str(tokens), "--logits_out",
+                 str(out)], check=True, stdout=subprocess.DEVNULL)
+            self.assertNotIn("unknown", server.log().lower())
+        return np.load(out)
 
     def assert_refused(self, source, *words):
         result = self.run_convert(source)

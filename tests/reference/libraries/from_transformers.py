@@ -33,7 +33,7 @@ def load(folder):
     """The library's model of a checkpoint, in float32."""
     values = read_config(folder)
     model = from_pretrained(folder, *classes(values["model_type"]), INERT)
-    if values.get("norm_scope") == "full":  # as in releases before 5
+    if values.get("norm_scope") == "full":  # as in release 4
         for layer in model.backbone.layers:
             layer.mixer.norm.group_size = layer.mixer.intermediate_size
     return model

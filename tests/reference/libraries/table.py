@@ -1,0 +1,51 @@
+#!/usr/bin/env python3
+"""Makes the tables of README.md of what compare.py prints.
+
+  compare.py | table.py
+"""
+
+import re
+import sys
+
+LINE = re.compile(r"(\S.*?) {2,}(\S+) +(\d\S*) +(\S.*?) {2,}(left out: .*|\S+)$")
+COLUMNS = ("transformers", "fla, kernels", "fla, plain", "mamba-ssm")
+
+
+def column(library, name):
+    """Which of COLUMNS a comparison of a golden case belongs to."""
+    if library == "flash-linear-attention":
+        return "fla, kernels" if name.endswith("ForCausalLM") else "fla, plain"
+    return library
+
+
+def main():
+    cases, others, left_out = {}, [], {}
+    for line in sys.stdin:
+        match = LINE.match(line.rstrip())
+        if not match:
+            continue
+        what, library, version, name, verdict = match.groups()
+        if verdict.startswith("left out: "):
+            left_out.setdefault(
+                (what, library), verdict.removeprefix("left out: "))
+        elif ":" in what or "(" in what:
+            others.append((what, library, name, verdict))
+        else:
+            cases.setdefault(what, {})[column(library, name)] = verdict
+    print("| case | " + " | ".join(COLUMNS) + " |")
+    print("|---|" + "---|" * len(COLUMNS))
+    for what in sorted(cases):
+        print(f"| {what} | " + " | ".join(
+            cases[what].get(name, "-") for name in COLUMNS) + " |")
+    print("\n| what | library | its class or function | error |")
+    print("|---|---|---|---|")
+    for row in others:
+        print("| " + " | ".join(row) + " |")
+    print("\n| case | library | left out, because |\n|---|---|---|")
+    for (what, library), reason in sorted(left_out.items()):
+        if what not in cases:
+            print(f"| {what} | {library} | {reason} |")
+
+
+if __name__ == "__main__":
+    main()
