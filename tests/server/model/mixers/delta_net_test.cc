@@ -1,0 +1,112 @@
+// Goal: options that DeltaNet does not have are refused by name; vanished keys
+// divide by no zero. Method: golden weights with changed configs; weights of 0.
+#include "server/model/mixers/delta_net.h"
+
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/testing/checkpoint_writer.h"
+#include "tests/testing/direct_session.h"
+#include "tests/testing/golden_checkpoint.h"
+#include "tests/testing/temp_directory.h"
+
+namespace steadystate {
+namespace {
+
+using nlohmann::json;
+using testing::HasSubstr;
+
+struct Refusal {
+  std::string key;
+  json value;
+  absl::StatusCode code;
+};
+
+constexpr absl::StatusCode kInvalid = absl::StatusCode::kInvalidArgument;
+constexpr absl::StatusCode kUnimplemented = absl::StatusCode::kUnimplemented;
+
+TEST(DeltaNetTest, BadValuesAreRefusedByName) {
+  const Refusal refusals[] = {
+      {"num_heads", 0, kInvalid},
+      {"num_heads", 5, kInvalid},
+      {"expand_k", 0.3, kInvalid},
+      {"expand_v", "wide", kInvalid},
+      {"qk_norm", "l1", kInvalid},
+      {"qk_norm", 2, kInvalid},
+      {"qk_activation", "gelu", kInvalid},
+      {"use_beta", 1, kInvalid},
+      {"use_gate", "swish", kInvalid},
+      {"use_short_conv", 1, kInvalid},
+      {"conv_size", 0, kInvalid},
+      {"allow_neg_eigval", "yes", kInvalid},
+      {"conv_bias", true, kUnimplemented},
+  };
+  for (const auto& [key, value, code] : refusals) {
+    SCOPED_TRACE(key + " = " + value.dump());
+    const auto model = LoadGoldenWith("delta_net", {{key, value}});
+    EXPECT_EQ(model.status().code(), code) << model.status();
+    EXPECT_THAT(model.status().message(), HasSubstr(key));
+  }
+}
+
+const std::vector<int32_t> kFewTokens = {3, 1, 0, 1, 2, 2, 3, 0};
+
+// One layer of width 4 whose weights are all `fill`, but those of q and k,
+// which are 0.
+CheckpointContents WithoutKeys(float fill) {
+  CheckpointContents contents;
+  contents.config = {{"model_type", "delta_net"}, {"hidden_size", 4},
+                     {"num_hidden_layers", 1},    {"num_heads", 1},
+                     {"vocab_size", 4},           {"intermediate_size", 4},
+                     {"use_short_conv", false},   {"qk_activation", "relu"},
+                     {"qk_norm", "sum"}};
+  const auto add = [&contents](const std::string& name,
+                               const std::vector<size_t>& shape, float value) {
+    const size_t count = shape.size() == 1 ? shape[0] : shape[0] * shape[1];
+    contents.tensors[name] = {DType::kF32, shape,
+                              std::vector<float>(count, value)};
+  };
+  const std::string layer = "model.layers.0.";
+  for (const char* name : {"attn_norm", "mlp_norm", "attn.o_norm"}) {
+    add(layer + name + ".weight", {4}, fill);
+  }
+  for (const char* name : {"attn.v_proj", "attn.o_proj", "mlp.gate_proj",
+                           "mlp.up_proj", "mlp.down_proj"}) {
+    add(layer + name + ".weight", {4, 4}, fill);
+  }
+  add(layer + "attn.b_proj.weight", {1, 4}, fill);
+  add(layer + "attn.q_proj.weight", {4, 4}, 0);
+  add(layer + "attn.k_proj.weight", {4, 4}, 0);
+  add("model.embeddings.weight", {4, 4}, fill);
+  add("model.norm.weight", {4}, fill);
+  return contents;
+}
+
+TEST(DeltaNetTest, VanishedKeysLeaveLogitsFinite) {
+  const TempDirectory directory;
+  WriteCheckpoint(WithoutKeys(0.5f), directory.path());
+  const auto model = Model::Load({.path = directory.path()});
+  ASSERT_TRUE(model.ok()) << model.status();
+  for (const float logit : DirectSession(**model).Feed(kFewTokens)) {
+    EXPECT_TRUE(std::isfinite(logit));
+  }
+}
+
+TEST(DeltaNetTest, DeadKeysChangeNothing) {
+  const auto plain = LoadGoldenWith("delta_net", json::object());
+  const auto with = LoadGoldenWith(
+      "delta_net", {{"use_output_norm", false}, {"num_kv_heads", 2}});
+  ASSERT_TRUE(plain.ok()) << plain.status();
+  ASSERT_TRUE(with.ok()) << with.status();
+  EXPECT_TRUE((*with)->description().warnings.empty());
+  EXPECT_EQ(DirectSession(**with).Feed(kFewTokens),
+            DirectSession(**plain).Feed(kFewTokens));
+}
+
+}  // namespace
+}  // namespace steadystate

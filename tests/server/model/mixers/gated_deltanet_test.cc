@@ -1,0 +1,54 @@
+// Goal: options that Gated DeltaNet does not have are refused by name. Method:
+// golden weights with changed configs.
+#include "server/model/mixers/gated_deltanet.h"
+
+#include <string>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/testing/golden_checkpoint.h"
+
+namespace steadystate {
+namespace {
+
+using nlohmann::json;
+using testing::HasSubstr;
+
+struct Refusal {
+  std::string key;
+  json value;
+  absl::StatusCode code;
+};
+
+constexpr absl::StatusCode kInvalid = absl::StatusCode::kInvalidArgument;
+constexpr absl::StatusCode kUnimplemented = absl::StatusCode::kUnimplemented;
+
+TEST(GatedDeltanetTest, BadValuesAreRefusedByName) {
+  const Refusal refusals[] = {
+      {"num_heads", 0, kInvalid},
+      {"num_heads", 1.5, kInvalid},
+      {"num_v_heads", 3, kInvalid},
+      {"head_dim", 0, kInvalid},
+      {"expand_v", -1, kInvalid},
+      {"expand_v", 0.01, kInvalid},
+      {"expand_v", 1.3, kInvalid},
+      {"use_gate", 1, kInvalid},
+      {"output_gate_activation", "relu", kUnimplemented},
+      {"output_gate_activation", "tanh", kUnimplemented},
+      {"use_mamba_gate", false, kUnimplemented},
+      {"use_short_conv", 1, kInvalid},
+      {"conv_size", 0, kInvalid},
+      {"allow_neg_eigval", "yes", kInvalid},
+      {"conv_bias", true, kUnimplemented},
+  };
+  for (const auto& [key, value, code] : refusals) {
+    SCOPED_TRACE(key + " = " + value.dump());
+    const auto model =
+        LoadGoldenWith("gated_deltanet-value-heads", {{key, value}});
+    EXPECT_EQ(model.status().code(), code) << model.status();
+    EXPECT_THAT(model.status().message(), HasSubstr(key));
+  }
+}
+
+}  // namespace
+}  // namespace steadystate

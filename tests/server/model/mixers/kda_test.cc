@@ -1,0 +1,59 @@
+// Goal: options that Kimi delta attention does not have are refused by name.
+// Method: golden weights with changed configs.
+#include "server/model/mixers/kda.h"
+
+#include <string>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/testing/golden_checkpoint.h"
+
+namespace steadystate {
+namespace {
+
+using nlohmann::json;
+using testing::HasSubstr;
+
+struct Refusal {
+  std::string key;
+  json value;
+  absl::StatusCode code;
+};
+
+constexpr absl::StatusCode kInvalid = absl::StatusCode::kInvalidArgument;
+constexpr absl::StatusCode kUnimplemented = absl::StatusCode::kUnimplemented;
+
+TEST(KdaTest, BadValuesAreRefusedByName) {
+  const Refusal refusals[] = {
+      {"num_heads", 0, kInvalid},
+      {"num_heads", 1.5, kInvalid},
+      {"num_v_heads", 3, kInvalid},
+      {"head_dim", 0, kInvalid},
+      {"expand_v", -1, kInvalid},
+      {"expand_v", 0.01, kInvalid},
+      {"expand_v", 1.3, kInvalid},
+      {"lower_bound", 1, kInvalid},
+      {"lower_bound", "-5", kInvalid},
+      {"safe_gate", 2, kInvalid},
+      {"attnres_block_size", 4, kUnimplemented},
+      {"use_short_conv", 1, kInvalid},
+      {"conv_size", 0, kInvalid},
+      {"allow_neg_eigval", "yes", kInvalid},
+      {"conv_bias", true, kUnimplemented},
+  };
+  for (const auto& [key, value, code] : refusals) {
+    SCOPED_TRACE(key + " = " + value.dump());
+    const auto model = LoadGoldenWith("kda-value-heads", {{key, value}});
+    EXPECT_EQ(model.status().code(), code) << model.status();
+    EXPECT_THAT(model.status().message(), HasSubstr(key));
+  }
+}
+
+TEST(KdaTest, SafeGateNeedsALowerBound) {
+  const auto model = LoadGoldenWith("kda", {{"safe_gate", true}});
+  EXPECT_EQ(model.status().code(), kInvalid) << model.status();
+  EXPECT_THAT(model.status().message(), HasSubstr("lower_bound"));
+}
+
+}  // namespace
+}  // namespace steadystate

@@ -1,0 +1,25 @@
+#include "tests/testing/golden_checkpoint.h"
+
+#include <filesystem>
+#include <fstream>
+
+#include "tests/testing/temp_directory.h"
+
+namespace steadystate {
+
+absl::StatusOr<std::shared_ptr<const Model>> LoadGoldenWith(
+    const std::string& golden_case, const nlohmann::json& changes) {
+  namespace fs = std::filesystem;
+  const fs::path from =
+      fs::path(STEADYSTATE_SOURCE_DIR) / "tests/golden" / golden_case;
+  const TempDirectory directory;
+  const fs::path to = directory.path();
+  auto config =
+      nlohmann::json::parse(ReadWholeFile((from / "config.json").string()));
+  config.update(changes);
+  fs::copy(from / "model.safetensors", to / "model.safetensors");
+  std::ofstream(to / "config.json") << config.dump();
+  return Model::Load({.path = to.string(), .weight_dtype = DType::kF32});
+}
+
+}  // namespace steadystate
