@@ -1,0 +1,161 @@
+// Goal: every family of the registry keeps the promises that sessions rest on:
+// a sequence's results are a function of its own tokens and cuts, to the bit;
+// other cuts agree within rounding; a state is its bytes; every SIMD target
+// agrees. Method: the plain golden checkpoint of each family, fed in many ways.
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "gtest/gtest.h"
+#include "hwy/targets.h"
+#include "kernels/cpu_target.h"
+#include "kernels/linear/linear.h"
+#include "tests/server/model/conformance/sequence.h"
+
+namespace steadystate {
+namespace {
+
+// Between two ways to add up the same numbers in float32.
+constexpr double kTolerance = 1e-5;
+
+class ConformanceTest : public testing::TestWithParam<std::string> {
+ protected:
+  const std::shared_ptr<const Model> model_ =
+      LoadGolden(GoldenFolder(GetParam()));
+  const std::vector<int32_t> tokens_ = RandomTokens(*model_, 60, 1);
+  const std::vector<size_t> pieces_ = RandomPieces(11, 9, 2);
+};
+
+INSTANTIATE_TEST_SUITE_P(Families, ConformanceTest,
+                         testing::ValuesIn(AllFamilies()),
+                         [](const auto& instance) { return instance.param; });
+
+TEST_P(ConformanceTest, HowASequenceIsCutShowsOnlyInRounding) {
+  Runner runner(*model_);
+  const auto run = [&](const std::vector<size_t>& pieces) {
+    Sequence sequence(*model_);
+    return runner.Feed(sequence, tokens_, pieces);
+  };
+  const std::vector<float> steps = run({1});
+  EXPECT_LE(RelativeRmsDifference(run({tokens_.size()}), steps), kTolerance);
+  for (uint32_t seed = 1; seed <= 5; ++seed) {
+    EXPECT_LE(RelativeRmsDifference(run(RandomPieces(8, 17, seed)), steps),
+              kTolerance)
+        << "seed " << seed;
+  }
+}
+
+TEST_P(ConformanceTest, EqualCutsGiveEqualBits) {
+  Runner runner(*model_);
+  Runner other(*model_, 64, 2);
+  Sequence first(*model_);
+  Sequence second(*model_);
+  EXPECT_EQ(runner.Feed(first, tokens_, pieces_),
+            other.Feed(second, tokens_, pieces_));
+  EXPECT_EQ(first.state(), second.state());
+}
+
+// Sequences of different ages, each with pieces of its own, in one batch.
+void ExpectBatchesAreSingles(const Model& model, size_t threads) {
+  constexpr size_t kSequences = 7;
+  constexpr size_t kRounds = 6;
+  Runner together(model, 256, threads);
+  Runner alone(model);
+  std::vector<Sequence> batched(kSequences, Sequence(model));
+  std::vector<Sequence> single(kSequences, Sequence(model));
+  for (uint32_t round = 0; round < kRounds; ++round) {
+    std::vector<std::vector<int32_t>> tokens;
+    for (uint32_t i = 0; i < kSequences; ++i) {
+      tokens.push_back(RandomTokens(
+          model, RandomPieces(1, 12, 100 * round + i)[0], 7 * round + i));
+    }
+    std::vector<Fed> parts;
+    // Later ones join later.
+    for (size_t i = 0; i < std::min<size_t>(kSequences, round + 3); ++i) {
+      parts.push_back({&batched[i], tokens[i]});
+    }
+    const auto logits = together.FeedTogether(parts);
+    for (size_t i = 0; i < parts.size(); ++i) {
+      const size_t whole[] = {tokens[i].size()};
+      ASSERT_EQ(logits[i], alone.Feed(single[i], tokens[i], whole));
+      ASSERT_EQ(batched[i].state(), single[i].state());
+    }
+  }
+}
+
+TEST_P(ConformanceTest, ABatchIsItsSingles) {
+  for (const size_t threads : {size_t{1}, size_t{2}}) {
+    SCOPED_TRACE(threads);
+    ExpectBatchesAreSingles(*model_, threads);
+  }
+}
+
+TEST_P(ConformanceTest, ABatchIsItsSinglesWithBf16Weights) {
+  if (!LinearFactory::HasNativeBf16()) GTEST_SKIP() << "no native bf16";
+  const auto model = LoadGolden(GoldenFolder(GetParam()), DType::kBf16);
+  ExpectBatchesAreSingles(*model, 2);
+}
+
+TEST_P(ConformanceTest, AForkGoesItsOwnWay) {
+  Runner runner(*model_);
+  Sequence parent(*model_);
+  runner.Feed(parent, tokens_, pieces_);
+  Sequence fork = parent;
+  const std::vector<int32_t> one = RandomTokens(*model_, 20, 3);
+  const std::vector<int32_t> other = RandomTokens(*model_, 20, 4);
+  const std::vector<float> of_fork = runner.Feed(fork, one, pieces_);
+  const std::vector<float> of_parent = runner.Feed(parent, other, pieces_);
+  EXPECT_NE(of_fork, of_parent);
+  // As if each had been alone from the start.
+  for (const auto& [tokens, logits] :
+       {std::pair(one, of_fork), std::pair(other, of_parent)}) {
+    Sequence alone(*model_);
+    runner.Feed(alone, tokens_, pieces_);
+    EXPECT_EQ(runner.Feed(alone, tokens, pieces_), logits);
+  }
+}
+
+TEST_P(ConformanceTest, BytesThatWereKeptBringASequenceBack) {
+  Runner runner(*model_);
+  Sequence sequence(*model_);
+  runner.Feed(sequence, tokens_, pieces_);
+  const std::vector<std::byte> kept = sequence.state();
+  const uint64_t position = sequence.position();
+  const std::vector<int32_t> next = RandomTokens(*model_, 20, 5);
+  const std::vector<float> expected = runner.Feed(sequence, next, pieces_);
+  const std::vector<std::byte> expected_state = sequence.state();
+  EXPECT_NE(expected_state, kept);
+  // Back in the same sequence, and as another one of another runner.
+  Sequence restored(*model_);
+  restored.Restore(kept, position);
+  sequence.Restore(kept, position);
+  Runner other(*model_, 64, 2);
+  EXPECT_EQ(runner.Feed(sequence, next, pieces_), expected);
+  EXPECT_EQ(other.Feed(restored, next, pieces_), expected);
+  EXPECT_EQ(sequence.state(), expected_state);
+  EXPECT_EQ(restored.state(), expected_state);
+}
+
+TEST_P(ConformanceTest, EveryTargetOfTheKernelsAgrees) {
+  const auto run = [&] {
+    Runner runner(*model_);
+    Sequence sequence(*model_);
+    return runner.Feed(sequence, tokens_, pieces_);
+  };
+  const std::string best_name = KernelTargetName();
+  const std::vector<float> best = run();
+  int others = 0;
+  for (int64_t targets = hwy::SupportedTargets(); targets != 0;
+       targets &= targets - 1) {
+    hwy::SetSupportedTargetsForTest(targets & -targets);
+    others += KernelTargetName() != best_name;
+    EXPECT_LE(RelativeRmsDifference(run(), best), kTolerance)
+        << KernelTargetName();
+    hwy::SetSupportedTargetsForTest(0);
+  }
+  EXPECT_EQ(KernelTargetName(), best_name);
+  EXPECT_GT(others, 0) << "only " << best_name;
+}
+
+}  // namespace
+}  // namespace steadystate
