@@ -46,6 +46,8 @@ constexpr absl::string_view kInertKeys[] = {"num_heads", "decay_low_rank_dim",
 constexpr ChannelMixingNames kChannelMixing = {.key_share = "x_k",
                                                .key = "key"};
 
+// What is missed where a matrix of low rank is missing.
+constexpr size_t kDefaultRank = 64;
 constexpr float kLogDecayFloor = -0.6065306597126334f;  // -e^(-1/2)
 
 // What reads the token and the one before in a share of its own, in the order
@@ -88,7 +90,11 @@ class Rwkv7 final : public Mixer {
   absl::Status TakeShares(const MixerBuilder& from);
   absl::Status TakeVectors(const MixerBuilder& from);
   absl::Status TakeProjections(const MixerBuilder& from);
-  // Takes `<part>_lora.lora.0` and `.2`, of which the first may be stacked.
+  // Takes `<part>_lora.lora.2`, [out, rank], and perhaps its bias.
+  static absl::StatusOr<LowRank> TakeUp(const MixerBuilder& from,
+                                        absl::string_view part, size_t out,
+                                        Bias bias);
+  // The same and `<part>_lora.lora.0`, [rank, D].
   static absl::StatusOr<LowRank> TakeLowRank(const MixerBuilder& from,
                                              absl::string_view part, size_t out,
                                              Bias bias,
@@ -196,20 +202,26 @@ absl::Status Rwkv7::TakeVectors(const MixerBuilder& from) {
   return absl::OkStatus();
 }
 
+absl::StatusOr<LowRank> Rwkv7::TakeUp(const MixerBuilder& from,
+                                      absl::string_view part, size_t out,
+                                      Bias bias) {
+  LowRank map;
+  map.rank =
+      RowsOf(from.weights, absl::StrCat(part, "_lora.lora.0"), kDefaultRank);
+  STEADYSTATE_ASSIGN_OR_RETURN(
+      map.up, MakeProjection(from.weights, absl::StrCat(part, "_lora.lora.2"),
+                             map.rank, out, from.linears, bias));
+  return map;
+}
+
 absl::StatusOr<LowRank> Rwkv7::TakeLowRank(const MixerBuilder& from,
                                            absl::string_view part, size_t out,
                                            Bias bias,
                                            std::optional<Activation> between) {
-  const std::string lora = absl::StrCat(part, "_lora.lora.");
-  LowRank map;
+  STEADYSTATE_ASSIGN_OR_RETURN(LowRank map, TakeUp(from, part, out, bias));
   map.between = between;
-  map.rank = RowsOf(from.weights, absl::StrCat(lora, 0), 64);
   STEADYSTATE_ASSIGN_OR_RETURN(
-      map.up, MakeProjection(from.weights, absl::StrCat(lora, 2), map.rank, out,
-                             from.linears, bias));
-  if (part == "v") return map;
-  STEADYSTATE_ASSIGN_OR_RETURN(
-      map.down, MakeProjection(from.weights, absl::StrCat(lora, 0),
+      map.down, MakeProjection(from.weights, absl::StrCat(part, "_lora.lora.0"),
                                from.hidden_size, map.rank, from.linears));
   return map;
 }
@@ -230,8 +242,8 @@ absl::Status Rwkv7::TakeProjections(const MixerBuilder& from) {
   ProjectionStack v_stack(weights, D_);
   STEADYSTATE_RETURN_IF_ERROR(v_stack.Add("v_proj", values()).status());
   if (layer_ > 0) {
-    STEADYSTATE_ASSIGN_OR_RETURN(
-        v_share_, TakeLowRank(from, "v", values(), Bias::kYes, std::nullopt));
+    STEADYSTATE_ASSIGN_OR_RETURN(v_share_,
+                                 TakeUp(from, "v", values(), Bias::kYes));
     STEADYSTATE_RETURN_IF_ERROR(
         v_stack.Add("v_lora.lora.0", v_share_.rank).status());
   }
