@@ -33,6 +33,8 @@ constexpr absl::string_view kUsedKeys[] = {
     "num_heads", "expand_ratio",    "use_short_conv",
     "conv_size", "use_lower_bound", "elementwise_affine"};
 
+constexpr absl::string_view kInertKeys[] = {"share_conv_kernel"};
+
 constexpr float kOutputNormEps = 1e-5f;
 
 class Hgrn2 final : public Mixer {
@@ -209,7 +211,7 @@ absl::StatusOr<std::unique_ptr<Mixer>> MakeHgrn2(const MixerBuilder& builder) {
 }
 
 KeyTable Hgrn2Keys() {
-  return {.used = kUsedKeys, .inert = {}, .must_be_default = {}};
+  return {.used = kUsedKeys, .inert = kInertKeys, .must_be_default = {}};
 }
 
 }  // namespace steadystate

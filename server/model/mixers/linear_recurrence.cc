@@ -292,8 +292,8 @@ absl::StatusOr<std::unique_ptr<Mixer>> LinearRecurrence::Make(
   STEADYSTATE_ASSIGN_OR_RETURN(const DecayOptions decay,
                                ReadDecayOptions(from.config, o.H, nullptr));
   STEADYSTATE_RETURN_IF_ERROR(CheckTogether(from.config, o, decay));
-  STEADYSTATE_RETURN_IF_ERROR(made->TakeProjections(from, decay));
   STEADYSTATE_RETURN_IF_ERROR(made->MakeRotary(from));
+  STEADYSTATE_RETURN_IF_ERROR(made->TakeProjections(from, decay));
   STEADYSTATE_RETURN_IF_ERROR(made->MakeRecurrence(from, decay.kind));
   STEADYSTATE_RETURN_IF_ERROR(made->MakeOutput(from));
   STEADYSTATE_RETURN_IF_ERROR(made->TakeConvs(from));

@@ -27,7 +27,8 @@ namespace {
 constexpr absl::string_view kUsedKeys[] = {
     "expand_k",    "expand_v",        "num_heads",         "num_kv_heads",
     "feature_map", "use_output_gate", "elementwise_affine"};
-constexpr absl::string_view kInertKeys[] = {"use_short_conv", "conv_size"};
+constexpr absl::string_view kInertKeys[] = {"use_short_conv", "conv_size",
+                                            "share_conv_kernel"};
 
 // Keys that RetNets of other authors have in place of fla's: torchscale's and
 // syncdoth's (new, old), team-lucid's.
@@ -92,13 +93,13 @@ absl::StatusOr<std::unique_ptr<Mixer>> Retnet::Make(const MixerBuilder& from) {
   STEADYSTATE_ASSIGN_OR_RETURN(options.feature_map,
                                ReadFeatureMap(from.config));
   const HeadShape& s = options.shape;
+  STEADYSTATE_ASSIGN_OR_RETURN(
+      made->rotary_,
+      RotaryRows::Make(from, {.heads = s.H + s.G, .d = s.K}, "expand_k"));
   options.decay = Decay::kScalar;
   options.state_per_query_head = true;
   STEADYSTATE_ASSIGN_OR_RETURN(made->attention_,
                                GatedAttention::Make(from, options, 0));
-  STEADYSTATE_ASSIGN_OR_RETURN(
-      made->rotary_,
-      RotaryRows::Make(from, {.heads = s.H + s.G, .d = s.K}, "expand_k"));
   for (size_t h = 0; h < s.H; ++h) {
     const double gamma = 1 - std::exp2(-5 - static_cast<double>(h));
     made->decay_.push_back(static_cast<float>(gamma));
