@@ -87,9 +87,8 @@ NORM_EPS = 1e-5  # mamba_ssm's, of every norm; not in its config.json
 NO_LIMIT = [0.0, float("inf")]  # of dt
 
 # Where a value other than the one here would change the result.
-MAMBA_MUST_BE = {"rms_norm": True, "d_intermediate": 0, "attn_layer_idx": [],
-                 "attn_cfg": {}}
-MAMBA_INERT = {"residual_in_fp32", "fused_add_norm"}
+MAMBA_MUST_BE = {"rms_norm": True, "d_intermediate": 0, "attn_layer_idx": []}
+MAMBA_INERT = {"residual_in_fp32", "fused_add_norm", "attn_cfg"}
 MAMBA_USED = {"d_model", "n_layer", "vocab_size", "ssm_cfg",
               "pad_vocab_size_multiple", "tie_embeddings"}
 

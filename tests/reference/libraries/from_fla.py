@@ -96,6 +96,14 @@ def refuse_differences_of_meaning(values):
                           "with CUDA and here h div (H / G)")
 
 
+def decays_by_head(tensors, groups):
+    """The layer has a decay for each head, and the server one for each group:
+    the heads of a group get the same."""
+    return {name: (tensor.repeat_interleave(groups, dim=0)
+                   if ".gk_proj." in name else tensor)
+            for name, tensor in tensors.items()}
+
+
 def load(folder):
     """The library's model of a checkpoint, in float32.
 
@@ -108,7 +116,9 @@ def load(folder):
         values.pop("model_type")
         refuse_unknown_keys(values, fla.models.GLAConfig)
         model = simple_gla(values)
-        load_strictly(model, read_tensors(folder))
+        groups = model.config.num_heads // (
+            model.config.num_kv_heads or model.config.num_heads)
+        load_strictly(model, decays_by_head(read_tensors(folder), groups))
         return model.eval()
     model = None
     if model_type not in ("mamba", "mamba2"):

@@ -2,6 +2,9 @@
 """Makes the tables of README.md of what compare.py prints.
 
   compare.py | table.py
+
+Cases that one library left out and another compared are no news: they are
+not among those left out.
 """
 
 import re
@@ -19,15 +22,15 @@ def column(library, name):
 
 
 def main():
-    cases, others, left_out = {}, [], {}
+    cases, others, reasons = {}, [], {}
     for line in sys.stdin:
         match = LINE.match(line.rstrip())
         if not match:
             continue
         what, library, version, name, verdict = match.groups()
         if verdict.startswith("left out: "):
-            left_out.setdefault(
-                (what, library), verdict.removeprefix("left out: "))
+            reason = (library, verdict.removeprefix("left out: "))
+            reasons.setdefault(reason, {})[what] = True
         elif ":" in what or "(" in what:
             others.append((what, library, name, verdict))
         else:
@@ -41,10 +44,11 @@ def main():
     print("|---|---|---|---|")
     for row in others:
         print("| " + " | ".join(row) + " |")
-    print("\n| case | library | left out, because |\n|---|---|---|")
-    for (what, library), reason in sorted(left_out.items()):
-        if what not in cases:
-            print(f"| {what} | {library} | {reason} |")
+    print("\n| left out | library | because |\n|---|---|---|")
+    for (library, reason), whats in reasons.items():
+        alone = [what for what in whats if what not in cases]
+        if alone:
+            print(f"| {', '.join(alone)} | {library} | {reason} |")
 
 
 if __name__ == "__main__":
