@@ -50,7 +50,7 @@ class Report:
 
     def line(self, what, library, name, verdict):
         version = importlib.metadata.version(library)
-        print(f"{what:46} {library:26} {version:12} {name or '-':36} {verdict}",
+        print(f"{what:46} {library:26} {version:12} {name or '-':40} {verdict}",
               flush=True)
 
     def compare(self, what, library, name, values, expected):
