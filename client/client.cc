@@ -154,6 +154,15 @@ absl::Status Client::Score(
   return ReadAll(call, *reader, on_message);
 }
 
+absl::Status Client::Embed(
+    const v1::EmbedRequest& request,
+    absl::FunctionRef<absl::Status(const v1::EmbedResponse&)> on_message,
+    const CallOptions& options) const {
+  Call call(options);
+  const auto reader = generation_->Embed(call.context(), request);
+  return ReadAll(call, *reader, on_message);
+}
+
 absl::StatusOr<v1::Model> Client::GetModel(const v1::GetModelRequest& request,
                                            const CallOptions& options) const {
   return CallUnary(*models_, &v1::ModelService::Stub::GetModel, request,

@@ -89,6 +89,10 @@ class Client {
       const v1::ScoreRequest& request,
       absl::FunctionRef<absl::Status(const v1::ScoreResponse&)> on_message,
       const CallOptions& options = {}) const;
+  absl::Status Embed(
+      const v1::EmbedRequest& request,
+      absl::FunctionRef<absl::Status(const v1::EmbedResponse&)> on_message,
+      const CallOptions& options = {}) const;
 
   // steadystate.v1.ModelService.
   absl::StatusOr<v1::Model> GetModel(const v1::GetModelRequest& request,

@@ -117,6 +117,10 @@ ABSL_FLAG(uint32_t, max_batch_rows, 256,
 ABSL_FLAG(uint32_t, prefill_chunk_rows, 64,
           "Most tokens of one session in one batch, 1 to max_batch_rows. "
           "Larger is faster for long prompts and slower for everybody else.");
+ABSL_FLAG(uint32_t, max_embed_tokens, 65536,
+          "Most tokens of one bidirectional Embed, at least 1. They are held "
+          "in memory as the model's hidden vectors, and those of all requests "
+          "within 1GiB.");
 ABSL_FLAG(uint32_t, max_queued_per_session, 32,
           "Most requests that may wait on one session, at least 1.");
 ABSL_FLAG(steadystate::ByteSize, max_message_bytes,
@@ -219,6 +223,7 @@ Flags Collect() {
   if (flags.engine.threads == 0) flags.engine.threads = UsableCpus();
   flags.engine.max_batch_rows = absl::GetFlag(FLAGS_max_batch_rows);
   flags.engine.prefill_chunk_rows = absl::GetFlag(FLAGS_prefill_chunk_rows);
+  flags.engine.max_embed_tokens = absl::GetFlag(FLAGS_max_embed_tokens);
   flags.engine.max_queued_per_session =
       absl::GetFlag(FLAGS_max_queued_per_session);
   flags.server.listen = absl::GetFlag(FLAGS_listen);

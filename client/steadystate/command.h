@@ -54,6 +54,7 @@ class Command {
 // One factory for each command; each command has a file of its name.
 std::unique_ptr<Command> MakeGenerateCommand();
 std::unique_ptr<Command> MakeScoreCommand();
+std::unique_ptr<Command> MakeEmbedCommand();
 std::unique_ptr<Command> MakeLoadCommand();
 std::unique_ptr<Command> MakeHealthCommand();
 std::unique_ptr<Command> MakeModelCommand();

@@ -25,6 +25,7 @@ std::vector<std::unique_ptr<Command>> AllCommands() {
   std::vector<std::unique_ptr<Command>> commands;
   commands.push_back(MakeGenerateCommand());
   commands.push_back(MakeScoreCommand());
+  commands.push_back(MakeEmbedCommand());
   commands.push_back(MakeLoadCommand());
   commands.push_back(MakeSessionCreateCommand());
   commands.push_back(MakeSessionGetCommand());

@@ -7,6 +7,20 @@
 namespace steadystate::client {
 namespace {
 
+// What the layers of a kind keep of a session.
+std::string Sentence(const v1::Model::LayerKind& kind) {
+  std::string text = absl::StrCat(
+      kind.layer_count(), kind.layer_count() == 1 ? " layer: " : " layers: ");
+  if (kind.bytes_per_token() == 0) {
+    return absl::StrCat(text, kind.fixed_bytes(), " bytes at any length");
+  }
+  if (kind.fixed_bytes() > 0) {
+    absl::StrAppend(&text, kind.fixed_bytes(), " bytes and ");
+  }
+  return absl::StrCat(text, kind.bytes_per_token(), " bytes a token, at ",
+                      kind.cap_tokens(), " tokens ", kind.bytes_at_cap());
+}
+
 class ModelCommand : public Command {
  public:
   CommandText text() const override {
@@ -38,6 +52,10 @@ class ModelCommand : public Command {
     // Its few figures stand on a level with the others; tiles are for --json.
     const Json execution = json["execution"];
     json.erase("execution");
+    json.erase("layer_kinds");
+    for (const v1::Model::LayerKind& kind : model->layer_kinds()) {
+      json[absl::StrCat("state of ", kind.kind())] = Sentence(kind);
+    }
     for (const auto& [key, value] : execution.items()) {
       if (key != "tiles") json[key] = value;
     }

@@ -44,6 +44,8 @@ constexpr Row kTable[] = {
      "INVALID_PAGE_TOKEN"},
     {kMessageTooLarge, absl::StatusCode::kResourceExhausted,
      "MESSAGE_TOO_LARGE"},
+    {kBidirectionalUnsupported, absl::StatusCode::kFailedPrecondition,
+     "BIDIRECTIONAL_UNSUPPORTED"},
     {kInternal, absl::StatusCode::kInternal, "INTERNAL"},
 };
 

@@ -36,6 +36,7 @@ enum class ErrorReason : uint8_t {
   kCancelled,
   kInvalidPageToken,
   kMessageTooLarge,
+  kBidirectionalUnsupported,
   kInternal,
 };
 

@@ -32,10 +32,7 @@ BatchTimes BatchRunner::Run(std::span<BatchItem> items) {
   Forward(items);
   parts_.clear();
   size_t logits_rows = 0;
-  size_t row = 0;
   for (BatchItem& item : items) {
-    const float* const hidden = hidden_.data() + row * hidden_size_;
-    row += item.piece.rows;
     if (!item.finite) continue;
     const size_t wanted = item.piece.logits_rows();
     if (logits_rows + wanted > max_logits_rows_) {
@@ -43,7 +40,7 @@ BatchTimes BatchRunner::Run(std::span<BatchItem> items) {
       parts_.clear();
       logits_rows = 0;
     }
-    parts_.push_back({.item = &item, .hidden = hidden});
+    parts_.push_back({.item = &item});
     logits_rows += wanted;
   }
   Head(parts_, logits_rows);
@@ -54,7 +51,7 @@ void BatchRunner::Forward(std::span<BatchItem> items) {
   rows_.clear();
   segments_.clear();
   for (const BatchItem& item : items) {
-    if (item.piece.pending_only()) continue;
+    if (item.piece.pending_only() || item.piece.part.has_value()) continue;
     item.session->WillAbsorb(item.piece.rows);
     segments_.push_back({.state = item.session->model_state(),
                          .position = item.session->position(),
@@ -65,16 +62,45 @@ void BatchRunner::Forward(std::span<BatchItem> items) {
   if (!rows_.empty()) {
     model_.Forward(rows_, segments_, hidden_.data(), workspace_);
   }
-  const float* hidden = hidden_.data();
+  float* hidden = hidden_.data();
   for (BatchItem& item : items) {
     const size_t rows = item.piece.rows;
-    if (rows == 0) continue;
+    if (rows == 0 || item.piece.part.has_value()) continue;
+    item.hidden = hidden;
     item.finite = AllFinite(rows * hidden_size_, hidden);
     item.session->Absorbed(
         rows, item.piece.tokens,
         item.finite ? hidden + (rows - 1) * hidden_size_ : nullptr);
     hidden += rows * hidden_size_;
   }
+  for (BatchItem& item : items) {
+    if (!item.piece.part.has_value()) continue;
+    ForwardPart(item, hidden);
+    hidden += item.piece.completed_rows() * hidden_size_;
+  }
+}
+
+void BatchRunner::ForwardPart(BatchItem& item, float* hidden) {
+  const Piece& piece = item.piece;
+  const LayerPart& part = *piece.part;
+  item.hidden = hidden;
+  item.session->WillAbsorb(piece.rows);
+  if (part.first) {
+    rows_.clear();
+    AddInputs(piece);
+    model_.Embed(rows_, part.residual, workspace_);
+  }
+  model_.ForwardLayer(part.layer,
+                      {.state = item.session->model_state(),
+                       .position = part.position,
+                       .first_row = 0,
+                       .rows = piece.rows,
+                       .pass = part.pass},
+                      part.residual, workspace_);
+  if (!part.last) return;
+  // What is not finite before stays so until here.
+  model_.Finish(piece.rows, part.residual, hidden, workspace_);
+  item.finite = AllFinite(piece.rows * hidden_size_, hidden);
 }
 
 void BatchRunner::AddInputs(const Piece& piece) {
@@ -93,8 +119,9 @@ void BatchRunner::Head(std::span<Part> parts, size_t logits_rows) {
     part.logits = logits;
     logits += wanted * vocab_size_;
     const float* const from =
-        piece.pending_only() ? part.item->session->pending_hidden()
-                             : part.hidden + piece.logits_begin * hidden_size_;
+        piece.pending_only()
+            ? part.item->session->pending_hidden()
+            : part.item->hidden + piece.logits_begin * hidden_size_;
     std::memcpy(input, from, wanted * hidden_size_ * sizeof(float));
     input += wanted * hidden_size_;
   }
@@ -115,10 +142,11 @@ void BatchRunner::Advance(std::span<Part> parts) {
       item.session->DropPending();
       return;
     }
-    item.task->Advance({.session = *item.session,
-                        .hidden = {part.hidden, item.piece.rows * hidden_size_},
-                        .logits = {part.logits, logits_count},
-                        .sampler = samplers_[worker]});
+    item.task->Advance(
+        {.session = *item.session,
+         .hidden = {item.hidden, item.piece.completed_rows() * hidden_size_},
+         .logits = {part.logits, logits_count},
+         .sampler = samplers_[worker]});
   });
   sample_time_ += absl::FromChrono(std::chrono::steady_clock::now() - start);
 }

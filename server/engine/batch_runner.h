@@ -22,6 +22,8 @@ struct BatchItem {
   // Set by Run: false if the model's output for this item is not finite. The
   // session has absorbed the piece then, but its task has not been advanced.
   bool finite = true;
+  // Set by Run: f32[Piece::completed_rows(), D].
+  const float* hidden = nullptr;
 };
 
 struct BatchTimes {
@@ -52,11 +54,11 @@ class BatchRunner {
  private:
   struct Part {  // of one item, in the buffers
     BatchItem* item = nullptr;
-    const float* hidden = nullptr;
     const float* logits = nullptr;
   };
 
   void Forward(std::span<BatchItem> items);
+  void ForwardPart(BatchItem& item, float* hidden);
   void AddInputs(const Piece& piece);
   void Head(std::span<Part> parts, size_t logits_rows);
   void Advance(std::span<Part> parts);

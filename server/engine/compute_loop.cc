@@ -23,7 +23,12 @@ absl::Status PositionMismatch(const Request& request, uint64_t position) {
        {"expected_position", absl::StrCat(*request.expected_position)}});
 }
 
-absl::Status NotFinite(uint64_t position) {
+absl::Status NotFinite(const Session& session) {
+  if (session.id.empty()) {
+    return MakeError(ErrorReason::kInternal,
+                     "the model's output for these inputs is not finite");
+  }
+  const uint64_t position = session.state.position();
   return MakeError(
       ErrorReason::kInternal,
       absl::StrCat("the model's output at position ", position,
@@ -265,11 +270,11 @@ void Engine::Core::CommitItem(const BatchItem& item, Request& request,
   // A drawn token counts when it is returned, which it is not if its output is
   // not finite.
   if (item.finite || item.piece.kind == TokenKind::kPrompt) {
-    metrics_.Tokens(item.piece.kind, item.piece.rows);
+    metrics_.Tokens(item.piece.kind, item.piece.completed_rows());
   }
   if (!item.finite) {
     metrics_.NonFiniteState();
-    Settle(request, NotFinite(session.state.position()));
+    Settle(request, NotFinite(session));
   } else if (request.task->done()) {
     Settle(request, request.task->Outcome());
   } else {

@@ -5,7 +5,9 @@
 #include "absl/strings/str_cat.h"
 #include "server/base/error.h"
 #include "server/base/status_macros.h"
+#include "server/engine/bidirectional_task.h"
 #include "server/engine/core.h"
+#include "server/engine/embed_task.h"
 #include "server/engine/generate_task.h"
 #include "server/engine/score_task.h"
 #include "server/engine/step_task.h"
@@ -102,6 +104,27 @@ RequestId Engine::Score(ScoreRequest request, std::shared_ptr<ScoreSink> sink) {
                                   model().description().vocab_size,
                                   options().prefill_chunk_rows),
       on_fresh_state);
+}
+
+RequestId Engine::Embed(EmbedRequest request, std::shared_ptr<EmbedSink> sink) {
+  const absl::Status valid = ValidateEmbed(request, model(), options());
+  if (!valid.ok()) {
+    sink->OnDone(valid);
+    return core_->NewRequestId();
+  }
+  const RequestBase base = request;
+  const bool on_fresh_state = base.session.empty();
+  const ModelDescription& description = model().description();
+  const size_t chunk_rows = options().prefill_chunk_rows;
+  std::unique_ptr<Task> task;
+  if (request.bidirectional) {
+    task = std::make_unique<BidirectionalTask>(
+        std::move(request), std::move(sink), description, chunk_rows);
+  } else {
+    task = std::make_unique<EmbedTask>(std::move(request), std::move(sink),
+                                       description.hidden_size, chunk_rows);
+  }
+  return core_->Submit(base, std::move(task), on_fresh_state);
 }
 
 void Engine::Cancel(RequestId id) { core_->Cancel(id); }

@@ -28,9 +28,12 @@ struct EngineOptions {
   size_t prefill_chunk_rows = 64;      // most rows of one session in one batch
   size_t max_queued_per_session = 32;  // requests waiting on one session
   size_t max_queued_requests = 65536;  // requests waiting in all
-  // Tokens and embeddings of all requests that have not been answered.
+  // Tokens and embeddings of all requests that have not been answered, and the
+  // residual streams of bidirectional ones.
   uint64_t max_queued_input_bytes = uint64_t{1} << 30;
   size_t max_tokens_per_request = size_t{1} << 20;
+  // Of a bidirectional Embed, whose residual stream is kept as a whole.
+  size_t max_embed_tokens = 65536;
   size_t max_stop_strings = 16;
   size_t max_stop_string_bytes = 256;
   size_t max_stop_tokens = 256;
@@ -89,6 +92,8 @@ class Engine {
   RequestId Generate(GenerateRequest request,
                      std::shared_ptr<GenerateSink> sink);
   RequestId Score(ScoreRequest request, std::shared_ptr<ScoreSink> sink);
+  // Besides: BIDIRECTIONAL_UNSUPPORTED.
+  RequestId Embed(EmbedRequest request, std::shared_ptr<EmbedSink> sink);
 
   // Asks for a request's end: it is answered CANCELLED if it has not finished.
   // Unknown and finished ids are ignored.

@@ -117,6 +117,33 @@ struct ScoreSummary {
   double total_logprob = 0;
 };
 
+// Which of a sequence's hidden vectors are answered.
+enum class Pooling : uint8_t {
+  kNone,  // each
+  kMean,  // their mean
+  kLast,  // the last one
+};
+
+// Hidden vectors of given inputs.
+struct EmbedRequest : RequestBase {
+  // `session` empty: a fresh state that is given back at the end.
+  std::vector<int32_t> tokens;    // exactly one of tokens and embeddings ...
+  std::vector<float> embeddings;  // ... f32[n, D], n >= 1
+  Pooling pooling = Pooling::kNone;
+  // Every row sees the whole sequence. Without a session only.
+  bool bidirectional = false;
+};
+
+struct EmbeddedRow {
+  uint64_t position = 0;      // after this row; for the mean, after the last
+  std::vector<float> hidden;  // f32[D], after the final norm
+};
+
+struct EmbedSummary {
+  uint64_t position = 0;
+  uint64_t tokens = 0;  // or embeddings
+};
+
 // Receives what a streaming request produces, on the compute thread: calls must
 // not block, nor call back into the engine except for Engine::Wake.
 template <typename Item, typename Summary>
@@ -134,6 +161,7 @@ class Sink {
 
 using GenerateSink = Sink<GeneratedToken, GenerateSummary>;
 using ScoreSink = Sink<ScoredToken, ScoreSummary>;
+using EmbedSink = Sink<EmbeddedRow, EmbedSummary>;
 
 }  // namespace steadystate
 

@@ -14,24 +14,17 @@ StepTask::StepTask(StepRequest request, StepCallback done, size_t hidden_size,
       done_(std::move(done)),
       hidden_size_(hidden_size),
       chunk_rows_(chunk_rows),
-      rows_(request_.tokens.empty() ? request_.embeddings.size() / hidden_size
-                                    : request_.tokens.size()) {}
+      inputs_(request_.tokens, request_.embeddings, hidden_size) {}
 
 absl::Status StepTask::Begin(const SessionState& session) {
-  return CheckContextCap(session, rows_);
+  return CheckContextCap(session, inputs_.rows());
 }
 
 Piece StepTask::Next() const {
   Piece piece;
-  piece.rows = std::min(chunk_rows_, rows_ - absorbed_);
-  if (request_.tokens.empty()) {
-    piece.embeddings =
-        std::span(request_.embeddings)
-            .subspan(absorbed_ * hidden_size_, piece.rows * hidden_size_);
-  } else {
-    piece.tokens = std::span(request_.tokens).subspan(absorbed_, piece.rows);
-  }
-  const bool last = absorbed_ + piece.rows == rows_;
+  inputs_.Set(absorbed_, std::min(chunk_rows_, inputs_.rows() - absorbed_),
+              piece);
+  const bool last = absorbed_ + piece.rows == inputs_.rows();
   piece.logits_end = piece.rows;
   piece.logits_begin = piece.rows - (last && NeedsLogits() ? 1 : 0);
   return piece;
@@ -81,11 +74,6 @@ void StepTask::Finish(const absl::Status& status, const RequestTimes& times) {
   result_.queue_time = times.first_batch - times.submitted;
   result_.compute_time = times.last_batch_end - times.first_batch;
   done_(std::move(result_));
-}
-
-uint64_t StepTask::input_bytes() const {
-  return request_.tokens.size() * sizeof(int32_t) +
-         request_.embeddings.size() * sizeof(float);
 }
 
 }  // namespace steadystate

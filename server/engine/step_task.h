@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include "absl/status/status.h"
+#include "server/engine/inputs.h"
 #include "server/engine/request.h"
 #include "server/engine/task.h"
 
@@ -23,10 +24,10 @@ class StepTask final : public Task {
   Piece Next() const override;
   void Advance(const PieceResult& result) override;
   void Deliver(const RequestTimes&) override {}
-  bool done() const override { return absorbed_ == rows_; }
+  bool done() const override { return absorbed_ == inputs_.rows(); }
   void Finish(const absl::Status& status, const RequestTimes& times) override;
   bool AllOrNothing() const override { return true; }
-  uint64_t input_bytes() const override;
+  uint64_t input_bytes() const override { return inputs_.bytes(); }
 
  private:
   bool NeedsLogits() const;
@@ -36,7 +37,7 @@ class StepTask final : public Task {
   const StepCallback done_;
   const size_t hidden_size_;
   const size_t chunk_rows_;
-  const size_t rows_;
+  const Inputs inputs_;
   size_t absorbed_ = 0;
   StepResult result_;
 };

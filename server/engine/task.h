@@ -3,15 +3,28 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 
 #include "absl/status/status.h"
 #include "absl/time/time.h"
 #include "server/metrics/metrics.h"
+#include "server/model/mixer.h"
 #include "server/model/sampler.h"
 #include "server/session/session_state.h"
 
 namespace steadystate {
+
+// One layer of a bidirectional pass (Model::ForwardLayer) over some of its
+// rows.
+struct LayerPart {
+  size_t layer = 0;
+  Pass pass = Pass::kAbsorb;
+  uint64_t position = 0;      // of the first row
+  float* residual = nullptr;  // f32[rows, D]
+  bool first = false;         // the inputs come in here, Model::Embed
+  bool last = false;          // the hidden vectors come out, Model::Finish
+};
 
 // What a task wants of its next batch. The spans stay valid until the task is
 // advanced.
@@ -29,16 +42,24 @@ struct Piece {
   // How the absorbed rows are counted.
   TokenKind kind = TokenKind::kPrompt;
 
+  // Set: not a pass through all layers. The session's state is that of the
+  // layers' sums; its position does not move. No logits then.
+  std::optional<LayerPart> part{};
+
   bool pending_only() const { return rows == 0; }
   size_t logits_rows() const {
     return pending_only() ? 1 : logits_end - logits_begin;
+  }
+  // Rows whose computation is complete with this piece.
+  size_t completed_rows() const {
+    return part.has_value() && !part->last ? 0 : rows;
   }
 };
 
 // What came of a piece.
 struct PieceResult {
   SessionState& session;          // after the piece
-  std::span<const float> hidden;  // f32[rows, D]
+  std::span<const float> hidden;  // f32[Piece::completed_rows(), D]
   std::span<const float> logits;  // f32[Piece::logits_rows(), vocab_size]
   Sampler& sampler;               // for this call only
 };

@@ -1,9 +1,11 @@
 #include "server/engine/validate.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <limits>
+#include <optional>
 #include <span>
 #include <string>
 
@@ -11,6 +13,8 @@
 #include "absl/strings/string_view.h"
 #include "server/base/error.h"
 #include "server/base/status_macros.h"
+#include "server/engine/bidirectional_task.h"
+#include "server/engine/inputs.h"
 #include "server/model/sampler.h"
 #include "server/session/session_id.h"
 
@@ -77,6 +81,59 @@ absl::Status CheckEmbeddings(std::span<const float> embeddings,
   return absl::OkStatus();
 }
 
+absl::Status CheckInputs(std::span<const int32_t> tokens,
+                         std::span<const float> embeddings, const Model& model,
+                         const EngineOptions& options) {
+  const ModelDescription& description = model.description();
+  if (tokens.empty() == embeddings.empty()) {
+    return Invalid("tokens", "and embeddings: exactly one must be given");
+  }
+  STEADYSTATE_RETURN_IF_ERROR(CheckRange(
+      "tokens", tokens.size(), 0, options.max_tokens_per_request, kLength));
+  STEADYSTATE_RETURN_IF_ERROR(
+      CheckRange("embeddings", embeddings.size() / description.hidden_size, 0,
+                 options.max_tokens_per_request, "'s rows"));
+  STEADYSTATE_RETURN_IF_ERROR(
+      CheckTokens("tokens", tokens, description.vocab_size));
+  return CheckEmbeddings(embeddings, description.hidden_size);
+}
+
+// What a bidirectional pass asks beyond that: a mechanism to which order does
+// not matter, no session, and room for the residual stream.
+absl::Status CheckBidirectional(const EmbedRequest& request, const Model& model,
+                                const EngineOptions& options) {
+  const ModelDescription& description = model.description();
+  if (const std::optional<size_t> layer = model.FirstCausalLayer()) {
+    const std::string& kind = description.layer_kinds[*layer];
+    return MakeError(
+        ErrorReason::kBidirectionalUnsupported,
+        absl::StrCat("layer ", *layer, " of model '", description.id, "' (",
+                     kind, ") depends on the order of the tokens and has no ",
+                     "bidirectional form that is linear in their number: leave "
+                     "bidirectional false"),
+        {{"field", "bidirectional"},
+         {"layer", absl::StrCat(*layer)},
+         {"kind", kind}});
+  }
+  if (!request.session.empty()) {
+    return Invalid("session",
+                   "must be absent where bidirectional is true: a session "
+                   "holds what came before, and here every token also sees "
+                   "what comes after");
+  }
+  const Inputs inputs(request.tokens, request.embeddings,
+                      description.hidden_size);
+  const uint64_t row_bytes =
+      BidirectionalTask::ResidualBytes(1, description.hidden_size) +
+      (request.tokens.empty() ? description.hidden_size * sizeof(float)
+                              : sizeof(int32_t));
+  const uint64_t most = std::min<uint64_t>(
+      options.max_embed_tokens, options.max_queued_input_bytes / row_bytes);
+  return CheckRange(request.tokens.empty() ? "embeddings" : "tokens",
+                    inputs.rows(), 1, most,
+                    "'s rows with bidirectional (--max_embed_tokens)");
+}
+
 absl::Status CheckStopStrings(const GenerateRequest& request,
                               const Model& model,
                               const EngineOptions& options) {
@@ -115,6 +172,8 @@ absl::Status ValidateEngineOptions(const EngineOptions& options) {
       "max_queued_requests", options.max_queued_requests, 1, kNoBound));
   STEADYSTATE_RETURN_IF_ERROR(CheckRange(
       "max_queued_input_bytes", options.max_queued_input_bytes, 1, kNoBound));
+  STEADYSTATE_RETURN_IF_ERROR(
+      CheckRange("max_embed_tokens", options.max_embed_tokens, 1, kNoBound));
   return CheckRange("max_tokens_per_request", options.max_tokens_per_request, 1,
                     kNoBound);
 }
@@ -122,19 +181,8 @@ absl::Status ValidateEngineOptions(const EngineOptions& options) {
 absl::Status ValidateStep(const StepRequest& request, const Model& model,
                           const EngineOptions& options) {
   const ModelDescription& description = model.description();
-  if (request.tokens.empty() == request.embeddings.empty()) {
-    return Invalid("tokens", "and embeddings: exactly one must be given");
-  }
-  STEADYSTATE_RETURN_IF_ERROR(CheckRange("tokens", request.tokens.size(), 0,
-                                         options.max_tokens_per_request,
-                                         kLength));
-  STEADYSTATE_RETURN_IF_ERROR(CheckRange(
-      "embeddings", request.embeddings.size() / description.hidden_size, 0,
-      options.max_tokens_per_request, "'s rows"));
   STEADYSTATE_RETURN_IF_ERROR(
-      CheckTokens("tokens", request.tokens, description.vocab_size));
-  STEADYSTATE_RETURN_IF_ERROR(
-      CheckEmbeddings(request.embeddings, description.hidden_size));
+      CheckInputs(request.tokens, request.embeddings, model, options));
   const StepOutputs& outputs = request.outputs;
   if (outputs.top_logprobs.has_value()) {
     STEADYSTATE_RETURN_IF_ERROR(
@@ -173,6 +221,14 @@ absl::Status ValidateScore(const ScoreRequest& request, const Model& model,
   STEADYSTATE_RETURN_IF_ERROR(
       CheckTokens("tokens", request.tokens, model.description().vocab_size));
   return CheckRange("top_logprobs", request.top_logprobs, 0, kMaxTopLogprobs);
+}
+
+absl::Status ValidateEmbed(const EmbedRequest& request, const Model& model,
+                           const EngineOptions& options) {
+  STEADYSTATE_RETURN_IF_ERROR(
+      CheckInputs(request.tokens, request.embeddings, model, options));
+  return request.bidirectional ? CheckBidirectional(request, model, options)
+                               : absl::OkStatus();
 }
 
 }  // namespace steadystate

@@ -10,7 +10,8 @@ namespace steadystate {
 
 // What can be said about options and requests without looking at any session.
 // Errors name the field as the API has it, its value and its bound:
-// INVALID_ARGUMENT, TOKEN_OUT_OF_RANGE, TOKENIZER_UNAVAILABLE.
+// INVALID_ARGUMENT, TOKEN_OUT_OF_RANGE, TOKENIZER_UNAVAILABLE,
+// BIDIRECTIONAL_UNSUPPORTED.
 
 absl::Status ValidateEngineOptions(const EngineOptions& options);
 
@@ -19,6 +20,9 @@ absl::Status ValidateStep(const StepRequest& request, const Model& model,
 absl::Status ValidateGenerate(const GenerateRequest& request,
                               const Model& model, const EngineOptions& options);
 absl::Status ValidateScore(const ScoreRequest& request, const Model& model,
+                           const EngineOptions& options);
+
+absl::Status ValidateEmbed(const EmbedRequest& request, const Model& model,
                            const EngineOptions& options);
 
 }  // namespace steadystate

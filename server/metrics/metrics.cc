@@ -40,6 +40,7 @@ constexpr const char* kMethods[] = {
     "steadystate.v1.GenerationService/StreamStep",
     "steadystate.v1.GenerationService/Generate",
     "steadystate.v1.GenerationService/Score",
+    "steadystate.v1.GenerationService/Embed",
     "steadystate.v1.ModelService/ListModels",
     "steadystate.v1.ModelService/GetModel",
     "steadystate.v1.ModelService/Tokenize",

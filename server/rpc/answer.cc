@@ -1,5 +1,7 @@
 #include "server/rpc/answer.h"
 
+#include <algorithm>
+#include <string>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -53,6 +55,28 @@ v1::FinishReason ToProto(FinishReason reason) {
       return v1::LENGTH;
   }
   return v1::FINISH_REASON_UNSPECIFIED;
+}
+
+void SetLayerKinds(const Model& model, v1::Model& to) {
+  const StateLayout& layout = model.state_layout();
+  const std::vector<std::string>& kinds = model.description().layer_kinds;
+  for (size_t layer = 0; layer < kinds.size(); ++layer) {
+    auto& entries = *to.mutable_layer_kinds();
+    const auto found = std::find_if(
+        entries.begin(), entries.end(),
+        [&](const auto& entry) { return entry.kind() == kinds[layer]; });
+    v1::Model::LayerKind& entry =
+        found == entries.end() ? *entries.Add() : *found;
+    const StateUse use = layout.UseOfLayer(layer);
+    entry.set_kind(kinds[layer]);
+    entry.set_layer_count(entry.layer_count() + 1);
+    entry.set_fixed_bytes(entry.fixed_bytes() + use.fixed_bytes);
+    entry.set_bytes_per_token(entry.bytes_per_token() + use.token_bytes);
+    if (use.token_bytes > 0) entry.set_cap_tokens(layout.context_cap());
+    entry.set_bytes_at_cap(entry.bytes_at_cap() + use.fixed_bytes +
+                           use.token_bytes * layout.context_cap());
+  }
+  to.set_bookkeeping_bytes(to.session_bytes() - layout.bytes());
 }
 
 void SetExecution(const Engine& engine, v1::Model::Execution& to) {
@@ -130,7 +154,13 @@ void ToProto(const Engine& engine, v1::Model& to) {
     for (const size_t dimension : slot.shape) added.add_shape(dimension);
     added.set_bytes(slot.bytes);
     added.set_grows(slot.growth == SlotGrowth::kPerToken);
+    added.set_dtype(slot.type == SlotType::kFloat64 ? "f64" : "f32");
   }
+  SetLayerKinds(engine.model(), to);
+  to.set_norm(from.norm);
+  to.set_norm_eps(from.norm_eps);
+  to.set_tied_head(from.tied_head);
+  to.set_bidirectional(!engine.model().FirstCausalLayer().has_value());
   SetExecution(engine, *to.mutable_execution());
   to.mutable_warnings()->Assign(from.warnings.begin(), from.warnings.end());
 }
@@ -194,6 +224,18 @@ void ToProto(const ScoreSummary& summary, v1::ScoreResponse& to) {
   added.set_position(summary.position);
 }
 
+void ToProto(const EmbeddedRow& row, v1::EmbedResponse& to) {
+  v1::EmbedResponse::Row& added = *to.add_rows();
+  added.mutable_hidden()->Assign(row.hidden.begin(), row.hidden.end());
+  added.set_position(row.position);
+}
+
+void ToProto(const EmbedSummary& summary, v1::EmbedResponse& to) {
+  v1::EmbedResponse::Summary& added = *to.mutable_summary();
+  added.set_tokens(summary.tokens);
+  added.set_position(summary.position);
+}
+
 size_t WireBytes(const GeneratedToken& token) {
   return kTokenBytes + token.top_logprobs.size() * kTopLogprobBytes +
          token.text_delta.size();
@@ -202,6 +244,10 @@ size_t WireBytes(const GeneratedToken& token) {
 size_t WireBytes(const ScoredToken& token) {
   return kTokenBytes + token.top_logprobs.size() * kTopLogprobBytes +
          token.logits.size() * sizeof(float);
+}
+
+size_t WireBytes(const EmbeddedRow& row) {
+  return kTokenBytes + row.hidden.size() * sizeof(float);
 }
 
 }  // namespace steadystate

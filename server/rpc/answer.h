@@ -38,10 +38,13 @@ void ToProto(const GenerateSummary& summary, uint64_t seed,
              v1::GenerateResponse& to);
 void ToProto(const ScoredToken& token, v1::ScoreResponse& to);
 void ToProto(const ScoreSummary& summary, v1::ScoreResponse& to);
+void ToProto(const EmbeddedRow& row, v1::EmbedResponse& to);
+void ToProto(const EmbedSummary& summary, v1::EmbedResponse& to);
 
 // At least the bytes that these take within a message.
 size_t WireBytes(const GeneratedToken& token);
 size_t WireBytes(const ScoredToken& token);
+size_t WireBytes(const EmbeddedRow& row);
 
 }  // namespace steadystate
 

@@ -198,6 +198,72 @@ absl::StatusOr<ScoreRequest> Converter::ToScoreRequest(
   return score;
 }
 
+absl::StatusOr<EmbedRequest> Converter::ToEmbedRequest(
+    const v1::EmbedRequest& request) const {
+  EmbedRequest embed;
+  if (!request.model().empty()) {
+    STEADYSTATE_RETURN_IF_ERROR(
+        CheckModelName("model", request.model(), model_id_));
+  }
+  if (!request.session().empty()) {
+    STEADYSTATE_ASSIGN_OR_RETURN(
+        embed.session, ParseSessionName("session", request.session()));
+  }
+  STEADYSTATE_RETURN_IF_ERROR(SetInput(request, embed));
+  if (request.has_expected_position()) {
+    if (embed.session.empty()) {
+      return OutOfBounds("expected_position", request.expected_position(),
+                         "absent where no session is named");
+    }
+    embed.expected_position = request.expected_position();
+  }
+  switch (request.pooling()) {
+    case v1::POOLING_UNSPECIFIED:
+      break;
+    case v1::MEAN:
+      embed.pooling = Pooling::kMean;
+      break;
+    case v1::LAST:
+      embed.pooling = Pooling::kLast;
+      break;
+    default:
+      return OutOfBounds("pooling", static_cast<int>(request.pooling()),
+                         "absent, MEAN or LAST");
+  }
+  embed.bidirectional = request.bidirectional();
+  const size_t bytes = kAnswerOverheadBytes + hidden_size_ * sizeof(float);
+  if (bytes > max_message_bytes_) {
+    return MessageTooLarge(bytes, max_message_bytes_);
+  }
+  return embed;
+}
+
+absl::Status Converter::SetInput(const v1::EmbedRequest& request,
+                                 EmbedRequest& to) const {
+  switch (request.input_case()) {
+    case v1::EmbedRequest::kText: {
+      if (request.text().empty()) {
+        return OutOfBounds("text", "", "text of at least one token");
+      }
+      STEADYSTATE_ASSIGN_OR_RETURN(to.tokens, Tokenize("text", request.text()));
+      return absl::OkStatus();
+    }
+    case v1::EmbedRequest::kTokens: {
+      STEADYSTATE_ASSIGN_OR_RETURN(to.tokens,
+                                   ToTokens("tokens.ids", request.tokens()));
+      return absl::OkStatus();
+    }
+    case v1::EmbedRequest::kEmbeddings: {
+      STEADYSTATE_ASSIGN_OR_RETURN(to.embeddings,
+                                   ToEmbeddings(request.embeddings()));
+      return absl::OkStatus();
+    }
+    case v1::EmbedRequest::INPUT_NOT_SET:
+      break;
+  }
+  return MissingField("input", "give text, tokens or embeddings");
+}
+
 size_t Converter::AnswerBytes(const StepOutputs& outputs) const {
   size_t bytes = kAnswerOverheadBytes;
   if (outputs.logits) bytes += vocab_size_ * sizeof(float);

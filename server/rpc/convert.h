@@ -41,6 +41,8 @@ class Converter {
       const v1::GenerateRequest& request) const;
   absl::StatusOr<ScoreRequest> ToScoreRequest(
       const v1::ScoreRequest& request) const;
+  absl::StatusOr<EmbedRequest> ToEmbedRequest(
+      const v1::EmbedRequest& request) const;
 
   // At least the bytes that the answer to `request` takes on the wire.
   size_t AnswerBytes(const StepOutputs& outputs) const;
@@ -58,6 +60,8 @@ class Converter {
                                                 absl::string_view text) const;
   absl::StatusOr<std::vector<float>> ToEmbeddings(
       const v1::Embeddings& embeddings) const;
+  absl::Status SetInput(const v1::EmbedRequest& request,
+                        EmbedRequest& to) const;
   absl::StatusOr<StepOutputs> ToOutputs(const v1::StepOutput& output) const;
   absl::StatusOr<SamplingParams> ToSampling(absl::string_view path,
                                             const v1::Sampling& sampling) const;

@@ -1,5 +1,6 @@
 #include "server/rpc/generation_service.h"
 
+#include "server/rpc/embed_call.h"
 #include "server/rpc/generate_call.h"
 #include "server/rpc/score_call.h"
 #include "server/rpc/step_call.h"
@@ -26,6 +27,11 @@ grpc::ServerWriteReactor<v1::GenerateResponse>* GenerationService::Generate(
 grpc::ServerWriteReactor<v1::ScoreResponse>* GenerationService::Score(
     grpc::CallbackServerContext* context, const v1::ScoreRequest* request) {
   return StartScore(services_, *context, *request);
+}
+
+grpc::ServerWriteReactor<v1::EmbedResponse>* GenerationService::Embed(
+    grpc::CallbackServerContext* context, const v1::EmbedRequest* request) {
+  return StartEmbed(services_, *context, *request);
 }
 
 }  // namespace steadystate

@@ -26,6 +26,9 @@ class GenerationService final : public v1::GenerationService::CallbackService {
   grpc::ServerWriteReactor<v1::ScoreResponse>* Score(
       grpc::CallbackServerContext* context,
       const v1::ScoreRequest* request) override;
+  grpc::ServerWriteReactor<v1::EmbedResponse>* Embed(
+      grpc::CallbackServerContext* context,
+      const v1::EmbedRequest* request) override;
 
  private:
   ServiceContext& services_;

@@ -24,11 +24,11 @@
 
 namespace steadystate {
 
-// One call that streams what a request of the engine produces: Generate or
-// Score. Items arrive on the compute thread and are written from there or, when
-// a write is outstanding, together once it is done. While kOutboundBytes or
-// kMaxItems wait, the request pauses: a client that does not read costs no more
-// than that.
+// One call that streams what a request of the engine produces: Generate,
+// Score or Embed. Items arrive on the compute thread and are written from there
+// or, when a write is outstanding, together once it is done. While
+// kOutboundBytes or kMaxItems wait, the request pauses: a client that does not
+// read costs no more than that.
 //
 // The call is finished exactly once, after the engine's last call and the last
 // write. The object owns itself from its creation to the reactor's OnDone; the

@@ -83,6 +83,43 @@ TEST_F(CliGoldenTest, LogitsAndLogprobsAreTheReferences) {
   EXPECT_FALSE(json.contains("bits_per_byte"));
 }
 
+class CliEmbedTest : public CliFixture {
+ protected:
+  CliEmbedTest() : CliFixture("tests/golden/linear_attn-elu-norm") {}
+
+  const std::string golden_ =
+      absl::StrCat(kRoot, "/tests/golden/linear_attn-elu-norm");
+  const std::string out_ = directory_.path() + "/out.npy";
+};
+
+TEST_F(CliEmbedTest, HiddenVectorsAreTheReferences) {
+  const NpyArray expected = ReadNpy(golden_ + "/embed_bidirectional.npy");
+  const std::string ids = absl::StrCat("embed --token_ids_file ", golden_,
+                                       "/token_ids.json --bidirectional");
+  const nlohmann::json json = Json(absl::StrCat(ids, " --out ", out_));
+  EXPECT_EQ(json["tokens"], expected.shape[0]);
+  const std::vector<float> hidden =
+      ReadFloats(out_, absl::StrCat("'shape': (", expected.shape[0], ", ",
+                                    expected.shape[1], "), "));
+  ASSERT_EQ(hidden.size(), expected.values.size());
+  double difference = 0;
+  double size = 0;
+  for (size_t i = 0; i < hidden.size(); ++i) {
+    difference += std::pow(double{hidden[i]} - expected.values[i], 2);
+    size += std::pow(expected.values[i], 2);
+  }
+  EXPECT_LE(std::sqrt(difference / size), 1e-5);
+  const nlohmann::json last = Json(ids + " --pooling last");
+  ASSERT_EQ(last["hidden"].size(), 1u);
+  EXPECT_EQ(last["hidden"][0].size(), expected.shape[1]);
+  EXPECT_EQ(last["hidden"][0][0].get<float>(),
+            hidden[hidden.size() - expected.shape[1]]);
+  EXPECT_EQ(Print("session list"), "");
+  EXPECT_THAT(Fail(2, ids + " --pooling best"),
+              HasSubstr("none, mean or last"));
+  EXPECT_THAT(Print("model"), HasSubstr("state of linear_attn"));
+}
+
 TEST_F(CliGoldenTest, LongInputsAreOneContinuousStream) {
   // Three requests' worth, scored at once and then as two halves of a session.
   nlohmann::json ids;

@@ -120,6 +120,16 @@ std::shared_ptr<RecordingScoreSink> EngineHarness::Score(ScoreRequest request,
   return sink;
 }
 
+std::shared_ptr<RecordingEmbedSink> EngineHarness::Embed(EmbedRequest request,
+                                                         RequestId* id) {
+  if (request.writer == 0) request.writer = engine_->NewWriter();
+  auto sink = std::make_shared<RecordingEmbedSink>();
+  KeepAlive(sink);
+  const RequestId made = engine_->Embed(std::move(request), sink);
+  if (id != nullptr) *id = made;
+  return sink;
+}
+
 StepRequest StepOf(const std::string& session, std::vector<int32_t> tokens) {
   StepRequest request;
   request.session = session;
@@ -141,6 +151,13 @@ GenerateRequest GenerateOf(const std::string& session,
 
 ScoreRequest ScoreOf(const std::string& session, std::vector<int32_t> tokens) {
   ScoreRequest request;
+  request.session = session;
+  request.tokens = std::move(tokens);
+  return request;
+}
+
+EmbedRequest EmbedOf(const std::string& session, std::vector<int32_t> tokens) {
+  EmbedRequest request;
   request.session = session;
   request.tokens = std::move(tokens);
   return request;

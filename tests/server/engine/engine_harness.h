@@ -127,6 +127,7 @@ class RecordingSink final : public Sink<Item, Summary> {
 
 using RecordingGenerateSink = RecordingSink<GeneratedToken, GenerateSummary>;
 using RecordingScoreSink = RecordingSink<ScoredToken, ScoreSummary>;
+using RecordingEmbedSink = RecordingSink<EmbeddedRow, EmbedSummary>;
 
 // Loads each tiny model once per process.
 std::shared_ptr<const Model> SharedTinyModel(DType weights = DType::kF32);
@@ -168,6 +169,8 @@ class EngineHarness {
                                                   RequestId* id = nullptr);
   std::shared_ptr<RecordingScoreSink> Score(ScoreRequest request,
                                             RequestId* id = nullptr);
+  std::shared_ptr<RecordingEmbedSink> Embed(EmbedRequest request,
+                                            RequestId* id = nullptr);
 
  private:
   // Abseil as distributed counts a Status's references unseen by
@@ -191,6 +194,7 @@ StepRequest StepOf(const std::string& session, std::vector<int32_t> tokens);
 GenerateRequest GenerateOf(const std::string& session,
                            std::vector<int32_t> prompt, uint64_t max_tokens);
 ScoreRequest ScoreOf(const std::string& session, std::vector<int32_t> tokens);
+EmbedRequest EmbedOf(const std::string& session, std::vector<int32_t> tokens);
 
 // Holds the compute thread inside a callback until released: what is submitted
 // meanwhile meets an engine that does not move.

@@ -61,6 +61,9 @@ TEST(ModelServiceTest, ModelIsDescribed) {
   EXPECT_FALSE(model.execution().kernel_target().empty());
   EXPECT_EQ(model.execution().threads(), 1u);
   EXPECT_GT(model.execution().tiles_size(), 0);
+  EXPECT_EQ(model.norm(), "rmsnorm");
+  EXPECT_FLOAT_EQ(model.norm_eps(), 1e-6f);
+  EXPECT_FALSE(model.bidirectional());
   bool grows = false;
   ASSERT_GT(model.state_slots_size(), 1);
   for (const v1::Model::StateSlot& slot : model.state_slots()) {
@@ -70,6 +73,53 @@ TEST(ModelServiceTest, ModelIsDescribed) {
     grows = grows || slot.grows();
   }
   EXPECT_TRUE(grows);
+}
+
+TEST(ModelServiceTest, StateIsSplitByKindOfLayer) {
+  OpenServerOptions options;
+  options.model.layers = 4;
+  options.model.softmax_layer = 1;
+  options.model.max_position_embeddings = 40;
+  OpenServer server(options);
+  v1::Model model;
+  ASSERT_THAT(Get(server, "models/-", &model), IsOk());
+  ASSERT_EQ(model.layer_kinds_size(), 2);
+  const v1::Model::LayerKind& gla = model.layer_kinds(0);
+  EXPECT_EQ(gla.kind(), "gla");
+  EXPECT_EQ(gla.layer_count(), 3u);
+  EXPECT_EQ(gla.bytes_per_token(), 0u);
+  EXPECT_EQ(gla.cap_tokens(), 0u);
+  EXPECT_EQ(gla.bytes_at_cap(), gla.fixed_bytes());
+  const v1::Model::LayerKind& softmax = model.layer_kinds(1);
+  EXPECT_EQ(softmax.kind(), "softmax");
+  EXPECT_EQ(softmax.layer_count(), 1u);
+  EXPECT_EQ(softmax.fixed_bytes(), 0u);
+  // A key and a value of the hidden width.
+  EXPECT_EQ(softmax.bytes_per_token(), 2 * 32 * 4u);
+  EXPECT_EQ(softmax.cap_tokens(), 40u);
+  EXPECT_EQ(softmax.bytes_at_cap(), 40 * 2 * 32 * 4u);
+  EXPECT_EQ(
+      gla.bytes_at_cap() + softmax.bytes_at_cap() + model.bookkeeping_bytes(),
+      model.session_bytes());
+  uint64_t slots = 0;
+  for (const v1::Model::StateSlot& slot : model.state_slots()) {
+    EXPECT_EQ(slot.dtype(), "f32");
+    slots += slot.bytes();
+  }
+  EXPECT_LE(slots, gla.bytes_at_cap() + softmax.bytes_at_cap());
+}
+
+TEST(ModelServiceTest, AWindowIsAKindOfItsOwn) {
+  OpenServerOptions options;
+  options.model.softmax_layer = 0;
+  options.model.softmax_window = 3;
+  OpenServer server(options);
+  v1::Model model;
+  ASSERT_THAT(Get(server, "models/-", &model), IsOk());
+  ASSERT_EQ(model.layer_kinds_size(), 2);
+  EXPECT_EQ(model.layer_kinds(0).kind(), "softmax window");
+  EXPECT_EQ(model.layer_kinds(0).bytes_per_token(), 0u);
+  EXPECT_EQ(model.layer_kinds(0).fixed_bytes(), 3 * 2 * 32 * 4u);
 }
 
 TEST(ModelServiceTest, ModelsAreFoundByNameOnly) {

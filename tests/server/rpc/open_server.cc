@@ -35,7 +35,10 @@ uint64_t ChargeOf(const Model& model) {
 
 OpenServer::OpenServer(const OpenServerOptions& options)
     : checkpoint_(options.model),
-      model_(checkpoint_.Load()),
+      model_(options.checkpoint == nullptr
+                 ? checkpoint_.Load()
+                 : OrDie(Model::Load({.path = options.checkpoint,
+                                      .weight_dtype = DType::kF32}))),
       metrics_(model_->description().id) {
   EngineOptions engine = options.engine;
   if (options.session_budget > 0) {

@@ -25,6 +25,8 @@ namespace steadystate {
 
 struct OpenServerOptions {
   TinyModelOptions model;
+  // If not null, the checkpoint that is served instead.
+  const char* checkpoint = nullptr;
   EngineOptions engine;
   ServerOptions server;
   const Clock* clock = &Clock::Real();

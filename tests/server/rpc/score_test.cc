@@ -1,10 +1,12 @@
 // Goal: Score agrees with stepping, bit for bit, and bounds its messages.
 // Method: a real server and client on tiny models.
+#include <algorithm>
 #include <cmath>
 #include <numeric>
 #include <string>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "gtest/gtest.h"
 #include "tests/server/rpc/open_server.h"
 #include "tests/server/rpc/wire_error.h"
@@ -89,6 +91,62 @@ TEST(ScoreTest, LogitsAndLogprobsAgreeWithSteps) {
   EXPECT_EQ(scored.summary.scored_tokens(), tokens.size() - 1);
   EXPECT_EQ(scored.summary.position(), tokens.size());
   EXPECT_NEAR(scored.summary.total_logprob(), total, 1e-3);
+}
+
+// Logits after the last token of each piece, by one stream of steps.
+std::vector<std::vector<float>> StreamLogits(OpenServer& server,
+                                             const std::vector<int32_t>& tokens,
+                                             size_t piece) {
+  const std::string session = server.CreateSession();
+  Context context;
+  const auto stream = server.generation().StreamStep(&context);
+  for (size_t at = 0; at < tokens.size(); at += piece) {
+    const auto begin = tokens.begin() + static_cast<ptrdiff_t>(at);
+    const size_t size = std::min(piece, tokens.size() - at);
+    v1::StreamStepRequest request;
+    *request.mutable_step() =
+        LogitsStepOf(session, {begin, begin + static_cast<ptrdiff_t>(size)});
+    EXPECT_TRUE(stream->Write(request));
+  }
+  stream->WritesDone();
+  std::vector<std::vector<float>> logits;
+  v1::StreamStepResponse response;
+  while (stream->Read(&response)) {
+    for (const auto& result : response.results()) {
+      EXPECT_TRUE(result.has_step()) << result.error().message();
+      const auto& row = result.step().logits();
+      logits.emplace_back(row.begin(), row.end());
+    }
+  }
+  EXPECT_THAT(stream->Finish(), IsOk());
+  return logits;
+}
+
+TEST(ScoreTest, LogitsAreThoseOfAStreamWithTheSameCuts) {
+  constexpr size_t kPiece = 16;
+  for (const char* family :
+       {"gla", "mamba2", "rwkv7", "delta_net", "linear_attn", "transformer"}) {
+    SCOPED_TRACE(family);
+    OpenServerOptions options;
+    const std::string folder =
+        absl::StrCat(STEADYSTATE_SOURCE_DIR "/tests/golden/", family);
+    options.checkpoint = folder.c_str();
+    options.engine.prefill_chunk_rows = kPiece;
+    OpenServer server(options);
+    const std::vector<int32_t> tokens = SomeTokens(90, 7, 61);
+    v1::ScoreRequest request = ScoreOf("", tokens);
+    request.set_logits(true);
+    const Scored scored = Score(server, request);
+    ASSERT_THAT(scored.status, IsOk());
+    const auto streamed = StreamLogits(server, tokens, kPiece);
+    ASSERT_EQ(streamed.size(), 6u);
+    for (size_t i = 0; i < streamed.size(); ++i) {
+      const size_t last = std::min((i + 1) * kPiece, tokens.size()) - 1;
+      const auto& row = scored.tokens[last].logits();
+      EXPECT_EQ(std::vector<float>(row.begin(), row.end()), streamed[i])
+          << "after token " << last;
+    }
+  }
 }
 
 TEST(ScoreTest, FreshStateIsGivenBack) {
