@@ -14,6 +14,7 @@
 #include "server/model/config.h"
 #include "server/model/model_config.h"
 #include "server/model/model_parts.h"
+#include "server/model/tokenizer/tokenizer_factory.h"
 #include "server/model/weight_store.h"
 
 namespace steadystate {
@@ -116,11 +117,15 @@ absl::StatusOr<std::shared_ptr<const Model>> ModelLoader::Load(
       parts->decoder, Decoder::Make(config, model_config, context_cap, weights,
                                     store, *linears, state));
   parts->layout = std::move(state).Build();
-  if (model_config.byte_tokenizer) {
-    STEADYSTATE_ASSIGN_OR_RETURN(parts->tokenizer,
-                                 MakeByteTokenizer(model_config.vocab_size));
-  }
+  STEADYSTATE_ASSIGN_OR_RETURN(
+      TokenizerChoice tokenizer,
+      MakeTokenizer(options.path, model_config.byte_tokenizer,
+                    model_config.vocab_size));
+  parts->tokenizer = std::move(tokenizer.tokenizer);
   ModelDescription& description = parts->description;
+  for (std::string& warning : tokenizer.warnings) {
+    description.warnings.push_back(std::move(warning));
+  }
   description.parameters = store.parameters();
   description.linear = linears->report();
   for (const std::string& name : store.Unused()) {

@@ -1,14 +1,11 @@
 #ifndef STEADYSTATE_SERVER_MODEL_TOKENIZER_H_
 #define STEADYSTATE_SERVER_MODEL_TOKENIZER_H_
 
-#include <cstddef>
 #include <cstdint>
-#include <memory>
 #include <span>
 #include <string>
 #include <vector>
 
-#include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 
 namespace steadystate {
@@ -41,8 +38,6 @@ class Tokenizer {
   // REQUIRES: as AppendBytes.
   virtual std::string Decode(std::span<const int32_t> tokens) const;
 };
-
-absl::StatusOr<std::unique_ptr<Tokenizer>> MakeByteTokenizer(size_t vocab_size);
 
 }  // namespace steadystate
 

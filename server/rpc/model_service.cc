@@ -88,10 +88,8 @@ absl::Status ModelService::DoDetokenize(
   STEADYSTATE_RETURN_IF_ERROR(services_.converter.CheckTokens(
       "tokens", request.tokens().data(),
       static_cast<size_t>(request.tokens_size())));
-  std::string bytes;
-  for (const int32_t token : request.tokens()) {
-    services_.engine.model().tokenizer()->AppendBytes(token, bytes);
-  }
+  const std::string bytes = services_.engine.model().tokenizer()->Decode(
+      {request.tokens().data(), static_cast<size_t>(request.tokens_size())});
   TextStream stream({}, "");
   std::string text = stream.Append(bytes);
   text += stream.Flush();

@@ -32,6 +32,9 @@ absl::Status RefuseText(const json& model, absl::string_view name) {
 }  // namespace
 
 absl::StatusOr<Bpe> Bpe::FromJson(const json& model, size_t vocab_size) {
+  if (!model.is_object()) {
+    return absl::InvalidArgumentError("'model' is no object");
+  }
   // Files older than 2020 have no type; then it is told by what there is.
   STEADYSTATE_ASSIGN_OR_RETURN(
       const std::string type,

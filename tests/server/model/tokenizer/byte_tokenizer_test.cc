@@ -1,5 +1,5 @@
 // Goal: bytes become tokens and tokens the same bytes.
-#include "server/model/tokenizer.h"
+#include "server/model/tokenizer/byte_tokenizer.h"
 
 #include <string>
 
