@@ -259,7 +259,8 @@ absl::Status LinearRecurrence::MakeRecurrence(const MixerBuilder& from,
                                          .V = o.V,
                                          .scale = o.q_scale,
                                          .decay = decay,
-                                         .normalizer_eps = o.normalizer_eps};
+                                         .normalizer_eps = o.normalizer_eps,
+                                         .constants = decay_.constants()};
   if (decay == Decay::kFull) {
     STEADYSTATE_ASSIGN_OR_RETURN(recurrence.rate,
                                  DecayGate::TakeRates(from, o.H, o.K, o.V));

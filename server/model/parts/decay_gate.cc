@@ -236,7 +236,7 @@ void DecayGate::SetConstants(const MixerBuilder& from) {
                          (1 - n / (L - 1 + 1e-5) + 1e-5));
         break;
     }
-    constants_.push_back(static_cast<float>(decay));
+    constants_.push_back(decay);
   }
 }
 
@@ -249,10 +249,7 @@ DecayGate::Decays DecayGate::Run(size_t rows, float* fused, size_t stride,
                                  float* scratch, float* rest,
                                  Workspace::Buffers& buffers) const {
   Decays decays;
-  if (!constants_.empty()) {
-    decays.alpha = {constants_.data(), 0, 1};
-    return decays;
-  }
+  if (!constants_.empty()) return decays;
   float* key = fused + key_.column;
   size_t key_stride = stride;
   if (expand_ != nullptr) {

@@ -74,6 +74,10 @@ class DecayGate {
                                                       size_t heads, size_t K,
                                                       size_t V);
 
+  // The factors of "constant", one a head, which GatedRecurrence takes once for
+  // all; empty for decays that depend on the token.
+  const std::vector<double>& constants() const { return constants_; }
+
   // Scratch floats that a row needs.
   size_t row_floats() const { return expand_ == nullptr ? 0 : key_.size; }
 
@@ -108,7 +112,7 @@ class DecayGate {
   size_t phase_ = 0;  // column, kComplex
   size_t inner_ = 0, rank_ = 0;     // column and width, if of low rank
   std::unique_ptr<Linear> expand_;  // rank -> H K, if of low rank
-  std::vector<float> constants_;    // f32[H]
+  std::vector<double> constants_;   // f64[H], "constant" only
 };
 
 }  // namespace steadystate

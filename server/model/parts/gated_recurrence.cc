@@ -1,17 +1,34 @@
 #include "server/model/parts/gated_recurrence.h"
 
 #include <algorithm>
+#include <cmath>
 #include <utility>
 
 #include "kernels/recurrence/bonus_decay.h"
 #include "kernels/recurrence/complex_key_decay.h"
 #include "kernels/recurrence/full_decay.h"
+#include "kernels/recurrence/growing_sum.h"
 #include "kernels/recurrence/key_decay.h"
 #include "kernels/recurrence/normalizer.h"
 #include "kernels/recurrence/outer_decay.h"
 #include "server/base/status_macros.h"
 
 namespace steadystate {
+namespace {
+
+// True if float32 is too coarse for a state: nothing fades, or a constant
+// factor so near one that its own rounding, compounded over as many tokens as
+// it remembers, would be seen.
+bool Grows(const GatedRecurrence::Options& options) {
+  if (options.decay == Decay::kNone) return true;
+  constexpr double kTolerated = 1e-6;
+  return std::ranges::any_of(options.constants, [](double factor) {
+    const double rounded = static_cast<double>(static_cast<float>(factor));
+    return std::abs(rounded - factor) >= kTolerated * (1 - factor);
+  });
+}
+
+}  // namespace
 
 absl::StatusOr<GatedRecurrence> GatedRecurrence::Make(
     const MixerBuilder& builder, Options options) {
@@ -21,17 +38,30 @@ absl::StatusOr<GatedRecurrence> GatedRecurrence::Make(
   const size_t V = options.V;
   std::vector<size_t> shape = {G, K, V};
   if (options.decay == Decay::kComplex) shape = {G, 2, K, V};
-  STEADYSTATE_ASSIGN_OR_RETURN(
-      made.state_, builder.state.AddFixed(builder.layer, "S", shape));
-  if (options.normalizer_eps.has_value()) {
+  made.options_ = std::move(options);
+  made.grows_ = Grows(made.options_);
+  if (made.grows_) {
+    STEADYSTATE_ASSIGN_OR_RETURN(
+        made.growing_state_,
+        builder.state.AddFixedDoubles(builder.layer, "S", shape));
+  } else {
+    STEADYSTATE_ASSIGN_OR_RETURN(
+        made.state_, builder.state.AddFixed(builder.layer, "S", shape));
+  }
+  if (made.options_.normalizer_eps.has_value()) {
     STEADYSTATE_ASSIGN_OR_RETURN(
         made.sums_, builder.state.AddFixedDoubles(builder.layer, "Z", {G, K}));
   }
   builder.scratch.Need(0, K);
-  made.state_floats_ = K * V * (options.decay == Decay::kComplex ? 2 : 1);
+  made.state_floats_ = K * V * (made.options_.decay == Decay::kComplex ? 2 : 1);
+  for (const double factor : made.options_.constants) {
+    made.alphas_.insert(made.alphas_.end(), K, static_cast<float>(factor));
+    if (made.grows_) {
+      made.exact_alphas_.insert(made.exact_alphas_.end(), K, factor);
+    }
+  }
   made.ones_.assign(std::max(K, V), 1.0f);
   made.zeros_.assign(std::max(K, V), 0.0f);
-  made.options_ = std::move(options);
   return made;
 }
 
@@ -50,25 +80,18 @@ void GatedRecurrence::RunHead(const Segment& segment, size_t head,
                               size_t out_stride) const {
   const Options& o = options_;
   const size_t group = o.query_heads / o.state_heads;
-  float* state = state_.In(segment.state) + head * state_floats_;
   double* sums = o.normalizer_eps.has_value()
                      ? sums_.In(segment.state) + head * o.K
                      : nullptr;
   for (size_t t = 0; t < segment.rows; ++t) {
     const size_t row = segment.first_row + t;
-    const float* v = inputs.v.At(row, head);
     Move move = segment.pass == Pass::kRead
                     ? Stay()
                     : MoveOf(inputs, row, head, factors);
     for (size_t h = head * group; h < (head + 1) * group; ++h) {
       float* to = out + row * out_stride + h * o.V;
       const float* q = inputs.q.At(row, h);
-      if (o.bonus) {
-        BonusDecayStep(o.K, o.V, move.alpha, inputs.bonus.At(row, head), q,
-                       move.k, v, state, to);
-      } else {
-        Step(move, q, v, head, state, to);
-      }
+      StepRow(move, inputs, row, head, q, segment.state, to);
       if (sums != nullptr) Normalize(move, q, sums, to);
       // The first query head of a group moves the state, the others read it.
       move = Stay();
@@ -84,8 +107,12 @@ GatedRecurrence::Move GatedRecurrence::MoveOf(const Inputs& inputs, size_t row,
     case Decay::kNone:
       break;
     case Decay::kScalar:
-      std::fill_n(factors, options_.K, *inputs.alpha.At(row, head));
-      move.alpha = factors;
+      if (!alphas_.empty()) {
+        move.alpha = alphas_.data() + head * options_.K;
+      } else {
+        std::fill_n(factors, options_.K, *inputs.alpha.At(row, head));
+        move.alpha = factors;
+      }
       break;
     case Decay::kKey:
       move.alpha = inputs.alpha.At(row, head);
@@ -108,6 +135,32 @@ GatedRecurrence::Move GatedRecurrence::Stay() const {
   const bool zero =
       options_.decay == Decay::kFull || options_.decay == Decay::kComplex;
   return {ones_.data(), zero ? zeros_.data() : ones_.data(), zeros_.data()};
+}
+
+void GatedRecurrence::StepRow(const Move& move, const Inputs& inputs,
+                              size_t row, size_t head, const float* q,
+                              std::byte* session, float* o) const {
+  const size_t K = options_.K;
+  const size_t V = options_.V;
+  const float* v = inputs.v.At(row, head);
+  if (grows_) {
+    double* state = growing_state_.In(session) + head * K * V;
+    if (move.k == zeros_.data()) {
+      GrowingSumRead(K, V, options_.scale, q, state, o);
+    } else {
+      const double* decay =
+          exact_alphas_.empty() ? nullptr : exact_alphas_.data() + head * K;
+      GrowingSumStep(K, V, options_.scale, decay, q, move.k, v, state, o);
+    }
+    return;
+  }
+  float* state = state_.In(session) + head * state_floats_;
+  if (options_.bonus) {
+    BonusDecayStep(K, V, move.alpha, inputs.bonus.At(row, head), q, move.k, v,
+                   state, o);
+  } else {
+    Step(move, q, v, head, state, o);
+  }
 }
 
 void GatedRecurrence::Step(const Move& move, const float* q, const float* v,

@@ -46,6 +46,9 @@ class GatedRecurrence {
     Decay decay = Decay::kNone;
     std::optional<float> normalizer_eps{};  // set: with z, kept in double
     bool bonus = false;  // readout first; only with kKey and without groups
+    // kScalar with factors that do not depend on the token, one for each state
+    // head; inputs.alpha is then unused.
+    std::vector<double> constants{};
     std::vector<float> rate{};  // f32[G, K, V], kFull only
   };
 
@@ -62,8 +65,9 @@ class GatedRecurrence {
 
   GatedRecurrence() = default;
 
-  // Declares the state slots "S", [G, K, V] ([G, 2, K, V] if complex), and with
-  // a normalizer "Z", doubles [G, K]. INVALID_ARGUMENT as StateLayoutBuilder.
+  // Declares the state slots "S", [G, K, V] ([G, 2, K, V] if complex; doubles
+  // where the past fades so slowly that float32 would lose it), and with a
+  // normalizer "Z", doubles [G, K]. INVALID_ARGUMENT as StateLayoutBuilder.
   static absl::StatusOr<GatedRecurrence> Make(const MixerBuilder& builder,
                                               Options options);
 
@@ -92,17 +96,23 @@ class GatedRecurrence {
   Move MoveOf(const Inputs& inputs, size_t row, size_t head,
               float* factors) const;
   Move Stay() const;
-  // Makes the move and reads the state for one query.
+  // Makes the move and reads the state for one query, the bonus included.
+  void StepRow(const Move& move, const Inputs& inputs, size_t row, size_t head,
+               const float* q, std::byte* session, float* o) const;
   void Step(const Move& move, const float* q, const float* v, size_t head,
             float* state, float* o) const;
   void Normalize(const Move& move, const float* q, double* sums,
                  float* o) const;
 
   Options options_;
-  size_t state_floats_ = 0;          // of one head
-  std::vector<float> ones_, zeros_;  // f32[max(K, V)]
-  SlotHandle state_;                 // f32[G, K, V] or f32[G, 2, K, V]
-  DoubleSlotHandle sums_;            // f64[G, K]
+  size_t state_floats_ = 0;           // of one head
+  bool grows_ = false;                // S is in doubles
+  std::vector<float> alphas_;         // f32[G, K] of constants
+  std::vector<double> exact_alphas_;  // f64[G, K] of constants, if it grows
+  std::vector<float> ones_, zeros_;   // f32[max(K, V)]
+  SlotHandle state_;                  // f32[G, K, V] or f32[G, 2, K, V]
+  DoubleSlotHandle growing_state_;    // f64[G, K, V], in its place if it grows
+  DoubleSlotHandle sums_;             // f64[G, K]
 };
 
 }  // namespace steadystate

@@ -1,6 +1,8 @@
 #include "server/model/parts/log_feature_recurrence.h"
 
-#include "kernels/recurrence/key_decay.h"
+#include <algorithm>
+
+#include "kernels/recurrence/growing_sum.h"
 #include "kernels/recurrence/log_feature.h"
 #include "kernels/recurrence/normalizer.h"
 #include "server/base/status_macros.h"
@@ -14,14 +16,13 @@ absl::StatusOr<LogFeatureRecurrence> LogFeatureRecurrence::Make(
   const size_t F = options.F;
   StateLayoutBuilder& state = builder.state;
   STEADYSTATE_ASSIGN_OR_RETURN(
-      made.state_, state.AddFixed(builder.layer, "S", {G, F, options.V}));
+      made.state_,
+      state.AddFixedDoubles(builder.layer, "S", {G, F, options.V}));
   STEADYSTATE_ASSIGN_OR_RETURN(
       made.sums_, state.AddFixedDoubles(builder.layer, "Z", {G, F}));
   STEADYSTATE_ASSIGN_OR_RETURN(made.max_,
                                state.AddFixed(builder.layer, "max", {G, F}));
-  builder.scratch.Need(0, 3 * F);
-  made.ones_.assign(F, 1.0f);
-  made.zeros_.assign(F, 0.0f);
+  builder.scratch.Need(0, 5 * F);
   made.options_ = options;
   return made;
 }
@@ -43,32 +44,34 @@ void LogFeatureRecurrence::RunHead(const Segment& segment, size_t head,
   const size_t F = options_.F;
   const size_t V = options_.V;
   const size_t group = options_.query_heads / options_.state_heads;
-  float* state = state_.In(segment.state) + head * F * V;
+  double* state = state_.In(segment.state) + head * F * V;
   float* max = max_.In(segment.state) + head * F;
   double* sums = sums_.In(segment.state) + head * F;
-  float* factors = scratch;
-  float* key = scratch + F;
-  float* weights = scratch + 2 * F;
+  auto* exact_factors = reinterpret_cast<double*>(scratch);
+  float* factors = scratch + 2 * F;
+  float* key = scratch + 3 * F;
+  float* weights = scratch + 4 * F;
   for (size_t t = 0; t < segment.rows; ++t) {
     const size_t row = segment.first_row + t;
     const float* v = inputs.v.At(row, head);
     // The first query head of a group moves the state, the others read it.
-    const float* decay = ones_.data();
-    const float* k = zeros_.data();
-    if (segment.pass != Pass::kRead) {
+    bool moves = segment.pass != Pass::kRead;
+    if (moves) {
       const bool first = segment.position + t == 0;
       LogFeatureKey(F, first, inputs.k.At(row, head), max, factors, key);
       NormalizerStep(F, factors, key, key, sums);
-      decay = factors;
-      k = key;
+      std::copy_n(factors, F, exact_factors);
     }
     for (size_t h = head * group; h < (head + 1) * group; ++h) {
       float* o = out + row * out_stride + h * V;
       const double divisor = Weigh(inputs.q.At(row, h), max, sums, weights);
-      KeyDecayStep(F, V, static_cast<float>(1.0 / divisor), decay, weights, k,
-                   v, state, o);
-      decay = ones_.data();
-      k = zeros_.data();
+      const auto scale = static_cast<float>(1.0 / divisor);
+      if (moves) {
+        GrowingSumStep(F, V, scale, exact_factors, weights, key, v, state, o);
+      } else {
+        GrowingSumRead(F, V, scale, weights, state, o);
+      }
+      moves = false;
     }
   }
 }

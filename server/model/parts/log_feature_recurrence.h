@@ -4,7 +4,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
-#include <vector>
 
 #include "absl/status/statusor.h"
 #include "server/model/mixer.h"
@@ -46,7 +45,7 @@ class LogFeatureRecurrence {
 
   LogFeatureRecurrence() = default;
 
-  // Declares the state slots "S", f32[G, F, V], "Z", f64[G, F], and "max",
+  // Declares the state slots "S", f64[G, F, V], "Z", f64[G, F], and "max",
   // f32[G, F]. INVALID_ARGUMENT as StateLayoutBuilder.
   static absl::StatusOr<LogFeatureRecurrence> Make(const MixerBuilder& builder,
                                                    const Options& options);
@@ -57,7 +56,7 @@ class LogFeatureRecurrence {
            size_t out_stride, Workspace::Buffers& buffers) const;
 
  private:
-  // One state head over a segment. `scratch` is f32[3 F].
+  // One state head over a segment. `scratch` is f32[5 F].
   void RunHead(const Segment& segment, size_t head, const Inputs& inputs,
                float* scratch, float* out, size_t out_stride) const;
   // The weights with which a query reads the state, after the sums moved.
@@ -67,10 +66,9 @@ class LogFeatureRecurrence {
                float* weights) const;
 
   Options options_;
-  std::vector<float> ones_, zeros_;  // f32[F]
-  SlotHandle state_;                 // f32[G, F, V]
-  SlotHandle max_;                   // f32[G, F]
-  DoubleSlotHandle sums_;            // f64[G, F]
+  DoubleSlotHandle state_;  // f64[G, F, V]
+  DoubleSlotHandle sums_;   // f64[G, F]
+  SlotHandle max_;          // f32[G, F]
 };
 
 }  // namespace steadystate
