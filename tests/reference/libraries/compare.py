@@ -31,7 +31,8 @@ BOUND = 1e-5
 SKIPPED = 77
 
 # Where `run` installs by default.
-PYTHON = os.path.join(HERE, "../../../build/libraries/bin/python")
+PYTHON = os.path.abspath(
+    os.path.join(HERE, "../../../build/libraries/bin/python"))
 
 PACKAGES = ("numpy", "torch", "triton", "transformers", "fla", "mamba_ssm",
             "fast_transformers", "safetensors")
