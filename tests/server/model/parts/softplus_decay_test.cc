@@ -1,0 +1,78 @@
+// Goal: decays are those of the formulas, and finite ones between 0 and 1 where
+// gates saturate. Method: the formulas in double; extreme rates and inputs.
+#include "server/model/parts/softplus_decay.h"
+
+#include <cmath>
+#include <optional>
+#include <vector>
+
+#include "gtest/gtest.h"
+#include "tests/testing/part_harness.h"
+
+namespace steadystate {
+namespace {
+
+constexpr size_t kHeads = 2, kFactors = 3;
+
+CheckpointContents Tensors(const std::vector<float>& A_log,
+                           const std::vector<float>& dt_bias) {
+  return {.config = {{"model_type", "none"}},
+          .tensors = {
+              {"attn.A_log", {DType::kF32, {kHeads}, A_log}},
+              {"attn.dt_bias", {DType::kF32, {kHeads * kFactors}, dt_bias}}}};
+}
+
+SoftplusDecay MakeDecay(const std::vector<float>& A_log,
+                        const std::vector<float>& dt_bias,
+                        std::optional<double> lower_bound) {
+  const PartHarness harness(Tensors(A_log, dt_bias));
+  auto decay =
+      SoftplusDecay::Make(harness.builder(), kHeads, kFactors, lower_bound);
+  EXPECT_TRUE(decay.ok()) << decay.status();
+  return *std::move(decay);
+}
+
+void ExpectFollowsFormula(std::optional<double> lower_bound) {
+  const std::vector<float> A_log = {-1.5f, 0.75f};
+  const std::vector<float> bias = {-4, -1, 0, 0.5f, 1, 3};
+  const std::vector<float> inputs = {-3, 2, 0.25f, -0.5f, 30, -6};
+  std::vector<float> x = inputs;
+  MakeDecay(A_log, bias, lower_bound).Apply(x.data());
+  for (size_t i = 0; i < x.size(); ++i) {
+    const double f =
+        static_cast<double>(inputs[i]) + static_cast<double>(bias[i]);
+    const double rate = std::exp(static_cast<double>(A_log[i / kFactors]));
+    const double log_alpha = lower_bound.has_value()
+                                 ? *lower_bound / (1 + std::exp(-rate * f))
+                                 : -rate * std::log1p(std::exp(f));
+    EXPECT_NEAR(static_cast<double>(x[i]) / std::exp(log_alpha), 1,
+                2e-6 - 1e-6 * log_alpha)
+        << i;
+  }
+}
+
+TEST(SoftplusDecayTest, FollowsTheFormula) {
+  ExpectFollowsFormula(std::nullopt);
+}
+
+TEST(SoftplusDecayTest, FollowsTheFormulaWithALowerBound) {
+  ExpectFollowsFormula(-5.0);
+}
+
+TEST(SoftplusDecayTest, SaturatesWithoutLeavingItsRange) {
+  // exp(200) is infinite in float32.
+  const std::vector<float> A_log = {-200, 200};
+  const std::vector<float> bias(kHeads * kFactors, 0.0f);
+  for (const std::optional<double> bound :
+       {std::optional<double>(), std::optional<double>(-5)}) {
+    std::vector<float> x = {-1e4f, 0, 1e4f, -1e4f, 0, 1e4f};
+    MakeDecay(A_log, bias, bound).Apply(x.data());
+    for (const float alpha : x) {
+      EXPECT_GE(alpha, 0.0f);
+      EXPECT_LE(alpha, 1.0f);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace steadystate
