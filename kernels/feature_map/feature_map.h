@@ -8,10 +8,9 @@
 namespace steadystate {
 
 // The feature maps of linear attention and the pieces they are made of, each
-// for the vector of one head (math.md 2.3 and 13; configs.md, "More feature
-// maps"). Maps that are one elementwise function (elu + 1, relu) are in
-// pointwise/activation.h. Here "y may be x" says so where it may; else nothing
-// overlaps. Any length n, d, r, m >= 1.
+// for the vector of one head. Maps that are one elementwise function (elu + 1,
+// relu) are in pointwise/activation.h. Here "y may be x" says so where it may;
+// else nothing overlaps. Any length n, d, r, m >= 1.
 
 // y[i] = x[i] + 1 for x[i] > 0, else e^x[i].   f32[n]; y may be x.
 void EluPlusOne(size_t n, const float* x, float* y);

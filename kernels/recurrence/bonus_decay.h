@@ -6,7 +6,7 @@
 namespace steadystate {
 
 // Advances one head by one token, readout before update, the token itself
-// weighed by a bonus instead of the decay (RWKV-6, math.md 7.1):
+// weighed by a bonus instead of the decay (RWKV-6, Peng et al. 2024):
 //   o <- (S + diag(bonus) k v^T)^T r,   then S <- diag(decay) S + k v^T.
 // One pass: each element of the state is read once and written once.
 //   decay, bonus, r, k  f32[K]     in      v  f32[V]  in

@@ -6,7 +6,7 @@
 namespace steadystate {
 
 // Advances one head by one token, a complex decay per key channel (GateLoop,
-// math.md 12); q, k and v are real:
+// Katsch 2023); q, k and v are real:
 //   S <- diag(decay_re + i decay_im) S + k v^T,   o <- scale * Re(S^T q).
 // The token's own (k, v) is included in o. One pass: each element of the state
 // is read once and written once.

@@ -6,7 +6,7 @@
 namespace steadystate {
 
 // Advances one head by one token, a decay of its own for every element, in the
-// form of Mamba (math.md 6.5 and 12, "full"):
+// form of Mamba (Gu and Dao 2023):
 //   S_ij <- exp(-rate_ij step_j) S_ij + k_i v_j,   o <- scale * S^T q.
 // The token's own (k, v) is included in o. One pass: each element of the state
 // is read once and written once.
