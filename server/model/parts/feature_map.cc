@@ -1,5 +1,6 @@
 #include "server/model/parts/feature_map.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "absl/strings/str_cat.h"
@@ -106,6 +107,8 @@ absl::StatusOr<FeatureMap> FeatureMap::Make(const MixerBuilder& builder,
   map.kind_ = kind;
   map.side_ = side;
   map.d_ = d;
+  map.input_scale_ =
+      static_cast<float>(std::pow(static_cast<double>(d), -0.25));
   STEADYSTATE_RETURN_IF_ERROR(map.TakeParameters(builder, tied, heads));
   map.width_ = map.Width();
   return map;
@@ -208,13 +211,7 @@ size_t FeatureMap::Width() const {
 
 void FeatureMap::Apply(size_t head, const float* x, float* scratch,
                        float* y) const {
-  const float* bias = bias_.empty() ? nullptr : bias_.data();
   switch (kind_) {
-    case FeatureMapKind::kElementwiseProduct:
-      MatVec(d_, d_, matrix_.data(), bias, x, scratch);
-      MatVec(d_, d_, second_matrix_.data(), second_bias_.data(), x, y);
-      ActivateAndMultiply(Activation::kIdentity, d_, scratch, y, y);
-      break;
     case FeatureMapKind::kElu:
       EluPlusOne(d_, x, y);
       break;
@@ -222,28 +219,10 @@ void FeatureMap::Apply(size_t head, const float* x, float* scratch,
       Activate(Activation::kRelu, d_, x, y);
       break;
     case FeatureMapKind::kIdentity:
-      Activate(Activation::kIdentity, d_, x, y);
-      break;
-    case FeatureMapKind::kHedgehog:
-      MatVec(d_, d_, matrix_.data(), bias, x, scratch);
-      PlusMinus(d_, scratch, kHedgehogFactor, y);
-      JointSoftmax(2 * d_, y, y);
-      break;
-    case FeatureMapKind::kT2r:
-      MatVec(d_, d_, matrix_.data(), nullptr, x, y);
-      Activate(Activation::kRelu, d_, y, y);
+      std::copy_n(x, d_, y);
       break;
     case FeatureMapKind::kDpfp:
       Dpfp(d_, x, y);
-      break;
-    case FeatureMapKind::kHedgehogExp:
-      MatVec(rank_, d_, matrix_.data(), nullptr, x, scratch);
-      PlusMinus(rank_, scratch, 1.0f, y);
-      break;
-    case FeatureMapKind::kHedgehogSoftmax:
-      MatVec(rank_, d_, matrix_.data() + head * rank_ * d_, nullptr, x,
-             scratch);
-      HalfSoftmaxes(rank_, scratch, y);
       break;
     case FeatureMapKind::kSoftmax:
       JointSoftmax(d_, x, y);
@@ -252,7 +231,7 @@ void FeatureMap::Apply(size_t head, const float* x, float* scratch,
       if (side_ == Side::kQuery) {
         JointSoftmax(d_, x, y);
       } else {
-        Activate(Activation::kIdentity, d_, x, y);
+        std::copy_n(x, d_, y);
       }
       break;
     case FeatureMapKind::kCosine:
@@ -261,14 +240,45 @@ void FeatureMap::Apply(size_t head, const float* x, float* scratch,
     case FeatureMapKind::kTaylor:
       Taylor(d_, x, y);
       break;
-    case FeatureMapKind::kPerformer: {
-      const auto scale =
-          static_cast<float>(std::pow(static_cast<double>(d_), -0.25));
-      for (size_t i = 0; i < d_; ++i) scratch[i] = scale * x[i];
-      MatVec(rank_, d_, matrix_.data(), nullptr, scratch, y);
+    default:
+      ApplyLearned(head, x, scratch, y);
+  }
+}
+
+void FeatureMap::ApplyLearned(size_t head, const float* x, float* scratch,
+                              float* y) const {
+  const float* bias = bias_.empty() ? nullptr : bias_.data();
+  const float* matrix = matrix_.data();
+  switch (kind_) {
+    case FeatureMapKind::kElementwiseProduct:
+      MatVec(d_, d_, matrix, bias, x, scratch);
+      MatVec(d_, d_, second_matrix_.data(), second_bias_.data(), x, y);
+      ActivateAndMultiply(Activation::kIdentity, d_, scratch, y, y);
+      break;
+    case FeatureMapKind::kHedgehog:
+      MatVec(d_, d_, matrix, bias, x, scratch);
+      PlusMinus(d_, scratch, kHedgehogFactor, y);
+      JointSoftmax(2 * d_, y, y);
+      break;
+    case FeatureMapKind::kT2r:
+      MatVec(d_, d_, matrix, nullptr, x, y);
+      Activate(Activation::kRelu, d_, y, y);
+      break;
+    case FeatureMapKind::kHedgehogExp:
+      MatVec(rank_, d_, matrix, nullptr, x, scratch);
+      PlusMinus(rank_, scratch, 1.0f, y);
+      break;
+    case FeatureMapKind::kHedgehogSoftmax:
+      MatVec(rank_, d_, matrix + head * rank_ * d_, nullptr, x, scratch);
+      HalfSoftmaxes(rank_, scratch, y);
+      break;
+    case FeatureMapKind::kPerformer:
+      for (size_t i = 0; i < d_; ++i) scratch[i] = input_scale_ * x[i];
+      MatVec(rank_, d_, matrix, nullptr, scratch, y);
       PerformerLog(rank_, d_, y, scratch, y);
       break;
-    }
+    default:
+      break;
   }
 }
 

@@ -81,12 +81,16 @@ class FeatureMap {
   absl::Status TakeMatrixPerHead(const WeightScope& weights, size_t heads);
   absl::Status TakeProjection(const WeightScope& weights);
   size_t Width() const;
+  // Apply of the kinds with parameters.
+  void ApplyLearned(size_t head, const float* x, float* scratch,
+                    float* y) const;
 
   FeatureMapKind kind_ = FeatureMapKind::kIdentity;
   Side side_ = Side::kQuery;
   size_t d_ = 0;
   size_t rank_ = 0;  // rows of the matrix
   size_t width_ = 0;
+  float input_scale_ = 1;             // d^-1/4, of kPerformer
   std::vector<float> matrix_;         // f32[rank, d] or f32[heads, rank, d]
   std::vector<float> second_matrix_;  // f32[d, d]
   std::vector<float> bias_, second_bias_;  // f32[d] or empty
