@@ -8,7 +8,8 @@ namespace steadystate {
 // Advances one head by one token, a transition of diagonal plus rank one:
 //   u = S^T a,   S <- diag(decay) S + b u^T + k v^T,   o <- scale * S^T q.
 // u is taken of S before the decay; the token's own (k, v) is included in o.
-// The rules that are of this form (Yang et al. 2024, Peng et al. 2025), beta being a scalar:
+// The rules that are of this form (Yang et al. 2024, Peng et al. 2025), beta
+// being a scalar:
 //   delta rule, gated or not, KDA   a = decay o k,  b = -beta k,  k := beta k
 //   RWKV-7                          a = kappa,      b = -(kappa o a)
 // Two passes over a block of columns while it is in cache: each element of the
