@@ -1,0 +1,136 @@
+// Goal: decays and what they leave are accurate over all of float, and stay in
+// [0, 1] where gates are saturated. Method: the formulas in double, on every
+// target.
+#include "kernels/pointwise/decay.h"
+
+#include <cmath>
+#include <limits>
+
+#include "gtest/gtest.h"
+#include "hwy/tests/hwy_gtest.h"
+#include "tests/kernels/numbers.h"
+
+namespace steadystate {
+namespace {
+
+constexpr float kInf = std::numeric_limits<float>::infinity();
+constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
+
+double Sigmoid(double x) { return 1.0 / (1.0 + std::exp(-x)); }
+
+class DecayTest : public hwy::TestWithParamTarget {};
+HWY_TARGET_INSTANTIATE_TEST_SUITE_P(DecayTest);
+
+TEST_P(DecayTest, FlooredSigmoidAndItsRestAreAccurate) {
+  const Floats a{std::span<const float>(ManyFiniteFloats())};
+  const size_t n = a.size();
+  for (const float floor : {0.0f, 0.25f, 0.999f, 1.0f}) {
+    Floats floors(n);
+    for (float& value : floors) value = floor;
+    Floats decay(a);
+    Floats rest(n);
+    FlooredSigmoidDecay(n, decay.data(), floors.data(), decay.data(),
+                        rest.data());
+    const double room = 1.0 - static_cast<double>(floor);
+    for (size_t i = 0; i < n; ++i) {
+      const auto x = static_cast<double>(a[i]);
+      const double exact = static_cast<double>(floor) + room * Sigmoid(x);
+      EXPECT_LE(UlpError(decay[i], exact), 5.0) << a[i];
+      EXPECT_LE(UlpError(rest[i], room * Sigmoid(-x)), 5.0) << a[i];
+      EXPECT_GE(decay[i], floor);
+      EXPECT_LE(decay[i], 1.0f);
+    }
+  }
+}
+
+TEST_P(DecayTest, RestOfLogIsAccurateWhereTheDecayIsNearOneToo) {
+  const Floats x{std::span<const float>(ManyFiniteFloats())};
+  for (size_t i = 0; i < x.size(); ++i) {
+    const float log_decay = -std::abs(x[i]);
+    float rest = 0;
+    RestOfLogDecay(1, &log_decay, &rest);
+    const double exact = -std::expm1(static_cast<double>(log_decay));
+    EXPECT_LE(UlpError(rest, exact), 4.0) << log_decay;
+    EXPECT_GE(rest, 0.0f);
+    EXPECT_LE(rest, 1.0f);
+  }
+}
+
+TEST_P(DecayTest, PolarTurnsSizesByPhases) {
+  const uint64_t seed = 31;
+  SCOPED_TRACE(seed);
+  Numbers numbers(seed);
+  for (const float range : {1.0f, 50.0f, 3e4f}) {
+    const size_t n = 4000;
+    const Floats size = numbers.Uniform(n, 0.0f, 1.0f);
+    const Floats phase = numbers.Uniform(n, -range, range);
+    Floats re(size);
+    Floats im(phase);
+    PolarDecay(n, re.data(), im.data(), re.data(), im.data());
+    for (size_t i = 0; i < n; ++i) {
+      const auto r = static_cast<double>(size[i]);
+      const auto angle = static_cast<double>(phase[i]);
+      EXPECT_NEAR(static_cast<double>(re[i]), r * std::cos(angle), 4e-7 * r);
+      EXPECT_NEAR(static_cast<double>(im[i]), r * std::sin(angle), 4e-7 * r);
+    }
+  }
+}
+
+TEST_P(DecayTest, PolarNeverGrowsAState) {
+  for (const float phase : ManyFiniteFloats()) {
+    const float one = 1;
+    float re = 0;
+    float im = 0;
+    PolarDecay(1, &one, &phase, &re, &im);
+    EXPECT_LE(re * re + im * im, 1.000001f) << phase;
+  }
+}
+
+TEST_P(DecayTest, DependsOnTheElementOnlyForEveryLength) {
+  const uint64_t seed = 32;
+  SCOPED_TRACE(seed);
+  Numbers numbers(seed);
+  for (size_t n = 0; n <= 35; ++n) {
+    const Floats a = numbers.Uniform(n, -9.0f, 9.0f);
+    const Floats b = numbers.Uniform(n, 0.0f, 1.0f);
+    const Floats log_decay = numbers.Uniform(n, -9.0f, 0.0f);
+    Floats y[5] = {Floats(n), Floats(n), Floats(n), Floats(n), Floats(n)};
+    FlooredSigmoidDecay(n, a.data(), b.data(), y[0].data(), y[1].data());
+    PolarDecay(n, b.data(), a.data(), y[2].data(), y[3].data());
+    RestOfLogDecay(n, log_decay.data(), y[4].data());
+    for (size_t i = 0; i < n; ++i) {
+      float z[5];
+      FlooredSigmoidDecay(1, a.data() + i, b.data() + i, &z[0], &z[1]);
+      PolarDecay(1, b.data() + i, a.data() + i, &z[2], &z[3]);
+      RestOfLogDecay(1, log_decay.data() + i, &z[4]);
+      for (size_t j = 0; j < 5; ++j) {
+        EXPECT_TRUE(SameBits(y[j][i], z[j])) << n << " " << i << " " << j;
+      }
+    }
+  }
+}
+
+TEST_P(DecayTest, SaturatesWithoutNanAndKeepsNan) {
+  const float a[] = {-kInf, kInf, kNan};
+  const float floor[] = {0.25f, 0.25f, 0.25f};
+  float decay[3];
+  float rest[3];
+  FlooredSigmoidDecay(3, a, floor, decay, rest);
+  EXPECT_EQ(decay[0], 0.25f);
+  EXPECT_EQ(rest[0], 0.75f);
+  EXPECT_EQ(decay[1], 1.0f);
+  EXPECT_EQ(rest[1], 0.0f);
+  EXPECT_TRUE(std::isnan(decay[2]) && std::isnan(rest[2]));
+  const float log_decay[] = {-kInf, 0.0f, kNan};
+  RestOfLogDecay(3, log_decay, rest);
+  EXPECT_EQ(rest[0], 1.0f);
+  EXPECT_EQ(rest[1], 0.0f);
+  EXPECT_TRUE(std::isnan(rest[2]));
+  const float zero[] = {0.0f, kNan, 1.0f};
+  PolarDecay(3, zero, a, decay, rest);
+  EXPECT_EQ(decay[0], 0.0f);
+  EXPECT_TRUE(std::isnan(decay[1]) && std::isnan(decay[2]));
+}
+
+}  // namespace
+}  // namespace steadystate
