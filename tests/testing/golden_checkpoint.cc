@@ -3,6 +3,7 @@
 #include <filesystem>
 #include <fstream>
 
+#include "server/base/json.h"
 #include "tests/testing/temp_directory.h"
 
 namespace steadystate {
@@ -14,11 +15,12 @@ absl::StatusOr<std::shared_ptr<const Model>> LoadGoldenWith(
       fs::path(STEADYSTATE_SOURCE_DIR) / "tests/golden" / golden_case;
   const TempDirectory directory;
   const fs::path to = directory.path();
-  auto config =
-      nlohmann::json::parse(ReadWholeFile((from / "config.json").string()));
-  config.update(changes);
+  const std::string path = (from / "config.json").string();
+  auto config = ParseJson(ReadWholeFile(path), path);
+  if (!config.ok()) return config.status();
+  config->update(changes);
   fs::copy(from / "model.safetensors", to / "model.safetensors");
-  std::ofstream(to / "config.json") << config.dump();
+  std::ofstream(to / "config.json") << config->dump();
   return Model::Load({.path = to.string(), .weight_dtype = DType::kF32});
 }
 

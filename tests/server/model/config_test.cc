@@ -2,6 +2,7 @@
 // or not.
 #include "server/model/config.h"
 
+#include <limits>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -51,6 +52,26 @@ TEST(ConfigTest, WrongTypesAndBoundsAreNamed) {
   EXPECT_FALSE(Parse(R"({"a": Infinity})").Number("a", 0, {0, 1}).ok());
   EXPECT_FALSE(Parse(R"({"a": 1})").Bool("a", true).ok());
   EXPECT_FALSE(Parse(R"({"a": 1})").String("a", "").ok());
+}
+
+TEST(ConfigTest, ListsOfNumbersMayReachInfinity) {
+  constexpr double kInfinity = std::numeric_limits<double>::infinity();
+  const Bounds bounds = {0, kInfinity};
+  for (const char* text : {R"({"a": [0.5, Infinity]})",
+                           R"({"a": [0.5, {"__float__": "Infinity"}]})"}) {
+    EXPECT_THAT(**Parse(text).NumberList("a", bounds, 2),
+                ElementsAre(0.5, kInfinity));
+  }
+  EXPECT_FALSE(Parse("{}").NumberList("a", bounds, 2)->has_value());
+  for (const char* text :
+       {R"({"a": 1})", R"({"a": [1, 2, 3]})", R"({"a": [-1]})",
+        R"({"a": [-Infinity]})", R"({"a": [NaN]})", R"({"a": ["1"]})",
+        R"({"a": [{"__float__": 1}]})", R"({"a": [{"b": "Infinity"}]})"}) {
+    const auto list = Parse(text).NumberList("a", bounds, 2);
+    EXPECT_EQ(list.status().code(), absl::StatusCode::kInvalidArgument);
+    EXPECT_THAT(list.status().message(), HasSubstr("config.json: a is "));
+  }
+  EXPECT_FALSE(Parse(R"({"a": [Infinity]})").NumberList("a", {0, 1}, 2).ok());
 }
 
 TEST(ConfigTest, AListMayBeOneNumberOrNull) {

@@ -1,0 +1,143 @@
+// Goal: Mamba-2's config is read as either library writes it, with infinity in
+// every spelling, and bad values are refused by name. Method: golden weights
+// with changed configs.
+#include "server/model/mixers/mamba2.h"
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "server/model/model_config.h"
+#include "tests/testing/direct_session.h"
+#include "tests/testing/golden_checkpoint.h"
+#include "tests/testing/temp_directory.h"
+
+namespace steadystate {
+namespace {
+
+using nlohmann::json;
+using testing::HasSubstr;
+using testing::IsEmpty;
+
+const std::vector<int32_t> kTokens = {1, 2, 3, 5, 8, 13};
+
+std::vector<float> LogitsWith(const json& changes = json::object()) {
+  const auto model = LoadGoldenWith("mamba2-groups", changes);
+  EXPECT_TRUE(model.ok()) << model.status();
+  if (!model.ok()) return {};
+  EXPECT_THAT((*model)->description().warnings, IsEmpty());
+  return DirectSession(**model).Feed(kTokens);
+}
+
+TEST(Mamba2Test, DefaultsAreThoseOfTheLibraryThatWroteTheFile) {
+  const auto read = [](absl::string_view text) {
+    return ReadModelConfig(*Config::Parse(text, "config.json"));
+  };
+  const auto of_transformers = read(R"({"model_type": "mamba2"})");
+  ASSERT_TRUE(of_transformers.ok()) << of_transformers.status();
+  EXPECT_EQ(of_transformers->hidden_size, 4096u);
+  EXPECT_EQ(of_transformers->softmax.size(), 64u);
+  EXPECT_EQ(of_transformers->vocab_size, 32768u);
+  EXPECT_FLOAT_EQ(of_transformers->norm.eps, 1e-5f);
+  const auto of_fla = read(R"({"model_type": "mamba2", "rmsnorm": true})");
+  ASSERT_TRUE(of_fla.ok()) << of_fla.status();
+  EXPECT_EQ(of_fla->hidden_size, 2048u);
+  EXPECT_EQ(of_fla->softmax.size(), 48u);
+  EXPECT_EQ(of_fla->vocab_size, 32000u);
+}
+
+TEST(Mamba2Test, NoLimitIsTheSameAsAnInfiniteOne) {
+  const auto logits = LogitsWith({{"time_step_limit", nullptr}});
+  EXPECT_EQ(LogitsWith(), logits);
+  EXPECT_EQ(LogitsWith({{"time_step_limit", {0, "Infinity"}}}), logits);
+  EXPECT_NE(LogitsWith({{"time_step_limit", {0, 0.1}}}), logits);
+}
+
+TEST(Mamba2Test, KeysThatTransformersIgnoresChangeNothing) {
+  EXPECT_EQ(LogitsWith({{"norm_before_gate", true},
+                        {"chunk_size", 8},
+                        {"rescale_prenorm_residual", true},
+                        {"residual_in_fp32", false},
+                        {"rms_norm", false},
+                        {"time_step_floor", 1},
+                        {"time_step_max", 1},
+                        {"time_step_min", 1},
+                        {"time_step_rank", 256}}),
+            LogitsWith());
+}
+
+TEST(Mamba2Test, ThoseThatChangeTheResultDo) {
+  EXPECT_NE(LogitsWith({{"norm_scope", "full"}}), LogitsWith());
+  EXPECT_EQ(LogitsWith({{"norm_scope", "group"}}), LogitsWith());
+}
+
+TEST(Mamba2Test, FlasKeysOfInitialisationAreKnown) {
+  const auto model = LoadGoldenWith("mamba2-fla", {{"A_init_range", {1, 16}},
+                                                   {"conv_init", 0.5},
+                                                   {"dt_init_floor", 1e-4},
+                                                   {"dt_max", 0.1},
+                                                   {"dt_min", 0.001},
+                                                   {"fuse_norm", true},
+                                                   {"num_heads", 4}});
+  ASSERT_TRUE(model.ok()) << model.status();
+  EXPECT_THAT((*model)->description().warnings, IsEmpty());
+}
+
+TEST(Mamba2Test, EmbeddingsMayHaveTheNameOfMambaSsm) {
+  const std::string folder = STEADYSTATE_SOURCE_DIR "/tests/golden/mamba2";
+  // A blank after the shorter name keeps the header's length.
+  const std::string renamed = absl::StrReplaceAll(
+      ReadWholeFile(folder + "/model.safetensors"),
+      {{"\"backbone.embeddings.weight\"", "\"backbone.embedding.weight\" "}});
+  ASSERT_TRUE(absl::StrContains(renamed, "backbone.embedding.weight"));
+  const TempDirectory directory;
+  directory.Write("config.json", ReadWholeFile(folder + "/config.json"));
+  directory.Write("model.safetensors", renamed);
+  const auto model =
+      Model::Load({.path = directory.path(), .weight_dtype = DType::kF32});
+  ASSERT_TRUE(model.ok()) << model.status();
+  EXPECT_THAT((*model)->description().warnings, IsEmpty());
+}
+
+TEST(Mamba2Test, BadValuesAreRefusedByName) {
+  const std::vector<std::pair<std::string, json>> bad = {
+      {"head_dim", 0},
+      {"head_dim", 5},
+      {"num_heads", 3},
+      {"n_groups", 0},
+      {"n_groups", 3},
+      {"n_groups", 8},
+      {"state_size", 0},
+      {"expand", 0},
+      {"conv_kernel", 1000},
+      {"use_bias", "yes"},
+      {"use_conv_bias", 1},
+      {"hidden_act", "relu"},
+      {"time_step_limit", 1},
+      {"time_step_limit", {0}},
+      {"time_step_limit", {1, 0.5}},
+      {"time_step_limit", {-1, 1}},
+      {"time_step_limit", {0, "NaN"}},
+      {"time_step_limit", {0, {{"__float__", "many"}}}},
+      {"norm_scope", "layer"},
+      {"attn", {{"layers", {0}}}},
+  };
+  for (const auto& [key, value] : bad) {
+    const auto model = LoadGoldenWith("mamba2-groups", {{key, value}});
+    EXPECT_THAT(model.status().message(), HasSubstr(absl::StrCat(key, " is")))
+        << value;
+  }
+  for (const char* key : {"rmsnorm", "D_has_hdim", "norm_before_gate"}) {
+    const auto model = LoadGoldenWith("mamba2-fla", {{key, 7}});
+    EXPECT_THAT(model.status().message(),
+                HasSubstr(absl::StrCat(key, " is 7")));
+  }
+}
+
+}  // namespace
+}  // namespace steadystate
