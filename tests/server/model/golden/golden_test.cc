@@ -6,7 +6,9 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
+#include <cstdlib>
 #include <filesystem>
+#include <fstream>
 #include <random>
 #include <string>
 #include <vector>
@@ -15,6 +17,7 @@
 #include "kernels/linear/linear.h"
 #include "nlohmann/json.hpp"
 #include "server/model/model.h"
+#include "tests/server/model/golden/readme_table.h"
 #include "tests/testing/direct_session.h"
 #include "tests/testing/npy.h"
 #include "tests/testing/temp_directory.h"
@@ -49,6 +52,25 @@ double RelativeRmsError(const std::vector<Number>& got,
     size += expected[i] * expected[i];
   }
   return std::sqrt(error / size);
+}
+
+// Says what was measured; also in the file that the environment names, for
+// tests/golden/table.py.
+void Report(const std::string& name, const char* weights, double error) {
+  std::printf("%s: %s error %.2e\n", name.c_str(), weights, error);
+  const char* const path = std::getenv("STEADYSTATE_GOLDEN_RESULTS");
+  if (path == nullptr) return;
+  std::ofstream(path, std::ios::app)
+      << name << ' ' << weights << ' ' << error << '\n';
+}
+
+// What README.md promises of a case: the bounds of its family.
+ErrorBounds Promised(const std::string& name) {
+  const std::string family = name.substr(0, name.find('-'));
+  const auto table = ReadmeErrorBounds();
+  const auto row = table.find(family);
+  EXPECT_NE(row, table.end()) << family;
+  return row == table.end() ? ErrorBounds{} : row->second;
 }
 
 class GoldenTest : public testing::TestWithParam<std::string> {
@@ -108,8 +130,9 @@ TEST_P(GoldenTest, Float32WeightsAgreeWithTheReference) {
   const std::vector<float> logits = Run(*model, {1});
   ASSERT_EQ(logits.size(), expected.values.size());
   const double error = RelativeRmsError(logits, expected.values);
-  std::printf("%s: f32 error %.2e\n", GetParam().c_str(), error);
+  Report(GetParam(), "f32", error);
   EXPECT_LE(error, kF32Tolerance);
+  EXPECT_LE(error, Promised(GetParam()).f32) << "README.md says less";
   ExpectCutsDoNotMatter(*model, logits);
 }
 
@@ -123,9 +146,9 @@ TEST_P(GoldenTest, Bfloat16WeightsCostNoMoreThanRounding) {
   ASSERT_EQ(logits.size(), expected.values.size());
   const double error = RelativeRmsError(logits, expected.values);
   const double bound = RelativeRmsError(rounded.values, expected.values);
-  std::printf("%s: bf16 error %.2e, of the rounded reference %.2e\n",
-              GetParam().c_str(), error, bound);
+  Report(GetParam(), "bf16", error);
   EXPECT_LE(error, kBf16Factor * bound);
+  EXPECT_LE(error, Promised(GetParam()).bf16) << "README.md says less";
   ExpectCutsDoNotMatter(*model, logits);
 }
 
