@@ -63,7 +63,7 @@ double RelativeError(const float* got, const Matrix& expected) {
   return std::sqrt(error / size);
 }
 
-TEST(LongSequenceTest, NormalisedSumsOfAMillionTokensKeepFivePlaces) {
+TEST(LongSequenceTest, NormalisedSumsOfAMillionTokensKeepSevenPlaces) {
   SCOPED_TRACE(kSeed);
   PartHarness harness(NoTensors());
   auto recurrence =
@@ -101,7 +101,7 @@ TEST(LongSequenceTest, NormalisedSumsOfAMillionTokensKeepFivePlaces) {
       RelativeError(out.data() + (kPiece - 1) * kValues, expected);
   std::printf("after %llu tokens: %.1e\n",
               static_cast<unsigned long long>(kTokens), error);
-  EXPECT_LE(error, 1e-5);
+  EXPECT_LE(error, 2e-7);
 }
 
 }  // namespace
