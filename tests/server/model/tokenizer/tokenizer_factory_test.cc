@@ -93,7 +93,7 @@ TEST_P(LongTextTest, LongWordsAreNoProblem) {
       STEADYSTATE_SOURCE_DIR, "/tests/data/tokenizers/", GetParam());
   const auto choice = MakeTokenizer(folder, false, kVocabSize);
   ASSERT_TRUE(choice.ok()) << choice.status();
-  constexpr size_t kBytes = 200'000;
+  constexpr size_t kBytes = 100'000;
   for (const char* part :
        {"a", "ab", " ", "\n", " \n", "7", "'", "\xE4\xB8\xAD", "\xE2\x96\x81x",
         "\xCC\x81\xCC\xA3", "e\xCC\x81"}) {
