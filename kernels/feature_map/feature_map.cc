@@ -55,9 +55,11 @@ void PlusMinus(size_t r, const float* u, float scale, float* y) {
   }
 }
 
-void Dpfp(size_t d, const float* x, float* y) {
-  const auto p = [d, x](size_t i) {
-    return i < d ? std::max(x[i], 0.0f) : -std::max(x[i - d], 0.0f);
+void Dpfp(size_t d, const float* x, DpfpHalf half, float* y) {
+  const bool reflected = half == DpfpHalf::kReflected;
+  const auto p = [d, x, reflected](size_t i) {
+    if (i < d) return std::max(x[i], 0.0f);
+    return reflected ? std::max(-x[i - d], 0.0f) : -std::max(x[i - d], 0.0f);
   };
   const size_t width = 2 * d;
   for (size_t j = 1; j <= 4; ++j) {

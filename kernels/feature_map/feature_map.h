@@ -2,6 +2,7 @@
 #define STEADYSTATE_KERNELS_FEATURE_MAP_FEATURE_MAP_H_
 
 #include <cstddef>
+#include <cstdint>
 
 #include "kernels/feature_map/mat_vec.h"  // IWYU pragma: export
 
@@ -29,12 +30,17 @@ void HalfSoftmaxes(size_t r, const float* u, float* y);
 //   u  f32[r] in, y  f32[2 r] out
 void PlusMinus(size_t r, const float* u, float scale, float* y);
 
-// Deterministic parameter-free projection in fla's form: with the 2d values
-// p = [relu(x), -relu(x)],
+// The second half of what Dpfp multiplies.
+enum class DpfpHalf : uint8_t {
+  kNegated,    // -relu(x), as fla before 0.6
+  kReflected,  // relu(-x), as the paper and fla since 0.6
+};
+
+// Deterministic parameter-free projection (Schlag et al. 2021): with the 2d
+// values p = [relu(x), half],
 //   y[2 d (j - 1) + i] = p[i] p[(i - j) mod 2d],   j = 1..4, i = 0..2d-1.
-// The paper has relu(-x) in the second half.
 //   x  f32[d] in, y  f32[8 d] out
-void Dpfp(size_t d, const float* x, float* y);
+void Dpfp(size_t d, const float* x, DpfpHalf half, float* y);
 
 // The width of Taylor: 1 + 2 d + d (d - 1) / 2.
 size_t TaylorWidth(size_t d);

@@ -25,6 +25,7 @@ constexpr NamedMap kMaps[] = {
     {"hedgehog", FeatureMapKind::kHedgehog},
     {"t2r", FeatureMapKind::kT2r},
     {"dpfp", FeatureMapKind::kDpfp},
+    {"dpfp_paper", FeatureMapKind::kDpfpPaper},
     {"hedgehog_exp", FeatureMapKind::kHedgehogExp},
     {"hedgehog_softmax", FeatureMapKind::kHedgehogSoftmax},
     {"softmax", FeatureMapKind::kSoftmax},
@@ -82,6 +83,7 @@ FeatureMapTraits TraitsOf(FeatureMapKind kind) {
     case FeatureMapKind::kHedgehog:
     case FeatureMapKind::kT2r:
     case FeatureMapKind::kDpfp:
+    case FeatureMapKind::kDpfpPaper:
       return {};
     case FeatureMapKind::kHedgehogExp:
     case FeatureMapKind::kPerformer:
@@ -198,6 +200,7 @@ size_t FeatureMap::Width() const {
     case FeatureMapKind::kHedgehogSoftmax:
       return 2 * rank_;
     case FeatureMapKind::kDpfp:
+    case FeatureMapKind::kDpfpPaper:
       return 8 * d_;
     case FeatureMapKind::kCosine:
       return d_ + 1;
@@ -222,7 +225,10 @@ void FeatureMap::Apply(size_t head, const float* x, float* scratch,
       std::copy_n(x, d_, y);
       break;
     case FeatureMapKind::kDpfp:
-      Dpfp(d_, x, y);
+      Dpfp(d_, x, DpfpHalf::kNegated, y);
+      break;
+    case FeatureMapKind::kDpfpPaper:
+      Dpfp(d_, x, DpfpHalf::kReflected, y);
       break;
     case FeatureMapKind::kSoftmax:
       JointSoftmax(d_, x, y);

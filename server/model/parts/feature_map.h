@@ -14,7 +14,7 @@
 namespace steadystate {
 
 // The feature maps of linear attention, phi(x) of the vector x of a head,
-// d wide. The first seven are fla's; with the others the result is always
+// d wide. The first eight are fla's; with the others the result is always
 // divided by the sum of its weights.
 enum class FeatureMapKind : uint8_t {
   kElementwiseProduct,  // (W1 x + b1) o (W2 x + b2)
@@ -24,6 +24,7 @@ enum class FeatureMapKind : uint8_t {
   kHedgehog,         // softmax of [2 (W x + b), -2 (W x + b)]
   kT2r,              // relu(W x)
   kDpfp,             // products of [relu(x), -relu(x)] with itself, rolled
+  kDpfpPaper,        // the same of [relu(x), relu(-x)]
   kHedgehogExp,      // [exp(W x), exp(-W x)], as published
   kHedgehogSoftmax,  // [softmax(x W_h), softmax(-x W_h)], as LoLCATs
   kSoftmax,          // softmax over the d elements

@@ -106,7 +106,7 @@ TEST(FeatureMapWithoutVectorsTest, GoldenDpfp) {
                           -1.0f, -0.25f, 0.5f,  -0.5f, 0.5f,  -0.5f,
                           1.0f,  0.25f,  1.0f,  0.25f};
   float y[16];
-  Dpfp(2, x, y);
+  Dpfp(2, x, DpfpHalf::kNegated, y);
   for (size_t i = 0; i < 16; ++i) EXPECT_EQ(y[i], golden[i]) << i;
 }
 
@@ -114,19 +114,21 @@ TEST(FeatureMapWithoutVectorsTest, DpfpRollsAtEveryWidth) {
   const uint64_t seed = 104;
   SCOPED_TRACE(seed);
   Numbers numbers(seed);
-  for (const size_t d : kWidths) {
-    const Floats x = numbers.Uniform(d, -1.0f, 1.0f);
-    Floats p(2 * d);
-    for (size_t i = 0; i < d; ++i) {
-      p[i] = std::max(x[i], 0.0f);
-      p[d + i] = -p[i];
-    }
-    Floats y(8 * d);
-    Dpfp(d, x.data(), y.data());
-    for (size_t j = 1; j <= 4; ++j) {
-      for (size_t i = 0; i < 2 * d; ++i) {
-        EXPECT_EQ(y[2 * d * (j - 1) + i], p[i] * p[(i + 8 * d - j) % (2 * d)])
-            << d << " " << j << " " << i;
+  for (const DpfpHalf half : {DpfpHalf::kNegated, DpfpHalf::kReflected}) {
+    for (const size_t d : kWidths) {
+      const Floats x = numbers.Uniform(d, -1.0f, 1.0f);
+      Floats p(2 * d);
+      for (size_t i = 0; i < d; ++i) {
+        p[i] = std::max(x[i], 0.0f);
+        p[d + i] = half == DpfpHalf::kNegated ? -p[i] : std::max(-x[i], 0.0f);
+      }
+      Floats y(8 * d);
+      Dpfp(d, x.data(), half, y.data());
+      for (size_t j = 1; j <= 4; ++j) {
+        for (size_t i = 0; i < 2 * d; ++i) {
+          EXPECT_EQ(y[2 * d * (j - 1) + i], p[i] * p[(i + 8 * d - j) % (2 * d)])
+              << d << " " << j << " " << i;
+        }
       }
     }
   }

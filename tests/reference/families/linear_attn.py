@@ -48,8 +48,14 @@ def t2r(x, tensors, h):
 
 
 def dpfp(x, tensors, h):
-    """The second half is -relu(x), as in fla; not relu(-x)."""
+    """The second half is -relu(x), as in fla before 0.6."""
     y = np.concatenate([relu(x), -relu(x)])
+    return np.concatenate([y * np.roll(y, j) for j in range(1, 5)])
+
+
+def dpfp_paper(x, tensors, h):
+    """As in the paper and in fla since 0.6."""
+    y = np.concatenate([relu(x), relu(-x)])
     return np.concatenate([y * np.roll(y, j) for j in range(1, 5)])
 
 
@@ -61,6 +67,7 @@ FLA_MAPS = {
     "hedgehog": hedgehog,
     "t2r": t2r,
     "dpfp": dpfp,
+    "dpfp_paper": dpfp_paper,
 }
 
 
@@ -342,6 +349,7 @@ CASES = {
         {"map_names": "q"},
     ),
     "linear_attn-dpfp": linear_attn("dpfp"),
+    "linear_attn-dpfp_paper": linear_attn("dpfp_paper"),
     "linear_attn-hedgehog-tied-z": linear_attn(
         "hedgehog",
         {"tie_feature_map_qk": True, "norm_feature_map": True},
