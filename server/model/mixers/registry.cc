@@ -22,18 +22,13 @@
 #include "server/model/parts/rwkv_layer.h"
 
 namespace steadystate {
+namespace {
 
-std::span<const MixerFamily> MixerFamilies() {
-  static const std::vector<MixerFamily> families = {
-      {.model_type = "delta_net",
-       .source = "delta_net.cc",
-       .keys = DeltaNetKeys(),
-       .make = MakeDeltaNet},
-      {.model_type = "gated_deltanet",
-       .source = "gated_deltanet.cc",
-       .keys = GatedDeltanetKeys(),
-       .defaults = {.layers = 21},
-       .make = MakeGatedDeltanet},
+using Families = std::vector<MixerFamily>;
+
+// Sums over the past, plain or fading, and the softmax beside them.
+Families SumsAndDecays() {
+  return {
       {.model_type = "gla",
        .source = "gla.cc",
        .keys = GlaKeys(),
@@ -42,10 +37,6 @@ std::span<const MixerFamily> MixerFamilies() {
        .source = "hgrn2.cc",
        .keys = Hgrn2Keys(),
        .make = MakeHgrn2},
-      {.model_type = "kda",
-       .source = "kda.cc",
-       .keys = KdaKeys(),
-       .make = MakeKda},
       {.model_type = "linear_attn",
        .source = "linear_attn.cc",
        .keys = LinearAttnKeys(),
@@ -55,28 +46,43 @@ std::span<const MixerFamily> MixerFamilies() {
        .keys = LinearRecurrenceKeys(),
        .read_config = ReadLinearRecurrenceConfig,
        .make = MakeLinearRecurrence},
-      {.model_type = "mamba",
-       .source = "mamba.cc",
-       .keys = MambaKeys(),
-       .frame = MambaFrame(),
-       .read_defaults = MambaDefaults,
-       .hybrid = false,
-       .make = MakeMamba,
-       .make_layer = MakeMambaLayer},
-      {.model_type = "mamba2",
-       .source = "mamba2.cc",
-       .keys = Mamba2Keys(),
-       .frame = MambaFrame(),
-       .read_defaults = Mamba2Defaults,
-       .hybrid = false,
-       .make = MakeMamba2,
-       .make_layer = MakeMambaLayer},
       {.model_type = "retnet",
        .source = "retnet.cc",
        .keys = RetnetKeys(),
        .defaults = {.hidden_ratio = 2},
        .read_config = ReadRetnetConfig,
        .make = MakeRetnet},
+      {.model_type = "simple_gla",
+       .source = "simple_gla.cc",
+       .keys = SimpleGlaKeys(),
+       .make = MakeSimpleGla},
+      {.model_type = "transformer",
+       .source = "softmax_attention.cc",
+       .keys = SoftmaxAttentionKeys(),
+       .all_softmax = true},
+  };
+}
+
+Families DeltaRules() {
+  return {
+      {.model_type = "delta_net",
+       .source = "delta_net.cc",
+       .keys = DeltaNetKeys(),
+       .make = MakeDeltaNet},
+      {.model_type = "gated_deltanet",
+       .source = "gated_deltanet.cc",
+       .keys = GatedDeltanetKeys(),
+       .defaults = {.layers = 21},
+       .make = MakeGatedDeltanet},
+      {.model_type = "kda",
+       .source = "kda.cc",
+       .keys = KdaKeys(),
+       .make = MakeKda},
+  };
+}
+
+Families Rwkv() {
+  return {
       {.model_type = "rwkv6",
        .source = "rwkv6.cc",
        .keys = Rwkv6Keys(),
@@ -93,14 +99,28 @@ std::span<const MixerFamily> MixerFamilies() {
        .read_config = ReadRwkv7Config,
        .make = MakeRwkv7,
        .make_layer = MakeRwkv7Layer},
-      {.model_type = "simple_gla",
-       .source = "simple_gla.cc",
-       .keys = SimpleGlaKeys(),
-       .make = MakeSimpleGla},
-      {.model_type = "transformer",
-       .source = "softmax_attention.cc",
-       .keys = SoftmaxAttentionKeys(),
-       .all_softmax = true},
+  };
+}
+
+// Families with frames and defaults of their own.
+Families StateSpaceAndXlstm() {
+  return {
+      {.model_type = "mamba",
+       .source = "mamba.cc",
+       .keys = MambaKeys(),
+       .frame = MambaFrame(),
+       .read_defaults = MambaDefaults,
+       .hybrid = false,
+       .make = MakeMamba,
+       .make_layer = MakeMambaLayer},
+      {.model_type = "mamba2",
+       .source = "mamba2.cc",
+       .keys = Mamba2Keys(),
+       .frame = MambaFrame(),
+       .read_defaults = Mamba2Defaults,
+       .hybrid = false,
+       .make = MakeMamba2,
+       .make_layer = MakeMambaLayer},
       {.model_type = "xlstm",
        .source = "xlstm.cc",
        .keys = XlstmKeys(),
@@ -110,6 +130,23 @@ std::span<const MixerFamily> MixerFamilies() {
        .read_config = ReadXlstmConfig,
        .make_layer = MakeXlstmLayer},
   };
+}
+
+// All of them, by name.
+Families AllFamilies() {
+  Families all;
+  for (const Families& some :
+       {SumsAndDecays(), DeltaRules(), Rwkv(), StateSpaceAndXlstm()}) {
+    all.insert(all.end(), some.begin(), some.end());
+  }
+  std::ranges::sort(all, {}, &MixerFamily::model_type);
+  return all;
+}
+
+}  // namespace
+
+std::span<const MixerFamily> MixerFamilies() {
+  static const Families families = AllFamilies();
   return families;
 }
 
