@@ -18,6 +18,8 @@ def spell_config(values):
     """Without what today's fla has no key for."""
     values = dict(values)
     values.pop("output_norm", None)
+    if values.get("feature_map") == "dpfp_paper":
+        values["feature_map"] = "dpfp"
     if "rms_norm_eps" in values:
         values["norm_eps"] = values.pop("rms_norm_eps")
     return values
