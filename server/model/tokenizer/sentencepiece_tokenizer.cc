@@ -2,7 +2,9 @@
 
 #include <dlfcn.h>
 
+#include <filesystem>
 #include <string>
+#include <system_error>
 #include <utility>
 #include <vector>
 
@@ -61,6 +63,17 @@ class SentencePieceTokenizer final : public Tokenizer {
   std::vector<std::string> bytes_;  // by id; empty beyond the model's
 };
 
+// The module lies beside the program or, for those outside of bin/, in the bin/
+// next to their folder. A path, since sanitizers' dlopen knows no run path.
+std::string ModulePath() {
+  std::error_code ignored;
+  const std::filesystem::path folder =
+      std::filesystem::read_symlink("/proc/self/exe", ignored).parent_path();
+  const std::filesystem::path beside = folder / kSentencePieceModule;
+  if (std::filesystem::exists(beside, ignored)) return beside.string();
+  return (folder.parent_path() / "bin" / kSentencePieceModule).string();
+}
+
 // The module's function. It stays loaded to the end of the program, as the code
 // of models does that nobody has destroyed.
 absl::StatusOr<OpenSentencePiece> LoadModule() {
@@ -77,7 +90,7 @@ absl::StatusOr<OpenSentencePiece> LoadModule() {
 #else
   flags |= RTLD_DEEPBIND;
 #endif
-  void* const module = dlopen(kSentencePieceModule, flags);
+  void* const module = dlopen(ModulePath().c_str(), flags);
   if (module == nullptr) {
     return absl::UnimplementedError(
         absl::StrCat("SentencePiece cannot be loaded: ", dlerror()));
