@@ -1,15 +1,12 @@
 // HGRN-2 (Qin et al. 2024), as fla's model_type "hgrn2":
-//   q = silu(W_q x),  f = W_f x,  v = W_i x     each convolved first,
-//   optionally a_t = l + (1 - l) sigmoid(f)                l: the layer's lower
-//   bound S_t = diag(a_t) S_{t-1} + (1 - a_t) v_t^T,   o_t = K^-1/2 S_t^T q_t
+//   q = silu(W_q x),  f = W_f x,  v = W_i x     optionally convolved before
+//   a_t = l + (1 - l) sigmoid(f)                l: the layer's lower bound
+//   S_t = diag(a_t) S_{t-1} + (1 - a_t) v_t^T,   o_t = K^-1/2 S_t^T q_t
 //   y   = W_o RMSNorm(o)
-// The bounds of all layers come from one matrix P, [L, H K]: with B its softmax
-// over the layers, l of layer n is B_1 + .. + B_n, so that layer 0 has none.
 // The norm is over all heads at once, and its eps is 1e-5 whatever norm_eps
 // says. The convolution has no activation.
 #include "server/model/mixers/hgrn2.h"
 
-#include <algorithm>
 #include <cmath>
 #include <memory>
 #include <optional>
@@ -23,6 +20,7 @@
 #include "server/model/parts/causal_conv.h"
 #include "server/model/parts/gated_recurrence.h"
 #include "server/model/parts/head_output.h"
+#include "server/model/parts/lower_bound.h"
 #include "server/model/parts/stacked_projection.h"
 #include "server/model/workspace.h"
 
@@ -48,7 +46,6 @@ class Hgrn2 final : public Mixer {
   absl::Status ReadShape(const MixerBuilder& from);
   absl::Status TakeProjections(const MixerBuilder& from);
   absl::Status TakeConvs(const MixerBuilder& from);
-  absl::Status TakeLowerBound(const MixerBuilder& from);
   absl::Status MakeOutput(const MixerBuilder& from);
 
   size_t D_ = 0, H_ = 0;
@@ -116,33 +113,6 @@ absl::Status Hgrn2::TakeConvs(const MixerBuilder& from) {
   return convs_.Add(from, "i", v_, D_, taps, act);
 }
 
-absl::Status Hgrn2::TakeLowerBound(const MixerBuilder& from) {
-  const size_t channels = H_ * K_;
-  lower_bound_.assign(channels, 0.0f);
-  STEADYSTATE_ASSIGN_OR_RETURN(const bool bounded,
-                               from.config.Bool("use_lower_bound", true));
-  if (!bounded) return absl::OkStatus();
-  STEADYSTATE_ASSIGN_OR_RETURN(
-      const std::vector<float> bounds,
-      from.root.TakeFloats("model.lower_bounds", {from.layers, channels}));
-  for (size_t c = 0; c < channels; ++c) {
-    double largest = bounds[c];
-    for (size_t n = 0; n < from.layers; ++n) {
-      largest = std::max<double>(largest, bounds[n * channels + c]);
-    }
-    double all = 0;
-    double share = 0;
-    for (size_t n = 0; n < from.layers; ++n) {
-      const double weight =
-          std::exp(static_cast<double>(bounds[n * channels + c]) - largest);
-      all += weight;
-      if (n > 0 && n <= from.layer) share += weight;
-    }
-    lower_bound_[c] = static_cast<float>(share / all);
-  }
-  return absl::OkStatus();
-}
-
 absl::Status Hgrn2::MakeOutput(const MixerBuilder& from) {
   output_ = {.heads = 1, .V = D_, .eps = kOutputNormEps};
   STEADYSTATE_ASSIGN_OR_RETURN(const bool affine,
@@ -158,7 +128,8 @@ absl::StatusOr<std::unique_ptr<Mixer>> Hgrn2::Make(const MixerBuilder& from) {
   auto made = std::make_unique<Hgrn2>();
   STEADYSTATE_RETURN_IF_ERROR(made->ReadShape(from));
   STEADYSTATE_RETURN_IF_ERROR(made->TakeProjections(from));
-  STEADYSTATE_RETURN_IF_ERROR(made->TakeLowerBound(from));
+  STEADYSTATE_ASSIGN_OR_RETURN(made->lower_bound_,
+                               TakeLowerBound(from, made->H_ * made->K_));
   STEADYSTATE_RETURN_IF_ERROR(made->MakeOutput(from));
   STEADYSTATE_ASSIGN_OR_RETURN(
       made->recurrence_,
