@@ -35,6 +35,7 @@ SIZES = {
     "delta_net": {"num_heads": 8},
     "gated_deltanet": {"num_heads": 4, "head_dim": 256},
     "gla": {},
+    "hgrn": {},
     "hgrn2": {},
     "kda": {"num_heads": 8, "head_dim": 128},
     "linear_attn": {"feature_map": "elu", "num_heads": 8},

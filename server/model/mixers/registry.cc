@@ -6,6 +6,7 @@
 #include "server/model/mixers/delta_net.h"
 #include "server/model/mixers/gated_deltanet.h"
 #include "server/model/mixers/gla.h"
+#include "server/model/mixers/hgrn.h"
 #include "server/model/mixers/hgrn2.h"
 #include "server/model/mixers/kda.h"
 #include "server/model/mixers/linear_attn.h"
@@ -33,6 +34,10 @@ Families SumsAndDecays() {
        .source = "gla.cc",
        .keys = GlaKeys(),
        .make = MakeGla},
+      {.model_type = "hgrn",
+       .source = "hgrn.cc",
+       .keys = HgrnKeys(),
+       .make = MakeHgrn},
       {.model_type = "hgrn2",
        .source = "hgrn2.cc",
        .keys = Hgrn2Keys(),

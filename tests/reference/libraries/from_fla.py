@@ -27,6 +27,7 @@ MODELS = {
     "delta_net": "DeltaNet",
     "gated_deltanet": "GatedDeltaNet",
     "gla": "GLA",
+    "hgrn": "HGRN",
     "hgrn2": "HGRN2",
     "kda": "KDA",
     "linear_attn": "LinearAttention",

@@ -25,6 +25,7 @@ SMALL = {
         "delta_net": {"num_heads": 4},
         "gated_deltanet": {"num_heads": 2, "head_dim": 16},
         "gla": {"num_heads": 2},
+        "hgrn": {},
         "hgrn2": {"expand_ratio": 16},
         "kda": {"num_heads": 2, "head_dim": 16},
         "linear_attn": {"num_heads": 4},
