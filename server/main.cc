@@ -57,7 +57,7 @@ void DescribeModel(const Model& model, absl::Duration load_time,
   metrics.SetModelLoadDuration(load_time);
   metrics.SetModelInfo({.fingerprint = description.fingerprint,
                         .weight_dtype = description.linear.weight_dtype,
-                        .state_dtype = "f32",
+                        .state_dtype = model.state_layout().dtype(),
                         .isa = description.linear.isa,
                         .kernel_target = description.kernel_target,
                         .onednn_version = description.linear.onednn_version});

@@ -1,9 +1,11 @@
 #include "server/model/state_layout.h"
 
 #include <algorithm>
+#include <set>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "server/base/status_macros.h"
 
 namespace steadystate {
@@ -45,6 +47,16 @@ absl::Status TooLarge(size_t layer, absl::string_view name) {
 
 size_t ElementBytes(SlotType type) {
   return type == SlotType::kFloat64 ? sizeof(double) : sizeof(float);
+}
+
+absl::string_view Name(SlotType type) {
+  return type == SlotType::kFloat64 ? "f64" : "f32";
+}
+
+std::string StateLayout::dtype() const {
+  std::set<absl::string_view> types;
+  for (const StateSlot& slot : slots_) types.insert(Name(slot.type));
+  return absl::StrJoin(types, "+");
 }
 
 size_t StateLayout::used_bytes(uint64_t position) const {

@@ -28,6 +28,9 @@ enum class SlotType : uint8_t {
 // Bytes of one element.
 size_t ElementBytes(SlotType type);
 
+// The name used in descriptions and metrics: "f32", "f64".
+absl::string_view Name(SlotType type);
+
 // One named block of a layer's per-session state: row-major, at a 64-byte
 // aligned offset from the start of the session's state.
 struct StateSlot {
@@ -121,6 +124,9 @@ class StateLayout {
   // Of one layer; those of all layers add up to fixed_bytes() and
   // token_bytes().
   StateUse UseOfLayer(size_t layer) const;
+
+  // The types of the slots: "f32", "f64" or "f32+f64".
+  std::string dtype() const;
 
   // The position beyond which a session cannot advance, or 0 for none.
   uint64_t context_cap() const { return context_cap_; }

@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
 #include "server/base/error.h"
@@ -139,7 +140,7 @@ void ToProto(const Engine& engine, v1::Model& to) {
   to.set_session_bytes(SessionLayout(layout, from.hidden_size).charge_bytes());
   to.set_context_cap(layout.context_cap());
   to.set_weight_dtype(from.linear.weight_dtype);
-  to.set_state_dtype("f32");
+  to.set_state_dtype(layout.dtype());
   if (const Tokenizer* tokenizer = engine.model().tokenizer()) {
     to.set_tokenizer(std::string(tokenizer->kind()));
   }
@@ -154,11 +155,15 @@ void ToProto(const Engine& engine, v1::Model& to) {
     for (const size_t dimension : slot.shape) added.add_shape(dimension);
     added.set_bytes(slot.bytes);
     added.set_grows(slot.growth == SlotGrowth::kPerToken);
-    added.set_dtype(slot.type == SlotType::kFloat64 ? "f64" : "f32");
+    added.set_dtype(std::string(Name(slot.type)));
   }
   SetLayerKinds(engine.model(), to);
   to.set_norm(from.norm);
-  to.set_norm_eps(from.norm_eps);
+  // As config.json has it, without the digits of the nearest float.
+  double norm_eps = 0;
+  if (absl::SimpleAtod(absl::StrCat(from.norm_eps), &norm_eps)) {
+    to.set_norm_eps(norm_eps);
+  }
   to.set_tied_head(from.tied_head);
   to.set_bidirectional(!engine.model().FirstCausalLayer().has_value());
   SetExecution(engine, *to.mutable_execution());

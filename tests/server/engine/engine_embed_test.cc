@@ -8,6 +8,7 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "kernels/thread_pool.h"
 #include "nlohmann/json.hpp"
 #include "tests/server/engine/engine_harness.h"
 #include "tests/testing/npy.h"
@@ -152,6 +153,23 @@ TEST_F(EngineBidirectionalTest, AgreesWithTheReferenceHoweverItIsCut) {
   EXPECT_LE(std::sqrt(error / size), 1e-5);
 }
 
+TEST_F(EngineBidirectionalTest, EmbeddingsMayTakeTheTokensPlace) {
+  EngineHarness harness(SmallPieces(), Linear());
+  std::vector<InputRow> rows;
+  for (const int32_t token : tokens_) rows.push_back({.token = token});
+  EmbedRequest request = Request();
+  request.tokens.clear();
+  request.embeddings.resize(rows.size() * Linear()->description().hidden_size);
+  ThreadPool pool(1);
+  Workspace workspace(*Linear(), rows.size(), pool);
+  Linear()->Embed(rows, request.embeddings.data(), workspace);
+  const auto by_vector = harness.Embed(request);
+  const auto by_token = harness.Embed(Request());
+  ASSERT_TRUE(by_vector->done().Get().ok());
+  ASSERT_TRUE(by_token->done().Get().ok());
+  EXPECT_EQ(Flatten(by_vector->items()), Flatten(by_token->items()));
+}
+
 TEST_F(EngineBidirectionalTest, EveryRowSeesTheEnd) {
   EngineHarness harness(SmallPieces(), Linear());
   const auto whole = harness.Embed(Request());
@@ -237,18 +255,24 @@ TEST_F(EngineBidirectionalTest, ACancelledOneGivesItsStateBack) {
   EngineOptions options = SmallPieces();
   {
     EngineHarness any(options, Linear());
+    // The other state is that of the session that holds the engine.
     options.state_memory_bytes =
-        any.engine().GetSession(any.CreateSession())->state_bytes;
+        2 * any.engine().GetSession(any.CreateSession())->state_bytes;
   }
   EngineHarness harness(options, Linear());
   RequestId id = 0;
-  const auto sink = [&] {
-    EmbedRequest request = Request();
-    request.tokens.resize(4000, 1);
-    const auto made = harness.Embed(request, &id);
-    harness.engine().Cancel(id);
-    return made;
-  }();
+  std::shared_ptr<RecordingEmbedSink> sink;
+  {
+    ComputeHold hold(harness);
+    sink = harness.Embed(Request(), &id);
+    // It pauses after its first rows, which come out of the last layer.
+    sink->set_limit(1);
+  }
+  sink->AwaitItems(8);
+  const auto refused = harness.Embed(Request());
+  EXPECT_EQ(ReasonOf(refused->done().Get().status()),
+            ErrorReason::kStateBudgetExhausted);
+  harness.engine().Cancel(id);
   EXPECT_EQ(ReasonOf(sink->done().Get().status()), ErrorReason::kCancelled);
   EXPECT_TRUE(harness.Embed(Request())->done().Get().ok());
 }

@@ -47,6 +47,20 @@ TEST(StateLayoutTest, FixedSlotsFollowEachOtherOnCacheLines) {
   EXPECT_EQ(conv->In(Bytes(state)), state.data() + 32);
 }
 
+TEST(StateLayoutTest, LayersAddUpToTheWhole) {
+  StateLayoutBuilder builder;
+  ASSERT_TRUE(builder.AddFixed(0, "S", {2, 3, 5}).ok());      // 120 bytes
+  ASSERT_TRUE(builder.AddFixedDoubles(0, "Z", {2, 3}).ok());  // 48 bytes
+  ASSERT_TRUE(builder.AddPerToken(1, "kv", 100, {2, 10}).ok());
+  const StateLayout layout = std::move(builder).Build();
+  EXPECT_EQ(layout.UseOfLayer(0).fixed_bytes, 128u + 64u);
+  EXPECT_EQ(layout.UseOfLayer(0).token_bytes, 0u);
+  EXPECT_EQ(layout.UseOfLayer(1).fixed_bytes, 0u);
+  EXPECT_EQ(layout.UseOfLayer(1).token_bytes, 128u);
+  EXPECT_EQ(layout.UseOfLayer(2).fixed_bytes, 0u);
+  EXPECT_EQ(layout.dtype(), "f32+f64");
+}
+
 TEST(StateLayoutTest, RowsOfOneTokenLieTogether) {
   StateLayoutBuilder builder;
   const auto first = builder.AddPerToken(0, "kv", 100, {2, 10});  // 80 bytes

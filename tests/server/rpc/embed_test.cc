@@ -133,6 +133,10 @@ TEST(EmbedTest, BidirectionalAgreesWithTheReference) {
   Context context;
   ASSERT_THAT(server.models().GetModel(&context, get, &model), IsOk());
   EXPECT_TRUE(model.bidirectional());
+  // Sums that only grow.
+  EXPECT_EQ(model.state_dtype(), "f64");
+  ASSERT_EQ(model.layer_kinds_size(), 1);
+  EXPECT_EQ(model.layer_kinds(0).kind(), "linear_attn");
   const auto tokens = nlohmann::json::parse(ReadWholeFile(std::string(kGolden) +
                                                           "/token_ids.json"))
                           .get<std::vector<int32_t>>();

@@ -62,7 +62,7 @@ TEST(ModelServiceTest, ModelIsDescribed) {
   EXPECT_EQ(model.execution().threads(), 1u);
   EXPECT_GT(model.execution().tiles_size(), 0);
   EXPECT_EQ(model.norm(), "rmsnorm");
-  EXPECT_FLOAT_EQ(model.norm_eps(), 1e-6f);
+  EXPECT_EQ(model.norm_eps(), 1e-6);
   EXPECT_FALSE(model.bidirectional());
   bool grows = false;
   ASSERT_GT(model.state_slots_size(), 1);

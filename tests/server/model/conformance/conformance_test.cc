@@ -3,6 +3,7 @@
 // other cuts agree within rounding; a state is its bytes; every SIMD target
 // agrees. Method: the plain golden checkpoint of each family, fed in many ways.
 #include <algorithm>
+#include <filesystem>
 #include <string>
 #include <vector>
 
@@ -94,6 +95,19 @@ TEST_P(ConformanceTest, ABatchIsItsSinglesWithBf16Weights) {
   if (!LinearFactory::HasNativeBf16()) GTEST_SKIP() << "no native bf16";
   const auto model = LoadGolden(GoldenFolder(GetParam()), DType::kBf16);
   ExpectBatchesAreSingles(*model, 2);
+}
+
+// Options of a family, and softmax layers in between, change nothing.
+TEST(EveryGoldenCaseTest, ABatchIsItsSingles) {
+  size_t cases = 0;
+  for (const auto& entry :
+       std::filesystem::directory_iterator(GoldenFolder(""))) {
+    if (!entry.is_directory()) continue;
+    SCOPED_TRACE(entry.path().filename().string());
+    ExpectBatchesAreSingles(*LoadGolden(entry.path()), 2);
+    ++cases;
+  }
+  EXPECT_GE(cases, AllFamilies().size());
 }
 
 TEST_P(ConformanceTest, AForkGoesItsOwnWay) {
