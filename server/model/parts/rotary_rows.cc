@@ -22,7 +22,16 @@ absl::StatusOr<RotaryRows> RotaryRows::Make(const MixerBuilder& builder,
 
 void RotaryRows::Run(std::span<const Segment> segments, float* x, size_t stride,
                      Workspace::Buffers& buffers) const {
+  const auto rotate = [&](const Segment& segment, size_t t, size_t worker) {
+    Rotate(segment.position + t, x + (segment.first_row + t) * stride,
+           buffers.OfWorker(worker));
+  };
   if (segments.empty()) return;
+  // A single token is not worth waking the team.
+  if (segments.size() == 1 && segments[0].rows == 1) {
+    rotate(segments[0], 0, 0);
+    return;
+  }
   // A few long segments are cut, so that all threads have something to do.
   const size_t pieces =
       (buffers.pool.size() + segments.size() - 1) / segments.size();
@@ -32,8 +41,7 @@ void RotaryRows::Run(std::span<const Segment> segments, float* x, size_t stride,
         const size_t piece = i % pieces;
         const size_t end = segment.rows * (piece + 1) / pieces;
         for (size_t t = segment.rows * piece / pieces; t < end; ++t) {
-          Rotate(segment.position + t, x + (segment.first_row + t) * stride,
-                 buffers.OfWorker(worker));
+          rotate(segment, t, worker);
         }
       });
 }

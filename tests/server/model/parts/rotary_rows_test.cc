@@ -89,6 +89,24 @@ TEST(RotaryRowsTest, RotatesByThePositionInTheSession) {
   }
 }
 
+TEST(RotaryRowsTest, ASingleTokenIsRotatedAlike) {
+  SCOPED_TRACE(kSeed);
+  PartHarness harness(OneKey());
+  auto rotary = RotaryRows::Make(
+      harness.builder(), {.heads = kHeads, .d = kWidth, .base = kBase}, "");
+  ASSERT_TRUE(rotary.ok()) << rotary.status();
+  harness.Start(2, 2);
+  std::vector<float> together = RandomRows(2);
+  std::vector<float> apart = together;
+  const Segment both[] = {{.position = 9, .first_row = 0, .rows = 2}};
+  rotary->Run(both, together.data(), kStride, harness.buffers());
+  for (size_t row = 0; row < 2; ++row) {
+    const Segment one[] = {{.position = 9 + row, .first_row = row, .rows = 1}};
+    rotary->Run(one, apart.data(), kStride, harness.buffers());
+  }
+  EXPECT_EQ(apart, together);
+}
+
 TEST(RotaryRowsTest, OddWidthsAreRefused) {
   PartHarness harness(OneKey());
   const auto rotary =
