@@ -35,7 +35,6 @@ constexpr Choice<Form> kForms[] = {{"sigmoid", Form::kSigmoid},
                                    {"exp_softplus", Form::kExpSoftplus},
                                    {"exp_exp", Form::kExpExp}};
 constexpr Choice<Constant> kConstants[] = {
-    {"", Constant::kNone},
     {"retnet", Constant::kRetnet},
     {"lightning_fla", Constant::kLightningFla},
     {"lightning_minimax", Constant::kLightningMinimax}};
@@ -53,9 +52,7 @@ absl::Status ReadValues(const Config& decay, size_t heads,
   }
   if (decay.String("values", "").ok()) {
     STEADYSTATE_ASSIGN_OR_RETURN(
-        options.constant,
-        ReadChoice<Constant>(decay, "values",
-                             std::span(kConstants).subspan(1)));
+        options.constant, ReadChoice<Constant>(decay, "values", kConstants));
     return absl::OkStatus();
   }
   STEADYSTATE_ASSIGN_OR_RETURN(auto values,
