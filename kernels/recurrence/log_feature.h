@@ -6,9 +6,10 @@
 namespace steadystate {
 
 // Features that are exponentials, given as their logarithms, for linear
-// attention with a normaliser (Hedgehog, causal Efficient Attention, Performer).
-// Channel c of state and normaliser is kept in units of e^max_c, max_c being
-// the largest log_k_c so far, so that exponents of any size survive. Then
+// attention with a normaliser (Hedgehog, Performer, causal Efficient
+// Attention). Channel c of state and normaliser is kept in units of e^max_c,
+// max_c being the largest log_k_c so far, so that exponents of any size
+// survive. Then
 //   sum_c q_c S_c / sum_c q_c Z_c
 // is the ratio of the sums in common units: a query's own shift cancels.
 

@@ -69,7 +69,6 @@ class Retnet final : public Mixer {
                float* y, Workspace& workspace) const override;
 
  private:
-  std::vector<float> decay_;  // f32[H]
   GatedAttention attention_;
   RotaryRows rotary_;  // of q and k
 };
@@ -98,12 +97,11 @@ absl::StatusOr<std::unique_ptr<Mixer>> Retnet::Make(const MixerBuilder& from) {
       RotaryRows::Make(from, {.heads = s.H + s.G, .d = s.K}, "expand_k"));
   options.decay = Decay::kScalar;
   options.state_per_query_head = true;
+  for (size_t h = 0; h < s.H; ++h) {
+    options.constants.push_back(1 - std::exp2(-5 - static_cast<double>(h)));
+  }
   STEADYSTATE_ASSIGN_OR_RETURN(made->attention_,
                                GatedAttention::Make(from, options, 0));
-  for (size_t h = 0; h < s.H; ++h) {
-    const double gamma = 1 - std::exp2(-5 - static_cast<double>(h));
-    made->decay_.push_back(static_cast<float>(gamma));
-  }
   return made;
 }
 
@@ -114,7 +112,7 @@ void Retnet::Forward(std::span<const Segment> segments, size_t rows,
   const GatedAttention::Rows in =
       attention_.Project(segments, rows, x, buffers);
   rotary_.Run(segments, in.q, in.stride, buffers);
-  attention_.Finish(segments, rows, in, {decay_.data(), 0, 1}, y, buffers);
+  attention_.Finish(segments, rows, in, {}, y, buffers);
 }
 
 }  // namespace

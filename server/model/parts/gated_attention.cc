@@ -109,7 +109,8 @@ absl::Status GatedAttention::MakeRecurrence(const MixerBuilder& from) {
                  .K = s.K,
                  .V = s.V,
                  .scale = 1.0f / std::sqrt(static_cast<float>(s.K)),
-                 .decay = options_.decay}));
+                 .decay = options_.decay,
+                 .constants = options_.constants}));
   return absl::OkStatus();
 }
 

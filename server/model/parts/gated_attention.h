@@ -5,6 +5,7 @@
 #include <memory>
 #include <optional>
 #include <span>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -37,6 +38,8 @@ class GatedAttention {
     std::optional<Activation> feature_map{};  // of q and k
     size_t conv_taps = 0;                     // 0: no convolution
     Decay decay = Decay::kKey;
+    // As of GatedRecurrence::Options; Finish then takes no alpha.
+    std::vector<double> constants{};
     // True if query heads that share keys and values fade differently: each
     // then has a state of its own. Else there is a state for each key/value
     // head.

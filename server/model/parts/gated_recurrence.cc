@@ -17,14 +17,17 @@ namespace steadystate {
 namespace {
 
 // True if float32 is too coarse for a state: nothing fades, or a constant
-// factor so near one that its own rounding, compounded over as many tokens as
-// it remembers, would be seen.
+// factor so near one that more than a million tokens add up, or that the
+// factor's own rounding, compounded over as many tokens as it remembers, would
+// be seen.
 bool Grows(const GatedRecurrence::Options& options) {
   if (options.decay == Decay::kNone) return true;
+  constexpr double kLeastLoss = 1e-6;
   constexpr double kTolerated = 1e-6;
   return std::ranges::any_of(options.constants, [](double factor) {
+    const double loss = 1 - factor;
     const double rounded = static_cast<double>(static_cast<float>(factor));
-    return std::abs(rounded - factor) >= kTolerated * (1 - factor);
+    return loss < kLeastLoss || std::abs(rounded - factor) > kTolerated * loss;
   });
 }
 
