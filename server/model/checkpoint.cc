@@ -78,6 +78,7 @@ void HashFile(std::span<const std::byte> bytes, Sha256& hash) {
 absl::StatusOr<Checkpoint> Checkpoint::Open(const std::string& directory) {
   STEADYSTATE_RETURN_IF_ERROR(CheckDirectory(directory));
   Checkpoint checkpoint;
+  checkpoint.directory_ = directory;
   checkpoint.config_path_ = absl::StrCat(directory, "/config.json");
   STEADYSTATE_ASSIGN_OR_RETURN(
       checkpoint.config_text_,

@@ -21,6 +21,7 @@ class Checkpoint {
   // names a file outside of the directory or a tensor that its shard lacks.
   static absl::StatusOr<Checkpoint> Open(const std::string& directory);
 
+  const std::string& directory() const { return directory_; }
   const std::string& config_path() const { return config_path_; }
   const std::string& config_text() const { return config_text_; }
 
@@ -39,6 +40,7 @@ class Checkpoint {
   absl::Status OpenShards(const std::string& directory,
                           const std::string& index_path);
 
+  std::string directory_;
   std::string config_path_;
   std::string config_text_;
   std::string index_text_;

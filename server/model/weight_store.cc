@@ -11,8 +11,14 @@
 namespace steadystate {
 namespace {
 
-std::string ShapeText(std::span<const size_t> shape) {
-  return absl::StrCat("[", absl::StrJoin(shape, ", "), "]");
+// "[8, 32]", with an open dimension "[any, 32]".
+std::string ShapeText(std::span<const size_t> shape, bool open = false) {
+  std::vector<std::string> sizes;
+  for (const size_t size : shape) {
+    sizes.push_back(open && size == WeightStore::kOpen ? "any"
+                                                       : absl::StrCat(size));
+  }
+  return absl::StrCat("[", absl::StrJoin(sizes, ", "), "]");
 }
 
 std::optional<DType> WeightDType(absl::string_view dtype) {
@@ -22,6 +28,10 @@ std::optional<DType> WeightDType(absl::string_view dtype) {
   return std::nullopt;
 }
 
+std::string Quoted(absl::string_view name) {
+  return absl::StrCat("'", name, "'");
+}
+
 size_t Elements(std::span<const size_t> shape) {
   size_t elements = 1;
   for (const size_t dimension : shape) elements *= dimension;
@@ -29,6 +39,21 @@ size_t Elements(std::span<const size_t> shape) {
 }
 
 }  // namespace
+
+absl::Status WeightStore::Missing(absl::string_view names,
+                                  absl::string_view shape) const {
+  return absl::InvalidArgumentError(
+      absl::StrCat(checkpoint_.directory(), ": tensor ", names, " of shape ",
+                   shape, " is missing from the checkpoint"));
+}
+
+absl::Status WeightStore::Misshapen(absl::string_view name,
+                                    std::span<const size_t> found,
+                                    absl::string_view expected) const {
+  return absl::InvalidArgumentError(
+      absl::StrCat(checkpoint_.directory(), ": tensor '", name, "' has shape ",
+                   ShapeText(found), ", the config asks for ", expected));
+}
 
 bool WeightStore::Has(const std::string& name) const {
   return checkpoint_.tensors().contains(name);
@@ -45,24 +70,35 @@ absl::StatusOr<TypedData> WeightStore::Take(const std::string& name,
                                             std::span<const size_t> shape) {
   const auto found = checkpoint_.tensors().find(name);
   if (found == checkpoint_.tensors().end()) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("tensor '", name, "' of shape ", ShapeText(shape),
-                     " is missing from the checkpoint"));
+    return Missing(Quoted(name), ShapeText(shape));
   }
   const StoredTensor& tensor = *found->second;
   if (!std::ranges::equal(tensor.shape, shape)) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("tensor '", name, "' has shape ", ShapeText(tensor.shape),
-                     ", the config asks for ", ShapeText(shape)));
+    return Misshapen(name, tensor.shape, ShapeText(shape));
   }
   const std::optional<DType> dtype = WeightDType(tensor.dtype);
   if (!dtype.has_value()) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("tensor '", name, "' has dtype ", tensor.dtype,
-                     "; weights are F32, BF16 or F16"));
+    return absl::InvalidArgumentError(absl::StrCat(
+        checkpoint_.directory(), ": tensor '", name, "' has dtype ",
+        tensor.dtype, "; weights are F32, BF16 or F16"));
   }
   if (taken_.insert(name).second) parameters_ += Elements(shape);
   return TypedData{tensor.data, *dtype};
+}
+
+absl::StatusOr<size_t> WeightStore::OpenSize(
+    const std::string& name, std::span<const size_t> shape) const {
+  const std::string text = ShapeText(shape, true);
+  const auto found = ShapeOf(name);
+  if (!found.has_value()) return Missing(Quoted(name), text);
+  size_t open = 0;
+  bool fits = found->size() == shape.size();
+  for (size_t i = 0; fits && i < shape.size(); ++i) {
+    if (shape[i] == kOpen) open = (*found)[i];
+    fits = shape[i] == kOpen ? open > 0 : (*found)[i] == shape[i];
+  }
+  if (!fits) return Misshapen(name, *found, text);
+  return open;
 }
 
 std::vector<std::string> WeightStore::Unused() const {
@@ -94,6 +130,12 @@ absl::StatusOr<TypedData> WeightScope::Take(
   return store_->Take(FullName(name), shape);
 }
 
+absl::StatusOr<size_t> WeightScope::OpenSize(
+    absl::string_view name, std::initializer_list<size_t> shape) const {
+  return store_->OpenSize(FullName(name),
+                          std::span(shape.begin(), shape.size()));
+}
+
 absl::StatusOr<std::vector<float>> WeightScope::TakeFloats(
     absl::string_view name, std::initializer_list<size_t> shape) const {
   STEADYSTATE_ASSIGN_OR_RETURN(const TypedData data, Take(name, shape));
@@ -107,10 +149,9 @@ absl::StatusOr<std::vector<float>> WeightScope::TakeFloatsOfEither(
     std::initializer_list<size_t> shape) const {
   if (Has(name)) return TakeFloats(name, shape);
   if (Has(other_name)) return TakeFloats(other_name, shape);
-  return absl::InvalidArgumentError(absl::StrCat(
-      "tensor '", FullName(name), "' (or '", FullName(other_name),
-      "') of shape ", ShapeText(std::span(shape.begin(), shape.size())),
-      " is missing from the checkpoint"));
+  return store_->Missing(absl::StrCat(Quoted(FullName(name)), " (or ",
+                                      Quoted(FullName(other_name)), ")"),
+                         ShapeText(std::span(shape.begin(), shape.size())));
 }
 
 std::string WeightScope::FullName(absl::string_view name) const {

@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "kernels/dtype.h"
@@ -36,6 +37,13 @@ class WeightStore {
   absl::StatusOr<TypedData> Take(const std::string& name,
                                  std::span<const size_t> shape);
 
+  // The size of the one dimension of a tensor that the config leaves open: a
+  // rank. It is written as kOpen in `shape`; all others have to be as given,
+  // and it has to be at least 1. Errors as Take.
+  static constexpr size_t kOpen = 0;
+  absl::StatusOr<size_t> OpenSize(const std::string& name,
+                                  std::span<const size_t> shape) const;
+
   // Elements of all tensors taken so far, each counted once.
   uint64_t parameters() const { return parameters_; }
 
@@ -44,6 +52,11 @@ class WeightStore {
   std::vector<std::string> Unused() const;
 
  private:
+  friend class WeightScope;
+  absl::Status Missing(absl::string_view names, absl::string_view shape) const;
+  absl::Status Misshapen(absl::string_view name, std::span<const size_t> found,
+                         absl::string_view expected) const;
+
   const Checkpoint& checkpoint_;
   std::set<std::string> taken_;
   uint64_t parameters_ = 0;
@@ -59,6 +72,11 @@ class WeightScope {
 
   bool Has(absl::string_view name) const;
   std::optional<std::vector<size_t>> ShapeOf(absl::string_view name) const;
+
+  // As WeightStore::OpenSize.
+  static constexpr size_t kOpen = WeightStore::kOpen;
+  absl::StatusOr<size_t> OpenSize(absl::string_view name,
+                                  std::initializer_list<size_t> shape) const;
 
   // As WeightStore::Take.
   absl::StatusOr<TypedData> Take(absl::string_view name,

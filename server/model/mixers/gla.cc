@@ -52,9 +52,9 @@ absl::StatusOr<std::unique_ptr<Mixer>> Gla::Make(const MixerBuilder& from) {
   STEADYSTATE_RETURN_IF_ERROR(GatedAttention::ReadConv(from, false, options));
   STEADYSTATE_RETURN_IF_ERROR(GatedAttention::ReadFeatureMap(from, options));
   const HeadShape& s = options.shape;
-  const auto inner = from.weights.ShapeOf("gk_proj.0.weight");
-  const bool has_rank = inner.has_value() && inner->size() == 2;
-  const size_t rank = has_rank ? (*inner)[0] : 16;
+  STEADYSTATE_ASSIGN_OR_RETURN(
+      const size_t rank,
+      from.weights.OpenSize("gk_proj.0.weight", {WeightScope::kOpen, s.D}));
   options.decay = Decay::kKey;
   options.decay_projection = "gk_proj.0";
   options.decay_columns = rank;

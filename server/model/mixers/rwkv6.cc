@@ -94,8 +94,16 @@ class Rwkv6 final : public Mixer {
 absl::Status Rwkv6::TakeMixing(const MixerBuilder& from) {
   const WeightScope& weights = from.weights;
   const size_t D = shape_.D;
-  rank_ = RowsOf(weights, "x_proj.0.linear", size_t{kParts} * 32) / kParts;
-  const size_t stacked = kParts * rank_;
+  STEADYSTATE_ASSIGN_OR_RETURN(
+      const size_t stacked,
+      weights.OpenSize("x_proj.0.linear.weight", {WeightScope::kOpen, D}));
+  rank_ = stacked / kParts;
+  if (rank_ * kParts != stacked) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("layer ", from.layer, ": x_proj.0.linear.weight has ",
+                     stacked, " rows; they must be as many for each of the ",
+                     size_t{kParts}, " mixes"));
+  }
   STEADYSTATE_ASSIGN_OR_RETURN(
       mix_down_,
       MakeProjection(weights, "x_proj.0.linear", D, stacked, from.linears));
@@ -126,8 +134,11 @@ absl::Status Rwkv6::TakeProjections(const MixerBuilder& from) {
   const std::array<std::string, kParts> names = {
       "r_proj.linear", absl::StrCat(decay, 0), "k_proj.linear", "v_proj.linear",
       "g_proj.linear"};
-  widths_ = {s.H * s.K, RowsOf(from.weights, names[kW], 64), s.H * s.K,
-             s.H * s.V, s.H * s.V};
+  STEADYSTATE_ASSIGN_OR_RETURN(
+      const size_t decay_rank,
+      from.weights.OpenSize(absl::StrCat(names[kW], ".weight"),
+                            {WeightScope::kOpen, s.D}));
+  widths_ = {s.H * s.K, decay_rank, s.H * s.K, s.H * s.V, s.H * s.V};
   for (size_t i = 0; i < kParts; ++i) {
     STEADYSTATE_ASSIGN_OR_RETURN(
         parts_[i],

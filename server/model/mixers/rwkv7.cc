@@ -47,7 +47,6 @@ constexpr ChannelMixingNames kChannelMixing = {.key_share = "x_k",
                                                .key = "key"};
 
 // What is missed where a matrix of low rank is missing.
-constexpr size_t kDefaultRank = 64;
 constexpr float kLogDecayFloor = -0.6065306597126334f;  // -e^(-1/2)
 
 // What reads the token and the one before in a share of its own, in the order
@@ -206,8 +205,9 @@ absl::StatusOr<LowRank> Rwkv7::TakeUp(const MixerBuilder& from,
                                       absl::string_view part, size_t out,
                                       Bias bias) {
   LowRank map;
-  map.rank =
-      RowsOf(from.weights, absl::StrCat(part, "_lora.lora.0"), kDefaultRank);
+  STEADYSTATE_ASSIGN_OR_RETURN(
+      map.rank, from.weights.OpenSize(absl::StrCat(part, "_lora.lora.0.weight"),
+                                      {WeightScope::kOpen, from.hidden_size}));
   STEADYSTATE_ASSIGN_OR_RETURN(
       map.up, MakeProjection(from.weights, absl::StrCat(part, "_lora.lora.2"),
                              map.rank, out, from.linears, bias));

@@ -166,15 +166,18 @@ absl::StatusOr<DecayGate> DecayGate::Make(const MixerBuilder& from,
 
 absl::Status DecayGate::AddKeyProjection(const MixerBuilder& from,
                                          ProjectionStack& stack) {
-  const auto inner = from.weights.ShapeOf("decay_k_proj.0.weight");
-  const bool low_rank = inner.has_value() && inner->size() == 2 &&
-                        !from.weights.Has("decay_k_proj.weight");
+  const WeightScope& weights = from.weights;
+  const bool low_rank = !weights.Has("decay_k_proj.weight") &&
+                        (weights.Has("decay_k_proj.0.weight") ||
+                         weights.Has("decay_k_proj.1.weight"));
   if (!low_rank) {
     STEADYSTATE_ASSIGN_OR_RETURN(
         key_.column, stack.Add("decay_k_proj", key_.size, Bias::kYes));
     return absl::OkStatus();
   }
-  rank_ = (*inner)[0];
+  STEADYSTATE_ASSIGN_OR_RETURN(
+      rank_, weights.OpenSize("decay_k_proj.0.weight",
+                              {WeightScope::kOpen, from.hidden_size}));
   STEADYSTATE_ASSIGN_OR_RETURN(inner_, stack.Add("decay_k_proj.0", rank_));
   STEADYSTATE_ASSIGN_OR_RETURN(
       expand_, MakeProjection(from.weights, "decay_k_proj.1", rank_, key_.size,

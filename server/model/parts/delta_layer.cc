@@ -75,7 +75,9 @@ absl::Status DeltaLayer::TakeLowRank(const MixerBuilder& from,
                                      LowRank& to) const {
   const std::string down = absl::StrCat(name, ".0");
   // fla's rank is V; another one is as good.
-  const size_t rank = RowsOf(from.weights, down, options_.V);
+  STEADYSTATE_ASSIGN_OR_RETURN(
+      const size_t rank, from.weights.OpenSize(absl::StrCat(down, ".weight"),
+                                               {WeightScope::kOpen, D_}));
   STEADYSTATE_ASSIGN_OR_RETURN(to.column, stack.Add(down, rank));
   STEADYSTATE_ASSIGN_OR_RETURN(
       to.up, MakeProjection(from.weights, absl::StrCat(name, ".1"), rank, out,

@@ -51,14 +51,6 @@ WeightScope ParametersOf(const MixerBuilder& builder, FeatureMap::Side side,
                                                                    : own;
 }
 
-// The leading dimension of a matrix; `otherwise` if there is none, so that the
-// error of taking it names a shape.
-size_t RowsOf(const WeightScope& weights, absl::string_view name,
-              size_t otherwise) {
-  const auto shape = weights.ShapeOf(name);
-  return shape.has_value() && shape->size() == 2 ? (*shape)[0] : otherwise;
-}
-
 }  // namespace
 
 std::optional<FeatureMapKind> FeatureMapFromName(absl::string_view name) {
@@ -149,9 +141,11 @@ absl::Status FeatureMap::TakeProduct(const WeightScope& weights) {
 
 absl::Status FeatureMap::TakeMatrix(const WeightScope& weights) {
   // fla's maps keep the width; the published hedgehog may change it.
-  rank_ = kind_ == FeatureMapKind::kHedgehogExp
-              ? RowsOf(weights, "layer.weight", d_)
-              : d_;
+  rank_ = d_;
+  if (kind_ == FeatureMapKind::kHedgehogExp) {
+    STEADYSTATE_ASSIGN_OR_RETURN(
+        rank_, weights.OpenSize("layer.weight", {WeightScope::kOpen, d_}));
+  }
   STEADYSTATE_ASSIGN_OR_RETURN(matrix_,
                                weights.TakeFloats("layer.weight", {rank_, d_}));
   if (kind_ == FeatureMapKind::kHedgehog) {
@@ -162,8 +156,8 @@ absl::Status FeatureMap::TakeMatrix(const WeightScope& weights) {
 
 absl::Status FeatureMap::TakeMatrixPerHead(const WeightScope& weights,
                                            size_t heads) {
-  const auto shape = weights.ShapeOf("layer.weight");
-  rank_ = shape.has_value() && shape->size() == 3 ? (*shape)[2] : d_;
+  STEADYSTATE_ASSIGN_OR_RETURN(
+      rank_, weights.OpenSize("layer.weight", {heads, d_, WeightScope::kOpen}));
   STEADYSTATE_ASSIGN_OR_RETURN(
       const std::vector<float> stored,
       weights.TakeFloats("layer.weight", {heads, d_, rank_}));
@@ -179,7 +173,8 @@ absl::Status FeatureMap::TakeMatrixPerHead(const WeightScope& weights,
 }
 
 absl::Status FeatureMap::TakeProjection(const WeightScope& weights) {
-  rank_ = RowsOf(weights, "projection_matrix", d_);
+  STEADYSTATE_ASSIGN_OR_RETURN(
+      rank_, weights.OpenSize("projection_matrix", {WeightScope::kOpen, d_}));
   STEADYSTATE_ASSIGN_OR_RETURN(
       matrix_, weights.TakeFloats("projection_matrix", {rank_, d_}));
   return absl::OkStatus();

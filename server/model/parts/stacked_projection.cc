@@ -42,10 +42,4 @@ absl::StatusOr<std::unique_ptr<Linear>> MakeProjection(
   return stack.Pack(linears);
 }
 
-size_t RowsOf(const WeightScope& weights, absl::string_view name,
-              size_t fallback) {
-  const auto shape = weights.ShapeOf(absl::StrCat(name, ".weight"));
-  return shape.has_value() && shape->size() == 2 ? (*shape)[0] : fallback;
-}
-
 }  // namespace steadystate

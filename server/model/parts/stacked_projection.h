@@ -50,11 +50,6 @@ absl::StatusOr<std::unique_ptr<Linear>> MakeProjection(
     const WeightScope& weights, absl::string_view name, size_t in, size_t out,
     LinearFactory& linears, Bias bias = Bias::kNone);
 
-// The rows of the matrix `<name>.weight`: the rank where it is the first of two
-// that approximate a larger one. `fallback` if there is no such matrix.
-size_t RowsOf(const WeightScope& weights, absl::string_view name,
-              size_t fallback);
-
 }  // namespace steadystate
 
 #endif  // STEADYSTATE_SERVER_MODEL_PARTS_STACKED_PROJECTION_H_

@@ -89,5 +89,22 @@ TEST_F(WeightStoreTest, ShapesCanBeAsked) {
   EXPECT_TRUE(WeightScope(*store_, "").Child("l.").Has("a"));
 }
 
+TEST_F(WeightStoreTest, AnOpenDimensionIsReadFromTheTensor) {
+  constexpr size_t kOpen = WeightScope::kOpen;
+  EXPECT_EQ(*scope_->OpenSize("a", {kOpen, 1}), 2u);
+  EXPECT_EQ(*scope_->OpenSize("a", {2, kOpen}), 1u);
+}
+
+TEST_F(WeightStoreTest, ATensorWithoutAnOpenDimensionIsNamed) {
+  constexpr size_t kOpen = WeightScope::kOpen;
+  EXPECT_THAT(scope_->OpenSize("a", {kOpen, 3}).status().message(),
+              AllOf(HasSubstr(directory_.path()), HasSubstr("'l.a'"),
+                    HasSubstr("[2, 1]"), HasSubstr("[any, 3]")));
+  EXPECT_THAT(scope_->OpenSize("a", {kOpen}).status().message(),
+              AllOf(HasSubstr("'l.a'"), HasSubstr("[any]")));
+  EXPECT_THAT(scope_->OpenSize("c", {kOpen, 1}).status().message(),
+              AllOf(HasSubstr("'l.c'"), HasSubstr("is missing")));
+}
+
 }  // namespace
 }  // namespace steadystate
