@@ -10,6 +10,7 @@
 #include <sentencepiece_processor.h>
 
 #include <cstdlib>
+#include <exception>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -81,9 +82,16 @@ extern "C" steadystate::SentencePieceModel* SteadystateOpenSentencePiece(
     const char* bytes, size_t size, steadystate::TakeBytes take_error,
     void* context) {
   auto processor = std::make_unique<steadystate::Processor>();
-  const auto loaded = processor->LoadFromSerializedProto({bytes, size});
-  if (!loaded.ok()) {
-    const std::string error = loaded.ToString();
+  std::string error;
+  try {
+    const auto loaded = processor->LoadFromSerializedProto({bytes, size});
+    if (!loaded.ok()) error = loaded.ToString();
+  } catch (const std::exception& thrown) {
+    // Darts-clone, in the library, throws when it cannot make a trie of the
+    // pieces.
+    error = thrown.what();
+  }
+  if (!error.empty()) {
     take_error(context, error.data(), error.size());
     return nullptr;
   }

@@ -11,6 +11,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "server/base/status_macros.h"
+#include "server/model/tokenizer/sentencepiece_file.h"
 #include "server/model/tokenizer/sentencepiece_model.h"
 
 namespace steadystate {
@@ -113,16 +114,16 @@ absl::StatusOr<std::unique_ptr<Tokenizer>> MakeSentencePieceTokenizer(
     return absl::UnimplementedError(
         absl::StrCat(what, ": ", open->status().message()));
   }
+  const absl::Status sound = CheckSentencePieceFile(bytes, vocab_size);
+  if (!sound.ok()) {
+    return absl::Status(sound.code(),
+                        absl::StrCat(what, ": ", sound.message()));
+  }
   std::string error;
   std::unique_ptr<const SentencePieceModel> model(
       (**open)(bytes.data(), bytes.size(), &AppendTo, &error));
   if (model == nullptr) {
     return absl::InvalidArgumentError(absl::StrCat(what, ": ", error));
-  }
-  if (static_cast<size_t>(model->size()) > vocab_size) {
-    return absl::InvalidArgumentError(absl::StrCat(what, ": ", model->size(),
-                                                   " pieces; the model has ",
-                                                   vocab_size, " tokens"));
   }
   return std::make_unique<SentencePieceTokenizer>(std::move(model), vocab_size);
 }

@@ -12,7 +12,8 @@ namespace steadystate {
 
 // The tokenizer of a SentencePiece tokenizer.model, by SentencePiece itself.
 // `bytes` are the file's, `what` names it in messages. INVALID_ARGUMENT if it
-// is none or has more than `vocab_size` pieces; UNIMPLEMENTED if the module
+// is none, has more than `vocab_size` pieces or is refused by
+// CheckSentencePieceFile; UNIMPLEMENTED if the module
 // with SentencePiece, which lies beside the program, cannot be loaded.
 absl::StatusOr<std::unique_ptr<Tokenizer>> MakeSentencePieceTokenizer(
     absl::string_view bytes, absl::string_view what, size_t vocab_size);
