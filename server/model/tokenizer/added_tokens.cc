@@ -18,6 +18,13 @@ using nlohmann::json;
 constexpr size_t kMaxContentBytes = 1024;
 constexpr size_t kMaxIds = size_t{1} << 31;
 
+absl::Status CheckSize(absl::string_view content) {
+  if (content.size() <= kMaxContentBytes) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("an added token of ", content.size(), " bytes, at most ",
+                   kMaxContentBytes));
+}
+
 absl::StatusOr<AddedToken> ReadToken(const json& entry) {
   AddedToken token;
   STEADYSTATE_ASSIGN_OR_RETURN(token.content, StringMember(entry, "content"));
@@ -29,11 +36,7 @@ absl::StatusOr<AddedToken> ReadToken(const json& entry) {
                                BoolMember(entry, "lstrip", false));
   STEADYSTATE_ASSIGN_OR_RETURN(token.strip_right,
                                BoolMember(entry, "rstrip", false));
-  if (token.content.size() > kMaxContentBytes) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("an added token of ", token.content.size(),
-                     " bytes, at most ", kMaxContentBytes));
-  }
+  STEADYSTATE_RETURN_IF_ERROR(CheckSize(token.content));
   return token;
 }
 
@@ -89,7 +92,10 @@ absl::StatusOr<AddedTokens> AddedTokens::FromJson(
           ", beyond the model's ", vocab_size, " tokens: it is left out"));
       continue;
     }
-    if (is_normalized) token.content = normalizer.Normalize(token.content);
+    if (is_normalized) {
+      token.content = normalizer.Normalize(token.content);
+      STEADYSTATE_RETURN_IF_ERROR(CheckSize(token.content));
+    }
     (is_normalized ? normalized : raw).push_back({token.content, id});
     added.tokens_[id] = std::move(token);
   }

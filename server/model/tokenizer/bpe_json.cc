@@ -15,6 +15,10 @@ namespace {
 
 using nlohmann::json;
 
+// Bounds the text of a list of tokens. Runs of spaces are the longest in use,
+// up to a thousand bytes.
+constexpr size_t kMaxTokenBytes = 8192;
+
 // A token's spelling, shortened, for a message.
 std::string Quoted(absl::string_view token) {
   return absl::StrCat("\"", token.substr(0, 80), "\"");
@@ -64,6 +68,11 @@ absl::Status Bpe::ReadVocabulary(const json& model, size_t vocab_size) {
     if (taken[id]) {
       return absl::InvalidArgumentError(absl::StrCat(
           "token ", Quoted(token), " has the id ", id, " of another token"));
+    }
+    if (token.size() > kMaxTokenBytes) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("token ", id, " has ", token.size(), " bytes, at most ",
+                       kMaxTokenBytes));
     }
     taken[id] = true;
     vocabulary_.emplace(token, static_cast<int32_t>(id));

@@ -4,6 +4,7 @@
 #include <string>
 
 #include "absl/strings/string_view.h"
+#include "server/model/tokenizer/growth.h"
 
 namespace steadystate {
 
@@ -13,6 +14,9 @@ namespace steadystate {
 
 // The bytes of `text` in that alphabet.
 std::string ToByteAlphabet(absl::string_view text);
+
+// A character of it has one or two bytes.
+inline constexpr Growth kByteAlphabetGrowth = {.factor = 2};
 
 // Appends the bytes that a token in that alphabet stands for. A token with any
 // other character stands for itself, as in the reference library.

@@ -23,6 +23,12 @@ using nlohmann::json;
 constexpr JsonLimits kLimits = {
     .max_bytes = size_t{64} << 20, .max_depth = 16, .max_values = 8'000'000};
 
+// How many times as long a text may become before it is cut to words, and a
+// token by the decoder. The most that is of use is NFKC, 11, and "Metaspace",
+// 6; a decoder's "Replace" makes tokens shorter.
+constexpr double kMaxTextGrowth = 128;
+constexpr double kMaxTokenGrowth = 4;
+
 // The steps that a tokenizer.json describes.
 struct Parts {
   Normalizer normalizer;
@@ -118,6 +124,25 @@ std::string JsonTokenizer::Decode(std::span<const int32_t> tokens) const {
   return text;
 }
 
+// Steps that each double a text are a few lines in a file and more than any
+// memory at work.
+absl::Status CheckGrowth(const Parts& parts) {
+  const double text = parts.normalizer.growth().PerByte() *
+                      parts.pre_tokenizer.growth().PerByte();
+  if (text > kMaxTextGrowth) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("the normalizer and the pre-tokenizer can make a text ",
+                     text, " times as long, at most ", kMaxTextGrowth));
+  }
+  const double token = parts.decoder.growth().PerByte();
+  if (token > kMaxTokenGrowth) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("the decoder can make a token ", token,
+                     " times as long, at most ", kMaxTokenGrowth));
+  }
+  return absl::OkStatus();
+}
+
 absl::StatusOr<Parts> ReadParts(const json& file, size_t vocab_size,
                                 std::vector<std::string>& warnings) {
   if (!file.is_object()) {
@@ -133,6 +158,7 @@ absl::StatusOr<Parts> ReadParts(const json& file, size_t vocab_size,
       PreTokenizer::FromJson(MemberOrNull(file, "pre_tokenizer")));
   STEADYSTATE_ASSIGN_OR_RETURN(
       parts.decoder, TokenDecoder::FromJson(MemberOrNull(file, "decoder")));
+  STEADYSTATE_RETURN_IF_ERROR(CheckGrowth(parts));
   STEADYSTATE_ASSIGN_OR_RETURN(
       parts.added,
       AddedTokens::FromJson(MemberOrNull(file, "added_tokens"), parts.bpe,

@@ -4,6 +4,7 @@
 #include <string>
 
 #include "absl/strings/string_view.h"
+#include "server/model/tokenizer/growth.h"
 
 namespace steadystate {
 
@@ -12,6 +13,12 @@ struct NormalForm {
   bool composed = true;     // NFC and NFKC rather than NFD and NFKD
   bool compatible = false;  // NFKC and NFKD
 };
+
+// How long a text can get in that form. The worst are U+0390, which is
+// decomposed to 3 times its bytes, and U+FDFA, 11 times.
+inline Growth GrowthOf(NormalForm form) {
+  return {.factor = form.compatible ? 11.0 : 3.0};
+}
 
 // `text` in that form, in time O(n log n) whatever its marks.
 // REQUIRES: `text` is UTF-8.

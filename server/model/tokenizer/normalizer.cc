@@ -17,7 +17,11 @@ namespace steadystate {
 namespace {
 
 using nlohmann::json;
-using Step = std::function<std::string(std::string)>;
+
+struct Step {
+  std::function<std::string(std::string)> apply;
+  Growth growth;
+};
 
 std::optional<NormalForm> NormalFormOf(absl::string_view type) {
   if (type == "NFC") return NormalForm{true, false};
@@ -30,9 +34,10 @@ std::optional<NormalForm> NormalFormOf(absl::string_view type) {
 absl::StatusOr<Step> MakePrepend(const json& step) {
   STEADYSTATE_ASSIGN_OR_RETURN(const std::string prefix,
                                StringMember(step, "prepend"));
-  return Step([prefix](std::string text) {
-    return text.empty() ? text : prefix + text;
-  });
+  return Step{[prefix](std::string text) {
+                return text.empty() ? text : prefix + text;
+              },
+              {.added = static_cast<double>(prefix.size())}};
 }
 
 absl::StatusOr<Step> MakeReplace(const json& step) {
@@ -40,9 +45,10 @@ absl::StatusOr<Step> MakeReplace(const json& step) {
                                PatternOf(step));
   STEADYSTATE_ASSIGN_OR_RETURN(const std::string content,
                                StringMember(step, "content"));
-  return Step([pattern, content](const std::string& text) {
-    return ReplaceAll(*pattern, content, text);
-  });
+  return Step{[pattern, content](const std::string& text) {
+                return ReplaceAll(*pattern, content, text);
+              },
+              GrowthOfReplacing(*pattern, content)};
 }
 
 absl::StatusOr<Step> MakeStrip(const json& step) {
@@ -50,7 +56,7 @@ absl::StatusOr<Step> MakeStrip(const json& step) {
                                BoolMember(step, "strip_left", true));
   STEADYSTATE_ASSIGN_OR_RETURN(const bool right,
                                BoolMember(step, "strip_right", true));
-  return Step([left, right](const std::string& text) {
+  const auto strip = [left, right](const std::string& text) {
     absl::string_view rest = text;
     while (left && !rest.empty() && IsWhiteSpace(FirstCharacter(rest).code)) {
       rest.remove_prefix(FirstCharacter(rest).bytes);
@@ -59,22 +65,25 @@ absl::StatusOr<Step> MakeStrip(const json& step) {
       rest.remove_suffix(LastCharacter(rest).bytes);
     }
     return std::string(rest);
-  });
+  };
+  return Step{strip, {}};
 }
 
 absl::StatusOr<Step> MakeStep(const json& step) {
   STEADYSTATE_ASSIGN_OR_RETURN(const std::string type,
                                TypeOf(step, "a normalizer"));
   if (const auto form = NormalFormOf(type)) {
-    return Step([form = *form](const std::string& text) {
-      return ToNormalForm(text, form);
-    });
+    return Step{[form = *form](const std::string& text) {
+                  return ToNormalForm(text, form);
+                },
+                GrowthOf(*form)};
   }
   if (type == "Prepend") return MakePrepend(step);
   if (type == "Replace") return MakeReplace(step);
   if (type == "Strip") return MakeStrip(step);
   if (type == "ByteLevel") {
-    return Step([](const std::string& text) { return ToByteAlphabet(text); });
+    return Step{[](const std::string& text) { return ToByteAlphabet(text); },
+                kByteAlphabetGrowth};
   }
   return UnsupportedType("a normalizer", type);
 }
@@ -100,12 +109,13 @@ absl::StatusOr<Normalizer> Normalizer::FromJson(const json& description) {
 
 absl::Status Normalizer::Add(const json& description) {
   STEADYSTATE_ASSIGN_OR_RETURN(Step step, MakeStep(description));
-  steps_.push_back(std::move(step));
+  steps_.push_back(std::move(step.apply));
+  growth_ = growth_.Then(step.growth);
   return absl::OkStatus();
 }
 
 std::string Normalizer::Normalize(std::string text) const {
-  for (const Step& step : steps_) text = step(std::move(text));
+  for (const auto& step : steps_) text = step(std::move(text));
   return text;
 }
 

@@ -8,6 +8,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "nlohmann/json_fwd.hpp"
+#include "server/model/tokenizer/growth.h"
 
 namespace steadystate {
 
@@ -23,10 +24,14 @@ class Normalizer {
   // REQUIRES: `text` is UTF-8. So is the result.
   std::string Normalize(std::string text) const;
 
+  // How long Normalize can make a text.
+  const Growth& growth() const { return growth_; }
+
  private:
   absl::Status Add(const nlohmann::json& description);
 
   std::vector<std::function<std::string(std::string)>> steps_;
+  Growth growth_;
 };
 
 }  // namespace steadystate

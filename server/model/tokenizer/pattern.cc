@@ -1,5 +1,6 @@
 #include "server/model/tokenizer/pattern.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "absl/status/status.h"
@@ -31,6 +32,12 @@ std::string ReplaceAll(const Regex& pattern, absl::string_view content,
     replaced.append(part.data(), part.size());
   }
   return replaced;
+}
+
+Growth GrowthOfReplacing(const Regex& pattern, absl::string_view content) {
+  const double factor = static_cast<double>(content.size()) /
+                        static_cast<double>(pattern.least_match());
+  return {.factor = std::max(factor, 1.0)};
 }
 
 }  // namespace steadystate

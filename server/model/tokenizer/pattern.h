@@ -7,6 +7,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "nlohmann/json_fwd.hpp"
+#include "server/model/tokenizer/growth.h"
 #include "server/model/tokenizer/regex.h"
 
 namespace steadystate {
@@ -20,6 +21,9 @@ absl::StatusOr<std::shared_ptr<const Regex>> PatternOf(
 // `pattern`. REQUIRES: `text` is UTF-8.
 std::string ReplaceAll(const Regex& pattern, absl::string_view content,
                        absl::string_view text);
+
+// How long ReplaceAll can make a text.
+Growth GrowthOfReplacing(const Regex& pattern, absl::string_view content);
 
 }  // namespace steadystate
 

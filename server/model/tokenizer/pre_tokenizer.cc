@@ -1,5 +1,6 @@
 #include "server/model/tokenizer/pre_tokenizer.h"
 
+#include <algorithm>
 #include <memory>
 #include <utility>
 
@@ -45,7 +46,7 @@ absl::StatusOr<PreTokenizer::Step> PreTokenizer::MakeByteLevel(
                                BoolMember(step, "use_regex", true));
   STEADYSTATE_ASSIGN_OR_RETURN(Regex regex, Regex::Compile(kGpt2Pattern));
   const auto words = std::make_shared<const Regex>(std::move(regex));
-  return Step([=](const Piece& piece, std::vector<Piece>& to) {
+  const auto cut = [=](const Piece& piece, std::vector<Piece>& to) {
     const bool add_space = prefix_space && !absl::StartsWith(piece.text, " ");
     const std::string text = absl::StrCat(add_space ? " " : "", piece.text);
     if (!use_regex) {
@@ -57,7 +58,9 @@ absl::StatusOr<PreTokenizer::Step> PreTokenizer::MakeByteLevel(
       to.push_back({ToByteAlphabet(word.text), first});
       first = false;
     }
-  });
+  };
+  const Growth space = {.added = prefix_space ? 1.0 : 0.0};
+  return Step{cut, space.Then(kByteAlphabetGrowth)};
 }
 
 absl::StatusOr<PreTokenizer::Step> PreTokenizer::MakeSplit(const json& step) {
@@ -67,11 +70,12 @@ absl::StatusOr<PreTokenizer::Step> PreTokenizer::MakeSplit(const json& step) {
                                BehaviorOf(step, ""));
   STEADYSTATE_ASSIGN_OR_RETURN(const bool invert,
                                BoolMember(step, "invert", false));
-  return Step([=](const Piece& piece, std::vector<Piece>& to) {
+  const auto cut = [=](const Piece& piece, std::vector<Piece>& to) {
     std::vector<Stretch> stretches = pattern->Cut(piece.text);
     for (Stretch& stretch : stretches) stretch.matched ^= invert;
     AppendParts(Split(stretches, behavior), piece.first, to);
-  });
+  };
+  return Step{cut, {}};
 }
 
 absl::StatusOr<PreTokenizer::Step> PreTokenizer::MakeDigits(const json& step) {
@@ -81,9 +85,10 @@ absl::StatusOr<PreTokenizer::Step> PreTokenizer::MakeDigits(const json& step) {
   const auto digit = std::make_shared<const Regex>(std::move(regex));
   const SplitBehavior behavior =
       individual ? SplitBehavior::kIsolated : SplitBehavior::kContiguous;
-  return Step([=](const Piece& piece, std::vector<Piece>& to) {
+  const auto cut = [=](const Piece& piece, std::vector<Piece>& to) {
     AppendParts(Split(digit->Cut(piece.text), behavior), piece.first, to);
-  });
+  };
+  return Step{cut, {}};
 }
 
 absl::StatusOr<PreTokenizer::Step> PreTokenizer::MakePunctuation(
@@ -93,9 +98,10 @@ absl::StatusOr<PreTokenizer::Step> PreTokenizer::MakePunctuation(
   STEADYSTATE_ASSIGN_OR_RETURN(Regex regex,
                                Regex::Compile("[!-/:-@\\[-`{-~\\p{P}]"));
   const auto mark = std::make_shared<const Regex>(std::move(regex));
-  return Step([=](const Piece& piece, std::vector<Piece>& to) {
+  const auto cut = [=](const Piece& piece, std::vector<Piece>& to) {
     AppendParts(Split(mark->Cut(piece.text), behavior), piece.first, to);
-  });
+  };
+  return Step{cut, {}};
 }
 
 absl::StatusOr<PreTokenizer::Step> PreTokenizer::MakeMetaspace(
@@ -116,7 +122,7 @@ absl::StatusOr<PreTokenizer::Step> PreTokenizer::MakeMetaspace(
   }
   STEADYSTATE_ASSIGN_OR_RETURN(Regex regex, Regex::OfLiteral(mark));
   const auto pattern = std::make_shared<const Regex>(std::move(regex));
-  return Step([=](const Piece& piece, std::vector<Piece>& to) {
+  const auto cut = [=](const Piece& piece, std::vector<Piece>& to) {
     const std::string marked = absl::StrReplaceAll(piece.text, {{" ", mark}});
     const bool wanted =
         (scheme == "always" || (scheme == "first" && piece.first)) &&
@@ -128,7 +134,11 @@ absl::StatusOr<PreTokenizer::Step> PreTokenizer::MakeMetaspace(
     }
     AppendParts(Split(pattern->Cut(text), SplitBehavior::kMergedWithNext),
                 piece.first, to);
-  });
+  };
+  const auto mark_bytes = static_cast<double>(mark.size());
+  return Step{cut,
+              {.factor = std::max(mark_bytes, 1.0),
+               .added = scheme == "never" ? 0.0 : mark_bytes}};
 }
 
 absl::StatusOr<PreTokenizer> PreTokenizer::FromJson(const json& description) {
@@ -160,6 +170,8 @@ absl::Status PreTokenizer::Add(const json& description) {
   for (const auto& [name, maker] : kMakers) {
     if (name != type) continue;
     STEADYSTATE_ASSIGN_OR_RETURN(Step step, maker(description));
+    // Any step may see a text cut to single bytes, and lengthen each.
+    growth_ = growth_.Then({.factor = step.growth.PerByte()});
     steps_.push_back(std::move(step));
     byte_level_ |= type == "ByteLevel";
     return absl::OkStatus();
@@ -174,7 +186,7 @@ std::vector<std::string> PreTokenizer::Words(std::string text,
   for (const Step& step : steps_) {
     std::vector<Piece> parts;
     for (const Piece& piece : pieces) {
-      if (!piece.text.empty()) step(piece, parts);
+      if (!piece.text.empty()) step.apply(piece, parts);
     }
     pieces = std::move(parts);
   }

@@ -8,6 +8,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "nlohmann/json_fwd.hpp"
+#include "server/model/tokenizer/growth.h"
 
 namespace steadystate {
 
@@ -26,6 +27,9 @@ class PreTokenizer {
   // REQUIRES: `text` is UTF-8.
   std::vector<std::string> Words(std::string text, bool first) const;
 
+  // How long Words can make a text, all words together.
+  const Growth& growth() const { return growth_; }
+
   // True if there is a step "ByteLevel".
   bool byte_level() const { return byte_level_; }
 
@@ -34,8 +38,11 @@ class PreTokenizer {
     std::string text;
     bool first;
   };
-  // Appends what becomes of one piece.
-  using Step = std::function<void(const Piece&, std::vector<Piece>&)>;
+  struct Step {
+    // Appends what becomes of one piece.
+    std::function<void(const Piece&, std::vector<Piece>&)> apply;
+    Growth growth;  // of a piece
+  };
 
   static absl::StatusOr<Step> MakeByteLevel(const nlohmann::json& step);
   static absl::StatusOr<Step> MakeSplit(const nlohmann::json& step);
@@ -45,6 +52,7 @@ class PreTokenizer {
   absl::Status Add(const nlohmann::json& description);
 
   std::vector<Step> steps_;
+  Growth growth_;
   bool byte_level_ = false;
 };
 

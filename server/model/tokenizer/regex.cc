@@ -224,6 +224,13 @@ absl::StatusOr<Regex> Regex::OfLiteral(absl::string_view text) {
   return Regex(code);
 }
 
+size_t Regex::least_match() const {
+  uint32_t characters = 0;
+  pcre2_pattern_info(static_cast<const pcre2_code*>(code_.get()),
+                     PCRE2_INFO_MINLENGTH, &characters);
+  return std::max<size_t>(characters, 1);
+}
+
 std::vector<Stretch> Regex::Cut(absl::string_view text) const {
   std::vector<Stretch> stretches;
   Search search(static_cast<const pcre2_code*>(code_.get()));

@@ -35,6 +35,9 @@ class Regex {
   // REQUIRES: `text` is UTF-8.
   std::vector<Stretch> Cut(absl::string_view text) const;
 
+  // The least that a match of Cut has: characters, so bytes, too.
+  size_t least_match() const;
+
   static constexpr unsigned kMaxSteps = 20'000'000;
 
  private:

@@ -46,6 +46,8 @@ absl::StatusOr<TokenDecoder::Step> TokenDecoder::MakeReplace(const json& step) {
                                PatternOf(step));
   STEADYSTATE_ASSIGN_OR_RETURN(const std::string content,
                                StringMember(step, "content"));
+  // No other step makes a token longer.
+  growth_ = growth_.Then(GrowthOfReplacing(*pattern, content));
   return Step([pattern, content](const std::string& token, bool) {
     return ReplaceAll(*pattern, content, token);
   });

@@ -9,6 +9,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "nlohmann/json_fwd.hpp"
+#include "server/model/tokenizer/growth.h"
 
 namespace steadystate {
 
@@ -36,6 +37,9 @@ class TokenDecoder {
   // Takes from a whole text what "Strip" takes behind "Fuse".
   void StripText(std::string& text) const;
 
+  // How long Decode can make a token.
+  const Growth& growth() const { return growth_; }
+
   // True if there is a step "ByteLevel".
   bool byte_level() const { return byte_level_; }
 
@@ -50,7 +54,7 @@ class TokenDecoder {
     void Apply(std::string& text) const;
   };
 
-  static absl::StatusOr<Step> MakeReplace(const nlohmann::json& step);
+  absl::StatusOr<Step> MakeReplace(const nlohmann::json& step);
   static absl::StatusOr<Step> MakeMetaspace(const nlohmann::json& step);
   static absl::StatusOr<Strip> ReadStrip(const nlohmann::json& step);
   absl::StatusOr<Step> MakeStep(const std::string& type,
@@ -58,6 +62,7 @@ class TokenDecoder {
   absl::Status Add(const nlohmann::json& step);
 
   std::vector<Step> steps_;
+  Growth growth_;
   std::vector<Strip> strips_;
   bool fused_ = false;  // steps from here on see the whole text
   bool byte_level_ = false;

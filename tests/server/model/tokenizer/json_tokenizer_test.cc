@@ -3,6 +3,7 @@
 // small files, each with one thing changed.
 #include "server/model/tokenizer/json_tokenizer.h"
 
+#include <algorithm>
 #include <string>
 #include <vector>
 
@@ -11,6 +12,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "nlohmann/json.hpp"
+#include "server/model/tokenizer/normalizer.h"
 #include "server/model/tokenizer/utf8.h"
 
 namespace steadystate {
@@ -124,6 +126,108 @@ TEST(JsonTokenizerTest, MalformedFilesAreRefusedWithTheReason) {
     EXPECT_THAT(std::string(made.status.message()), HasSubstr(test.reason));
     EXPECT_THAT(std::string(made.status.message()), HasSubstr("t.json: "));
   }
+}
+
+// A Sequence of `count` times the same step.
+std::string Repeated(const char* member, size_t count, const char* step) {
+  const json sequence = {{"type", "Sequence"},
+                         {member, std::vector<json>(count, json::parse(step))}};
+  return sequence.dump();
+}
+
+// Of each n bytes these would make more than any machine has memory for, or
+// take their time.
+TEST(JsonTokenizerTest, StepsThatLetTextExplodeAreRefused) {
+  constexpr char kDouble[] =
+      R"({"type": "Replace", "pattern": {"String": "a"}, "content": "aa"})";
+  const std::string thousand(1000, 'a');
+  const std::string thousandfold = absl::StrCat(
+      R"({"type": "Replace", "pattern": {"Regex": "a|b"}, "content": ")",
+      thousand, "\"}");
+  const std::string mark = absl::StrCat(
+      R"({"type": "Metaspace", "replacement": ")", thousand, "\"}");
+  const struct {
+    const char* pointer;
+    std::string value;
+    const char* reason;
+  } kCases[] = {
+      {"/normalizer", Repeated("normalizers", 8, kDouble),
+       "can make a text 256 times as long, at most 128"},
+      {"/normalizer", Repeated("normalizers", 60, kDouble),
+       "times as long, at most 128"},
+      {"/normalizer", Repeated("normalizers", 64, thousandfold.c_str()),
+       "a text 1e+192 times"},
+      {"/normalizer", Repeated("normalizers", 3, R"({"type": "NFKD"})"),
+       "can make a text 1331 times"},
+      {"/normalizer",
+       absl::StrCat(R"({"type": "Prepend", "prepend": ")", thousand, "\"}"),
+       "can make a text 1001 times"},
+      {"/pre_tokenizer", mark, "can make a text 2000 times"},
+      {"/pre_tokenizer",
+       Repeated("pretokenizers", 4, R"({"type": "ByteLevel"})"),
+       "can make a text 256 times"},
+      {"/decoder", Repeated("decoders", 40, kDouble),
+       "can make a token 1.09951e+12 times as long, at most 4"},
+      {"/decoder", thousandfold, "can make a token 1000 times"},
+  };
+  for (const auto& test : kCases) {
+    json file = SmallFile();
+    file[json::json_pointer(test.pointer)] = json::parse(test.value);
+    file["added_tokens"] =
+        json::parse(R"([{"id": 5, "content": "a", "normalized": true}])");
+    const Outcome made = Make(file.dump());
+    EXPECT_EQ(made.status.code(), absl::StatusCode::kInvalidArgument)
+        << test.value.substr(0, 100);
+    EXPECT_THAT(std::string(made.status.message()), HasSubstr(test.reason));
+  }
+}
+
+TEST(JsonTokenizerTest, LongTokensAreRefused) {
+  json file = SmallFile();
+  file["model"]["vocab"][std::string(8193, 'x')] = 6;
+  EXPECT_THAT(std::string(Make(file.dump()).status.message()),
+              HasSubstr("token 6 has 8193 bytes, at most 8192"));
+  // Too long only as it is looked for.
+  file = SmallFile();
+  file["normalizer"] = json::parse(
+      R"({"type": "Replace", "pattern": {"String": "a"}, "content": "aa"})");
+  file["added_tokens"] = {{{"id", 5}, {"content", std::string(512, 'a')}}};
+  EXPECT_EQ(Make(file.dump()).status, absl::OkStatus());
+  file["added_tokens"] = {{{"id", 5}, {"content", std::string(513, 'a')}}};
+  EXPECT_THAT(std::string(Make(file.dump()).status.message()),
+              HasSubstr("an added token of 1026 bytes, at most 1024"));
+}
+
+TEST(NormalizerTest, NoTextGrowsBeyondWhatIsSaid) {
+  for (const char* type : {"NFC", "NFD", "NFKC", "NFKD", "ByteLevel"}) {
+    const auto normalizer = Normalizer::FromJson({{"type", type}});
+    ASSERT_TRUE(normalizer.ok()) << normalizer.status();
+    double most = 0;
+    for (char32_t code = 1; code < 0x30000; ++code) {
+      if (code >= 0xD800 && code <= 0xDFFF) continue;
+      std::string text;
+      AppendUtf8(code, text);
+      const auto bytes = static_cast<double>(text.size());
+      most = std::max(
+          most,
+          static_cast<double>(normalizer->Normalize(text).size()) / bytes);
+    }
+    EXPECT_EQ(most, normalizer->growth().PerByte()) << type;
+  }
+}
+
+TEST(NormalizerTest, GrowthOfStepsIsThatOfTheWorstText) {
+  const auto normalizer = Normalizer::FromJson(json::parse(R"(
+      {"type": "Sequence", "normalizers": [
+        {"type": "Prepend", "prepend": "ab"},
+        {"type": "Replace", "pattern": {"Regex": "a?bb"}, "content": "aaaaaa"},
+        {"type": "Replace", "pattern": {"String": "a"}, "content": "xyz"},
+        {"type": "Replace", "pattern": {"String": "xyz"}, "content": "a"},
+        {"type": "Strip"}]})"));
+  ASSERT_TRUE(normalizer.ok()) << normalizer.status();
+  // Two bytes become six, then each of them three.
+  EXPECT_EQ(normalizer->growth().factor, 9);
+  EXPECT_EQ(normalizer->growth().added, 18);
 }
 
 TEST(JsonTokenizerTest, OtherKindsAreUnimplemented) {
