@@ -26,7 +26,7 @@ constexpr JsonLimits kLimits = {
 // How many times as long a text may become before it is cut to words, and a
 // token by the decoder. The most that is of use is NFKC, 11, and "Metaspace",
 // 6; a decoder's "Replace" makes tokens shorter.
-constexpr double kMaxTextGrowth = 128;
+constexpr double kMaxTextGrowth = 72;
 constexpr double kMaxTokenGrowth = 4;
 
 // The steps that a tokenizer.json describes.

@@ -152,9 +152,9 @@ TEST(JsonTokenizerTest, StepsThatLetTextExplodeAreRefused) {
     const char* reason;
   } kCases[] = {
       {"/normalizer", Repeated("normalizers", 8, kDouble),
-       "can make a text 256 times as long, at most 128"},
+       "can make a text 256 times as long, at most 72"},
       {"/normalizer", Repeated("normalizers", 60, kDouble),
-       "times as long, at most 128"},
+       "times as long, at most 72"},
       {"/normalizer", Repeated("normalizers", 64, thousandfold.c_str()),
        "a text 1e+192 times"},
       {"/normalizer", Repeated("normalizers", 3, R"({"type": "NFKD"})"),
