@@ -151,6 +151,10 @@ absl::StatusOr<void*> CompilePcre2(absl::string_view pattern,
   pcre2_code* code = pcre2_compile(reinterpret_cast<PCRE2_SPTR>(pattern.data()),
                                    pattern.size(), options | PCRE2_UTF, &error,
                                    &where, nullptr);
+  // Oniguruma has it.
+  if (error == PCRE2_ERROR_LOOKBEHIND_NOT_FIXED_LENGTH) {
+    return Unsupported(pattern, "a look behind of no fixed length");
+  }
   if (code == nullptr) {
     PCRE2_UCHAR message[160] = {};
     pcre2_get_error_message(error, message, sizeof(message));
