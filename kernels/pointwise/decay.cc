@@ -1,5 +1,7 @@
 #include "kernels/pointwise/decay.h"
 
+#include <cmath>
+
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/pointwise/decay.cc"
 #include "hwy/foreach_target.h"  // IWYU pragma: keep
@@ -40,28 +42,6 @@ struct RestOfLogOp {
   }
 };
 
-// Sine and cosine are good to 3 ulp of 1 within this bound.
-template <class D, class V>
-HWY_INLINE V BoundedPhase(D d, V phase) {
-  const V limit = hn::Set(d, 39000.0f);
-  const V from_below = MaxKeepNan(hn::Neg(limit), phase);
-  return hn::IfThenElse(hn::Gt(from_below, limit), limit, from_below);
-}
-
-struct PolarRealOp {
-  template <class D, class V>
-  HWY_INLINE V operator()(D d, V size, V phase) const {
-    return hn::Mul(size, hn::Cos(d, BoundedPhase(d, phase)));
-  }
-};
-
-struct PolarImaginaryOp {
-  template <class D, class V>
-  HWY_INLINE V operator()(D d, V size, V phase) const {
-    return hn::Mul(size, hn::Sin(d, BoundedPhase(d, phase)));
-  }
-};
-
 // y[i] and z[i] are two functions of x1[i] and x2[i], all four anywhere.
 template <class Op1, class Op2>
 HWY_INLINE void MapToTwo(Op1 op1, Op2 op2, size_t n, const float* x1,
@@ -93,11 +73,6 @@ void RestOfLogDecayOfTarget(size_t n, const float* log_decay, float* rest) {
   Map(RestOfLogOp(), n, log_decay, rest);
 }
 
-void PolarDecayOfTarget(size_t n, const float* size, const float* phase,
-                        float* re, float* im) {
-  MapToTwo(PolarRealOp(), PolarImaginaryOp(), n, size, phase, re, im);
-}
-
 }  // namespace
 }  // namespace HWY_NAMESPACE
 }  // namespace steadystate
@@ -108,7 +83,6 @@ namespace steadystate {
 
 HWY_EXPORT(FlooredSigmoidDecayOfTarget);
 HWY_EXPORT(RestOfLogDecayOfTarget);
-HWY_EXPORT(PolarDecayOfTarget);
 
 void FlooredSigmoidDecay(size_t n, const float* a, const float* floor,
                          float* decay, float* rest) {
@@ -121,7 +95,17 @@ void RestOfLogDecay(size_t n, const float* log_decay, float* rest) {
 
 void PolarDecay(size_t n, const float* size, const float* phase, float* re,
                 float* im) {
-  HWY_DYNAMIC_DISPATCH(PolarDecayOfTarget)(n, size, phase, re, im);
+  constexpr float kLimit = 39000.0f;
+  for (size_t i = 0; i < n; ++i) {
+    // Not std::clamp, which may take NaN for the limit.
+    const float p = phase[i] > kLimit    ? kLimit
+                    : phase[i] < -kLimit ? -kLimit
+                                         : phase[i];
+    const auto r = static_cast<double>(size[i]);
+    const auto angle = static_cast<double>(p);
+    re[i] = static_cast<float>(r * std::cos(angle));
+    im[i] = static_cast<float>(r * std::sin(angle));
+  }
 }
 
 }  // namespace steadystate

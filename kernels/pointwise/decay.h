@@ -20,8 +20,9 @@ void FlooredSigmoidDecay(size_t n, const float* a, const float* floor,
 void RestOfLogDecay(size_t n, const float* log_decay, float* rest);
 
 // The complex decays size e^(i phase), phases in radians: their real and
-// imaginary parts. A phase beyond +-39000 counts as that bound; an ulp of it
-// is 4e-3 there.
+// imaginary parts, computed in double, since what rounding does to a decay it
+// does again at every token. A phase beyond +-39000 counts as that bound; an
+// ulp of it is 4e-3 there.
 //   size, phase  in                    re, im  out; re may be size, im phase
 void PolarDecay(size_t n, const float* size, const float* phase, float* re,
                 float* im);

@@ -91,6 +91,11 @@ absl::Status Config::Unsupported(absl::string_view key,
 
 bool Config::Has(absl::string_view key) const { return Find(key) != nullptr; }
 
+bool Config::IsNull(absl::string_view key) const {
+  const auto found = object_->find(std::string(key));
+  return found != object_->end() && found->is_null();
+}
+
 absl::StatusOr<std::optional<size_t>> Config::OptionalSize(
     absl::string_view key, Bounds bounds) const {
   const json* value = Find(key);

@@ -47,6 +47,8 @@ class Config {
                                       absl::string_view what);
 
   bool Has(absl::string_view key) const;
+  // True if the key is there, as null.
+  bool IsNull(absl::string_view key) const;
 
   // A whole number within bounds.
   absl::StatusOr<size_t> Size(absl::string_view key, size_t fallback,

@@ -51,7 +51,8 @@ absl::StatusOr<Decoder> Decoder::Make(const Config& config,
       decoder.final_norm_, Norm::Make(model.norm, root, frame.final_norm, D));
   decoder.logit_cap_ = model.logit_cap;
   TypedData head = decoder.embedding_->table();
-  if (!model.tied_head && root.Has("lm_head.weight")) {
+  decoder.tied_ = model.tied_head || !root.Has("lm_head.weight");
+  if (!decoder.tied_) {
     STEADYSTATE_ASSIGN_OR_RETURN(head, root.Take("lm_head.weight", {N, D}));
   }
   STEADYSTATE_ASSIGN_OR_RETURN(decoder.head_, linears.Make(D, {{{head, N}}}));

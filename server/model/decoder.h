@@ -51,6 +51,8 @@ class Decoder {
   std::optional<size_t> FirstCausalLayer() const;
 
   const ScratchSize& scratch() const { return scratch_; }
+  // True if the head is the embedding table.
+  bool tied() const { return tied_; }
 
  private:
   ScratchSize scratch_;
@@ -59,7 +61,8 @@ class Decoder {
   std::vector<Block> blocks_;
   Norm final_norm_;
   std::unique_ptr<Linear> head_;  // D -> vocab_size
-  float logit_cap_ = 0;           // 0: none
+  bool tied_ = false;
+  float logit_cap_ = 0;  // 0: none
 };
 
 }  // namespace steadystate

@@ -89,9 +89,11 @@ absl::Status ReadFamily(const Config& config, ModelConfig& model) {
 // The width of the MLP: stated, or 2/3 of hidden_ratio times D, rounded up to a
 // multiple of 256.
 absl::Status ReadMlp(const Config& config, ModelConfig& model) {
+  // In fla null is not the family's default here, but 4.
+  const double fallback =
+      config.IsNull("hidden_ratio") ? 4 : model.defaults.hidden_ratio;
   STEADYSTATE_ASSIGN_OR_RETURN(
-      const double ratio,
-      config.Number("hidden_ratio", model.defaults.hidden_ratio, {0.01, 64}));
+      const double ratio, config.Number("hidden_ratio", fallback, {0.01, 64}));
   STEADYSTATE_ASSIGN_OR_RETURN(
       const std::optional<size_t> stated,
       config.OptionalSize("intermediate_size", kWidth));
@@ -229,8 +231,8 @@ absl::StatusOr<ModelConfig> ReadModelConfig(const Config& config) {
       const size_t layers,
       config.Size("num_hidden_layers", defaults.layers, kLayers));
   STEADYSTATE_RETURN_IF_ERROR(ReadNorm(config, model));
-  STEADYSTATE_ASSIGN_OR_RETURN(
-      model.tied_head, config.Bool("tie_word_embeddings", defaults.tied_head));
+  STEADYSTATE_ASSIGN_OR_RETURN(model.tied_head,
+                               config.Bool("tie_word_embeddings", false));
   if (HasMlp(model)) STEADYSTATE_RETURN_IF_ERROR(ReadMlp(config, model));
   STEADYSTATE_RETURN_IF_ERROR(ReadTokens(config, model));
   STEADYSTATE_RETURN_IF_ERROR(ReadHybrid(config, layers, model));

@@ -26,6 +26,8 @@ struct ModelConfig {
   // Of the common layer's MLP.
   size_t intermediate_size = 0;
   Activation mlp_activation = Activation::kSilu;
+  // The head is the embedding table, even if the file has another. Without one
+  // it is so anyhow.
   bool tied_head = false;
   // Name of a norm between embedding and first layer; empty: none.
   std::string input_norm;

@@ -79,7 +79,7 @@ ModelDescription Describe(const ModelOptions& options,
           .norm = config.norm.kind == NormStyle::Kind::kRms ? "rmsnorm"
                                                             : "layernorm",
           .norm_eps = config.norm.eps,
-          .tied_head = config.tied_head,
+          .tied_head = false,
           .parameters = 0,
           .bos_tokens = config.bos_tokens,
           .eos_tokens = config.eos_tokens,
@@ -126,6 +126,7 @@ absl::StatusOr<std::shared_ptr<const Model>> ModelLoader::Load(
   for (std::string& warning : tokenizer.warnings) {
     description.warnings.push_back(std::move(warning));
   }
+  description.tied_head = parts->decoder.tied();
   description.parameters = store.parameters();
   description.linear = linears->report();
   for (const std::string& name : store.Unused()) {

@@ -207,8 +207,7 @@ absl::StatusOr<FamilyDefaults> MambaDefaults(const Config& config) {
                         .vocab_size = 50280,
                         .norm_eps = 1e-5,
                         .bos_token = 0,
-                        .eos_token = 0,
-                        .tied_head = true};
+                        .eos_token = 0};
 }
 
 }  // namespace steadystate

@@ -38,7 +38,6 @@ struct FamilyDefaults {
   double hidden_ratio = 4;
   size_t bos_token = 1;
   size_t eos_token = 2;
-  bool tied_head = false;
 };
 
 // A family of checkpoints: what its layers are made of, and the language model

@@ -104,9 +104,15 @@ absl::Status Mlstm::ReadShape(const MixerBuilder& from) {
 
 absl::Status Mlstm::TakeProjections(const MixerBuilder& from, Bias bias) {
   ProjectionStack stack(from.weights, D_);
-  STEADYSTATE_ASSIGN_OR_RETURN(q_, stack.Add("q", H_ * K_, bias));
-  STEADYSTATE_ASSIGN_OR_RETURN(k_, stack.Add("k", H_ * K_, bias));
-  STEADYSTATE_ASSIGN_OR_RETURN(v_, stack.Add("v", H_ * V_, bias));
+  // Some versions of transformers spell the names out.
+  const bool spelt = from.weights.Has("query.weight");
+  const auto add = [&](absl::string_view name, absl::string_view spelt_name,
+                       size_t width) {
+    return stack.Add(spelt ? spelt_name : name, width, bias);
+  };
+  STEADYSTATE_ASSIGN_OR_RETURN(q_, add("q", "query", H_ * K_));
+  STEADYSTATE_ASSIGN_OR_RETURN(k_, add("k", "key", H_ * K_));
+  STEADYSTATE_ASSIGN_OR_RETURN(v_, add("v", "value", H_ * V_));
   STEADYSTATE_ASSIGN_OR_RETURN(output_gate_,
                                stack.Add("ogate_preact", H_ * V_, bias));
   STEADYSTATE_ASSIGN_OR_RETURN(gates_,
@@ -268,6 +274,8 @@ absl::Status ReadXlstmConfig(const Config& config, ModelConfig& model) {
   STEADYSTATE_ASSIGN_OR_RETURN(
       const double cap, config.Number("output_logit_soft_cap", 30, kCaps));
   model.logit_cap = static_cast<float>(cap);
+  // transformers has the flag and does not tie: the file's head is used.
+  model.tied_head = false;
   return absl::OkStatus();
 }
 

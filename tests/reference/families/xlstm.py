@@ -62,9 +62,11 @@ class Mixer(Layer):
 
     def step(self, x, position):
         H, cap = self.H, self.config["gate_soft_cap"]
-        q = self.project("q", x).reshape(H, self.K)
-        k = self.project("k", x).reshape(H, self.K)
-        v = self.project("v", x).reshape(H, self.V)
+        spelt = self.tensor("query.weight") is not None
+        names = ("query", "key", "value") if spelt else "qkv"
+        q = self.project(names[0], x).reshape(H, self.K)
+        k = self.project(names[1], x).reshape(H, self.K)
+        v = self.project(names[2], x).reshape(H, self.V)
         i = soft_cap(self.project("igate_preact", x), cap)
         f = log_sigmoid(soft_cap(self.project("fgate_preact", x), cap))
         out = np.zeros((H, self.V))
@@ -94,6 +96,9 @@ class Block(Layer):
         self.mixer = Mixer(model, n, self.prefix + "mlstm_layer.")
         self.feed_forward = FeedForward(model, self.prefix + "ffn.")
 
+    def order_matters(self):
+        return True
+
     def norm(self, name, h):
         y = rms_norm(h, self.tensor(name + ".weight"), self.config.norm_eps())
         bias = self.tensor(name + ".bias")
@@ -106,6 +111,11 @@ class Block(Layer):
 
 class Model(CausalLm):
     EMBEDDINGS = "backbone.embeddings.weight"
+
+    def __init__(self, family, values, tensors, rounded):
+        # transformers knows the flag and does not tie.
+        values = {**values, "tie_word_embeddings": False}
+        super().__init__(family, values, tensors, rounded)
 
     def make_block(self, n):
         return Block(self, n)
@@ -133,7 +143,8 @@ def norm(case, name, width):
 def tensors(case, n, p):
     D, bias = case.config["hidden_size"], case.config["use_bias"]
     H, K, V = sizes(case.config)
-    for name, width in (("q", H * K), ("k", H * K), ("v", H * V)):
+    names = ("query", "key", "value") if case.stored.get("spelt") else "qkv"
+    for name, width in zip(names, (H * K, H * K, H * V)):
         linear(case, p + name, width, D, bias)
     linear(case, p + "ogate_preact", H * V, D, bias)
     # Preactivations of some size: the caps shall bite.
@@ -163,7 +174,7 @@ def all_tensors(case):
         norm(case, p + "norm_ffn", D)
         feed_forward_tensors(case, p + "ffn.")
     case.vector("backbone.out_norm.weight", D, 1.0, 0.3)
-    case.head("lm_head.weight")
+    case.matrix("lm_head.weight", case.config["vocab_size"], D)
 
 
 SMALL = {
@@ -213,6 +224,8 @@ CASES = {
         {**SMALL, "gate_soft_cap": 2.0, "output_logit_soft_cap": 1.5, "eps": 1e-2},
         {},
     ),
+    # The flag is there and transformers does not tie.
+    "xlstm-names": ({**SMALL, "tie_word_embeddings": True}, {"spelt": True, "seed": 6}),
     "xlstm-bias": ({**SMALL, "use_bias": True, "norm_eps": 1e-4}, {"seed": 3}),
     "xlstm-widths": (
         {**SMALL, "num_heads": 4, "qk_dim_factor": 0.75, "v_dim_factor": 0.5},

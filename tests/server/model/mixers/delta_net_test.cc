@@ -12,20 +12,13 @@
 #include "gtest/gtest.h"
 #include "tests/testing/checkpoint_writer.h"
 #include "tests/testing/direct_session.h"
-#include "tests/testing/golden_checkpoint.h"
+#include "tests/testing/golden_options.h"
 #include "tests/testing/temp_directory.h"
 
 namespace steadystate {
 namespace {
 
 using nlohmann::json;
-using testing::HasSubstr;
-
-struct Refusal {
-  std::string key;
-  json value;
-  absl::StatusCode code;
-};
 
 constexpr absl::StatusCode kInvalid = absl::StatusCode::kInvalidArgument;
 constexpr absl::StatusCode kUnimplemented = absl::StatusCode::kUnimplemented;
@@ -46,12 +39,7 @@ TEST(DeltaNetTest, BadValuesAreRefusedByName) {
       {"allow_neg_eigval", "yes", kInvalid},
       {"conv_bias", true, kUnimplemented},
   };
-  for (const auto& [key, value, code] : refusals) {
-    SCOPED_TRACE(key + " = " + value.dump());
-    const auto model = LoadGoldenWith("delta_net", {{key, value}});
-    EXPECT_EQ(model.status().code(), code) << model.status();
-    EXPECT_THAT(model.status().message(), HasSubstr(key));
-  }
+  ExpectRefusals("delta_net", refusals);
 }
 
 const std::vector<int32_t> kFewTokens = {3, 1, 0, 1, 2, 2, 3, 0};

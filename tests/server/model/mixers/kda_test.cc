@@ -6,19 +6,12 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "tests/testing/golden_checkpoint.h"
+#include "tests/testing/golden_options.h"
 
 namespace steadystate {
 namespace {
 
-using nlohmann::json;
 using testing::HasSubstr;
-
-struct Refusal {
-  std::string key;
-  json value;
-  absl::StatusCode code;
-};
 
 constexpr absl::StatusCode kInvalid = absl::StatusCode::kInvalidArgument;
 constexpr absl::StatusCode kUnimplemented = absl::StatusCode::kUnimplemented;
@@ -41,12 +34,7 @@ TEST(KdaTest, BadValuesAreRefusedByName) {
       {"allow_neg_eigval", "yes", kInvalid},
       {"conv_bias", true, kUnimplemented},
   };
-  for (const auto& [key, value, code] : refusals) {
-    SCOPED_TRACE(key + " = " + value.dump());
-    const auto model = LoadGoldenWith("kda-value-heads", {{key, value}});
-    EXPECT_EQ(model.status().code(), code) << model.status();
-    EXPECT_THAT(model.status().message(), HasSubstr(key));
-  }
+  ExpectRefusals("kda-value-heads", refusals);
 }
 
 TEST(KdaTest, SafeGateNeedsALowerBound) {

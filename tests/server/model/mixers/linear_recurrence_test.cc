@@ -11,8 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "tests/testing/direct_session.h"
-#include "tests/testing/golden_checkpoint.h"
+#include "tests/testing/golden_options.h"
 
 namespace steadystate {
 namespace {
@@ -20,17 +19,12 @@ namespace {
 using nlohmann::json;
 using testing::ElementsAre;
 using testing::HasSubstr;
-using testing::IsEmpty;
 
 // Two heads, K = 8, V = 16, no decay.
 constexpr char kPlain[] = "linear_recurrence";
 
 std::vector<float> LogitsWith(const json& changes = json::object()) {
-  const auto model = LoadGoldenWith(kPlain, changes);
-  EXPECT_TRUE(model.ok()) << model.status();
-  if (!model.ok()) return {};
-  EXPECT_THAT((*model)->description().warnings, IsEmpty());
-  return DirectSession(**model).Feed(std::vector<int32_t>{1, 2, 3, 5, 8, 13});
+  return GoldenLogitsWith(kPlain, changes);
 }
 
 TEST(LinearRecurrenceTest, DefaultsMayBeStated) {

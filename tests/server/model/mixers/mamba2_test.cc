@@ -13,8 +13,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "server/model/model_config.h"
-#include "tests/testing/direct_session.h"
-#include "tests/testing/golden_checkpoint.h"
+#include "tests/testing/golden_options.h"
 #include "tests/testing/temp_directory.h"
 
 namespace steadystate {
@@ -27,11 +26,7 @@ using testing::IsEmpty;
 const std::vector<int32_t> kTokens = {1, 2, 3, 5, 8, 13};
 
 std::vector<float> LogitsWith(const json& changes = json::object()) {
-  const auto model = LoadGoldenWith("mamba2-groups", changes);
-  EXPECT_TRUE(model.ok()) << model.status();
-  if (!model.ok()) return {};
-  EXPECT_THAT((*model)->description().warnings, IsEmpty());
-  return DirectSession(**model).Feed(kTokens);
+  return GoldenLogitsWith("mamba2-groups", changes);
 }
 
 TEST(Mamba2Test, DefaultsAreThoseOfTheLibraryThatWroteTheFile) {

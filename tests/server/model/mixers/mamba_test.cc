@@ -168,14 +168,12 @@ TEST(MambaTest, DefaultsAreThoseOfTheLibraryThatWroteTheFile) {
   EXPECT_EQ(of_transformers->hidden_size, 768u);
   EXPECT_EQ(of_transformers->softmax.size(), 32u);
   EXPECT_EQ(of_transformers->vocab_size, 50280u);
-  EXPECT_TRUE(of_transformers->tied_head);
   EXPECT_FLOAT_EQ(of_transformers->norm.eps, 1e-5f);
   const auto of_fla = read(R"({"model_type": "mamba", "dt_rank": "auto"})");
   ASSERT_TRUE(of_fla.ok()) << of_fla.status();
   EXPECT_EQ(of_fla->hidden_size, 2048u);
   EXPECT_EQ(of_fla->softmax.size(), 48u);
   EXPECT_EQ(of_fla->vocab_size, 32000u);
-  EXPECT_FALSE(of_fla->tied_head);
 }
 
 TEST(MambaTest, NoKeyThatLibrariesWriteIsUnknown) {

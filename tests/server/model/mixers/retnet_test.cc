@@ -11,22 +11,16 @@
 #include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "tests/testing/direct_session.h"
-#include "tests/testing/golden_checkpoint.h"
+#include "tests/testing/golden_options.h"
 
 namespace steadystate {
 namespace {
 
 using nlohmann::json;
 using testing::HasSubstr;
-using testing::IsEmpty;
 
 std::vector<float> LogitsWith(const json& changes = json::object()) {
-  const auto model = LoadGoldenWith("retnet-groups", changes);
-  EXPECT_TRUE(model.ok()) << model.status();
-  if (!model.ok()) return {};
-  EXPECT_THAT((*model)->description().warnings, IsEmpty());
-  return DirectSession(**model).Feed(std::vector<int32_t>{1, 2, 3, 5, 8, 13});
+  return GoldenLogitsWith("retnet-groups", changes);
 }
 
 TEST(RetnetTest, DefaultsAreThoseOfTheLibrary) {
@@ -36,6 +30,10 @@ TEST(RetnetTest, DefaultsAreThoseOfTheLibrary) {
   EXPECT_EQ(model->hidden_size, 2048u);
   EXPECT_EQ(model->softmax.size(), 24u);
   EXPECT_EQ(model->intermediate_size, 2816u);  // with a hidden_ratio of 2
+  const auto null = ReadModelConfig(*Config::Parse(
+      R"({"model_type": "retnet", "hidden_ratio": null})", "config.json"));
+  ASSERT_TRUE(null.ok()) << null.status();
+  EXPECT_EQ(null->intermediate_size, 5632u);  // with one of 4
 }
 
 TEST(RetnetTest, KeysThatTheLibraryIgnoresChangeNothing) {

@@ -9,19 +9,12 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/testing/direct_session.h"
-#include "tests/testing/golden_checkpoint.h"
+#include "tests/testing/golden_options.h"
 
 namespace steadystate {
 namespace {
 
 using nlohmann::json;
-using testing::HasSubstr;
-
-struct Refusal {
-  std::string key;
-  json value;
-  absl::StatusCode code;
-};
 
 constexpr absl::StatusCode kInvalid = absl::StatusCode::kInvalidArgument;
 constexpr absl::StatusCode kUnimplemented = absl::StatusCode::kUnimplemented;
@@ -38,12 +31,7 @@ TEST(Rwkv6Test, BadValuesAreRefusedByName) {
       {"hidden_act", "tanh", kUnimplemented},
       {"intermediate_size", -32, kInvalid},
   };
-  for (const auto& [key, value, code] : refusals) {
-    SCOPED_TRACE(key + " = " + value.dump());
-    const auto model = LoadGoldenWith("rwkv6", {{key, value}});
-    EXPECT_EQ(model.status().code(), code) << model.status();
-    EXPECT_THAT(model.status().message(), HasSubstr(key));
-  }
+  ExpectRefusals("rwkv6", refusals);
 }
 
 TEST(Rwkv6Test, RanksFollowFromTheShapes) {

@@ -10,19 +10,13 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/testing/direct_session.h"
-#include "tests/testing/golden_checkpoint.h"
+#include "tests/testing/golden_options.h"
 
 namespace steadystate {
 namespace {
 
 using nlohmann::json;
 using testing::HasSubstr;
-
-struct Refusal {
-  std::string key;
-  json value;
-  absl::StatusCode code;
-};
 
 constexpr absl::StatusCode kInvalid = absl::StatusCode::kInvalidArgument;
 constexpr absl::StatusCode kUnimplemented = absl::StatusCode::kUnimplemented;
@@ -40,12 +34,7 @@ TEST(Rwkv7Test, BadValuesAreRefusedByName) {
       {"hidden_act", "tanh", kUnimplemented},
       {"head_size", 16, kUnimplemented},
   };
-  for (const auto& [key, value, code] : refusals) {
-    SCOPED_TRACE(key + " = " + value.dump());
-    const auto model = LoadGoldenWith("rwkv7", {{key, value}});
-    EXPECT_EQ(model.status().code(), code) << model.status();
-    EXPECT_THAT(model.status().message(), HasSubstr(key));
-  }
+  ExpectRefusals("rwkv7", refusals);
 }
 
 TEST(Rwkv7Test, LayerZeroGivesTheValuesThatOthersMixIn) {

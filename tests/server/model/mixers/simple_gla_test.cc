@@ -9,22 +9,16 @@
 #include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "tests/testing/direct_session.h"
-#include "tests/testing/golden_checkpoint.h"
+#include "tests/testing/golden_options.h"
 
 namespace steadystate {
 namespace {
 
 using nlohmann::json;
 using testing::HasSubstr;
-using testing::IsEmpty;
 
 std::vector<float> LogitsWith(const json& changes = json::object()) {
-  const auto model = LoadGoldenWith("simple_gla", changes);
-  EXPECT_TRUE(model.ok()) << model.status();
-  if (!model.ok()) return {};
-  EXPECT_THAT((*model)->description().warnings, IsEmpty());
-  return DirectSession(**model).Feed(std::vector<int32_t>{1, 2, 3, 5, 8, 13});
+  return GoldenLogitsWith("simple_gla", changes);
 }
 
 TEST(SimpleGlaTest, DefaultsMayBeStated) {
