@@ -13,7 +13,9 @@ model.safetensors. Nothing there is overwritten.
 Values are kept as they are stored, bit for bit, with one exception: RWKV-6
 normalises its heads with an epsilon of 64e-5, and the converted form has one
 epsilon, 1e-5, for all norms. An eighth of the values into that norm makes the
-two the same, so the value projections are divided by 8, which is exact.
+two the same, so the value projections are divided by 8. That is exact, save for
+float16 values so small that they would lose digits: then the tensor is stored
+as float32.
 
 What cannot be converted is refused, by name. A tokenizer is not converted:
 put its files beside the result. Needs PyTorch and safetensors; pickles are
@@ -342,6 +344,13 @@ def rwkv6_mixes(tensors, old, new, D):
     }
 
 
+def an_eighth(tensor):
+    """The tensor divided by 8, exactly: in float32 where its own type would
+    round."""
+    divided = tensor / 8
+    return divided if torch.equal(divided * 8, tensor) else tensor.float() / 8
+
+
 def rwkv6_layer(tensors, n, D):
     old, new = f"blocks.{n}.att.", f"model.layers.{n}.attn."
     out = rwkv6_mixes(tensors, old, new, D)
@@ -352,7 +361,7 @@ def rwkv6_layer(tensors, n, D):
         "gate.weight": "g_proj.linear.weight",
         "output.weight": "o_proj.weight"}, (D, D)))
     # See the head of this file: norm(v / 8, 1e-5) = norm(v, 64e-5).
-    out[new + "v_proj.linear.weight"] = out[new + "v_proj.linear.weight"] / 8
+    out[new + "v_proj.linear.weight"] = an_eighth(out[new + "v_proj.linear.weight"])
     w1 = tensors.take(old + "time_decay_w1", (D, None))
     w2 = tensors.take(old + "time_decay_w2", (w1.shape[1], D))
     decay = tensors.take(old + "time_decay", (1, 1, D))
@@ -411,9 +420,11 @@ def read_pickle(path):
     """Tensors by name."""
     try:
         tensors = torch.load(path, map_location="cpu", weights_only=True)
-    except (OSError, RuntimeError, EOFError, pickle.UnpicklingError) as error:
-        raise Refused(f"{path} cannot be read: "
-                      f"{str(error).splitlines()[0]}") from error
+    except (OSError, RuntimeError, EOFError, ValueError, KeyError, IndexError,
+            TypeError, AttributeError, pickle.UnpicklingError) as error:
+        raise Refused(f"{path} cannot be read as a pickle of tensors: "
+                      f"{(str(error).splitlines() or [repr(error)])[0]}"
+                      ) from error
     if not isinstance(tensors, dict) or not all(
             isinstance(tensor, torch.Tensor) for tensor in tensors.values()):
         raise Refused(f"{path} is not a table of tensors")

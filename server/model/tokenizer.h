@@ -20,6 +20,9 @@ class Tokenizer {
   // "bpe", "sentencepiece" or "rwkv".
   virtual absl::string_view kind() const = 0;
 
+  // Most bytes of a text that Encode takes in reasonable time and memory.
+  virtual size_t max_text_bytes() const { return SIZE_MAX; }
+
   // The ids of `text`, each below the vocabulary size. No special tokens are
   // added; those whose text occurs in `text` are found if the kind does so. Any
   // bytes are accepted; kinds that know characters take what is not UTF-8 for

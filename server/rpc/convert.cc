@@ -314,9 +314,20 @@ absl::StatusOr<std::vector<int32_t>> Converter::ToTokens(
   return std::vector<int32_t>(tokens.ids().begin(), tokens.ids().end());
 }
 
+absl::Status Converter::CheckTextLength(absl::string_view field,
+                                        size_t bytes) const {
+  const size_t most = tokenizer_->max_text_bytes();
+  if (bytes <= most) return absl::OkStatus();
+  return OutOfBounds(field, absl::StrCat(bytes, " bytes"),
+                     absl::StrCat("at most ", most,
+                                  " bytes with this model's tokenizer; send "
+                                  "longer texts as token ids, or in parts"));
+}
+
 absl::StatusOr<std::vector<int32_t>> Converter::Tokenize(
     absl::string_view field, absl::string_view text) const {
   STEADYSTATE_RETURN_IF_ERROR(NeedTokenizer(field));
+  STEADYSTATE_RETURN_IF_ERROR(CheckTextLength(field, text.size()));
   std::vector<int32_t> tokens = tokenizer_->Encode(text);
   STEADYSTATE_RETURN_IF_ERROR(CheckCount(field, tokens.size()));
   return tokens;

@@ -52,6 +52,8 @@ class Converter {
                            size_t count) const;
   // OK if the model has a tokenizer.
   absl::Status NeedTokenizer(absl::string_view what) const;
+  // OK if the tokenizer takes texts of so many bytes. REQUIRES: there is one.
+  absl::Status CheckTextLength(absl::string_view field, size_t bytes) const;
 
  private:
   absl::StatusOr<std::vector<int32_t>> ToTokens(absl::string_view field,

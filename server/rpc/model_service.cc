@@ -74,6 +74,8 @@ absl::Status ModelService::DoTokenize(const v1::TokenizeRequest& request,
                                       v1::TokenizeResponse& response) const {
   STEADYSTATE_RETURN_IF_ERROR(CheckModel(request.model()));
   STEADYSTATE_RETURN_IF_ERROR(services_.converter.NeedTokenizer("text"));
+  STEADYSTATE_RETURN_IF_ERROR(
+      services_.converter.CheckTextLength("text", request.text().size()));
   const std::vector<int32_t> tokens =
       services_.engine.model().tokenizer()->Encode(request.text());
   response.mutable_tokens()->Assign(tokens.begin(), tokens.end());

@@ -238,6 +238,9 @@ def check():
 
 
 def main(arguments):
+    if arguments[0] == "--help":
+        print(__doc__)
+        return 0
     build = pathlib.Path(arguments[0]).resolve()
     os.environ.setdefault("STEADYSTATE_BIN_DIR", str(build / "bin"))
     if arguments[1:] == ["--check"]:

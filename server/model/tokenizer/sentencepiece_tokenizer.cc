@@ -38,6 +38,11 @@ class SentencePieceTokenizer final : public Tokenizer {
 
   absl::string_view kind() const override { return "sentencepiece"; }
 
+  // The library takes some 500 bytes of memory for each byte of text, and for
+  // Unigram models without byte fallback time quadratic in a run of unknown
+  // characters: two seconds for this many.
+  size_t max_text_bytes() const override { return size_t{256} << 10; }
+
   std::vector<int32_t> Encode(absl::string_view text) const override {
     std::vector<int32_t> tokens;
     model_->Encode(text.data(), text.size(), &AppendTokensTo, &tokens);
@@ -66,10 +71,14 @@ class SentencePieceTokenizer final : public Tokenizer {
 
 // The module lies beside the program or, for those outside of bin/, in the bin/
 // next to their folder. A path, since sanitizers' dlopen knows no run path.
+// Empty if the system does not tell: a path relative to the working directory
+// would load what anybody has put there.
 std::string ModulePath() {
   std::error_code ignored;
-  const std::filesystem::path folder =
-      std::filesystem::read_symlink("/proc/self/exe", ignored).parent_path();
+  const std::filesystem::path program =
+      std::filesystem::read_symlink("/proc/self/exe", ignored);
+  if (!program.is_absolute()) return "";
+  const std::filesystem::path folder = program.parent_path();
   const std::filesystem::path beside = folder / kSentencePieceModule;
   if (std::filesystem::exists(beside, ignored)) return beside.string();
   return (folder.parent_path() / "bin" / kSentencePieceModule).string();
@@ -91,7 +100,13 @@ absl::StatusOr<OpenSentencePiece> LoadModule() {
 #else
   flags |= RTLD_DEEPBIND;
 #endif
-  void* const module = dlopen(ModulePath().c_str(), flags);
+  const std::string path = ModulePath();
+  if (path.empty()) {
+    return absl::UnimplementedError(
+        "SentencePiece cannot be loaded: /proc does not tell where the program "
+        "is");
+  }
+  void* const module = dlopen(path.c_str(), flags);
   if (module == nullptr) {
     return absl::UnimplementedError(
         absl::StrCat("SentencePiece cannot be loaded: ", dlerror()));

@@ -164,6 +164,24 @@ TEST_P(TokenizerKindsTest, StopStringsEndIt) {
   EXPECT_EQ(stopped.text, text.substr(0, text.find(stop)));
 }
 
+// What takes SentencePiece too long is refused; other kinds take what a message
+// holds.
+TEST_P(TokenizerKindsTest, TextsHaveALengthThatEndsInTime) {
+  const std::string text((size_t{256} << 10) + 1, 'a');
+  v1::TokenizeRequest request;
+  request.set_text(text);
+  v1::TokenizeResponse response;
+  Context context;
+  const grpc::Status status =
+      server_.models().Tokenize(&context, request, &response);
+  if (GetParam().kind == std::string("sentencepiece")) {
+    EXPECT_THAT(status, IsAboutField("text"));
+  } else {
+    EXPECT_THAT(status, IsOk());
+    EXPECT_GT(response.tokens_size(), 0);
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(
     All, TokenizerKindsTest,
     testing::Values(Kind{"neox/tokenizer.json", "byte_level_bpe"},
