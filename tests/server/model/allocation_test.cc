@@ -27,11 +27,14 @@ bool IsInOneDnn(const void* address) {
          absl::StrContains(where.dli_fname, "libdnnl");
 }
 
-void* Allocate(size_t bytes, size_t alignment, const void* caller) {
+void* TryAllocate(size_t bytes, size_t alignment, const void* caller) {
   if (!IsInOneDnn(caller)) allocations.fetch_add(1, std::memory_order_relaxed);
   const size_t rounded = (bytes + alignment - 1) / alignment * alignment;
-  void* memory =
-      std::aligned_alloc(alignment, rounded > 0 ? rounded : alignment);
+  return std::aligned_alloc(alignment, rounded > 0 ? rounded : alignment);
+}
+
+void* Allocate(size_t bytes, size_t alignment, const void* caller) {
+  void* memory = TryAllocate(bytes, alignment, caller);
   if (memory == nullptr) throw std::bad_alloc();
   return memory;
 }
@@ -41,6 +44,11 @@ void* Allocate(size_t bytes, size_t alignment, const void* caller) {
 void* operator new(size_t bytes) {
   return Allocate(bytes, alignof(std::max_align_t),
                   __builtin_return_address(0));
+}
+// The library's own calls the one above, a sanitizer's does not.
+void* operator new(size_t bytes, const std::nothrow_t&) noexcept {
+  return TryAllocate(bytes, alignof(std::max_align_t),
+                     __builtin_return_address(0));
 }
 void* operator new(size_t bytes, std::align_val_t alignment) {
   return Allocate(bytes, static_cast<size_t>(alignment),
