@@ -30,10 +30,6 @@ void Scale(size_t n, double factor, const float* x, float* y) {
 
 }  // namespace
 
-void EluPlusOne(size_t n, const float* x, float* y) {
-  Activate(Activation::kEluPlusOne, n, x, y);
-}
-
 void JointSoftmax(size_t n, const float* x, float* y) {
   const float max = *std::max_element(x, x + n);
   for (size_t i = 0; i < n; ++i) y[i] = x[i] - max;

@@ -13,9 +13,6 @@ namespace steadystate {
 // relu) are in pointwise/activation.h. Here "y may be x" says so where it may;
 // else nothing overlaps. Any length n, d, r, m >= 1.
 
-// y[i] = x[i] + 1 for x[i] > 0, else e^x[i].   f32[n]; y may be x.
-void EluPlusOne(size_t n, const float* x, float* y);
-
 // y = softmax(x), the maximum subtracted, the sum in double: the hedgehog map
 // of fla over the PlusMinus of scale 2, or "softmax".
 //   x  f32[n] in, y  f32[n] out; y may be x.

@@ -20,6 +20,7 @@
 #include "absl/strings/str_cat.h"
 #include "kernels/feature_map/feature_map.h"
 #include "server/base/status_macros.h"
+#include "server/model/config_choice.h"
 #include "server/model/parts/feature_map.h"
 #include "server/model/parts/gated_recurrence.h"
 #include "server/model/parts/head_output.h"
@@ -42,6 +43,10 @@ constexpr absl::string_view kUsedKeys[] = {"expand_k",
                                            "norm_feature_map",
                                            "output_norm",
                                            "elementwise_affine"};
+
+constexpr Choice<HeadOutput::NormKind> kOutputNorms[] = {
+    {"rmsnorm", HeadOutput::NormKind::kRms},
+    {"identity", HeadOutput::NormKind::kNone}};
 
 constexpr float kSumEps = 1e-4f;  // of norm_q and norm_k
 
@@ -147,16 +152,10 @@ absl::Status LinearAttn::TakeMaps(const MixerBuilder& from) {
 absl::Status LinearAttn::TakeNorm(const MixerBuilder& from) {
   const Config& config = from.config;
   output_ = {.heads = shape_.H, .V = shape_.V, .eps = from.norm_eps};
-  STEADYSTATE_ASSIGN_OR_RETURN(const std::string norm,
-                               config.String("output_norm", "rmsnorm"));
-  if (norm == "identity") {
-    output_.norm = HeadOutput::NormKind::kNone;
-    return absl::OkStatus();
-  }
-  if (norm != "rmsnorm") {
-    return config.Unsupported("output_norm",
-                              "supported are \"rmsnorm\" and \"identity\"");
-  }
+  STEADYSTATE_ASSIGN_OR_RETURN(
+      output_.norm,
+      ReadChoice<HeadOutput::NormKind>(config, "output_norm", kOutputNorms));
+  if (output_.norm == HeadOutput::NormKind::kNone) return absl::OkStatus();
   STEADYSTATE_ASSIGN_OR_RETURN(const bool affine,
                                config.Bool("elementwise_affine", true));
   if (!affine) return absl::OkStatus();

@@ -310,7 +310,7 @@ void LinearRecurrence::Map(size_t heads, float* x) const {
     case FeatureMap::kIdentity:
       break;
     case FeatureMap::kElu:
-      EluPlusOne(heads * K, x, x);
+      Activate(Activation::kEluPlusOne, heads * K, x, x);
       break;
     case FeatureMap::kRelu:
       Activate(Activation::kRelu, heads * K, x, x);

@@ -211,7 +211,7 @@ void FeatureMap::Apply(size_t head, const float* x, float* scratch,
                        float* y) const {
   switch (kind_) {
     case FeatureMapKind::kElu:
-      EluPlusOne(d_, x, y);
+      Activate(Activation::kEluPlusOne, d_, x, y);
       break;
     case FeatureMapKind::kRelu:
       Activate(Activation::kRelu, d_, x, y);

@@ -10,6 +10,7 @@
 
 #include "gtest/gtest.h"
 #include "hwy/tests/hwy_gtest.h"
+#include "kernels/pointwise/activation.h"
 #include "kernels/recurrence/key_decay.h"
 #include "kernels/recurrence/normalizer.h"
 #include "tests/kernels/numbers.h"
@@ -246,8 +247,8 @@ TEST_P(FeatureMapTest, GoldenEluPlusOne) {
     float q[2];
     float k[2];
     float o[2];
-    EluPlusOne(2, kGoldenQ[t], q);
-    EluPlusOne(2, kGoldenK[t], k);
+    Activate(Activation::kEluPlusOne, 2, kGoldenQ[t], q);
+    Activate(Activation::kEluPlusOne, 2, kGoldenK[t], k);
     attention.Step(1.0f, q, k, kGoldenV[t], true, 1e-6, o);
     ExpectGolden(o, golden[t]);
   }
