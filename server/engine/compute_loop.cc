@@ -129,17 +129,18 @@ void Engine::Core::EndAll() {
   }
 }
 
-// Ends the requests that shall not go on.
+// Ends the requests that shall not go on. Who is overdue first: a client whose
+// deadline passes cancels the call as well.
 void Engine::Core::EndEarly() {
+  while (Request* const request = backlog_.TakeOverdue(clock_.Now())) {
+    End(*request, Unfinished(ErrorReason::kDeadlineExceeded,
+                             "the request's deadline passed", *request));
+  }
   for (const RequestId id : std::exchange(cancelled_, {})) {
     Request* const request = backlog_.Find(id);
     if (request == nullptr) continue;
     End(*request, Unfinished(ErrorReason::kCancelled,
                              "the request was cancelled", *request));
-  }
-  while (Request* const request = backlog_.TakeOverdue(clock_.Now())) {
-    End(*request, Unfinished(ErrorReason::kDeadlineExceeded,
-                             "the request's deadline passed", *request));
   }
   for (const RequestId id : std::exchange(orphaned_, {})) {
     Request* const request = backlog_.Find(id);

@@ -238,6 +238,24 @@ TEST_F(EngineCancelTest, APausedRequestKeepsItsDeadline) {
   EXPECT_EQ(harness_.Position("s"), 3u);
 }
 
+// A client cancels when its deadline passes.
+TEST_F(EngineCancelTest, CancelledAfterTheDeadlineItIsOverdue) {
+  harness_.CreateSession("s");
+  GenerateRequest request = GenerateOf("s", {1}, 10);
+  request.deadline = In(absl::Seconds(1));
+  std::shared_ptr<RecordingGenerateSink> sink;
+  {
+    ComputeHold hold(harness_);
+    RequestId id = 0;
+    sink = harness_.Generate(request, &id);
+    harness_.clock().Advance(absl::Seconds(1));
+    engine().Cancel(id);
+  }
+  EXPECT_EQ(ReasonOf(sink->done().Get().status()),
+            ErrorReason::kDeadlineExceeded);
+  EXPECT_EQ(Cancelled("queued", "deadline"), 1);
+}
+
 TEST_F(EngineCancelTest, DeletionEndsARunningGenerationAndWhatIsQueued) {
   harness_.CreateSession("s");
   GenerateRequest request = GenerateOf("s", {1}, 1000);

@@ -121,6 +121,17 @@ void OpenServer::WaitForMetric(absl::string_view series, double value) const {
   EXPECT_EQ(MetricValue(series), value) << series;
 }
 
+void OpenServer::WaitForEither(absl::string_view one,
+                               absl::string_view other) const {
+  const auto counted = [this, one, other] {
+    return MetricValue(one) > 0 || MetricValue(other) > 0;
+  };
+  const absl::Time deadline = absl::Now() + absl::Seconds(60);
+  while (!counted() && absl::Now() < deadline) {
+  }
+  EXPECT_TRUE(counted()) << one << " or " << other;
+}
+
 v1::StepRequest StepOf(const std::string& session,
                        const std::vector<int32_t>& tokens) {
   v1::StepRequest request;

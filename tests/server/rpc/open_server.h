@@ -67,6 +67,10 @@ class OpenServer {
   // Waits until it is `value`; expects that this comes to pass.
   void WaitForMetric(absl::string_view series, double value) const;
 
+  // Returns when one of two counters has counted something, with a failure
+  // after a minute.
+  void WaitForEither(absl::string_view one, absl::string_view other) const;
+
  private:
   TinyModel checkpoint_;
   std::shared_ptr<const Model> model_;
