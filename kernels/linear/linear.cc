@@ -356,8 +356,8 @@ size_t Linear::in() const { return packed_->in; }
 size_t Linear::out() const { return packed_->out; }
 
 void Linear::Run(size_t rows, const float* x, size_t x_stride, float* y,
-                 size_t y_stride, ThreadPool& pool,
-                 LinearScratch& scratch) const {
+                 size_t y_stride, ThreadPool& pool, LinearScratch& scratch,
+                 RowClass /*row_class*/) const {
   if (rows == 0) return;
   LinearScratch::Buffers& buffers = *scratch.buffers_;
   InputRows::Request request{packed_->dtype, packed_->in, rows, x,

@@ -10,6 +10,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "kernels/dtype.h"
+#include "kernels/linear/row_class.h"
 #include "kernels/linear/weight_rows.h"
 #include "kernels/thread_pool.h"
 
@@ -51,7 +52,8 @@ class Linear {
   // REQUIRES: x and y do not overlap; rows >= 0.
   // With bf16 weights x is rounded to bf16 first; sums are f32.
   void Run(size_t rows, const float* x, size_t x_stride, float* y,
-           size_t y_stride, ThreadPool& pool, LinearScratch& scratch) const;
+           size_t y_stride, ThreadPool& pool, LinearScratch& scratch,
+           RowClass row_class = RowClass::kDecode) const;
 
  private:
   friend class LinearFactory;

@@ -21,7 +21,7 @@ void Workspace::Buffers::Project(const Linear& linear_map, size_t rows,
                                  const float* x, size_t x_stride, float* y,
                                  size_t y_stride) {
   const PhaseScope scope(phases, Phase::kProjection);
-  linear_map.Run(rows, x, x_stride, y, y_stride, pool, linear);
+  linear_map.Run(rows, x, x_stride, y, y_stride, pool, linear, row_class);
 }
 
 Workspace::Workspace(const Model& model, size_t max_rows, ThreadPool& pool)

@@ -35,6 +35,7 @@ struct Workspace::Buffers {
   const size_t max_rows;
   const size_t worker_floats;
   LinearScratch linear;
+  RowClass row_class = RowClass::kDecode;  // of the rows of this forward pass
   PhaseTimer phases;
   AlignedFloats residual;  // f32[max_rows, D]
   AlignedFloats normed;    // f32[max_rows, D]
