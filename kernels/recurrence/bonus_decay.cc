@@ -14,6 +14,7 @@ namespace {
 namespace hn = hwy::HWY_NAMESPACE;
 
 struct BonusDecayRule {
+  using Element = float;
   struct Row {
     float decay;
     float bonus;

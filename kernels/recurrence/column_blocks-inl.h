@@ -1,7 +1,8 @@
-// The loop that the recurrences share: a head's state in blocks of columns, so
-// many at a time as registers bear. Include after foreach_target.h.
+// The loop that the recurrences share: a head's state row after row, as it lies
+// in memory. Include after foreach_target.h.
 //
 // A kernel gives a rule, the arithmetic of one vector of columns:
+//   Element                    of the state and of sums: float or double
 //   K                          its key rows
 //   row(i)                     what all columns share in key row i: numbers and
 //                              pointers, in a struct of their own
@@ -9,7 +10,7 @@
 //   Advance(d, row, j, v, o)   updates these columns of one key row, and adds
 //                              its share to their sums o
 //   Finish(d, j, o)            stores what the sums give
-// A column's bits are the same in a block of any width, since its sums run over
+// A column's bits do not depend on which loop has it, since its sums run over
 // the key rows in their order and Advance is the same.
 
 #if defined(STEADYSTATE_KERNELS_RECURRENCE_COLUMN_BLOCKS_INL_H_) == \
@@ -20,7 +21,9 @@
 #define STEADYSTATE_KERNELS_RECURRENCE_COLUMN_BLOCKS_INL_H_
 #endif
 
+#include <algorithm>
 #include <cstddef>
+#include <utility>
 
 #include "hwy/highway.h"
 
@@ -30,97 +33,84 @@ namespace HWY_NAMESPACE {
 
 namespace hn = hwy::HWY_NAMESPACE;
 
-// Blocks of columns from j on. Their values and sums stay in registers over the
-// loop on key rows, so that the state is the only stream through memory. The
-// wider a block, the longer the contiguous pieces of that stream: eight vectors
-// are half again as fast from DRAM as four, and all that 16 registers bear.
-template <class D, class Rule>
-HWY_INLINE void EightVectors(D d, const Rule& rule, size_t j) {
+// A state that streams from DRAM is read at its full rate only in the order of
+// its addresses: blocks of half a row, one below the other, take twice the
+// time. So a row is taken whole. Its sums stay in registers where it is just so
+// many vectors wide,
+#if HWY_TARGET <= HWY_AVX3
+constexpr size_t kRegisterVectors = 16;  // of 32 registers
+#else
+constexpr size_t kRegisterVectors = 8;  // of 16
+#endif
+// and else in this much of the stack, of which a core's first cache holds four
+// times as much.
+constexpr size_t kSumBytes = 8192;
+
+template <size_t... n, class D, class Rule>
+HWY_INLINE void InRegisters(std::index_sequence<n...>, D d, const Rule& rule) {
   const size_t N = hn::Lanes(d);
-  const auto v0 = rule.Column(d, j);
-  const auto v1 = rule.Column(d, j + N);
-  const auto v2 = rule.Column(d, j + 2 * N);
-  const auto v3 = rule.Column(d, j + 3 * N);
-  const auto v4 = rule.Column(d, j + 4 * N);
-  const auto v5 = rule.Column(d, j + 5 * N);
-  const auto v6 = rule.Column(d, j + 6 * N);
-  const auto v7 = rule.Column(d, j + 7 * N);
-  auto o0 = hn::Zero(d);
-  auto o1 = hn::Zero(d);
-  auto o2 = hn::Zero(d);
-  auto o3 = hn::Zero(d);
-  auto o4 = hn::Zero(d);
-  auto o5 = hn::Zero(d);
-  auto o6 = hn::Zero(d);
-  auto o7 = hn::Zero(d);
+  const hn::Vec<D> v[] = {rule.Column(d, n * N)...};
+  hn::Vec<D> o[] = {(static_cast<void>(n), hn::Zero(d))...};
   for (size_t i = 0; i < rule.K; ++i) {
     const auto row = rule.row(i);
-    rule.Advance(d, row, j, v0, o0);
-    rule.Advance(d, row, j + N, v1, o1);
-    rule.Advance(d, row, j + 2 * N, v2, o2);
-    rule.Advance(d, row, j + 3 * N, v3, o3);
-    rule.Advance(d, row, j + 4 * N, v4, o4);
-    rule.Advance(d, row, j + 5 * N, v5, o5);
-    rule.Advance(d, row, j + 6 * N, v6, o6);
-    rule.Advance(d, row, j + 7 * N, v7, o7);
+    (rule.Advance(d, row, n * N, v[n], o[n]), ...);
   }
-  rule.Finish(d, j, o0);
-  rule.Finish(d, j + N, o1);
-  rule.Finish(d, j + 2 * N, o2);
-  rule.Finish(d, j + 3 * N, o3);
-  rule.Finish(d, j + 4 * N, o4);
-  rule.Finish(d, j + 5 * N, o5);
-  rule.Finish(d, j + 6 * N, o6);
-  rule.Finish(d, j + 7 * N, o7);
+  (rule.Finish(d, n * N, o[n]), ...);
 }
 
-template <class D, class Rule>
-HWY_INLINE void FourVectors(D d, const Rule& rule, size_t j) {
-  const size_t N = hn::Lanes(d);
-  const auto v0 = rule.Column(d, j);
-  const auto v1 = rule.Column(d, j + N);
-  const auto v2 = rule.Column(d, j + 2 * N);
-  const auto v3 = rule.Column(d, j + 3 * N);
-  auto o0 = hn::Zero(d);
-  auto o1 = hn::Zero(d);
-  auto o2 = hn::Zero(d);
-  auto o3 = hn::Zero(d);
-  for (size_t i = 0; i < rule.K; ++i) {
-    const auto row = rule.row(i);
-    rule.Advance(d, row, j, v0, o0);
-    rule.Advance(d, row, j + N, v1, o1);
-    rule.Advance(d, row, j + 2 * N, v2, o2);
-    rule.Advance(d, row, j + 3 * N, v3, o3);
-  }
-  rule.Finish(d, j, o0);
-  rule.Finish(d, j + N, o1);
-  rule.Finish(d, j + 2 * N, o2);
-  rule.Finish(d, j + 3 * N, o3);
-}
-
-template <class D, class Rule>
-HWY_INLINE void OneVector(D d, const Rule& rule, size_t j) {
-  const auto v0 = rule.Column(d, j);
-  auto o0 = hn::Zero(d);
-  for (size_t i = 0; i < rule.K; ++i) rule.Advance(d, rule.row(i), j, v0, o0);
-  rule.Finish(d, j, o0);
-}
-
-// Every column of a head of V columns once, those of a block by all `rules` in
-// turn: what one rule leaves, the next finds in cache.
-template <class... Rules>
-HWY_INLINE void ForColumnBlocks(size_t V, const Rules&... rules) {
-  const hn::ScalableTag<float> d;
-  const hn::CappedTag<float, 4> d4;
-  const hn::CappedTag<float, 1> d1;
+// Calls body(d, j) for vectors that cover columns [0, columns) once.
+template <class Element, class Body>
+HWY_INLINE void ForVectors(size_t columns, const Body& body) {
+  const hn::ScalableTag<Element> d;
+  const hn::CappedTag<Element, 4> d4;
+  const hn::CappedTag<Element, 1> d1;
   const size_t N = hn::Lanes(d);
   const size_t N4 = hn::Lanes(d4);
   size_t j = 0;
-  for (; j + 8 * N <= V; j += 8 * N) (EightVectors(d, rules, j), ...);
-  for (; j + 4 * N <= V; j += 4 * N) (FourVectors(d, rules, j), ...);
-  for (; j + N <= V; j += N) (OneVector(d, rules, j), ...);
-  for (; j + N4 <= V; j += N4) (OneVector(d4, rules, j), ...);
-  for (; j < V; ++j) (OneVector(d1, rules, j), ...);
+  for (; j + N <= columns; j += N) body(d, j);
+  for (; j + N4 <= columns; j += N4) body(d4, j);
+  for (; j < columns; ++j) body(d1, j);
+}
+
+// The columns [first, first + columns), their sums on the stack.
+template <class Rule>
+HWY_INLINE void OnStack(size_t first, size_t columns, const Rule& rule) {
+  using Element = typename Rule::Element;
+  HWY_ALIGN Element sums[kSumBytes / sizeof(Element)];
+  std::fill_n(sums, columns, Element{0});
+  for (size_t i = 0; i < rule.K; ++i) {
+    const auto row = rule.row(i);
+    ForVectors<Element>(columns, [&](auto d, size_t j) HWY_ATTR {
+      auto o = hn::LoadU(d, sums + j);
+      rule.Advance(d, row, first + j, rule.Column(d, first + j), o);
+      hn::StoreU(o, d, sums + j);
+    });
+  }
+  ForVectors<Element>(columns, [&](auto d, size_t j) HWY_ATTR {
+    rule.Finish(d, first + j, hn::LoadU(d, sums + j));
+  });
+}
+
+// Runs InRegisters if V is `vectors` vectors, a power of two, or a smaller one.
+template <size_t vectors, class Rule>
+HWY_INLINE bool FitRegisters(size_t V, const Rule& rule) {
+  const hn::ScalableTag<typename Rule::Element> d;
+  if (V == vectors * hn::Lanes(d)) {
+    InRegisters(std::make_index_sequence<vectors>(), d, rule);
+    return true;
+  }
+  if constexpr (vectors > 1) return FitRegisters<vectors / 2>(V, rule);
+  return false;
+}
+
+// Every column of a head of V columns once, by one rule.
+template <class Rule>
+HWY_INLINE void ForColumnBlocks(size_t V, const Rule& rule) {
+  if (FitRegisters<kRegisterVectors>(V, rule)) return;
+  constexpr size_t kColumns = kSumBytes / sizeof(typename Rule::Element);
+  for (size_t j = 0; j < V; j += kColumns) {
+    OnStack(j, std::min(kColumns, V - j), rule);
+  }
 }
 
 }  // namespace HWY_NAMESPACE

@@ -14,6 +14,7 @@ namespace {
 namespace hn = hwy::HWY_NAMESPACE;
 
 struct ComplexKeyDecayRule {
+  using Element = float;
   struct Row {
     float decay_re;
     float decay_im;

@@ -15,6 +15,7 @@ namespace {
 namespace hn = hwy::HWY_NAMESPACE;
 
 struct FullDecayRule {
+  using Element = float;
   struct Row {
     float q;
     float k;

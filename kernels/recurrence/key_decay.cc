@@ -14,6 +14,7 @@ namespace {
 namespace hn = hwy::HWY_NAMESPACE;
 
 struct KeyDecayRule {
+  using Element = float;
   struct Row {
     float decay;
     float q;

@@ -15,6 +15,7 @@ namespace hn = hwy::HWY_NAMESPACE;
 
 // u = S^T a.
 struct ReadRule {
+  using Element = float;
   struct Row {
     float a;
     const float* state;
@@ -43,6 +44,7 @@ struct ReadRule {
 // S <- diag(decay) S + b u^T + k v^T, then o = scale * S^T q. u is read from
 // where o goes.
 struct UpdateRule {
+  using Element = float;
   struct Row {
     float decay;
     float b;
@@ -89,8 +91,8 @@ void RankOneDecayStepOfTarget(size_t K, size_t V, float scale,
                               const float* decay, const float* a,
                               const float* b, const float* q, const float* k,
                               const float* v, float* state, float* o) {
-  ForColumnBlocks(V, ReadRule{K, V, a, state, o},
-                  UpdateRule{K, V, scale, decay, b, q, k, v, state, o});
+  ForColumnBlocks(V, ReadRule{K, V, a, state, o});
+  ForColumnBlocks(V, UpdateRule{K, V, scale, decay, b, q, k, v, state, o});
 }
 
 }  // namespace
