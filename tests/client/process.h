@@ -28,6 +28,9 @@ class Process {
 
   void Signal(int signal) const;
 
+  // While it runs.
+  pid_t pid() const { return pid_; }
+
   // Waits for its end; returns its exit code, or 128 + the signal that ended
   // it.
   int Wait();

@@ -1,0 +1,111 @@
+"""Goal: every command of steadystate-bench works and tells what it promises.
+
+Method: each with --quick, which measures nothing; the figures in its JSON must
+be there and make sense.
+"""
+
+import json
+import os
+import subprocess
+import tempfile
+import unittest
+
+BENCH = os.path.join(os.environ["STEADYSTATE_BIN_DIR"], "steadystate-bench")
+
+
+def run(*arguments, code=0):
+    """Runs the program and returns what it says, where `code` expects it."""
+    process = subprocess.run([BENCH, *arguments], text=True, timeout=100,
+                             capture_output=True, check=False)
+    if process.returncode != code:
+        raise AssertionError(f"{arguments}: {process.stderr}")
+    return process.stderr if code else process.stdout
+
+
+def measure(*arguments):
+    return json.loads(run(*arguments, "--quick", "--json"))
+
+
+class BenchTest(unittest.TestCase):
+
+    def assert_spread(self, row, key, most=1e12):
+        """The field is a median between its own quantiles."""
+        self.assertLess(0, row[key], f"{key} of {row}")
+        self.assertLess(row[key], most, f"{key} of {row}")
+        self.assertLessEqual(row[f"{key}_p10"], row[key])
+        self.assertLessEqual(row[key], row[f"{key}_p90"])
+
+    def test_kernels(self):
+        report = measure("kernels")
+        self.assertEqual(report["benchmark"], "kernels")
+        self.assertGreaterEqual(report["environment"]["cpus"], 1)
+        for row in report["bandwidth"]:
+            for key in ("dram_read", "dram_read_write", "cache_read"):
+                self.assert_spread(row, key)
+        for name in ("steps_in_dram", "steps_in_cache"):
+            kernels = {row["kernel"] for row in report[name]}
+            self.assertIn("KeyDecay", kernels)
+            for row in report[name]:
+                self.assert_spread(row, "gb_per_second")
+                self.assert_spread(row, "fraction")
+        rows = {row["rows"] for row in report["projections"]}
+        self.assertEqual(rows, {1, 8, 32, 64, 256, 512})
+        for row in report["projections"]:
+            self.assert_spread(row, "gflop_per_second")
+            self.assertLessEqual(row["fraction_of_peak"], 1)
+
+    def test_engine(self):
+        report = measure("engine")
+        self.assertEqual([row["sessions"] for row in report["decode"]], [1, 4])
+        for row in report["decode"]:
+            self.assert_spread(row, "tokens_per_second")
+            self.assert_spread(row, "step_ms")
+            self.assert_spread(row, "limit_over_measured")
+        for row in report["prefill"]:
+            self.assert_spread(row, "time_to_first_token_ms")
+
+    def test_serve_beside_the_engine(self):
+        row, = measure("serve", "--compare_engine")["serve"]
+        for key in ("tokens_per_second", "inter_token_p99_us",
+                    "client_cpu_us_per_step", "served_over_engine"):
+            self.assert_spread(row, key)
+
+    def test_a_checkpoint_is_the_same_for_the_same_seed_and_loads(self):
+        with tempfile.TemporaryDirectory() as directory:
+            written = []
+            for name in ("a", "b"):
+                out = os.path.join(directory, name)
+                run("checkpoint", "--shape", "demo", "--out", out, "--seed", "7")
+                with open(os.path.join(out, "model.safetensors"), "rb") as file:
+                    written.append(file.read())
+            self.assertEqual(*written)
+            report = measure("engine", "--model", out, "--no_prefill")
+            self.assertEqual(report["environment"]["parameters"], 3452448)
+            self.assertIn("exists", run("checkpoint", "--shape", "demo",
+                                        "--out", out, code=1))
+
+    def test_tables(self):
+        self.assertIn("| sessions | tokens/s |",
+                      run("engine", "--quick", "--markdown", "--no_prefill"))
+        self.assertIn("Decode\n", run("engine", "--quick", "--no_prefill"))
+
+    def test_wrong_command_lines_are_told(self):
+        for arguments, message in [
+                ((), "Usage"),
+                (("engin",), "did you mean engine?"),
+                (("engine", "--session", "1"), "did you mean --sessions?"),
+                (("engine", "--sessions", "0"), "'0' is not a number from 1"),
+                (("engine", "--shape", "gpt"), "it must be one of mamba2-130m"),
+                (("engine", "--weight_dtype", "f8"), "--weight_dtype is 'f8'"),
+                (("kernels", "--only", "all"), "--only is 'all'"),
+                (("kernels", "--repetitions", "0"), "it must be 1 to 10000"),
+                (("kernels", "--json", "--markdown"), "give only one of"),
+                (("checkpoint", "--shape", "demo"), "--out is missing"),
+        ]:
+            with self.subTest(arguments=arguments):
+                self.assertIn(message, run(*arguments, code=2))
+        self.assertIn("mamba2-370m", run("help", "checkpoint"))
+
+
+if __name__ == "__main__":
+    unittest.main()

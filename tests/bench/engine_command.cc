@@ -1,0 +1,234 @@
+// `steadystate-bench engine`: decoding and prefill in this process, through the
+// engine and without any RPC, beside what memory allows.
+
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+#include "server/base/status_macros.h"
+#include "tests/bench/bandwidth.h"
+#include "tests/bench/command.h"
+#include "tests/bench/engine_load.h"
+#include "tests/bench/environment.h"
+#include "tests/bench/model_source.h"
+#include "tests/bench/number_list.h"
+
+namespace steadystate::bench {
+namespace {
+
+constexpr size_t kMaxSessions = 1000000;
+constexpr size_t kMaxPrompt = size_t{1} << 20;
+constexpr double kGiga = 1e9;
+
+class EngineCommand final : public Command {
+ public:
+  CommandText text() const override;
+  client::OptionTable options() override;
+  absl::Status Check(const RunOptions& run) override;
+  absl::StatusOr<Report> Run(const RunOptions& run) override;
+
+ private:
+  // Bytes per second, of one run.
+  struct Limits {
+    double read = 0;
+    double read_write = 0;
+  };
+
+  EngineOptions EngineChanges() const;
+  absl::StatusOr<nlohmann::json> Decode(
+      const std::shared_ptr<const Model>& model, size_t sessions,
+      const RunOptions& run, Bandwidth& bandwidth) const;
+  absl::StatusOr<nlohmann::json> Prefill(
+      const std::shared_ptr<const Model>& model, size_t tokens,
+      const RunOptions& run) const;
+  Section LimitsSection(const Bandwidth& bandwidth) const;
+
+  ModelSource source_{"mamba2-370m"};
+  std::vector<size_t> sessions_ = {1, 8, 32, 128};
+  std::vector<size_t> prompts_ = {512};
+  bool no_decode_ = false;
+  bool no_prefill_ = false;
+  std::optional<uint32_t> chunk_rows_;
+  std::optional<uint32_t> batch_rows_;
+  absl::Duration duration_ = absl::Seconds(3);
+};
+
+CommandText EngineCommand::text() const {
+  return {
+      "engine", "Decode and prefill in this process, without RPC",
+      "Decode: every session has a token in every batch; the time of a step, "
+      "and the least that memory allows for it: bytes of weights over read "
+      "bandwidth plus bytes of states read and written over read+write "
+      "bandwidth, both measured between the repetitions. Prefill: a prompt on "
+      "a fresh session until the token after it is drawn.",
+      "  steadystate-bench engine --shape mamba2-370m --sessions 1,8,32,128\n"
+      "  steadystate-bench engine --model deploy/models/demo --no_prefill\n"};
+}
+
+client::OptionTable EngineCommand::options() {
+  client::OptionTable table;
+  source_.AppendTo(table);
+  table.push_back({"sessions", "N,N,...",
+                   "How many decode at once. Default 1,8,32,128.",
+                   NumberList(&sessions_, 1, kMaxSessions)});
+  table.push_back({"prompt", "N,N,...", "Tokens of a prompt. Default 512.",
+                   NumberList(&prompts_, 1, kMaxPrompt)});
+  table.push_back({"no_decode", "", "Measures prefill only.", &no_decode_});
+  table.push_back({"no_prefill", "", "Measures decode only.", &no_prefill_});
+  table.push_back({"prefill_chunk_rows", "N",
+                   "As the server's flag. Default: the engine's.",
+                   &chunk_rows_});
+  table.push_back({"max_batch_rows", "N",
+                   "As the server's flag. Default: the engine's.",
+                   &batch_rows_});
+  table.push_back({"duration", "DURATION",
+                   "Of each repetition of decoding. Default 3s.", &duration_});
+  return table;
+}
+
+absl::Status EngineCommand::Check(const RunOptions& run) {
+  STEADYSTATE_RETURN_IF_ERROR(source_.Check(run));
+  if (no_decode_ && no_prefill_) {
+    return absl::InvalidArgumentError(
+        "--no_decode and --no_prefill leave nothing to measure");
+  }
+  if (run.quick) {
+    sessions_ = {1, 4};
+    prompts_ = {33};
+    duration_ = absl::Milliseconds(10);
+  }
+  return absl::OkStatus();
+}
+
+EngineOptions EngineCommand::EngineChanges() const {
+  EngineOptions changes;
+  changes.prefill_chunk_rows =
+      chunk_rows_.value_or(static_cast<uint32_t>(changes.prefill_chunk_rows));
+  changes.max_batch_rows =
+      batch_rows_.value_or(static_cast<uint32_t>(changes.max_batch_rows));
+  return changes;
+}
+
+absl::StatusOr<nlohmann::json> EngineCommand::Decode(
+    const std::shared_ptr<const Model>& model, size_t sessions,
+    const RunOptions& run, Bandwidth& bandwidth) const {
+  STEADYSTATE_ASSIGN_OR_RETURN(
+      const auto engine,
+      BenchEngine::Create(model, sessions, source_.threads(), EngineChanges()));
+  const double seconds = absl::ToDoubleSeconds(duration_);
+  const double weights = StepWeightBytes(*model);
+  const double states =
+      static_cast<double>(2 * sessions * model->state_layout().fixed_bytes());
+  Samples steps;
+  Samples rates;
+  Samples shares;
+  for (size_t i = 0; i < run.repetitions; ++i) {
+    const Bandwidth now = MeasureBandwidth(
+        source_.threads(), run.Unless(size_t{1} << 20, size_t{512} << 20), 3);
+    bandwidth.read.Append(now.read);
+    bandwidth.read_write.Append(now.read_write);
+    STEADYSTATE_ASSIGN_OR_RETURN(
+        const auto load,
+        DecodeLoad::Start(engine->engine(), sessions, DecodeCall::kGenerate));
+    STEADYSTATE_RETURN_IF_ERROR(load->Measure(seconds / 10, 2).status());
+    STEADYSTATE_ASSIGN_OR_RETURN(const DecodeTimes times,
+                                 load->Measure(seconds, 5));
+    steps.Append(times.steps);
+    rates.Add(times.tokens_per_second());
+    const double least =
+        weights / now.read.Median() + states / now.read_write.Median();
+    shares.Add(least / times.steps.Median());
+  }
+  nlohmann::json row = {{"sessions", sessions},
+                        {"weight_bytes", weights},
+                        {"state_bytes_moved", states}};
+  Put(row, "tokens_per_second", rates);
+  Put(row, "step_ms", steps.Times(1e3));
+  row["limit_ms"] = 1e3 * (weights / bandwidth.read.Median() +
+                           states / bandwidth.read_write.Median());
+  Put(row, "limit_over_measured", shares);
+  return row;
+}
+
+absl::StatusOr<nlohmann::json> EngineCommand::Prefill(
+    const std::shared_ptr<const Model>& model, size_t tokens,
+    const RunOptions& run) const {
+  STEADYSTATE_ASSIGN_OR_RETURN(
+      const auto engine,
+      BenchEngine::Create(model, 1, source_.threads(), EngineChanges()));
+  STEADYSTATE_RETURN_IF_ERROR(
+      TimePrompt(engine->engine(), tokens, run.seed).status());
+  Samples times;
+  for (size_t i = 0; i < run.repetitions; ++i) {
+    STEADYSTATE_ASSIGN_OR_RETURN(
+        const double seconds,
+        TimePrompt(engine->engine(), tokens, run.seed + i));
+    times.Add(seconds);
+  }
+  nlohmann::json row = {{"prompt_tokens", tokens}};
+  Put(row, "tokens_per_second", times.Into(static_cast<double>(tokens)));
+  Put(row, "time_to_first_token_ms", times.Times(1e3));
+  return row;
+}
+
+Section EngineCommand::LimitsSection(const Bandwidth& bandwidth) const {
+  nlohmann::json row = {{"threads", source_.threads()}};
+  Put(row, "read_gb_per_second", bandwidth.read.Times(1 / kGiga));
+  Put(row, "read_write_gb_per_second", bandwidth.read_write.Times(1 / kGiga));
+  return {"bandwidth",
+          "Memory bandwidth, DRAM",
+          {{"threads", "threads"},
+           {"read_gb_per_second", "read, GB/s", 1},
+           {"read_write_gb_per_second", "read+write, GB/s", 1}},
+          {row}};
+}
+
+absl::StatusOr<Report> EngineCommand::Run(const RunOptions& run) {
+  STEADYSTATE_ASSIGN_OR_RETURN(const auto model, source_.Load(run));
+  Report report{"engine", DescribeEnvironment(), {}, {}};
+  const ModelDescription& description = model->description();
+  report.environment["model"] = source_.name();
+  report.environment["weight_dtype"] = description.linear.weight_dtype;
+  report.environment["state_dtype"] = model->state_layout().dtype();
+  report.environment["isa"] = description.linear.isa;
+  report.environment["onednn"] = description.linear.onednn_version;
+  report.environment["threads"] = source_.threads();
+  report.environment["parameters"] = description.parameters;
+  report.environment["state_bytes"] = model->state_layout().bytes();
+  Section decode{"decode",
+                 "Decode",
+                 {{"sessions", "sessions"},
+                  {"tokens_per_second", "tokens/s", 1},
+                  {"step_ms", "step, ms", 3},
+                  {"limit_ms", "limit, ms", 3},
+                  {"limit_over_measured", "limit / measured", 2}},
+                 {}};
+  Section prefill{"prefill",
+                  "Prefill",
+                  {{"prompt_tokens", "prompt"},
+                   {"tokens_per_second", "tokens/s", 1},
+                   {"time_to_first_token_ms", "first token, ms", 2}},
+                  {}};
+  Bandwidth bandwidth;
+  for (const size_t tokens : no_prefill_ ? std::vector<size_t>() : prompts_) {
+    STEADYSTATE_ASSIGN_OR_RETURN(prefill.rows.emplace_back(),
+                                 Prefill(model, tokens, run));
+  }
+  for (const size_t sessions : no_decode_ ? std::vector<size_t>() : sessions_) {
+    STEADYSTATE_ASSIGN_OR_RETURN(decode.rows.emplace_back(),
+                                 Decode(model, sessions, run, bandwidth));
+  }
+  if (!no_decode_) {
+    report.sections.push_back(LimitsSection(bandwidth));
+    report.sections.push_back(std::move(decode));
+  }
+  if (!no_prefill_) report.sections.push_back(std::move(prefill));
+  return report;
+}
+
+}  // namespace
+
+std::unique_ptr<Command> MakeEngineCommand() {
+  return std::make_unique<EngineCommand>();
+}
+
+}  // namespace steadystate::bench

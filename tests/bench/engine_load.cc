@@ -1,0 +1,200 @@
+#include "tests/bench/engine_load.h"
+
+#include <optional>
+#include <utility>
+
+#include "server/base/status_macros.h"
+#include "server/session/session_state.h"
+#include "tests/bench/random_bits.h"
+#include "tests/bench/step_and_wait.h"
+
+namespace steadystate::bench {
+namespace {
+
+// Sessions beside those asked for: of prompts.
+constexpr size_t kSpareSessions = 2;
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<BenchEngine>> BenchEngine::Create(
+    std::shared_ptr<const Model> model, size_t sessions, size_t threads,
+    const EngineOptions& changes) {
+  std::unique_ptr<BenchEngine> made(new BenchEngine(std::move(model)));
+  const SessionLayout layout(made->model_->state_layout(),
+                             made->model_->description().hidden_size);
+  EngineOptions options = changes;
+  options.state_memory_bytes =
+      (sessions + kSpareSessions) * layout.charge_bytes();
+  options.threads = threads;
+  STEADYSTATE_ASSIGN_OR_RETURN(
+      made->engine_,
+      Engine::Create(options, made->model_, Clock::Real(), made->metrics_));
+  return made;
+}
+
+class DecodeLoad::Sink final : public GenerateSink {
+ public:
+  Sink(DecodeLoad& load, size_t index) : load_(load), index_(index) {}
+
+  bool Ready() override { return true; }
+  void OnItem(GeneratedToken) override { load_.Arrived(index_); }
+  void OnDone(absl::StatusOr<GenerateSummary> summary) override {
+    load_.Ended(summary.status());
+  }
+
+ private:
+  DecodeLoad& load_;
+  const size_t index_;
+};
+
+absl::StatusOr<std::unique_ptr<DecodeLoad>> DecodeLoad::Start(Engine& engine,
+                                                              size_t sessions,
+                                                              DecodeCall call) {
+  std::unique_ptr<DecodeLoad> load(new DecodeLoad(engine, call));
+  STEADYSTATE_RETURN_IF_ERROR(load->Open(sessions));
+  return load;
+}
+
+absl::Status DecodeLoad::Open(size_t sessions) {
+  writer_ = engine_.NewWriter();
+  for (size_t i = 0; i < sessions; ++i) {
+    STEADYSTATE_ASSIGN_OR_RETURN(const SessionInfo session,
+                                 engine_.CreateSession({}));
+    names_.push_back(session.id);
+  }
+  {
+    MutexLock lock(mutex_);
+    begun_.resize(sessions);
+    waiting_ = sessions;
+    running_ = sessions;
+  }
+  for (size_t i = 0; i < sessions; ++i) {
+    if (call_ == DecodeCall::kGenerate) {
+      Generate(i);
+    } else {
+      Step(i, 0);
+    }
+  }
+  MutexLock lock(mutex_);
+  while (waiting_ > 0 && status_.ok()) changed_.Wait(mutex_);
+  return status_;
+}
+
+void DecodeLoad::Generate(size_t index) {
+  GenerateRequest request;
+  request.session = names_[index];
+  request.writer = writer_;
+  request.prompt = {0};
+  request.sampling.temperature = 0;
+  request.ignore_eos = true;
+  requests_.push_back(engine_.Generate(std::move(request),
+                                       std::make_shared<Sink>(*this, index)));
+}
+
+void DecodeLoad::Step(size_t index, int32_t token) {
+  StepRequest request;
+  request.session = names_[index];
+  request.writer = writer_;
+  request.tokens = {token};
+  request.outputs.sampling.emplace();
+  engine_.Step(std::move(request),
+               [this, index](const absl::StatusOr<StepResult>& result) {
+                 if (!result.ok() || !Arrived(index)) {
+                   Ended(result.status());
+                   return;
+                 }
+                 Step(index, *result->sampled_token);
+               });
+}
+
+bool DecodeLoad::Arrived(size_t index) {
+  const BenchClock::time_point now = BenchClock::now();
+  MutexLock lock(mutex_);
+  if (!begun_[index]) {
+    begun_[index] = true;
+    if (--waiting_ == 0) changed_.SignalAll();
+  }
+  ++tokens_;
+  if (index == 0 && measuring_) {
+    arrivals_.push_back(now);
+    if (arrivals_.size() == 1) tokens_before_ = tokens_;
+    if (arrivals_.size() > wanted_steps_ &&
+        Seconds(now - arrivals_[0]) >= wanted_seconds_) {
+      tokens_after_ = tokens_;
+      measuring_ = false;
+      changed_.SignalAll();
+    }
+  }
+  return !stopping_;
+}
+
+void DecodeLoad::Ended(const absl::Status& status) {
+  MutexLock lock(mutex_);
+  if (!stopping_ && status_.ok()) {
+    status_ = status.ok() ? absl::InternalError("a session stopped decoding")
+                          : status;
+  }
+  --running_;
+  changed_.SignalAll();
+}
+
+absl::StatusOr<DecodeTimes> DecodeLoad::Measure(double seconds, size_t steps) {
+  MutexLock lock(mutex_);
+  wanted_seconds_ = seconds;
+  wanted_steps_ = steps;
+  arrivals_.clear();
+  measuring_ = true;
+  while (measuring_ && status_.ok()) changed_.Wait(mutex_);
+  STEADYSTATE_RETURN_IF_ERROR(status_);
+  DecodeTimes times;
+  for (size_t i = 1; i < arrivals_.size(); ++i) {
+    times.steps.Add(Seconds(arrivals_[i] - arrivals_[i - 1]));
+  }
+  times.seconds = Seconds(arrivals_.back() - arrivals_.front());
+  times.tokens = tokens_after_ - tokens_before_;
+  return times;
+}
+
+DecodeLoad::~DecodeLoad() {
+  {
+    MutexLock lock(mutex_);
+    stopping_ = true;
+  }
+  for (const RequestId request : requests_) engine_.Cancel(request);
+  {
+    MutexLock lock(mutex_);
+    while (running_ > 0) changed_.Wait(mutex_);
+  }
+  for (const std::string& name : names_) {
+    // One that failed may be gone already.
+    static_cast<void>(engine_.DeleteSession(name));
+  }
+}
+
+std::vector<int32_t> RandomTokens(const Engine& engine, size_t count,
+                                  uint64_t seed) {
+  const uint64_t vocabulary = engine.model().description().vocab_size;
+  std::vector<int32_t> tokens(count);
+  for (size_t i = 0; i < count; ++i) {
+    tokens[i] = static_cast<int32_t>(RandomBits(seed, i) % vocabulary);
+  }
+  return tokens;
+}
+
+absl::StatusOr<double> TimePrompt(Engine& engine, size_t tokens,
+                                  uint64_t seed) {
+  STEADYSTATE_ASSIGN_OR_RETURN(const SessionInfo session,
+                               engine.CreateSession({}));
+  StepRequest request;
+  request.session = session.id;
+  request.writer = engine.NewWriter();
+  request.tokens = RandomTokens(engine, tokens, seed);
+  request.outputs.sampling.emplace().temperature = 0;
+  const BenchClock::time_point start = BenchClock::now();
+  STEADYSTATE_ASSIGN_OR_RETURN(const StepDone done,
+                               StepAndWait(engine, std::move(request)));
+  STEADYSTATE_RETURN_IF_ERROR(engine.DeleteSession(session.id));
+  return Seconds(done.time - start);
+}
+
+}  // namespace steadystate::bench

@@ -1,0 +1,124 @@
+#ifndef STEADYSTATE_TESTS_BENCH_ENGINE_LOAD_H_
+#define STEADYSTATE_TESTS_BENCH_ENGINE_LOAD_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "server/base/mutex.h"
+#include "server/engine/engine.h"
+#include "server/metrics/metrics.h"
+#include "server/model/model.h"
+#include "tests/bench/samples.h"
+#include "tests/bench/stopwatch.h"
+
+namespace steadystate::bench {
+
+// An engine in this process, with memory for `sessions` sessions.
+class BenchEngine {
+ public:
+  // `changes` to the engine's defaults, memory and threads aside.
+  static absl::StatusOr<std::unique_ptr<BenchEngine>> Create(
+      std::shared_ptr<const Model> model, size_t sessions, size_t threads,
+      const EngineOptions& changes = {});
+
+  Engine& engine() { return *engine_; }
+  const Model& model() const { return *model_; }
+
+ private:
+  explicit BenchEngine(std::shared_ptr<const Model> model)
+      : model_(std::move(model)), metrics_("bench") {}
+
+  std::shared_ptr<const Model> model_;
+  Metrics metrics_;
+  std::unique_ptr<Engine> engine_;
+};
+
+// How tokens are asked for.
+enum class DecodeCall : uint8_t {
+  kGenerate,  // one Generate for each session, the engine feeds tokens back
+  kStep,      // one Step for each token, as a stream of steps does
+};
+
+// What some decoding came to.
+struct DecodeTimes {
+  // Seconds from a token to the next of the same session; each session has one
+  // token in every batch, so these are the times of batches.
+  Samples steps;
+  double seconds = 0;
+  uint64_t tokens = 0;  // of all sessions, in these seconds
+
+  double tokens_per_second() const {
+    return static_cast<double>(tokens) / seconds;
+  }
+};
+
+// Sessions that decode without end, all at once. Used by one thread.
+class DecodeLoad {
+ public:
+  // Makes the sessions and lets them begin; returns when each has its first
+  // token. The engine outlives the load.
+  static absl::StatusOr<std::unique_ptr<DecodeLoad>> Start(Engine& engine,
+                                                           size_t sessions,
+                                                           DecodeCall call);
+
+  // Ends them and deletes the sessions.
+  ~DecodeLoad();
+
+  // Lets them go on for at least `seconds` and `steps` tokens of each session,
+  // and tells about these.
+  absl::StatusOr<DecodeTimes> Measure(double seconds, size_t steps);
+
+ private:
+  class Sink;
+
+  DecodeLoad(Engine& engine, DecodeCall call) : engine_(engine), call_(call) {}
+
+  absl::Status Open(size_t sessions);
+  void Generate(size_t index);
+  void Step(size_t index, int32_t token);
+
+  // By the compute thread: session `index` has a token; a session has ended.
+  // Arrived tells whether to go on.
+  bool Arrived(size_t index);
+  void Ended(const absl::Status& status);
+
+  Engine& engine_;
+  const DecodeCall call_;
+  WriterId writer_ = 0;
+  std::vector<std::string> names_;
+  std::vector<RequestId> requests_;
+
+  Mutex mutex_;
+  CondVar changed_;
+  absl::Status status_ ABSL_GUARDED_BY(mutex_);
+  bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
+  size_t running_ ABSL_GUARDED_BY(mutex_) = 0;
+  std::vector<bool> begun_ ABSL_GUARDED_BY(mutex_);
+  size_t waiting_ ABSL_GUARDED_BY(mutex_) = 0;  // for their first token
+  uint64_t tokens_ ABSL_GUARDED_BY(mutex_) = 0;
+  // Of the first session while it is measured.
+  bool measuring_ ABSL_GUARDED_BY(mutex_) = false;
+  double wanted_seconds_ ABSL_GUARDED_BY(mutex_) = 0;
+  size_t wanted_steps_ ABSL_GUARDED_BY(mutex_) = 0;
+  std::vector<BenchClock::time_point> arrivals_ ABSL_GUARDED_BY(mutex_);
+  uint64_t tokens_before_ ABSL_GUARDED_BY(mutex_) = 0;
+  uint64_t tokens_after_ ABSL_GUARDED_BY(mutex_) = 0;
+};
+
+// Seconds that a prompt of random tokens takes on a fresh session, until the
+// token after it is drawn.
+// REQUIRES: tokens >= 1.
+absl::StatusOr<double> TimePrompt(Engine& engine, size_t tokens, uint64_t seed);
+
+// Random tokens of the engine's model, the same for the same seed.
+std::vector<int32_t> RandomTokens(const Engine& engine, size_t count,
+                                  uint64_t seed);
+
+}  // namespace steadystate::bench
+
+#endif  // STEADYSTATE_TESTS_BENCH_ENGINE_LOAD_H_

@@ -1,0 +1,288 @@
+// `steadystate-bench kernels`: each kernel beside the limit that it runs into,
+// memory or arithmetic, both measured in turns.
+
+#include <algorithm>
+#include <optional>
+
+#include "absl/strings/str_cat.h"
+#include "server/base/cpu_count.h"
+#include "server/base/status_macros.h"
+#include "tests/bench/bandwidth.h"
+#include "tests/bench/command.h"
+#include "tests/bench/environment.h"
+#include "tests/bench/huge_floats.h"
+#include "tests/bench/projections.h"
+#include "tests/bench/step_kernels.h"
+#include "tests/bench/stopwatch.h"
+
+namespace steadystate::bench {
+namespace {
+
+constexpr double kGiga = 1e9;
+constexpr size_t kMaxThreads = 1024;
+
+struct HeadSize {
+  size_t K;
+  size_t V;
+  const char* model;
+};
+constexpr HeadSize kHeads[] = {
+    {128, 64, "mamba2-370m"}, {128, 256, "gla-340m"}, {256, 512, "gla-1.3b"}};
+
+struct ProjectionSize {
+  const char* name;
+  size_t in;
+  size_t out;
+};
+constexpr ProjectionSize kProjections[] = {
+    {"mamba2-370m in_proj", 1024, 4384},
+    {"mamba2-370m out_proj", 2048, 1024},
+    {"gla-340m q, k, v, gate", 1024, 3088},
+    {"gla-340m gate, up", 1024, 5632}};
+constexpr size_t kRows[] = {1, 8, 32, 64, 256, 512};
+// A segment of so many rows is a prompt's.
+constexpr size_t kPrefillRows = 64;
+
+class KernelsCommand final : public Command {
+ public:
+  CommandText text() const override;
+  client::OptionTable options() override;
+  absl::Status Check(const RunOptions& run) override;
+  absl::StatusOr<Report> Run(const RunOptions& run) override;
+
+ private:
+  bool Wanted(absl::string_view part) const {
+    return only_.empty() || only_ == part;
+  }
+  // 1 and as many as there are.
+  std::vector<size_t> Teams() const;
+  Section Bandwidths(const RunOptions& run) const;
+  Section Steps(bool in_cache, const RunOptions& run) const;
+  absl::StatusOr<Section> Projections(const RunOptions& run) const;
+  absl::Status AddProjections(DType dtype, const ProjectionSize& size,
+                              const RunOptions& run, Section& section) const;
+
+  std::optional<uint32_t> threads_option_;
+  size_t threads_ = 1;
+  std::string only_;
+};
+
+CommandText KernelsCommand::text() const {
+  return {
+      "kernels", "Each kernel beside the limit that it runs into",
+      "Step kernels: heads of random states, one token each, in turns with a "
+      "loop that does no more than read and write the same memory. "
+      "Projections: weights that stream from DRAM, in turns with a loop that "
+      "reads as much, and GFLOP/s beside the best of all numbers of rows.",
+      "  steadystate-bench kernels\n"
+      "  steadystate-bench kernels --only steps --threads 2\n"};
+}
+
+client::OptionTable KernelsCommand::options() {
+  return {{"threads", "N",
+           "The larger team; the smaller is one thread. Default: as many as "
+           "this process may keep processors busy.",
+           &threads_option_},
+          {"only", "PART",
+           "One of bandwidth, steps, projections. Default: all.", &only_}};
+}
+
+absl::Status KernelsCommand::Check(const RunOptions&) {
+  threads_ = threads_option_.value_or(UsableCpus());
+  if (threads_ < 1 || threads_ > kMaxThreads) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "--threads is ", threads_, "; it must be 1 to ", kMaxThreads));
+  }
+  if (!only_.empty() && only_ != "bandwidth" && only_ != "steps" &&
+      only_ != "projections") {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "--only is '", only_, "'; it must be bandwidth, steps or projections"));
+  }
+  return absl::OkStatus();
+}
+
+std::vector<size_t> KernelsCommand::Teams() const {
+  if (threads_ == 1) return {1};
+  return {1, threads_};
+}
+
+Section KernelsCommand::Bandwidths(const RunOptions& run) const {
+  Section section{"bandwidth",
+                  "Memory bandwidth, GB/s",
+                  {{"threads", "threads"},
+                   {"dram_read", "DRAM read", 1},
+                   {"dram_read_write", "DRAM read+write", 1},
+                   {"cache_read", "cache read", 1},
+                   {"cache_read_write", "cache read+write", 1}},
+                  {}};
+  for (const size_t threads : Teams()) {
+    const Bandwidth dram =
+        MeasureBandwidth(threads, run.Unless(size_t{1} << 20, size_t{1} << 30),
+                         3 * run.repetitions);
+    const Bandwidth cache = MeasureBandwidth(
+        threads, threads * (size_t{1} << 19), 100 * run.repetitions);
+    nlohmann::json row = {{"threads", threads}};
+    Put(row, "dram_read", dram.read.Times(1 / kGiga));
+    Put(row, "dram_read_write", dram.read_write.Times(1 / kGiga));
+    Put(row, "cache_read", cache.read.Times(1 / kGiga));
+    Put(row, "cache_read_write", cache.read_write.Times(1 / kGiga));
+    section.rows.push_back(std::move(row));
+  }
+  return section;
+}
+
+// Every head in `states` by one token; returns seconds.
+double StepAll(const StepKernel& kernel, const StepInputs& in, float* states,
+               size_t heads, ThreadPool& pool, std::vector<float>& o) {
+  const size_t size = kernel.floats_per_element * in.K * in.V;
+  return TimeOnce([&] {
+    pool.ParallelFor(heads, [&](size_t head, size_t worker) {
+      kernel.step(in, states + head * size, o.data() + worker * in.V);
+    });
+  });
+}
+
+Section KernelsCommand::Steps(bool in_cache, const RunOptions& run) const {
+  Section section{in_cache ? "steps_in_cache" : "steps_in_dram",
+                  in_cache ? "Step kernels, states in cache"
+                           : "Step kernels, states in DRAM",
+                  {{"kernel", "kernel"},
+                   {"head", "head"},
+                   {"threads", "threads"},
+                   {"ns_per_head", "ns/head", 0},
+                   {"gb_per_second", "GB/s", 1},
+                   {"limit_gb_per_second", "loop, GB/s", 1},
+                   {"fraction", "fraction", 2}},
+                  {}};
+  for (const size_t threads : Teams()) {
+    ThreadPool pool(threads);
+    // A multiple of every head's state, and of the probe's parts.
+    const size_t floats = in_cache
+                              ? threads * (size_t{1} << 17)
+                              : run.Unless(size_t{1} << 20, size_t{1} << 28);
+    const HugeFloats memory(floats, 0.0f);
+    MemoryProbe probe(memory.data(), floats, pool);
+    // So many passes that a clock can time them.
+    const size_t passes = in_cache ? run.Unless<size_t>(1, 200) : 1;
+    for (const StepKernel& kernel : StepKernels()) {
+      for (const HeadSize& head : kHeads) {
+        const StepInputs in(head.K, head.V);
+        std::vector<float> o(threads * in.V);
+        const size_t heads = floats / (kernel.floats_per_element * in.K * in.V);
+        if (heads < threads) continue;
+        const auto step = [&] {
+          return StepAll(kernel, in, memory.data(), heads, pool, o);
+        };
+        step();
+        Samples times, rates, limits;
+        for (size_t i = 0; i < run.repetitions * passes; ++i) {
+          limits.Add(probe.ReadWrite());
+          const double seconds = step();
+          times.Add(seconds / static_cast<double>(heads));
+          rates.Add(static_cast<double>(2 * floats * sizeof(float)) / seconds);
+        }
+        nlohmann::json row = {{"kernel", kernel.name},
+                              {"head", absl::StrCat(head.K, "x", head.V)},
+                              {"threads", threads}};
+        Put(row, "ns_per_head", times.Times(1e9));
+        Put(row, "gb_per_second", rates.Times(1 / kGiga));
+        row["limit_gb_per_second"] = limits.Median() / kGiga;
+        Put(row, "fraction", Ratios(rates, limits));
+        section.rows.push_back(std::move(row));
+      }
+    }
+  }
+  return section;
+}
+
+absl::Status KernelsCommand::AddProjections(DType dtype,
+                                            const ProjectionSize& size,
+                                            const RunOptions& run,
+                                            Section& section) const {
+  const size_t bytes = run.Unless(size_t{1} << 10, size_t{256} << 20);
+  STEADYSTATE_ASSIGN_OR_RETURN(
+      const auto stack,
+      ProjectionStack::Create(dtype, size.in, size.out, bytes));
+  const HugeFloats memory(run.Unless(size_t{1} << 18, size_t{1} << 26), 1.0f);
+  for (const size_t threads : Teams()) {
+    ThreadPool pool(threads);
+    MemoryProbe probe(memory.data(), memory.size(), pool);
+    const size_t first_row = section.rows.size();
+    double best = 0;
+    for (const size_t rows : kRows) {
+      const RowClass row_class =
+          rows >= kPrefillRows ? RowClass::kPrefill : RowClass::kDecode;
+      stack->Time(rows, row_class, pool);
+      Samples times, limits;
+      for (size_t i = 0; i < run.repetitions; ++i) {
+        limits.Add(probe.Read());
+        times.Add(stack->Time(rows, row_class, pool));
+      }
+      const double flop =
+          2.0 * static_cast<double>(rows * size.in * size.out * stack->count());
+      const Samples bandwidth = times.Into(stack->weight_bytes());
+      nlohmann::json row = {{"projection", size.name},
+                            {"dtype", Name(dtype)},
+                            {"threads", threads},
+                            {"rows", rows}};
+      Put(row, "us", times.Times(1e6 / static_cast<double>(stack->count())));
+      Put(row, "gb_per_second", bandwidth.Times(1 / kGiga));
+      Put(row, "fraction_of_read", Ratios(bandwidth, limits));
+      Put(row, "gflop_per_second", times.Into(flop / kGiga));
+      best = std::max(best, row["gflop_per_second"].get<double>());
+      section.rows.push_back(std::move(row));
+    }
+    for (size_t i = first_row; i < section.rows.size(); ++i) {
+      nlohmann::json& row = section.rows[i];
+      row["fraction_of_peak"] = row["gflop_per_second"].get<double>() / best;
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<Section> KernelsCommand::Projections(
+    const RunOptions& run) const {
+  Section section{"projections",
+                  "Projections, weights in DRAM",
+                  {{"projection", "projection"},
+                   {"dtype", "weights"},
+                   {"threads", "threads"},
+                   {"rows", "rows"},
+                   {"us", "us", 0},
+                   {"gb_per_second", "weights, GB/s", 1},
+                   {"fraction_of_read", "of read", 2},
+                   {"gflop_per_second", "GFLOP/s", 0},
+                   {"fraction_of_peak", "of best", 2}},
+                  {}};
+  std::vector<DType> dtypes = {DType::kF32};
+  if (LinearFactory::HasNativeBf16()) dtypes.push_back(DType::kBf16);
+  for (const DType dtype : dtypes) {
+    for (const ProjectionSize& size : kProjections) {
+      STEADYSTATE_RETURN_IF_ERROR(AddProjections(dtype, size, run, section));
+      if (run.quick) break;
+    }
+  }
+  return section;
+}
+
+absl::StatusOr<Report> KernelsCommand::Run(const RunOptions& run) {
+  Report report{"kernels", DescribeEnvironment(), {}, {}};
+  if (Wanted("bandwidth")) report.sections.push_back(Bandwidths(run));
+  if (Wanted("steps")) {
+    report.sections.push_back(Steps(/*in_cache=*/false, run));
+    report.sections.push_back(Steps(/*in_cache=*/true, run));
+  }
+  if (Wanted("projections")) {
+    STEADYSTATE_ASSIGN_OR_RETURN(report.sections.emplace_back(),
+                                 Projections(run));
+  }
+  return report;
+}
+
+}  // namespace
+
+std::unique_ptr<Command> MakeKernelsCommand() {
+  return std::make_unique<KernelsCommand>();
+}
+
+}  // namespace steadystate::bench

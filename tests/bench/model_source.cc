@@ -1,0 +1,111 @@
+#include "tests/bench/model_source.h"
+
+#include <filesystem>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "server/base/cpu_count.h"
+#include "server/base/status_macros.h"
+#include "tests/bench/random_checkpoint.h"
+#include "tests/bench/shapes.h"
+
+namespace steadystate::bench {
+namespace {
+
+constexpr size_t kMaxThreads = 1024;
+
+// The types of weights by the names of the server's flag --weight_dtype.
+struct WeightType {
+  const char* name;
+  std::optional<DType> dtype;
+};
+constexpr WeightType kWeightTypes[] = {
+    {"auto", std::nullopt}, {"f32", DType::kF32}, {"bf16", DType::kBf16}};
+
+absl::StatusOr<std::optional<DType>> ReadWeightType(const std::string& name) {
+  std::string known;
+  for (const WeightType& type : kWeightTypes) {
+    if (name == type.name) return type.dtype;
+    absl::StrAppend(&known, known.empty() ? "" : ", ", type.name);
+  }
+  return absl::InvalidArgumentError(absl::StrCat(
+      "--weight_dtype is '", name, "'; it must be one of ", known));
+}
+
+}  // namespace
+
+ModelSource::ModelSource(const std::string& shape)
+    : shape_help_(absl::StrCat("A random checkpoint of this shape, see "
+                               "steadystate-bench help checkpoint. Default ",
+                               shape, ".")),
+      shape_(shape) {}
+
+void ModelSource::AppendTo(client::OptionTable& table) {
+  table.push_back({"shape", "NAME", shape_help_, &shape_});
+  table.push_back(
+      {"model", "DIR", "A checkpoint to take in place of --shape.", &model_});
+  table.push_back({"weight_dtype", "TYPE",
+                   "As the server's flag. Default auto.", &weight_dtype_});
+  table.push_back({"threads", "N",
+                   "Threads that compute. Default: as many as this process may "
+                   "keep processors busy.",
+                   &threads_option_});
+}
+
+absl::Status ModelSource::Check(const RunOptions& run) {
+  threads_ = threads_option_.value_or(UsableCpus());
+  if (threads_ < 1 || threads_ > kMaxThreads) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "--threads is ", threads_, "; it must be 1 to ", kMaxThreads));
+  }
+  if (run.quick) shape_ = "mamba2-tiny";
+  STEADYSTATE_RETURN_IF_ERROR(ReadWeightType(weight_dtype_).status());
+  return MakeShape(shape_).status();
+}
+
+std::string ModelSource::name() const {
+  if (model_.empty()) return shape_;
+  return std::filesystem::path(model_).filename().string();
+}
+
+absl::StatusOr<std::string> ModelSource::Directory(const RunOptions& run) {
+  if (!model_.empty()) return model_;
+  if (directory_ == nullptr) {
+    STEADYSTATE_ASSIGN_OR_RETURN(const RandomModel model, MakeShape(shape_));
+    directory_ = std::make_unique<TempDirectory>();
+    STEADYSTATE_RETURN_IF_ERROR(WriteRandomCheckpoint(
+        model, DType::kBf16, run.seed, directory_->path()));
+  }
+  return directory_->path();
+}
+
+absl::StatusOr<std::shared_ptr<const Model>> ModelSource::Load(
+    const RunOptions& run) {
+  ModelOptions options;
+  STEADYSTATE_ASSIGN_OR_RETURN(options.path, Directory(run));
+  STEADYSTATE_ASSIGN_OR_RETURN(options.weight_dtype,
+                               ReadWeightType(weight_dtype_));
+  options.id = name();
+  return Model::Load(options);
+}
+
+absl::StatusOr<std::vector<std::string>> ModelSource::ServerFlags(
+    const RunOptions& run) {
+  STEADYSTATE_ASSIGN_OR_RETURN(const std::string directory, Directory(run));
+  return std::vector<std::string>{
+      absl::StrCat("--model=", directory),
+      absl::StrCat("--weight_dtype=", weight_dtype_),
+      absl::StrCat("--threads=", threads_)};
+}
+
+double StepWeightBytes(const Model& model) {
+  const ModelDescription& description = model.description();
+  const uint64_t table =
+      description.tied_head
+          ? 0
+          : uint64_t{description.vocab_size} * description.hidden_size;
+  const double element = description.linear.weight_dtype == "f32" ? 4 : 2;
+  return static_cast<double>(description.parameters - table) * element;
+}
+
+}  // namespace steadystate::bench

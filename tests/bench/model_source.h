@@ -1,0 +1,61 @@
+#ifndef STEADYSTATE_TESTS_BENCH_MODEL_SOURCE_H_
+#define STEADYSTATE_TESTS_BENCH_MODEL_SOURCE_H_
+
+#include <cstddef>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "client/steadystate/options.h"
+#include "server/model/model.h"
+#include "tests/bench/command.h"
+#include "tests/testing/temp_directory.h"
+
+namespace steadystate::bench {
+
+// Which model a benchmark runs, and how: options that several commands share.
+class ModelSource {
+ public:
+  // `shape` is taken where neither --shape nor --model is given.
+  explicit ModelSource(const std::string& shape);
+
+  // --shape, --model, --weight_dtype, --threads.
+  void AppendTo(client::OptionTable& table);
+
+  // INVALID_ARGUMENT, naming the option.
+  absl::Status Check(const RunOptions& run);
+
+  // What the report calls it: the shape, or the directory's name.
+  std::string name() const;
+  size_t threads() const { return threads_; }
+
+  // The checkpoint's directory; makes a random one, which lives as long as this
+  // object, unless --model names one.
+  absl::StatusOr<std::string> Directory(const RunOptions& run);
+
+  // The model, in this process.
+  absl::StatusOr<std::shared_ptr<const Model>> Load(const RunOptions& run);
+
+  // The flags by which a server runs the same.
+  absl::StatusOr<std::vector<std::string>> ServerFlags(const RunOptions& run);
+
+ private:
+  const std::string shape_help_;
+  std::string shape_;
+  std::string model_;
+  std::string weight_dtype_ = "auto";
+  std::optional<uint32_t> threads_option_;
+  size_t threads_ = 1;
+  std::unique_ptr<TempDirectory> directory_;
+};
+
+// Bytes of weights that a decode step reads: every matrix but the embedding
+// table, of which it reads rows; a tied table is read as the head.
+double StepWeightBytes(const Model& model);
+
+}  // namespace steadystate::bench
+
+#endif  // STEADYSTATE_TESTS_BENCH_MODEL_SOURCE_H_
