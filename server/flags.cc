@@ -117,6 +117,11 @@ ABSL_FLAG(uint32_t, max_batch_rows, 256,
 ABSL_FLAG(uint32_t, prefill_chunk_rows, 64,
           "Most tokens of one session in one batch, 1 to max_batch_rows. "
           "Larger is faster for long prompts and slower for everybody else.");
+ABSL_FLAG(absl::Duration, prefill_slice, absl::Milliseconds(10),
+          "How long prompts compute before those who generate token by token "
+          "have their turn, to the end of the layer at hand; 0 to 10s. Or as "
+          "long as the last turn of those took, if that is longer: so prompts "
+          "get at least half of the time.");
 ABSL_FLAG(uint32_t, max_embed_tokens, 65536,
           "Most tokens of one bidirectional Embed, at least 1. They are held "
           "in memory as the model's hidden vectors, and those of all requests "
@@ -223,6 +228,7 @@ Flags Collect() {
   if (flags.engine.threads == 0) flags.engine.threads = UsableCpus();
   flags.engine.max_batch_rows = absl::GetFlag(FLAGS_max_batch_rows);
   flags.engine.prefill_chunk_rows = absl::GetFlag(FLAGS_prefill_chunk_rows);
+  flags.engine.prefill_slice = absl::GetFlag(FLAGS_prefill_slice);
   flags.engine.max_embed_tokens = absl::GetFlag(FLAGS_max_embed_tokens);
   flags.engine.max_queued_per_session =
       absl::GetFlag(FLAGS_max_queued_per_session);

@@ -41,6 +41,8 @@ struct Request {
   bool begun = false;             // its first batch has been formed
   bool cancel_requested = false;  // noted for the compute thread
   bool wake_requested = false;    // noted for the compute thread
+  // What ends it when the batch that it is in has run.
+  std::optional<absl::Status> end_after_batch;
 };
 
 // The requests of one session, in order. Exists while there are any.

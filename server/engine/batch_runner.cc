@@ -4,6 +4,7 @@
 #include <chrono>
 #include <cstdint>
 #include <cstring>
+#include <utility>
 
 #include "kernels/pointwise/activation.h"
 
@@ -17,100 +18,57 @@ BatchRunner::BatchRunner(const Model& model, size_t max_rows, size_t threads,
       max_logits_rows_(std::clamp<size_t>(
           max_logits_bytes / (vocab_size_ * sizeof(float)), 1, max_rows)),
       pool_(threads),
-      workspace_(model, max_rows, pool_),
+      whole_(model, max_rows, pool_),
+      prefill_(model, max_rows, pool_),
       samplers_(threads, Sampler(vocab_size_)),
-      hidden_(max_rows * hidden_size_),
       head_inputs_(max_logits_rows_ * hidden_size_),
       logits_(max_logits_rows_ * vocab_size_) {
-  rows_.reserve(max_rows);
-  segments_.reserve(max_rows);
   parts_.reserve(max_rows);
 }
 
 BatchTimes BatchRunner::Run(std::span<BatchItem> items) {
+  whole_.Begin(items);
+  while (whole_.RunLayer()) {
+  }
+  return Complete(items, whole_);
+}
+
+void BatchRunner::BeginPrefill(std::span<BatchItem> items) {
+  prefill_items_ = items;
+  prefill_.Begin(items);
+}
+
+std::optional<BatchTimes> BatchRunner::ContinuePrefill(
+    absl::FunctionRef<bool()> leave) {
+  while (prefill_.RunLayer()) {
+    if (leave()) return std::nullopt;
+  }
+  return Complete(std::exchange(prefill_items_, {}), prefill_);
+}
+
+BatchTimes BatchRunner::Complete(std::span<BatchItem> items,
+                                 ForwardStage& stage) {
+  stage.Finish();
   sample_time_ = absl::ZeroDuration();
-  Forward(items);
   parts_.clear();
   size_t logits_rows = 0;
   for (BatchItem& item : items) {
     if (!item.finite) continue;
     const size_t wanted = item.piece.logits_rows();
     if (logits_rows + wanted > max_logits_rows_) {
-      Head(parts_, logits_rows);
+      Head(parts_, logits_rows, stage.workspace());
       parts_.clear();
       logits_rows = 0;
     }
     parts_.push_back({.item = &item});
     logits_rows += wanted;
   }
-  Head(parts_, logits_rows);
-  return {.model = workspace_.TakePhases(), .sample = sample_time_};
+  Head(parts_, logits_rows, stage.workspace());
+  return {.model = stage.workspace().TakePhases(), .sample = sample_time_};
 }
 
-void BatchRunner::Forward(std::span<BatchItem> items) {
-  rows_.clear();
-  segments_.clear();
-  for (const BatchItem& item : items) {
-    if (item.piece.pending_only() || item.piece.part.has_value()) continue;
-    item.session->WillAbsorb(item.piece.rows);
-    segments_.push_back({.state = item.session->model_state(),
-                         .position = item.session->position(),
-                         .first_row = rows_.size(),
-                         .rows = item.piece.rows});
-    AddInputs(item.piece);
-  }
-  if (!rows_.empty()) {
-    model_.Forward(rows_, segments_, hidden_.data(), workspace_);
-  }
-  float* hidden = hidden_.data();
-  for (BatchItem& item : items) {
-    const size_t rows = item.piece.rows;
-    if (rows == 0 || item.piece.part.has_value()) continue;
-    item.hidden = hidden;
-    item.finite = AllFinite(rows * hidden_size_, hidden);
-    item.session->Absorbed(
-        rows, item.piece.tokens,
-        item.finite ? hidden + (rows - 1) * hidden_size_ : nullptr);
-    hidden += rows * hidden_size_;
-  }
-  for (BatchItem& item : items) {
-    if (!item.piece.part.has_value()) continue;
-    ForwardPart(item, hidden);
-    hidden += item.piece.completed_rows() * hidden_size_;
-  }
-}
-
-void BatchRunner::ForwardPart(BatchItem& item, float* hidden) {
-  const Piece& piece = item.piece;
-  const LayerPart& part = *piece.part;
-  item.hidden = hidden;
-  item.session->WillAbsorb(piece.rows);
-  if (part.first) {
-    rows_.clear();
-    AddInputs(piece);
-    model_.Embed(rows_, part.residual, workspace_);
-  }
-  model_.ForwardLayer(part.layer,
-                      {.state = item.session->model_state(),
-                       .position = part.position,
-                       .first_row = 0,
-                       .rows = piece.rows,
-                       .pass = part.pass},
-                      part.residual, workspace_);
-  if (!part.last) return;
-  // What is not finite before stays so until here.
-  model_.Finish(piece.rows, part.residual, hidden, workspace_);
-  item.finite = AllFinite(piece.rows * hidden_size_, hidden);
-}
-
-void BatchRunner::AddInputs(const Piece& piece) {
-  for (const int32_t token : piece.tokens) rows_.push_back({.token = token});
-  for (size_t i = 0; i < piece.embeddings.size(); i += hidden_size_) {
-    rows_.push_back({.embedding = &piece.embeddings[i]});
-  }
-}
-
-void BatchRunner::Head(std::span<Part> parts, size_t logits_rows) {
+void BatchRunner::Head(std::span<Part> parts, size_t logits_rows,
+                       Workspace& workspace) {
   float* input = head_inputs_.data();
   const float* logits = logits_.data();
   for (Part& part : parts) {
@@ -126,7 +84,7 @@ void BatchRunner::Head(std::span<Part> parts, size_t logits_rows) {
     input += wanted * hidden_size_;
   }
   if (logits_rows > 0) {
-    model_.Head(logits_rows, head_inputs_.data(), logits_.data(), workspace_);
+    model_.Head(logits_rows, head_inputs_.data(), logits_.data(), workspace);
   }
   Advance(parts);
 }

@@ -2,38 +2,28 @@
 #define STEADYSTATE_SERVER_ENGINE_BATCH_RUNNER_H_
 
 #include <cstddef>
+#include <optional>
 #include <span>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "absl/time/time.h"
 #include "kernels/thread_pool.h"
-#include "server/engine/task.h"
+#include "server/engine/forward_stage.h"
 #include "server/model/model.h"
 #include "server/model/sampler.h"
-#include "server/session/session_state.h"
 
 namespace steadystate {
-
-// One session's part of a batch.
-struct BatchItem {
-  Task* task = nullptr;
-  SessionState* session = nullptr;
-  Piece piece;
-  // Set by Run: false if the model's output for this item is not finite. The
-  // session has absorbed the piece then, but its task has not been advanced.
-  bool finite = true;
-  // Set by Run: f32[Piece::completed_rows(), D].
-  const float* hidden = nullptr;
-};
 
 struct BatchTimes {
   PhaseTimes model;
   absl::Duration sample;  // wall time of drawing tokens and log-probabilities
 };
 
-// Carries out batches: gathers rows, runs the model, lets sessions absorb,
-// computes the logits that are wanted and advances the tasks with them.
-// Allocates its buffers when it is made.
+// Carries out batches: runs the model, lets sessions absorb, computes the
+// logits that are wanted and advances the tasks with them. Two batches may be
+// under way: one that can be left between two layers, for prompts, and
+// meanwhile others that run as a whole. Allocates its buffers when it is made.
 //
 // Confined to the thread that makes it, a member of its own thread pool.
 class BatchRunner {
@@ -46,10 +36,18 @@ class BatchRunner {
   BatchRunner(const Model& model, size_t max_rows, size_t threads,
               size_t max_logits_bytes = kMaxLogitsBytes);
 
-  // REQUIRES: the pieces have at most max_rows rows in all, each one or at most
-  // max_logits_bytes of logits; sessions are distinct and within their context
-  // cap.
+  // Runs a batch as a whole. REQUIRES: as ForwardStage::Begin; each piece has
+  // one row of logits or at most max_logits_bytes of them; no session of the
+  // batch is in the other one.
   BatchTimes Run(std::span<BatchItem> items);
+
+  // Starts the batch that can be left. REQUIRES: !prefilling(); as Run.
+  void BeginPrefill(std::span<BatchItem> items);
+  bool prefilling() const { return !prefill_items_.empty(); }
+
+  // Goes on with it, for one layer at least, until `leave` says so after a
+  // layer or the batch is complete: then its times. REQUIRES: prefilling().
+  std::optional<BatchTimes> ContinuePrefill(absl::FunctionRef<bool()> leave);
 
  private:
   struct Part {  // of one item, in the buffers
@@ -57,10 +55,8 @@ class BatchRunner {
     const float* logits = nullptr;
   };
 
-  void Forward(std::span<BatchItem> items);
-  void ForwardPart(BatchItem& item, float* hidden);
-  void AddInputs(const Piece& piece);
-  void Head(std::span<Part> parts, size_t logits_rows);
+  BatchTimes Complete(std::span<BatchItem> items, ForwardStage& stage);
+  void Head(std::span<Part> parts, size_t logits_rows, Workspace& workspace);
   void Advance(std::span<Part> parts);
 
   const Model& model_;
@@ -68,14 +64,13 @@ class BatchRunner {
   const size_t vocab_size_;
   const size_t max_logits_rows_;  // of one call of the head
   ThreadPool pool_;
-  Workspace workspace_;
+  ForwardStage whole_;
+  ForwardStage prefill_;
+  std::span<BatchItem> prefill_items_;
   std::vector<Sampler> samplers_;  // by worker
 
   // Buffers, reused by every batch.
-  std::vector<InputRow> rows_;
-  std::vector<Segment> segments_;
   std::vector<Part> parts_;
-  std::vector<float> hidden_;       // f32[max_rows, D]
   std::vector<float> head_inputs_;  // f32[max_logits_rows, D]
   std::vector<float> logits_;       // f32[max_logits_rows, vocab_size]
   absl::Duration sample_time_;

@@ -1,6 +1,8 @@
-// The compute thread: takes up what callers noted, forms a batch, runs it,
-// commits it, answers; again. Each step that needs the lock takes it once.
+// The compute thread: takes up what callers noted, runs a batch of those that
+// decode, then some layers of a batch of prompts; commits what is complete and
+// answers; again. Each step that needs the lock takes it once.
 #include <algorithm>
+#include <optional>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -37,6 +39,12 @@ absl::Status NotFinite(const Session& session) {
       {{"position", absl::StrCat(position)}});
 }
 
+// A part of a bidirectional pass is work like a prompt's, however short.
+BatchPhase PhaseOf(const Piece& piece) {
+  return piece.rows > 1 || piece.part.has_value() ? BatchPhase::kPrefill
+                                                  : BatchPhase::kDecode;
+}
+
 absl::Status Unfinished(ErrorReason reason, absl::string_view what,
                         const Request& request) {
   return MakeError(
@@ -54,21 +62,56 @@ void Engine::Core::Loop() {
     if (expiry_due_) FreeExpired(clock_.Now(), 1);
     SendAnswers();
     AskReceivers();
-    FormBatch();
-    if (items_.empty()) continue;
-    Commit(runner.Run(items_));
-    for (size_t i = 0; i < items_.size(); ++i) {
-      if (items_[i].finite) items_[i].task->Deliver(requests_[i]->times);
-    }
-    SendAnswers();
+    RunDecode(runner);
+    RunPrefill(runner);
   }
+  finishing_ = true;
+  RunPrefill(runner);
   EndEverything();
 }
 
+void Engine::Core::RunDecode(BatchRunner& runner) {
+  if (!FormBatch(BatchPhase::kDecode, decode_)) return;
+  const absl::Time start = clock_.Now();
+  Complete(decode_, runner.Run(decode_.items));
+  decode_time_ = clock_.Now() - start;
+}
+
+// Some layers of the prompts' batch: to its end if nobody else wants to
+// compute, else for the time that live streams can spare.
+void Engine::Core::RunPrefill(BatchRunner& runner) {
+  if (prefill_.items.empty()) {
+    if (finishing_ || !FormBatch(BatchPhase::kPrefill, prefill_)) return;
+    runner.BeginPrefill(prefill_.items);
+  }
+  // As long as a decode batch if that is longer: prompts shall get on, too.
+  const absl::Time end =
+      clock_.Now() + std::max(options_.prefill_slice, decode_time_);
+  const std::optional<BatchTimes> times = runner.ContinuePrefill([&] {
+    const bool others_wait = noted_ || !continuing_.empty() ||
+                             scheduler_.waiting(BatchPhase::kDecode);
+    return others_wait && !finishing_ && clock_.Now() >= end;
+  });
+  if (times.has_value()) Complete(prefill_, *times);
+}
+
+// Lets the sessions absorb what the batch has computed, and answers.
+void Engine::Core::Complete(Batch& batch, const BatchTimes& times) {
+  Commit(batch, times);
+  for (size_t i = 0; i < batch.items.size(); ++i) {
+    if (!batch.items[i].finite) continue;
+    batch.items[i].task->Deliver(batch.requests[i]->times);
+  }
+  SendAnswers();
+  batch.items.clear();
+  batch.requests.clear();
+}
+
 bool Engine::Core::HasWork() const {
-  return stopping_ || !scheduler_.empty() || !continuing_.empty() ||
-         !starting_.empty() || !cancelled_.empty() || !woken_.empty() ||
-         !orphaned_.empty() || (aborting_ && backlog_.First() != nullptr);
+  return stopping_ || !prefill_.items.empty() || !scheduler_.empty() ||
+         !continuing_.empty() || !starting_.empty() || !cancelled_.empty() ||
+         !woken_.empty() || !orphaned_.empty() ||
+         (aborting_ && backlog_.First() != nullptr);
 }
 
 void Engine::Core::WaitForWork() {
@@ -90,11 +133,13 @@ bool Engine::Core::TakeNotes() {
   if (unanswered_ == 0) idle_.SignalAll();
   UpdateGauges();
   WaitForWork();
+  noted_ = false;
   if (stopping_) return false;
   const absl::Time now = clock_.Now();
   heartbeat_nanoseconds_ = absl::ToUnixNanos(now);
   expiry_due_ = table_.NextExpiry() <= now;
-  if (aborting_) EndAll();
+  finishing_ = aborting_;
+  if (aborting_ && prefill_.items.empty()) EndAll();
   EndEarly();
   asking_.clear();
   for (const RequestId id : std::exchange(continuing_, {})) {
@@ -156,6 +201,11 @@ void Engine::Core::EndEarly() {
 
 void Engine::Core::End(Request& request, const absl::Status& status) {
   if (request.begun && request.task->AllOrNothing()) return;
+  if (request.stage == RequestStage::kRunning) {
+    // Its session is between two layers.
+    request.end_after_batch = status;
+    return;
+  }
   if (status.code() != absl::StatusCode::kNotFound) {
     metrics_.Cancelled(
         request.begun ? CancelStage::kRunning : CancelStage::kQueued,
@@ -211,52 +261,51 @@ void Engine::Core::AskReceivers() {
   for (Request* const request : asking_) {
     if (request->task->Ready()) {
       request->stage = RequestStage::kScheduled;
+      const Piece piece = request->task->Next();
       // Work without rows, on pending logits, counts as one.
-      scheduler_.Add(request->id,
-                     std::max<size_t>(request->task->Next().rows, 1));
+      scheduler_.Add(request->id, std::max<size_t>(piece.rows, 1),
+                     PhaseOf(piece));
     } else {
       request->stage = RequestStage::kPaused;
     }
   }
 }
 
-void Engine::Core::FormBatch() {
-  items_.clear();
-  requests_.clear();
-  const std::vector<RequestId> batch = scheduler_.TakeBatch();
-  if (batch.empty()) return;
+// False if nothing is ready.
+bool Engine::Core::FormBatch(BatchPhase phase, Batch& batch) {
+  scheduler_.TakeBatch(phase, taken_);
+  if (taken_.empty()) return false;
   size_t rows = 0;
   MutexLock lock(mutex_);
   const absl::Time now = clock_.Now();
-  for (const RequestId id : batch) {
+  for (const RequestId id : taken_) {
     Request& request = *backlog_.Find(id);
     const Piece piece = request.task->Next();
     request.stage = RequestStage::kRunning;
     if (!request.begun) {
       backlog_.MarkBegun(request);
       request.times.first_batch = now;
-      metrics_.Queued(
-          piece.rows > 1 ? BatchPhase::kPrefill : BatchPhase::kDecode,
-          now - request.times.submitted);
+      metrics_.Queued(phase, now - request.times.submitted);
     }
-    items_.push_back({.task = request.task.get(),
-                      .session = &request.lane->session->state,
-                      .piece = piece});
-    requests_.push_back(&request);
+    batch.items.push_back({.task = request.task.get(),
+                           .session = &request.lane->session->state,
+                           .piece = piece});
+    batch.requests.push_back(&request);
     rows += piece.rows;
   }
-  metrics_.Batch(batch.size(), rows);
+  metrics_.Batch(taken_.size(), rows);
+  return true;
 }
 
-void Engine::Core::Commit(const BatchTimes& times) {
+void Engine::Core::Commit(const Batch& batch, const BatchTimes& times) {
   metrics_.StepDuration(StepPhase::kProjection, times.model.projection);
   metrics_.StepDuration(StepPhase::kRecurrence, times.model.recurrence);
   metrics_.StepDuration(StepPhase::kOther, times.model.other);
   metrics_.StepDuration(StepPhase::kSample, times.sample);
   MutexLock lock(mutex_);
   const absl::Time now = clock_.Now();
-  for (size_t i = 0; i < items_.size(); ++i) {
-    CommitItem(items_[i], *requests_[i], now);
+  for (size_t i = 0; i < batch.items.size(); ++i) {
+    CommitItem(batch.items[i], *batch.requests[i], now);
   }
 }
 
@@ -264,6 +313,7 @@ void Engine::Core::CommitItem(const BatchItem& item, Request& request,
                               absl::Time now) {
   Session& session = *request.lane->session;
   request.times.last_batch_end = now;
+  request.stage = RequestStage::kAsking;
   if (!item.piece.pending_only()) {
     session.position = session.state.position();
     session.last_step_time = now;
@@ -278,6 +328,8 @@ void Engine::Core::CommitItem(const BatchItem& item, Request& request,
     Settle(request, NotFinite(session));
   } else if (request.task->done()) {
     Settle(request, request.task->Outcome());
+  } else if (request.end_after_batch.has_value()) {
+    End(request, *request.end_after_batch);
   } else {
     continuing_.push_back(request.id);
   }

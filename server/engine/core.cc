@@ -43,9 +43,7 @@ Engine::Core::Core(const EngineOptions& options,
       backlog_({.max_queued_per_session = options.max_queued_per_session,
                 .max_queued = options.max_queued_requests,
                 .max_input_bytes = options.max_queued_input_bytes}),
-      scheduler_(
-          {.max_rows = options.max_batch_rows,
-           .max_prefill_rows_beside_decode = options.prefill_chunk_rows}) {
+      scheduler_(options.max_batch_rows) {
   metrics_.SetComputeThreads(options.threads);
   {
     MutexLock lock(mutex_);
@@ -293,6 +291,7 @@ void Engine::Core::UpdateGauges() {
 
 // Costs nothing while the compute thread is busy: it looks before it waits.
 void Engine::Core::WakeCompute() {
+  noted_ = true;
   if (compute_waits_) work_.SignalOne();
 }
 

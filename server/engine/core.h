@@ -82,6 +82,12 @@ class Engine::Core {
     absl::Status status;
   };
 
+  // The requests that compute together.
+  struct Batch {
+    std::vector<BatchItem> items;
+    std::vector<Request*> requests;  // whose each item is
+  };
+
   // Callers.
   void FreeExpired(absl::Time now, size_t max);
   void AwaitClearing() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -108,8 +114,11 @@ class Engine::Core {
   void Settle(Request& request, absl::Status status)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void AskReceivers();
-  void FormBatch();
-  void Commit(const BatchTimes& times);
+  bool FormBatch(BatchPhase phase, Batch& batch);
+  void RunDecode(BatchRunner& runner);
+  void RunPrefill(BatchRunner& runner);
+  void Complete(Batch& batch, const BatchTimes& times);
+  void Commit(const Batch& batch, const BatchTimes& times);
   void CommitItem(const BatchItem& item, Request& request, absl::Time now)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void SendAnswers();
@@ -127,6 +136,7 @@ class Engine::Core {
   std::atomic<RequestId> next_request_ = 1;
   std::atomic<WriterId> next_writer_ = 1;
   std::atomic<int64_t> heartbeat_nanoseconds_;
+  std::atomic<bool> noted_ = false;  // something, for the compute thread
 
   Mutex mutex_;
   CondVar work_;     // something was noted for the compute thread
@@ -150,8 +160,11 @@ class Engine::Core {
   Scheduler scheduler_;
   std::vector<RequestId> continuing_;  // have had a batch and want another
   std::vector<Request*> asking_;
-  std::vector<BatchItem> items_;    // the batch ...
-  std::vector<Request*> requests_;  // ... and whose each item is
+  std::vector<RequestId> taken_;  // from the scheduler
+  Batch decode_;                  // empty when none runs
+  Batch prefill_;                 // may be left between two layers
+  absl::Duration decode_time_;    // of the last decode batch
+  bool finishing_ = false;        // what has begun is carried through at once
   std::vector<Answer> answers_;
   std::vector<std::unique_ptr<Session>> ended_sessions_;
   size_t answered_ = 0;  // not yet taken off unanswered_

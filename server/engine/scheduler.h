@@ -7,43 +7,43 @@
 
 #include "absl/container/flat_hash_set.h"
 #include "server/engine/request.h"
+#include "server/metrics/metrics.h"
 
 namespace steadystate {
 
-struct BatchLimits {
-  size_t max_rows = 256;
-  // Rows of prefill in a batch that also has decode rows: what a live stream
-  // may have to wait for on top of its own token.
-  size_t max_prefill_rows_beside_decode = 64;
-};
-
-// Decides what goes into the next batch. Pure decisions about segments that are
-// ready: no threads, no clock, no states.
+// Decides what goes into the next batch of each phase. Pure decisions about
+// segments that are ready: no threads, no clock, no states.
 //
-// A segment of one row is decode, a longer one prefill. Decode goes first, each
-// kind first come first served; who was served queues up again at the end, so
-// sessions take turns. Segments are never cut: what does not fit waits. Decode
-// cannot starve prefill: after kMaxPassedOver batches without any, the oldest
-// prefill segment goes before decode.
+// Decode and prefill go in batches of their own, since a decode batch runs as a
+// whole and a prefill batch may be left half done for decode's sake. Each phase
+// is first come first served; who was served queues up again at the end, so
+// sessions take turns. Segments are never cut: what does not fit waits, and
+// nobody overtakes it.
 //
 // Thread-compatible.
 class Scheduler {
  public:
-  static constexpr size_t kMaxPassedOver = 4;
+  // `max_rows`: of one batch.
+  explicit Scheduler(size_t max_rows) : max_rows_(max_rows) {}
 
-  explicit Scheduler(const BatchLimits& limits) : limits_(limits) {}
-
-  // A request has a segment ready. REQUIRES: 1 <= rows <= limits.max_rows; the
-  // request has none waiting.
-  void Add(RequestId id, size_t rows);
+  // A request has a segment ready. REQUIRES: 1 <= rows <= max_rows; the request
+  // has none waiting.
+  void Add(RequestId id, size_t rows, BatchPhase phase);
 
   // Forgets the request's waiting segment. REQUIRES: it has one.
   void Remove(RequestId id);
 
   bool empty() const { return waiting_ == 0; }
 
-  // The requests whose segments form the next batch; empty if none is waiting.
-  std::vector<RequestId> TakeBatch();
+  // False if no segment of the phase is waiting. May be true for one that was
+  // removed.
+  bool waiting(BatchPhase phase) const {
+    return !(phase == BatchPhase::kDecode ? decode_ : prefill_).empty();
+  }
+
+  // The requests whose segments form the phase's next batch, in `batch`; none
+  // if none is waiting.
+  void TakeBatch(BatchPhase phase, std::vector<RequestId>& batch);
 
  private:
   struct Waiting {
@@ -53,15 +53,12 @@ class Scheduler {
   using Queue = std::deque<Waiting>;
 
   void DropRemoved(Queue& queue);
-  // Moves segments from the front of `queue` while `rows` allows.
-  size_t Take(Queue& queue, size_t rows, std::vector<RequestId>& batch);
 
-  const BatchLimits limits_;
+  const size_t max_rows_;
   Queue decode_;
   Queue prefill_;
   absl::flat_hash_set<RequestId> removed_;  // still in a queue, to be skipped
   size_t waiting_ = 0;                      // without those removed
-  size_t passed_over_ = 0;
 };
 
 }  // namespace steadystate

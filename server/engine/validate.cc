@@ -23,6 +23,7 @@ namespace {
 
 constexpr size_t kMaxThreads = 1024;
 constexpr size_t kMaxBatchRows = 65536;
+constexpr absl::Duration kMaxPrefillSlice = absl::Seconds(10);
 constexpr absl::string_view kLength = "'s length";
 
 absl::Status Invalid(absl::string_view field, absl::string_view problem) {
@@ -168,6 +169,14 @@ absl::Status ValidateEngineOptions(const EngineOptions& options) {
   STEADYSTATE_RETURN_IF_ERROR(CheckRange("prefill_chunk_rows",
                                          options.prefill_chunk_rows, 1,
                                          options.max_batch_rows));
+  if (options.prefill_slice < absl::ZeroDuration() ||
+      options.prefill_slice > kMaxPrefillSlice) {
+    return Invalid(
+        "prefill_slice",
+        absl::StrCat("is ", absl::FormatDuration(options.prefill_slice),
+                     ", must be between 0 and ",
+                     absl::FormatDuration(kMaxPrefillSlice)));
+  }
   STEADYSTATE_RETURN_IF_ERROR(CheckRange(
       "max_queued_requests", options.max_queued_requests, 1, kNoBound));
   STEADYSTATE_RETURN_IF_ERROR(CheckRange(

@@ -62,12 +62,24 @@ absl::StatusOr<Decoder> Decoder::Make(const Config& config,
 void Decoder::Forward(std::span<const InputRow> rows,
                       std::span<const Segment> segments, float* hidden,
                       Workspace& workspace) const {
-  float* residual = workspace.buffers().residual.data();
-  Embed(rows, residual, workspace);
-  for (const Block& block : blocks_) {
-    block.Forward(segments, rows.size(), residual, workspace);
+  const RowClass row_class = RowClassOf(segments.front());
+  const auto other =
+      std::ranges::find_if(segments, [row_class](const Segment& segment) {
+        return RowClassOf(segment) != row_class;
+      });
+  const bool one_class = other == segments.end();
+  const size_t count = one_class ? rows.size() : other->first_row;
+  float* residual = workspace.residual();
+  Embed(rows.first(count), residual, workspace);
+  for (size_t layer = 0; layer < blocks_.size(); ++layer) {
+    ForwardLayer(layer, {segments.begin(), other}, count, residual, workspace);
   }
-  Finish(rows.size(), residual, hidden, workspace);
+  Finish(count, residual, hidden, workspace);
+  if (one_class) return;
+  std::vector<Segment> rest(other, segments.end());
+  for (Segment& segment : rest) segment.first_row -= count;
+  Forward(rows.subspan(count), rest, hidden + count * final_norm_.size(),
+          workspace);
 }
 
 void Decoder::Embed(std::span<const InputRow> rows, float* residual,
@@ -95,15 +107,17 @@ std::optional<size_t> Decoder::FirstCausalLayer() const {
   return static_cast<size_t>(found - blocks_.begin());
 }
 
-void Decoder::ForwardLayer(size_t layer, const Segment& segment,
-                           float* residual, Workspace& workspace) const {
+void Decoder::ForwardLayer(size_t layer, std::span<const Segment> segments,
+                           size_t rows, float* residual,
+                           Workspace& workspace) const {
   PhaseTimer& phases = workspace.buffers().phases;
   const Block& block = blocks_[layer];
+  workspace.buffers().row_class = RowClassOf(segments.front());
   phases.Start();
-  if (segment.pass == Pass::kAbsorb) {
-    block.Absorb({&segment, 1}, segment.rows, residual, workspace);
+  if (segments.front().pass == Pass::kAbsorb) {
+    block.Absorb(segments, rows, residual, workspace);
   } else {
-    block.Forward({&segment, 1}, segment.rows, residual, workspace);
+    block.Forward(segments, rows, residual, workspace);
   }
   phases.Enter(Phase::kOther);
 }
@@ -123,6 +137,8 @@ void Decoder::Head(size_t rows, const float* hidden, float* logits,
                    Workspace& workspace) const {
   Workspace::Buffers& buffers = workspace.buffers();
   buffers.phases.Start();
+  // Whatever piece a row of the hidden vectors comes from.
+  buffers.row_class = RowClass::kDecode;
   buffers.Project(*head_, rows, hidden, head_->in(), logits, head_->out());
   if (logit_cap_ == 0) return;
   const size_t N = head_->out();

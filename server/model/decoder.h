@@ -40,8 +40,8 @@ class Decoder {
                Workspace& workspace) const;
   void Embed(std::span<const InputRow> rows, float* residual,
              Workspace& workspace) const;
-  void ForwardLayer(size_t layer, const Segment& segment, float* residual,
-                    Workspace& workspace) const;
+  void ForwardLayer(size_t layer, std::span<const Segment> segments,
+                    size_t rows, float* residual, Workspace& workspace) const;
   void Finish(size_t rows, const float* residual, float* hidden,
               Workspace& workspace) const;
   void Head(size_t rows, const float* hidden, float* logits,

@@ -5,6 +5,8 @@
 #include <cstdint>
 #include <span>
 
+#include "kernels/linear/row_class.h"
+
 namespace steadystate {
 
 class Workspace;
@@ -27,6 +29,15 @@ struct Segment {
   size_t rows = 0;  // >= 1
   Pass pass = Pass::kCausal;
 };
+
+// How its rows are multiplied: a single row to be absorbed is decode, as many
+// sessions have one at a time; what comes in longer pieces, and what could, is
+// prefill. A function of the session's own request.
+inline RowClass RowClassOf(const Segment& segment) {
+  return segment.pass == Pass::kCausal && segment.rows == 1
+             ? RowClass::kDecode
+             : RowClass::kPrefill;
+}
 
 // A sequence mixer: turns the tokens seen so far into one output per token
 // through state slots that it declared when it was made. Immutable after

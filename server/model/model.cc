@@ -39,9 +39,10 @@ void Model::Embed(std::span<const InputRow> rows, float* residual,
   parts_->decoder.Embed(rows, residual, workspace);
 }
 
-void Model::ForwardLayer(size_t layer, const Segment& segment, float* residual,
+void Model::ForwardLayer(size_t layer, std::span<const Segment> segments,
+                         size_t rows, float* residual,
                          Workspace& workspace) const {
-  parts_->decoder.ForwardLayer(layer, segment, residual, workspace);
+  parts_->decoder.ForwardLayer(layer, segments, rows, residual, workspace);
 }
 
 void Model::Finish(size_t rows, const float* residual, float* hidden,

@@ -86,6 +86,10 @@ class Workspace {
   size_t max_rows() const;
   PhaseTimes TakePhases();
 
+  // f32[max_rows, D]: the residual stream of a pass that goes layer by layer.
+  // Forward uses it, too.
+  float* residual();
+
   // For model/ only: buffers of the forward pass. Defined in workspace.h.
   struct Buffers;
   Buffers& buffers() { return *buffers_; }
@@ -116,7 +120,9 @@ class Model {
   // Null if the checkpoint carries none that is known.
   const Tokenizer* tokenizer() const;
 
-  // Runs all layers over a batch and advances the states in place.
+  // Runs all layers over a batch and advances the states in place. Rows of
+  // different RowClass go through the layers one class after the other, as
+  // often as it changes.
   //   rows      the inputs of all segments; rows.size() <= workspace.max_rows()
   //   segments  cover each row exactly once, in order; distinct states
   //   hidden    f32[rows, D]  overwritten: after the final norm
@@ -128,30 +134,37 @@ class Model {
                std::span<const Segment> segments, float* hidden,
                Workspace& workspace) const;
 
+  // The same in pieces, so that others need not wait for all of it: Embed, each
+  // layer in turn, Finish. In between the workspace may serve passes of
+  // other batches that have a residual stream of their own, but no other pass
+  // that is half done. (It holds what layers leave for later ones.)
+  //
   // A bidirectional pass, in which every token sees the whole sequence, goes
-  // layer by layer and in pieces of at most workspace.max_rows() rows, so that
-  // others need not wait for it. The caller keeps the residual stream of the
-  // whole sequence, f32[tokens, D], and a zeroed state:
+  // through a layer in pieces of at most workspace.max_rows() rows. The caller
+  // keeps the residual stream of the whole sequence, f32[tokens, D], and a
+  // zeroed state:
   //   Embed, every piece;
   //   for each layer: ForwardLayer with Pass::kAbsorb, every piece in order,
   //     then ForwardLayer with Pass::kRead, every piece;
   //   Finish, every piece.
   // A layer's sums over the sequence are made once, and read by every row: no
-  // row ever meets another. How the sequence is cut does not change a bit.
+  // row ever meets another.
 
-  // The first layer that has no such pass, because order matters to it; absent
-  // if the model has one.
+  // The first layer that has no bidirectional pass, because order matters to
+  // it; absent if the model has one.
   std::optional<size_t> FirstCausalLayer() const;
 
   //   residual  f32[rows, D]  overwritten
   void Embed(std::span<const InputRow> rows, float* residual,
              Workspace& workspace) const;
 
-  // REQUIRES: !FirstCausalLayer(); segment.first_row is 0, its pass kAbsorb or
-  // kRead, its position the piece's place in the sequence.
-  //   residual  f32[segment.rows, D]  unchanged by kAbsorb, advanced by kRead
-  void ForwardLayer(size_t layer, const Segment& segment, float* residual,
-                    Workspace& workspace) const;
+  // REQUIRES: the segments are all of one RowClass; with passes kAbsorb or
+  // kRead there is one, its first_row is 0, its position the piece's place in
+  // the sequence, and !FirstCausalLayer().
+  //   rows      of all segments
+  //   residual  f32[rows, D]  advanced, but unchanged by kAbsorb
+  void ForwardLayer(size_t layer, std::span<const Segment> segments,
+                    size_t rows, float* residual, Workspace& workspace) const;
 
   //   residual  f32[rows, D]  in
   //   hidden    f32[rows, D]  overwritten: after the final norm

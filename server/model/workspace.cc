@@ -33,6 +33,8 @@ Workspace::~Workspace() = default;
 
 size_t Workspace::max_rows() const { return buffers_->max_rows; }
 
+float* Workspace::residual() { return buffers_->residual.data(); }
+
 PhaseTimes Workspace::TakePhases() { return buffers_->phases.Take(); }
 
 }  // namespace steadystate

@@ -44,6 +44,8 @@ EngineOptions Options(size_t threads) {
   options.threads = threads;
   options.max_batch_rows = 96;
   options.prefill_chunk_rows = 16;
+  // Prompts are left after every layer.
+  options.prefill_slice = absl::ZeroDuration();
   return options;
 }
 

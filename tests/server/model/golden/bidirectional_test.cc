@@ -69,12 +69,13 @@ std::vector<float> RunPass(const Model& model,
   for (size_t layer = 0; layer < model.description().layers; ++layer) {
     for (const Pass pass : {Pass::kAbsorb, Pass::kRead}) {
       each_piece([&](size_t at, size_t rows) {
-        model.ForwardLayer(layer,
-                           {.state = reinterpret_cast<std::byte*>(state.data()),
-                            .position = at,
-                            .rows = rows,
-                            .pass = pass},
-                           &residual[at * D], workspace);
+        const Segment segment = {
+            .state = reinterpret_cast<std::byte*>(state.data()),
+            .position = at,
+            .rows = rows,
+            .pass = pass};
+        model.ForwardLayer(layer, {&segment, 1}, rows, &residual[at * D],
+                           workspace);
       });
     }
   }

@@ -1,0 +1,154 @@
+// Goal: prompts and live streams take turns at the layers of the model, and
+// what ends a request between two layers leaves nothing half done. Method: no
+// time for prompts on a clock that stands still, so that they are left after
+// every layer; a generation whose tokens are counted, and which acts between
+// two layers of another session's prompt.
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "gtest/gtest.h"
+#include "tests/server/engine/engine_harness.h"
+
+namespace steadystate {
+namespace {
+
+constexpr size_t kChunk = 8;
+
+EngineOptions Options(absl::Duration slice) {
+  EngineOptions options;
+  options.prefill_chunk_rows = kChunk;
+  options.prefill_slice = slice;
+  return options;
+}
+
+class EnginePrefillTest : public testing::Test {
+ protected:
+  explicit EnginePrefillTest(absl::Duration slice = absl::ZeroDuration())
+      : harness_(Options(slice)) {
+    harness_.CreateSession("s");
+  }
+
+  // Begins `submit`s requests on "s" together with a generation, and calls
+  // `act` on the compute thread when its first token is there: after the first
+  // layer of the prompt.
+  void BetweenLayers(const std::function<void()>& submit,
+                     const std::function<void()>& act) {
+    ComputeHold hold(harness_);
+    live_ = harness_.Generate(GenerateOf(harness_.CreateSession(), {1}, 40));
+    live_->set_on_item([act](size_t items) {
+      if (items == 1) act();
+    });
+    submit();
+  }
+
+  // How many tokens the live generation gets while a step of one piece runs.
+  size_t LiveTokensDuringAPiece() {
+    size_t during = 0;
+    Future<bool> done;
+    BetweenLayers(
+        [&] {
+          engine().Step(StepOf("s", MakeTokens(kChunk, 1)),
+                        [&](const absl::StatusOr<StepResult>& result) {
+                          EXPECT_TRUE(result.ok()) << result.status();
+                          during = live_->items().size();
+                          done.Set(true);
+                        });
+        },
+        [] {});
+    done.Get();
+    EXPECT_TRUE(live_->done().Get().ok());
+    return during;
+  }
+
+  Engine& engine() { return harness_.engine(); }
+
+  EngineHarness harness_;
+  std::shared_ptr<RecordingGenerateSink> live_;
+};
+
+class EngineLongSliceTest : public EnginePrefillTest {
+ protected:
+  EngineLongSliceTest() : EnginePrefillTest(absl::Seconds(1)) {}
+};
+
+TEST_F(EnginePrefillTest, ALiveStreamGoesOnBetweenTheLayersOfAPrompt) {
+  const size_t layers = engine().model().description().layers;
+  ASSERT_GT(layers, 1u);
+  // Each layer waits for a token, but the first comes with the prompt.
+  EXPECT_EQ(LiveTokensDuringAPiece(), layers);
+}
+
+TEST_F(EngineLongSliceTest, APromptRunsThroughInTheTimeItHas) {
+  EXPECT_EQ(LiveTokensDuringAPiece(), 0u);
+}
+
+TEST_F(EnginePrefillTest, BeingLeftChangesNoBit) {
+  const StepRequest request = StepOf("s", MakeTokens(5 * kChunk, 2));
+  StepFuture interrupted;
+  BetweenLayers([&] { interrupted = harness_.StepAsync(request); }, [] {});
+  StepRequest again = request;
+  again.session = harness_.CreateSession();
+  const auto alone = harness_.Step(again);
+  EXPECT_EQ(interrupted.Get()->logits, alone->logits);
+  EXPECT_EQ(interrupted.Get()->hidden, alone->hidden);
+}
+
+TEST_F(EnginePrefillTest, CancelledBetweenLayersItEndsWithItsPiece) {
+  for (const bool by_deadline : {false, true}) {
+    const std::string session = harness_.CreateSession();
+    GenerateRequest request = GenerateOf(session, MakeTokens(40, 1), 1);
+    if (by_deadline) {
+      request.deadline = harness_.clock().Now() + absl::Seconds(1);
+    }
+    RequestId id = 0;
+    std::shared_ptr<RecordingGenerateSink> sink;
+    BetweenLayers([&] { sink = harness_.Generate(request, &id); },
+                  [&] {
+                    if (by_deadline) {
+                      harness_.clock().Advance(absl::Seconds(2));
+                    } else {
+                      engine().Cancel(id);
+                    }
+                  });
+    EXPECT_EQ(
+        ReasonOf(sink->done().Get().status()),
+        by_deadline ? ErrorReason::kDeadlineExceeded : ErrorReason::kCancelled);
+    EXPECT_EQ(harness_.Position(session), kChunk);
+    EXPECT_TRUE(live_->done().Get().ok());
+  }
+}
+
+TEST_F(EnginePrefillTest, DeletedBetweenLayersItEndsWithItsPiece) {
+  std::shared_ptr<RecordingGenerateSink> sink;
+  BetweenLayers(
+      [&] { sink = harness_.Generate(GenerateOf("s", MakeTokens(40, 1), 1)); },
+      [&] { EXPECT_TRUE(engine().DeleteSession("s").ok()); });
+  EXPECT_EQ(ReasonOf(sink->done().Get().status()),
+            ErrorReason::kSessionNotFound);
+  EXPECT_TRUE(live_->done().Get().ok());
+}
+
+TEST_F(EnginePrefillTest, AbortedBetweenLayersItEndsWithItsPiece) {
+  StepFuture step;
+  BetweenLayers(
+      [&] { step = harness_.StepAsync(StepOf("s", MakeTokens(40, 1))); },
+      [&] { engine().AbortRequests(); });
+  EXPECT_EQ(ReasonOf(step.Get().status()), ErrorReason::kDraining);
+  EXPECT_EQ(ReasonOf(live_->done().Get().status()), ErrorReason::kDraining);
+  EXPECT_EQ(harness_.Position("s"), kChunk);
+}
+
+TEST_F(EnginePrefillTest, TheEngineEndsWithThePieceThatRuns) {
+  StepFuture step;
+  Future<bool> reached;
+  BetweenLayers(
+      [&] { step = harness_.StepAsync(StepOf("s", MakeTokens(40, 1))); },
+      [&] { reached.Set(true); });
+  reached.Get();
+  harness_.DestroyEngine();
+  EXPECT_EQ(ReasonOf(step.Get().status()), ErrorReason::kDraining);
+}
+
+}  // namespace
+}  // namespace steadystate
