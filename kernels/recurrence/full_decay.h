@@ -13,7 +13,8 @@ namespace steadystate {
 //   rate   f32[K, V]  in, >= 0     step, v  f32[V]  in, step >= 0
 //   q, k   f32[K]     in           o        f32[V]  out
 //   state  f32[K, V]  in/out
-// A decay is within 2 ulp + half an ulp per unit of rate_ij step_j.
+// A decay is within 2 ulp + half an ulp per unit of rate_ij step_j; below
+// 2^-126 it counts as 0.
 // REQUIRES: o and state alias nothing; any alignment; K, V >= 1.
 // Cost: K V exponentials; 12 K V bytes of traffic.
 void FullDecayStep(size_t K, size_t V, float scale, const float* rate,

@@ -113,6 +113,35 @@ HWY_INLINE V BoundedExp(D d, V x) {
   return hn::IfThenElse(hn::Eq(x, x), hn::Exp(d, bounded), x);
 }
 
+// e^-x for x >= 0; below 2^-126 it is 0. e^-0 is exactly 1. Within 2 ulp, and
+// half as many instructions as BoundedExp, where exponentials set the pace.
+template <class D, class V>
+HWY_INLINE V ExpOfMinus(D d, V x) {
+  const hn::RebindToUnsigned<D> du;
+  // x log2(e) is rounded to -n by the sum with a number whose ulp is one; n
+  // then stands in its last bits.
+  const V one_ulp = hn::Set(d, 12582912.0f);  // 1.5 2^23
+  const V shifted = hn::NegMulAdd(x, hn::Set(d, 1.44269504f), one_ulp);
+  const V n = hn::Sub(shifted, one_ulp);
+  // rest = x + n ln 2, ln 2 in two parts of which the first times n is exact.
+  V rest = hn::MulAdd(n, hn::Set(d, 0.693359375f), x);
+  rest = hn::MulAdd(n, hn::Set(d, -2.12194440e-4f), rest);
+  // e^-rest for |rest| <= ln(2) / 2 by the polynomial of least relative error,
+  // 3e-9, among those that begin with 1 - rest.
+  V sum = hn::Set(d, 1.3814467e-3f);
+  sum = hn::MulAdd(sum, rest, hn::Set(d, -8.3687805e-3f));
+  sum = hn::MulAdd(sum, rest, hn::Set(d, 4.1668394e-2f));
+  sum = hn::MulAdd(sum, rest, hn::Set(d, -1.6666520e-1f));
+  sum = hn::MulAdd(sum, rest, hn::Set(d, 4.9999993e-1f));
+  sum = hn::MulAdd(sum, rest, hn::Set(d, -1.0f));
+  sum = hn::MulAdd(sum, rest, hn::Set(d, 1.0f));
+  const auto exponent = hn::ShiftLeft<23>(hn::BitCast(du, shifted));
+  const V power =
+      hn::BitCast(d, hn::Add(exponent, hn::BitCast(du, hn::Set(d, 1.0f))));
+  const V result = hn::Mul(sum, power);
+  return hn::IfThenZeroElse(hn::Gt(x, hn::Set(d, 87.33f)), result);
+}
+
 // 1 / (1 + e^-x). Within 4 ulp, also where the result is tiny.
 template <class D, class V>
 HWY_INLINE V Sigmoid(D d, V x) {
