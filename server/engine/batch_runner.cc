@@ -20,10 +20,12 @@ BatchRunner::BatchRunner(const Model& model, size_t max_rows, size_t threads,
       pool_(threads),
       whole_(model, max_rows, pool_),
       prefill_(model, max_rows, pool_),
-      samplers_(threads, Sampler(vocab_size_)),
       head_inputs_(max_logits_rows_ * hidden_size_),
       logits_(max_logits_rows_ * vocab_size_) {
   parts_.reserve(max_rows);
+  // Each made by itself: a copy would not have the room that it reserves.
+  samplers_.reserve(threads);
+  for (size_t i = 0; i < threads; ++i) samplers_.emplace_back(vocab_size_);
 }
 
 BatchTimes BatchRunner::Run(std::span<BatchItem> items) {

@@ -3,6 +3,7 @@
 // answers; again. Each step that needs the lock takes it once.
 #include <algorithm>
 #include <optional>
+#include <span>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -107,6 +108,14 @@ void Engine::Core::Complete(Batch& batch, const BatchTimes& times) {
   batch.requests.clear();
 }
 
+// Empties `ids`, which keeps room for more. The result is valid until the next
+// call.
+std::span<const RequestId> Engine::Core::Taken(std::vector<RequestId>& ids) {
+  taken_.swap(ids);
+  ids.clear();
+  return taken_;
+}
+
 bool Engine::Core::HasWork() const {
   return stopping_ || !prefill_.items.empty() || !scheduler_.empty() ||
          !continuing_.empty() || !starting_.empty() || !cancelled_.empty() ||
@@ -142,10 +151,10 @@ bool Engine::Core::TakeNotes() {
   if (aborting_ && prefill_.items.empty()) EndAll();
   EndEarly();
   asking_.clear();
-  for (const RequestId id : std::exchange(continuing_, {})) {
+  for (const RequestId id : Taken(continuing_)) {
     if (Request* const request = backlog_.Find(id)) Ask(*request);
   }
-  for (const RequestId id : std::exchange(woken_, {})) {
+  for (const RequestId id : Taken(woken_)) {
     Request* const request = backlog_.Find(id);
     if (request == nullptr) continue;
     request->wake_requested = false;
@@ -181,13 +190,13 @@ void Engine::Core::EndEarly() {
     End(*request, Unfinished(ErrorReason::kDeadlineExceeded,
                              "the request's deadline passed", *request));
   }
-  for (const RequestId id : std::exchange(cancelled_, {})) {
+  for (const RequestId id : Taken(cancelled_)) {
     Request* const request = backlog_.Find(id);
     if (request == nullptr) continue;
     End(*request, Unfinished(ErrorReason::kCancelled,
                              "the request was cancelled", *request));
   }
-  for (const RequestId id : std::exchange(orphaned_, {})) {
+  for (const RequestId id : Taken(orphaned_)) {
     Request* const request = backlog_.Find(id);
     if (request == nullptr) continue;
     const std::string& session = request->lane->session->id;

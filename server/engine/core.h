@@ -105,6 +105,8 @@ class Engine::Core {
   void WaitForWork() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   bool HasWork() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   bool TakeNotes();
+  std::span<const RequestId> Taken(std::vector<RequestId>& ids)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void EndAll() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void EndEarly() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void End(Request& request, const absl::Status& status)
@@ -160,7 +162,7 @@ class Engine::Core {
   Scheduler scheduler_;
   std::vector<RequestId> continuing_;  // have had a batch and want another
   std::vector<Request*> asking_;
-  std::vector<RequestId> taken_;  // from the scheduler
+  std::vector<RequestId> taken_;  // from the scheduler, or a list of notes
   Batch decode_;                  // empty when none runs
   Batch prefill_;                 // may be left between two layers
   absl::Duration decode_time_;    // of the last decode batch

@@ -2,6 +2,17 @@
 
 namespace steadystate {
 
+// Moves those that wait to the front when at least as many have gone, so that
+// each is moved once on average.
+void Scheduler::Queue::push_back(const Waiting& waiting) {
+  if (waiting_.size() == waiting_.capacity() && 2 * first_ >= waiting_.size()) {
+    waiting_.erase(waiting_.begin(),
+                   waiting_.begin() + static_cast<ptrdiff_t>(first_));
+    first_ = 0;
+  }
+  waiting_.push_back(waiting);
+}
+
 void Scheduler::Add(RequestId id, size_t rows, BatchPhase phase) {
   (phase == BatchPhase::kDecode ? decode_ : prefill_).push_back({id, rows});
   ++waiting_;

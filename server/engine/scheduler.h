@@ -2,7 +2,6 @@
 #define STEADYSTATE_SERVER_ENGINE_SCHEDULER_H_
 
 #include <cstddef>
-#include <deque>
 #include <vector>
 
 #include "absl/container/flat_hash_set.h"
@@ -50,7 +49,19 @@ class Scheduler {
     RequestId id;
     size_t rows;
   };
-  using Queue = std::deque<Waiting>;
+
+  // First in, first out, in memory that is kept.
+  class Queue {
+   public:
+    bool empty() const { return first_ == waiting_.size(); }
+    const Waiting& front() const { return waiting_[first_]; }
+    void push_back(const Waiting& waiting);
+    void pop_front() { ++first_; }
+
+   private:
+    std::vector<Waiting> waiting_;
+    size_t first_ = 0;  // those before have gone
+  };
 
   void DropRemoved(Queue& queue);
 

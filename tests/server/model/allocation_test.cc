@@ -1,67 +1,15 @@
-// Goal: a warm model computes without allocating. Method: this file counts
-// every operator new of the program, but for those that oneDNN makes inside of
-// its own calls and that nobody can spare it.
-#include <dlfcn.h>
-
-#include <atomic>
+// Goal: a warm model computes without allocating. Method: every operator new of
+// the program is counted.
 #include <cstdint>
-#include <cstdlib>
-#include <new>
 #include <vector>
 
-#include "absl/strings/match.h"
 #include "gtest/gtest.h"
 #include "kernels/thread_pool.h"
 #include "server/model/aligned_floats.h"
 #include "server/model/model.h"
 #include "server/model/sampler.h"
+#include "tests/testing/allocation_counter.h"
 #include "tests/testing/tiny_model.h"
-
-namespace {
-
-std::atomic<uint64_t> allocations{0};
-
-bool IsInOneDnn(const void* address) {
-  Dl_info where{};
-  return dladdr(address, &where) != 0 && where.dli_fname != nullptr &&
-         absl::StrContains(where.dli_fname, "libdnnl");
-}
-
-void* TryAllocate(size_t bytes, size_t alignment, const void* caller) {
-  if (!IsInOneDnn(caller)) allocations.fetch_add(1, std::memory_order_relaxed);
-  const size_t rounded = (bytes + alignment - 1) / alignment * alignment;
-  return std::aligned_alloc(alignment, rounded > 0 ? rounded : alignment);
-}
-
-void* Allocate(size_t bytes, size_t alignment, const void* caller) {
-  void* memory = TryAllocate(bytes, alignment, caller);
-  if (memory == nullptr) throw std::bad_alloc();
-  return memory;
-}
-
-}  // namespace
-
-void* operator new(size_t bytes) {
-  return Allocate(bytes, alignof(std::max_align_t),
-                  __builtin_return_address(0));
-}
-// The library's own calls the one above, a sanitizer's does not.
-void* operator new(size_t bytes, const std::nothrow_t&) noexcept {
-  return TryAllocate(bytes, alignof(std::max_align_t),
-                     __builtin_return_address(0));
-}
-void* operator new(size_t bytes, std::align_val_t alignment) {
-  return Allocate(bytes, static_cast<size_t>(alignment),
-                  __builtin_return_address(0));
-}
-void operator delete(void* memory) noexcept { std::free(memory); }
-void operator delete(void* memory, size_t) noexcept { std::free(memory); }
-void operator delete(void* memory, std::align_val_t) noexcept {
-  std::free(memory);
-}
-void operator delete(void* memory, size_t, std::align_val_t) noexcept {
-  std::free(memory);
-}
 
 namespace steadystate {
 namespace {
@@ -115,10 +63,10 @@ TEST(AllocationTest, AWarmForwardPassAllocatesNothing) {
   const auto model = tiny.Load();
   Batch batch(*model);
   batch.Run();
-  const uint64_t before = allocations.load();
+  const uint64_t before = CountAllocations();
   batch.Run();
   batch.Run();
-  EXPECT_EQ(allocations.load() - before, 0u);
+  EXPECT_EQ(CountAllocations() - before, 0u);
 }
 
 TEST(AllocationTest, AWarmSamplerAllocatesNothing) {
@@ -135,9 +83,9 @@ TEST(AllocationTest, AWarmSamplerAllocatesNothing) {
   const std::vector<int32_t> recent = {1, 2, 3};
   Sampler sampler(model->description().vocab_size);
   sampler.Sample(batch.logits(), params, recent, 0);
-  const uint64_t before = allocations.load();
+  const uint64_t before = CountAllocations();
   sampler.Sample(batch.logits(), params, recent, 1);
-  EXPECT_EQ(allocations.load() - before, 0u);
+  EXPECT_EQ(CountAllocations() - before, 0u);
 }
 
 }  // namespace
