@@ -70,6 +70,34 @@ class BenchTest(unittest.TestCase):
                     "client_cpu_us_per_step", "served_over_engine"):
             self.assert_spread(row, key)
 
+    def test_mixed(self):
+        row, = measure("mixed")["mixed"]
+        for key in ("p99_ratio", "prefill_ratio", "loaded_p50_ms"):
+            self.assertLess(0, row[key], key)
+        self.assertGreaterEqual(row["loaded_tokens"], 2)
+        self.assert_spread(row, "prefill_beside_tokens_per_second")
+
+    def test_age(self):
+        report = measure("age", "--families", "gla,mamba2")
+        self.assertEqual([row["family"] for row in report["age"]],
+                         ["gla", "mamba2"])
+        for row in report["age"]:
+            # Really absorbed: as many tokens as asked for, and the steps.
+            self.assertEqual(row["position"], 3000 + row["pairs"])
+            self.assertLessEqual(row["ratio_low"], row["ratio_high"])
+            self.assert_spread(row, "old_us")
+            self.assert_spread(row, "fresh_us")
+        self.assertEqual([row["position"] for row in report["softmax"]],
+                         [0, 1024, 2048])
+
+    def test_sessions_do_not_notice_each_other(self):
+        row, = measure("sessions", "--count", "60")["sessions"]
+        self.assertEqual(row["sessions"], 60)
+        self.assertEqual(row["steps"], 600)
+        self.assertEqual(row["checked"], 10)
+        self.assertEqual(row["differing"], 0)
+        self.assertGreater(row["resident_bytes"], row["state_bytes"])
+
     def test_a_checkpoint_is_the_same_for_the_same_seed_and_loads(self):
         with tempfile.TemporaryDirectory() as directory:
             written = []
@@ -101,6 +129,9 @@ class BenchTest(unittest.TestCase):
                 (("kernels", "--repetitions", "0"), "it must be 1 to 10000"),
                 (("kernels", "--json", "--markdown"), "give only one of"),
                 (("checkpoint", "--shape", "demo"), "--out is missing"),
+                (("sessions", "--count", "5"), "more than --count"),
+                (("age", "--pairs", "0"), "--pairs at least 1"),
+                (("mixed", "--prompt", "0"), "must be at least 1"),
         ]:
             with self.subTest(arguments=arguments):
                 self.assertIn(message, run(*arguments, code=2))

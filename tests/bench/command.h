@@ -58,6 +58,9 @@ std::unique_ptr<Command> MakeCheckpointCommand();
 std::unique_ptr<Command> MakeKernelsCommand();
 std::unique_ptr<Command> MakeEngineCommand();
 std::unique_ptr<Command> MakeServeCommand();
+std::unique_ptr<Command> MakeAgeCommand();
+std::unique_ptr<Command> MakeSessionsCommand();
+std::unique_ptr<Command> MakeMixedCommand();
 
 }  // namespace steadystate::bench
 

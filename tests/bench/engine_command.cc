@@ -185,15 +185,7 @@ Section EngineCommand::LimitsSection(const Bandwidth& bandwidth) const {
 absl::StatusOr<Report> EngineCommand::Run(const RunOptions& run) {
   STEADYSTATE_ASSIGN_OR_RETURN(const auto model, source_.Load(run));
   Report report{"engine", DescribeEnvironment(), {}, {}};
-  const ModelDescription& description = model->description();
-  report.environment["model"] = source_.name();
-  report.environment["weight_dtype"] = description.linear.weight_dtype;
-  report.environment["state_dtype"] = model->state_layout().dtype();
-  report.environment["isa"] = description.linear.isa;
-  report.environment["onednn"] = description.linear.onednn_version;
-  report.environment["threads"] = source_.threads();
-  report.environment["parameters"] = description.parameters;
-  report.environment["state_bytes"] = model->state_layout().bytes();
+  source_.Describe(*model, report.environment);
   Section decode{"decode",
                  "Decode",
                  {{"sessions", "sessions"},

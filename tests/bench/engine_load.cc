@@ -1,6 +1,7 @@
 #include "tests/bench/engine_load.h"
 
-#include <optional>
+#include <algorithm>
+#include <limits>
 #include <utility>
 
 #include "server/base/status_macros.h"
@@ -64,7 +65,7 @@ absl::Status DecodeLoad::Open(size_t sessions) {
   }
   {
     MutexLock lock(mutex_);
-    begun_.resize(sessions);
+    last_.resize(sessions);
     waiting_ = sessions;
     running_ = sessions;
   }
@@ -110,22 +111,34 @@ void DecodeLoad::Step(size_t index, int32_t token) {
 bool DecodeLoad::Arrived(size_t index) {
   const BenchClock::time_point now = BenchClock::now();
   MutexLock lock(mutex_);
-  if (!begun_[index]) {
-    begun_[index] = true;
-    if (--waiting_ == 0) changed_.SignalAll();
-  }
   ++tokens_;
-  if (index == 0 && measuring_) {
-    arrivals_.push_back(now);
-    if (arrivals_.size() == 1) tokens_before_ = tokens_;
-    if (arrivals_.size() > wanted_steps_ &&
-        Seconds(now - arrivals_[0]) >= wanted_seconds_) {
-      tokens_after_ = tokens_;
-      measuring_ = false;
-      changed_.SignalAll();
-    }
-  }
+  if (measuring_) Record(index, now);
+  if (!last_[index].has_value() && --waiting_ == 0) changed_.SignalAll();
+  last_[index] = now;
   return !stopping_;
+}
+
+void DecodeLoad::Record(size_t index, BenchClock::time_point now) {
+  // Whole intervals only, from the first arrival at the first session on.
+  if (index != 0) {
+    if (!arrivals_.empty() && last_[index] >= arrivals_[0]) {
+      intervals_.push_back(Seconds(now - *last_[index]));
+    }
+    return;
+  }
+  if (arrivals_.empty()) {
+    tokens_before_ = tokens_;
+  } else {
+    intervals_.push_back(Seconds(now - arrivals_.back()));
+  }
+  arrivals_.push_back(now);
+  tokens_after_ = tokens_;
+  if (Enough()) changed_.SignalAll();
+}
+
+bool DecodeLoad::Enough() const {
+  return arrivals_.size() > wanted_steps_ &&
+         Seconds(arrivals_.back() - arrivals_.front()) >= wanted_seconds_;
 }
 
 void DecodeLoad::Ended(const absl::Status& status) {
@@ -139,17 +152,37 @@ void DecodeLoad::Ended(const absl::Status& status) {
 }
 
 absl::StatusOr<DecodeTimes> DecodeLoad::Measure(double seconds, size_t steps) {
+  Begin();
   MutexLock lock(mutex_);
   wanted_seconds_ = seconds;
   wanted_steps_ = steps;
+  return Take();
+}
+
+void DecodeLoad::Begin() {
+  MutexLock lock(mutex_);
   arrivals_.clear();
+  intervals_.clear();
+  wanted_seconds_ = std::numeric_limits<double>::infinity();
   measuring_ = true;
-  while (measuring_ && status_.ok()) changed_.Wait(mutex_);
+}
+
+absl::StatusOr<DecodeTimes> DecodeLoad::End() {
+  MutexLock lock(mutex_);
+  wanted_seconds_ = 0;
+  wanted_steps_ = std::max(arrivals_.size(), size_t{1});
+  return Take();
+}
+
+absl::StatusOr<DecodeTimes> DecodeLoad::Take() {
+  while (!Enough() && status_.ok()) changed_.Wait(mutex_);
   STEADYSTATE_RETURN_IF_ERROR(status_);
+  measuring_ = false;
   DecodeTimes times;
   for (size_t i = 1; i < arrivals_.size(); ++i) {
     times.steps.Add(Seconds(arrivals_[i] - arrivals_[i - 1]));
   }
+  times.intervals = Samples(std::move(intervals_));
   times.seconds = Seconds(arrivals_.back() - arrivals_.front());
   times.tokens = tokens_after_ - tokens_before_;
   return times;

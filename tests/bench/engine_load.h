@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -46,9 +47,10 @@ enum class DecodeCall : uint8_t {
 
 // What some decoding came to.
 struct DecodeTimes {
-  // Seconds from a token to the next of the same session; each session has one
-  // token in every batch, so these are the times of batches.
+  // Seconds from a token of the first session to its next: where all have a
+  // token in every batch, the times of batches.
   Samples steps;
+  Samples intervals;  // the same of every session
   double seconds = 0;
   uint64_t tokens = 0;  // of all sessions, in these seconds
 
@@ -73,6 +75,10 @@ class DecodeLoad {
   // and tells about these.
   absl::StatusOr<DecodeTimes> Measure(double seconds, size_t steps);
 
+  // The same from now on, and until the token that comes next.
+  void Begin();
+  absl::StatusOr<DecodeTimes> End();
+
  private:
   class Sink;
 
@@ -85,6 +91,10 @@ class DecodeLoad {
   // By the compute thread: session `index` has a token; a session has ended.
   // Arrived tells whether to go on.
   bool Arrived(size_t index);
+  void Record(size_t index, BenchClock::time_point now)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  bool Enough() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  absl::StatusOr<DecodeTimes> Take() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Ended(const absl::Status& status);
 
   Engine& engine_;
@@ -98,16 +108,21 @@ class DecodeLoad {
   absl::Status status_ ABSL_GUARDED_BY(mutex_);
   bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
   size_t running_ ABSL_GUARDED_BY(mutex_) = 0;
-  std::vector<bool> begun_ ABSL_GUARDED_BY(mutex_);
-  size_t waiting_ ABSL_GUARDED_BY(mutex_) = 0;  // for their first token
   uint64_t tokens_ ABSL_GUARDED_BY(mutex_) = 0;
-  // Of the first session while it is measured.
+  size_t waiting_ ABSL_GUARDED_BY(mutex_) = 0;  // for their first token
+  // By session, when its last token came; nothing before the first.
+  std::vector<std::optional<BenchClock::time_point>> last_
+      ABSL_GUARDED_BY(mutex_);
+  // Of what is measured: arrivals at the first session, the tokens of all by
+  // the first and the last of them, intervals of all sessions.
   bool measuring_ ABSL_GUARDED_BY(mutex_) = false;
-  double wanted_seconds_ ABSL_GUARDED_BY(mutex_) = 0;
-  size_t wanted_steps_ ABSL_GUARDED_BY(mutex_) = 0;
   std::vector<BenchClock::time_point> arrivals_ ABSL_GUARDED_BY(mutex_);
   uint64_t tokens_before_ ABSL_GUARDED_BY(mutex_) = 0;
   uint64_t tokens_after_ ABSL_GUARDED_BY(mutex_) = 0;
+  std::vector<double> intervals_ ABSL_GUARDED_BY(mutex_);
+  // Who measures is woken when so much has come.
+  double wanted_seconds_ ABSL_GUARDED_BY(mutex_) = 0;
+  size_t wanted_steps_ ABSL_GUARDED_BY(mutex_) = 0;
 };
 
 // Seconds that a prompt of random tokens takes on a fresh session, until the

@@ -22,6 +22,9 @@ std::vector<std::unique_ptr<Command>> AllCommands() {
   commands.push_back(MakeKernelsCommand());
   commands.push_back(MakeEngineCommand());
   commands.push_back(MakeServeCommand());
+  commands.push_back(MakeMixedCommand());
+  commands.push_back(MakeAgeCommand());
+  commands.push_back(MakeSessionsCommand());
   commands.push_back(MakeCheckpointCommand());
   return commands;
 }

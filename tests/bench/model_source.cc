@@ -98,6 +98,19 @@ absl::StatusOr<std::vector<std::string>> ModelSource::ServerFlags(
       absl::StrCat("--threads=", threads_)};
 }
 
+void ModelSource::Describe(const Model& model,
+                           nlohmann::json& environment) const {
+  const ModelDescription& description = model.description();
+  environment["model"] = name();
+  environment["weight_dtype"] = description.linear.weight_dtype;
+  environment["state_dtype"] = model.state_layout().dtype();
+  environment["isa"] = description.linear.isa;
+  environment["onednn"] = description.linear.onednn_version;
+  environment["threads"] = threads_;
+  environment["parameters"] = description.parameters;
+  environment["state_bytes"] = model.state_layout().bytes();
+}
+
 double StepWeightBytes(const Model& model) {
   const ModelDescription& description = model.description();
   const uint64_t table =

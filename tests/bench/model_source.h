@@ -10,6 +10,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "client/steadystate/options.h"
+#include "nlohmann/json.hpp"
 #include "server/model/model.h"
 #include "tests/bench/command.h"
 #include "tests/testing/temp_directory.h"
@@ -38,6 +39,9 @@ class ModelSource {
 
   // The model, in this process.
   absl::StatusOr<std::shared_ptr<const Model>> Load(const RunOptions& run);
+
+  // Enters what the model runs with into a report's environment.
+  void Describe(const Model& model, nlohmann::json& environment) const;
 
   // The flags by which a server runs the same.
   absl::StatusOr<std::vector<std::string>> ServerFlags(const RunOptions& run);

@@ -183,9 +183,7 @@ absl::StatusOr<Report> ServeCommand::Run(const RunOptions& run) {
     Put(row, "served_over_engine", Ratios(rates, alone));
   }
   Report report{"serve", DescribeEnvironment(), {}, {}};
-  report.environment["weight_dtype"] = model->description().linear.weight_dtype;
-  report.environment["state_dtype"] = model->state_layout().dtype();
-  report.environment["threads"] = source_.threads();
+  source_.Describe(*model, report.environment);
   report.sections.push_back(
       {"serve",
        "Served over gRPC, closed loop",
