@@ -137,7 +137,9 @@ absl::StatusOr<std::unique_ptr<BenchEngine>> AgeCommand::EngineOf(
   STEADYSTATE_ASSIGN_OR_RETURN(
       auto model, Model::Load({.path = absl::StrCat(checkpoints_, "/", family),
                                .context_cap = context_cap}));
-  return BenchEngine::Create(std::move(model), 2, *threads_);
+  EngineOptions options;
+  options.threads = *threads_;
+  return BenchEngine::Create(std::move(model), 2, options);
 }
 
 absl::StatusOr<nlohmann::json> AgeCommand::Compare(

@@ -27,13 +27,6 @@ class EngineCommand final : public Command {
   absl::StatusOr<Report> Run(const RunOptions& run) override;
 
  private:
-  // Bytes per second, of one run.
-  struct Limits {
-    double read = 0;
-    double read_write = 0;
-  };
-
-  EngineOptions EngineChanges() const;
   absl::StatusOr<nlohmann::json> Decode(
       const std::shared_ptr<const Model>& model, size_t sessions,
       const RunOptions& run, Bandwidth& bandwidth) const;
@@ -47,8 +40,6 @@ class EngineCommand final : public Command {
   std::vector<size_t> prompts_ = {512};
   bool no_decode_ = false;
   bool no_prefill_ = false;
-  std::optional<uint32_t> chunk_rows_;
-  std::optional<uint32_t> batch_rows_;
   absl::Duration duration_ = absl::Seconds(3);
 };
 
@@ -74,12 +65,6 @@ client::OptionTable EngineCommand::options() {
                    NumberList(&prompts_, 1, kMaxPrompt)});
   table.push_back({"no_decode", "", "Measures prefill only.", &no_decode_});
   table.push_back({"no_prefill", "", "Measures decode only.", &no_prefill_});
-  table.push_back({"prefill_chunk_rows", "N",
-                   "As the server's flag. Default: the engine's.",
-                   &chunk_rows_});
-  table.push_back({"max_batch_rows", "N",
-                   "As the server's flag. Default: the engine's.",
-                   &batch_rows_});
   table.push_back({"duration", "DURATION",
                    "Of each repetition of decoding. Default 3s.", &duration_});
   return table;
@@ -99,21 +84,12 @@ absl::Status EngineCommand::Check(const RunOptions& run) {
   return absl::OkStatus();
 }
 
-EngineOptions EngineCommand::EngineChanges() const {
-  EngineOptions changes;
-  changes.prefill_chunk_rows =
-      chunk_rows_.value_or(static_cast<uint32_t>(changes.prefill_chunk_rows));
-  changes.max_batch_rows =
-      batch_rows_.value_or(static_cast<uint32_t>(changes.max_batch_rows));
-  return changes;
-}
-
 absl::StatusOr<nlohmann::json> EngineCommand::Decode(
     const std::shared_ptr<const Model>& model, size_t sessions,
     const RunOptions& run, Bandwidth& bandwidth) const {
   STEADYSTATE_ASSIGN_OR_RETURN(
       const auto engine,
-      BenchEngine::Create(model, sessions, source_.threads(), EngineChanges()));
+      BenchEngine::Create(model, sessions, source_.engine_options()));
   const double seconds = absl::ToDoubleSeconds(duration_);
   const double weights = StepWeightBytes(*model);
   const double states =
@@ -154,7 +130,7 @@ absl::StatusOr<nlohmann::json> EngineCommand::Prefill(
     const RunOptions& run) const {
   STEADYSTATE_ASSIGN_OR_RETURN(
       const auto engine,
-      BenchEngine::Create(model, 1, source_.threads(), EngineChanges()));
+      BenchEngine::Create(model, 1, source_.engine_options()));
   STEADYSTATE_RETURN_IF_ERROR(
       TimePrompt(engine->engine(), tokens, run.seed).status());
   Samples times;

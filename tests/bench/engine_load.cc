@@ -18,15 +18,13 @@ constexpr size_t kSpareSessions = 2;
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<BenchEngine>> BenchEngine::Create(
-    std::shared_ptr<const Model> model, size_t sessions, size_t threads,
-    const EngineOptions& changes) {
+    std::shared_ptr<const Model> model, size_t sessions,
+    EngineOptions options) {
   std::unique_ptr<BenchEngine> made(new BenchEngine(std::move(model)));
   const SessionLayout layout(made->model_->state_layout(),
                              made->model_->description().hidden_size);
-  EngineOptions options = changes;
   options.state_memory_bytes =
       (sessions + kSpareSessions) * layout.charge_bytes();
-  options.threads = threads;
   STEADYSTATE_ASSIGN_OR_RETURN(
       made->engine_,
       Engine::Create(options, made->model_, Clock::Real(), made->metrics_));

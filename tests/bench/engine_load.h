@@ -22,10 +22,10 @@ namespace steadystate::bench {
 // An engine in this process, with memory for `sessions` sessions.
 class BenchEngine {
  public:
-  // `changes` to the engine's defaults, memory and threads aside.
+  // With these options, memory aside.
   static absl::StatusOr<std::unique_ptr<BenchEngine>> Create(
-      std::shared_ptr<const Model> model, size_t sessions, size_t threads,
-      const EngineOptions& changes = {});
+      std::shared_ptr<const Model> model, size_t sessions,
+      EngineOptions options);
 
   Engine& engine() { return *engine_; }
   const Model& model() const { return *model_; }

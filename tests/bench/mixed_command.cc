@@ -35,7 +35,6 @@ class MixedCommand final : public Command {
   std::optional<uint64_t> sessions_;
   std::optional<uint64_t> prompt_;
   std::optional<uint64_t> prompts_;
-  std::optional<uint32_t> chunk_rows_;
 };
 
 CommandText MixedCommand::text() const {
@@ -58,9 +57,6 @@ client::OptionTable MixedCommand::options() {
   table.push_back({"prompts", "N",
                    "Prompts beside the streams in each repetition. Default 2.",
                    &prompts_});
-  table.push_back({"prefill_chunk_rows", "N",
-                   "As the server's flag. Default: the engine's.",
-                   &chunk_rows_});
   return table;
 }
 
@@ -123,12 +119,9 @@ nlohmann::json MixedCommand::Row(const Times& times) const {
 
 absl::StatusOr<Report> MixedCommand::Run(const RunOptions& run) {
   STEADYSTATE_ASSIGN_OR_RETURN(const auto model, source_.Load(run));
-  EngineOptions changes;
-  changes.prefill_chunk_rows =
-      chunk_rows_.value_or(static_cast<uint32_t>(changes.prefill_chunk_rows));
   STEADYSTATE_ASSIGN_OR_RETURN(
       const auto engine,
-      BenchEngine::Create(model, *sessions_, source_.threads(), changes));
+      BenchEngine::Create(model, *sessions_, source_.engine_options()));
   STEADYSTATE_RETURN_IF_ERROR(
       TimePrompt(engine->engine(), *prompt_, run.seed).status());
   Times times;

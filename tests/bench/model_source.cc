@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "server/base/cpu_count.h"
 #include "server/base/status_macros.h"
+#include "server/engine/validate.h"
 #include "tests/bench/random_checkpoint.h"
 #include "tests/bench/shapes.h"
 
@@ -50,6 +51,15 @@ void ModelSource::AppendTo(client::OptionTable& table) {
                    "Threads that compute. Default: as many as this process may "
                    "keep processors busy.",
                    &threads_option_});
+  table.push_back({"max_batch_rows", "N",
+                   "As the server's flag. Default: the engine's.",
+                   &batch_rows_});
+  table.push_back({"prefill_chunk_rows", "N",
+                   "As the server's flag. Default: the engine's.",
+                   &chunk_rows_});
+  table.push_back({"prefill_slice", "DURATION",
+                   "As the server's flag. Default: the engine's.",
+                   &engine_.prefill_slice});
 }
 
 absl::Status ModelSource::Check(const RunOptions& run) {
@@ -58,6 +68,10 @@ absl::Status ModelSource::Check(const RunOptions& run) {
     return absl::InvalidArgumentError(absl::StrCat(
         "--threads is ", threads_, "; it must be 1 to ", kMaxThreads));
   }
+  engine_.threads = threads_;
+  if (batch_rows_) engine_.max_batch_rows = *batch_rows_;
+  if (chunk_rows_) engine_.prefill_chunk_rows = *chunk_rows_;
+  STEADYSTATE_RETURN_IF_ERROR(ValidateEngineOptions(engine_));
   if (run.quick) shape_ = "mamba2-tiny";
   STEADYSTATE_RETURN_IF_ERROR(ReadWeightType(weight_dtype_).status());
   return MakeShape(shape_).status();
@@ -95,7 +109,11 @@ absl::StatusOr<std::vector<std::string>> ModelSource::ServerFlags(
   return std::vector<std::string>{
       absl::StrCat("--model=", directory),
       absl::StrCat("--weight_dtype=", weight_dtype_),
-      absl::StrCat("--threads=", threads_)};
+      absl::StrCat("--threads=", threads_),
+      absl::StrCat("--max_batch_rows=", engine_.max_batch_rows),
+      absl::StrCat("--prefill_chunk_rows=", engine_.prefill_chunk_rows),
+      absl::StrCat("--prefill_slice=",
+                   absl::FormatDuration(engine_.prefill_slice))};
 }
 
 void ModelSource::Describe(const Model& model,

@@ -11,19 +11,22 @@
 #include "absl/status/statusor.h"
 #include "client/steadystate/options.h"
 #include "nlohmann/json.hpp"
+#include "server/engine/engine.h"
 #include "server/model/model.h"
 #include "tests/bench/command.h"
 #include "tests/testing/temp_directory.h"
 
 namespace steadystate::bench {
 
-// Which model a benchmark runs, and how: options that several commands share.
+// Which model a benchmark runs, and by which engine: options that several
+// commands share.
 class ModelSource {
  public:
   // `shape` is taken where neither --shape nor --model is given.
   explicit ModelSource(const std::string& shape);
 
-  // --shape, --model, --weight_dtype, --threads.
+  // --shape, --model; --weight_dtype, --threads and what else the server has,
+  // too.
   void AppendTo(client::OptionTable& table);
 
   // INVALID_ARGUMENT, naming the option.
@@ -32,6 +35,8 @@ class ModelSource {
   // What the report calls it: the shape, or the directory's name.
   std::string name() const;
   size_t threads() const { return threads_; }
+  // Memory is left as it is.
+  const EngineOptions& engine_options() const { return engine_; }
 
   // The checkpoint's directory; makes a random one, which lives as long as this
   // object, unless --model names one.
@@ -52,7 +57,10 @@ class ModelSource {
   std::string model_;
   std::string weight_dtype_ = "auto";
   std::optional<uint32_t> threads_option_;
+  std::optional<uint32_t> batch_rows_;
+  std::optional<uint32_t> chunk_rows_;
   size_t threads_ = 1;
+  EngineOptions engine_;
   std::unique_ptr<TempDirectory> directory_;
 };
 

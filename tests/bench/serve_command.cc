@@ -154,7 +154,8 @@ absl::StatusOr<Report> ServeCommand::Run(const RunOptions& run) {
   std::unique_ptr<BenchEngine> engine;
   if (compare_engine_) {
     STEADYSTATE_ASSIGN_OR_RETURN(
-        engine, BenchEngine::Create(model, load_.sessions, source_.threads()));
+        engine,
+        BenchEngine::Create(model, load_.sessions, source_.engine_options()));
   }
   Samples rates, alone, p50, p99, server_us, client_us;
   for (size_t i = 0; i < run.repetitions; ++i) {
