@@ -248,9 +248,9 @@ TEST(ServerE2eTest, HelpNamesEveryFlagAndVersionIsTold) {
   for (const char* flag :
        {"model", "listen", "metrics_listen", "state_memory", "weight_dtype",
         "threads", "session_ttl", "context_cap", "max_batch_rows",
-        "prefill_chunk_rows", "prefill_slice", "max_embed_tokens", "max_queued_per_session",
-        "max_message_bytes", "max_concurrent_streams", "drain_timeout",
-        "reflection", "log_level"}) {
+        "prefill_chunk_rows", "prefill_slice", "max_embed_tokens",
+        "max_queued_per_session", "max_message_bytes", "max_concurrent_streams",
+        "drain_timeout", "reflection", "log_level"}) {
     EXPECT_THAT(help.out, HasSubstr(absl::StrCat("--", flag, "\n")));
   }
   const Outcome version = RunServer("--version");
