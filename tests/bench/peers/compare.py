@@ -1,0 +1,133 @@
+#!/usr/bin/env python3
+"""Compares Steadystate with llama.cpp and PyTorch on the same weights.
+
+Makes a random Mamba-2 checkpoint (steadystate-bench checkpoint), writes it as
+GGUF for llama.cpp, compares everybody's logits with a float64 reference,
+searches the best settings of llama.cpp, and measures: in each round each
+contender once, in a process of its own, in turns. A rate is the median of a
+contender's rounds, a ratio the median of the rounds' ratios, beside the least
+and the largest.
+
+Ends with 1 if somebody's logits are further from the reference than rounding
+explains. `run` installs what this needs.
+"""
+
+import json
+import sys
+
+import logits
+import options as command_line
+import report
+import to_gguf
+from contenders import LlamaCpp, Steadystate, Torch
+from steadystate_peer import make_checkpoint
+from work import Work
+
+WORKS = (Work("prefill", 512), Work("decode", 1), Work("decode", 8),
+         Work("decode", 32))
+# The most that logits may be off with such weights: four times what was found
+# with mamba2-370m.
+BOUNDS = {"bf16": 0.05, "int8": 0.2, "q8_0": 0.2}
+
+
+def say(text):
+    print(text, file=sys.stderr, flush=True)
+
+
+def make_files(options):
+    """(folder of the checkpoint, {type: GGUF file}); keeps what is there."""
+    folder = options.folder / options.shape
+    if not (folder / "model.safetensors").exists():
+        say(f"making {folder}")
+        options.folder.mkdir(parents=True, exist_ok=True)
+        make_checkpoint(options.shape, folder)
+    files = {}
+    for weights in options.weights:
+        kind = command_line.WEIGHTS[weights]
+        files[kind] = options.folder / f"{options.shape}-{kind}.gguf"
+        if not files[kind].exists():
+            say(f"making {files[kind]}")
+            to_gguf.convert(folder, files[kind], kind)
+    return folder, files
+
+
+def groups(options, folder, files):
+    """[contenders that are measured in turns], ours first."""
+    for weights in options.weights:
+        group = [Steadystate(folder, weights, options.threads)]
+        if options.state_dtype:
+            group.append(Steadystate(folder, weights, options.threads,
+                                     options.state_dtype))
+        kind = command_line.WEIGHTS[weights]
+        group.append(LlamaCpp(files[kind], kind, options.threads))
+        if options.torch and weights == "bf16":
+            group.append(Torch(folder, options.threads))
+        yield group
+
+
+def search(contender, work, seconds):
+    say(f"settings: {work}, {contender.name}")
+    tried = contender.search(work, seconds)
+    return {"work": str(work), "contender": contender.name,
+            "best": str(contender.settings(work)),
+            "tried": [{"settings": str(settings), "rate": rate}
+                      for settings, rate in tried]}
+
+
+def measure(group, work, options):
+    """{contender: the rates of its rounds}; each round begins with another."""
+    rates = {contender.name: [] for contender in group}
+    for i in range(options.rounds):
+        turn = i % len(group)
+        for contender in group[turn:] + group[:turn]:
+            rate = contender.rate(work, options.seconds)
+            rates[contender.name].append(rate)
+            say(f"{work}, {contender.name}: {rate:.1f} tokens/s")
+    return rates
+
+
+def measure_group(group, options, figures):
+    for work in WORKS:
+        able = [contender for contender in group if contender.can(work)]
+        for contender in able:
+            if isinstance(contender, LlamaCpp) and not options.no_search:
+                figures["settings"].append(
+                    search(contender, work, options.seconds / 2))
+        figures["rows"].append({"work": str(work),
+                                "rates": measure(able, work, options)})
+
+
+def far_off(table):
+    """Names of those whose logits are too far from the reference."""
+    return [name for name, errors in table.items()
+            if not max(errors["prefill"], errors["decode"])
+            <= BOUNDS[name.split(", ")[1]]]
+
+
+def main():
+    options = command_line.parse()
+    folder, files = make_files(options)
+    contenders = list(groups(options, folder, files))
+    figures = {"shape": options.shape, "threads": options.threads,
+               "logits": {}, "settings": [], "rows": []}
+    if options.tokens:
+        say(f"logits of {options.tokens} tokens, seed {options.seed}")
+        everybody = [contender for group in contenders for contender in group]
+        figures["logits"] = logits.compare(everybody, folder, options.tokens,
+                                           options.seed)
+    if options.rounds:
+        for group in contenders:
+            measure_group(group, options, figures)
+    figures["about"] = {contender.name: contender.about
+                        for group in contenders for contender in group}
+    print(report.text(figures, options.markdown))
+    if options.json:
+        options.json.write_text(json.dumps(figures, indent=1) + "\n")
+    wrong = far_off(figures["logits"])
+    if wrong:
+        say("logits too far from the reference: " + "; ".join(wrong))
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,106 @@
+#!/usr/bin/env python3
+"""llama.cpp by its C API, as llama-cpp-python has it. A worker, see worker.py.
+
+States are float32: llama.cpp has no other for recurrent models.
+"""
+
+import ctypes
+import importlib.metadata
+import os
+
+import llama_cpp as api
+import numpy as np
+import worker
+
+# "copied" reads the weights into memory of its own instead of mapping them.
+LOAD_MODES = {"mapped": api.LLAMA_LOAD_MODE_MMAP,
+              "copied": api.LLAMA_LOAD_MODE_NONE}
+
+
+@api.llama_log_callback
+def say_nothing(level, text, user_data):
+    pass
+
+
+class LlamaCpp:
+    """One model and one context of so many sequences."""
+
+    def __init__(self, options):
+        api.llama_log_set(say_nothing, ctypes.c_void_p(0))
+        api.llama_backend_init()
+        self.model = self._load(options)
+        self.vocab = api.llama_vocab_n_tokens(
+            api.llama_model_get_vocab(self.model))
+        room = max(options.prompt, options.sequences, len(options.token_ids))
+        self.context = self._make_context(options, room)
+        self.batch = api.llama_batch_init(room, 0, 1)
+        self.position = [0] * options.sequences
+
+    def _load(self, options):
+        parameters = api.llama_model_default_params()
+        parameters.load_mode = LOAD_MODES[options.memory]
+        model = api.llama_model_load_from_file(os.fsencode(options.model),
+                                               parameters)
+        if not model:
+            raise RuntimeError(f"llama.cpp does not load {options.model}")
+        return model
+
+    def _make_context(self, options, room):
+        parameters = api.llama_context_default_params()
+        parameters.n_ctx = 65536 * options.sequences  # a bound, no memory
+        parameters.n_batch = room
+        parameters.n_ubatch = min(options.ubatch, room)
+        parameters.n_seq_max = options.sequences
+        parameters.n_threads = options.threads
+        parameters.n_threads_batch = options.threads
+        parameters.no_perf = True
+        context = api.llama_init_from_model(self.model, parameters)
+        if not context:
+            raise RuntimeError("llama.cpp makes no context")
+        return context
+
+    def reset(self):
+        api.llama_memory_clear(api.llama_get_memory(self.context), True)
+        self.position = [0] * len(self.position)
+
+    def _decode(self, tokens, sequences, wanted):
+        """Logits float32 [rows wanted, vocab], in the order of the rows."""
+        batch = self.batch
+        batch.n_tokens = len(tokens)
+        for i, (token, sequence) in enumerate(zip(tokens, sequences)):
+            batch.token[i] = token
+            batch.pos[i] = self.position[sequence]
+            batch.n_seq_id[i] = 1
+            batch.seq_id[i][0] = sequence
+            batch.logits[i] = wanted[i]
+            self.position[sequence] += 1
+        code = api.llama_decode(self.context, batch)
+        if code != 0:
+            raise RuntimeError(f"llama_decode returns {code}")
+        logits = api.llama_get_logits(self.context)  # waits for them
+        return np.ctypeslib.as_array(logits, shape=(sum(wanted), self.vocab))
+
+    def absorb(self, tokens, every):
+        wanted = [every] * (len(tokens) - 1) + [True]
+        return self._decode(tokens, [0] * len(tokens), wanted)
+
+    def step(self, tokens):
+        count = len(tokens)
+        return self._decode(tokens, range(count), [True] * count)
+
+    def about(self):
+        return {
+            "llama.cpp": api.llama_version().decode(),
+            "llama-cpp-python": importlib.metadata.version("llama-cpp-python"),
+            "system_info": api.llama_print_system_info().decode().strip(),
+        }
+
+
+def add_options(parser):
+    parser.add_argument("--ubatch", type=int, default=512,
+                        help="tokens that are computed together at most")
+    parser.add_argument("--memory", choices=LOAD_MODES, default="mapped")
+
+
+if __name__ == "__main__":
+    worker.run(__doc__, LlamaCpp, add_options)

@@ -1,0 +1,59 @@
+"""What is measured, and workers that measure it, see worker.py."""
+
+import dataclasses
+import json
+import os
+import pathlib
+import statistics
+import subprocess
+import sys
+import tempfile
+
+import numpy as np
+import paths
+
+
+@dataclasses.dataclass(frozen=True)
+class Work:
+    """Reading a prompt of `count` tokens, or decoding `count` sequences."""
+
+    what: str  # "prefill" or "decode"
+    count: int
+
+    def __str__(self):
+        if self.what == "prefill":
+            return f"prefill, {self.count} tokens"
+        return f"decode, {self.count} sequence" + "s" * (self.count > 1)
+
+    def options(self):
+        """Of a worker."""
+        name = "--prompt" if self.what == "prefill" else "--sequences"
+        return [self.what, name, self.count]
+
+
+def run_worker(script, options, environment=None):
+    """The parsed output of a worker."""
+    command = [sys.executable, "-B", paths.HERE / script, *options]
+    output = subprocess.run(
+        [str(word) for word in command], check=True, text=True,
+        stdout=subprocess.PIPE, env={**os.environ, **(environment or {})})
+    return json.loads(output.stdout)
+
+
+def worker_rate(script, work, options, environment=None):
+    """(tokens per second, what the worker says about itself)."""
+    result = run_worker(script, [*work.options(), *options], environment)
+    rate = result["tokens"] / statistics.median(result["seconds"])
+    return rate, result["about"]
+
+
+def worker_logits(script, tokens, before, options):
+    """(of all tokens read at once, of those after `before` one at a time)."""
+    with tempfile.TemporaryDirectory() as folder:
+        ids = pathlib.Path(folder) / "ids.json"
+        out = pathlib.Path(folder) / "logits.npz"
+        ids.write_text(json.dumps(tokens))
+        run_worker(script, ["logits", "--token_ids", ids, "--before", before,
+                            "--out", out, *options])
+        found = np.load(out)
+        return found["prefill"], found["decode"]
