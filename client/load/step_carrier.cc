@@ -5,6 +5,14 @@
 #include "client/error.h"
 
 namespace steadystate::client {
+namespace {
+
+// Of one message, and one prompt beyond: what a server takes is bounded in
+// bytes.
+constexpr uint64_t kMaxMessageTokens = 4096;
+
+}  // namespace
+
 StepCarrier::StepCarrier(const LoadContext& context,
                          v1::GenerationService::Stub& stub)
     : context_(context),
@@ -46,15 +54,26 @@ void StepCarrier::Enqueue(LoadSession& session,
   outbox_.push_back({&session, token});
 }
 
+// Steps that are ready together travel together.
 void StepCarrier::FillRequest() {
-  const Step& next = outbox_.front();
+  request_.Clear();
+  uint64_t tokens = 0;
+  while (!outbox_.empty() && tokens < kMaxMessageTokens) {
+    const Step& next = outbox_.front();
+    v1::StreamStepRequest::Request& request = *request_.add_requests();
+    request.set_request_id(absl::StrCat(next.session->index()));
+    FillStep(next, *request.mutable_step());
+    tokens += static_cast<uint64_t>(request.step().tokens().ids_size());
+    outbox_.pop_front();
+  }
+}
+
+void StepCarrier::FillStep(const Step& next, v1::StepRequest& to) {
   LoadSession& session = *next.session;
-  request_.set_request_id(absl::StrCat(session.index()));
-  v1::StepRequest& step = *request_.mutable_step();
-  step.set_session(session.name());
-  step.set_expected_position(session.position());
-  auto& ids = *step.mutable_tokens()->mutable_ids();
-  ids.Clear();
+  to.mutable_output()->mutable_sample()->set_seed(context_.options.seed);
+  to.set_session(session.name());
+  to.set_expected_position(session.position());
+  auto& ids = *to.mutable_tokens()->mutable_ids();
   if (next.token) {
     ids.Add(*next.token);
   } else {
@@ -62,20 +81,16 @@ void StepCarrier::FillRequest() {
       ids.Add(session.DrawPromptToken());
     }
   }
-  outbox_.pop_front();
 }
 
 void StepCarrier::Flush() {
-  grpc::WriteOptions options;
   {
     const std::lock_guard<std::mutex> lock(mutex_);
     if (writing_ || broken_ || outbox_.empty()) return;
     writing_ = true;
     FillRequest();
-    // Steps that are ready together travel together.
-    if (!outbox_.empty()) options.set_buffer_hint();
   }
-  StartWrite(&request_, options);
+  StartWrite(&request_);
 }
 
 void StepCarrier::OnWriteDone(bool ok) {

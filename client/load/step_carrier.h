@@ -42,6 +42,12 @@ class StepCarrier final
  private:
   using Result = v1::StreamStepResponse::Result;
 
+  // A step that is to be written: of a token, or of a fresh prompt.
+  struct Step {
+    LoadSession* session;
+    std::optional<int32_t> token;
+  };
+
   // These need mutex_.
   void BeginLocked(const Turn& turn);
   void Enqueue(LoadSession& session, const std::optional<int32_t>& token);
@@ -51,6 +57,7 @@ class StepCarrier final
   void Finish(LoadSession& session, SessionFate fate, LoadTime now);
   void FailAll();
   void FillRequest();
+  void FillStep(const Step& next, v1::StepRequest& to);
   // Where a session of this stream has its place.
   size_t Slot(size_t session_index) const {
     return session_index / context_.options.streams;
@@ -64,12 +71,6 @@ class StepCarrier final
   grpc::ClientContext call_;
   v1::StreamStepRequest request_;    // owned by the write under way
   v1::StreamStepResponse response_;  // owned by the read under way
-
-  // A step that is to be written: of a token, or of a fresh prompt.
-  struct Step {
-    LoadSession* session;
-    std::optional<int32_t> token;
-  };
 
   mutable std::mutex mutex_;
   std::condition_variable done_changed_;

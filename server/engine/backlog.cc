@@ -9,6 +9,9 @@
 namespace steadystate {
 namespace {
 
+// Lanes that are kept for the next session that needs one.
+constexpr size_t kMaxClosedLanes = 1024;
+
 // A queue moves within some batches: soon enough to be worth a short wait.
 constexpr absl::Duration kQueueRetry = absl::Milliseconds(100);
 
@@ -58,7 +61,12 @@ Request& Backlog::Add(Session& session, WriterId writer,
                       std::unique_ptr<Request> request) {
   std::unique_ptr<Lane>& lane = lanes_[&session];
   if (lane == nullptr) {
-    lane = std::make_unique<Lane>();
+    if (closed_lanes_.empty()) {
+      lane = std::make_unique<Lane>();
+    } else {
+      lane = std::move(closed_lanes_.back());
+      closed_lanes_.pop_back();
+    }
     lane->session = &session;
     lane->writer = writer;
   }
@@ -104,8 +112,12 @@ std::unique_ptr<Request> Backlog::Remove(Request& request) {
 
 std::unique_ptr<Session> Backlog::CloseLane(Lane& lane) {
   std::unique_ptr<Session> owned = std::move(lane.owned);
-  const Session* const session = lane.session;
-  lanes_.erase(session);
+  const auto place = lanes_.find(lane.session);
+  // A session that is stepped token by token opens and closes one each time.
+  if (closed_lanes_.size() < kMaxClosedLanes) {
+    closed_lanes_.push_back(std::move(place->second));
+  }
+  lanes_.erase(place);
   return owned;
 }
 

@@ -8,6 +8,7 @@
 #include <optional>
 #include <set>
 #include <utility>
+#include <vector>
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/status/status.h"
@@ -36,6 +37,7 @@ struct Request {
   absl::Time deadline;
   std::unique_ptr<Task> task;
   Lane* lane = nullptr;
+  StepSink* sink = nullptr;  // to be told of the round's end
   RequestTimes times;
   RequestStage stage = RequestStage::kQueued;
   bool begun = false;             // its first batch has been formed
@@ -102,6 +104,7 @@ class Backlog {
   const Limits limits_;
   absl::flat_hash_map<RequestId, Request*> requests_;
   absl::flat_hash_map<const Session*, std::unique_ptr<Lane>> lanes_;
+  std::vector<std::unique_ptr<Lane>> closed_lanes_;       // to be used again
   std::set<std::pair<absl::Time, RequestId>> deadlines_;  // finite ones
   size_t begun_ = 0;
   uint64_t input_bytes_ = 0;

@@ -349,9 +349,17 @@ void Engine::Core::SendAnswers() {
   ended_sessions_.clear();
   for (const Answer& answer : answers_) {
     answer.request->task->Finish(answer.status, answer.request->times);
+    if (answer.request->sink != nullptr) {
+      answered_sinks_.push_back(answer.request->sink);
+    }
   }
   answered_ += answers_.size();
   answers_.clear();
+  std::sort(answered_sinks_.begin(), answered_sinks_.end());
+  const auto end = std::unique(answered_sinks_.begin(), answered_sinks_.end());
+  std::for_each(answered_sinks_.begin(), end,
+                [](StepSink* sink) { sink->OnRoundEnd(); });
+  answered_sinks_.clear();
 }
 
 void Engine::Core::EndEverything() {

@@ -179,22 +179,39 @@ absl::Status Engine::Core::CountRefusal(absl::Status status, absl::Time now) {
 RequestId Engine::Core::Submit(const RequestBase& base,
                                std::unique_ptr<Task> task,
                                bool on_fresh_state) {
-  const RequestId id = NewRequestId();
   const absl::Time now = clock_.Now();
   if (on_fresh_state) FreeExpired(now, kAllExpired);
-  absl::Status status;
-  {
-    MutexLock lock(mutex_);
-    status = CountRefusal(Accept(base, now, id, on_fresh_state, task), now);
-  }
-  if (!status.ok()) task->Finish(status, {.submitted = now});
-  return id;
+  absl::Status refusal;
+  Submission submission = {.base = base,
+                           .task = std::move(task),
+                           .id = NewRequestId(),
+                           .on_fresh_state = on_fresh_state,
+                           .refusal = refusal};
+  Submit({&submission, 1});
+  if (!refusal.ok()) submission.task->Finish(refusal, {.submitted = now});
+  return submission.id;
 }
 
-// Takes `task` only if it succeeds.
-absl::Status Engine::Core::Accept(const RequestBase& base, absl::Time now,
-                                  RequestId id, bool on_fresh_state,
-                                  std::unique_ptr<Task>& task) {
+void Engine::Core::Submit(std::span<Submission> submissions) {
+  const absl::Time now = clock_.Now();
+  bool wake = false;
+  {
+    MutexLock lock(mutex_);
+    for (Submission& submission : submissions) {
+      submission.refusal = CountRefusal(Accept(submission, now), now);
+    }
+    metrics_.SetRequests(backlog_.begun(), backlog_.waiting());
+    wake = !starting_.empty() && std::exchange(compute_waits_, false);
+  }
+  // Outside the lock, for which it would only wait.
+  if (wake) work_.SignalOne();
+}
+
+// Takes the task only if it succeeds.
+absl::Status Engine::Core::Accept(Submission& submission, absl::Time now) {
+  const RequestBase& base = submission.base;
+  const std::unique_ptr<Task>& task = submission.task;
+  const bool on_fresh_state = submission.on_fresh_state;
   // First, because it lets go of the lock: what is checked below must hold.
   if (on_fresh_state) AwaitClearing();
   STEADYSTATE_RETURN_IF_ERROR(CheckOpen());
@@ -217,10 +234,11 @@ absl::Status Engine::Core::Accept(const RequestBase& base, absl::Time now,
     session = fresh.get();
   }
   auto request = std::make_unique<Request>();
-  request->id = id;
+  request->id = submission.id;
   request->expected_position = base.expected_position;
   request->deadline = base.deadline;
-  request->task = std::move(task);
+  request->sink = submission.sink;
+  request->task = std::move(submission.task);
   request->times.submitted = now;
   const Lane& lane =
       *backlog_.Add(*session, base.writer, std::move(request)).lane;
@@ -231,10 +249,9 @@ absl::Status Engine::Core::Accept(const RequestBase& base, absl::Time now,
     } else {
       table_.SetActive(*session);
     }
-    starting_.push_back(id);
-    WakeCompute();
+    starting_.push_back(submission.id);
+    noted_ = true;
   }
-  metrics_.SetRequests(backlog_.begun(), backlog_.waiting());
   return absl::OkStatus();
 }
 
@@ -292,7 +309,7 @@ void Engine::Core::UpdateGauges() {
 // Costs nothing while the compute thread is busy: it looks before it waits.
 void Engine::Core::WakeCompute() {
   noted_ = true;
-  if (compute_waits_) work_.SignalOne();
+  if (std::exchange(compute_waits_, false)) work_.SignalOne();
 }
 
 }  // namespace steadystate

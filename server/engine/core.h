@@ -61,8 +61,19 @@ class Engine::Core {
   RequestId NewRequestId() { return next_request_++; }
   WriterId NewWriter() { return next_writer_++; }
 
-  // Queues the task on its session, or on a fresh state that ends with it; or
-  // finishes it with the reason for its refusal.
+  // A task on its way into the backlog.
+  struct Submission {
+    const RequestBase& base;
+    std::unique_ptr<Task> task;
+    RequestId id = 0;
+    StepSink* sink = nullptr;     // to be told of the round's end
+    bool on_fresh_state = false;  // one that ends with the task
+    absl::Status& refusal;        // why it was not accepted
+  };
+
+  // Queues each task on its session, or on a fresh state, or says why not.
+  void Submit(std::span<Submission> submissions);
+  // Queues the task; or finishes it with the reason for its refusal.
   RequestId Submit(const RequestBase& base, std::unique_ptr<Task> task,
                    bool on_fresh_state = false);
   void Cancel(RequestId id);
@@ -91,8 +102,7 @@ class Engine::Core {
   // Callers.
   void FreeExpired(absl::Time now, size_t max);
   void AwaitClearing() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  absl::Status Accept(const RequestBase& base, absl::Time now, RequestId id,
-                      bool on_fresh_state, std::unique_ptr<Task>& task)
+  absl::Status Accept(Submission& submission, absl::Time now)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::Status CheckOpen() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::Status CountRefusal(absl::Status status, absl::Time now)
@@ -168,6 +178,7 @@ class Engine::Core {
   absl::Duration decode_time_;    // of the last decode batch
   bool finishing_ = false;        // what has begun is carried through at once
   std::vector<Answer> answers_;
+  std::vector<StepSink*> answered_sinks_;  // in this round
   std::vector<std::unique_ptr<Session>> ended_sessions_;
   size_t answered_ = 0;  // not yet taken off unanswered_
   bool expiry_due_ = false;

@@ -76,6 +76,29 @@ RequestId Engine::Step(StepRequest request, StepCallback done) {
                                        options().prefill_chunk_rows));
 }
 
+void Engine::Steps(std::span<StepSubmission> steps) {
+  std::vector<Core::Submission> valid;
+  valid.reserve(steps.size());
+  for (StepSubmission& step : steps) {
+    step.refusal = ValidateStep(step.request, model(), options());
+    if (!step.refusal.ok()) continue;
+    auto task = std::make_unique<StepTask>(
+        std::move(step.request),
+        [sink = step.sink, tag = step.tag](absl::StatusOr<StepResult> result) {
+          sink->OnStep(tag, std::move(result));
+        },
+        model().description().hidden_size, options().prefill_chunk_rows);
+    step.id = core_->NewRequestId();
+    const RequestBase& base = task->base();
+    valid.push_back({.base = base,
+                     .task = std::move(task),
+                     .id = step.id,
+                     .sink = step.sink,
+                     .refusal = step.refusal});
+  }
+  core_->Submit(valid);
+}
+
 RequestId Engine::Generate(GenerateRequest request,
                            std::shared_ptr<GenerateSink> sink) {
   const absl::Status valid = ValidateGenerate(request, model(), options());

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -92,6 +93,10 @@ class Engine {
   // POSITION_MISMATCH (metadata: position, expected_position),
   // CONTEXT_CAP_REACHED, DEADLINE_EXCEEDED, CANCELLED.
   RequestId Step(StepRequest request, StepCallback done);
+  // Submits steps in their order and all at once, so that those of different
+  // sessions share a batch. Moves from their requests, and fills in what became
+  // of them; an answer may come before this returns.
+  void Steps(std::span<StepSubmission> steps);
   RequestId Generate(GenerateRequest request,
                      std::shared_ptr<GenerateSink> sink);
   RequestId Score(ScoreRequest request, std::shared_ptr<ScoreSink> sink);

@@ -58,6 +58,30 @@ struct StepResult {
 
 using StepCallback = std::function<void(absl::StatusOr<StepResult>)>;
 
+// Receives the answers of steps, on the compute thread: calls must not block,
+// nor call back into the engine.
+class StepSink {
+ public:
+  virtual ~StepSink() = default;
+
+  // The answer to the step with this tag.
+  virtual void OnStep(uint64_t tag, absl::StatusOr<StepResult> result) = 0;
+  // The answers that became ready together have all been given: once after the
+  // OnStep of each round.
+  virtual void OnRoundEnd() = 0;
+};
+
+// A step for a sink, which outlives its answer and the end of that round.
+struct StepSubmission {
+  StepRequest request;
+  StepSink* sink = nullptr;
+  uint64_t tag = 0;  // the sink's name for it
+
+  // What became of it.
+  RequestId id = 0;
+  absl::Status refusal;  // not OK: the sink is not called
+};
+
 // Absorbs a prompt, then draws tokens and absorbs each, until something ends
 // it.
 struct GenerateRequest : RequestBase {

@@ -29,6 +29,8 @@ class StepTask final : public Task {
   bool AllOrNothing() const override { return true; }
   uint64_t input_bytes() const override { return inputs_.bytes(); }
 
+  const RequestBase& base() const { return request_; }
+
  private:
   bool NeedsLogits() const;
   void FillOutputs(const PieceResult& result);

@@ -17,6 +17,8 @@ namespace {
 constexpr size_t kTopLogprobBytes = 16;
 // The scalar fields of one token's message, and the message's own framing.
 constexpr size_t kTokenBytes = 48;
+// The scalar fields of a step's result, and the framing of all its messages.
+constexpr size_t kStepBytes = 128;
 
 void SetTime(absl::Time time, google::protobuf::Timestamp& to) {
   absl::Duration rest = time - absl::UnixEpoch();
@@ -239,6 +241,11 @@ void ToProto(const EmbedSummary& summary, v1::EmbedResponse& to) {
   v1::EmbedResponse::Summary& added = *to.mutable_summary();
   added.set_tokens(summary.tokens);
   added.set_position(summary.position);
+}
+
+size_t WireBytes(const StepResult& result) {
+  return kStepBytes + result.top_logprobs.size() * kTopLogprobBytes +
+         (result.logits.size() + result.hidden.size()) * sizeof(float);
 }
 
 size_t WireBytes(const GeneratedToken& token) {

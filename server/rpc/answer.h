@@ -41,7 +41,8 @@ void ToProto(const ScoreSummary& summary, v1::ScoreResponse& to);
 void ToProto(const EmbeddedRow& row, v1::EmbedResponse& to);
 void ToProto(const EmbedSummary& summary, v1::EmbedResponse& to);
 
-// At least the bytes that these take within a message.
+// At least the bytes that these take within a message, a step's names left out.
+size_t WireBytes(const StepResult& result);
 size_t WireBytes(const GeneratedToken& token);
 size_t WireBytes(const ScoredToken& token);
 size_t WireBytes(const EmbeddedRow& row);

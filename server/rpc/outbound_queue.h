@@ -21,7 +21,7 @@ class OutboundQueue {
   Message& RoomFor(size_t part_bytes) {
     if (waiting_.empty() ||
         waiting_.back().bytes + part_bytes > max_message_bytes_) {
-      waiting_.emplace_back();
+      waiting_.push_back(std::exchange(spare_, {}));
     }
     waiting_.back().bytes += part_bytes;
     bytes_ += part_bytes;
@@ -43,6 +43,10 @@ class OutboundQueue {
   // The message that Next gave has been written; its bytes no longer count.
   void WriteDone() {
     bytes_ -= writing_.bytes;
+    if (writing_.bytes <= kKeptBytes) {
+      writing_.message.Clear();
+      spare_.message = std::move(writing_.message);
+    }
     writing_ = {};
   }
 
@@ -53,6 +57,9 @@ class OutboundQueue {
   }
 
  private:
+  // A message up to this size is used again, with the memory that it has.
+  static constexpr size_t kKeptBytes = size_t{16} << 10;
+
   struct Sized {
     Message message;
     size_t bytes = 0;
@@ -61,6 +68,7 @@ class OutboundQueue {
   const size_t max_message_bytes_;
   std::deque<Sized> waiting_;
   Sized writing_;
+  Sized spare_;  // empty
   size_t bytes_ = 0;
 };
 

@@ -18,10 +18,14 @@ constexpr absl::string_view kMethod =
 
 // Requests of one stream that may be in flight. More wait in HTTP/2's window.
 constexpr size_t kMaxPending = 1024;
+// Sessions of one stream that are remembered, beside those with requests.
+constexpr size_t kMaxLanes = 2 * kMaxPending;
 
 constexpr size_t kMaxRequestIdBytes = 128;
 // What an answer repeats of a request's session where that is no name.
 constexpr size_t kMaxEchoBytes = 128;
+// Steps of one message for which memory is kept until the next one.
+constexpr size_t kKeptSteps = 256;
 // Tag and length of a result within its message.
 constexpr size_t kResultFramingBytes = 8;
 
@@ -55,29 +59,32 @@ void StreamStepReactor::OnReadDone(bool ok) {
     reads_ended_ = reads_ended_ || !ok;
     ok = reading_ == Reading::kHandling;
   }
-  if (ok) Submit();
-  Actions actions;
-  {
-    const MutexLock lock(mutex_);
-    reading_ = Reading::kIdle;
-    actions = Decide();
+  if (ok) {
+    next_step_ = 0;
+    Submit();
   }
-  Act(actions);
+  Proceed();
 }
 
 void StreamStepReactor::OnWriteDone(bool ok) {
   Actions actions;
+  bool submit = false;
   {
     const MutexLock lock(mutex_);
     writing_ = false;
     outbound_.WriteDone();
+    submit = ok && reading_ == Reading::kStalled && HasRoom();
+    if (submit) reading_ = Reading::kHandling;
     if (ok) actions = Decide();
   }
-  if (ok) {
-    Act(actions);
-  } else {
+  if (!ok) {
     Break();
+    return;
   }
+  Act(actions);
+  if (!submit) return;
+  Submit();
+  Proceed();
 }
 
 void StreamStepReactor::OnCancel() { Break(); }
@@ -90,13 +97,11 @@ void StreamStepReactor::OnDone() {
 }
 
 void StreamStepReactor::Drain() {
-  Actions actions;
   {
     const MutexLock lock(mutex_);
     draining_ = true;
-    actions = Decide();
   }
-  Act(actions);
+  Proceed();
 }
 
 void StreamStepReactor::Break() {
@@ -121,126 +126,227 @@ std::vector<RequestId> StreamStepReactor::PendingIds() const {
   return ids;
 }
 
-absl::StatusOr<StepRequest> StreamStepReactor::ConvertRequest() const {
-  if (request_.request_id().size() > kMaxRequestIdBytes) {
-    return OutOfBounds("request_id",
-                       absl::StrCat(request_.request_id().size(), " bytes"),
+void StreamStepReactor::Submit() {
+  do {
+    TakeSteps();
+    services_.engine.Steps(submissions_);
+    NoteSubmitted();
+  } while (!GiveBack());
+}
+
+int StreamStepReactor::StepCount() const {
+  return (HasOwnStep() ? 1 : 0) + request_.requests_size();
+}
+
+bool StreamStepReactor::HasOwnStep() const {
+  // A message without anything is a request that lacks its step.
+  return request_.has_step() || request_.requests().empty();
+}
+
+void StreamStepReactor::TakeSteps() {
+  const int own = HasOwnStep() ? 1 : 0;
+  for (bool room = true; room && next_step_ < StepCount(); ++next_step_) {
+    if (next_step_ < own) {
+      room = Take(request_.request_id(),
+                  request_.has_step() ? &request_.step() : nullptr);
+      continue;
+    }
+    const v1::StreamStepRequest::Request& request =
+        request_.requests(next_step_ - own);
+    room = Take(request.request_id(),
+                request.has_step() ? &request.step() : nullptr);
+  }
+}
+
+bool StreamStepReactor::GiveBack() {
+  const bool done = next_step_ == StepCount();
+  // The capacity of the largest message ever seen is not kept.
+  if (done && static_cast<size_t>(next_step_) > kKeptSteps)
+    request_ = v1::StreamStepRequest();
+  const MutexLock lock(mutex_);
+  // Room that came too early for OnWriteDone to see that it was wanted.
+  if (!done && !broken_ && HasRoom()) return false;
+  reading_ = done ? Reading::kIdle : Reading::kStalled;
+  return true;
+}
+
+bool StreamStepReactor::Take(const std::string& request_id,
+                             const v1::StepRequest* step) {
+  absl::StatusOr<StepRequest> request = Convert(request_id, step);
+  size_t cost = 0;
+  if (request.ok()) {
+    cost = services_.converter.AnswerBytes(request->outputs) +
+           request->tokens.size() * sizeof(int32_t) +
+           request->embeddings.size() * sizeof(float);
+  }
+  const MutexLock lock(mutex_);
+  Pending& pending =
+      AddPending(request_id,
+                 step == nullptr ? v1::StepRequest::default_instance().session()
+                                 : step->session(),
+                 cost);
+  if (!request.ok()) {
+    Answer(pending, std::move(request).status());
+    return !broken_ && HasRoom();
+  }
+  submissions_.push_back({.request = *std::move(request),
+                          .sink = this,
+                          .tag = pending.index,
+                          .refusal = {}});
+  serials_.push_back(pending.serial);
+  return !broken_ && HasRoom();
+}
+
+absl::StatusOr<StepRequest> StreamStepReactor::Convert(
+    const std::string& request_id, const v1::StepRequest* step) const {
+  if (request_id.size() > kMaxRequestIdBytes) {
+    return OutOfBounds("request_id", absl::StrCat(request_id.size(), " bytes"),
                        absl::StrCat("at most ", kMaxRequestIdBytes, " bytes"));
   }
-  if (!request_.has_step()) return MissingField("request", "give a step");
-  STEADYSTATE_ASSIGN_OR_RETURN(
-      StepRequest step, services_.converter.ToStepRequest(request_.step()));
-  step.writer = writer_;
-  step.deadline = record_.deadline();
-  return step;
+  if (step == nullptr) return MissingField("request", "give a step");
+  STEADYSTATE_ASSIGN_OR_RETURN(StepRequest request,
+                               services_.converter.ToStepRequest(*step));
+  request.writer = writer_;
+  request.deadline = record_.deadline();
+  return request;
 }
 
-void StreamStepReactor::Submit() {
-  absl::StatusOr<StepRequest> step = ConvertRequest();
-  size_t cost = 0;
-  if (step.ok()) {
-    cost = services_.converter.AnswerBytes(step->outputs) +
-           step->tokens.size() * sizeof(int32_t) +
-           step->embeddings.size() * sizeof(float);
-  }
-  Pending& pending = AddPending(cost);
-  if (!step.ok()) {
-    Answer(pending, std::move(step).status());
-    return;
-  }
-  const uint64_t serial = pending.serial;
-  const RequestId id = services_.engine.Step(
-      *std::move(step), [this, &pending](absl::StatusOr<StepResult> result) {
-        Answer(pending, std::move(result));
-      });
-  bool cancel = false;
-  {
-    const MutexLock lock(mutex_);
-    // It may have been answered already.
-    if (pending.serial == serial) {
-      pending.engine_id = id;
-      cancel = broken_;
-    }
-  }
-  if (cancel) services_.engine.Cancel(id);
-}
-
-StreamStepReactor::Pending& StreamStepReactor::AddPending(size_t cost) {
-  const MutexLock lock(mutex_);
+StreamStepReactor::Pending& StreamStepReactor::AddPending(
+    const std::string& request_id, const std::string& session, size_t cost) {
   if (free_.empty()) {
     pool_.push_back(std::make_unique<Pending>());
+    pool_.back()->index = pool_.size() - 1;
     free_.push_back(pool_.back().get());
   }
   Pending& pending = *free_.back();
   free_.pop_back();
-  pending.request_id =
-      std::string(Excerpt(request_.request_id(), kMaxRequestIdBytes));
-  pending.session =
-      std::string(Excerpt(request_.step().session(), kMaxEchoBytes));
+  const absl::string_view id = Excerpt(request_id, kMaxRequestIdBytes);
+  pending.request_id.assign(id.data(), id.size());
+  pending.lane = LaneOf(Excerpt(session, kMaxEchoBytes));
   pending.cost = cost;
   pending.serial = next_serial_++;
-  const auto [last, inserted] = last_.try_emplace(pending.session, &pending);
-  pending.first = inserted;
-  if (!inserted) {
-    last->second->next = &pending;
-    last->second = &pending;
-  }
+  Pending* const last = std::exchange(pending.lane->second, &pending);
+  pending.first = last == nullptr;
+  if (last != nullptr) last->next = &pending;
   ++pending_count_;
   pending_cost_ += cost;
   return pending;
 }
 
+StreamStepReactor::Lanes::pointer StreamStepReactor::LaneOf(
+    absl::string_view session) {
+  const auto found = lanes_.find(session);
+  if (found != lanes_.end()) return &*found;
+  if (lanes_.size() >= kMaxLanes) {
+    absl::erase_if(lanes_,
+                   [](const auto& lane) { return lane.second == nullptr; });
+  }
+  return &*lanes_.emplace(session, nullptr).first;
+}
+
+void StreamStepReactor::NoteSubmitted() {
+  std::vector<RequestId> cancelled;
+  {
+    const MutexLock lock(mutex_);
+    for (size_t i = 0; i < submissions_.size(); ++i) {
+      Pending& pending = *pool_[submissions_[i].tag];
+      // It may have been answered already.
+      if (pending.serial != serials_[i]) continue;
+      if (!submissions_[i].refusal.ok()) {
+        Answer(pending, std::move(submissions_[i].refusal));
+        continue;
+      }
+      pending.engine_id = submissions_[i].id;
+      if (broken_) cancelled.push_back(pending.engine_id);
+    }
+  }
+  submissions_.clear();
+  serials_.clear();
+  if (submissions_.capacity() > kKeptSteps) submissions_.shrink_to_fit();
+  for (const RequestId id : cancelled) services_.engine.Cancel(id);
+}
+
+void StreamStepReactor::OnStep(uint64_t tag,
+                               absl::StatusOr<StepResult> result) {
+  const MutexLock lock(mutex_);
+  round_open_ = true;
+  Answer(*pool_[tag], std::move(result));
+}
+
+void StreamStepReactor::OnRoundEnd() {
+  {
+    const MutexLock lock(mutex_);
+    round_open_ = false;
+  }
+  Proceed();
+}
+
 void StreamStepReactor::Answer(Pending& pending,
                                absl::StatusOr<StepResult> result) {
-  v1::StreamStepResponse::Result answer;
-  answer.set_request_id(std::move(pending.request_id));
-  answer.set_session(pending.session);
+  Result refusal;
+  Result* answer = &refusal;
   if (result.ok()) {
-    ToProto(*result, pending.session, *answer.mutable_step());
+    const size_t bytes = WireBytes(*result) + pending.request_id.size() +
+                         2 * pending.lane->first.size();
+    if (pending.first && !broken_) {
+      answer = outbound_.RoomFor(bytes).add_results();
+    }
+    ToProto(*result, pending.lane->first, *answer->mutable_step());
   } else {
     const PublicError error = ToPublicError(std::move(result).status());
     services_.metrics.ErrorAnswered(Name(error.details.reason));
-    *answer.mutable_error() = ToRpcStatus(error);
+    *answer->mutable_error() = ToRpcStatus(error);
   }
-  Actions actions;
-  {
-    const MutexLock lock(mutex_);
-    pending.answer = std::move(answer);
-    if (!pending.first) return;
+  answer->set_request_id(pending.request_id);
+  answer->set_session(pending.lane->first);
+  if (answer == &refusal) pending.answer = std::move(refusal);
+  if (!pending.first) return;
+  if (answer == &refusal) {
     Release(&pending);
-    actions = Decide();
+  } else {
+    Release(Forget(pending));
   }
-  Act(actions);
 }
 
 void StreamStepReactor::Release(Pending* pending) {
-  while (pending != nullptr && pending->answer.has_value()) {
+  while (pending != nullptr) {
+    pending->first = true;
+    if (!pending->answer.has_value()) return;
     if (!broken_) {
       const size_t bytes =
           pending->answer->ByteSizeLong() + kResultFramingBytes;
       *outbound_.RoomFor(bytes).add_results() = *std::move(pending->answer);
     }
-    --pending_count_;
-    pending_cost_ -= pending->cost;
-    Pending* const next = pending->next;
-    if (next == nullptr) last_.erase(pending->session);
-    *pending = Pending();
-    free_.push_back(pending);
-    pending = next;
-    if (pending != nullptr) pending->first = true;
+    pending = Forget(*pending);
   }
+}
+
+StreamStepReactor::Pending* StreamStepReactor::Forget(Pending& pending) {
+  --pending_count_;
+  pending_cost_ -= pending.cost;
+  if (pending.next == nullptr) pending.lane->second = nullptr;
+  pending.serial = 0;
+  pending.engine_id = 0;
+  pending.answer.reset();
+  free_.push_back(&pending);
+  return std::exchange(pending.next, nullptr);
+}
+
+bool StreamStepReactor::HasRoom() const {
+  return pending_count_ < kMaxPending &&
+         outbound_.bytes() + pending_cost_ < kOutboundBytes;
 }
 
 bool StreamStepReactor::MayRead() const {
   return reading_ == Reading::kIdle && !reads_ended_ && !broken_ &&
-         !draining_ && pending_count_ < kMaxPending &&
-         outbound_.bytes() + pending_cost_ < kOutboundBytes;
+         !draining_ && HasRoom();
 }
 
 bool StreamStepReactor::MayFinish() const {
   return (reads_ended_ || broken_ || draining_) && !writing_ &&
-         outbound_.empty() && pending_count_ == 0 && reads_starting_ == 0 &&
-         reading_ != Reading::kHandling;
+         outbound_.empty() && pending_count_ == 0 && !round_open_ &&
+         reads_starting_ == 0 && reading_ != Reading::kHandling &&
+         reading_ != Reading::kStalled;
 }
 
 absl::Status StreamStepReactor::EndStatus() const {
@@ -254,6 +360,7 @@ absl::Status StreamStepReactor::EndStatus() const {
 StreamStepReactor::Actions StreamStepReactor::Decide() {
   Actions actions;
   if (finished_) return actions;
+  if (broken_ && reading_ == Reading::kStalled) reading_ = Reading::kIdle;
   if (!writing_ && !outbound_.empty()) {
     writing_ = true;
     actions.write = &outbound_.Next();
@@ -274,17 +381,24 @@ void StreamStepReactor::Act(const Actions& actions) {
   if (actions.write != nullptr) StartWrite(actions.write);
   if (actions.read) {
     StartRead(&request_);
-    Actions more;
     {
       const MutexLock lock(mutex_);
       --reads_starting_;
-      more = Decide();
     }
-    Act(more);
+    Proceed();
     return;
   }
   // The last thing that happens: the object may be gone afterwards.
   if (actions.finish.has_value()) Finish(record_.End(*actions.finish));
+}
+
+void StreamStepReactor::Proceed() {
+  Actions actions;
+  {
+    const MutexLock lock(mutex_);
+    actions = Decide();
+  }
+  Act(actions);
 }
 
 }  // namespace steadystate

@@ -9,9 +9,10 @@
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
-#include "absl/container/flat_hash_map.h"
+#include "absl/container/node_hash_map.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 #include "grpcpp/server_context.h"
 #include "grpcpp/support/server_callback.h"
 #include "server/base/mutex.h"
@@ -24,13 +25,15 @@
 
 namespace steadystate {
 
-// One StreamStep call. Steps arrive on gRPC's threads, one at a time, and are
-// answered on the engine's compute thread; answers of one session keep the
-// order of its requests, refusals included.
+// One StreamStep call. Steps arrive on gRPC's threads, one message of them at a
+// time, and are answered on the engine's compute thread; answers of one session
+// keep the order of its requests, refusals included. What a round of the engine
+// answers leaves in one message.
 //
-// At most one read and one write are outstanding. The stream is not read while
-// it has kMaxPending requests in flight or kOutboundBytes of answers waiting or
-// to be expected, so its memory is bounded whatever the client does.
+// At most one read and one write are outstanding. No request is taken from the
+// stream, or from a message that has several, while kMaxPending are in flight
+// or kOutboundBytes of answers wait or are to be expected, so its memory is
+// bounded whatever the client does.
 //
 // The call is finished exactly once, when nothing is pending or being written:
 // so no callback of the engine can come later. The object owns itself from
@@ -39,6 +42,7 @@ class StreamStepReactor final
     : public grpc::ServerBidiReactor<v1::StreamStepRequest,
                                      v1::StreamStepResponse>,
       public OpenStream,
+      public StepSink,
       public std::enable_shared_from_this<StreamStepReactor> {
  public:
   static StreamStepReactor* Start(ServiceContext& services,
@@ -49,25 +53,36 @@ class StreamStepReactor final
   void OnCancel() override;
   void OnDone() override;
   void Drain() override;
+  void OnStep(uint64_t tag, absl::StatusOr<StepResult> result) override;
+  void OnRoundEnd() override;
 
  private:
+  using Result = v1::StreamStepResponse::Result;
+  struct Pending;
+
+  // "sessions/{id}", or what was in its place, and the last request of it that
+  // is pending, if any is.
+  using Lanes = absl::node_hash_map<std::string, Pending*>;
+
   // A request between its arrival and the moment its answer may be sent.
   struct Pending {
+    size_t index = 0;  // in pool_
     std::string request_id;
-    std::string session;      // "sessions/{id}", or what was in its place
-    size_t cost = 0;          // bytes of it and of the answer expected
-    uint64_t serial = 0;      // tells this use of the object from others
-    RequestId engine_id = 0;  // 0: not known (yet)
-    bool first = false;       // none of its session is before it
-    Pending* next = nullptr;  // the one of its session after it
-    std::optional<v1::StreamStepResponse::Result> answer;
+    Lanes::pointer lane = nullptr;
+    size_t cost = 0;               // bytes of it and of the answer expected
+    uint64_t serial = 0;           // tells this use of the object from others
+    RequestId engine_id = 0;       // 0: not known (yet)
+    bool first = false;            // none of its session is before it
+    Pending* next = nullptr;       // the one of its session after it
+    std::optional<Result> answer;  // if others of its session are before it
   };
 
   // Who has request_ at the moment.
   enum class Reading : uint8_t {
     kIdle,         // nobody: the next read may start
     kOutstanding,  // gRPC, at once or soon
-    kHandling,     // OnReadDone
+    kHandling,     // OnReadDone or OnWriteDone
+    kStalled,      // nobody: it has requests for which there is no room
   };
 
   // What to do once mutex_ is released.
@@ -80,45 +95,75 @@ class StreamStepReactor final
   StreamStepReactor(ServiceContext& services,
                     grpc::CallbackServerContext& context);
 
-  // Hands request_ to the engine.
+  // Hands to the engine as many of request_'s steps as there is room for. The
+  // caller has request_, and has it no more.
   void Submit() ABSL_LOCKS_EXCLUDED(mutex_);
-  absl::StatusOr<StepRequest> ConvertRequest() const;
-  Pending& AddPending(size_t cost) ABSL_LOCKS_EXCLUDED(mutex_);
+  // Adds steps of request_ to submissions_ while there is room.
+  void TakeSteps() ABSL_LOCKS_EXCLUDED(mutex_);
+  int StepCount() const;
+  bool HasOwnStep() const;
+  // Lets go of request_; false if its next steps can be submitted at once.
+  bool GiveBack() ABSL_LOCKS_EXCLUDED(mutex_);
+  // Adds a step to submissions_, or answers it with its refusal. False if that
+  // has filled the room there is.
+  bool Take(const std::string& request_id, const v1::StepRequest* step)
+      ABSL_LOCKS_EXCLUDED(mutex_);
+  absl::StatusOr<StepRequest> Convert(const std::string& request_id,
+                                      const v1::StepRequest* step) const;
+  Pending& AddPending(const std::string& request_id, const std::string& session,
+                      size_t cost) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  Lanes::pointer LaneOf(absl::string_view session)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Notes the engine's ids and refusals of submissions_.
+  void NoteSubmitted() ABSL_LOCKS_EXCLUDED(mutex_);
   // Takes the engine's answer, or a refusal before it.
   void Answer(Pending& pending, absl::StatusOr<StepResult> result)
-      ABSL_LOCKS_EXCLUDED(mutex_);
-  // Sends the answers of a session that need not wait any longer.
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // The answers of a session that need not wait any longer, after one of it has
+  // gone before them.
   void Release(Pending* pending) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Forgets a request that has been answered; returns the one of its session
+  // after it.
+  Pending* Forget(Pending& pending) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   std::vector<RequestId> PendingIds() const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Nobody hears us any more.
   void Break() ABSL_LOCKS_EXCLUDED(mutex_);
 
+  bool HasRoom() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   bool MayRead() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   bool MayFinish() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::Status EndStatus() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   Actions Decide() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Act(const Actions& actions) ABSL_LOCKS_EXCLUDED(mutex_);
+  // Does what may be done now.
+  void Proceed() ABSL_LOCKS_EXCLUDED(mutex_);
 
   ServiceContext& services_;
   grpc::CallbackServerContext& context_;
   CallRecord record_;
   const WriterId writer_;
   std::shared_ptr<StreamStepReactor> self_;  // from Start to OnDone
-  v1::StreamStepRequest request_;            // owned by the outstanding read
+
+  // Owned by the outstanding read, or by who handles the message.
+  v1::StreamStepRequest request_;
+  int next_step_ = 0;  // of request_; its own, then those of `requests`
+  std::vector<StepSubmission> submissions_;
+  std::vector<uint64_t> serials_;  // of their Pendings
 
   Mutex mutex_;
   OutboundQueue<v1::StreamStepResponse> outbound_ ABSL_GUARDED_BY(mutex_);
   std::vector<std::unique_ptr<Pending>> pool_ ABSL_GUARDED_BY(mutex_);
   std::vector<Pending*> free_ ABSL_GUARDED_BY(mutex_);
-  // The last pending request of each session that has one.
-  absl::flat_hash_map<std::string, Pending*> last_ ABSL_GUARDED_BY(mutex_);
+  // Sessions seen, not all of which have pending requests.
+  Lanes lanes_ ABSL_GUARDED_BY(mutex_);
   uint64_t next_serial_ ABSL_GUARDED_BY(mutex_) = 1;
   size_t pending_count_ ABSL_GUARDED_BY(mutex_) = 0;
   size_t pending_cost_ ABSL_GUARDED_BY(mutex_) = 0;
   Reading reading_ ABSL_GUARDED_BY(mutex_) = Reading::kOutstanding;
   // Calls of StartRead decided on that have not returned: too early to finish.
   size_t reads_starting_ ABSL_GUARDED_BY(mutex_) = 1;
+  bool round_open_ ABSL_GUARDED_BY(mutex_) = false;  // OnRoundEnd will come
   bool writing_ ABSL_GUARDED_BY(mutex_) = false;
   bool reads_ended_ ABSL_GUARDED_BY(mutex_) = false;  // by the client
   bool broken_ ABSL_GUARDED_BY(mutex_) = false;

@@ -56,9 +56,11 @@ int32_t* SessionState::recent() const {
 size_t SessionState::CopyRecent(std::span<int32_t> to) const {
   const auto count =
       static_cast<size_t>(std::min<uint64_t>(recent_count_, kMaxPenaltyWindow));
-  for (size_t i = 0; i < count; ++i) {
-    to[i] = recent()[(recent_count_ - count + i) % kMaxPenaltyWindow];
-  }
+  // The ring's oldest tokens go up to its end.
+  const size_t first = (recent_count_ - count) % kMaxPenaltyWindow;
+  const size_t older = std::min(count, kMaxPenaltyWindow - first);
+  std::copy_n(recent() + first, older, to.data());
+  std::copy_n(recent(), count - older, to.data() + older);
   return count;
 }
 

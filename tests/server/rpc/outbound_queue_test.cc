@@ -9,29 +9,46 @@
 namespace steadystate {
 namespace {
 
-using Queue = OutboundQueue<std::string>;
+// Has what the queue asks of a message.
+struct Text {
+  std::string text;
+  void Clear() { text.clear(); }
+};
+
+using Queue = OutboundQueue<Text>;
 
 TEST(OutboundQueueTest, PartsShareAMessageUpToItsBound) {
   Queue queue(10);
-  queue.RoomFor(4) += "aaaa";
-  queue.RoomFor(6) += "bbbbbb";
-  queue.RoomFor(1) += "c";
-  EXPECT_EQ(queue.Next(), "aaaabbbbbb");
+  queue.RoomFor(4).text += "aaaa";
+  queue.RoomFor(6).text += "bbbbbb";
+  queue.RoomFor(1).text += "c";
+  EXPECT_EQ(queue.Next().text, "aaaabbbbbb");
   queue.WriteDone();
-  EXPECT_EQ(queue.Next(), "c");
+  EXPECT_EQ(queue.Next().text, "c");
   EXPECT_TRUE(queue.empty());
 }
 
 TEST(OutboundQueueTest, APartBeyondTheBoundTravelsAlone) {
   Queue queue(10);
-  queue.RoomFor(1) += "a";
-  queue.RoomFor(100) += "big";
-  queue.RoomFor(1) += "b";
-  EXPECT_EQ(queue.Next(), "a");
+  queue.RoomFor(1).text += "a";
+  queue.RoomFor(100).text += "big";
+  queue.RoomFor(1).text += "b";
+  EXPECT_EQ(queue.Next().text, "a");
   queue.WriteDone();
-  EXPECT_EQ(queue.Next(), "big");
+  EXPECT_EQ(queue.Next().text, "big");
   queue.WriteDone();
-  EXPECT_EQ(queue.Next(), "b");
+  EXPECT_EQ(queue.Next().text, "b");
+}
+
+TEST(OutboundQueueTest, AWrittenMessageIsUsedAgainEmpty) {
+  Queue queue(10);
+  queue.RoomFor(1).text += "a";
+  queue.Next();
+  queue.WriteDone();
+  EXPECT_EQ(queue.RoomFor(1).text, "");
+  queue.RoomFor(1).text += "b";
+  EXPECT_EQ(queue.bytes(), 2u);
+  EXPECT_EQ(queue.Next().text, "b");
 }
 
 TEST(OutboundQueueTest, BytesCountUntilTheyAreWritten) {

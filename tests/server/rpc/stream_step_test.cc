@@ -123,6 +123,131 @@ TEST(StreamStepTest, SessionsInterleavedOnStreamsEqualLoneSteps) {
   }
 }
 
+// The requests in messages of `most` at most.
+std::vector<v1::StreamStepRequest> Together(
+    const std::vector<v1::StreamStepRequest>& requests, size_t most) {
+  std::vector<v1::StreamStepRequest> messages;
+  for (size_t i = 0; i < requests.size(); ++i) {
+    if (i % most == 0) messages.emplace_back();
+    v1::StreamStepRequest::Request& added = *messages.back().add_requests();
+    added.set_request_id(requests[i].request_id());
+    if (requests[i].has_step()) *added.mutable_step() = requests[i].step();
+  }
+  return messages;
+}
+
+TEST(StreamStepTest, StepsOfOneMessageAreAnsweredInOneMessage) {
+  constexpr size_t kSessions = 64;
+  OpenServer server;
+  std::vector<v1::StreamStepRequest> requests;
+  for (const std::string& session : server.CreateSessions(kSessions)) {
+    requests.push_back(RequestOf(session, StepOf(session, {1})));
+  }
+  const Exchange exchange = Converse(server, Together(requests, kSessions));
+  ASSERT_THAT(exchange.status, IsOk());
+  EXPECT_EQ(exchange.messages, 1u);
+  ASSERT_EQ(exchange.results.size(), kSessions);
+  for (const Result& result : exchange.results) {
+    EXPECT_EQ(result.request_id(), result.session());
+    EXPECT_EQ(result.step().session(), result.session());
+    EXPECT_EQ(result.step().position(), 1u);
+  }
+}
+
+TEST(StreamStepTest, MessagesOfManyStepsEqualManyMessages) {
+  OpenServer server;
+  const std::vector<std::string> alone = server.CreateSessions(8);
+  const std::vector<std::string> together = server.CreateSessions(8);
+  const auto requests_for = [](const std::vector<std::string>& sessions) {
+    std::vector<v1::StreamStepRequest> requests;
+    for (int i = 0; i < 200; ++i) {
+      const size_t s = static_cast<size_t>(i) % sessions.size();
+      v1::StepRequest step = LogitsStepOf(sessions[s], {i % 7 == 6 ? 999 : i});
+      requests.push_back(RequestOf(absl::StrCat(s, ":", i), step));
+    }
+    return requests;
+  };
+  const auto by_id = [](const Exchange& exchange) {
+    std::map<std::string, std::string> logits;
+    for (const Result& result : exchange.results) {
+      logits[result.request_id()] =
+          result.has_step()
+              ? std::string(reinterpret_cast<const char*>(
+                                result.step().logits().data()),
+                            sizeof(float) * static_cast<size_t>(
+                                                result.step().logits_size()))
+              : std::string(ToWireError(result.error()).message);
+    }
+    return logits;
+  };
+  const Exchange one = Converse(server, requests_for(alone));
+  const Exchange many = Converse(server, Together(requests_for(together), 13));
+  EXPECT_EQ(one.results.size(), 200u);
+  EXPECT_EQ(many.results.size(), 200u);
+  EXPECT_EQ(by_id(one), by_id(many));
+}
+
+// More steps than may be in flight, in one message: the rest of it waits.
+TEST(StreamStepTest, AMessageMayHaveMoreStepsThanThereIsRoomFor) {
+  constexpr size_t kSessions = 100;
+  constexpr size_t kSteps = 30;
+  OpenServer server;
+  const std::vector<std::string> sessions = server.CreateSessions(kSessions);
+  std::vector<v1::StreamStepRequest> requests;
+  for (size_t i = 0; i < kSteps; ++i) {
+    for (const std::string& session : sessions) {
+      requests.push_back(RequestOf(absl::StrCat(i), StepOf(session, {1})));
+    }
+  }
+  const Exchange exchange =
+      Converse(server, Together(requests, requests.size()));
+  ASSERT_THAT(exchange.status, IsOk());
+  ASSERT_EQ(exchange.results.size(), kSessions * kSteps);
+  std::map<std::string, uint64_t> positions;
+  for (const Result& result : exchange.results) {
+    EXPECT_EQ(result.step().position(), ++positions[result.session()]);
+  }
+}
+
+TEST(StreamStepTest, CancelWithinALongMessageEndsTheStream) {
+  OpenServer server;
+  const std::string session = server.CreateSession();
+  std::vector<v1::StreamStepRequest> requests(
+      5000, RequestOf("", StepOf(session, {1})));
+  {
+    Context context;
+    const auto stream = server.generation().StreamStep(&context);
+    stream->Write(Together(requests, requests.size())[0]);
+    v1::StreamStepResponse response;
+    ASSERT_TRUE(stream->Read(&response));
+    context.TryCancel();
+    while (stream->Read(&response)) {
+    }
+    EXPECT_EQ(stream->Finish().error_code(), grpc::StatusCode::CANCELLED);
+  }
+  server.WaitForMetric("steadystate_grpc_streams", 0);
+}
+
+TEST(StreamStepTest, OwnStepAndFurtherOnesAreOneMessage) {
+  OpenServer server;
+  const std::string session = server.CreateSession();
+  v1::StreamStepRequest message = RequestOf("a", StepOf(session, {1}));
+  message.add_requests()->set_request_id("without a step");
+  v1::StreamStepRequest::Request& last = *message.add_requests();
+  last.set_request_id("b");
+  *last.mutable_step() = StepOf(session, {2});
+  const Exchange exchange = Converse(server, {message});
+  ASSERT_THAT(exchange.status, IsOk());
+  std::map<std::string, Result> by_id;
+  for (const Result& result : exchange.results) {
+    by_id[result.request_id()] = result;
+  }
+  ASSERT_EQ(by_id.size(), 3u);
+  EXPECT_EQ(by_id["a"].step().position(), 1u);
+  EXPECT_EQ(by_id["b"].step().position(), 2u);
+  EXPECT_THAT(by_id["without a step"].error(), IsAboutField("request"));
+}
+
 TEST(StreamStepTest, AnswersOfASessionKeepItsOrderRefusalsIncluded) {
   OpenServer server;
   const std::vector<std::string> sessions = server.CreateSessions(2);
