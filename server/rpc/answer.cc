@@ -33,9 +33,10 @@ void SetTime(absl::Time time, google::protobuf::Timestamp& to) {
 }
 
 void SetDuration(absl::Duration duration, google::protobuf::Duration& to) {
-  absl::Duration rest = duration;
-  to.set_seconds(absl::IDivDuration(rest, absl::Seconds(1), &rest));
-  to.set_nanos(static_cast<int32_t>(absl::ToInt64Nanoseconds(rest)));
+  constexpr int64_t kNanosPerSecond = 1'000'000'000;
+  const int64_t nanos = absl::ToInt64Nanoseconds(duration);
+  to.set_seconds(nanos / kNanosPerSecond);
+  to.set_nanos(static_cast<int32_t>(nanos % kNanosPerSecond));
 }
 
 void SetLogprobs(const std::vector<TokenLogprob>& from,

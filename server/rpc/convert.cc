@@ -418,6 +418,7 @@ absl::StatusOr<SamplingParams> Converter::ToSampling(
         field("penalty_window"), params.penalty_window, 0, kMaxPenaltyWindow));
   }
   params.seed = sampling.seed();
+  if (sampling.logit_bias().empty()) return params;
   STEADYSTATE_RETURN_IF_ERROR(
       ToLogitBias(field("logit_bias"), sampling, params));
   return params;

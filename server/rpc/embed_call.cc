@@ -14,16 +14,17 @@ grpc::ServerWriteReactor<v1::EmbedResponse>* StartEmbed(
     ServiceContext& services, grpc::CallbackServerContext& context,
     const v1::EmbedRequest& request) {
   using Stream = ResultStream<v1::EmbedResponse, EmbeddedRow, EmbedSummary>;
-  absl::StatusOr<EmbedRequest> embed =
-      services.converter.ToEmbedRequest(request);
   return Stream::Start(
       "steadystate.v1.GenerationService/Embed", services, context,
-      [&](absl::Time deadline,
+      request.text().size(),
+      [&services, &request](
+          absl::Time deadline,
           std::shared_ptr<EmbedSink> sink) -> absl::StatusOr<RequestId> {
-        STEADYSTATE_RETURN_IF_ERROR(embed.status());
-        embed->writer = services.engine.NewWriter();
-        embed->deadline = deadline;
-        return services.engine.Embed(*std::move(embed), std::move(sink));
+        STEADYSTATE_ASSIGN_OR_RETURN(
+            EmbedRequest embed, services.converter.ToEmbedRequest(request));
+        embed.writer = services.engine.NewWriter();
+        embed.deadline = deadline;
+        return services.engine.Embed(std::move(embed), std::move(sink));
       },
       [](const EmbedSummary& summary, v1::EmbedResponse& to) {
         ToProto(summary, to);

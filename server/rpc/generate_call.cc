@@ -16,20 +16,24 @@ grpc::ServerWriteReactor<v1::GenerateResponse>* StartGenerate(
     const v1::GenerateRequest& request) {
   using Stream =
       ResultStream<v1::GenerateResponse, GeneratedToken, GenerateSummary>;
-  absl::StatusOr<GenerateRequest> generate =
-      services.converter.ToGenerateRequest(request);
-  const uint64_t seed = generate.ok() ? generate->sampling.seed : 0;
+  // Drawn with the request's conversion, which comes before the summary.
+  const auto seed = std::make_shared<uint64_t>(0);
   return Stream::Start(
       "steadystate.v1.GenerationService/Generate", services, context,
-      [&](absl::Time deadline,
+      request.text().size(),
+      [&services, &request, seed](
+          absl::Time deadline,
           std::shared_ptr<GenerateSink> sink) -> absl::StatusOr<RequestId> {
-        STEADYSTATE_RETURN_IF_ERROR(generate.status());
-        generate->writer = services.engine.NewWriter();
-        generate->deadline = deadline;
-        return services.engine.Generate(*std::move(generate), std::move(sink));
+        STEADYSTATE_ASSIGN_OR_RETURN(
+            GenerateRequest generate,
+            services.converter.ToGenerateRequest(request));
+        generate.writer = services.engine.NewWriter();
+        generate.deadline = deadline;
+        *seed = generate.sampling.seed;
+        return services.engine.Generate(std::move(generate), std::move(sink));
       },
       [seed](const GenerateSummary& summary, v1::GenerateResponse& to) {
-        ToProto(summary, seed, to);
+        ToProto(summary, *seed, to);
       });
 }
 

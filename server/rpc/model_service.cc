@@ -51,8 +51,9 @@ grpc::ServerUnaryReactor* ModelService::GetModel(
 grpc::ServerUnaryReactor* ModelService::Tokenize(
     grpc::CallbackServerContext* context, const v1::TokenizeRequest* request,
     v1::TokenizeResponse* response) {
-  return AnswerUnary(
-      services_, *context, "steadystate.v1.ModelService/Tokenize", *response,
+  return AnswerTextUnary(
+      services_, *context, "steadystate.v1.ModelService/Tokenize",
+      request->text().size(), *response,
       [this, request, response] { return DoTokenize(*request, *response); });
 }
 

@@ -43,19 +43,29 @@ class ResultStream : public grpc::ServerWriteReactor<Response>,
   // Adds the summary to the last message.
   using AddSummary = std::function<void(const Summary& summary, Response& to)>;
 
-  // Called within the method's handler: gRPC reacts only after it returned.
+  // `submit` reads a text of `text_bytes`, 0 if it reads none; a long one makes
+  // it run later, on the thread for that. What it refers to lives as long as
+  // the call.
   static ResultStream* Start(absl::string_view method, ServiceContext& services,
                              grpc::CallbackServerContext& context,
-                             const Submit& submit, AddSummary add_summary) {
+                             size_t text_bytes, Submit submit,
+                             AddSummary add_summary) {
     const std::shared_ptr<ResultStream> stream(
         new ResultStream(method, services, context, std::move(add_summary)));
     stream->self_ = stream;
-    absl::StatusOr<RequestId> id = submit(stream->record_.deadline(), stream);
-    if (id.ok()) {
-      stream->SetId(*id);
-    } else {
-      stream->OnDone(std::move(id).status());
+    if (text_bytes <= kShortTextBytes) {
+      stream->Begin(submit);
+      return stream.get();
     }
+    const absl::Status queued = services.texts.Run(
+        [stream, submit = std::move(submit)](const absl::Status& turn) {
+          if (turn.ok()) {
+            stream->Begin(submit);
+          } else {
+            stream->OnDone(turn);
+          }
+        });
+    if (!queued.ok()) stream->OnDone(queued);
     return stream.get();
   }
 
@@ -140,9 +150,33 @@ class ResultStream : public grpc::ServerWriteReactor<Response>,
         add_summary_(std::move(add_summary)),
         queue_(std::min(kCoalescedBytes, services.max_message_bytes)) {}
 
-  void SetId(RequestId id) {
+  void Begin(const Submit& submit) {
+    absl::StatusOr<RequestId> id = absl::CancelledError("the client has gone");
+    if (!Broken()) id = submit(record_.deadline(), self_);
+    if (id.ok()) {
+      SetId(*id);
+    } else {
+      OnDone(std::move(id).status());
+    }
+  }
+
+  bool Broken() {
     const MutexLock lock(mutex_);
-    id_ = id;
+    return broken_;
+  }
+
+  // The request may be under way, and its client gone, by now.
+  void SetId(RequestId id) {
+    bool wake = false;
+    bool cancel = false;
+    {
+      const MutexLock lock(mutex_);
+      id_ = id;
+      wake = wake_due_;
+      cancel = broken_;
+    }
+    if (wake) services_.engine.Wake(id);
+    if (cancel) services_.engine.Cancel(id);
   }
 
   bool HasRoom() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
@@ -160,6 +194,7 @@ class ResultStream : public grpc::ServerWriteReactor<Response>,
     if (paused_ && (broken_ || HasRoom())) {
       paused_ = false;
       actions.wake = id_;
+      wake_due_ = id_ == 0;
     }
     if (end_.has_value() && !writing_ && !finished_) {
       finished_ = true;
@@ -188,8 +223,9 @@ class ResultStream : public grpc::ServerWriteReactor<Response>,
   RequestId id_ ABSL_GUARDED_BY(mutex_) = 0;
   std::optional<absl::Status> end_ ABSL_GUARDED_BY(mutex_);
   bool writing_ ABSL_GUARDED_BY(mutex_) = false;
-  bool paused_ ABSL_GUARDED_BY(mutex_) = false;  // by us; wants to be woken
-  bool broken_ ABSL_GUARDED_BY(mutex_) = false;  // nobody hears us any more
+  bool paused_ ABSL_GUARDED_BY(mutex_) = false;    // by us; wants to be woken
+  bool wake_due_ ABSL_GUARDED_BY(mutex_) = false;  // when its id is known
+  bool broken_ ABSL_GUARDED_BY(mutex_) = false;    // nobody hears us any more
   bool finished_ ABSL_GUARDED_BY(mutex_) = false;
 };
 

@@ -14,16 +14,17 @@ grpc::ServerWriteReactor<v1::ScoreResponse>* StartScore(
     ServiceContext& services, grpc::CallbackServerContext& context,
     const v1::ScoreRequest& request) {
   using Stream = ResultStream<v1::ScoreResponse, ScoredToken, ScoreSummary>;
-  absl::StatusOr<ScoreRequest> score =
-      services.converter.ToScoreRequest(request);
   return Stream::Start(
       "steadystate.v1.GenerationService/Score", services, context,
-      [&](absl::Time deadline,
+      request.text().size(),
+      [&services, &request](
+          absl::Time deadline,
           std::shared_ptr<ScoreSink> sink) -> absl::StatusOr<RequestId> {
-        STEADYSTATE_RETURN_IF_ERROR(score.status());
-        score->writer = services.engine.NewWriter();
-        score->deadline = deadline;
-        return services.engine.Score(*std::move(score), std::move(sink));
+        STEADYSTATE_ASSIGN_OR_RETURN(
+            ScoreRequest score, services.converter.ToScoreRequest(request));
+        score.writer = services.engine.NewWriter();
+        score.deadline = deadline;
+        return services.engine.Score(std::move(score), std::move(sink));
       },
       [](const ScoreSummary& summary, v1::ScoreResponse& to) {
         ToProto(summary, to);

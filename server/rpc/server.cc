@@ -139,7 +139,8 @@ struct Server::State {
                  .converter = Converter(engine.model(), engine.options(),
                                         options.max_message_bytes),
                  .max_message_bytes = options.max_message_bytes,
-                 .open_streams = {}} {}
+                 .open_streams = {},
+                 .texts = {}} {}
 
   void SetServing(bool serving) {
     grpc::HealthCheckServiceInterface& health =
@@ -223,6 +224,7 @@ absl::Status Server::Shutdown(absl::Duration drain_timeout) {
   const absl::Time start = absl::Now();
   state.SetServing(false);
   state.services.engine.BeginDrain();
+  state.services.texts.Drain();
   state.services.open_streams.Drain();
   if (!state.services.engine.WaitIdle(drain_timeout)) {
     LogWarning("requests did not end in time and are cancelled",

@@ -7,6 +7,7 @@
 #include "server/metrics/metrics.h"
 #include "server/rpc/convert.h"
 #include "server/rpc/open_streams.h"
+#include "server/rpc/text_thread.h"
 
 namespace steadystate {
 
@@ -17,6 +18,7 @@ struct ServiceContext {
   const Converter converter;
   const size_t max_message_bytes;
   OpenStreams open_streams;
+  TextThread texts;
 };
 
 // Answers that are ready together share a message up to this size.

@@ -2,6 +2,7 @@
 #define STEADYSTATE_SERVER_RPC_UNARY_H_
 
 #include <cstddef>
+#include <memory>
 
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
@@ -13,6 +14,18 @@
 
 namespace steadystate {
 
+// What `handler`, () -> absl::Status, says, unless the `response` that it has
+// filled in is larger than messages may be.
+template <typename Response, typename Handler>
+absl::Status CarryOut(const ServiceContext& services, const Response& response,
+                      const Handler& handler) {
+  absl::Status status = handler();
+  if (!status.ok()) return status;
+  const size_t bytes = response.ByteSizeLong();
+  if (bytes <= services.max_message_bytes) return status;
+  return MessageTooLarge(bytes, services.max_message_bytes);
+}
+
 // Carries out a unary method that needs no computation: `handler`, () ->
 // absl::Status, fills in `response`. Times, counts and maps errors in the same
 // way for all of them.
@@ -23,15 +36,38 @@ grpc::ServerUnaryReactor* AnswerUnary(ServiceContext& services,
                                       const Response& response,
                                       const Handler& handler) {
   CallRecord record(method, context, services.metrics);
-  absl::Status status = handler();
-  if (status.ok()) {
-    const size_t bytes = response.ByteSizeLong();
-    if (bytes > services.max_message_bytes) {
-      status = MessageTooLarge(bytes, services.max_message_bytes);
-    }
-  }
   grpc::ServerUnaryReactor* const reactor = context.DefaultReactor();
-  reactor->Finish(record.End(status));
+  reactor->Finish(record.End(CarryOut(services, response, handler)));
+  return reactor;
+}
+
+// The same for a method whose handler reads a text of `text_bytes`, which takes
+// long if the text is: then it runs on the thread for that.
+template <typename Response, typename Handler>
+grpc::ServerUnaryReactor* AnswerTextUnary(ServiceContext& services,
+                                          grpc::CallbackServerContext& context,
+                                          absl::string_view method,
+                                          size_t text_bytes,
+                                          const Response& response,
+                                          Handler handler) {
+  if (text_bytes <= kShortTextBytes) {
+    return AnswerUnary(services, context, method, response, handler);
+  }
+  const auto record =
+      std::make_shared<CallRecord>(method, context, services.metrics);
+  grpc::ServerUnaryReactor* const reactor = context.DefaultReactor();
+  const absl::Status queued =
+      services.texts.Run([&services, &context, &response, record, reactor,
+                          handler](const absl::Status& turn) {
+        absl::Status status = turn;
+        if (status.ok()) {
+          status = context.IsCancelled()
+                       ? absl::CancelledError("the client has gone")
+                       : CarryOut(services, response, handler);
+        }
+        reactor->Finish(record->End(status));
+      });
+  if (!queued.ok()) reactor->Finish(record->End(queued));
   return reactor;
 }
 

@@ -3,12 +3,12 @@
 
 #include <cstddef>
 #include <memory>
-#include <set>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "absl/container/btree_map.h"
+#include "absl/container/btree_set.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
@@ -81,7 +81,7 @@ class SessionTable {
   StatePool& pool_;
   const absl::Duration default_ttl_;
   absl::btree_map<std::string, std::unique_ptr<Session>> sessions_;
-  std::set<std::pair<absl::Time, Session*>> order_;
+  absl::btree_set<std::pair<absl::Time, Session*>> order_;
   size_t active_ = 0;
   ExpiredIds expired_;
 };
