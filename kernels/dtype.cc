@@ -1,5 +1,6 @@
 #include "kernels/dtype.h"
 
+#include <algorithm>
 #include <bit>
 #include <cstring>
 
@@ -94,6 +95,9 @@ void ConvertToF32(TypedData from, size_t first, size_t n, float* to) {
       return;
     case DType::kF16:
       ConvertAll<FromF16>(bytes, n, to);
+      return;
+    case DType::kI8:
+      std::copy_n(static_cast<const int8_t*>(from.data) + first, n, to);
       return;
   }
 }

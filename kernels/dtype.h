@@ -6,13 +6,16 @@
 
 namespace steadystate {
 
-// Element types of tensors in checkpoints and of packed weights.
-enum class DType : uint8_t { kF32, kBf16, kF16 };
+// Element types of tensors in checkpoints and of packed weights. kI8 is of the
+// latter only: whole numbers that say nothing without the scale beside them.
+enum class DType : uint8_t { kF32, kBf16, kF16, kI8 };
 
 // Bytes of one element.
-constexpr size_t SizeOf(DType dtype) { return dtype == DType::kF32 ? 4 : 2; }
+constexpr size_t SizeOf(DType dtype) {
+  return dtype == DType::kF32 ? 4 : dtype == DType::kI8 ? 1 : 2;
+}
 
-// The name used in flags, logs and errors: "f32", "bf16", "f16".
+// The name used in flags, logs and errors: "f32", "bf16", "f16", "int8".
 constexpr const char* Name(DType dtype) {
   switch (dtype) {
     case DType::kF32:
@@ -21,6 +24,8 @@ constexpr const char* Name(DType dtype) {
       return "bf16";
     case DType::kF16:
       return "f16";
+    case DType::kI8:
+      return "int8";
   }
   return "?";
 }

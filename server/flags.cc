@@ -50,8 +50,10 @@ bool AbslParseFlag(absl::string_view text, WeightType* type,
     type->dtype = DType::kF32;
   } else if (text == Name(DType::kBf16)) {
     type->dtype = DType::kBf16;
+  } else if (text == Name(DType::kI8)) {
+    type->dtype = DType::kI8;
   } else {
-    *error = "it must be auto, f32 or bf16";
+    *error = "it must be auto, f32, bf16 or int8";
     return false;
   }
   return true;
@@ -101,8 +103,8 @@ ABSL_FLAG(steadystate::ByteSize, state_memory,
           "Memory for the states of all sessions, for instance 4GiB. At least "
           "one session's. Default 4GiB.");
 ABSL_FLAG(steadystate::WeightType, weight_dtype, steadystate::WeightType{},
-          "Type that weights are held in: f32, bf16, or auto: bf16 where the "
-          "CPU multiplies it natively.");
+          "Type that weights are held in: f32, bf16, int8, or auto: bf16 where "
+          "the CPU multiplies it natively, else f32.");
 ABSL_FLAG(uint32_t, threads, 0,
           "Threads that compute, 1 to 1024. 0: as many as this process may "
           "keep processors busy, CPU quotas considered.");

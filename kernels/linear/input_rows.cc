@@ -23,6 +23,11 @@ bool InputRows::Prepare(const Request& request, ThreadPool& pool) {
   const size_t row_bytes = request.in * SizeOf(request.dtype);
   const size_t bytes = (request.padded_rows - first_copied_) * row_bytes;
   if (bytes > copy_.size() && !copy_.Allocate(bytes)) return false;
+  const size_t scale_bytes = request.rows * sizeof(float);
+  if (request.dtype == DType::kI8 && scale_bytes > scales_.size() &&
+      !scales_.Allocate(scale_bytes)) {
+    return false;
+  }
 
   const size_t count = request.rows - first_copied_;
   if (count * request.in < kParallelElements) {
@@ -57,6 +62,9 @@ void InputRows::CopyRows(size_t first, size_t count) {
     std::byte* to = copy_.data() + (r - first_copied_) * row_bytes;
     if (request_.dtype == DType::kBf16) {
       ConvertToBf16(in, from, reinterpret_cast<uint16_t*>(to));
+    } else if (request_.dtype == DType::kI8) {
+      Scales()[r] =
+          QuantizeRow(in, from, request_.range, reinterpret_cast<uint8_t*>(to));
     } else {
       std::memcpy(to, from, row_bytes);
     }

@@ -5,24 +5,27 @@
 
 #include "kernels/dtype.h"
 #include "kernels/linear/aligned_bytes.h"
+#include "kernels/linear/quantize.h"
 #include "kernels/thread_pool.h"
 
 namespace steadystate {
 
-// The rows of x of one Linear::Run as its tiles read them: of the weights'
-// type, contiguous, with zero rows after the last. Rows that lie so already are
-// read where they are. Memory is kept from call to call.
+// The rows of x of one Linear::Run as its tiles read them: of the type that
+// goes with the weights' (tile_matmul.h), contiguous, with zero rows after the
+// last. Rows that lie so already are read where they are. Memory is kept from
+// call to call.
 class InputRows {
  public:
   // The caller's matrix and what the tiles need of it.
   struct Request {
-    DType dtype;  // kF32 or kBf16
+    DType dtype;  // of the weights: kF32, kBf16 or kI8
     size_t in;
     size_t rows;
     const float* x;  // f32[rows, in; stride]
     size_t stride;
     size_t first_partial;  // rows from here on stand in tiles with padding
     size_t padded_rows;    // rows that the tiles read, >= rows
+    ByteRange range{};     // what rows become with kI8
   };
 
   // False if there is no memory for the copy. `request.x` must stay valid.
@@ -31,12 +34,18 @@ class InputRows {
   // Where the tile that starts at row r reads; r as in Request.
   const std::byte* At(size_t r) const;
 
+  // With kI8: of each row, what its bytes less `zero` are multiples of.
+  // f32[rows]
+  const float* scales() const { return Scales(); }
+
  private:
   void CopyRows(size_t first, size_t count);
+  float* Scales() const { return reinterpret_cast<float*>(scales_.data()); }
 
   Request request_{};
   size_t first_copied_ = 0;  // rows before this one are read from x
-  AlignedBytes copy_;        // dtype[padded_rows - first_copied_, in]
+  AlignedBytes copy_;        // [padded_rows - first_copied_, in]
+  AlignedBytes scales_;
 };
 
 }  // namespace steadystate

@@ -33,12 +33,17 @@ class LinearScratch {
 
 // y = x W^T (+ b) with weights packed once for oneDNN.
 //
-// Batch-invariant: a row of y is a function of that row of x and of the
-// weights, bit for bit, whatever `rows` is, wherever the row stands and however
-// many threads run. Rows are computed in tiles; which tile sizes give equal
-// bits on this machine is established by comparison when the first projection
-// of a shape is created (LinearFactory), and only those are used. Columns are
-// cut into fixed blocks, one task each.
+// Batch-invariant: a row of y is a function of that row of x, of its class and
+// of the weights, bit for bit, whatever `rows` is, wherever the row stands and
+// however many threads run. Rows are computed in tiles; which tile sizes give
+// equal bits on this machine is established by comparison when the first
+// projection of a shape is created (LinearFactory), and only those are used.
+// Columns are cut into fixed blocks, one task each.
+//
+// With bf16 weights x is rounded to bf16 first; sums are f32. With int8 weights
+// each column of W^T has a scale (its largest magnitude / 127), as has each row
+// of x; their bytes are multiplied and added without any rounding, and the sum
+// times both scales is y. A row of x with infinities or NaN gives NaN.
 //
 // Immutable after creation; thread-safe given distinct scratch and pools.
 class Linear {
@@ -50,7 +55,6 @@ class Linear {
   //   x  f32[rows, in; stride x_stride]   in
   //   y  f32[rows, out; stride y_stride]  overwritten
   // REQUIRES: x and y do not overlap; rows >= 0.
-  // With bf16 weights x is rounded to bf16 first; sums are f32.
   void Run(size_t rows, const float* x, size_t x_stride, float* y,
            size_t y_stride, ThreadPool& pool, LinearScratch& scratch,
            RowClass row_class = RowClass::kDecode) const;
@@ -64,12 +68,13 @@ class Linear {
 
 // How the projections of one model are computed on this machine.
 struct LinearReport {
-  std::string weight_dtype;    // "f32" or "bf16"
+  std::string weight_dtype;    // "f32", "bf16" or "int8"
   std::string isa;             // oneDNN's effective instruction set
   std::string onednn_version;  // "2.6.3"
   struct Shape {
-    size_t in = 0, block = 0;    // K and columns of one block
-    std::vector<size_t> tiles;   // row tiles in use, bit-equal to each other
+    size_t in = 0, block = 0;  // K and columns of one block
+    // Row tiles in use, ascending; bit-equal to each other within a class.
+    std::vector<size_t> decode_tiles, prefill_tiles;
     std::string implementation;  // oneDNN's name, "brg:avx512_core_bf16"
   };
   std::vector<Shape> shapes;
@@ -80,9 +85,9 @@ struct LinearReport {
 // Linears share ownership of what they need.
 class LinearFactory {
  public:
-  // `weights` is kF32 or kBf16. FAILED_PRECONDITION if bf16 is asked for and
-  // the CPU (or ONEDNN_MAX_CPU_ISA) has no native bf16: the message says what
-  // is missing and names the alternatives.
+  // `weights` is kF32, kBf16 or kI8. FAILED_PRECONDITION if bf16 is asked for
+  // and the CPU (or ONEDNN_MAX_CPU_ISA) has no native bf16: the message says
+  // what is missing and names the alternatives.
   static absl::StatusOr<std::unique_ptr<LinearFactory>> Create(DType weights);
 
   // True if this CPU, as limited by ONEDNN_MAX_CPU_ISA, multiplies bf16
@@ -92,8 +97,9 @@ class LinearFactory {
   ~LinearFactory();
 
   // Packs the stacked parts (out = sum of rows). `bias` is empty or f32[out].
-  // INVALID_ARGUMENT for empty shapes, RESOURCE_EXHAUSTED if memory for the
-  // packed weights cannot be had, INTERNAL if oneDNN refuses.
+  // INVALID_ARGUMENT for empty shapes and for more than 65536 inputs to int8
+  // weights, RESOURCE_EXHAUSTED if memory for the packed weights cannot be had,
+  // INTERNAL if oneDNN refuses.
   absl::StatusOr<std::unique_ptr<Linear>> Make(
       size_t in, std::span<const WeightRows> parts,
       std::span<const float> bias = {});

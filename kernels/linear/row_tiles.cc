@@ -1,6 +1,7 @@
 #include "kernels/linear/row_tiles.h"
 
 #include <algorithm>
+#include <cstdint>
 #include <cstring>
 
 namespace steadystate {
@@ -12,6 +13,21 @@ bool SameBits(const std::vector<float>& a, const std::vector<float>& b) {
          std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0;
 }
 
+// The position-free sizes up to `most` with the results of `founder`,
+// descending.
+std::vector<size_t> EqualSizes(std::span<const TileTrial> trials,
+                               const TileTrial& founder, size_t most) {
+  std::vector<size_t> equals;
+  for (const TileTrial& trial : trials) {
+    if (trial.rows <= most && trial.position_free &&
+        SameBits(trial.results, founder.results)) {
+      equals.push_back(trial.rows);
+    }
+  }
+  std::sort(equals.rbegin(), equals.rend());
+  return equals;
+}
+
 // True if set `a` is to be preferred. Both descending.
 bool Better(const std::vector<size_t>& a, const std::vector<size_t>& b) {
   if (a.size() != b.size()) return a.size() > b.size();
@@ -20,21 +36,26 @@ bool Better(const std::vector<size_t>& a, const std::vector<size_t>& b) {
 
 }  // namespace
 
-std::vector<size_t> ChooseRowTiles(std::span<const TileTrial> trials) {
-  std::vector<size_t> best;
-  for (const TileTrial& founder : trials) {
-    if (!founder.position_free) continue;
-    std::vector<size_t> equals;
-    for (const TileTrial& trial : trials) {
-      if (trial.position_free && SameBits(trial.results, founder.results)) {
-        equals.push_back(trial.rows);
-      }
+RowTiles ChooseRowTiles(std::span<const TileTrial> trials) {
+  RowTiles tiles;
+  std::vector<size_t> joined;  // as decode's, but of any size
+  const TileTrial* largest = nullptr;
+  for (const TileTrial& trial : trials) {
+    if (!trial.position_free) continue;
+    if (largest == nullptr || trial.rows > largest->rows) largest = &trial;
+    const std::vector<size_t> equals = EqualSizes(trials, trial, SIZE_MAX);
+    const std::vector<size_t> small = EqualSizes(trials, trial, kMaxDecodeTile);
+    if (Better(small, tiles.decode)) {
+      tiles.decode = small;
+      joined = equals;
     }
-    std::sort(equals.rbegin(), equals.rend());
-    if (Better(equals, best)) best = equals;
   }
-  std::reverse(best.begin(), best.end());
-  return best;
+  if (largest == nullptr) return tiles;
+  tiles.prefill = EqualSizes(trials, *largest, SIZE_MAX);
+  if (joined.empty() || joined == tiles.prefill) tiles.decode = tiles.prefill;
+  std::reverse(tiles.decode.begin(), tiles.decode.end());
+  std::reverse(tiles.prefill.begin(), tiles.prefill.end());
+  return tiles;
 }
 
 size_t TileFor(std::span<const size_t> sizes, size_t left) {

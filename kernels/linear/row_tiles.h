@@ -15,10 +15,19 @@ struct TileTrial {
   std::vector<float> results;  // f32[test rows, columns], all trials alike
 };
 
-// The tile sizes to use together, ascending: the largest set of position-free
-// sizes whose results are equal bit for bit; of equally large sets the one with
-// the larger sizes. Empty if no size is position-free.
-std::vector<size_t> ChooseRowTiles(std::span<const TileTrial> trials);
+// The tile sizes of each class of rows (row_class.h), ascending: position-free
+// sizes whose results are equal bit for bit. Both empty if there are none.
+struct RowTiles {
+  std::vector<size_t> decode;
+  std::vector<size_t> prefill;
+};
+
+// Decode takes, of the sizes up to kMaxDecodeTile, the largest set; of equally
+// large sets the one with the larger sizes. Where the largest of all
+// position-free sizes equals it, both classes are one, of every size that does.
+// Else prefill takes that largest size and those equal to it.
+constexpr size_t kMaxDecodeTile = 64;
+RowTiles ChooseRowTiles(std::span<const TileTrial> trials);
 
 // Index of the smallest of the ascending `sizes` that holds `left` rows, or of
 // the largest if none does: the tile to use where `left` rows are left.

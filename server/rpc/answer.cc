@@ -93,8 +93,11 @@ void SetExecution(const Engine& engine, v1::Model::Execution& to) {
     v1::Model::Tile& tile = *to.add_tiles();
     tile.set_in(static_cast<uint32_t>(shape.in));
     tile.set_columns(static_cast<uint32_t>(shape.block));
-    for (const size_t rows : shape.tiles) {
+    for (const size_t rows : shape.decode_tiles) {
       tile.add_rows(static_cast<uint32_t>(rows));
+    }
+    for (const size_t rows : shape.prefill_tiles) {
+      tile.add_prefill_rows(static_cast<uint32_t>(rows));
     }
     tile.set_implementation(shape.implementation);
   }

@@ -219,7 +219,7 @@ TEST(ServerE2eTest, WrongFlagsAreNamed) {
       {"--threads=-1", "threads"},
       {"--threads=5000", "threads"},
       {"--state_memory=4XiB", "state_memory"},
-      {"--weight_dtype=int8", "weight_dtype"},
+      {"--weight_dtype=int4", "weight_dtype"},
       {"--log_level=loud", "log_level"},
       {"--reflection=perhaps", "reflection"},
       {"--session_ttl=0s", "ttl"},

@@ -31,6 +31,8 @@ const char* StoredName(DType dtype) {
       return "BF16";
     case DType::kF16:
       return "F16";
+    case DType::kI8:
+      break;  // no tensor of a checkpoint has it
   }
   return "?";
 }

@@ -139,7 +139,7 @@ TEST(TidyTest, OneFileKnowsOneDnn) {
       }
     }
   }
-  EXPECT_THAT(includers, testing::ElementsAre("kernels/linear/linear.cc"));
+  EXPECT_THAT(includers, testing::ElementsAre("kernels/linear/tile_matmul.cc"));
 }
 
 TEST(TidyTest, FilesAreShort) {

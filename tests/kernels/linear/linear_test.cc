@@ -4,11 +4,13 @@
 
 #include "kernels/linear/linear.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstdlib>
 #include <cstring>
 #include <limits>
 #include <memory>
+#include <numeric>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -27,10 +29,19 @@ bool HeldToAvx2() {
   return isa != nullptr && std::string_view(isa) == "AVX2";
 }
 
-std::vector<DType> TypesOfThisCpu() {
+// int8 has its own formula, and linear_int8_test.
+std::vector<DType> FloatsOfThisCpu() {
   if (LinearFactory::HasNativeBf16()) return {DType::kF32, DType::kBf16};
   return {DType::kF32};
 }
+
+std::vector<DType> TypesOfThisCpu() {
+  std::vector<DType> types = FloatsOfThisCpu();
+  types.push_back(DType::kI8);
+  return types;
+}
+
+constexpr RowClass kRowClasses[] = {RowClass::kDecode, RowClass::kPrefill};
 
 std::unique_ptr<LinearFactory> MakeFactory(DType dtype) {
   auto factory = LinearFactory::Create(dtype);
@@ -73,7 +84,7 @@ TEST(LinearTest, MatchesDoubleSumsWithAndWithoutBias) {
   ThreadPool pool(2);
   LinearScratch scratch;
   constexpr size_t kRows = 3;
-  for (const DType dtype : TypesOfThisCpu()) {
+  for (const DType dtype : FloatsOfThisCpu()) {
     const auto factory = MakeFactory(dtype);
     for (const auto& [in, out] : kShapes) {
       SCOPED_TRACE(testing::Message()
@@ -109,11 +120,13 @@ TEST(LinearTest, MatchesDoubleSumsWithAndWithoutBias) {
 
 // The rows of x computed one by one.
 Floats RowByRow(const Linear& linear, size_t rows, const Floats& x,
-                ThreadPool& pool, LinearScratch& scratch) {
+                ThreadPool& pool, LinearScratch& scratch,
+                RowClass row_class = RowClass::kDecode) {
   Floats y(rows * linear.out());
   for (size_t r = 0; r < rows; ++r) {
     linear.Run(1, x.data() + r * linear.in(), linear.in(),
-               y.data() + r * linear.out(), linear.out(), pool, scratch);
+               y.data() + r * linear.out(), linear.out(), pool, scratch,
+               row_class);
   }
   return y;
 }
@@ -122,13 +135,46 @@ bool SameRow(const float* a, const float* b, size_t n) {
   return std::memcmp(a, b, n * sizeof(float)) == 0;
 }
 
+// Random choices of the rows of `all`, `rows` at a time, have the bits that
+// each row has alone in its class.
+void ExpectBatchesAreSingles(const Linear& linear, const Floats& all,
+                             std::span<const size_t> batches,
+                             Numbers& numbers) {
+  const size_t in = linear.in();
+  const size_t out = linear.out();
+  const size_t distinct = all.size() / in;
+  ThreadPool pools[] = {ThreadPool(1), ThreadPool(2), ThreadPool(3)};
+  LinearScratch scratch;
+  for (const RowClass row_class : kRowClasses) {
+    const Floats alone =
+        RowByRow(linear, distinct, all, pools[0], scratch, row_class);
+    for (const size_t rows : batches) {
+      std::vector<size_t> chosen(rows);
+      Floats x(rows * in);
+      for (size_t r = 0; r < rows; ++r) {
+        chosen[r] = numbers.Below(distinct);
+        std::memcpy(x.data() + r * in, all.data() + chosen[r] * in,
+                    in * sizeof(float));
+      }
+      Floats y(rows * out);
+      linear.Run(rows, x.data(), in, y.data(), out, pools[rows % 3], scratch,
+                 row_class);
+      for (size_t r = 0; r < rows; ++r) {
+        ASSERT_TRUE(
+            SameRow(y.data() + r * out, alone.data() + chosen[r] * out, out))
+            << "row " << r << " of " << rows << ", class "
+            << static_cast<int>(row_class);
+      }
+    }
+  }
+}
+
 TEST(LinearTest, RowsDoNotDependOnTheBatchNorOnThreads) {
   const uint64_t seed = 82;
   SCOPED_TRACE(seed);
   Numbers numbers(seed);
-  constexpr size_t kRows = 70;
-  ThreadPool pools[] = {ThreadPool(1), ThreadPool(2), ThreadPool(3)};
-  LinearScratch scratch;
+  std::vector<size_t> batches(70);
+  std::iota(batches.begin(), batches.end(), size_t{1});
   for (const DType dtype : TypesOfThisCpu()) {
     const auto factory = MakeFactory(dtype);
     for (const auto& [in, out] : kShapes) {
@@ -136,25 +182,26 @@ TEST(LinearTest, RowsDoNotDependOnTheBatchNorOnThreads) {
                    << Name(dtype) << " " << in << " x " << out);
       const Floats weights = numbers.Uniform(in * out, -1.0f, 1.0f);
       const auto linear = MakeLinear(*factory, in, weights);
-      const Floats all = numbers.Uniform(kRows * in, -1.0f, 1.0f);
-      const Floats alone = RowByRow(*linear, kRows, all, pools[0], scratch);
-      for (size_t rows = 1; rows <= kRows; ++rows) {
-        std::vector<size_t> chosen(rows);
-        Floats x(rows * in);
-        for (size_t r = 0; r < rows; ++r) {
-          chosen[r] = numbers.Below(kRows);
-          std::memcpy(x.data() + r * in, all.data() + chosen[r] * in,
-                      in * sizeof(float));
-        }
-        Floats y(rows * out);
-        linear->Run(rows, x.data(), in, y.data(), out, pools[rows % 3],
-                    scratch);
-        for (size_t r = 0; r < rows; ++r) {
-          ASSERT_TRUE(
-              SameRow(y.data() + r * out, alone.data() + chosen[r] * out, out))
-              << "row " << r << " of " << rows;
-        }
-      }
+      const Floats all = numbers.Uniform(70 * in, -1.0f, 1.0f);
+      ExpectBatchesAreSingles(*linear, all, batches, numbers);
+    }
+  }
+}
+
+TEST(LinearTest, LargeBatchesAreSinglesToo) {
+  const uint64_t seed = 88;
+  SCOPED_TRACE(seed);
+  Numbers numbers(seed);
+  constexpr size_t kBatches[] = {127, 128, 129, 300, 513, 640, 1100};
+  for (const DType dtype : TypesOfThisCpu()) {
+    const auto factory = MakeFactory(dtype);
+    for (const auto& [in, out] : {Shape{64, 130}, Shape{300, 70}}) {
+      SCOPED_TRACE(testing::Message()
+                   << Name(dtype) << " " << in << " x " << out);
+      const Floats weights = numbers.Uniform(in * out, -1.0f, 1.0f);
+      const auto linear = MakeLinear(*factory, in, weights);
+      const Floats all = numbers.Uniform(40 * in, -1.0f, 1.0f);
+      ExpectBatchesAreSingles(*linear, all, kBatches, numbers);
     }
   }
 }
@@ -303,10 +350,11 @@ TEST(LinearFactoryTest, ShapesAreTriedOnceAndReported) {
   EXPECT_EQ(factory->report().shapes.size(), shapes.size());
   for (const LinearReport::Shape& shape : shapes) {
     EXPECT_EQ(shape.in, 32u);
-    EXPECT_FALSE(shape.tiles.empty());
     EXPECT_FALSE(shape.implementation.empty());
-    EXPECT_THAT(shape.tiles,
-                testing::WhenSorted(testing::ElementsAreArray(shape.tiles)));
+    for (const auto& tiles : {shape.decode_tiles, shape.prefill_tiles}) {
+      EXPECT_FALSE(tiles.empty());
+      EXPECT_TRUE(std::is_sorted(tiles.begin(), tiles.end()));
+    }
   }
 }
 

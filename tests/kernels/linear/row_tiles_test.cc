@@ -15,7 +15,7 @@ TEST(ChooseRowTilesTest, TakesTheLargestSetOfEqualResults) {
   const TileTrial trials[] = {{1, true, {1.0f}},  {2, true, {2.0f}},
                               {4, true, {1.0f}},  {8, true, {2.0f}},
                               {16, true, {1.0f}}, {32, true, {3.0f}}};
-  EXPECT_EQ(ChooseRowTiles(trials), (Sizes{1, 4, 16}));
+  EXPECT_EQ(ChooseRowTiles(trials).decode, (Sizes{1, 4, 16}));
 }
 
 TEST(ChooseRowTilesTest, OfEquallyLargeSetsTakesTheLargerSizes) {
@@ -23,23 +23,52 @@ TEST(ChooseRowTilesTest, OfEquallyLargeSetsTakesTheLargerSizes) {
                               {2, true, {2.0f}},
                               {4, true, {1.0f}},
                               {8, true, {2.0f}}};
-  EXPECT_EQ(ChooseRowTiles(trials), (Sizes{2, 8}));
+  EXPECT_EQ(ChooseRowTiles(trials).decode, (Sizes{2, 8}));
   const TileTrial all_differ[] = {{1, true, {1.0f}}, {2, true, {2.0f}}};
-  EXPECT_EQ(ChooseRowTiles(all_differ), (Sizes{2}));
+  EXPECT_EQ(ChooseRowTiles(all_differ).decode, (Sizes{2}));
 }
 
 TEST(ChooseRowTilesTest, LeavesOutWhatDependsOnThePosition) {
   const TileTrial trials[] = {
       {1, true, {1.0f}}, {2, false, {1.0f}}, {4, true, {1.0f}}};
-  EXPECT_EQ(ChooseRowTiles(trials), (Sizes{1, 4}));
+  EXPECT_EQ(ChooseRowTiles(trials).decode, (Sizes{1, 4}));
   const TileTrial none[] = {{2, false, {1.0f}}};
-  EXPECT_EQ(ChooseRowTiles(none), Sizes{});
-  EXPECT_EQ(ChooseRowTiles({}), Sizes{});
+  EXPECT_EQ(ChooseRowTiles(none).decode, Sizes{});
+  EXPECT_EQ(ChooseRowTiles(none).prefill, Sizes{});
+  EXPECT_EQ(ChooseRowTiles({}).decode, Sizes{});
 }
 
 TEST(ChooseRowTilesTest, ComparesBitsNotValues) {
   const TileTrial trials[] = {{1, true, {0.0f}}, {2, true, {-0.0f}}};
-  EXPECT_EQ(ChooseRowTiles(trials), (Sizes{2}));
+  EXPECT_EQ(ChooseRowTiles(trials).decode, (Sizes{2}));
+}
+
+TEST(ChooseRowTilesTest, LargeSizesJoinWhereTheyAreEqual) {
+  const TileTrial trials[] = {{1, true, {2.0f}},
+                              {16, true, {1.0f}},
+                              {64, true, {1.0f}},
+                              {128, true, {1.0f}},
+                              {256, false, {1.0f}}};
+  const RowTiles tiles = ChooseRowTiles(trials);
+  EXPECT_EQ(tiles.decode, (Sizes{16, 64, 128}));
+  EXPECT_EQ(tiles.prefill, (Sizes{16, 64, 128}));
+}
+
+TEST(ChooseRowTilesTest, LargeSizesThatDifferAreForPrefill) {
+  const TileTrial trials[] = {{8, true, {2.0f}},   {16, true, {1.0f}},
+                              {64, true, {1.0f}},  {128, true, {2.0f}},
+                              {256, true, {3.0f}}, {512, true, {2.0f}}};
+  const RowTiles tiles = ChooseRowTiles(trials);
+  EXPECT_EQ(tiles.decode, (Sizes{16, 64}));
+  EXPECT_EQ(tiles.prefill, (Sizes{8, 128, 512}));
+}
+
+TEST(ChooseRowTilesTest, DecodeTakesLargeTilesWhereThereAreNoOthers) {
+  const TileTrial trials[] = {
+      {16, false, {1.0f}}, {128, true, {1.0f}}, {256, true, {2.0f}}};
+  const RowTiles tiles = ChooseRowTiles(trials);
+  EXPECT_EQ(tiles.decode, (Sizes{256}));
+  EXPECT_EQ(tiles.prefill, (Sizes{256}));
 }
 
 TEST(PlanRowsTest, CoversTheRowsWithTheLargestTilesAndOneForTheRest) {

@@ -97,6 +97,11 @@ TEST_P(ConformanceTest, ABatchIsItsSinglesWithBf16Weights) {
   ExpectBatchesAreSingles(*model, 2);
 }
 
+TEST_P(ConformanceTest, ABatchIsItsSinglesWithInt8Weights) {
+  const auto model = LoadGolden(GoldenFolder(GetParam()), DType::kI8);
+  ExpectBatchesAreSingles(*model, 2);
+}
+
 // Options of a family, and softmax layers in between, change nothing.
 TEST(EveryGoldenCaseTest, ABatchIsItsSingles) {
   size_t cases = 0;

@@ -1,0 +1,145 @@
+#include "kernels/linear/block_shape.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <iterator>
+#include <span>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "kernels/linear/aligned_bytes.h"
+#include "kernels/linear/integer_trials.h"
+#include "kernels/linear/row_tiles.h"
+#include "kernels/linear/tile_trials.h"
+
+namespace steadystate {
+namespace {
+
+// Rows of the tiles that are tried on each shape.
+constexpr size_t kAllTileSizes[] = {1,  2,  4,  8,   16,  24,
+                                    32, 48, 64, 128, 256, 512};
+
+// Larger ones than kMaxDecodeTile make bf16 and int8 twice as fast with AMX,
+// and nothing as much as 3 % faster without: not worth the time to try them.
+std::span<const size_t> TileSizes(DType weights) {
+  const bool large = weights != DType::kF32 && DescribeMatmulLibrary().amx;
+  const size_t* const end = std::upper_bound(
+      std::begin(kAllTileSizes), std::end(kAllTileSizes), kMaxDecodeTile);
+  return {std::begin(kAllTileSizes), large ? std::end(kAllTileSizes) : end};
+}
+
+// Packed weights for trials, of rows [width, in].
+struct TrialWeights {
+  AlignedBytes place;
+  TileMatmul::Weights packed;
+};
+
+absl::StatusOr<TrialWeights> PackForTrials(const TileMatmul& matmul,
+                                           const void* rows) {
+  TrialWeights weights;
+  if (!weights.place.Allocate(matmul.packed_bytes())) {
+    return absl::ResourceExhaustedError("no memory to try a projection");
+  }
+  auto packed = matmul.Pack(rows, weights.place.data());
+  if (!packed.ok()) return packed.status();
+  weights.packed = *std::move(packed);
+  return weights;
+}
+
+TileSet KernelsOf(const TileMatmul& matmul, std::vector<size_t> sizes) {
+  TileSet set;
+  const std::vector<size_t>& all = matmul.sizes();
+  for (const size_t rows : sizes) {
+    const auto found = std::lower_bound(all.begin(), all.end(), rows);
+    set.kernels.push_back(static_cast<size_t>(found - all.begin()));
+  }
+  set.sizes = std::move(sizes);
+  return set;
+}
+
+// Keeps of all tiles those of each class that may be mixed freely.
+absl::Status KeepEqualTiles(DType dtype, BlockShape& shape) {
+  const TileMatmul& matmul = *shape.matmul;
+  std::vector<std::byte> rows(shape.in * shape.width * SizeOf(dtype));
+  TrialNumbers().Fill(shape.in * shape.width, dtype, rows.data());
+  const auto weights = PackForTrials(matmul, rows.data());
+  if (!weights.ok()) return weights.status();
+
+  const TileTrials trials(shape.in, shape.width, dtype);
+  TileMatmul::Scratch scratch;
+  std::vector<TileTrial> results;
+  for (size_t i = 0; i < matmul.sizes().size(); ++i) {
+    scratch.Reserve(matmul, i);
+    results.push_back(
+        trials.Try(matmul.sizes()[i], [&](const void* x, float* y) {
+          matmul.Run(i, weights->packed, x, y, scratch);
+        }));
+  }
+  RowTiles chosen = ChooseRowTiles(results);
+  shape.tiles = {KernelsOf(matmul, std::move(chosen.decode)),
+                 KernelsOf(matmul, std::move(chosen.prefill))};
+  return absl::OkStatus();
+}
+
+// The sizes of tiles that add whole numbers of a magnitude up to `limit`
+// without loss.
+absl::StatusOr<std::vector<size_t>> ExactSizes(const BlockShape& shape,
+                                               int limit) {
+  const TileMatmul& matmul = *shape.matmul;
+  const IntegerTrials trials(shape.in, shape.width,
+                             static_cast<uint8_t>(2 * limit + 1));
+  const auto weights = PackForTrials(matmul, trials.weights());
+  if (!weights.ok()) return weights.status();
+  TileMatmul::Scratch scratch;
+  std::vector<size_t> exact;
+  for (size_t i = 0; i < matmul.sizes().size(); ++i) {
+    scratch.Reserve(matmul, i);
+    const size_t rows = matmul.sizes()[i];
+    if (trials.Exact(rows, [&](const uint8_t* x, int32_t* y) {
+          matmul.Run(i, weights->packed, x, y, scratch);
+        })) {
+      exact.push_back(rows);
+    }
+  }
+  return exact;
+}
+
+// Exact sums are equal sums: both classes have all sizes that are exact.
+absl::Status KeepExactTiles(BlockShape& shape) {
+  // The largest magnitudes of inputs with which no pair of products saturates
+  // 16 bits, with VNNI instructions and without.
+  for (const int limit : {127, 63}) {
+    auto sizes = ExactSizes(shape, limit);
+    if (!sizes.ok()) return sizes.status();
+    shape.limit = limit;
+    const TileSet set = KernelsOf(*shape.matmul, *std::move(sizes));
+    shape.tiles = {set, set};
+    if (set.sizes.size() == shape.matmul->sizes().size()) break;
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::StatusOr<std::shared_ptr<const BlockShape>> MakeBlockShape(DType weights,
+                                                                 size_t in,
+                                                                 size_t width) {
+  auto shape = std::make_shared<BlockShape>();
+  shape->in = in;
+  shape->width = width;
+  auto matmul = TileMatmul::Create(weights, in, width, TileSizes(weights));
+  if (!matmul.ok()) return matmul.status();
+  shape->matmul = *std::move(matmul);
+  const absl::Status tried = weights == DType::kI8
+                                 ? KeepExactTiles(*shape)
+                                 : KeepEqualTiles(weights, *shape);
+  if (!tried.ok()) return tried;
+  if (shape->Tiles(RowClass::kDecode).sizes.empty()) {
+    return absl::InternalError(absl::StrCat(
+        "oneDNN has no ", weights == DType::kI8 ? "exact int8" : "repeatable",
+        " multiplication of ", in, " inputs by ", width, " outputs"));
+  }
+  return shape;
+}
+
+}  // namespace steadystate

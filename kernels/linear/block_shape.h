@@ -1,0 +1,47 @@
+#ifndef STEADYSTATE_KERNELS_LINEAR_BLOCK_SHAPE_H_
+#define STEADYSTATE_KERNELS_LINEAR_BLOCK_SHAPE_H_
+
+#include <array>
+#include <cstddef>
+#include <memory>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "kernels/dtype.h"
+#include "kernels/linear/row_class.h"
+#include "kernels/linear/tile_matmul.h"
+
+namespace steadystate {
+
+// The row tiles of one class.
+struct TileSet {
+  std::vector<size_t> sizes;    // rows, ascending; bit-equal to each other
+  std::vector<size_t> kernels;  // of each, its index in TileMatmul::sizes()
+};
+
+// What all blocks of columns of one shape share: how they are multiplied, and
+// by tiles of which sizes. Immutable.
+struct BlockShape {
+  size_t in = 0;
+  size_t width = 0;
+  std::unique_ptr<TileMatmul> matmul;
+  std::array<TileSet, 2> tiles;  // by RowClass
+  // With int8 weights: the magnitude up to which whole numbers are added
+  // without loss, 127 or, on CPUs without VNNI instructions, 63.
+  int limit = 0;
+
+  const TileSet& Tiles(RowClass row_class) const {
+    return tiles[static_cast<size_t>(row_class)];
+  }
+};
+
+// Makes the shape and tries its tiles. Errors as of TileMatmul::Create, and
+// INTERNAL if no size of tile is repeatable, or exact with int8 weights.
+// REQUIRES: OpenMP has one thread.
+absl::StatusOr<std::shared_ptr<const BlockShape>> MakeBlockShape(DType weights,
+                                                                 size_t in,
+                                                                 size_t width);
+
+}  // namespace steadystate
+
+#endif  // STEADYSTATE_KERNELS_LINEAR_BLOCK_SHAPE_H_

@@ -1,0 +1,58 @@
+#ifndef STEADYSTATE_KERNELS_LINEAR_INTEGER_TRIALS_H_
+#define STEADYSTATE_KERNELS_LINEAR_INTEGER_TRIALS_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <vector>
+
+namespace steadystate {
+
+// Tests whether tiles of u8 rows times s8 columns give the sums that whole
+// numbers have. Without VNNI instructions a CPU adds pairs of products with
+// 16 bits and saturates, so the largest values are among those tried.
+class IntegerTrials {
+ public:
+  // Values of X are tried up to `most`.
+  IntegerTrials(size_t in, size_t width, uint8_t most);
+
+  // The block's columns, s8[width, in].
+  const int8_t* weights() const { return weights_.data(); }
+
+  // Lets multiply(x, y) compute tiles of `rows` rows until every test row has
+  // met every position. True if all sums were right.
+  //   x  u8[rows, in]  in      y  s32[rows, width]  overwritten
+  template <typename Multiply>
+  bool Exact(size_t rows, const Multiply& multiply) const {
+    std::vector<uint8_t> x(rows * in_);
+    std::vector<int32_t> y(rows * width_);
+    for (size_t shift = 0; shift < kRows; ++shift) {
+      for (size_t r = 0; r < rows; ++r) {
+        std::memcpy(x.data() + r * in_,
+                    rows_.data() + (r + shift) % kRows * in_, in_);
+      }
+      multiply(x.data(), y.data());
+      for (size_t r = 0; r < rows; ++r) {
+        if (std::memcmp(y.data() + r * width_,
+                        sums_.data() + (r + shift) % kRows * width_,
+                        width_ * sizeof(int32_t)) != 0) {
+          return false;
+        }
+      }
+    }
+    return true;
+  }
+
+ private:
+  static constexpr size_t kRows = 4;
+
+  const size_t in_;
+  const size_t width_;
+  std::vector<int8_t> weights_;
+  std::vector<uint8_t> rows_;  // u8[kRows, in]
+  std::vector<int32_t> sums_;  // s32[kRows, width]
+};
+
+}  // namespace steadystate
+
+#endif  // STEADYSTATE_KERNELS_LINEAR_INTEGER_TRIALS_H_

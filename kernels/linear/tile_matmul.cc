@@ -1,0 +1,268 @@
+#include "kernels/linear/tile_matmul.h"
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <exception>
+#include <new>
+#include <unordered_map>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "kernels/linear/aligned_bytes.h"
+#include "kernels/linear/isa_name.h"
+#include "oneapi/dnnl/dnnl.hpp"
+
+namespace steadystate {
+namespace {
+
+using dnnl::memory;
+
+// Of the size that decides the layout of the packed weights.
+constexpr size_t kLayoutTile = 16;
+
+[[noreturn]] void Die(const std::string& what) {
+  std::fprintf(stderr, "steadystate: a projection failed: %s\n", what.c_str());
+  std::abort();
+}
+
+void Check(dnnl_status_t status) {
+  if (status != dnnl_success) Die(absl::StrCat("oneDNN status ", status));
+}
+
+// Calls make() and turns what it throws into a Status.
+template <typename Make>
+auto WithoutExceptions(const Make& make) -> decltype(make()) {
+  try {
+    return make();
+  } catch (const dnnl::error& error) {
+    const std::string message = absl::StrCat("oneDNN: ", error.what());
+    if (error.status == dnnl_out_of_memory) {
+      return absl::ResourceExhaustedError(message);
+    }
+    return absl::InternalError(message);
+  } catch (const std::bad_alloc&) {
+    return absl::ResourceExhaustedError("no memory for a projection");
+  }
+}
+
+// One for the process: streams and primitives of different engines do not mix.
+const dnnl::engine& Cpu() {
+  static const dnnl::engine& cpu =
+      *new dnnl::engine(dnnl::engine::kind::cpu, 0);
+  return cpu;
+}
+
+struct Types {
+  memory::data_type x;
+  memory::data_type weights;
+  memory::data_type y;
+};
+
+Types TypesOf(DType weights) {
+  using T = memory::data_type;
+  if (weights == DType::kBf16) return {T::bf16, T::bf16, T::f32};
+  if (weights == DType::kI8) return {T::u8, T::s8, T::s32};
+  return {T::f32, T::f32, T::f32};
+}
+
+memory::dim Dim(size_t n) { return static_cast<memory::dim>(n); }
+
+// A contiguous row-major matrix.
+memory::desc Matrix(size_t rows, size_t columns, memory::data_type type) {
+  return {{Dim(rows), Dim(columns)}, type, memory::dims{Dim(columns), 1}};
+}
+
+dnnl::matmul::primitive_desc MatmulOf(const memory::desc& x,
+                                      const memory::desc& weights,
+                                      const memory::desc& y) {
+  dnnl::primitive_attr attr;
+  attr.set_scratchpad_mode(dnnl::scratchpad_mode::user);
+#if DNNL_VERSION_MAJOR >= 3
+  return {Cpu(), x, weights, y, attr};
+#else
+  return {dnnl::matmul::desc(x, weights, y), attr, Cpu()};
+#endif
+}
+
+// Multiplies a tile of one size.
+struct Kernel {
+  uint64_t id = 0;          // unique in the process
+  memory::desc x;           // [rows, in]
+  memory::desc y;           // [rows, width]
+  memory::desc scratchpad;  // what oneDNN works in
+  dnnl::matmul matmul;
+};
+
+Kernel MakeKernel(const Types& types, size_t rows, size_t in, size_t width,
+                  const memory::desc& packed) {
+  static std::atomic<uint64_t> next_id{0};
+  Kernel kernel;
+  kernel.id = next_id.fetch_add(1, std::memory_order_relaxed);
+  kernel.x = Matrix(rows, in, types.x);
+  kernel.y = Matrix(rows, width, types.y);
+  const auto desc = MatmulOf(kernel.x, packed, kernel.y);
+  kernel.scratchpad = desc.scratchpad_desc();
+  kernel.matmul = dnnl::matmul(desc);
+  return kernel;
+}
+
+// The memory objects that one thread hands to one kernel, made once because
+// making them allocates.
+struct KernelArguments {
+  explicit KernelArguments(const Kernel& kernel)
+      : x(kernel.x, Cpu(), nullptr),
+        y(kernel.y, Cpu(), nullptr),
+        scratchpad(kernel.scratchpad, Cpu(), nullptr) {}
+  memory x;
+  memory y;
+  memory scratchpad;
+};
+
+}  // namespace
+
+struct TileMatmul::Kernels {
+  memory::desc stored;      // [in, width], a view of rows [width, in]
+  memory::desc packed;      // as oneDNN wants them
+  dnnl::reorder packer;     // stored -> packed
+  std::vector<Kernel> all;  // by size
+  std::vector<size_t> sizes;
+  std::string implementation;
+};
+
+struct TileMatmul::Weights::Memory {
+  memory packed;
+};
+
+struct TileMatmul::Scratch::Memory {
+  dnnl::stream stream{Cpu()};
+  AlignedBytes scratchpad;
+  std::unordered_map<uint64_t, KernelArguments> arguments;  // by kernel
+};
+
+MatmulLibrary DescribeMatmulLibrary() {
+  const auto isa = static_cast<unsigned>(dnnl_get_effective_cpu_isa());
+  const auto bf16 = static_cast<unsigned>(dnnl_cpu_isa_avx512_core_bf16);
+  const auto amx = static_cast<unsigned>(dnnl_cpu_isa_avx512_core_amx);
+  const dnnl_version_t* version = dnnl_version();
+  return {
+      .isa = IsaName(static_cast<int>(isa)),
+      .version = absl::StrCat(version->major, ".", version->minor, ".",
+                              version->patch),
+      .native_bf16 = (isa & bf16) == bf16,
+      .amx = (isa & amx) == amx,
+  };
+}
+
+absl::StatusOr<std::unique_ptr<TileMatmul>> TileMatmul::Create(
+    DType weights, size_t in, size_t width, std::span<const size_t> sizes) {
+  using Result = absl::StatusOr<std::unique_ptr<TileMatmul>>;
+  return WithoutExceptions([&]() -> Result {
+    const Types types = TypesOf(weights);
+    auto kernels = std::make_unique<Kernels>();
+    const memory::dims dims = {Dim(in), Dim(width)};
+    kernels->stored =
+        memory::desc(dims, types.weights, memory::dims{1, Dim(in)});
+    // One layout for all tile sizes, or the weights would be needed twice.
+    const auto desc =
+        MatmulOf(Matrix(kLayoutTile, in, types.x),
+                 memory::desc(dims, types.weights, memory::format_tag::any),
+                 Matrix(kLayoutTile, width, types.y));
+    kernels->packed = desc.weights_desc();
+    kernels->implementation = desc.impl_info_str();
+    kernels->packer = dnnl::reorder(dnnl::reorder::primitive_desc(
+        Cpu(), kernels->stored, Cpu(), kernels->packed));
+    for (const size_t rows : sizes) {
+      try {
+        kernels->all.push_back(
+            MakeKernel(types, rows, in, width, kernels->packed));
+        kernels->sizes.push_back(rows);
+      } catch (const dnnl::error& error) {
+        // A size that cannot read this layout is one candidate less.
+        if (error.status != dnnl_unimplemented) throw;
+      }
+    }
+    return std::unique_ptr<TileMatmul>(new TileMatmul(std::move(kernels)));
+  });
+}
+
+TileMatmul::TileMatmul(std::unique_ptr<Kernels> kernels)
+    : kernels_(std::move(kernels)) {}
+TileMatmul::~TileMatmul() = default;
+
+const std::vector<size_t>& TileMatmul::sizes() const { return kernels_->sizes; }
+
+size_t TileMatmul::packed_bytes() const { return kernels_->packed.get_size(); }
+
+const std::string& TileMatmul::implementation() const {
+  return kernels_->implementation;
+}
+
+TileMatmul::Weights::Weights() = default;
+TileMatmul::Weights::~Weights() = default;
+TileMatmul::Weights::Weights(Weights&&) noexcept = default;
+TileMatmul::Weights& TileMatmul::Weights::operator=(Weights&&) noexcept =
+    default;
+
+absl::StatusOr<TileMatmul::Weights> TileMatmul::Pack(const void* rows,
+                                                     void* place) const {
+  return WithoutExceptions([&]() -> absl::StatusOr<Weights> {
+    dnnl::stream stream(Cpu());
+    // oneDNN only reads the rows.
+    memory from(kernels_->stored, Cpu(), const_cast<void*>(rows));
+    Weights weights;
+    weights.memory_ = std::make_unique<Weights::Memory>(
+        Weights::Memory{memory(kernels_->packed, Cpu(), place)});
+    kernels_->packer.execute(stream, from, weights.memory_->packed);
+    stream.wait();
+    return weights;
+  });
+}
+
+TileMatmul::Scratch::Scratch() : memory_(std::make_unique<Memory>()) {}
+TileMatmul::Scratch::~Scratch() = default;
+TileMatmul::Scratch::Scratch(Scratch&&) noexcept = default;
+TileMatmul::Scratch& TileMatmul::Scratch::operator=(Scratch&&) noexcept =
+    default;
+
+void TileMatmul::Scratch::Reserve(const TileMatmul& matmul, size_t size) {
+  const Kernel& kernel = matmul.kernels_->all[size];
+  try {
+    const size_t bytes = std::max<size_t>(kernel.scratchpad.get_size(), 1);
+    if (memory_->scratchpad.size() < bytes &&
+        !memory_->scratchpad.Allocate(bytes)) {
+      throw std::bad_alloc();
+    }
+    memory_->arguments.try_emplace(kernel.id, kernel);
+  } catch (const std::exception& error) {
+    Die(error.what());
+  }
+}
+
+// The C interface, for the C++ one throws, and builds a hash map each time.
+void TileMatmul::Run(size_t size, const Weights& weights, const void* x,
+                     void* y, Scratch& scratch) const {
+  const Kernel& kernel = kernels_->all[size];
+  Scratch::Memory& of_thread = *scratch.memory_;
+  const KernelArguments& arguments =
+      of_thread.arguments.find(kernel.id)->second;
+  // oneDNN only reads x.
+  Check(dnnl_memory_set_data_handle(arguments.x.get(), const_cast<void*>(x)));
+  Check(dnnl_memory_set_data_handle(arguments.y.get(), y));
+  Check(dnnl_memory_set_data_handle(arguments.scratchpad.get(),
+                                    of_thread.scratchpad.data()));
+  const std::array<dnnl_exec_arg_t, 4> list = {{
+      {DNNL_ARG_SRC, arguments.x.get()},
+      {DNNL_ARG_WEIGHTS, weights.memory_->packed.get()},
+      {DNNL_ARG_DST, arguments.y.get()},
+      {DNNL_ARG_SCRATCHPAD, arguments.scratchpad.get()},
+  }};
+  Check(dnnl_primitive_execute(kernel.matmul.get(), of_thread.stream.get(),
+                               static_cast<int>(list.size()), list.data()));
+  Check(dnnl_stream_wait(of_thread.stream.get()));
+}
+
+}  // namespace steadystate
