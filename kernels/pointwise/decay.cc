@@ -42,6 +42,48 @@ struct RestOfLogOp {
   }
 };
 
+// Where 1 - decay has bits that the decay has not. Beyond, e^x is exact to its
+// own ulps, and 1 - decay to no less.
+template <class D, class V>
+HWY_INLINE auto IsNearOne(D d, V log_decay) {
+  return hn::Gt(log_decay, hn::Set(d, -0.5f));
+}
+
+// e^x - 1 for x near 0, 0 for others and for NaN.
+template <class D, class V>
+HWY_INLINE V LossOf(D d, V log_decay) {
+  return hn::Expm1(d, hn::IfThenElseZero(IsNearOne(d, log_decay), log_decay));
+}
+
+struct SplitDecayOp {
+  template <class D, class V>
+  HWY_INLINE V operator()(D d, V log_decay, V) const {
+    const V near = hn::Add(hn::Set(d, 1.0f), LossOf(d, log_decay));
+    return hn::IfThenElse(IsNearOne(d, log_decay), near,
+                          BoundedExp(d, log_decay));
+  }
+};
+
+// Both differences are exact.
+struct SplitDecayLowOp {
+  template <class D, class V>
+  HWY_INLINE V operator()(D d, V log_decay, V) const {
+    const V one = hn::Set(d, 1.0f);
+    const V loss = LossOf(d, log_decay);
+    return hn::Sub(loss, hn::Sub(hn::Add(one, loss), one));
+  }
+};
+
+struct LogSigmoidLogOp {
+  template <class D, class V>
+  HWY_INLINE V operator()(D d, V a) const {
+    const V log_decay = hn::Div(LogSigmoid(d, a), hn::Set(d, temperature));
+    return MaxKeepNan(hn::Set(d, floor), log_decay);
+  }
+  float temperature;
+  float floor;
+};
+
 // y[i] and z[i] are two functions of x1[i] and x2[i], all four anywhere.
 template <class Op1, class Op2>
 HWY_INLINE void MapToTwo(Op1 op1, Op2 op2, size_t n, const float* x1,
@@ -69,6 +111,17 @@ void FlooredSigmoidDecayOfTarget(size_t n, const float* a, const float* floor,
            rest);
 }
 
+void SplitDecayOfTarget(size_t n, const float* log_decay, float* decay,
+                        float* low) {
+  MapToTwo(SplitDecayOp(), SplitDecayLowOp(), n, log_decay, log_decay, decay,
+           low);
+}
+
+void LogSigmoidLogDecayOfTarget(size_t n, const float* a, float temperature,
+                                float floor, float* log_decay) {
+  Map(LogSigmoidLogOp{temperature, floor}, n, a, log_decay);
+}
+
 void RestOfLogDecayOfTarget(size_t n, const float* log_decay, float* rest) {
   Map(RestOfLogOp(), n, log_decay, rest);
 }
@@ -83,6 +136,8 @@ namespace steadystate {
 
 HWY_EXPORT(FlooredSigmoidDecayOfTarget);
 HWY_EXPORT(RestOfLogDecayOfTarget);
+HWY_EXPORT(SplitDecayOfTarget);
+HWY_EXPORT(LogSigmoidLogDecayOfTarget);
 
 void FlooredSigmoidDecay(size_t n, const float* a, const float* floor,
                          float* decay, float* rest) {
@@ -91,6 +146,16 @@ void FlooredSigmoidDecay(size_t n, const float* a, const float* floor,
 
 void RestOfLogDecay(size_t n, const float* log_decay, float* rest) {
   HWY_DYNAMIC_DISPATCH(RestOfLogDecayOfTarget)(n, log_decay, rest);
+}
+
+void SplitDecay(size_t n, const float* log_decay, float* decay, float* low) {
+  HWY_DYNAMIC_DISPATCH(SplitDecayOfTarget)(n, log_decay, decay, low);
+}
+
+void LogSigmoidLogDecay(size_t n, const float* a, float temperature,
+                        float floor, float* log_decay) {
+  HWY_DYNAMIC_DISPATCH(LogSigmoidLogDecayOfTarget)
+  (n, a, temperature, floor, log_decay);
 }
 
 void PolarDecay(size_t n, const float* size, const float* phase, float* re,

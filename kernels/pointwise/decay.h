@@ -19,6 +19,19 @@ void FlooredSigmoidDecay(size_t n, const float* a, const float* floor,
 //   log_decay  in, <= 0                rest  out; may be log_decay
 void RestOfLogDecay(size_t n, const float* log_decay, float* rest);
 
+// A decay e^log_decay as a sum of two numbers: the float nearest to it, and
+// what that lacks where it is above e^-1/2, else 0. Their sum is as exact in
+// 1 - decay as the logarithm is, to 4 ulp: what a decay lacks it lacks again at
+// every token.
+//   log_decay  in, <= 0                decay, low  out; decay may be log_decay
+void SplitDecay(size_t n, const float* log_decay, float* decay, float* low);
+
+// log_decay[i] = max(logsigmoid(a[i]) / temperature, floor), the logarithm of
+// LogSigmoidDecay.
+//   a  in                              log_decay  out; may be a
+void LogSigmoidLogDecay(size_t n, const float* a, float temperature,
+                        float floor, float* log_decay);
+
 // The complex decays size e^(i phase), phases in radians: their real and
 // imaginary parts, computed in double, since what rounding does to a decay it
 // does again at every token. A phase beyond +-39000 counts as that bound; an

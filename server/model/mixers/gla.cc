@@ -11,7 +11,7 @@
 
 #include <memory>
 
-#include "kernels/pointwise/activation.h"
+#include "kernels/pointwise/decay.h"
 #include "server/base/status_macros.h"
 #include "server/model/parts/gated_attention.h"
 #include "server/model/workspace.h"
@@ -58,8 +58,8 @@ absl::StatusOr<std::unique_ptr<Mixer>> Gla::Make(const MixerBuilder& from) {
   options.decay = Decay::kKey;
   options.decay_projection = "gk_proj.0";
   options.decay_columns = rank;
-  STEADYSTATE_ASSIGN_OR_RETURN(gla->attention_,
-                               GatedAttention::Make(from, options, s.G * s.K));
+  STEADYSTATE_ASSIGN_OR_RETURN(
+      gla->attention_, GatedAttention::Make(from, options, 2 * s.G * s.K));
   STEADYSTATE_ASSIGN_OR_RETURN(
       gla->decay_up_, MakeProjection(from.weights, "gk_proj.1", rank, s.G * s.K,
                                      from.linears, Bias::kYes));
@@ -74,13 +74,19 @@ void Gla::Forward(std::span<const Segment> segments, size_t rows,
   const size_t channels = s.G * s.K;
   const GatedAttention::Rows in =
       attention_.Project(segments, rows, x, buffers);
-  float* decay = attention_.More(rows, buffers);  // f32[rows, G K]
-  buffers.Project(*decay_up_, rows, in.decay, in.stride, decay, channels);
+  // f32[rows, 2, G K]: what a float has of a decay, and what it lacks.
+  float* decay = attention_.More(rows, buffers);
+  const size_t stride = 2 * channels;
+  buffers.Project(*decay_up_, rows, in.decay, in.stride, decay, stride);
   buffers.ForRows(rows, channels, [&](size_t row, size_t) {
-    float* a = decay + row * channels;
-    LogSigmoidDecay(channels, a, kTemperature, floor_, a);
+    float* a = decay + row * stride;
+    LogSigmoidLogDecay(channels, a, kTemperature, floor_, a);
+    SplitDecay(channels, a, a, a + channels);
   });
-  attention_.Finish(segments, rows, in, {decay, channels, s.K}, y, buffers);
+  attention_.Finish(
+      segments, rows, in,
+      {.alpha = {decay, stride, s.K}, .low = {decay + channels, stride, s.K}},
+      y, buffers);
 }
 
 }  // namespace

@@ -20,6 +20,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "kernels/pointwise/activation.h"
+#include "kernels/pointwise/decay.h"
 #include "server/base/status_macros.h"
 #include "server/model/parts/causal_conv.h"
 #include "server/model/parts/gated_recurrence.h"
@@ -65,8 +66,10 @@ class Mamba2 final : public Mixer {
   absl::Status TakeProjections(const MixerBuilder& from);
   absl::Status TakeGates(const MixerBuilder& from);
   absl::Status MakeOutput(const MixerBuilder& from);
-  // One row's dt into steps of time, its decays and its values.
-  void Discretize(float* dt, const float* x, float* decay, float* v) const;
+  // One row's dt into steps of time, its decays, of which `low` is what floats
+  // lack, and its values.
+  void Discretize(float* dt, const float* x, float* decay, float* low,
+                  float* v) const;
 
   size_t D_ = 0;  // hidden_size
   size_t E_ = 0;  // channels, H P
@@ -203,11 +206,11 @@ absl::StatusOr<std::unique_ptr<Mixer>> Mamba2::Make(const MixerBuilder& from) {
                                    .K = made->N_,
                                    .V = made->P_,
                                    .decay = Decay::kScalar}));
-  from.scratch.Need(made->columns_ + made->H_ + 2 * made->E_, 0);
+  from.scratch.Need(made->columns_ + 2 * made->H_ + 2 * made->E_, 0);
   return made;
 }
 
-void Mamba2::Discretize(float* dt, const float* x, float* decay,
+void Mamba2::Discretize(float* dt, const float* x, float* decay, float* low,
                         float* v) const {
   for (size_t h = 0; h < H_; ++h) dt[h] += dt_bias_[h];
   Activate(Activation::kSoftplus, H_, dt, dt);
@@ -216,7 +219,7 @@ void Mamba2::Discretize(float* dt, const float* x, float* decay,
     decay[h] = rate_[h] * dt[h];
     for (size_t p = 0; p < P_; ++p) v[h * P_ + p] = dt[h] * x[h * P_ + p];
   }
-  Activate(Activation::kExp, H_, decay, decay);
+  SplitDecay(H_, decay, decay, low);
 }
 
 void Mamba2::Forward(std::span<const Segment> segments, size_t rows,
@@ -225,21 +228,24 @@ void Mamba2::Forward(std::span<const Segment> segments, size_t rows,
   const PhaseScope scope(buffers.phases, Phase::kRecurrence);
   float* fused = buffers.scratch.data();   // f32[rows, columns]
   float* decay = fused + rows * columns_;  // f32[rows, H]
-  float* v = decay + rows * H_;            // f32[rows, E]
+  float* low = decay + rows * H_;          // f32[rows, H]
+  float* v = low + rows * H_;              // f32[rows, E]
   float* out = v + rows * E_;              // f32[rows, E]
 
   buffers.Project(*in_, rows, x, D_, fused, columns_);
   conv_.Run(segments, fused, columns_, buffers);
   buffers.ForRows(rows, E_, [&](size_t row, size_t) {
     float* from = fused + row * columns_;
-    Discretize(from + dt_at_, from + x_at_, decay + row * H_, v + row * E_);
+    Discretize(from + dt_at_, from + x_at_, decay + row * H_, low + row * H_,
+               v + row * E_);
   });
   const size_t sharing = H_ / G_;
   recurrence_.Run(segments,
                   {.q = {fused + C_at_, columns_, N_, sharing},
                    .k = {fused + B_at_, columns_, N_, sharing},
                    .v = {v, E_, P_},
-                   .alpha = {decay, H_, 1}},
+                   .alpha = {decay, H_, 1},
+                   .alpha_low = {low, H_, 1}},
                   out, E_, buffers);
   buffers.ForRows(rows, 3 * E_, [&](size_t row, size_t) {
     const float* from = fused + row * columns_;

@@ -9,7 +9,7 @@
 
 #include <memory>
 
-#include "kernels/pointwise/activation.h"
+#include "kernels/pointwise/decay.h"
 #include "server/base/status_macros.h"
 #include "server/model/parts/gated_attention.h"
 #include "server/model/workspace.h"
@@ -51,8 +51,8 @@ absl::StatusOr<std::unique_ptr<Mixer>> SimpleGla::Make(
   options.decay_projection = "gk_proj";
   options.decay_columns = options.shape.G;
   options.decay_bias = Bias::kYes;
-  STEADYSTATE_ASSIGN_OR_RETURN(made->attention_,
-                               GatedAttention::Make(from, options, 0));
+  STEADYSTATE_ASSIGN_OR_RETURN(
+      made->attention_, GatedAttention::Make(from, options, options.shape.G));
   return made;
 }
 
@@ -63,11 +63,15 @@ void SimpleGla::Forward(std::span<const Segment> segments, size_t rows,
   const size_t G = attention_.shape().G;
   const GatedAttention::Rows in =
       attention_.Project(segments, rows, x, buffers);
+  float* low = attention_.More(rows, buffers);  // f32[rows, G]
   buffers.ForRows(rows, G, [&](size_t row, size_t) {
     float* a = in.decay + row * in.stride;
-    LogSigmoidDecay(G, a, kTemperature, floor_, a);
+    LogSigmoidLogDecay(G, a, kTemperature, floor_, a);
+    SplitDecay(G, a, a, low + row * G);
   });
-  attention_.Finish(segments, rows, in, {in.decay, in.stride, 1}, y, buffers);
+  attention_.Finish(segments, rows, in,
+                    {.alpha = {in.decay, in.stride, 1}, .low = {low, G, 1}}, y,
+                    buffers);
 }
 
 }  // namespace

@@ -136,7 +136,7 @@ GatedAttention::Rows GatedAttention::Project(
 }
 
 void GatedAttention::Finish(std::span<const Segment> segments, size_t rows,
-                            const Rows& in, const HeadRows& alpha, float* y,
+                            const Rows& in, const Decays& decays, float* y,
                             Workspace::Buffers& buffers) const {
   const HeadShape& s = options_.shape;
   const size_t sharing = options_.state_per_query_head ? s.H / s.G : 1;
@@ -144,7 +144,8 @@ void GatedAttention::Finish(std::span<const Segment> segments, size_t rows,
                   {.q = {in.q, in.stride, s.K},
                    .k = {in.k, in.stride, s.K, sharing},
                    .v = {in.v, in.stride, s.V, sharing},
-                   .alpha = alpha},
+                   .alpha = decays.alpha,
+                   .alpha_low = decays.low},
                   in.out, s.H * s.V, buffers);
   buffers.ForRows(rows, s.H * s.V, [&](size_t row, size_t) {
     output_.Apply(in.out + row * s.H * s.V, in.gate + row * in.stride);

@@ -100,11 +100,16 @@ class GatedAttention {
     return buffers.scratch.data() + rows * row_floats();
   }
 
-  // Runs the recurrence with the decay `alpha`, by state head, and projects
-  // what comes out.
+  // Decays by state head, and perhaps what floats lack of them.
+  struct Decays {
+    HeadRows alpha{};
+    HeadRows low{};
+  };
+
+  // Runs the recurrence and projects what comes out.
   //   y  f32[rows, D]  overwritten
   void Finish(std::span<const Segment> segments, size_t rows, const Rows& in,
-              const HeadRows& alpha, float* y,
+              const Decays& decays, float* y,
               Workspace::Buffers& buffers) const;
 
  private:

@@ -11,6 +11,7 @@
 #include "kernels/recurrence/key_decay.h"
 #include "kernels/recurrence/normalizer.h"
 #include "kernels/recurrence/outer_decay.h"
+#include "kernels/recurrence/state_read.h"
 #include "server/base/status_macros.h"
 
 namespace steadystate {
@@ -29,6 +30,12 @@ bool Grows(const GatedRecurrence::Options& options) {
     const double rounded = static_cast<double>(static_cast<float>(factor));
     return loss < kLeastLoss || std::abs(rounded - factor) > kTolerated * loss;
   });
+}
+
+const float* LowOf(const GatedRecurrence::Inputs& inputs, size_t row,
+                   size_t head) {
+  const HeadRows& low = inputs.alpha_low;
+  return low.data == nullptr ? nullptr : low.At(row, head);
 }
 
 }  // namespace
@@ -64,7 +71,6 @@ absl::StatusOr<GatedRecurrence> GatedRecurrence::Make(
     }
   }
   made.ones_.assign(std::max(K, V), 1.0f);
-  made.zeros_.assign(std::max(K, V), 0.0f);
   return made;
 }
 
@@ -88,16 +94,24 @@ void GatedRecurrence::RunHead(const Segment& segment, size_t head,
                      : nullptr;
   for (size_t t = 0; t < segment.rows; ++t) {
     const size_t row = segment.first_row + t;
-    Move move = segment.pass == Pass::kRead
-                    ? Stay()
-                    : MoveOf(inputs, row, head, factors);
+    Move move = {};
+    if (segment.pass != Pass::kRead) move = MoveOf(inputs, row, head, factors);
     for (size_t h = head * group; h < (head + 1) * group; ++h) {
       float* to = out + row * out_stride + h * o.V;
       const float* q = inputs.q.At(row, h);
-      StepRow(move, inputs, row, head, q, segment.state, to);
-      if (sums != nullptr) Normalize(move, q, sums, to);
       // The first query head of a group moves the state, the others read it.
-      move = Stay();
+      if (move.k != nullptr) {
+        StepRow(move, inputs, row, head, q, segment.state, to);
+      } else {
+        Read(q, head, segment.state, to);
+      }
+      if (sums != nullptr) {
+        Normalize(move.k != nullptr
+                      ? NormalizerStep(o.K, move.alpha, q, move.k, sums)
+                      : NormalizerRead(o.K, q, sums),
+                  to);
+      }
+      move.k = nullptr;
     }
   }
 }
@@ -105,20 +119,25 @@ void GatedRecurrence::RunHead(const Segment& segment, size_t head,
 GatedRecurrence::Move GatedRecurrence::MoveOf(const Inputs& inputs, size_t row,
                                               size_t head,
                                               float* factors) const {
-  Move move = {ones_.data(), ones_.data(), inputs.k.At(row, head)};
+  Move move = {ones_.data(), nullptr, ones_.data(), inputs.k.At(row, head)};
   switch (options_.decay) {
     case Decay::kNone:
       break;
     case Decay::kScalar:
       if (!alphas_.empty()) {
         move.alpha = alphas_.data() + head * options_.K;
-      } else {
-        std::fill_n(factors, options_.K, *inputs.alpha.At(row, head));
+        break;
+      }
+      move.alpha = inputs.alpha.At(row, head);
+      move.alpha_low = LowOf(inputs, row, head);
+      if (options_.normalizer_eps.has_value()) {
+        std::fill_n(factors, options_.K, *move.alpha);
         move.alpha = factors;
       }
       break;
     case Decay::kKey:
       move.alpha = inputs.alpha.At(row, head);
+      move.alpha_low = LowOf(inputs, row, head);
       break;
     case Decay::kOuter:
     case Decay::kComplex:
@@ -133,13 +152,6 @@ GatedRecurrence::Move GatedRecurrence::MoveOf(const Inputs& inputs, size_t row,
   return move;
 }
 
-GatedRecurrence::Move GatedRecurrence::Stay() const {
-  // exp(-0 rate) and 1 + 0i are ones, too.
-  const bool zero =
-      options_.decay == Decay::kFull || options_.decay == Decay::kComplex;
-  return {ones_.data(), zero ? zeros_.data() : ones_.data(), zeros_.data()};
-}
-
 void GatedRecurrence::StepRow(const Move& move, const Inputs& inputs,
                               size_t row, size_t head, const float* q,
                               std::byte* session, float* o) const {
@@ -148,13 +160,9 @@ void GatedRecurrence::StepRow(const Move& move, const Inputs& inputs,
   const float* v = inputs.v.At(row, head);
   if (grows_) {
     double* state = growing_state_.In(session) + head * K * V;
-    if (move.k == zeros_.data()) {
-      GrowingSumRead(K, V, options_.scale, q, state, o);
-    } else {
-      const double* decay =
-          exact_alphas_.empty() ? nullptr : exact_alphas_.data() + head * K;
-      GrowingSumStep(K, V, options_.scale, decay, q, move.k, v, state, o);
-    }
+    const double* decay =
+        exact_alphas_.empty() ? nullptr : exact_alphas_.data() + head * K;
+    GrowingSumStep(K, V, options_.scale, decay, q, move.k, v, state, o);
     return;
   }
   float* state = state_.In(session) + head * state_floats_;
@@ -172,10 +180,19 @@ void GatedRecurrence::Step(const Move& move, const float* q, const float* v,
   const size_t V = options_.V;
   const float scale = options_.scale;
   switch (options_.decay) {
-    case Decay::kNone:
     case Decay::kScalar:
+      SplitScalarDecayStep(K, V, scale, move.alpha[0],
+                           move.alpha_low == nullptr ? 0 : *move.alpha_low, q,
+                           move.k, v, state, o);
+      break;
+    case Decay::kNone:
     case Decay::kKey:
-      KeyDecayStep(K, V, scale, move.alpha, q, move.k, v, state, o);
+      if (move.alpha_low == nullptr) {
+        KeyDecayStep(K, V, scale, move.alpha, q, move.k, v, state, o);
+      } else {
+        SplitKeyDecayStep(K, V, scale, move.alpha, move.alpha_low, q, move.k, v,
+                          state, o);
+      }
       break;
     case Decay::kValue:
     case Decay::kOuter:
@@ -193,9 +210,21 @@ void GatedRecurrence::Step(const Move& move, const float* q, const float* v,
   }
 }
 
-void GatedRecurrence::Normalize(const Move& move, const float* q, double* sums,
-                                float* o) const {
-  const double weight = NormalizerStep(options_.K, move.alpha, q, move.k, sums);
+// Of a complex state the real parts, which come first.
+void GatedRecurrence::Read(const float* q, size_t head, std::byte* session,
+                           float* o) const {
+  const size_t K = options_.K;
+  const size_t V = options_.V;
+  if (grows_) {
+    GrowingSumRead(K, V, options_.scale, q,
+                   growing_state_.In(session) + head * K * V, o);
+  } else {
+    ReadState(K, V, options_.scale, q,
+              state_.In(session) + head * state_floats_, o);
+  }
+}
+
+void GatedRecurrence::Normalize(double weight, float* o) const {
   const auto scale = static_cast<double>(options_.scale);
   const auto eps = static_cast<double>(*options_.normalizer_eps);
   const auto factor = static_cast<float>(1.0 / (scale * weight + eps));

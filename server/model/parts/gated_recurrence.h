@@ -58,6 +58,9 @@ class GatedRecurrence {
     HeadRows q, k;     // f32[K]
     HeadRows v;        // f32[V]
     HeadRows alpha{};  // kScalar f32[1]; kKey, kOuter, kComplex f32[K]
+    // kScalar, kKey without normalizer: what alpha lacks, as SplitDecay has it.
+    // Its data may be null.
+    HeadRows alpha_low{};
     HeadRows beta{};   // kValue, kOuter, kFull f32[V]; kComplex f32[K]: the
                        // imaginary part of the factor
     HeadRows bonus{};  // f32[K]
@@ -84,32 +87,34 @@ class GatedRecurrence {
  private:
   // What moves one state head by one token.
   struct Move {
-    const float* alpha;  // f32[K]
-    const float* beta;   // f32[V]; kComplex f32[K]
-    const float* k;      // f32[K]
+    // f32[K]; of kScalar without normalizer f32[1].
+    const float* alpha;
+    const float* alpha_low;  // likewise, or null
+    const float* beta;       // f32[V]; kComplex f32[K]
+    const float* k;          // f32[K]
   };
 
   // One state head over a segment. `factors` is f32[K] scratch.
   void RunHead(const Segment& segment, size_t head, const Inputs& inputs,
                float* factors, float* out, size_t out_stride) const;
-  // The move of a row, the move that leaves the state as it is.
   Move MoveOf(const Inputs& inputs, size_t row, size_t head,
               float* factors) const;
-  Move Stay() const;
   // Makes the move and reads the state for one query, the bonus included.
   void StepRow(const Move& move, const Inputs& inputs, size_t row, size_t head,
                const float* q, std::byte* session, float* o) const;
   void Step(const Move& move, const float* q, const float* v, size_t head,
             float* state, float* o) const;
-  void Normalize(const Move& move, const float* q, double* sums,
-                 float* o) const;
+  // Reads the state for one query.
+  void Read(const float* q, size_t head, std::byte* session, float* o) const;
+  // Divides what was read by the sum of keys, `weight` of the query.
+  void Normalize(double weight, float* o) const;
 
   Options options_;
   size_t state_floats_ = 0;           // of one head
   bool grows_ = false;                // S is in doubles
   std::vector<float> alphas_;         // f32[G, K] of constants
   std::vector<double> exact_alphas_;  // f64[G, K] of constants, if it grows
-  std::vector<float> ones_, zeros_;   // f32[max(K, V)]
+  std::vector<float> ones_;           // f32[max(K, V)]
   SlotHandle state_;                  // f32[G, K, V] or f32[G, 2, K, V]
   DoubleSlotHandle growing_state_;    // f64[G, K, V], in its place if it grows
   DoubleSlotHandle sums_;             // f64[G, K]

@@ -56,6 +56,60 @@ TEST_P(DecayTest, RestOfLogIsAccurateWhereTheDecayIsNearOneToo) {
   }
 }
 
+TEST_P(DecayTest, SplitIsAccurateInWhatADecayLeavesOfOne) {
+  const Floats x{std::span<const float>(ManyFiniteFloats())};
+  const size_t n = x.size();
+  Floats log_decay(n);
+  for (size_t i = 0; i < n; ++i) log_decay[i] = -std::abs(x[i]);
+  Floats decay(log_decay);
+  Floats low(n);
+  SplitDecay(n, decay.data(), decay.data(), low.data());
+  for (size_t i = 0; i < n; ++i) {
+    const auto log = static_cast<double>(log_decay[i]);
+    EXPECT_LE(UlpError(decay[i], std::exp(log)), 2.0) << log;
+    const double lost = 1 - static_cast<double>(decay[i]);
+    const double exact = -std::expm1(log);
+    if (log > -0.5) {
+      EXPECT_NEAR(lost - static_cast<double>(low[i]), exact, 5e-7 * exact)
+          << log;
+      // The first alone is the nearest float.
+      EXPECT_LE(std::abs(low[i]), 3e-8f) << log;
+    } else {
+      EXPECT_EQ(low[i], 0.0f) << log;
+    }
+  }
+}
+
+TEST_P(DecayTest, SplitSaturatesWithoutNanAndKeepsNan) {
+  const float log_decay[] = {-kInf, 0.0f, kNan};
+  float decay[3];
+  float low[3];
+  SplitDecay(3, log_decay, decay, low);
+  EXPECT_EQ(decay[0], 0.0f);
+  EXPECT_EQ(decay[1], 1.0f);
+  EXPECT_TRUE(std::isnan(decay[2]));
+  for (const float value : low) EXPECT_EQ(value, 0.0f);
+}
+
+TEST_P(DecayTest, LogOfLogSigmoidIsAccurateAndBounded) {
+  const Floats a{std::span<const float>(ManyFiniteFloats())};
+  Floats log_decay(a);
+  LogSigmoidLogDecay(a.size(), a.data(), 16.0f, -2.0f, log_decay.data());
+  for (size_t i = 0; i < a.size(); ++i) {
+    const auto x = static_cast<double>(a[i]);
+    const double log_sigmoid =
+        std::min(x, 0.0) - std::log1p(std::exp(-std::abs(x)));
+    const double exact = std::max(log_sigmoid / 16, -2.0);
+    EXPECT_LE(UlpError(log_decay[i], exact), 5.0) << a[i];
+  }
+  const float edges[] = {-kInf, kInf, kNan};
+  float of_edges[3];
+  LogSigmoidLogDecay(3, edges, 16.0f, -2.0f, of_edges);
+  EXPECT_EQ(of_edges[0], -2.0f);
+  EXPECT_EQ(of_edges[1], 0.0f);
+  EXPECT_TRUE(std::isnan(of_edges[2]));
+}
+
 TEST(PolarDecayTest, TurnsSizesByPhases) {
   const uint64_t seed = 31;
   SCOPED_TRACE(seed);

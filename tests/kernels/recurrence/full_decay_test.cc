@@ -103,5 +103,29 @@ TEST_P(FullDecayTest, SaturatedGatesStayFiniteAndRightOverManySteps) {
   ExpectSaturatedGatesAreRight(UnderTest(), 66);
 }
 
+TEST_P(FullDecayTest, DecaysAreAccurateAndVanishBelowTheSmallestNormal) {
+  const Floats x{std::span<const float>(ManyFiniteFloats())};
+  const size_t n = x.size();
+  Floats step(n);
+  for (size_t j = 0; j < n; ++j) step[j] = std::abs(x[j]);
+  const Floats zeros(n);
+  Floats rate(n);
+  Floats state(n);
+  for (size_t j = 0; j < n; ++j) rate[j] = state[j] = 1.0f;
+  Floats o(n);
+  const float q = 1;
+  const float k = 0;
+  FullDecayStep(1, n, 1, rate.data(), step.data(), &q, &k, zeros.data(),
+                state.data(), o.data());
+  for (size_t j = 0; j < n; ++j) {
+    if (step[j] > 87.33f) {
+      EXPECT_EQ(state[j], 0.0f) << step[j];
+    } else {
+      const double exact = std::exp(-static_cast<double>(step[j]));
+      EXPECT_LE(UlpError(state[j], exact), 2.0) << step[j];
+    }
+  }
+}
+
 }  // namespace
 }  // namespace steadystate

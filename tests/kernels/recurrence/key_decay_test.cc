@@ -10,6 +10,7 @@
 #include "gtest/gtest.h"
 #include "hwy/tests/hwy_gtest.h"
 #include "kernels/pointwise/activation.h"
+#include "kernels/pointwise/decay.h"
 #include "tests/kernels/numbers.h"
 #include "tests/testing/recurrence_reference.h"
 
@@ -141,6 +142,95 @@ TEST_P(KeyDecayTest, SaturatedGatesStayFiniteAndRightOverManySteps) {
   for (size_t j = 0; j < V; ++j) {
     EXPECT_NEAR(static_cast<double>(o[j]), exact[j], K * tolerance);
   }
+}
+
+// What is exact in float is not changed by being split.
+TEST_P(KeyDecayTest, SplitFormsAgreeToTheBit) {
+  const uint64_t seed = 54;
+  SCOPED_TRACE(seed);
+  Numbers numbers(seed);
+  for (const size_t V : {1u, 32u, 37u, 64u, 256u, 300u}) {
+    constexpr size_t K = 9;
+    const float factor = numbers.Uniform(0.0f, 1.0f);
+    Floats decay(K);
+    for (float& value : decay) value = factor;
+    const Floats none(K);
+    const Floats q = numbers.Uniform(K, -1.0f, 1.0f);
+    const Floats k = numbers.Uniform(K, -1.0f, 1.0f);
+    const Floats v = numbers.Uniform(V, -1.0f, 1.0f);
+    const Floats before = numbers.Uniform(K * V, -1.0f, 1.0f);
+    Floats states[] = {before, before, before};
+    Floats o[] = {Floats(V), Floats(V), Floats(V)};
+    KeyDecayStep(K, V, 0.5f, decay.data(), q.data(), k.data(), v.data(),
+                 states[0].data(), o[0].data());
+    SplitKeyDecayStep(K, V, 0.5f, decay.data(), none.data(), q.data(), k.data(),
+                      v.data(), states[1].data(), o[1].data());
+    SplitScalarDecayStep(K, V, 0.5f, factor, 0, q.data(), k.data(), v.data(),
+                         states[2].data(), o[2].data());
+    for (const size_t form : {1u, 2u}) {
+      for (size_t j = 0; j < V; ++j) {
+        EXPECT_TRUE(SameBits(o[form][j], o[0][j])) << form << " " << V;
+      }
+      for (size_t i = 0; i < K * V; ++i) {
+        EXPECT_TRUE(SameBits(states[form][i], states[0][i])) << form;
+      }
+    }
+  }
+}
+
+// The largest error of a state, relative to itself, after 10^5 tokens with the
+// same slow decays, and of one with the decays rounded to float.
+struct LongRun {
+  double split = 0;
+  double rounded = 0;
+};
+
+LongRun RunLong(Numbers& numbers) {
+  constexpr size_t K = 4;
+  constexpr size_t V = 5;
+  const float log_decay[K] = {-1.3e-3f, -1.1e-4f, -3.7e-5f, -1.7e-5f};
+  float decay[K];
+  float low[K];
+  SplitDecay(K, log_decay, decay, low);
+  std::vector<double> exact(K * V, 0.0);
+  Floats state(K * V);
+  Floats rounded(K * V);
+  Floats o(V);
+  const Floats q(K);
+  for (int t = 0; t < 100000; ++t) {
+    const Floats k = numbers.Uniform(K, 0.0f, 1.0f);
+    const Floats v = numbers.Uniform(V, 0.5f, 1.0f);
+    SplitKeyDecayStep(K, V, 1, decay, low, q.data(), k.data(), v.data(),
+                      state.data(), o.data());
+    KeyDecayStep(K, V, 1, decay, q.data(), k.data(), v.data(), rounded.data(),
+                 o.data());
+    for (size_t i = 0; i < K * V; ++i) {
+      const double factor = std::exp(static_cast<double>(log_decay[i / V]));
+      exact[i] = factor * exact[i] +
+                 static_cast<double>(k[i / V]) * static_cast<double>(v[i % V]);
+    }
+  }
+  LongRun errors;
+  const auto error = [](float found, double expected) {
+    return std::abs(static_cast<double>(found) / expected - 1);
+  };
+  for (size_t i = 0; i < K * V; ++i) {
+    errors.split = std::max(errors.split, error(state[i], exact[i]));
+    errors.rounded = std::max(errors.rounded, error(rounded[i], exact[i]));
+  }
+  return errors;
+}
+
+TEST_P(KeyDecayTest, SplitDecaysNearOneAreRightOverAHundredThousandTokens) {
+  const uint64_t seed = 55;
+  SCOPED_TRACE(seed);
+  Numbers numbers(seed);
+  const LongRun errors = RunLong(numbers);
+  // What is left is the rounding of the sums, and without fused instructions
+  // that of the products.
+  const bool fused = GetParam() <= HWY_AVX2;
+  EXPECT_LE(errors.split, fused ? 1.5e-5 : 1.5e-4);
+  EXPECT_GE(errors.rounded, 2e-4);
 }
 
 }  // namespace
