@@ -73,13 +73,18 @@ namespace steadystate {
 HWY_EXPORT(ApplyRotaryOfTarget);
 HWY_EXPORT(ApplyRotaryInterleavedOfTarget);
 
-void RotaryAngles(size_t d, uint64_t position, double base, float* cos,
-                  float* sin) {
+void RotaryFrequencies(size_t d, double base, double* frequencies) {
   for (size_t i = 0; i < d / 2; ++i) {
     const double exponent =
         -2.0 * static_cast<double>(i) / static_cast<double>(d);
-    const double angle =
-        static_cast<double>(position) * std::pow(base, exponent);
+    frequencies[i] = std::pow(base, exponent);
+  }
+}
+
+void RotaryAngles(size_t d, uint64_t position, const double* frequencies,
+                  float* cos, float* sin) {
+  for (size_t i = 0; i < d / 2; ++i) {
+    const double angle = static_cast<double>(position) * frequencies[i];
     cos[i] = static_cast<float>(std::cos(angle));
     sin[i] = static_cast<float>(std::sin(angle));
   }

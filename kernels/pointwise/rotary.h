@@ -6,13 +6,18 @@
 
 namespace steadystate {
 
-// Cosines and sines of the rotary angles of one position, for both layouts
-// below: angle_i = position * base^(-2i/d). Angles are reduced in double, so
-// that positions of 10^7 and beyond stay exact to float.
-//   cos, sin  f32[d / 2]  out
+// How far a position turns each pair, for both layouts below: base^(-2i/d).
+//   frequencies  f64[d / 2]  out
 // REQUIRES: d even.
-void RotaryAngles(size_t d, uint64_t position, double base, float* cos,
-                  float* sin);
+void RotaryFrequencies(size_t d, double base, double* frequencies);
+
+// Cosines and sines of the rotary angles of one position, position *
+// frequencies[i]. Angles are in double, so that positions of 10^7 and beyond
+// stay exact to float.
+//   frequencies  f64[d / 2]  in        cos, sin  f32[d / 2]  out
+// REQUIRES: d even.
+void RotaryAngles(size_t d, uint64_t position, const double* frequencies,
+                  float* cos, float* sin);
 
 // Rotates one head in place, half-split (NeoX) layout: with x1 = x[0, d/2),
 // x2 = x[d/2, d):

@@ -17,6 +17,8 @@ absl::StatusOr<RotaryRows> RotaryRows::Make(const MixerBuilder& builder,
   builder.scratch.Need(0, options.d);
   RotaryRows rotary;
   rotary.options_ = options;
+  rotary.frequencies_.resize(options.d / 2);
+  RotaryFrequencies(options.d, options.base, rotary.frequencies_.data());
   return rotary;
 }
 
@@ -50,7 +52,7 @@ void RotaryRows::Rotate(uint64_t position, float* x, float* angles) const {
   const size_t d = options_.d;
   float* cos = angles;
   float* sin = angles + d / 2;
-  RotaryAngles(d, position, options_.base, cos, sin);
+  RotaryAngles(d, position, frequencies_.data(), cos, sin);
   for (size_t head = 0; head < options_.heads; ++head) {
     if (options_.pairs == Pairs::kHalves) {
       ApplyRotary(d, cos, sin, x + head * d);

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
@@ -46,6 +47,7 @@ class RotaryRows {
   void Rotate(uint64_t position, float* x, float* angles) const;
 
   Options options_;
+  std::vector<double> frequencies_;  // f64[d / 2]
 };
 
 }  // namespace steadystate

@@ -13,13 +13,20 @@
 namespace steadystate {
 namespace {
 
+// The angles of a position for base 10000.
+void Angles(size_t d, uint64_t position, float* cos, float* sin) {
+  std::vector<double> frequencies(d / 2);
+  RotaryFrequencies(d, 10000.0, frequencies.data());
+  RotaryAngles(d, position, frequencies.data(), cos, sin);
+}
+
 TEST(RotaryAnglesTest, AreExactToFloatFarIntoASequence) {
   constexpr size_t kWidth = 64;
   for (const uint64_t position :
        {0ull, 1ull, 4095ull, 10'000'000ull, 123'456'789ull}) {
     float cos[kWidth / 2];
     float sin[kWidth / 2];
-    RotaryAngles(kWidth, position, 10000.0, cos, sin);
+    Angles(kWidth, position, cos, sin);
     for (size_t i = 0; i < kWidth / 2; ++i) {
       const long double exponent = -2.0L * static_cast<long double>(i) / kWidth;
       const long double angle =
@@ -39,7 +46,7 @@ TEST_P(ApplyRotaryTest, GoldenRotation) {
   float x[] = {1.0f, 2.0f, 3.0f, 4.0f};
   float cos[2];
   float sin[2];
-  RotaryAngles(4, 3, 10000.0, cos, sin);
+  Angles(4, 3, cos, sin);
   ApplyRotary(4, cos, sin, x);
   const double golden[] = {-1.413353, 1.879118, -2.828857, 4.058191};
   for (size_t i = 0; i < 4; ++i) {
@@ -55,7 +62,7 @@ TEST_P(ApplyRotaryTest, MatchesTheFormulaForEveryWidth) {
     const Floats before = numbers.Uniform(2 * half, -2.0f, 2.0f);
     Floats cos(half);
     Floats sin(half);
-    RotaryAngles(2 * half, 12345, 10000.0, cos.data(), sin.data());
+    Angles(2 * half, 12345, cos.data(), sin.data());
     Floats x(before);
     ApplyRotary(2 * half, cos.data(), sin.data(), x.data());
     for (size_t i = 0; i < half; ++i) {
@@ -82,7 +89,7 @@ TEST_P(ApplyRotaryTest, InterleavedRotatesTheSamePairsInOtherPlaces) {
     }
     Floats cos(half);
     Floats sin(half);
-    RotaryAngles(2 * half, 12345, 10000.0, cos.data(), sin.data());
+    Angles(2 * half, 12345, cos.data(), sin.data());
     ApplyRotary(2 * half, cos.data(), sin.data(), split.data());
     ApplyRotaryInterleaved(2 * half, cos.data(), sin.data(), x.data());
     for (size_t i = 0; i < half; ++i) {
