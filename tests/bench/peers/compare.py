@@ -3,7 +3,7 @@
 
 Makes a random Mamba-2 checkpoint (steadystate-bench checkpoint), writes it as
 GGUF for llama.cpp, compares everybody's logits with a float64 reference,
-searches the best settings of llama.cpp, and measures: in each round each
+searches the peers' best settings, and measures: in each round each
 contender once, in a process of its own, in turns. A rate is the median of a
 contender's rounds, a ratio the median of the rounds' ratios, beside the least
 and the largest.
@@ -19,7 +19,7 @@ import logits
 import options as command_line
 import report
 import to_gguf
-from contenders import LlamaCpp, Steadystate, Torch
+from contenders import LlamaCpp, Peer, Steadystate, Torch
 from steadystate_peer import make_checkpoint
 from work import Work
 
@@ -90,7 +90,7 @@ def measure_group(group, options, figures):
     for work in WORKS:
         able = [contender for contender in group if contender.can(work)]
         for contender in able:
-            if isinstance(contender, LlamaCpp) and not options.no_search:
+            if isinstance(contender, Peer) and not options.no_search:
                 figures["settings"].append(
                     search(contender, work, options.seconds / 2))
         figures["rows"].append({"work": str(work),

@@ -14,64 +14,62 @@ from steadystate_peer import Steadystate  # noqa: F401  one of them
 from work import worker_logits, worker_rate
 
 
-class LlamaCpp:
-    """Its states are float32, whatever its weights are."""
+class Peer:
+    """A contender whose work is done by a worker, see worker.py."""
 
-    SCRIPT = "llama_cpp_peer.py"
-
-    def __init__(self, file, weights, threads):
-        self.name = "llama.cpp, " + weights
-        self._threads = threads
-        self._options = ["--model", file]
+    def __init__(self, name, script, model, settings):
+        self.name = name
+        self._script = script
+        self._options = ["--model", model]
+        self._default = settings
         self._settings = {}  # by work
         self.about = {}
 
     def logits(self, tokens, before):
-        return worker_logits(
-            self.SCRIPT, tokens, before,
-            [*self._options, *Settings(self._threads).options()])
-
-    def _rate_with(self, settings, work, seconds):
-        rate, self.about = worker_rate(
-            self.SCRIPT, work,
-            [*self._options, "--seconds", seconds, *settings.options()],
-            settings.environment())
-        return rate
-
-    def search(self, work, seconds):
-        """From now on the best settings are used; returns all tried."""
-        self._settings[work], tried = find_best(
-            lambda settings: self._rate_with(settings, work, seconds), work,
-            self._threads)
-        return tried
-
-    def settings(self, work):
-        return self._settings.get(work, Settings(self._threads))
+        return worker_logits(self._script, tokens, before,
+                             [*self._options, *self._default.options()])
 
     def can(self, work):
         return True
 
+    def settings(self, work):
+        return self._settings.get(work, self._default)
+
+    def _rate_with(self, settings, work, seconds):
+        rate, self.about = worker_rate(
+            self._script, work,
+            [*self._options, "--seconds", seconds, *settings.options()],
+            settings.environment())
+        return rate
+
     def rate(self, work, seconds):
         return self._rate_with(self.settings(work), work, seconds)
 
+    def search(self, work, seconds):
+        """Finds the best settings for the work, which are used from now on.
 
-class Torch:
+        Returns [(Settings, rate)], all that were tried.
+        """
+        self._settings[work], tried = find_best(
+            lambda settings: self._rate_with(settings, work, seconds), work,
+            self._default)
+        return tried
+
+
+class LlamaCpp(Peer):
+    """Its states are float32, whatever its weights are."""
+
+    def __init__(self, file, weights, threads):
+        super().__init__("llama.cpp, " + weights, "llama_cpp_peer.py", file,
+                         Settings(threads, ubatch=512, memory="mapped"))
+
+
+class Torch(Peer):
     """Matrices in bf16, states in float32."""
 
-    SCRIPT = "torch_peer.py"
-
     def __init__(self, folder, threads):
-        self.name = "PyTorch, bf16"
-        self._options = ["--model", folder, "--threads", threads]
-        self.about = {}
-
-    def logits(self, tokens, before):
-        return worker_logits(self.SCRIPT, tokens, before, self._options)
+        super().__init__("PyTorch, bf16", "torch_peer.py", folder,
+                         Settings(threads))
 
     def can(self, work):
-        return work.what == "decode"  # prompts are read by decoding
-
-    def rate(self, work, seconds):
-        rate, self.about = worker_rate(
-            self.SCRIPT, work, [*self._options, "--seconds", seconds])
-        return rate
+        return work.what == "decode"  # it would read a prompt by decoding

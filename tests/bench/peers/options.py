@@ -48,7 +48,7 @@ def make_parser():
                         help="whose logits are compared; 0 for none")
     parser.add_argument("--seed", type=int, default=1, help="of these tokens")
     parser.add_argument("--no_search", action="store_true",
-                        help="leaves llama.cpp's settings as they are")
+                        help="leaves the peers' settings as they are")
     parser.add_argument("--json", type=pathlib.Path, metavar="FILE",
                         help="writes all figures")
     parser.add_argument("--markdown", action="store_true",

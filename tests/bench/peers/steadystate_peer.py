@@ -81,7 +81,7 @@ class Steadystate:
             choice = ["--no_decode", "--prompt", str(work.count)]
         report = json.loads(subprocess.run(
             [BENCH, "engine", "--json", "--model", self._folder,
-             "--repetitions", "1" if work.what == "decode" else "5",
+             "--repetitions", "1" if work.what == "decode" else "3",
              *self._flags, *choice], check=True, text=True,
             stdout=subprocess.PIPE).stdout)
         self.about = report["environment"]

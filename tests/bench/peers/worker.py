@@ -19,8 +19,7 @@ import time
 
 import numpy as np
 
-LEAST = 5  # repetitions of a measurement
-WARM_UP = 2
+LEAST = 3  # repetitions of a measurement, after one that warms up
 
 
 def parse(doc, add_options):
@@ -64,8 +63,7 @@ def write_logits(peer, options):
 
 def timed(action, at_least):
     """Seconds of each repetition: LEAST of them, `at_least` seconds in all."""
-    for _ in range(WARM_UP):
-        action()
+    action()
     seconds = []
     while len(seconds) < LEAST or sum(seconds) < at_least:
         begin = time.perf_counter()
