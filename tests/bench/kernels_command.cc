@@ -254,7 +254,7 @@ absl::StatusOr<Section> KernelsCommand::Projections(
                    {"gflop_per_second", "GFLOP/s", 0},
                    {"fraction_of_peak", "of best", 2}},
                   {}};
-  std::vector<DType> dtypes = {DType::kF32};
+  std::vector<DType> dtypes = {DType::kF32, DType::kI8};
   if (LinearFactory::HasNativeBf16()) dtypes.push_back(DType::kBf16);
   for (const DType dtype : dtypes) {
     for (const ProjectionSize& size : kProjections) {

@@ -20,8 +20,10 @@ struct WeightType {
   const char* name;
   std::optional<DType> dtype;
 };
-constexpr WeightType kWeightTypes[] = {
-    {"auto", std::nullopt}, {"f32", DType::kF32}, {"bf16", DType::kBf16}};
+constexpr WeightType kWeightTypes[] = {{"auto", std::nullopt},
+                                       {"f32", DType::kF32},
+                                       {"bf16", DType::kBf16},
+                                       {"int8", DType::kI8}};
 
 absl::StatusOr<std::optional<DType>> ReadWeightType(const std::string& name) {
   std::string known;
