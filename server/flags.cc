@@ -63,6 +63,27 @@ std::string AbslUnparseFlag(WeightType type) {
   return type.dtype.has_value() ? Name(*type.dtype) : "auto";
 }
 
+struct StateType {
+  StateDType dtype = StateDType::kF32;
+};
+
+bool AbslParseFlag(absl::string_view text, StateType* type,
+                   std::string* error) {
+  for (const StateDType dtype :
+       {StateDType::kF32, StateDType::kBf16, StateDType::kInt16}) {
+    if (text == Name(dtype)) {
+      type->dtype = dtype;
+      return true;
+    }
+  }
+  *error = "it must be f32, bf16 or int16";
+  return false;
+}
+
+std::string AbslUnparseFlag(StateType type) {
+  return std::string(Name(type.dtype));
+}
+
 struct LogLevelName {
   LogLevel level = LogLevel::kInfo;
 };
@@ -105,6 +126,10 @@ ABSL_FLAG(steadystate::ByteSize, state_memory,
 ABSL_FLAG(steadystate::WeightType, weight_dtype, steadystate::WeightType{},
           "Type that weights are held in: f32, bf16, int8, or auto: bf16 where "
           "the CPU multiplies it natively, else f32.");
+ABSL_FLAG(steadystate::StateType, state_dtype, steadystate::StateType{},
+          "Type that the recurrent matrices of sessions are kept in: f32, or "
+          "int16 or bf16, which take half the memory and bandwidth; where a "
+          "model would not bear it, loading says so.");
 ABSL_FLAG(uint32_t, threads, 0,
           "Threads that compute, 1 to 1024. 0: as many as this process may "
           "keep processors busy, CPU quotas considered.");
@@ -223,6 +248,7 @@ Flags Collect() {
   Flags flags;
   flags.model.path = absl::GetFlag(FLAGS_model);
   flags.model.weight_dtype = absl::GetFlag(FLAGS_weight_dtype).dtype;
+  flags.model.state_dtype = absl::GetFlag(FLAGS_state_dtype).dtype;
   flags.model.context_cap = absl::GetFlag(FLAGS_context_cap);
   flags.engine.state_memory_bytes = absl::GetFlag(FLAGS_state_memory).bytes;
   flags.engine.session_ttl = absl::GetFlag(FLAGS_session_ttl);

@@ -31,6 +31,9 @@ struct ModelOptions {
   // Absent ("auto"): bf16 where the CPU multiplies it natively, else f32.
   std::optional<DType> weight_dtype{};
 
+  // What sessions' recurrent matrices are kept in.
+  StateDType state_dtype = StateDType::kF32;
+
   // Cap of softmax layers in tokens; 0 takes max_position_embeddings.
   uint64_t context_cap = 0;
 };
@@ -110,7 +113,8 @@ class Model {
   //   UNIMPLEMENTED        unknown model_type (the message lists those known),
   //                        or a key whose value would change results and is
   //                        not supported
-  //   FAILED_PRECONDITION  bf16 demanded on a CPU without it
+  //   FAILED_PRECONDITION  bf16 demanded on a CPU without it, or a state dtype
+  //                        that this family is not kept well enough in
   static absl::StatusOr<std::shared_ptr<const Model>> Load(
       const ModelOptions& options);
   ~Model();

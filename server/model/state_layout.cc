@@ -6,6 +6,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "kernels/state/int16_matrix.h"
 #include "server/base/status_macros.h"
 
 namespace steadystate {
@@ -46,16 +47,53 @@ absl::Status TooLarge(size_t layer, absl::string_view name) {
 }  // namespace
 
 size_t ElementBytes(SlotType type) {
-  return type == SlotType::kFloat64 ? sizeof(double) : sizeof(float);
+  switch (type) {
+    case SlotType::kFloat32:
+      return sizeof(float);
+    case SlotType::kFloat64:
+      return sizeof(double);
+    case SlotType::kBfloat16:
+    case SlotType::kInt16:
+      return sizeof(uint16_t);
+    case SlotType::kUint8:
+      return sizeof(uint8_t);
+  }
+  return 0;
 }
 
 absl::string_view Name(SlotType type) {
-  return type == SlotType::kFloat64 ? "f64" : "f32";
+  switch (type) {
+    case SlotType::kFloat32:
+      return "f32";
+    case SlotType::kFloat64:
+      return "f64";
+    case SlotType::kBfloat16:
+      return "bf16";
+    case SlotType::kInt16:
+      return "int16";
+    case SlotType::kUint8:
+      return "u8";
+  }
+  return "?";
+}
+
+absl::string_view Name(StateDType dtype) {
+  switch (dtype) {
+    case StateDType::kF32:
+      return "f32";
+    case StateDType::kBf16:
+      return "bf16";
+    case StateDType::kInt16:
+      return "int16";
+  }
+  return "?";
 }
 
 std::string StateLayout::dtype() const {
   std::set<absl::string_view> types;
-  for (const StateSlot& slot : slots_) types.insert(Name(slot.type));
+  for (const StateSlot& slot : slots_) {
+    if (slot.type != SlotType::kUint8) types.insert(Name(slot.type));
+  }
   return absl::StrJoin(types, "+");
 }
 
@@ -77,8 +115,8 @@ StateUse StateLayout::UseOfLayer(size_t layer) const {
   return use;
 }
 
-StateLayoutBuilder::StateLayoutBuilder()
-    : rows_(std::make_shared<GrowingSlotHandle::Rows>()) {}
+StateLayoutBuilder::StateLayoutBuilder(StateDType matrices)
+    : matrices_(matrices), rows_(std::make_shared<GrowingSlotHandle::Rows>()) {}
 
 absl::StatusOr<SlotHandle> StateLayoutBuilder::AddFixed(
     size_t layer, absl::string_view name, std::vector<size_t> shape) {
@@ -94,6 +132,50 @@ absl::StatusOr<DoubleSlotHandle> StateLayoutBuilder::AddFixedDoubles(
       const size_t offset,
       Add(layer, name, SlotType::kFloat64, std::move(shape)));
   return DoubleSlotHandle(offset);
+}
+
+absl::StatusOr<MatrixSlots> StateLayoutBuilder::AddMatrices(
+    size_t layer, absl::string_view name, std::vector<size_t> shape) {
+  has_matrices_ = true;
+  MatrixSlots slots = {.dtype = matrices_};
+  size_t offset = 0;
+  switch (matrices_) {
+    case StateDType::kF32: {
+      STEADYSTATE_ASSIGN_OR_RETURN(slots.f32,
+                                   AddFixed(layer, name, std::move(shape)));
+      break;
+    }
+    case StateDType::kBf16: {
+      STEADYSTATE_ASSIGN_OR_RETURN(
+          offset, Add(layer, name, SlotType::kBfloat16, std::move(shape)));
+      slots.bf16 = FixedSlotHandle<uint16_t>(offset);
+      break;
+    }
+    case StateDType::kInt16: {
+      STEADYSTATE_ASSIGN_OR_RETURN(offset,
+                                   Add(layer, name, SlotType::kInt16, shape));
+      slots.int16 = FixedSlotHandle<int16_t>(offset);
+      shape.back() = Int16Blocks(shape.back());
+      STEADYSTATE_ASSIGN_OR_RETURN(
+          offset, Add(layer, absl::StrCat(name, ".exponents"), SlotType::kUint8,
+                      std::move(shape)));
+      slots.exponents = FixedSlotHandle<uint8_t>(offset);
+      break;
+    }
+  }
+  return slots;
+}
+
+absl::StatusOr<DoubleSlotHandle> StateLayoutBuilder::AddDoubleMatrices(
+    size_t layer, absl::string_view name, std::vector<size_t> shape) {
+  if (matrices_ != StateDType::kF32) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        "layer ", layer, ": state slot '", name,
+        "' adds up and does not fade, ",
+        "or fades so slowly that only doubles hold it; it cannot be kept in ",
+        Name(matrices_), ". A state dtype of f32 is possible"));
+  }
+  return AddFixedDoubles(layer, name, std::move(shape));
 }
 
 absl::StatusOr<size_t> StateLayoutBuilder::Add(size_t layer,

@@ -23,13 +23,28 @@ enum class SlotGrowth : uint8_t {
 enum class SlotType : uint8_t {
   kFloat32,
   kFloat64,  // sums that only grow: float32 would stop counting at 2^24
+  kBfloat16,
+  kInt16,  // in units that blocks of them share (kernels/state/int16_matrix.h)
+  kUint8,  // the exponents of those units
 };
 
 // Bytes of one element.
 size_t ElementBytes(SlotType type);
 
-// The name used in descriptions and metrics: "f32", "f64".
+// The name used in descriptions and metrics: "f32", "f64", "bf16", "int16",
+// "u8".
 absl::string_view Name(SlotType type);
+
+// What a model keeps its recurrent matrices in between two calls, which are
+// nearly all of its state. Arithmetic is in float32 always.
+enum class StateDType : uint8_t {
+  kF32,
+  kBf16,   // rounded stochastically
+  kInt16,  // the same, and 32 elements share an exponent
+};
+
+// The name used in flags and errors: "f32", "bf16", "int16".
+absl::string_view Name(StateDType dtype);
 
 // One named block of a layer's per-session state: row-major, at a 64-byte
 // aligned offset from the start of the session's state.
@@ -71,6 +86,16 @@ class FixedSlotHandle {
 };
 using SlotHandle = FixedSlotHandle<float>;
 using DoubleSlotHandle = FixedSlotHandle<double>;
+
+// Where a mixer finds matrices that are kept in the model's StateDType: in one
+// of the first three, with the exponents if in int16.
+struct MatrixSlots {
+  StateDType dtype = StateDType::kF32;
+  SlotHandle f32{};
+  FixedSlotHandle<uint16_t> bf16{};
+  FixedSlotHandle<int16_t> int16{};
+  FixedSlotHandle<uint8_t> exponents{};
+};
 
 // Where a mixer finds the rows of its per-token slot. Usable once the layout
 // has been built: only then is known how far apart the rows are.
@@ -125,7 +150,8 @@ class StateLayout {
   // token_bytes().
   StateUse UseOfLayer(size_t layer) const;
 
-  // The types of the slots: "f32", "f64" or "f32+f64".
+  // The types of the slots, as "f32" or "f32+f64". The exponents of int16 count
+  // as part of it.
   std::string dtype() const;
 
   // The position beyond which a session cannot advance, or 0 for none.
@@ -142,7 +168,8 @@ class StateLayout {
 // Collects the slots that mixers declare while a model is loaded.
 class StateLayoutBuilder {
  public:
-  StateLayoutBuilder();
+  // `matrices`: of those added with AddMatrices.
+  explicit StateLayoutBuilder(StateDType matrices = StateDType::kF32);
 
   // INVALID_ARGUMENT, naming layer and slot: a dimension is 0, or the state
   // would not fit in size_t.
@@ -153,6 +180,20 @@ class StateLayoutBuilder {
   absl::StatusOr<DoubleSlotHandle> AddFixedDoubles(size_t layer,
                                                    absl::string_view name,
                                                    std::vector<size_t> shape);
+
+  // Recurrent matrices, [..., columns]. In int16 their exponents are a slot of
+  // their own, "<name>.exponents" of [..., Int16Blocks(columns)].
+  absl::StatusOr<MatrixSlots> AddMatrices(size_t layer, absl::string_view name,
+                                          std::vector<size_t> shape);
+
+  // Recurrent matrices that only doubles hold, since nothing in them fades.
+  // Also FAILED_PRECONDITION if this model's matrices shall take less.
+  absl::StatusOr<DoubleSlotHandle> AddDoubleMatrices(size_t layer,
+                                                     absl::string_view name,
+                                                     std::vector<size_t> shape);
+
+  // True once AddMatrices was called.
+  bool has_matrices() const { return has_matrices_; }
 
   // A slot of `cap` rows of shape `row`, one row a token. All growing slots of
   // a model have the same cap, at least 1. The handle is usable after Build.
@@ -169,6 +210,8 @@ class StateLayoutBuilder {
                              SlotType type, std::vector<size_t> shape);
 
   StateLayout layout_;
+  StateDType matrices_;
+  bool has_matrices_ = false;
   std::shared_ptr<GrowingSlotHandle::Rows> rows_;
 };
 

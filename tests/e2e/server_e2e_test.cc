@@ -220,6 +220,7 @@ TEST(ServerE2eTest, WrongFlagsAreNamed) {
       {"--threads=5000", "threads"},
       {"--state_memory=4XiB", "state_memory"},
       {"--weight_dtype=int4", "weight_dtype"},
+      {"--state_dtype=f16", "state_dtype"},
       {"--log_level=loud", "log_level"},
       {"--reflection=perhaps", "reflection"},
       {"--session_ttl=0s", "ttl"},
@@ -247,10 +248,10 @@ TEST(ServerE2eTest, HelpNamesEveryFlagAndVersionIsTold) {
   EXPECT_EQ(help.code, 0);
   for (const char* flag :
        {"model", "listen", "metrics_listen", "state_memory", "weight_dtype",
-        "threads", "session_ttl", "context_cap", "max_batch_rows",
-        "prefill_chunk_rows", "prefill_slice", "max_embed_tokens",
-        "max_queued_per_session", "max_message_bytes", "max_concurrent_streams",
-        "drain_timeout", "reflection", "log_level"}) {
+        "state_dtype", "threads", "session_ttl", "context_cap",
+        "max_batch_rows", "prefill_chunk_rows", "prefill_slice",
+        "max_embed_tokens", "max_queued_per_session", "max_message_bytes",
+        "max_concurrent_streams", "drain_timeout", "reflection", "log_level"}) {
     EXPECT_THAT(help.out, HasSubstr(absl::StrCat("--", flag, "\n")));
   }
   const Outcome version = RunServer("--version");

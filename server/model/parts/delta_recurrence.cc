@@ -12,9 +12,8 @@ absl::StatusOr<DeltaRecurrence> DeltaRecurrence::Make(
   DeltaRecurrence made;
   STEADYSTATE_ASSIGN_OR_RETURN(
       made.state_,
-      builder.state.AddFixed(builder.layer, "S",
-                             {options.heads, options.K, options.V}));
-  builder.scratch.Need(0, 4 * options.K);
+      HeadMatrices::Make(builder, "S", {options.heads, options.K, options.V}));
+  builder.scratch.Need(0, 4 * options.K + made.state_.scratch_floats());
   made.ones_.assign(options.K, 1.0f);
   made.options_ = options;
   return made;
@@ -38,20 +37,29 @@ void DeltaRecurrence::RunHeads(std::span<const Segment> segments,
                                const Inputs& inputs, float* out,
                                size_t out_stride,
                                Workspace::Buffers& buffers) const {
+  const size_t heads = options_.heads;
+  buffers.pool.ParallelFor(segments.size() * heads,
+                           [&](size_t i, size_t worker) {
+                             RunHead(segments[i / heads], i % heads, inputs,
+                                     buffers.OfWorker(worker), out, out_stride);
+                           });
+}
+
+template <typename Inputs>
+void DeltaRecurrence::RunHead(const Segment& segment, size_t head,
+                              const Inputs& inputs, float* scratch, float* out,
+                              size_t out_stride) const {
   const Options& o = options_;
-  buffers.pool.ParallelFor(segments.size() * o.heads, [&](size_t i,
-                                                          size_t worker) {
-    const Segment& segment = segments[i / o.heads];
-    const size_t head = i % o.heads;
-    float* state = state_.In(segment.state) + head * o.K * o.V;
-    for (size_t t = 0; t < segment.rows; ++t) {
-      const size_t row = segment.first_row + t;
-      const Move move = MoveOf(inputs, row, head, buffers.OfWorker(worker));
-      RankOneDecayStep(o.K, o.V, o.scale, move.alpha, move.a, move.b,
-                       inputs.q.At(row, head), move.k, inputs.v.At(row, head),
-                       state, out + row * out_stride + head * o.V);
-    }
-  });
+  float* const opened = scratch + 4 * o.K;
+  float* const state = state_.Open(segment, head, opened);
+  for (size_t t = 0; t < segment.rows; ++t) {
+    const size_t row = segment.first_row + t;
+    const Move move = MoveOf(inputs, row, head, scratch);
+    RankOneDecayStep(o.K, o.V, o.scale, move.alpha, move.a, move.b,
+                     inputs.q.At(row, head), move.k, inputs.v.At(row, head),
+                     state, out + row * out_stride + head * o.V);
+  }
+  state_.Close(segment, head, opened);
 }
 
 // S^T k after the decay is S^T (alpha o k) before it, and

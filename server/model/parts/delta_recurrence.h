@@ -9,6 +9,7 @@
 #include "server/model/mixer.h"
 #include "server/model/mixer_builder.h"
 #include "server/model/parts/gated_recurrence.h"
+#include "server/model/parts/head_matrices.h"
 #include "server/model/parts/head_rows.h"
 #include "server/model/state_layout.h"
 #include "server/model/workspace.h"
@@ -50,8 +51,7 @@ class DeltaRecurrence {
 
   DeltaRecurrence() = default;
 
-  // Declares the state slot "S", [HV, K, V]. INVALID_ARGUMENT as
-  // StateLayoutBuilder.
+  // Declares the state slot "S", [HV, K, V]. Errors as StateLayoutBuilder.
   static absl::StatusOr<DeltaRecurrence> Make(const MixerBuilder& builder,
                                               const Options& options);
 
@@ -80,6 +80,10 @@ class DeltaRecurrence {
   // The decay of a row, f32[K]. `factors` is f32[K] scratch.
   const float* DecayOf(const HeadRows& alpha, size_t row, size_t head,
                        float* factors) const;
+  // One head over a segment. `scratch` is the worker's.
+  template <typename Inputs>
+  void RunHead(const Segment& segment, size_t head, const Inputs& inputs,
+               float* scratch, float* out, size_t out_stride) const;
   template <typename Inputs>
   void RunHeads(std::span<const Segment> segments, const Inputs& inputs,
                 float* out, size_t out_stride,
@@ -87,7 +91,7 @@ class DeltaRecurrence {
 
   Options options_;
   std::vector<float> ones_;  // f32[K]
-  SlotHandle state_;         // f32[HV, K, V]
+  HeadMatrices state_;       // [HV, K, V]
 };
 
 }  // namespace steadystate

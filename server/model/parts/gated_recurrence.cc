@@ -11,7 +11,9 @@
 #include "kernels/recurrence/key_decay.h"
 #include "kernels/recurrence/normalizer.h"
 #include "kernels/recurrence/outer_decay.h"
+#include "kernels/recurrence/packed_key_decay.h"
 #include "kernels/recurrence/state_read.h"
+#include "kernels/state/int16_matrix.h"
 #include "server/base/status_macros.h"
 
 namespace steadystate {
@@ -38,6 +40,16 @@ const float* LowOf(const GatedRecurrence::Inputs& inputs, size_t row,
   return low.data == nullptr ? nullptr : low.At(row, head);
 }
 
+// True if packed states can be advanced as they are.
+bool HasPackedStep(const GatedRecurrence::Options& options, StateDType dtype) {
+  const bool form =
+      (options.decay == Decay::kScalar || options.decay == Decay::kKey) &&
+      !options.bonus && options.query_heads == options.state_heads;
+  return form && (dtype == StateDType::kBf16 ||
+                  (dtype == StateDType::kInt16 &&
+                   options.V % (kInt16BlockColumns / 2) == 0));
+}
+
 }  // namespace
 
 absl::StatusOr<GatedRecurrence> GatedRecurrence::Make(
@@ -53,17 +65,18 @@ absl::StatusOr<GatedRecurrence> GatedRecurrence::Make(
   if (made.grows_) {
     STEADYSTATE_ASSIGN_OR_RETURN(
         made.growing_state_,
-        builder.state.AddFixedDoubles(builder.layer, "S", shape));
+        builder.state.AddDoubleMatrices(builder.layer, "S", shape));
   } else {
-    STEADYSTATE_ASSIGN_OR_RETURN(
-        made.state_, builder.state.AddFixed(builder.layer, "S", shape));
+    STEADYSTATE_ASSIGN_OR_RETURN(made.state_,
+                                 HeadMatrices::Make(builder, "S", shape));
   }
   if (made.options_.normalizer_eps.has_value()) {
     STEADYSTATE_ASSIGN_OR_RETURN(
         made.sums_, builder.state.AddFixedDoubles(builder.layer, "Z", {G, K}));
   }
-  builder.scratch.Need(0, K);
-  made.state_floats_ = K * V * (made.options_.decay == Decay::kComplex ? 2 : 1);
+  made.fused_ =
+      !made.grows_ && HasPackedStep(made.options_, made.state_.dtype());
+  builder.scratch.Need(0, K + made.state_.scratch_floats());
   for (const double factor : made.options_.constants) {
     made.alphas_.insert(made.alphas_.end(), K, static_cast<float>(factor));
     if (made.grows_) {
@@ -85,7 +98,49 @@ void GatedRecurrence::Run(std::span<const Segment> segments,
 }
 
 void GatedRecurrence::RunHead(const Segment& segment, size_t head,
-                              const Inputs& inputs, float* factors, float* out,
+                              const Inputs& inputs, float* scratch, float* out,
+                              size_t out_stride) const {
+  if (fused_ && segment.rows == 1) {
+    return RunPacked(segment, head, inputs, scratch, out, out_stride);
+  }
+  float* const opened = scratch + options_.K;
+  float* const state = grows_ ? nullptr : state_.Open(segment, head, opened);
+  RunRows(segment, head, inputs, state, scratch, out, out_stride);
+  if (!grows_) state_.Close(segment, head, opened);
+}
+
+void GatedRecurrence::RunPacked(const Segment& segment, size_t head,
+                                const Inputs& inputs, float* scratch,
+                                float* out, size_t out_stride) const {
+  const size_t K = options_.K;
+  const size_t V = options_.V;
+  const size_t row = segment.first_row;
+  const Move move = MoveOf(inputs, row, head, scratch);
+  const bool one_decay =
+      options_.decay == Decay::kScalar && move.alpha != scratch;
+  const PackedDecay decay = {move.alpha, move.alpha_low,
+                             one_decay ? size_t{0} : size_t{1}};
+  const float* q = inputs.q.At(row, head);
+  const float* v = inputs.v.At(row, head);
+  float* o = out + row * out_stride + head * V;
+  const RoundingNoise noise = state_.MakeNoise(segment, head, scratch + K);
+  if (state_.dtype() == StateDType::kBf16) {
+    KeyDecayStepBf16(K, V, options_.scale, decay, q, move.k, v, noise,
+                     state_.Bf16(segment, head), o);
+  } else {
+    KeyDecayStepInt16(K, V, options_.scale, decay, q, move.k, v, noise,
+                      state_.Int16(segment, head),
+                      state_.Exponents(segment, head), o);
+  }
+  if (options_.normalizer_eps.has_value()) {
+    double* sums = sums_.In(segment.state) + head * K;
+    Normalize(NormalizerStep(K, move.alpha, q, move.k, sums), o);
+  }
+}
+
+void GatedRecurrence::RunRows(const Segment& segment, size_t head,
+                              const Inputs& inputs, float* state,
+                              float* factors, float* out,
                               size_t out_stride) const {
   const Options& o = options_;
   const size_t group = o.query_heads / o.state_heads;
@@ -101,9 +156,9 @@ void GatedRecurrence::RunHead(const Segment& segment, size_t head,
       const float* q = inputs.q.At(row, h);
       // The first query head of a group moves the state, the others read it.
       if (move.k != nullptr) {
-        StepRow(move, inputs, row, head, q, segment.state, to);
+        StepRow(move, inputs, row, head, q, segment.state, state, to);
       } else {
-        Read(q, head, segment.state, to);
+        Read(q, head, segment.state, state, to);
       }
       if (sums != nullptr) {
         Normalize(move.k != nullptr
@@ -154,18 +209,18 @@ GatedRecurrence::Move GatedRecurrence::MoveOf(const Inputs& inputs, size_t row,
 
 void GatedRecurrence::StepRow(const Move& move, const Inputs& inputs,
                               size_t row, size_t head, const float* q,
-                              std::byte* session, float* o) const {
+                              std::byte* session, float* state,
+                              float* o) const {
   const size_t K = options_.K;
   const size_t V = options_.V;
   const float* v = inputs.v.At(row, head);
   if (grows_) {
-    double* state = growing_state_.In(session) + head * K * V;
+    double* sums = growing_state_.In(session) + head * K * V;
     const double* decay =
         exact_alphas_.empty() ? nullptr : exact_alphas_.data() + head * K;
-    GrowingSumStep(K, V, options_.scale, decay, q, move.k, v, state, o);
+    GrowingSumStep(K, V, options_.scale, decay, q, move.k, v, sums, o);
     return;
   }
-  float* state = state_.In(session) + head * state_floats_;
   if (options_.bonus) {
     BonusDecayStep(K, V, move.alpha, inputs.bonus.At(row, head), q, move.k, v,
                    state, o);
@@ -212,15 +267,14 @@ void GatedRecurrence::Step(const Move& move, const float* q, const float* v,
 
 // Of a complex state the real parts, which come first.
 void GatedRecurrence::Read(const float* q, size_t head, std::byte* session,
-                           float* o) const {
+                           const float* state, float* o) const {
   const size_t K = options_.K;
   const size_t V = options_.V;
   if (grows_) {
     GrowingSumRead(K, V, options_.scale, q,
                    growing_state_.In(session) + head * K * V, o);
   } else {
-    ReadState(K, V, options_.scale, q,
-              state_.In(session) + head * state_floats_, o);
+    ReadState(K, V, options_.scale, q, state, o);
   }
 }
 

@@ -10,6 +10,7 @@
 #include "absl/status/statusor.h"
 #include "server/model/mixer.h"
 #include "server/model/mixer_builder.h"
+#include "server/model/parts/head_matrices.h"
 #include "server/model/parts/head_rows.h"
 #include "server/model/state_layout.h"
 #include "server/model/workspace.h"
@@ -70,7 +71,7 @@ class GatedRecurrence {
 
   // Declares the state slots "S", [G, K, V] ([G, 2, K, V] if complex; doubles
   // where the past fades so slowly that float32 would lose it), and with a
-  // normalizer "Z", doubles [G, K]. INVALID_ARGUMENT as StateLayoutBuilder.
+  // normalizer "Z", doubles [G, K]. Errors as StateLayoutBuilder.
   static absl::StatusOr<GatedRecurrence> Make(const MixerBuilder& builder,
                                               Options options);
 
@@ -94,28 +95,37 @@ class GatedRecurrence {
     const float* k;          // f32[K]
   };
 
-  // One state head over a segment. `factors` is f32[K] scratch.
+  // One state head over a segment. `scratch` is the worker's.
   void RunHead(const Segment& segment, size_t head, const Inputs& inputs,
-               float* factors, float* out, size_t out_stride) const;
+               float* scratch, float* out, size_t out_stride) const;
+  // The same of a segment of one row on a packed state. REQUIRES: fused_.
+  void RunPacked(const Segment& segment, size_t head, const Inputs& inputs,
+                 float* scratch, float* out, size_t out_stride) const;
+  // The same, its state being in float32, or in doubles if it grows.
+  void RunRows(const Segment& segment, size_t head, const Inputs& inputs,
+               float* state, float* factors, float* out,
+               size_t out_stride) const;
   Move MoveOf(const Inputs& inputs, size_t row, size_t head,
               float* factors) const;
   // Makes the move and reads the state for one query, the bonus included.
   void StepRow(const Move& move, const Inputs& inputs, size_t row, size_t head,
-               const float* q, std::byte* session, float* o) const;
+               const float* q, std::byte* session, float* state,
+               float* o) const;
   void Step(const Move& move, const float* q, const float* v, size_t head,
             float* state, float* o) const;
   // Reads the state for one query.
-  void Read(const float* q, size_t head, std::byte* session, float* o) const;
+  void Read(const float* q, size_t head, std::byte* session, const float* state,
+            float* o) const;
   // Divides what was read by the sum of keys, `weight` of the query.
   void Normalize(double weight, float* o) const;
 
   Options options_;
-  size_t state_floats_ = 0;           // of one head
   bool grows_ = false;                // S is in doubles
+  bool fused_ = false;                // there is a step on the packed S
   std::vector<float> alphas_;         // f32[G, K] of constants
   std::vector<double> exact_alphas_;  // f64[G, K] of constants, if it grows
   std::vector<float> ones_;           // f32[max(K, V)]
-  SlotHandle state_;                  // f32[G, K, V] or f32[G, 2, K, V]
+  HeadMatrices state_;                // [G, K, V] or [G, 2, K, V]
   DoubleSlotHandle growing_state_;    // f64[G, K, V], in its place if it grows
   DoubleSlotHandle sums_;             // f64[G, K]
 };

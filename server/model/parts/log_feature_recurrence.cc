@@ -17,7 +17,7 @@ absl::StatusOr<LogFeatureRecurrence> LogFeatureRecurrence::Make(
   StateLayoutBuilder& state = builder.state;
   STEADYSTATE_ASSIGN_OR_RETURN(
       made.state_,
-      state.AddFixedDoubles(builder.layer, "S", {G, F, options.V}));
+      state.AddDoubleMatrices(builder.layer, "S", {G, F, options.V}));
   STEADYSTATE_ASSIGN_OR_RETURN(
       made.sums_, state.AddFixedDoubles(builder.layer, "Z", {G, F}));
   STEADYSTATE_ASSIGN_OR_RETURN(made.max_,

@@ -46,7 +46,7 @@ class LogFeatureRecurrence {
   LogFeatureRecurrence() = default;
 
   // Declares the state slots "S", f64[G, F, V], "Z", f64[G, F], and "max",
-  // f32[G, F]. INVALID_ARGUMENT as StateLayoutBuilder.
+  // f32[G, F]. Errors as StateLayoutBuilder.
   static absl::StatusOr<LogFeatureRecurrence> Make(const MixerBuilder& builder,
                                                    const Options& options);
 

@@ -35,13 +35,13 @@ absl::StatusOr<MlstmRecurrence> MlstmRecurrence::Make(
   const size_t H = options.heads;
   STEADYSTATE_ASSIGN_OR_RETURN(
       made.memory_,
-      builder.state.AddFixed(builder.layer, "C", {H, options.K, options.V}));
+      HeadMatrices::Make(builder, "C", {H, options.K, options.V}));
   STEADYSTATE_ASSIGN_OR_RETURN(
       made.normalizer_,
       builder.state.AddFixedDoubles(builder.layer, "n", {H, options.K}));
   STEADYSTATE_ASSIGN_OR_RETURN(
       made.stabilizer_, builder.state.AddFixedDoubles(builder.layer, "m", {H}));
-  builder.scratch.Need(0, 2 * options.K);
+  builder.scratch.Need(0, 2 * options.K + made.memory_.scratch_floats());
   return made;
 }
 
@@ -60,7 +60,8 @@ void MlstmRecurrence::RunHead(const Segment& segment, size_t head,
                               size_t out_stride) const {
   const size_t K = options_.K;
   const size_t V = options_.V;
-  float* memory = memory_.In(segment.state) + head * K * V;
+  float* const opened = scratch + 2 * K;
+  float* const memory = memory_.Open(segment, head, opened);
   double* sums = normalizer_.In(segment.state) + head * K;
   double& m = stabilizer_.In(segment.state)[head];
   float* decay = scratch;
@@ -83,6 +84,7 @@ void MlstmRecurrence::RunHead(const Segment& segment, size_t head,
                                   static_cast<double>(options_.eps)));
     for (size_t j = 0; j < V; ++j) o[j] *= factor;
   }
+  memory_.Close(segment, head, opened);
 }
 
 }  // namespace steadystate

@@ -7,6 +7,7 @@
 #include "absl/status/statusor.h"
 #include "server/model/mixer.h"
 #include "server/model/mixer_builder.h"
+#include "server/model/parts/head_matrices.h"
 #include "server/model/parts/head_rows.h"
 #include "server/model/state_layout.h"
 #include "server/model/workspace.h"
@@ -43,7 +44,7 @@ class MlstmRecurrence {
   MlstmRecurrence() = default;
 
   // Declares the state slots "C", [H, K, V], and, of doubles, "n", [H, K], and
-  // "m", [H]. INVALID_ARGUMENT as StateLayoutBuilder.
+  // "m", [H]. Errors as StateLayoutBuilder.
   static absl::StatusOr<MlstmRecurrence> Make(const MixerBuilder& builder,
                                               const Options& options);
 
@@ -54,12 +55,12 @@ class MlstmRecurrence {
            size_t out_stride, Workspace::Buffers& buffers) const;
 
  private:
-  // One head over a segment. `scratch` is f32[2 K].
+  // One head over a segment. `scratch` is the worker's.
   void RunHead(const Segment& segment, size_t head, const Inputs& inputs,
                float* scratch, float* out, size_t out_stride) const;
 
   Options options_;
-  SlotHandle memory_;            // C
+  HeadMatrices memory_;          // C
   DoubleSlotHandle normalizer_;  // n
   DoubleSlotHandle stabilizer_;  // m
 };

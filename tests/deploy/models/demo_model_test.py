@@ -136,5 +136,27 @@ class Int8Test(unittest.TestCase):
         self.assertAlmostEqual(1, bits["int8"] / bits["f32"], delta=0.005)
 
 
+class ReducedStatesTest(unittest.TestCase):
+    """Short of the 100,000 bytes of the model's card."""
+
+    BYTES = 4000
+
+    def bits(self, state_dtype):
+        """Bits per byte, states rounded after every byte."""
+        _, held_out = baselines.read_texts()
+        with ServerProcess("--state_dtype", state_dtype,
+                           "--prefill_chunk_rows", "1") as server:
+            bits = measure.score(CLIENT, server.grpc, held_out[:self.BYTES])
+        return sum(bits) / len(bits)
+
+    def test_16_bits_cost_less_than_half_a_percent(self):
+        exact = self.bits("f32")
+        for state_dtype in ("int16", "bf16"):
+            with self.subTest(state_dtype):
+                bits = self.bits(state_dtype)
+                self.assertNotEqual(exact, bits)
+                self.assertAlmostEqual(1, bits / exact, delta=0.005)
+
+
 if __name__ == "__main__":
     unittest.main(verbosity=2)

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <set>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -138,6 +139,50 @@ TEST(StateLayoutTest, AllGrowingSlotsHaveOneCap) {
   const auto other = builder.AddPerToken(1, "kv", 11, {4});
   EXPECT_EQ(other.status().code(), absl::StatusCode::kInvalidArgument);
   EXPECT_THAT(other.status().message(), HasSubstr("11"));
+}
+
+TEST(StateLayoutTest, MatricesAreOfTheModelsType) {
+  for (const auto& [dtype, bytes, names] :
+       {std::tuple(StateDType::kF32, 3 * 5 * 40 * 4, "f32"),
+        {StateDType::kBf16, 3 * 5 * 40 * 2, "bf16+f32"},
+        {StateDType::kInt16, 3 * 5 * 40 * 2, "f32+int16"}}) {
+    StateLayoutBuilder builder(dtype);
+    EXPECT_FALSE(builder.has_matrices());
+    ASSERT_TRUE(builder.AddMatrices(2, "S", {3, 5, 40}).ok());
+    EXPECT_TRUE(builder.has_matrices());
+    ASSERT_TRUE(builder.AddFixed(2, "conv", {3, 5}).ok());
+    const StateLayout layout = std::move(builder).Build();
+    EXPECT_EQ(layout.dtype(), names);
+    EXPECT_EQ(layout.slots()[0].bytes, static_cast<size_t>(bytes));
+    EXPECT_EQ(layout.slots()[0].name, "S");
+  }
+}
+
+TEST(StateLayoutTest, Int16HasItsExponentsBesideIt) {
+  StateLayoutBuilder builder(StateDType::kInt16);
+  const absl::StatusOr<MatrixSlots> slots =
+      builder.AddMatrices(0, "S", {3, 5, 70});
+  ASSERT_TRUE(slots.ok());
+  const StateLayout layout = std::move(builder).Build();
+  const StateSlot& exponents = layout.slots()[1];
+  EXPECT_EQ(exponents.name, "S.exponents");
+  EXPECT_EQ(Name(exponents.type), "u8");
+  EXPECT_EQ(exponents.shape, (std::vector<size_t>{3, 5, 2}));
+  EXPECT_EQ(exponents.bytes, 30u);
+  alignas(64) std::byte state[4096] = {};
+  EXPECT_EQ(slots->exponents.In(state),
+            reinterpret_cast<uint8_t*>(state + exponents.offset));
+}
+
+TEST(StateLayoutTest, MatricesThatNeedDoublesTakeNothingLess) {
+  StateLayoutBuilder exact;
+  EXPECT_TRUE(exact.AddDoubleMatrices(0, "S", {2, 2, 2}).ok());
+  StateLayoutBuilder reduced(StateDType::kInt16);
+  const absl::Status refused =
+      reduced.AddDoubleMatrices(3, "S", {2, 2, 2}).status();
+  EXPECT_EQ(refused.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_THAT(refused.message(), HasSubstr("layer 3"));
+  EXPECT_THAT(refused.message(), HasSubstr("int16"));
 }
 
 }  // namespace

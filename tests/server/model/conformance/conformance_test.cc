@@ -4,7 +4,9 @@
 // agrees. Method: the plain golden checkpoint of each family, fed in many ways.
 #include <algorithm>
 #include <filesystem>
+#include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "gtest/gtest.h"
@@ -100,6 +102,39 @@ TEST_P(ConformanceTest, ABatchIsItsSinglesWithBf16Weights) {
 TEST_P(ConformanceTest, ABatchIsItsSinglesWithInt8Weights) {
   const auto model = LoadGolden(GoldenFolder(GetParam()), DType::kI8);
   ExpectBatchesAreSingles(*model, 2);
+}
+
+// The family's model with states of another type, or null if it refuses that.
+std::shared_ptr<const Model> LoadReduced(const std::string& family,
+                                         StateDType states) {
+  const auto model = Model::Load({.path = GoldenFolder(family),
+                                  .weight_dtype = DType::kF32,
+                                  .state_dtype = states});
+  if (model.ok()) return *model;
+  EXPECT_EQ(model.status().code(), absl::StatusCode::kFailedPrecondition);
+  return nullptr;
+}
+
+TEST_P(ConformanceTest, ReducedStatesKeepThePromisesToo) {
+  Runner runner(*model_);
+  Sequence exact(*model_);
+  const std::vector<float> expected = runner.Feed(exact, tokens_, pieces_);
+  for (const auto& [states, tolerance] :
+       {std::pair(StateDType::kBf16, 5e-2), {StateDType::kInt16, 1e-3}}) {
+    SCOPED_TRACE(Name(states));
+    const auto model = LoadReduced(GetParam(), states);
+    if (model == nullptr) continue;
+    EXPECT_LE(model->state_layout().bytes(), model_->state_layout().bytes());
+    ExpectBatchesAreSingles(*model, 1);
+    ExpectBatchesAreSingles(*model, 2);
+    Runner alone(*model);
+    for (const std::vector<size_t>& pieces : {{1}, pieces_}) {
+      Sequence sequence(*model);
+      EXPECT_LE(RelativeRmsDifference(alone.Feed(sequence, tokens_, pieces),
+                                      expected),
+                tolerance);
+    }
+  }
 }
 
 // Options of a family, and softmax layers in between, change nothing.

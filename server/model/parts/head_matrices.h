@@ -1,0 +1,61 @@
+#ifndef STEADYSTATE_SERVER_MODEL_PARTS_HEAD_MATRICES_H_
+#define STEADYSTATE_SERVER_MODEL_PARTS_HEAD_MATRICES_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "kernels/state/rounding_noise.h"
+#include "server/model/mixer.h"
+#include "server/model/mixer_builder.h"
+#include "server/model/state_layout.h"
+
+namespace steadystate {
+
+// The recurrent matrices of a layer's heads, in whatever type the model keeps
+// them. Whoever advances a head opens its matrix, works on float32 and closes
+// it again: float32 matrices are worked on where they lie, others unpacked to
+// scratch memory and packed again, rounded by noise that is a function of the
+// position after the segment and of the matrix's place alone. Immutable;
+// thread-safe.
+class HeadMatrices {
+ public:
+  HeadMatrices() = default;
+
+  // Declares the slot `name` of `shape`, [heads, ..., columns]; all dimensions
+  // between are rows. Errors are those of StateLayoutBuilder::AddMatrices.
+  static absl::StatusOr<HeadMatrices> Make(const MixerBuilder& builder,
+                                           absl::string_view name,
+                                           const std::vector<size_t>& shape);
+
+  // What Open and MakeNoise need of a worker's scratch memory.
+  size_t scratch_floats() const { return scratch_floats_; }
+
+  // Returns the head's matrix, f32[rows, columns], as it was before the
+  // segment. It is in the session's state or in the scratch memory.
+  float* Open(const Segment& segment, size_t head, float* scratch) const;
+
+  // Keeps the matrix that Open returned, as it is after the segment.
+  void Close(const Segment& segment, size_t head, float* scratch) const;
+
+  // For kernels that read and write what is packed:
+  StateDType dtype() const { return slots_.dtype; }
+  uint16_t* Bf16(const Segment& segment, size_t head) const;
+  int16_t* Int16(const Segment& segment, size_t head) const;
+  uint8_t* Exponents(const Segment& segment, size_t head) const;
+  // By which the head is rounded after the segment. Lies in `scratch`.
+  RoundingNoise MakeNoise(const Segment& segment, size_t head,
+                          float* scratch) const;
+
+ private:
+  MatrixSlots slots_;
+  size_t rows_ = 0;
+  size_t columns_ = 0;
+  size_t scratch_floats_ = 0;
+};
+
+}  // namespace steadystate
+
+#endif  // STEADYSTATE_SERVER_MODEL_PARTS_HEAD_MATRICES_H_

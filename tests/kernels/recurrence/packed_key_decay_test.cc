@@ -1,0 +1,87 @@
+// Goal: advancing a packed state in one pass has the bits of unpacking it, the
+// plain step and packing it. Method: several tokens both ways, every width of a
+// tail, on every target.
+
+#include "kernels/recurrence/packed_key_decay.h"
+
+#include <vector>
+
+#include "gtest/gtest.h"
+#include "hwy/tests/hwy_gtest.h"
+#include "kernels/recurrence/key_decay.h"
+#include "tests/kernels/numbers.h"
+#include "tests/kernels/state/packed_matrix.h"
+
+namespace steadystate {
+namespace {
+
+using Type = PackedMatrix::Type;
+
+class PackedKeyDecayTest : public hwy::TestWithParamTarget {};
+HWY_TARGET_INSTANTIATE_TEST_SUITE_P(PackedKeyDecayTest);
+
+void ExpectFusedIsUnfused(Type type, size_t K, size_t V, Numbers& numbers) {
+  SCOPED_TRACE(testing::Message() << "K " << K << " V " << V);
+  PackedMatrix fused(type, K, V);
+  PackedMatrix plain(type, K, V);
+  for (uint64_t t = 0; t < 6; ++t) {
+    Floats decay = numbers.Uniform(K, 0.0f, 1.0f);
+    const Floats low = numbers.Uniform(K, -3e-8f, 3e-8f);
+    if (t == 4) decay[0] = 0;
+    if (t == 5) decay[0] = 1;
+    const Floats q = numbers.Uniform(K, -1.0f, 1.0f);
+    const Floats k = numbers.Uniform(K, -1.0f, 1.0f);
+    const Floats v = numbers.Uniform(V, -1.0f, 1.0f);
+    std::vector<float> o(V), expected(V);
+    std::vector<float> state = plain.Unpack();
+    // Sums of two floats, floats, one for all.
+    const PackedDecay decays = {decay.data(), t % 3 == 1 ? nullptr : low.data(),
+                                t % 3 == 2 ? size_t{0} : size_t{1}};
+    if (t % 3 == 0) {
+      SplitKeyDecayStep(K, V, 0.125f, decay.data(), low.data(), q.data(),
+                        k.data(), v.data(), state.data(), expected.data());
+    } else if (t % 3 == 1) {
+      KeyDecayStep(K, V, 0.125f, decay.data(), q.data(), k.data(), v.data(),
+                   state.data(), expected.data());
+    } else {
+      SplitScalarDecayStep(K, V, 0.125f, decay[0], low[0], q.data(), k.data(),
+                           v.data(), state.data(), expected.data());
+    }
+    plain.Pack(state.data(), t);
+    const RoundingNoise noise = fused.NoiseAt(t);
+    if (type == Type::kBf16) {
+      KeyDecayStepBf16(K, V, 0.125f, decays, q.data(), k.data(), v.data(),
+                       noise, fused.bf16.data(), o.data());
+    } else {
+      KeyDecayStepInt16(K, V, 0.125f, decays, q.data(), k.data(), v.data(),
+                        noise, fused.int16.data(), fused.exponents.data(),
+                        o.data());
+    }
+    ASSERT_EQ(o, expected) << t;
+    ASSERT_EQ(fused.bf16, plain.bf16) << t;
+    ASSERT_EQ(fused.int16, plain.int16) << t;
+    ASSERT_EQ(fused.exponents, plain.exponents) << t;
+  }
+}
+
+TEST_P(PackedKeyDecayTest, Bf16HasTheBitsOfThreePasses) {
+  Numbers numbers(81);
+  for (size_t n = 1; n <= 70; ++n) {
+    ExpectFusedIsUnfused(Type::kBf16, 3, n, numbers);
+    ExpectFusedIsUnfused(Type::kBf16, n, 5, numbers);
+  }
+  for (const size_t V : {64u, 128u, 256u, 512u, 2100u}) {
+    ExpectFusedIsUnfused(Type::kBf16, 17, V, numbers);
+  }
+}
+
+TEST_P(PackedKeyDecayTest, Int16HasTheBitsOfThreePasses) {
+  Numbers numbers(82);
+  for (const size_t V : {32u, 64u, 96u, 128u, 256u, 512u, 2080u}) {
+    ExpectFusedIsUnfused(Type::kInt16, 17, V, numbers);
+    ExpectFusedIsUnfused(Type::kInt16, 1, V, numbers);
+  }
+}
+
+}  // namespace
+}  // namespace steadystate

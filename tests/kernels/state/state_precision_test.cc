@@ -1,0 +1,269 @@
+// Goal: what a state in 16 bits costs, mechanism by mechanism: the table in the
+// project's README, on which rests who may be kept in bf16. Method: one head
+// over 10^5 random tokens, its matrix packed after every one, beside the same
+// kernel on a float32 matrix; the relative RMS error of the last tenth's
+// outputs. Keys and values are of mean zero, which is the hard case: errors add
+// up as the state does. Prints the errors.
+
+#include <cmath>
+#include <cstdio>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "gtest/gtest.h"
+#include "kernels/recurrence/bonus_decay.h"
+#include "kernels/recurrence/complex_key_decay.h"
+#include "kernels/recurrence/full_decay.h"
+#include "kernels/recurrence/key_decay.h"
+#include "kernels/recurrence/outer_decay.h"
+#include "kernels/recurrence/rank_one_decay.h"
+#include "tests/kernels/numbers.h"
+#include "tests/kernels/state/packed_matrix.h"
+
+namespace steadystate {
+namespace {
+
+constexpr int kTokens = 100000;
+constexpr size_t kK = 16;
+constexpr size_t kV = 32;
+
+// What a token brings, f32[kK] and f32[kV] each.
+struct Token {
+  Floats q, k, v;
+};
+
+struct Mechanism {
+  std::string name;
+  size_t rows;  // of the matrix
+  // Draws what is particular to it and returns one step on a state.
+  std::function<std::function<void(float* state, float* o)>(Token, Numbers&)>
+      draw;
+  double bf16;  // bounds of the errors
+  double int16;
+};
+
+// 1 - 2^-5 to 1 - 2^-12, spread evenly over n channels.
+Floats SlowDecays(size_t n) {
+  Floats decays(n);
+  for (size_t i = 0; i < n; ++i) {
+    decays[i] = 1 - std::exp2(-5 - 7 * (static_cast<float>(i) + 0.5f) /
+                                       static_cast<float>(n));
+  }
+  return decays;
+}
+
+Floats Unit(Floats x) {
+  float squares = 0;
+  for (const float value : x) squares += value * value;
+  for (float& value : x) value /= std::sqrt(squares);
+  return x;
+}
+
+auto KeyDecay(Token token, Floats decay) {
+  return [token, decay](float* state, float* o) {
+    KeyDecayStep(kK, kV, 1, decay.data(), token.q.data(), token.k.data(),
+                 token.v.data(), state, o);
+  };
+}
+
+// All of one decay.
+Mechanism ScalarDecay(const std::string& name, float decay, double bf16,
+                      double int16) {
+  return {name, kK,
+          [decay](Token token, Numbers&) {
+            Floats decays(kK);
+            for (float& value : decays) value = decay;
+            return KeyDecay(token, decays);
+          },
+          bf16, int16};
+}
+
+Mechanism DeltaRule(const std::string& name, Floats decay, float beta,
+                    double bf16, double int16) {
+  return {name, kK,
+          [decay, beta](Token token, Numbers&) {
+            const Floats k = Unit(token.k);
+            Floats a(kK), b(kK), written(kK);
+            for (size_t i = 0; i < kK; ++i) {
+              a[i] = decay[i] * k[i];
+              written[i] = beta * k[i];
+              b[i] = -written[i];
+            }
+            return [=](float* state, float* o) {
+              RankOneDecayStep(kK, kV, 1, decay.data(), a.data(), b.data(),
+                               token.q.data(), written.data(), token.v.data(),
+                               state, o);
+            };
+          },
+          bf16, int16};
+}
+
+Floats Ones(size_t n) {
+  Floats ones(n);
+  for (float& value : ones) value = 1;
+  return ones;
+}
+
+// Gates sigma(x)^(1/16) of x within 2 of a mean.
+Mechanism SigmoidGates(const std::string& name, float mean, double bf16,
+                       double int16) {
+  return {name, kK,
+          [mean](Token token, Numbers& numbers) {
+            Floats decay = numbers.Uniform(kK, mean - 2, mean + 2);
+            for (float& x : decay) {
+              x = std::pow(1 / (1 + std::exp(-x)), 1.0f / 16);
+            }
+            return KeyDecay(token, decay);
+          },
+          bf16, int16};
+}
+
+// Steps of 0.001 to 0.1 per channel, rates of 1 to 16 per key row.
+Mechanism MambaOne(double bf16, double int16) {
+  return {"Mamba: steps 0.001 to 0.1", kK,
+          [](Token token, Numbers&) {
+            Floats rate(kK * kV), step(kV), v = token.v;
+            for (size_t j = 0; j < kV; ++j) {
+              step[j] = 0.001f * std::exp2(static_cast<float>(j) / kV * 6.6f);
+              v[j] *= step[j];
+              for (size_t i = 0; i < kK; ++i) {
+                rate[i * kV + j] = static_cast<float>(i + 1);
+              }
+            }
+            return [=](float* state, float* o) {
+              FullDecayStep(kK, kV, 1, rate.data(), step.data(), token.q.data(),
+                            token.k.data(), v.data(), state, o);
+            };
+          },
+          bf16, int16};
+}
+
+// One step for all channels of a head, of rate 1: the slowest of Mamba-2.
+Mechanism MambaTwo(double bf16, double int16) {
+  return {"Mamba-2: steps 0.001 to 0.1", kK,
+          [](Token token, Numbers& numbers) {
+            const float step = 0.001f * std::exp2(numbers.Uniform(0, 6.6f));
+            for (float& k : token.k) k *= step;
+            Floats decay(kK);
+            for (float& value : decay) value = std::exp(-step);
+            return KeyDecay(token, decay);
+          },
+          bf16, int16};
+}
+
+Mechanism Hgrn(double bf16, double int16) {
+  return {"HGRN: 1 - 2^-5 to 1 - 2^-12", 1,
+          [](Token token, Numbers&) {
+            const Floats decay = SlowDecays(kV);
+            Floats v = token.v;
+            for (size_t j = 0; j < kV; ++j) v[j] *= 1 - decay[j];
+            return [=](float* state, float* o) {
+              const float one = 1;
+              OuterDecayStep(1, kV, 1, &one, decay.data(), &one, &one, v.data(),
+                             state, o);
+            };
+          },
+          bf16, int16};
+}
+
+Mechanism Rwkv6(double bf16, double int16) {
+  return {"RWKV-6: 1 - 2^-5 to 1 - 2^-12", kK,
+          [](Token token, Numbers&) {
+            return [token, decay = SlowDecays(kK)](float* state, float* o) {
+              BonusDecayStep(kK, kV, decay.data(), token.q.data(),
+                             token.q.data(), token.k.data(), token.v.data(),
+                             state, o);
+            };
+          },
+          bf16, int16};
+}
+
+Mechanism Rwkv7(double bf16, double int16) {
+  return {"RWKV-7: 1 - 2^-5 to 1 - 2^-12", kK,
+          [](Token token, Numbers& numbers) {
+            const Floats a = Unit(numbers.Uniform(kK, -1, 1));
+            Floats b(kK);
+            for (size_t i = 0; i < kK; ++i) {
+              b[i] = -a[i] * numbers.Uniform(0, 1);
+            }
+            return [=, decay = SlowDecays(kK)](float* state, float* o) {
+              RankOneDecayStep(kK, kV, 1, decay.data(), a.data(), b.data(),
+                               token.q.data(), token.k.data(), token.v.data(),
+                               state, o);
+            };
+          },
+          bf16, int16};
+}
+
+Mechanism GateLoop(double bf16, double int16) {
+  return {"GateLoop: 1 - 2^-5 to 1 - 2^-12", 2 * kK,
+          [](Token token, Numbers&) {
+            Floats real = SlowDecays(kK), imaginary = SlowDecays(kK);
+            for (size_t i = 0; i < kK; ++i) {
+              real[i] *= std::cos(0.1f * static_cast<float>(i));
+              imaginary[i] *= std::sin(0.1f * static_cast<float>(i));
+            }
+            return [=](float* state, float* o) {
+              ComplexKeyDecayStep(kK, kV, 1, real.data(), imaginary.data(),
+                                  token.q.data(), token.k.data(),
+                                  token.v.data(), state, o);
+            };
+          },
+          bf16, int16};
+}
+
+// The relative RMS error of outputs.
+double ErrorOf(const Mechanism& mechanism, PackedMatrix::Type type) {
+  Numbers numbers(71);
+  PackedMatrix packed(type, mechanism.rows, kV);
+  std::vector<float> exact(mechanism.rows * kV);
+  std::vector<float> opened(mechanism.rows * kV);
+  std::vector<float> expected(kV), o(kV);
+  double errors = 0, sizes = 0;
+  for (int t = 0; t < kTokens; ++t) {
+    const auto step =
+        mechanism.draw({numbers.Uniform(kK, -1, 1), numbers.Uniform(kK, -1, 1),
+                        numbers.Uniform(kV, -1, 1)},
+                       numbers);
+    step(exact.data(), expected.data());
+    packed.UnpackTo(opened.data());
+    step(opened.data(), o.data());
+    packed.Pack(opened.data(), static_cast<uint64_t>(t) + 1);
+    for (size_t j = 0; t >= kTokens / 10 * 9 && j < kV; ++j) {
+      errors += std::pow(static_cast<double>(o[j] - expected[j]), 2);
+      sizes += std::pow(static_cast<double>(expected[j]), 2);
+    }
+  }
+  return std::sqrt(errors / sizes);
+}
+
+class StatePrecisionTest : public testing::TestWithParam<Mechanism> {};
+
+INSTANTIATE_TEST_SUITE_P(
+    Mechanisms, StatePrecisionTest,
+    testing::Values(
+        SigmoidGates("GLA: gates of inputs -2 to 2", 0, 0.01, 2e-4),
+        SigmoidGates("GLA: gates of inputs 1 to 5", 3, 0.03, 6e-4),
+        MambaOne(0.01, 6e-4), MambaTwo(0.02, 4e-4),
+        ScalarDecay("RetNet: 1 - 2^-5", 1 - 0x1p-5f, 0.02, 3e-4),
+        ScalarDecay("RetNet: 1 - 2^-12", 1 - 0x1p-12f, 0.2, 4e-3),
+        Hgrn(0.04, 2e-3), Rwkv6(0.1, 3e-3), Rwkv7(0.04, 1e-3),
+        GateLoop(0.1, 3e-3),
+        DeltaRule("delta rule: beta 1/2", Ones(kK), 0.5f, 0.04, 1e-3),
+        DeltaRule("delta rule: beta 1/20", Ones(kK), 0.05f, 0.1, 3e-3),
+        DeltaRule("gated delta rule: 1 - 2^-5 to 1 - 2^-12", SlowDecays(kK),
+                  0.5f, 0.04, 1e-3)),
+    [](const auto& instance) { return std::to_string(instance.index); });
+
+TEST_P(StatePrecisionTest, StaysWithinItsBoundOver100000Tokens) {
+  const Mechanism& mechanism = GetParam();
+  const double bf16 = ErrorOf(mechanism, PackedMatrix::Type::kBf16);
+  const double int16 = ErrorOf(mechanism, PackedMatrix::Type::kInt16);
+  std::printf("| %s | %.1e | %.1e |\n", mechanism.name.c_str(), bf16, int16);
+  EXPECT_LE(bf16, mechanism.bf16);
+  EXPECT_LE(int16, mechanism.int16);
+}
+
+}  // namespace
+}  // namespace steadystate
