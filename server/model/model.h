@@ -132,8 +132,8 @@ class Model {
   //   hidden    f32[rows, D]  overwritten: after the final norm
   // REQUIRES: token ids in range; finite embeddings; no segment crosses the
   // context cap. The hidden vectors and the state of a session are a function
-  // of its own inputs, bit for bit; how its inputs were cut into calls does not
-  // matter either.
+  // of its own inputs and of how they were cut into calls, bit for bit; other
+  // cuts agree within rounding.
   void Forward(std::span<const InputRow> rows,
                std::span<const Segment> segments, float* hidden,
                Workspace& workspace) const;
@@ -152,7 +152,7 @@ class Model {
   //     then ForwardLayer with Pass::kRead, every piece;
   //   Finish, every piece.
   // A layer's sums over the sequence are made once, and read by every row: no
-  // row ever meets another.
+  // row ever meets another. How the sequence is cut shows in rounding only.
 
   // The first layer that has no bidirectional pass, because order matters to
   // it; absent if the model has one.

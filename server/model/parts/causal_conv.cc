@@ -1,5 +1,6 @@
 #include "server/model/parts/causal_conv.h"
 
+#include <algorithm>
 #include <string>
 #include <utility>
 
@@ -44,13 +45,15 @@ absl::StatusOr<CausalConv> CausalConv::Make(const MixerBuilder& builder,
   return conv;
 }
 
-void CausalConv::Run(const Segment& segment, float* x, size_t stride) const {
-  float* window = taps_ > 1 ? window_.In(segment.state) : nullptr;
-  const float* bias = bias_.empty() ? nullptr : bias_.data();
+void CausalConv::Run(const Segment& segment, size_t first, size_t end, float* x,
+                     size_t stride) const {
+  if (first >= end) return;
+  float* window = taps_ > 1 ? window_.In(segment.state) + first : nullptr;
+  const float* bias = bias_.empty() ? nullptr : bias_.data() + first;
   for (size_t t = 0; t < segment.rows; ++t) {
-    float* row = x + (segment.first_row + t) * stride;
-    ShortConvStep(channels_, taps_, weights_.data(), bias, activation_, window,
-                  row, row);
+    float* row = x + (segment.first_row + t) * stride + first;
+    ShortConvStep(end - first, channels_, taps_, weights_.data() + first, bias,
+                  activation_, window, row, row);
   }
 }
 
@@ -67,10 +70,24 @@ absl::Status CausalConvs::Add(const MixerBuilder& builder,
 
 void CausalConvs::Run(std::span<const Segment> segments, float* x,
                       size_t stride, Workspace::Buffers& buffers) const {
-  const size_t n = parts_.size();
+  // Channels are independent: of many rows threads share them, in whole cache
+  // lines.
+  constexpr size_t kManyRows = 8;
+  constexpr size_t kShares = 8;
+  constexpr size_t kLine = 16;
+  const bool many = std::ranges::any_of(segments, [](const Segment& segment) {
+    return segment.rows >= kManyRows;
+  });
+  const size_t shares = many ? kShares : 1;
+  const size_t n = parts_.size() * shares;
   buffers.pool.ParallelFor(segments.size() * n, [&](size_t i, size_t) {
-    const Part& part = parts_[i % n];
-    part.conv.Run(segments[i / n], x + part.column, stride);
+    const Part& part = parts_[i % n / shares];
+    const size_t channels = part.conv.channels();
+    const size_t lines = (channels + kLine - 1) / kLine;
+    const size_t each = (lines + shares - 1) / shares * kLine;
+    const size_t first = i % shares * each;
+    part.conv.Run(segments[i / n], first, std::min(channels, first + each),
+                  x + part.column, stride);
   });
 }
 

@@ -33,9 +33,13 @@ class CausalConv {
                                          Activation activation,
                                          Bias bias = Bias::kNone);
 
-  // Convolves a segment in place, token after token.
+  size_t channels() const { return channels_; }
+
+  // Convolves channels `first` to `end` - 1 of a segment in place, token after
+  // token.
   //   x  f32[rows of the batch, channels; stride]  in/out: the segment's rows
-  void Run(const Segment& segment, float* x, size_t stride) const;
+  void Run(const Segment& segment, size_t first, size_t end, float* x,
+           size_t stride) const;
 
  private:
   size_t channels_ = 0;

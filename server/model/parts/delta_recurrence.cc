@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "kernels/chunk/fading.h"
 #include "kernels/recurrence/rank_one_decay.h"
 #include "server/base/status_macros.h"
 
@@ -13,9 +14,12 @@ absl::StatusOr<DeltaRecurrence> DeltaRecurrence::Make(
   STEADYSTATE_ASSIGN_OR_RETURN(
       made.state_,
       HeadMatrices::Make(builder, "S", {options.heads, options.K, options.V}));
-  builder.scratch.Need(0, 4 * options.K + made.state_.scratch_floats());
   made.ones_.assign(options.K, 1.0f);
   made.options_ = options;
+  made.powers_.resize(kPowerFloats);
+  FillPowers(1, made.powers_.data());
+  builder.scratch.Need(0, std::max(4 * options.K, made.ChunkFloats()) +
+                              made.state_.scratch_floats());
   return made;
 }
 
@@ -23,26 +27,28 @@ void DeltaRecurrence::Run(std::span<const Segment> segments,
                           const DeltaRule& inputs, float* out,
                           size_t out_stride,
                           Workspace::Buffers& buffers) const {
-  RunHeads(segments, inputs, out, out_stride, buffers);
+  const size_t heads = options_.heads;
+  const auto run = [&](size_t i, size_t worker) {
+    const Segment& segment = segments[i / heads];
+    float* scratch = buffers.OfWorker(worker);
+    if (InChunks(segment)) {
+      RunChunks(segment, i % heads, inputs, scratch, out, out_stride);
+    } else {
+      RunHead(segment, i % heads, inputs, scratch, out, out_stride);
+    }
+  };
+  buffers.pool.ParallelFor(segments.size() * heads, run);
 }
 
 void DeltaRecurrence::Run(std::span<const Segment> segments,
                           const RankOne& inputs, float* out, size_t out_stride,
                           Workspace::Buffers& buffers) const {
-  RunHeads(segments, inputs, out, out_stride, buffers);
-}
-
-template <typename Inputs>
-void DeltaRecurrence::RunHeads(std::span<const Segment> segments,
-                               const Inputs& inputs, float* out,
-                               size_t out_stride,
-                               Workspace::Buffers& buffers) const {
   const size_t heads = options_.heads;
-  buffers.pool.ParallelFor(segments.size() * heads,
-                           [&](size_t i, size_t worker) {
-                             RunHead(segments[i / heads], i % heads, inputs,
-                                     buffers.OfWorker(worker), out, out_stride);
-                           });
+  const auto run = [&](size_t i, size_t worker) {
+    RunHead(segments[i / heads], i % heads, inputs, buffers.OfWorker(worker),
+            out, out_stride);
+  };
+  buffers.pool.ParallelFor(segments.size() * heads, run);
 }
 
 template <typename Inputs>

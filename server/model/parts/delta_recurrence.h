@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "kernels/chunk/chunk_rows.h"
 #include "server/model/mixer.h"
 #include "server/model/mixer_builder.h"
 #include "server/model/parts/gated_recurrence.h"
@@ -24,7 +25,11 @@ namespace steadystate {
 // The general form (RWKV-7) reads under one vector and writes under another:
 //   S <- diag(alpha) S + b (a^T S) + k v^T,   o = scale S^T q,
 // a^T S being of the state before the decay. In both the token's own (k, v) is
-// in o. Immutable; thread-safe.
+// in o.
+//
+// Rows are steps. But segments of kFewestChunkTokens rows and more go in chunks
+// with the delta rule and one decay a token, or none, which agrees with steps
+// within rounding. Immutable; thread-safe.
 class DeltaRecurrence {
  public:
   struct Options {
@@ -84,14 +89,23 @@ class DeltaRecurrence {
   template <typename Inputs>
   void RunHead(const Segment& segment, size_t head, const Inputs& inputs,
                float* scratch, float* out, size_t out_stride) const;
-  template <typename Inputs>
-  void RunHeads(std::span<const Segment> segments, const Inputs& inputs,
-                float* out, size_t out_stride,
-                Workspace::Buffers& buffers) const;
+
+  // A segment in chunks, in delta_recurrence_chunks.cc.
+  struct Chunk;
+  struct ChunkScratch;
+  bool InChunks(const Segment& segment) const {
+    return options_.decay != Decay::kKey && segment.rows >= kFewestChunkTokens;
+  }
+  size_t ChunkFloats() const;
+  void RunChunks(const Segment& segment, size_t head, const DeltaRule& inputs,
+                 float* scratch, float* out, size_t out_stride) const;
+  void RunChunk(const Chunk& chunk, size_t head, float* state,
+                const ChunkScratch& scratch) const;
 
   Options options_;
-  std::vector<float> ones_;  // f32[K]
-  HeadMatrices state_;       // [HV, K, V]
+  std::vector<float> ones_;    // f32[K]
+  std::vector<float> powers_;  // f32[kPowerFloats] of 1
+  HeadMatrices state_;         // [HV, K, V]
 };
 
 }  // namespace steadystate

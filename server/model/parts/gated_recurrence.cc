@@ -76,7 +76,6 @@ absl::StatusOr<GatedRecurrence> GatedRecurrence::Make(
   }
   made.fused_ =
       !made.grows_ && HasPackedStep(made.options_, made.state_.dtype());
-  builder.scratch.Need(0, K + made.state_.scratch_floats());
   for (const double factor : made.options_.constants) {
     made.alphas_.insert(made.alphas_.end(), K, static_cast<float>(factor));
     if (made.grows_) {
@@ -84,6 +83,8 @@ absl::StatusOr<GatedRecurrence> GatedRecurrence::Make(
     }
   }
   made.ones_.assign(std::max(K, V), 1.0f);
+  builder.scratch.Need(0, K + made.state_.scratch_floats());
+  if (made.HasChunks()) builder.scratch.Need(0, made.PrepareChunks());
   return made;
 }
 
@@ -91,10 +92,39 @@ void GatedRecurrence::Run(std::span<const Segment> segments,
                           const Inputs& inputs, float* out, size_t out_stride,
                           Workspace::Buffers& buffers) const {
   const size_t G = options_.state_heads;
-  buffers.pool.ParallelFor(segments.size() * G, [&](size_t i, size_t worker) {
-    RunHead(segments[i / G], i % G, inputs, buffers.OfWorker(worker), out,
-            out_stride);
-  });
+  const size_t each = HeadsOfTask(segments, inputs, buffers.pool.size());
+  const size_t tasks = (G + each - 1) / each;
+  const auto run = [&](size_t i, size_t worker) {
+    const size_t first = i % tasks * each;
+    RunHeads(segments[i / tasks], {first, std::min(G, first + each)}, inputs,
+             buffers.OfWorker(worker), out, out_stride);
+  };
+  buffers.pool.ParallelFor(segments.size() * tasks, run);
+}
+
+size_t GatedRecurrence::HeadsOfTask(std::span<const Segment> segments,
+                                    const Inputs& inputs,
+                                    size_t threads) const {
+  // Heads that share keys and queries have scores in common. But for every
+  // thread there should be a few tasks.
+  const size_t sharing = std::min(inputs.q.sharing, inputs.k.sharing);
+  const bool chunks = std::ranges::any_of(
+      segments, [this](const Segment& segment) { return InChunks(segment); });
+  if (!chunks) return 1;
+  const size_t fair = segments.size() * options_.state_heads / (2 * threads);
+  return std::clamp<size_t>(std::min(sharing, fair), 1, most_heads_);
+}
+
+void GatedRecurrence::RunHeads(const Segment& segment, Heads heads,
+                               const Inputs& inputs, float* scratch, float* out,
+                               size_t out_stride) const {
+  if (InChunks(segment)) {
+    RunChunks(segment, heads, inputs, scratch, out, out_stride);
+    return;
+  }
+  for (size_t head = heads.first; head < heads.end; ++head) {
+    RunHead(segment, head, inputs, scratch, out, out_stride);
+  }
 }
 
 void GatedRecurrence::RunHead(const Segment& segment, size_t head,
@@ -133,8 +163,7 @@ void GatedRecurrence::RunPacked(const Segment& segment, size_t head,
                       state_.Exponents(segment, head), o);
   }
   if (options_.normalizer_eps.has_value()) {
-    double* sums = sums_.In(segment.state) + head * K;
-    Normalize(NormalizerStep(K, move.alpha, q, move.k, sums), o);
+    Normalize(move, q, sums_.In(segment.state) + head * K, o);
   }
 }
 
@@ -160,12 +189,7 @@ void GatedRecurrence::RunRows(const Segment& segment, size_t head,
       } else {
         Read(q, head, segment.state, state, to);
       }
-      if (sums != nullptr) {
-        Normalize(move.k != nullptr
-                      ? NormalizerStep(o.K, move.alpha, q, move.k, sums)
-                      : NormalizerRead(o.K, q, sums),
-                  to);
-      }
+      if (sums != nullptr) Normalize(move, q, sums, to);
       move.k = nullptr;
     }
   }
@@ -278,7 +302,12 @@ void GatedRecurrence::Read(const float* q, size_t head, std::byte* session,
   }
 }
 
-void GatedRecurrence::Normalize(double weight, float* o) const {
+void GatedRecurrence::Normalize(const Move& move, const float* q, double* sums,
+                                float* o) const {
+  const double weight =
+      move.k != nullptr
+          ? NormalizerStep(options_.K, move.alpha, q, move.k, sums)
+          : NormalizerRead(options_.K, q, sums);
   const auto scale = static_cast<double>(options_.scale);
   const auto eps = static_cast<double>(*options_.normalizer_eps);
   const auto factor = static_cast<float>(1.0 / (scale * weight + eps));

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "kernels/chunk/chunk_rows.h"
 #include "server/model/mixer.h"
 #include "server/model/mixer_builder.h"
 #include "server/model/parts/head_matrices.h"
@@ -35,7 +36,10 @@ enum class Decay : uint8_t {
 // and optionally with the readout before the update (RWKV-6):
 //   o_t = scale (S_{t-1} + diag(bonus) k_t v_t^T)^T q_t.
 // H query heads read G state heads, H / G consecutive ones each.
-// Immutable; thread-safe.
+//
+// Rows are steps. But segments of kFewestChunkTokens rows and more go in chunks
+// where the decay has a matrix form (kNone, kScalar, kKey), which agrees with
+// steps within rounding. Immutable; thread-safe.
 class GatedRecurrence {
  public:
   struct Options {
@@ -95,7 +99,19 @@ class GatedRecurrence {
     const float* k;          // f32[K]
   };
 
-  // One state head over a segment. `scratch` is the worker's.
+  // A few state heads over a segment, in the form that it takes. `scratch` is
+  // the worker's.
+  struct Heads {
+    size_t first;
+    size_t end;
+  };
+  void RunHeads(const Segment& segment, Heads heads, const Inputs& inputs,
+                float* scratch, float* out, size_t out_stride) const;
+  // How many heads a task takes.
+  size_t HeadsOfTask(std::span<const Segment> segments, const Inputs& inputs,
+                     size_t threads) const;
+
+  // One state head over a segment, step by step. `scratch` is the worker's.
   void RunHead(const Segment& segment, size_t head, const Inputs& inputs,
                float* scratch, float* out, size_t out_stride) const;
   // The same of a segment of one row on a packed state. REQUIRES: fused_.
@@ -116,8 +132,38 @@ class GatedRecurrence {
   // Reads the state for one query.
   void Read(const float* q, size_t head, std::byte* session, const float* state,
             float* o) const;
-  // Divides what was read by the sum of keys, `weight` of the query.
-  void Normalize(double weight, float* o) const;
+  // Makes the move of the sum of keys, unless it has no key, and divides by it
+  // what was read.
+  void Normalize(const Move& move, const float* q, double* sums,
+                 float* o) const;
+
+  // In chunks, in gated_recurrence_chunks.cc.
+
+  // What the rows of a chunk and one worker's scratch are.
+  struct Chunk;
+  struct ChunkScratch;
+  bool HasChunks() const {
+    return options_.decay == Decay::kNone || options_.decay == Decay::kScalar ||
+           options_.decay == Decay::kKey;
+  }
+  bool InChunks(const Segment& segment) const {
+    return HasChunks() && segment.rows >= kFewestChunkTokens;
+  }
+  // Makes tables for the options; returns the floats that a worker needs.
+  size_t PrepareChunks();
+  ChunkScratch Divide(float* scratch) const;
+  void RunChunks(const Segment& segment, Heads heads, const Inputs& inputs,
+                 float* scratch, float* out, size_t out_stride) const;
+  // One head over a chunk, its state being in float32, or in doubles if it
+  // grows.
+  void RunScalarChunk(const Chunk& chunk, size_t head, float* state,
+                      ChunkScratch& scratch) const;
+  void RunKeyChunk(const Chunk& chunk, size_t head, float* state,
+                   const ChunkScratch& scratch) const;
+  void NormalizeChunk(const Chunk& chunk, size_t head, float* factors) const;
+  // Adds what a chunk of L tokens gives, f32[K, V], to a state that grows.
+  void Grow(std::byte* session, size_t head, size_t L,
+            const float* added) const;
 
   Options options_;
   bool grows_ = false;                // S is in doubles
@@ -125,9 +171,11 @@ class GatedRecurrence {
   std::vector<float> alphas_;         // f32[G, K] of constants
   std::vector<double> exact_alphas_;  // f64[G, K] of constants, if it grows
   std::vector<float> ones_;           // f32[max(K, V)]
-  HeadMatrices state_;                // [G, K, V] or [G, 2, K, V]
-  DoubleSlotHandle growing_state_;    // f64[G, K, V], in its place if it grows
-  DoubleSlotHandle sums_;             // f64[G, K]
+  std::vector<float> powers_;  // f32[G, kPowerFloats] of constants and ones
+  size_t most_heads_ = 1;      // of a task in chunks
+  HeadMatrices state_;         // [G, K, V] or [G, 2, K, V]
+  DoubleSlotHandle growing_state_;  // f64[G, K, V], in its place if it grows
+  DoubleSlotHandle sums_;           // f64[G, K]
 };
 
 }  // namespace steadystate

@@ -12,6 +12,7 @@
 #include "absl/strings/str_cat.h"
 #include "gtest/gtest.h"
 #include "tests/server/engine/engine_harness.h"
+#include "tests/testing/relative_rms.h"
 
 namespace steadystate {
 namespace {
@@ -165,7 +166,7 @@ TEST_P(EngineBatchingTest, DecodeBesideALongPromptChangesNeither) {
   EXPECT_EQ(AnswerOf(long_step.Get()), a);
 }
 
-TEST_P(EngineBatchingTest, HowTokensAreCutDoesNotMatter) {
+TEST_P(EngineBatchingTest, HowTokensAreCutShowsOnlyInRounding) {
   EngineHarness harness(options_, model_);
   const std::vector<int32_t> tokens = MakeTokens(50, 3);
   harness.CreateSession("whole");
@@ -179,7 +180,14 @@ TEST_P(EngineBatchingTest, HowTokensAreCutDoesNotMatter) {
           static_cast<ptrdiff_t>(std::min(cut, tokens.size() - i));
       last = AnswerOf(harness.Step(StepOf(session, {from, from + count})));
     }
-    EXPECT_EQ(last, whole) << "cut into " << cut;
+    // With bf16 weights a rounded input may fall to the other side.
+    const double bound =
+        std::get<0>(GetParam()) == DType::kF32 ? kCutsAgree : 2e-2;
+    EXPECT_EQ(last.position, whole.position);
+    EXPECT_LE(RelativeRms(last.logits, whole.logits), bound)
+        << "cut into " << cut;
+    EXPECT_LE(RelativeRms(last.hidden, whole.hidden), bound)
+        << "cut into " << cut;
   }
 }
 

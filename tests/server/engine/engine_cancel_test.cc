@@ -179,12 +179,13 @@ TEST_F(EngineCancelTest, ACancelledGenerationKeepsWhatItReturned) {
     EXPECT_EQ(harness_.Position(session), 9u);
 
     // The state holds what was returned, not the token drawn after it.
-    std::vector<int32_t> absorbed = MakeTokens(6, 2);
-    for (const auto& item : sink->items()) absorbed.push_back(item.token);
-    absorbed.push_back(5);
-    EXPECT_EQ(
-        harness_.Step(StepOf(session, {5}))->logits,
-        harness_.Step(StepOf(harness_.CreateSession(), absorbed))->logits);
+    const std::string other = harness_.CreateSession();
+    ASSERT_TRUE(harness_.Step(StepOf(other, MakeTokens(6, 2))).ok());
+    for (const auto& item : sink->items()) {
+      ASSERT_TRUE(harness_.Step(StepOf(other, {item.token})).ok());
+    }
+    EXPECT_EQ(harness_.Step(StepOf(session, {5}))->logits,
+              harness_.Step(StepOf(other, {5}))->logits);
   }
   EXPECT_EQ(Cancelled("running", "client"), 1);
   EXPECT_EQ(Cancelled("running", "deadline"), 1);

@@ -12,6 +12,7 @@
 #include "nlohmann/json.hpp"
 #include "tests/server/engine/engine_harness.h"
 #include "tests/testing/npy.h"
+#include "tests/testing/relative_rms.h"
 #include "tests/testing/temp_directory.h"
 
 namespace steadystate {
@@ -53,8 +54,8 @@ TEST_F(EngineEmbedTest, EachRowIsWhatAStepGives) {
   const std::string session = harness_.CreateSession();
   for (size_t i = 0; i < rows.size(); ++i) {
     EXPECT_EQ(rows[i].position, i + 1);
-    EXPECT_EQ(rows[i].hidden,
-              harness_.Step(StepOf(session, {tokens_[i]}))->hidden);
+    const auto step = harness_.Step(StepOf(session, {tokens_[i]}));
+    EXPECT_LE(RelativeRms(rows[i].hidden, step->hidden), kCutsAgree);
   }
 }
 
@@ -142,7 +143,7 @@ TEST_F(EngineBidirectionalTest, AgreesWithTheReferenceHoweverItIsCut) {
     const std::vector<float> hidden = Flatten(sink->items());
     ASSERT_EQ(hidden.size(), expected.values.size());
     if (first.empty()) first = hidden;
-    EXPECT_EQ(hidden, first) << chunk_rows;
+    EXPECT_LE(RelativeRms(hidden, first), kCutsAgree) << chunk_rows;
   }
   double error = 0;
   double size = 0;

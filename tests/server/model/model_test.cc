@@ -1,7 +1,7 @@
-// Goal: a session's logits and state are a function of its own tokens, bit for
-// bit, whoever shares its batches, however its tokens are cut and however many
-// threads run. Method: sessions fed alone, token by token, against many
-// sessions in random batches.
+// Goal: a session's logits and state are a function of its own tokens and of
+// how they were cut into calls, bit for bit, whoever shares its batches and
+// however many threads run. Method: many sessions in random batches, against
+// each fed alone in the same pieces.
 #include "server/model/model.h"
 
 #include <algorithm>
@@ -30,6 +30,7 @@ struct Member {
   std::vector<int32_t> tokens;
   AlignedFloats state;
   size_t position = 0;
+  std::vector<size_t> pieces;  // rows of each batch that it was in
   std::vector<float> logits;
 };
 
@@ -72,6 +73,7 @@ void RunBatch(const Model& model, std::vector<Member>& members,
     for (size_t t = 0; t < size; ++t) {
       rows.push_back({.token = member->tokens[member->position++]});
     }
+    member->pieces.push_back(size);
   }
   if (rows.empty()) return;
   const size_t vocab = model.description().vocab_size;
@@ -104,11 +106,12 @@ void ExpectBatchesDoNotMatter(const TinyModelOptions& options, DType dtype,
       RunBatch(*model, members, workspace, random);
     }
     for (const Member& member : members) {
-      DirectSession alone(*model, 1);
+      DirectSession alone(*model);
       std::vector<float> logits;
-      for (const int32_t token : member.tokens) {
-        const auto row = alone.Feed({&token, 1});
-        logits.insert(logits.end(), row.begin(), row.end());
+      for (const size_t size : member.pieces) {
+        const auto rows =
+            alone.Feed({member.tokens.data() + alone.position(), size});
+        logits.insert(logits.end(), rows.begin(), rows.end());
       }
       ASSERT_EQ(member.logits, logits);
       ASSERT_EQ(0, std::memcmp(member.state.data(), alone.state().data(),

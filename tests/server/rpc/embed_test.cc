@@ -10,6 +10,7 @@
 #include "tests/server/rpc/open_server.h"
 #include "tests/server/rpc/wire_error.h"
 #include "tests/testing/npy.h"
+#include "tests/testing/relative_rms.h"
 #include "tests/testing/temp_directory.h"
 
 namespace steadystate {
@@ -66,9 +67,7 @@ TEST(EmbedTest, RowsAreTheHiddenStatesOfSteps) {
     const v1::StepResponse expected = server.Step(step);
     const auto& row = embedded.rows[i];
     EXPECT_EQ(row.position(), i + 1);
-    ASSERT_EQ(row.hidden_size(), expected.hidden_size());
-    EXPECT_TRUE(std::equal(row.hidden().begin(), row.hidden().end(),
-                           expected.hidden().begin()))
+    EXPECT_LE(RelativeRms(row.hidden(), expected.hidden()), kCutsAgree)
         << "at token " << i;
   }
   EXPECT_EQ(embedded.summaries, 1);

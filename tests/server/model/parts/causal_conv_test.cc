@@ -66,7 +66,7 @@ void ExpectConvolves(const std::string& part, const std::string& name,
   for (size_t row = 0; row < kRows; row += piece) {
     Segment segment = harness.segment(row, piece);
     segment.first_row = row;
-    conv->Run(segment, y.data(), kStride);
+    conv->Run(segment, 0, kChannels, y.data(), kStride);
   }
   for (size_t t = 0; t < kRows; ++t) {
     for (size_t c = 0; c < kChannels; ++c) {

@@ -1,0 +1,200 @@
+// The product of two small blocks in float32, C <- diag(keep) C + A B, which
+// the chunk kernels are made of. Include after foreach_target.h.
+//
+// A tile of C, four rows of a few vectors, stays in registers over the inner
+// dimension; A is broadcast from wherever it lies, B is read in rows. Each
+// element of C is one sum in the order of the inner dimension, fused where the
+// target can, so that its bits do not depend on the tile it is in.
+
+#if defined(STEADYSTATE_KERNELS_CHUNK_BLOCK_PRODUCT_INL_H_) == \
+    defined(HWY_TARGET_TOGGLE)
+#ifdef STEADYSTATE_KERNELS_CHUNK_BLOCK_PRODUCT_INL_H_
+#undef STEADYSTATE_KERNELS_CHUNK_BLOCK_PRODUCT_INL_H_
+#else
+#define STEADYSTATE_KERNELS_CHUNK_BLOCK_PRODUCT_INL_H_
+#endif
+
+#include <algorithm>
+#include <cstddef>
+
+#include "hwy/highway.h"
+#include "kernels/chunk/block_product.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace steadystate {
+namespace HWY_NAMESPACE {
+
+namespace hn = hwy::HWY_NAMESPACE;
+
+// One, two or four vectors side by side.
+template <class D>
+struct One {
+  static constexpr size_t kVectors = 1;
+  static HWY_INLINE One Zero(D d) { return {hn::Zero(d)}; }
+  static HWY_INLINE One Load(D d, const float* p) { return {hn::LoadU(d, p)}; }
+  HWY_INLINE void Scale(D d, float factor) {
+    const auto each = hn::Set(d, factor);
+    v0 = hn::Mul(each, v0);
+  }
+  HWY_INLINE void MulAdd(D d, float a, const One& b) {
+    const auto each = hn::Set(d, a);
+    v0 = hn::MulAdd(each, b.v0, v0);
+  }
+  HWY_INLINE void Store(D d, float* p) const { hn::StoreU(v0, d, p); }
+
+  hn::Vec<D> v0;
+};
+
+template <class D>
+struct Two {
+  static constexpr size_t kVectors = 2;
+  static HWY_INLINE Two Zero(D d) { return {hn::Zero(d), hn::Zero(d)}; }
+  static HWY_INLINE Two Load(D d, const float* p) {
+    return {hn::LoadU(d, p), hn::LoadU(d, p + hn::Lanes(d))};
+  }
+  HWY_INLINE void Scale(D d, float factor) {
+    const auto each = hn::Set(d, factor);
+    v0 = hn::Mul(each, v0);
+    v1 = hn::Mul(each, v1);
+  }
+  HWY_INLINE void MulAdd(D d, float a, const Two& b) {
+    const auto each = hn::Set(d, a);
+    v0 = hn::MulAdd(each, b.v0, v0);
+    v1 = hn::MulAdd(each, b.v1, v1);
+  }
+  HWY_INLINE void Store(D d, float* p) const {
+    hn::StoreU(v0, d, p);
+    hn::StoreU(v1, d, p + hn::Lanes(d));
+  }
+
+  hn::Vec<D> v0, v1;
+};
+
+template <class D>
+struct Four {
+  static constexpr size_t kVectors = 4;
+  static HWY_INLINE Four Zero(D d) {
+    return {hn::Zero(d), hn::Zero(d), hn::Zero(d), hn::Zero(d)};
+  }
+  static HWY_INLINE Four Load(D d, const float* p) {
+    return {hn::LoadU(d, p), hn::LoadU(d, p + hn::Lanes(d)),
+            hn::LoadU(d, p + 2 * hn::Lanes(d)),
+            hn::LoadU(d, p + 3 * hn::Lanes(d))};
+  }
+  HWY_INLINE void Scale(D d, float factor) {
+    const auto each = hn::Set(d, factor);
+    v0 = hn::Mul(each, v0);
+    v1 = hn::Mul(each, v1);
+    v2 = hn::Mul(each, v2);
+    v3 = hn::Mul(each, v3);
+  }
+  HWY_INLINE void MulAdd(D d, float a, const Four& b) {
+    const auto each = hn::Set(d, a);
+    v0 = hn::MulAdd(each, b.v0, v0);
+    v1 = hn::MulAdd(each, b.v1, v1);
+    v2 = hn::MulAdd(each, b.v2, v2);
+    v3 = hn::MulAdd(each, b.v3, v3);
+  }
+  HWY_INLINE void Store(D d, float* p) const {
+    hn::StoreU(v0, d, p);
+    hn::StoreU(v1, d, p + hn::Lanes(d));
+    hn::StoreU(v2, d, p + 2 * hn::Lanes(d));
+    hn::StoreU(v3, d, p + 3 * hn::Lanes(d));
+  }
+
+  hn::Vec<D> v0, v1, v2, v3;
+};
+
+// What the sums of C's row i start from, at columns j and up.
+template <class Pack, class D>
+HWY_INLINE Pack Start(D d, const BlockProductArgs& p, size_t i, size_t j) {
+  if (p.keep == nullptr) return Pack::Zero(d);
+  Pack c = Pack::Load(d, p.c + i * p.c_row + j);
+  c.Scale(d, p.keep[i * p.keep_step]);
+  return c;
+}
+
+// Rows i to i + 3 of C, as many columns from j on as a Pack has.
+template <class Pack, class D>
+HWY_INLINE void FourRows(D d, const BlockProductArgs& p, size_t i, size_t j) {
+  Pack c0 = Start<Pack>(d, p, i, j);
+  Pack c1 = Start<Pack>(d, p, i + 1, j);
+  Pack c2 = Start<Pack>(d, p, i + 2, j);
+  Pack c3 = Start<Pack>(d, p, i + 3, j);
+  const float* a0 = p.a + i * p.a_row;
+  const float* a1 = a0 + p.a_row;
+  const float* a2 = a1 + p.a_row;
+  const float* a3 = a2 + p.a_row;
+  const float* b = p.b + j;
+  const size_t step = p.a_col;
+  const size_t inner = p.lower_a ? std::min(p.k, i + 4) : p.k;
+  for (size_t x = 0; x < inner; ++x) {
+    const Pack row = Pack::Load(d, b);
+    c0.MulAdd(d, *a0, row);
+    c1.MulAdd(d, *a1, row);
+    c2.MulAdd(d, *a2, row);
+    c3.MulAdd(d, *a3, row);
+    a0 += step;
+    a1 += step;
+    a2 += step;
+    a3 += step;
+    b += p.b_row;
+  }
+  float* c = p.c + i * p.c_row + j;
+  c0.Store(d, c);
+  c1.Store(d, c + p.c_row);
+  c2.Store(d, c + 2 * p.c_row);
+  c3.Store(d, c + 3 * p.c_row);
+}
+
+template <class Pack, class D>
+HWY_INLINE void OneRow(D d, const BlockProductArgs& p, size_t i, size_t j) {
+  Pack c = Start<Pack>(d, p, i, j);
+  const float* a = p.a + i * p.a_row;
+  const float* b = p.b + j;
+  const size_t inner = p.lower_a ? std::min(p.k, i + 1) : p.k;
+  for (size_t x = 0; x < inner; ++x, a += p.a_col, b += p.b_row) {
+    c.MulAdd(d, *a, Pack::Load(d, b));
+  }
+  c.Store(d, p.c + i * p.c_row + j);
+}
+
+// All blocks of columns, from j on, that are as wide as a Pack. Returns the
+// first column that is left. B's columns stay in cache over the rows.
+template <class Pack, class D>
+HWY_INLINE size_t Columns(D d, const BlockProductArgs& p, size_t j) {
+  const size_t width = Pack::kVectors * hn::Lanes(d);
+  for (; j + width <= p.n; j += width) {
+    size_t i = p.lower_c ? j / 4 * 4 : 0;
+    for (; i + 4 <= p.m; i += 4) FourRows<Pack>(d, p, i, j);
+    for (; i < p.m; ++i) OneRow<Pack>(d, p, i, j);
+  }
+  return j;
+}
+
+// As many accumulators as the target has registers for.
+#if (HWY_ARCH_X86 && HWY_TARGET <= HWY_AVX3) || HWY_ARCH_ARM_A64
+template <class D>
+using Widest = Four<D>;
+#else
+template <class D>
+using Widest = Two<D>;
+#endif
+
+HWY_INLINE void MultiplyBlocks(const BlockProductArgs& p) {
+  const hn::ScalableTag<float> d;
+  const hn::CappedTag<float, 4> d4;
+  const hn::CappedTag<float, 1> d1;
+  using D = decltype(d);
+  // Of a triangle narrower blocks leave more out.
+  size_t j = p.lower_c ? Columns<Two<D>>(d, p, 0) : Columns<Widest<D>>(d, p, 0);
+  j = Columns<One<D>>(d, p, j);
+  j = Columns<One<decltype(d4)>>(d4, p, j);
+  Columns<One<decltype(d1)>>(d1, p, j);
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace steadystate
+HWY_AFTER_NAMESPACE();
+
+#endif  // STEADYSTATE_KERNELS_CHUNK_BLOCK_PRODUCT_INL_H_

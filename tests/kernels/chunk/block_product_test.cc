@@ -1,0 +1,133 @@
+// Goal: a block product is its formula, at any size and stride, and an
+// element's bits do not depend on the size of the blocks. Method: against sums
+// in double, and against single columns and rows, on every target.
+
+#include "kernels/chunk/block_product.h"
+
+#include <vector>
+
+#include "gtest/gtest.h"
+#include "hwy/tests/hwy_gtest.h"
+#include "tests/kernels/chunk/chunk_inputs.h"
+#include "tests/kernels/numbers.h"
+
+namespace steadystate {
+namespace {
+
+class BlockProductTest : public hwy::TestWithParamTarget {};
+HWY_TARGET_INSTANTIATE_TEST_SUITE_P(BlockProductTest);
+
+struct Case {
+  size_t m, n, k;
+  bool transposed = false;
+  bool keeps = false;
+  bool lower_a = false;
+  bool lower_c = false;
+};
+
+// A case's blocks; C has columns to spare, which must stay as they are.
+struct Blocks {
+  Blocks(const Case& shape, Numbers& numbers)
+      : of(shape),
+        a(numbers.Uniform(of.m * of.k, -1, 1)),
+        b(numbers.Uniform(of.k * of.n, -1, 1)),
+        c(numbers.Uniform(of.m * (of.n + 2), -1, 1)),
+        keep(numbers.Uniform(of.m, 0, 1)) {
+    for (size_t i = 0; of.lower_a && i < of.m; ++i) {
+      for (size_t x = i + 1; x < of.k; ++x) a[At(i, x)] = 0;
+    }
+  }
+  size_t At(size_t i, size_t x) const {
+    return of.transposed ? x * of.m + i : i * of.k + x;
+  }
+  BlockProductArgs Args() {
+    return {.m = of.m,
+            .n = of.n,
+            .k = of.k,
+            .a = a.data(),
+            .a_row = of.transposed ? 1 : of.k,
+            .a_col = of.transposed ? of.m : 1,
+            .b = b.data(),
+            .b_row = of.n,
+            .c = c.data(),
+            .c_row = of.n + 2,
+            .keep = of.keeps ? keep.data() : nullptr,
+            .keep_step = 1,
+            .lower_a = of.lower_a,
+            .lower_c = of.lower_c};
+  }
+  double Exact(const Floats& before, size_t i, size_t j) const {
+    double sum = 0;
+    if (of.keeps) {
+      sum = static_cast<double>(keep[i]) *
+            static_cast<double>(before[i * (of.n + 2) + j]);
+    }
+    for (size_t x = 0; x < of.k; ++x) {
+      sum += static_cast<double>(a[At(i, x)]) *
+             static_cast<double>(b[x * of.n + j]);
+    }
+    return sum;
+  }
+
+  Case of;
+  Floats a, b, c, keep;
+};
+
+void CompareWithSums(const Case& of, Numbers& numbers) {
+  SCOPED_TRACE(testing::Message() << of.m << " x " << of.n << " x " << of.k);
+  Blocks blocks(of, numbers);
+  const Floats before(blocks.c);
+  BlockProduct(blocks.Args());
+  for (size_t i = 0; i < of.m; ++i) {
+    for (size_t j = 0; j < of.n + 2; ++j) {
+      const float got = blocks.c[i * (of.n + 2) + j];
+      if (j >= of.n) {
+        ASSERT_EQ(got, before[i * (of.n + 2) + j]) << "outside of C";
+      } else if (!of.lower_c || j <= i) {
+        ASSERT_NEAR(static_cast<double>(got), blocks.Exact(before, i, j),
+                    2e-7 * (1 + static_cast<double>(of.k)))
+            << i << ", " << j;
+      }
+    }
+  }
+}
+
+TEST_P(BlockProductTest, MatchesSumsAtAnySize) {
+  const uint64_t seed = 91;
+  SCOPED_TRACE(seed);
+  Numbers numbers(seed);
+  for (size_t n = 1; n <= 35; ++n) {
+    CompareWithSums({.m = n, .n = 5, .k = 3}, numbers);
+    CompareWithSums({.m = 3, .n = n, .k = 9, .keeps = true}, numbers);
+    CompareWithSums({.m = 5, .n = 70, .k = n, .transposed = true}, numbers);
+    CompareWithSums({.m = n, .n = 19, .k = n, .keeps = true, .lower_a = true},
+                    numbers);
+    CompareWithSums({.m = n, .n = n, .k = 7, .lower_c = true}, numbers);
+  }
+  CompareWithSums({.m = 32, .n = 131, .k = 65, .keeps = true}, numbers);
+}
+
+TEST_P(BlockProductTest, AnElementDoesNotDependOnItsNeighbours) {
+  const uint64_t seed = 92;
+  SCOPED_TRACE(seed);
+  Numbers numbers(seed);
+  Blocks blocks({.m = 11, .n = 83, .k = 23, .keeps = true}, numbers);
+  Blocks alone(blocks);
+  BlockProduct(blocks.Args());
+  for (size_t i = 0; i < 11; ++i) {
+    for (size_t j = 0; j < 83; ++j) {
+      BlockProductArgs one = alone.Args();
+      one.m = one.n = 1;
+      one.a += i * one.a_row;
+      one.b += j;
+      one.c += i * one.c_row + j;
+      one.keep += i;
+      BlockProduct(one);
+      ASSERT_TRUE(SameBits(*one.c, blocks.c[i * one.c_row + j]))
+          << i << ", " << j;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace steadystate

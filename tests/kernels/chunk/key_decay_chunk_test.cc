@@ -1,0 +1,135 @@
+// Goal: a chunk of key decay, with and without a bonus, is the recurrence,
+// token by token, for every length, at any size, with decays from none to all.
+// Method: against the recurrence in double; long sequences against the step
+// kernel.
+
+#include "kernels/chunk/key_decay_chunk.h"
+
+#include <algorithm>
+#include <vector>
+
+#include "gtest/gtest.h"
+#include "hwy/tests/hwy_gtest.h"
+#include "kernels/recurrence/key_decay.h"
+#include "tests/kernels/chunk/chunk_inputs.h"
+#include "tests/kernels/numbers.h"
+#include "tests/testing/recurrence_reference.h"
+
+namespace steadystate {
+namespace {
+
+class KeyDecayChunkTest : public hwy::TestWithParamTarget {};
+HWY_TARGET_INSTANTIATE_TEST_SUITE_P(KeyDecayChunkTest);
+
+// One head's inputs for some tokens.
+struct Head {
+  Head(size_t tokens_in, size_t K_in, size_t V_in, Temper temper,
+       Numbers& numbers)
+      : tokens(tokens_in),
+        K(K_in),
+        V(V_in),
+        q(tokens, K, -1, 1, numbers),
+        k(tokens, K, -1, 1, numbers),
+        v(tokens, V, -1, 1, numbers),
+        alpha(Decays(tokens, K, temper, numbers)),
+        bonus(numbers.Uniform(K, -1, 1)) {}
+
+  size_t tokens, K, V;
+  TokenRows q, k, v, alpha;
+  Floats bonus;
+};
+
+// Tokens `first` and up, L of them, to o, f32[L, V].
+void RunChunk(const Head& head, size_t first, size_t L, const float* bonus,
+              float* state, float* o) {
+  Floats scratch(std::max(KeyReadFloats(head.K), KeyUpdateFloats(head.K)));
+  ReadKeyDecayChunk({.L = L,
+                     .K = head.K,
+                     .V = head.V,
+                     .scale = bonus == nullptr ? 0.25f : 1.0f,
+                     .alpha = head.alpha.From(first),
+                     .q = head.q.From(first),
+                     .k = head.k.From(first),
+                     .v = head.v.From(first),
+                     .bonus = bonus,
+                     .state = state,
+                     .scratch = scratch.data(),
+                     .o = o,
+                     .o_stride = head.V});
+  UpdateKeyDecayChunk({.L = L,
+                       .K = head.K,
+                       .V = head.V,
+                       .alpha = head.alpha.From(first),
+                       .k = head.k.From(first),
+                       .v = head.v.From(first),
+                       .state = state,
+                       .scratch = scratch.data()});
+}
+
+void CompareWithReference(const Head& head, bool bonus, Numbers& numbers) {
+  SCOPED_TRACE(testing::Message() << "L " << head.tokens << " K " << head.K
+                                  << " V " << head.V << " bonus " << bonus);
+  Floats state = numbers.Uniform(head.K * head.V, -1, 1);
+  std::vector<double> exact_state(state.begin(), state.end());
+  Floats o(head.tokens * head.V);
+  RunChunk(head, 0, head.tokens, bonus ? head.bonus.data() : nullptr,
+           state.data(), o.data());
+  std::vector<double> exact;
+  for (size_t t = 0; t < head.tokens; ++t) {
+    const auto row =
+        bonus ? BonusDecayReference(head.alpha[t], head.bonus, head.q[t],
+                                    head.k[t], head.v[t], exact_state)
+              : KeyDecayReference(0.25, head.alpha[t], head.q[t], head.k[t],
+                                  head.v[t], exact_state);
+    exact.insert(exact.end(), row.begin(), row.end());
+  }
+  EXPECT_LE(RmsError(o, exact), 1e-6);
+  EXPECT_LE(RmsError(state, exact_state), 1e-6);
+}
+
+TEST_P(KeyDecayChunkTest, IsTheRecurrenceAtAnyLengthAndSize) {
+  const uint64_t seed = 101;
+  SCOPED_TRACE(seed);
+  Numbers numbers(seed);
+  for (const bool bonus : {false, true}) {
+    for (const Temper temper : kTempers) {
+      SCOPED_TRACE(static_cast<int>(temper));
+      for (size_t L = 1; L <= kKeyChunkTokens; ++L) {
+        CompareWithReference({L, 5, 7, temper, numbers}, bonus, numbers);
+        CompareWithReference({L, 37, 3, temper, numbers}, bonus, numbers);
+      }
+      for (const size_t n : kWidths) {
+        const size_t L = kKeyChunkTokens;
+        CompareWithReference({L, n, n, temper, numbers}, bonus, numbers);
+        CompareWithReference({L - 1, 3, n, temper, numbers}, bonus, numbers);
+      }
+    }
+  }
+}
+
+TEST_P(KeyDecayChunkTest, LongSequencesAgreeWithSteps) {
+  const uint64_t seed = 102;
+  SCOPED_TRACE(seed);
+  Numbers numbers(seed);
+  const Head head(1000, 20, 24, Temper::kMild, numbers);
+  Floats state(head.K * head.V);
+  Floats stepped(head.K * head.V);
+  Floats o(head.tokens * head.V);
+  std::vector<double> steps(head.tokens * head.V);
+  for (size_t t = 0; t < head.tokens; t += kKeyChunkTokens) {
+    RunChunk(head, t, std::min(kKeyChunkTokens, head.tokens - t), nullptr,
+             state.data(), o.data() + t * head.V);
+  }
+  for (size_t t = 0; t < head.tokens; ++t) {
+    std::vector<float> row(head.V);
+    KeyDecayStep(head.K, head.V, 0.25f, head.alpha[t].data(), head.q[t].data(),
+                 head.k[t].data(), head.v[t].data(), stepped.data(),
+                 row.data());
+    std::copy(row.begin(), row.end(),
+              steps.begin() + static_cast<ptrdiff_t>(t * head.V));
+  }
+  EXPECT_LE(RmsError(o, steps), 1e-5);
+}
+
+}  // namespace
+}  // namespace steadystate
