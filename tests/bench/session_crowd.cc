@@ -19,7 +19,7 @@ namespace {
 constexpr size_t kWindow = 16;
 
 // One step in so many has several tokens, at most so many.
-constexpr uint64_t kLongOneIn = 8;
+constexpr uint64_t kLongOneIn = 16;
 constexpr uint64_t kLongest = 24;
 
 std::string Bytes(const google::protobuf::RepeatedField<float>& values) {
