@@ -48,6 +48,9 @@ class BenchTest(unittest.TestCase):
             for row in report[name]:
                 self.assert_spread(row, "gb_per_second")
                 self.assert_spread(row, "fraction")
+        for row in report["chunks"]:
+            self.assert_spread(row, "gflop_per_second")
+            self.assert_spread(row, "fraction")
         rows = {row["rows"] for row in report["projections"]}
         self.assertEqual(rows, {1, 8, 32, 64, 256, 512})
         for row in report["projections"]:

@@ -5,9 +5,11 @@
 #include <optional>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "server/base/cpu_count.h"
 #include "server/base/status_macros.h"
 #include "tests/bench/bandwidth.h"
+#include "tests/bench/chunk_section.h"
 #include "tests/bench/command.h"
 #include "tests/bench/environment.h"
 #include "tests/bench/huge_floats.h"
@@ -20,6 +22,9 @@ namespace {
 
 constexpr double kGiga = 1e9;
 constexpr size_t kMaxThreads = 1024;
+
+constexpr absl::string_view kParts[] = {"bandwidth", "steps", "chunks",
+                                        "projections"};
 
 struct HeadSize {
   size_t K;
@@ -71,7 +76,9 @@ CommandText KernelsCommand::text() const {
   return {
       "kernels", "Each kernel beside the limit that it runs into",
       "Step kernels: heads of random states, one token each, in turns with a "
-      "loop that does no more than read and write the same memory. "
+      "loop that does no more than read and write the same memory. Chunk "
+      "kernels: a head of a prompt's chunk, its state in cache, in turns with "
+      "a loop that multiplies and adds within registers. "
       "Projections: weights that stream from DRAM, in turns with a loop that "
       "reads as much, and GFLOP/s beside the best of all numbers of rows.",
       "  steadystate-bench kernels\n"
@@ -79,12 +86,13 @@ CommandText KernelsCommand::text() const {
 }
 
 client::OptionTable KernelsCommand::options() {
-  return {{"threads", "N",
-           "The larger team; the smaller is one thread. Default: as many as "
-           "this process may keep processors busy.",
-           &threads_option_},
-          {"only", "PART",
-           "One of bandwidth, steps, projections. Default: all.", &only_}};
+  return {
+      {"threads", "N",
+       "The larger team; the smaller is one thread. Default: as many as "
+       "this process may keep processors busy.",
+       &threads_option_},
+      {"only", "PART",
+       "One of bandwidth, steps, chunks, projections. Default: all.", &only_}};
 }
 
 absl::Status KernelsCommand::Check(const RunOptions&) {
@@ -93,12 +101,13 @@ absl::Status KernelsCommand::Check(const RunOptions&) {
     return absl::InvalidArgumentError(absl::StrCat(
         "--threads is ", threads_, "; it must be 1 to ", kMaxThreads));
   }
-  if (!only_.empty() && only_ != "bandwidth" && only_ != "steps" &&
-      only_ != "projections") {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "--only is '", only_, "'; it must be bandwidth, steps or projections"));
+  if (only_.empty()) return absl::OkStatus();
+  for (const absl::string_view part : kParts) {
+    if (only_ == part) return absl::OkStatus();
   }
-  return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat("--only is '", only_,
+                                                 "'; it must be one of ",
+                                                 absl::StrJoin(kParts, ", ")));
 }
 
 std::vector<size_t> KernelsCommand::Teams() const {
@@ -256,6 +265,7 @@ absl::StatusOr<Section> KernelsCommand::Projections(
                   {}};
   std::vector<DType> dtypes = {DType::kF32, DType::kI8};
   if (LinearFactory::HasNativeBf16()) dtypes.push_back(DType::kBf16);
+  dtypes.push_back(DType::kI8);
   for (const DType dtype : dtypes) {
     for (const ProjectionSize& size : kProjections) {
       STEADYSTATE_RETURN_IF_ERROR(AddProjections(dtype, size, run, section));
@@ -271,6 +281,9 @@ absl::StatusOr<Report> KernelsCommand::Run(const RunOptions& run) {
   if (Wanted("steps")) {
     report.sections.push_back(Steps(/*in_cache=*/false, run));
     report.sections.push_back(Steps(/*in_cache=*/true, run));
+  }
+  if (Wanted("chunks")) {
+    report.sections.push_back(ChunkSection(Teams(), run));
   }
   if (Wanted("projections")) {
     STEADYSTATE_ASSIGN_OR_RETURN(report.sections.emplace_back(),

@@ -134,11 +134,16 @@ void ModelSource::Describe(const Model& model,
 double StepWeightBytes(const Model& model) {
   const ModelDescription& description = model.description();
   const uint64_t table =
-      description.tied_head
-          ? 0
-          : uint64_t{description.vocab_size} * description.hidden_size;
-  const double element = description.linear.weight_dtype == "f32" ? 4 : 2;
-  return static_cast<double>(description.parameters - table) * element;
+      uint64_t{description.vocab_size} * description.hidden_size;
+  const uint64_t read =
+      description.parameters - (description.tied_head ? 0 : table);
+  // Those that are no matrices are kept as f32, and are few.
+  for (const WeightType& type : kWeightTypes) {
+    if (type.dtype && description.linear.weight_dtype == type.name) {
+      return static_cast<double>(read * SizeOf(*type.dtype));
+    }
+  }
+  return 0;
 }
 
 }  // namespace steadystate::bench
