@@ -55,7 +55,7 @@ void ScalarChunk(ChunkInputs& in, const Fading& fading,
 
 Fading Begin(ChunkInputs& in) {
   TransposeKeys(kChunkTokens, in.K, {in.k.data(), in.K}, in.keys.data());
-  return ChunkFading(kChunkTokens, in.alpha.data(), 1, in.fading.data());
+  return ChunkFading(kChunkTokens, {in.alpha.data(), 1}, {}, in.fading.data());
 }
 
 void RunScalarDecay(ChunkInputs& in) { ScalarChunk(in, Begin(in), in.v); }
