@@ -140,11 +140,12 @@ TEST_F(EnginePrefillTest, AbortedBetweenLayersItEndsWithItsPiece) {
 }
 
 TEST_F(EnginePrefillTest, TheEngineEndsWithThePieceThatRuns) {
+  // Far more than can be done before the engine is told to end.
+  const auto tokens = MakeTokens(size_t{1} << 20, 1);
   StepFuture step;
   Future<bool> reached;
-  BetweenLayers(
-      [&] { step = harness_.StepAsync(StepOf("s", MakeTokens(40, 1))); },
-      [&] { reached.Set(true); });
+  BetweenLayers([&] { step = harness_.StepAsync(StepOf("s", tokens)); },
+                [&] { reached.Set(true); });
   reached.Get();
   harness_.DestroyEngine();
   EXPECT_EQ(ReasonOf(step.Get().status()), ErrorReason::kDraining);
