@@ -128,6 +128,7 @@ class BenchTest(unittest.TestCase):
                 (("engine", "--sessions", "0"), "'0' is not a number from 1"),
                 (("engine", "--shape", "gpt"), "it must be one of mamba2-130m"),
                 (("engine", "--weight_dtype", "f8"), "--weight_dtype is 'f8'"),
+                (("engine", "--state_dtype", "f8"), "--state_dtype is 'f8'"),
                 (("kernels", "--only", "all"), "--only is 'all'"),
                 (("kernels", "--repetitions", "0"), "it must be 1 to 10000"),
                 (("kernels", "--json", "--markdown"), "give only one of"),

@@ -35,6 +35,15 @@ absl::StatusOr<std::optional<DType>> ReadWeightType(const std::string& name) {
       "--weight_dtype is '", name, "'; it must be one of ", known));
 }
 
+absl::StatusOr<StateDType> ReadStateType(const std::string& name) {
+  for (const StateDType type :
+       {StateDType::kF32, StateDType::kBf16, StateDType::kInt16}) {
+    if (name == Name(type)) return type;
+  }
+  return absl::InvalidArgumentError(absl::StrCat(
+      "--state_dtype is '", name, "'; it must be one of f32, bf16, int16"));
+}
+
 }  // namespace
 
 ModelSource::ModelSource(const std::string& shape)
@@ -49,6 +58,8 @@ void ModelSource::AppendTo(client::OptionTable& table) {
       {"model", "DIR", "A checkpoint to take in place of --shape.", &model_});
   table.push_back({"weight_dtype", "TYPE",
                    "As the server's flag. Default auto.", &weight_dtype_});
+  table.push_back({"state_dtype", "TYPE", "As the server's flag. Default f32.",
+                   &state_dtype_});
   table.push_back({"threads", "N",
                    "Threads that compute. Default: as many as this process may "
                    "keep processors busy.",
@@ -76,6 +87,7 @@ absl::Status ModelSource::Check(const RunOptions& run) {
   STEADYSTATE_RETURN_IF_ERROR(ValidateEngineOptions(engine_));
   if (run.quick) shape_ = "mamba2-tiny";
   STEADYSTATE_RETURN_IF_ERROR(ReadWeightType(weight_dtype_).status());
+  STEADYSTATE_RETURN_IF_ERROR(ReadStateType(state_dtype_).status());
   return MakeShape(shape_).status();
 }
 
@@ -101,6 +113,8 @@ absl::StatusOr<std::shared_ptr<const Model>> ModelSource::Load(
   STEADYSTATE_ASSIGN_OR_RETURN(options.path, Directory(run));
   STEADYSTATE_ASSIGN_OR_RETURN(options.weight_dtype,
                                ReadWeightType(weight_dtype_));
+  STEADYSTATE_ASSIGN_OR_RETURN(options.state_dtype,
+                               ReadStateType(state_dtype_));
   options.id = name();
   return Model::Load(options);
 }
@@ -111,6 +125,7 @@ absl::StatusOr<std::vector<std::string>> ModelSource::ServerFlags(
   return std::vector<std::string>{
       absl::StrCat("--model=", directory),
       absl::StrCat("--weight_dtype=", weight_dtype_),
+      absl::StrCat("--state_dtype=", state_dtype_),
       absl::StrCat("--threads=", threads_),
       absl::StrCat("--max_batch_rows=", engine_.max_batch_rows),
       absl::StrCat("--prefill_chunk_rows=", engine_.prefill_chunk_rows),

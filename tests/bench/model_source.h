@@ -25,8 +25,8 @@ class ModelSource {
   // `shape` is taken where neither --shape nor --model is given.
   explicit ModelSource(const std::string& shape);
 
-  // --shape, --model; --weight_dtype, --threads and what else the server has,
-  // too.
+  // --shape, --model; --weight_dtype, --state_dtype, --threads and what else
+  // the server has, too.
   void AppendTo(client::OptionTable& table);
 
   // INVALID_ARGUMENT, naming the option.
@@ -56,6 +56,7 @@ class ModelSource {
   std::string shape_;
   std::string model_;
   std::string weight_dtype_ = "auto";
+  std::string state_dtype_ = "f32";
   std::optional<uint32_t> threads_option_;
   std::optional<uint32_t> batch_rows_;
   std::optional<uint32_t> chunk_rows_;

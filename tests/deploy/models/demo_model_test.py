@@ -144,7 +144,7 @@ class ReducedStatesTest(unittest.TestCase):
     def bits(self, state_dtype):
         """Bits per byte, states rounded after every byte."""
         _, held_out = baselines.read_texts()
-        with ServerProcess("--state_dtype", state_dtype,
+        with ServerProcess("--state_dtype", state_dtype, "--threads", "1",
                            "--prefill_chunk_rows", "1") as server:
             bits = measure.score(CLIENT, server.grpc, held_out[:self.BYTES])
         return sum(bits) / len(bits)
