@@ -63,6 +63,9 @@ class KernelsCommand final : public Command {
   std::vector<size_t> Teams() const;
   Section Bandwidths(const RunOptions& run) const;
   Section Steps(bool in_cache, const RunOptions& run) const;
+  nlohmann::json StepRow(const StepKernel& kernel, const StepInputs& in,
+                         const HugeFloats& memory, size_t samples,
+                         MemoryProbe& probe, ThreadPool& pool) const;
   absl::StatusOr<Section> Projections(const RunOptions& run) const;
   absl::Status AddProjections(DType dtype, const ProjectionSize& size,
                               const RunOptions& run, Section& section) const;
@@ -141,14 +144,44 @@ Section KernelsCommand::Bandwidths(const RunOptions& run) const {
 }
 
 // Every head in `states` by one token; returns seconds.
-double StepAll(const StepKernel& kernel, const StepInputs& in, float* states,
-               size_t heads, ThreadPool& pool, std::vector<float>& o) {
-  const size_t size = kernel.floats_per_element * in.K * in.V;
+double StepAll(const StepKernel& kernel, const StepInputs& in,
+               std::byte* states, size_t heads, ThreadPool& pool,
+               std::vector<float>& o) {
+  const size_t bytes = kernel.state_bytes(in.K, in.V);
   return TimeOnce([&] {
     pool.ParallelFor(heads, [&](size_t head, size_t worker) {
-      kernel.step(in, states + head * size, o.data() + worker * in.V);
+      kernel.step(in, states + head * bytes, o.data() + worker * in.V);
     });
   });
+}
+
+nlohmann::json KernelsCommand::StepRow(const StepKernel& kernel,
+                                       const StepInputs& in,
+                                       const HugeFloats& memory, size_t samples,
+                                       MemoryProbe& probe,
+                                       ThreadPool& pool) const {
+  const size_t each = kernel.state_bytes(in.K, in.V);
+  const size_t heads = memory.size() * sizeof(float) / each;
+  auto* const states = reinterpret_cast<std::byte*>(memory.data());
+  // What another kernel left there would mean something else.
+  std::fill_n(memory.data(), memory.size(), 0.0f);
+  std::vector<float> o(pool.size() * in.V);
+  StepAll(kernel, in, states, heads, pool, o);
+  Samples times, rates, limits;
+  for (size_t i = 0; i < samples; ++i) {
+    limits.Add(probe.ReadWrite());
+    const double seconds = StepAll(kernel, in, states, heads, pool, o);
+    times.Add(seconds / static_cast<double>(heads));
+    rates.Add(static_cast<double>(2 * heads * each) / seconds);
+  }
+  nlohmann::json row = {{"kernel", kernel.name},
+                        {"head", absl::StrCat(in.K, "x", in.V)},
+                        {"threads", pool.size()}};
+  Put(row, "ns_per_head", times.Times(1e9));
+  Put(row, "gb_per_second", rates.Times(1 / kGiga));
+  row["limit_gb_per_second"] = limits.Median() / kGiga;
+  Put(row, "fraction", Ratios(rates, limits));
+  return row;
 }
 
 Section KernelsCommand::Steps(bool in_cache, const RunOptions& run) const {
@@ -165,39 +198,24 @@ Section KernelsCommand::Steps(bool in_cache, const RunOptions& run) const {
                   {}};
   for (const size_t threads : Teams()) {
     ThreadPool pool(threads);
-    // A multiple of every head's state, and of the probe's parts.
     const size_t floats = in_cache
                               ? threads * (size_t{1} << 17)
                               : run.Unless(size_t{1} << 20, size_t{1} << 28);
     const HugeFloats memory(floats, 0.0f);
-    MemoryProbe probe(memory.data(), floats, pool);
+    // The loop has memory of its own: states in 16 bits are no floats.
+    const HugeFloats other(in_cache ? floats / 2 : floats, 1.0f);
+    MemoryProbe probe(other.data(), other.size(), pool);
     // So many passes that a clock can time them.
     const size_t passes = in_cache ? run.Unless<size_t>(1, 200) : 1;
     for (const StepKernel& kernel : StepKernels()) {
       for (const HeadSize& head : kHeads) {
-        const StepInputs in(head.K, head.V);
-        std::vector<float> o(threads * in.V);
-        const size_t heads = floats / (kernel.floats_per_element * in.K * in.V);
-        if (heads < threads) continue;
-        const auto step = [&] {
-          return StepAll(kernel, in, memory.data(), heads, pool, o);
-        };
-        step();
-        Samples times, rates, limits;
-        for (size_t i = 0; i < run.repetitions * passes; ++i) {
-          limits.Add(probe.ReadWrite());
-          const double seconds = step();
-          times.Add(seconds / static_cast<double>(heads));
-          rates.Add(static_cast<double>(2 * floats * sizeof(float)) / seconds);
+        if (kernel.state_bytes(head.K, head.V) * threads >
+            floats * sizeof(float)) {
+          continue;
         }
-        nlohmann::json row = {{"kernel", kernel.name},
-                              {"head", absl::StrCat(head.K, "x", head.V)},
-                              {"threads", threads}};
-        Put(row, "ns_per_head", times.Times(1e9));
-        Put(row, "gb_per_second", rates.Times(1 / kGiga));
-        row["limit_gb_per_second"] = limits.Median() / kGiga;
-        Put(row, "fraction", Ratios(rates, limits));
-        section.rows.push_back(std::move(row));
+        section.rows.push_back(StepRow(kernel, StepInputs(head.K, head.V),
+                                       memory, run.repetitions * passes, probe,
+                                       pool));
       }
     }
   }
@@ -265,7 +283,6 @@ absl::StatusOr<Section> KernelsCommand::Projections(
                   {}};
   std::vector<DType> dtypes = {DType::kF32, DType::kI8};
   if (LinearFactory::HasNativeBf16()) dtypes.push_back(DType::kBf16);
-  dtypes.push_back(DType::kI8);
   for (const DType dtype : dtypes) {
     for (const ProjectionSize& size : kProjections) {
       STEADYSTATE_RETURN_IF_ERROR(AddProjections(dtype, size, run, section));

@@ -6,53 +6,89 @@
 #include "kernels/recurrence/growing_sum.h"
 #include "kernels/recurrence/key_decay.h"
 #include "kernels/recurrence/outer_decay.h"
+#include "kernels/recurrence/packed_key_decay.h"
 #include "kernels/recurrence/rank_one_decay.h"
+#include "kernels/state/int16_matrix.h"
 
 namespace steadystate::bench {
 namespace {
 
 // Decays, so that states neither vanish nor overflow however long it takes.
 constexpr float kDecay = 0.99f;
+constexpr float kDecayLow = 1e-9f;
 constexpr float kSmall = 0.01f;
 
+float* Floats(std::byte* state) { return reinterpret_cast<float*>(state); }
+double* Doubles(std::byte* state) { return reinterpret_cast<double*>(state); }
+
+size_t FloatBytes(size_t K, size_t V) { return K * V * sizeof(float); }
+size_t TwoFloatBytes(size_t K, size_t V) { return 2 * FloatBytes(K, V); }
+size_t Bf16Bytes(size_t K, size_t V) { return K * V * sizeof(uint16_t); }
+size_t Int16Bytes(size_t K, size_t V) {
+  return Bf16Bytes(K, V) + K * Int16Blocks(V);
+}
+
 constexpr StepKernel kKernels[] = {
-    {"KeyDecay", 1,
-     [](const StepInputs& in, float* state, float* o) {
+    {"KeyDecay", FloatBytes,
+     [](const StepInputs& in, std::byte* state, float* o) {
        KeyDecayStep(in.K, in.V, 1.0f, in.decay_k.data(), in.q.data(),
-                    in.k.data(), in.v.data(), state, o);
+                    in.k.data(), in.v.data(), Floats(state), o);
      }},
-    {"OuterDecay", 1,
-     [](const StepInputs& in, float* state, float* o) {
+    {"SplitKeyDecay", FloatBytes,
+     [](const StepInputs& in, std::byte* state, float* o) {
+       SplitKeyDecayStep(in.K, in.V, 1.0f, in.decay_k.data(),
+                         in.decay_low.data(), in.q.data(), in.k.data(),
+                         in.v.data(), Floats(state), o);
+     }},
+    {"SplitScalarDecay", FloatBytes,
+     [](const StepInputs& in, std::byte* state, float* o) {
+       SplitScalarDecayStep(in.K, in.V, 1.0f, kDecay, kDecayLow, in.q.data(),
+                            in.k.data(), in.v.data(), Floats(state), o);
+     }},
+    {"OuterDecay", FloatBytes,
+     [](const StepInputs& in, std::byte* state, float* o) {
        OuterDecayStep(in.K, in.V, 1.0f, in.decay_k.data(), in.decay_v.data(),
-                      in.q.data(), in.k.data(), in.v.data(), state, o);
+                      in.q.data(), in.k.data(), in.v.data(), Floats(state), o);
      }},
-    {"FullDecay", 1,
-     [](const StepInputs& in, float* state, float* o) {
+    {"FullDecay", FloatBytes,
+     [](const StepInputs& in, std::byte* state, float* o) {
        FullDecayStep(in.K, in.V, 1.0f, in.rate.data(), in.small_v.data(),
-                     in.q.data(), in.k.data(), in.v.data(), state, o);
+                     in.q.data(), in.k.data(), in.v.data(), Floats(state), o);
      }},
-    {"ComplexKeyDecay", 2,
-     [](const StepInputs& in, float* state, float* o) {
+    {"ComplexKeyDecay", TwoFloatBytes,
+     [](const StepInputs& in, std::byte* state, float* o) {
        ComplexKeyDecayStep(in.K, in.V, 1.0f, in.decay_k.data(),
                            in.small_k.data(), in.q.data(), in.k.data(),
-                           in.v.data(), state, o);
+                           in.v.data(), Floats(state), o);
      }},
-    {"BonusDecay", 1,
-     [](const StepInputs& in, float* state, float* o) {
+    {"BonusDecay", FloatBytes,
+     [](const StepInputs& in, std::byte* state, float* o) {
        BonusDecayStep(in.K, in.V, in.decay_k.data(), in.q.data(), in.q.data(),
-                      in.k.data(), in.v.data(), state, o);
+                      in.k.data(), in.v.data(), Floats(state), o);
      }},
-    {"RankOneDecay", 1,
-     [](const StepInputs& in, float* state, float* o) {
+    {"RankOneDecay", FloatBytes,
+     [](const StepInputs& in, std::byte* state, float* o) {
        RankOneDecayStep(in.K, in.V, 1.0f, in.decay_k.data(), in.small_k.data(),
                         in.minus_k.data(), in.q.data(), in.k.data(),
-                        in.v.data(), state, o);
+                        in.v.data(), Floats(state), o);
      }},
-    {"GrowingSum", 2,
-     [](const StepInputs& in, float* state, float* o) {
+    {"GrowingSum", TwoFloatBytes,
+     [](const StepInputs& in, std::byte* state, float* o) {
        GrowingSumStep(in.K, in.V, 1.0f, in.decay_f64.data(), in.q.data(),
-                      in.k.data(), in.v.data(),
-                      reinterpret_cast<double*>(state), o);
+                      in.k.data(), in.v.data(), Doubles(state), o);
+     }},
+    {"KeyDecay bf16", Bf16Bytes,
+     [](const StepInputs& in, std::byte* state, float* o) {
+       KeyDecayStepBf16(in.K, in.V, 1.0f, in.packed_decay(), in.q.data(),
+                        in.k.data(), in.v.data(), in.noise(),
+                        reinterpret_cast<uint16_t*>(state), o);
+     }},
+    {"KeyDecay int16", Int16Bytes,
+     [](const StepInputs& in, std::byte* state, float* o) {
+       KeyDecayStepInt16(
+           in.K, in.V, 1.0f, in.packed_decay(), in.q.data(), in.k.data(),
+           in.v.data(), in.noise(), reinterpret_cast<int16_t*>(state),
+           reinterpret_cast<uint8_t*>(state + Bf16Bytes(in.K, in.V)), o);
      }},
 };
 
@@ -62,6 +98,7 @@ StepInputs::StepInputs(size_t key_width, size_t value_width)
     : K(key_width),
       V(value_width),
       decay_k(K, kDecay),
+      decay_low(K, kDecayLow),
       small_k(K, kSmall),
       minus_k(K, -kSmall),
       q(K, 0.5f),
@@ -70,7 +107,9 @@ StepInputs::StepInputs(size_t key_width, size_t value_width)
       small_v(V, kSmall),
       v(V, 0.125f),
       rate(K * V, 1.0f),
-      decay_f64(K, static_cast<double>(kDecay)) {}
+      decay_f64(K, static_cast<double>(kDecay)),
+      row_noise(K),
+      column_noise(V) {}
 
 std::span<const StepKernel> StepKernels() { return kKernels; }
 

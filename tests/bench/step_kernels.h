@@ -2,8 +2,12 @@
 #define STEADYSTATE_TESTS_BENCH_STEP_KERNELS_H_
 
 #include <cstddef>
+#include <cstdint>
 #include <span>
 #include <vector>
+
+#include "kernels/recurrence/packed_key_decay.h"
+#include "kernels/state/rounding_noise.h"
 
 namespace steadystate::bench {
 
@@ -13,17 +17,27 @@ struct StepInputs {
 
   size_t K;
   size_t V;
-  std::vector<float> decay_k, small_k, minus_k, q, k;  // f32[K]
-  std::vector<float> decay_v, small_v, v;              // f32[V]
-  std::vector<float> rate;                             // f32[K, V]
-  std::vector<double> decay_f64;                       // f64[K]
+  std::vector<float> decay_k, decay_low, small_k, minus_k, q, k;  // f32[K]
+  std::vector<float> decay_v, small_v, v;                         // f32[V]
+  std::vector<float> rate;                                        // f32[K, V]
+  std::vector<double> decay_f64;                                  // f64[K]
+  // Of states in 16 bits; to make it is no part of the kernel.
+  std::vector<uint32_t> row_noise;     // u32[K]
+  std::vector<uint32_t> column_noise;  // u32[V]
+
+  PackedDecay packed_decay() const {
+    return {.high = decay_k.data(), .low = decay_low.data()};
+  }
+  RoundingNoise noise() const {
+    return {.rows = row_noise.data(), .columns = column_noise.data()};
+  }
 };
 
 // A recurrence kernel that advances one head by one token.
 struct StepKernel {
   const char* name;
-  size_t floats_per_element;  // of a state of K x V elements
-  void (*step)(const StepInputs& in, float* state, float* o);
+  size_t (*state_bytes)(size_t K, size_t V);
+  void (*step)(const StepInputs& in, std::byte* state, float* o);
 };
 
 std::span<const StepKernel> StepKernels();
