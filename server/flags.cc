@@ -146,9 +146,9 @@ ABSL_FLAG(uint32_t, prefill_chunk_rows, 64,
           "Larger is faster for long prompts and slower for everybody else.");
 ABSL_FLAG(absl::Duration, prefill_slice, absl::Milliseconds(10),
           "How long prompts compute before those who generate token by token "
-          "have their turn, to the end of the layer at hand; 0 to 10s. Or as "
-          "long as the last turn of those took, if that is longer: so prompts "
-          "get at least half of the time.");
+          "have their turn, to the end of the layer at hand; 0 to 10s. Or "
+          "twice as long as the last turn of those took, if that is longer: so "
+          "prompts get at least two thirds of the time.");
 ABSL_FLAG(uint32_t, max_embed_tokens, 65536,
           "Most tokens of one bidirectional Embed, at least 1. They are held "
           "in memory as the model's hidden vectors, and those of all requests "

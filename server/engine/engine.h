@@ -27,8 +27,9 @@ struct EngineOptions {
   size_t threads = 1;              // compute thread included
   size_t max_batch_rows = 256;     // rows of one batch
   size_t prefill_chunk_rows = 64;  // most rows of one session in one batch
-  // How long prompts compute before live streams have their turn: this, or as
-  // long as those took for theirs, if that is longer; and the layer at hand.
+  // How long prompts compute before live streams have their turn: this, or
+  // twice as long as those took for theirs, if that is longer; and the layer at
+  // hand.
   absl::Duration prefill_slice = absl::Milliseconds(10);
   size_t max_queued_per_session = 32;  // requests waiting on one session
   size_t max_queued_requests = 65536;  // requests waiting in all
