@@ -18,7 +18,8 @@ bool AlignedBytes::Allocate(size_t bytes) {
   // Below a few huge pages, rounding up would waste more than it saves.
   const size_t alignment =
       bytes >= 4 * kHugePageBytes ? kHugePageBytes : kAlignment;
-  if (bytes > SIZE_MAX - alignment) return false;
+  // No object is larger than that, and some allocators abort when asked.
+  if (bytes > PTRDIFF_MAX - alignment) return false;
   const size_t rounded = (bytes + alignment - 1) / alignment * alignment;
   void* memory = std::aligned_alloc(alignment, rounded);
   if (memory == nullptr) return false;
