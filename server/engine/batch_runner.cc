@@ -4,7 +4,6 @@
 #include <chrono>
 #include <cstdint>
 #include <cstring>
-#include <utility>
 
 #include "kernels/pointwise/activation.h"
 
@@ -32,12 +31,7 @@ BatchTimes BatchRunner::Run(std::span<BatchItem> items) {
   whole_.Begin(items);
   while (whole_.RunLayer()) {
   }
-  return Complete(items, whole_);
-}
-
-void BatchRunner::BeginPrefill(std::span<BatchItem> items) {
-  prefill_items_ = items;
-  prefill_.Begin(items);
+  return Complete(whole_);
 }
 
 std::optional<BatchTimes> BatchRunner::ContinuePrefill(
@@ -45,12 +39,11 @@ std::optional<BatchTimes> BatchRunner::ContinuePrefill(
   while (prefill_.RunLayer()) {
     if (leave()) return std::nullopt;
   }
-  return Complete(std::exchange(prefill_items_, {}), prefill_);
+  return Complete(prefill_);
 }
 
-BatchTimes BatchRunner::Complete(std::span<BatchItem> items,
-                                 ForwardStage& stage) {
-  stage.Finish();
+BatchTimes BatchRunner::Complete(ForwardStage& stage) {
+  const std::span<BatchItem> items = stage.Finish();
   sample_time_ = absl::ZeroDuration();
   parts_.clear();
   size_t logits_rows = 0;

@@ -41,12 +41,12 @@ class BatchRunner {
   // batch is in the other one.
   BatchTimes Run(std::span<BatchItem> items);
 
-  // Starts the batch that can be left. REQUIRES: !prefilling(); as Run.
-  void BeginPrefill(std::span<BatchItem> items);
-  bool prefilling() const { return !prefill_items_.empty(); }
+  // Starts the batch that can be left. REQUIRES: none has been started and not
+  // completed; as Run.
+  void BeginPrefill(std::span<BatchItem> items) { prefill_.Begin(items); }
 
   // Goes on with it, for one layer at least, until `leave` says so after a
-  // layer or the batch is complete: then its times. REQUIRES: prefilling().
+  // layer or the batch is complete: then its times. REQUIRES: it was started.
   std::optional<BatchTimes> ContinuePrefill(absl::FunctionRef<bool()> leave);
 
  private:
@@ -55,7 +55,7 @@ class BatchRunner {
     const float* logits = nullptr;
   };
 
-  BatchTimes Complete(std::span<BatchItem> items, ForwardStage& stage);
+  BatchTimes Complete(ForwardStage& stage);
   void Head(std::span<Part> parts, size_t logits_rows, Workspace& workspace);
   void Advance(std::span<Part> parts);
 
@@ -66,7 +66,6 @@ class BatchRunner {
   ThreadPool pool_;
   ForwardStage whole_;
   ForwardStage prefill_;
-  std::span<BatchItem> prefill_items_;
   std::vector<Sampler> samplers_;  // by worker
 
   // Buffers, reused by every batch.

@@ -71,7 +71,7 @@ void ForwardStage::RunPart(BatchItem& item) {
                       workspace_);
 }
 
-void ForwardStage::Finish() {
+std::span<BatchItem> ForwardStage::Finish() {
   float* hidden = hidden_.data();
   if (!rows_.empty()) {
     model_.Finish(rows_.size(), workspace_.residual(), hidden, workspace_);
@@ -91,7 +91,7 @@ void ForwardStage::Finish() {
     item->finite = AllFinite(piece.rows * hidden_size_, hidden);
     hidden += piece.rows * hidden_size_;
   }
-  items_ = {};
+  return items_;
 }
 
 void ForwardStage::Absorb(BatchItem& item, const float* hidden) {

@@ -34,19 +34,17 @@ class ForwardStage {
   ForwardStage(const Model& model, size_t max_rows, ThreadPool& pool);
 
   // Gathers the items' rows. The items stay where they are until Finish.
-  // REQUIRES: idle(); the pieces have at most max_rows rows in all, and are
-  // either all of one row or all of more, parts of a bidirectional pass aside;
-  // sessions are distinct and within their context cap.
+  // REQUIRES: no batch is under way; the pieces have at most max_rows rows in
+  // all, and are either all of one row or all of more, parts of a bidirectional
+  // pass aside; sessions are distinct and within their context cap.
   void Begin(std::span<BatchItem> items);
-
-  // True if no batch is under way.
-  bool idle() const { return items_.empty(); }
 
   // Runs the next layer; false if there is none left.
   bool RunLayer();
 
-  // Lets the sessions absorb their rows. REQUIRES: RunLayer has returned false.
-  void Finish();
+  // Lets the sessions absorb their rows and returns the items, whose batch is
+  // under way no longer. REQUIRES: RunLayer has returned false.
+  std::span<BatchItem> Finish();
 
   // A workspace for what follows the layers, the head.
   Workspace& workspace() { return workspace_; }
