@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "gtest/gtest.h"
 #include "kernels/chunk/chunk_rows.h"
 #include "tests/kernels/numbers.h"
 
@@ -58,6 +59,20 @@ inline TokenRows Decays(size_t tokens, size_t width, Temper temper,
 
 // Widths of heads, multiples of vectors and others.
 inline constexpr size_t kWidths[] = {1, 16, 19, 35, 64, 70};
+
+// Calls compare(temper, L, K, V) for decays of every temper: for chunks of each
+// length up to `most_tokens`, and for heads of each width.
+template <typename Compare>
+void ForChunksOfAllKinds(size_t most_tokens, const Compare& compare) {
+  for (const Temper temper : kTempers) {
+    SCOPED_TRACE(static_cast<int>(temper));
+    for (size_t L = 1; L <= most_tokens; ++L) compare(temper, L, 5, 7);
+    for (const size_t n : kWidths) {
+      compare(temper, most_tokens, n, n);
+      compare(temper, most_tokens - 1, 3, n);
+    }
+  }
+}
 
 // Relative to the RMS of `expected`, or to a third where that is less: what has
 // cancelled out was larger.

@@ -114,16 +114,10 @@ TEST_P(DeltaChunkTest, IsTheRuleAtAnyLengthAndSize) {
   const uint64_t seed = 103;
   SCOPED_TRACE(seed);
   Numbers numbers(seed);
-  for (const Temper temper : kTempers) {
-    SCOPED_TRACE(static_cast<int>(temper));
-    for (size_t L = 1; L <= kChunkTokens; ++L) {
-      CompareWithReference({L, 5, 7, temper, numbers}, numbers);
-    }
-    for (const size_t n : kWidths) {
-      CompareWithReference({kChunkTokens, n, n, temper, numbers}, numbers);
-      CompareWithReference({kChunkTokens - 1, 3, n, temper, numbers}, numbers);
-    }
-  }
+  ForChunksOfAllKinds(
+      kChunkTokens, [&numbers](Temper temper, size_t L, size_t K, size_t V) {
+        CompareWithReference({L, K, V, temper, numbers}, numbers);
+      });
 }
 
 }  // namespace

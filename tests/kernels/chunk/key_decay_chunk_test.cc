@@ -92,17 +92,13 @@ TEST_P(KeyDecayChunkTest, IsTheRecurrenceAtAnyLengthAndSize) {
   SCOPED_TRACE(seed);
   Numbers numbers(seed);
   for (const bool bonus : {false, true}) {
+    const auto compare = [&numbers, bonus](Temper temper, size_t L, size_t K,
+                                           size_t V) {
+      CompareWithReference({L, K, V, temper, numbers}, bonus, numbers);
+    };
+    ForChunksOfAllKinds(kKeyChunkTokens, compare);
     for (const Temper temper : kTempers) {
-      SCOPED_TRACE(static_cast<int>(temper));
-      for (size_t L = 1; L <= kKeyChunkTokens; ++L) {
-        CompareWithReference({L, 5, 7, temper, numbers}, bonus, numbers);
-        CompareWithReference({L, 37, 3, temper, numbers}, bonus, numbers);
-      }
-      for (const size_t n : kWidths) {
-        const size_t L = kKeyChunkTokens;
-        CompareWithReference({L, n, n, temper, numbers}, bonus, numbers);
-        CompareWithReference({L - 1, 3, n, temper, numbers}, bonus, numbers);
-      }
+      for (size_t L = 1; L <= kKeyChunkTokens; ++L) compare(temper, L, 37, 3);
     }
   }
 }
