@@ -26,23 +26,27 @@ ErrorReason ReasonOf(const absl::Status& status) {
   return GetErrorDetails(status)->reason;
 }
 
-// Keeps the thread busy until released.
+// Keeps the thread busy until released. The thread may still be about to read
+// what releases it when this ends, so they share it.
 class Hold {
  public:
   explicit Hold(TextThread& texts) {
     EXPECT_TRUE(texts
-                    .Run([this](const absl::Status&) {
-                      begun_.set_value();
-                      released_.get_future().wait();
+                    .Run([state = state_](const absl::Status&) {
+                      state->begun.set_value();
+                      state->released.get_future().wait();
                     })
                     .ok());
-    begun_.get_future().wait();
+    state_->begun.get_future().wait();
   }
-  void Release() { released_.set_value(); }
+  void Release() { state_->released.set_value(); }
 
  private:
-  std::promise<void> begun_;
-  std::promise<void> released_;
+  struct State {
+    std::promise<void> begun;
+    std::promise<void> released;
+  };
+  std::shared_ptr<State> state_ = std::make_shared<State>();
 };
 
 TEST(TextThreadTest, WorksInOrderOnAThreadOfItsOwn) {
