@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "kernels/linear/aligned_bytes.h"
 #include "kernels/linear/integer_trials.h"
+#include "kernels/linear/panel_plan.h"
 #include "kernels/linear/row_tiles.h"
 #include "kernels/linear/tile_trials.h"
 
@@ -46,6 +47,23 @@ absl::StatusOr<TrialWeights> PackForTrials(const TileMatmul& matmul,
   return weights;
 }
 
+// With fewer columns, plans that differ might seem equal.
+constexpr size_t kFewestPanelColumns = 16;
+// Rows from which on AMX is faster than to read the weights once.
+constexpr size_t kMaxRowsBesideAmx = 8;
+
+bool LiesInPanels(const BlockShape& shape) {
+  return shape.matmul->panel_bytes().has_value() &&
+         shape.width >= kFewestPanelColumns &&
+         shape.in % ElementsPerStep(shape.dtype) == 0;
+}
+
+// Without AMX nothing is faster than panels.
+size_t MostPanelRows(size_t allowed) {
+  const bool amx = DescribeMatmulLibrary().amx;
+  return amx ? std::min(kMaxRowsBesideAmx, allowed) : allowed;
+}
+
 TileSet KernelsOf(const TileMatmul& matmul, std::vector<size_t> sizes) {
   TileSet set;
   const std::vector<size_t>& all = matmul.sizes();
@@ -55,6 +73,18 @@ TileSet KernelsOf(const TileMatmul& matmul, std::vector<size_t> sizes) {
   }
   set.sizes = std::move(sizes);
   return set;
+}
+
+// The plan with the results of a class's tiles.
+PanelPlan FindPlan(const BlockShape& shape, RowClass row_class,
+                   const TileMatmul::Weights& weights, const TileTrials& trials,
+                   std::span<const TileTrial> results) {
+  const TileSet& tiles = shape.Tiles(row_class);
+  if (tiles.kernels.empty() || !LiesInPanels(shape)) return {};
+  PanelPlan plan = FindEqualPlan(shape.PanelsOf(weights), trials,
+                                 results[tiles.kernels.front()].results);
+  plan.max_rows = MostPanelRows(plan.max_rows);
+  return plan;
 }
 
 // Keeps of all tiles those of each class that may be mixed freely.
@@ -78,6 +108,10 @@ absl::Status KeepEqualTiles(DType dtype, BlockShape& shape) {
   RowTiles chosen = ChooseRowTiles(results);
   shape.tiles = {KernelsOf(matmul, std::move(chosen.decode)),
                  KernelsOf(matmul, std::move(chosen.prefill))};
+  for (const RowClass row_class : {RowClass::kDecode, RowClass::kPrefill}) {
+    shape.panels[static_cast<size_t>(row_class)] =
+        FindPlan(shape, row_class, weights->packed, trials, results);
+  }
   return absl::OkStatus();
 }
 
@@ -116,15 +150,27 @@ absl::Status KeepExactTiles(BlockShape& shape) {
     shape.tiles = {set, set};
     if (set.sizes.size() == shape.matmul->sizes().size()) break;
   }
+  if (shape.limit == 127 && LiesInPanels(shape)) {
+    const PanelPlan plan = ExactPlan(shape.dtype);
+    shape.panels = {plan, plan};
+    for (PanelPlan& of_class : shape.panels) {
+      of_class.max_rows = MostPanelRows(of_class.max_rows);
+    }
+  }
   return absl::OkStatus();
 }
 
 }  // namespace
 
+PanelBlock BlockShape::PanelsOf(const TileMatmul::Weights& weights) const {
+  return {dtype, in, width, matmul->panel_bytes().value_or(0), weights.data()};
+}
+
 absl::StatusOr<std::shared_ptr<const BlockShape>> MakeBlockShape(DType weights,
                                                                  size_t in,
                                                                  size_t width) {
   auto shape = std::make_shared<BlockShape>();
+  shape->dtype = weights;
   shape->in = in;
   shape->width = width;
   auto matmul = TileMatmul::Create(weights, in, width, TileSizes(weights));

@@ -18,6 +18,7 @@
 #include "kernels/linear/input_rows.h"
 #include "kernels/linear/one_openmp_thread.h"
 #include "kernels/linear/output_rows.h"
+#include "kernels/linear/panel_plan.h"
 #include "kernels/linear/row_tiles.h"
 #include "kernels/linear/tile_matmul.h"
 #include "kernels/linear/weight_arena.h"
@@ -27,6 +28,9 @@ namespace {
 
 // Sums of more products of bytes could overflow 32 bits.
 constexpr size_t kMaxInt8Inputs = size_t{1} << 16;
+
+// Rows with which a task by panels is worth its while.
+constexpr size_t kFewestBandRows = 8;
 
 // One block of columns of a Linear.
 struct Block {
@@ -72,19 +76,23 @@ struct Linear::Packed {
 
 struct LinearScratch::Buffers {
   struct Worker {
-    AlignedBytes y;  // f32 or s32[tile rows, block width]
+    AlignedBytes y;  // f32 or s32[tile rows, block width], or as panels want it
     TileMatmul::Scratch matmul;
   };
 
-  // Readies `threads` workers for `rows` rows, so that tasks do not allocate.
-  void Reserve(const BlockShape& shape, const TileSet& tiles, size_t rows,
-               size_t threads) {
+  void ReserveWorkers(size_t threads) {
     if (workers.size() < threads) workers.resize(threads);
-    Reserve(shape, tiles, TileFor(tiles.sizes, rows));
-    Reserve(shape, tiles, TileFor(tiles.sizes, rows % tiles.sizes.back()));
+  }
+  // Readies the workers for `rows` rows, so that tasks do not allocate.
+  void ReservePanels() {
+    for (Worker& worker : workers) Grow(worker.y, kPanelScratchBytes);
+  }
+  void Reserve(const BlockShape& shape, const TileSet& tiles, size_t rows) {
+    ReserveTile(shape, tiles, TileFor(tiles.sizes, rows));
+    ReserveTile(shape, tiles, TileFor(tiles.sizes, rows % tiles.sizes.back()));
   }
 
-  void Reserve(const BlockShape& shape, const TileSet& tiles, size_t tile) {
+  void ReserveTile(const BlockShape& shape, const TileSet& tiles, size_t tile) {
     for (Worker& worker : workers) {
       Grow(worker.y, tiles.sizes[tile] * shape.width * sizeof(float));
       worker.matmul.Reserve(*shape.matmul, tiles.kernels[tile]);
@@ -105,10 +113,26 @@ struct Call {
   OutputRows output;
 };
 
-// The tiles of one of `bands` equal shares of the rows, times one block of
-// columns.
+// One of `bands` equal shares of the rows, times one block of columns.
 template <typename Worker>
-void RunBlock(const Call& call, const Block& block, size_t band, size_t bands,
+void RunPanels(const Call& call, const Block& block, size_t band, size_t bands,
+               Worker& worker) {
+  const BlockShape& shape = *block.shape;
+  const size_t first = band * call.rows / bands;
+  const size_t rows = (band + 1) * call.rows / bands - first;
+  MultiplyPanels(shape.Panels(call.row_class), shape.PanelsOf(block.weights),
+                 rows, call.input.At(first), worker.y.data(),
+                 [&](size_t row, size_t count, size_t column, size_t width,
+                     const std::byte* sums) {
+                   call.output.Store(first + row, count,
+                                     block.first_column + column, width, sums,
+                                     kPanelColumns);
+                 });
+}
+
+// The same by tiles, of which each band has a share.
+template <typename Worker>
+void RunTiles(const Call& call, const Block& block, size_t band, size_t bands,
               Worker& worker) {
   const BlockShape& shape = *block.shape;
   const TileSet& set = shape.Tiles(call.row_class);
@@ -121,7 +145,17 @@ void RunBlock(const Call& call, const Block& block, size_t band, size_t bands,
     shape.matmul->Run(set.kernels[size], block.weights, call.input.At(row),
                       worker.y.data(), worker.matmul);
     call.output.Store(row, std::min(left, set.sizes[size]), block.first_column,
-                      shape.width, worker.y.data());
+                      shape.width, worker.y.data(), shape.width);
+  }
+}
+
+template <typename Worker>
+void RunBlock(const Call& call, const Block& block, size_t band, size_t bands,
+              Worker& worker) {
+  if (block.shape->Panels(call.row_class).Takes(call.rows)) {
+    RunPanels(call, block, band, bands, worker);
+  } else {
+    RunTiles(call, block, band, bands, worker);
   }
 }
 
@@ -142,17 +176,29 @@ void Linear::Run(size_t rows, const float* x, size_t x_stride, float* y,
                  RowClass row_class) const {
   if (rows == 0) return;
   LinearScratch::Buffers& buffers = *scratch.buffers_;
+  buffers.ReserveWorkers(pool.size());
   InputRows::Request request{packed_->dtype, packed_->in, rows, x,
                              x_stride,       rows,        rows, packed_->range};
-  size_t most_tiles = 0;
+  size_t most_bands = 1;
+  bool by_panels = false;
+  bool by_tiles = false;
   for (const BlockShape* shape : packed_->Shapes()) {
+    if (shape->Panels(row_class).Takes(rows)) {
+      buffers.ReservePanels();
+      most_bands = std::max(most_bands, rows / kFewestBandRows);
+      by_panels = true;
+      continue;
+    }
     const TileSet& tiles = shape->Tiles(row_class);
     const RowPlan plan = PlanRows(tiles.sizes, rows);
     request.first_partial = std::min(request.first_partial, plan.whole);
     request.padded_rows = std::max(request.padded_rows, plan.padded);
-    most_tiles = std::max(most_tiles, plan.tiles);
-    buffers.Reserve(*shape, tiles, rows, pool.size());
+    most_bands = std::max(most_bands, plan.tiles);
+    buffers.Reserve(*shape, tiles, rows);
+    by_tiles = true;
   }
+  // Panels take rows in groups of their own, so all must lie in one place.
+  if (by_panels && by_tiles) request.first_partial = 0;
   if (!buffers.input.Prepare(request, pool)) DieWithoutMemory();
 
   const float* bias = packed_->bias.empty() ? nullptr : packed_->bias.data();
@@ -166,7 +212,7 @@ void Linear::Run(size_t rows, const float* x, size_t x_stride, float* y,
   const size_t blocks = packed_->blocks.size();
   // Few blocks and many rows: the rows are shared among the threads too.
   const size_t bands = std::clamp<size_t>(2 * pool.size() / blocks, 1,
-                                          pool.size() == 1 ? 1 : most_tiles);
+                                          pool.size() == 1 ? 1 : most_bands);
   pool.ParallelFor(blocks * bands, [&](size_t task, size_t worker) {
     RunBlock(call, packed_->blocks[task / bands], task % bands, bands,
              buffers.workers[worker]);

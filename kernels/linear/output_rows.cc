@@ -7,10 +7,11 @@
 namespace steadystate {
 
 void OutputRows::Store(size_t first_row, size_t count, size_t first_column,
-                       size_t width, const std::byte* tile) const {
+                       size_t width, const std::byte* tile,
+                       size_t tile_stride) const {
   const float* add = bias == nullptr ? nullptr : bias + first_column;
   for (size_t r = 0; r < count; ++r) {
-    const std::byte* from = tile + r * width * sizeof(float);
+    const std::byte* from = tile + r * tile_stride * sizeof(float);
     float* to = y + (first_row + r) * stride + first_column;
     if (scales != nullptr) {
       DequantizeRow(width, reinterpret_cast<const int32_t*>(from),

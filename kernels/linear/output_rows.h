@@ -22,9 +22,10 @@ struct OutputRows {
 
   // Writes `count` rows from `first_row` on, `width` columns from
   // `first_column` on.
-  //   tile  f32[count, width], or s32 where there are scales  in
+  //   tile  f32[count, width; stride tile_stride], or s32 where there are
+  //         scales  in
   void Store(size_t first_row, size_t count, size_t first_column, size_t width,
-             const std::byte* tile) const;
+             const std::byte* tile, size_t tile_stride) const;
 };
 
 }  // namespace steadystate

@@ -14,6 +14,7 @@
 #include "absl/strings/str_cat.h"
 #include "kernels/linear/aligned_bytes.h"
 #include "kernels/linear/isa_name.h"
+#include "kernels/linear/panel_product.h"
 #include "oneapi/dnnl/dnnl.hpp"
 
 namespace steadystate {
@@ -88,6 +89,16 @@ dnnl::matmul::primitive_desc MatmulOf(const memory::desc& x,
 #endif
 }
 
+// Panels of 64 columns, four bytes of a column together, inputs padded with
+// zeros to 16 such groups.
+memory::format_tag PanelTag(memory::data_type weights) {
+  if (weights == memory::data_type::bf16) {
+    return memory::format_tag::BA16a64b2a;
+  }
+  if (weights == memory::data_type::s8) return memory::format_tag::BA16a64b4a;
+  return memory::format_tag::BA16a64b;
+}
+
 // Multiplies a tile of one size.
 struct Kernel {
   uint64_t id = 0;          // unique in the process
@@ -131,6 +142,7 @@ struct TileMatmul::Kernels {
   std::vector<Kernel> all;  // by size
   std::vector<size_t> sizes;
   std::string implementation;
+  std::optional<size_t> panel_bytes;
 };
 
 struct TileMatmul::Weights::Memory {
@@ -173,6 +185,11 @@ absl::StatusOr<std::unique_ptr<TileMatmul>> TileMatmul::Create(
                  Matrix(kLayoutTile, width, types.y));
     kernels->packed = desc.weights_desc();
     kernels->implementation = desc.impl_info_str();
+    if (kernels->packed ==
+        memory::desc(dims, types.weights, PanelTag(types.weights))) {
+      kernels->panel_bytes = kernels->packed.get_size() /
+                             ((width + kPanelColumns - 1) / kPanelColumns);
+    }
     kernels->packer = dnnl::reorder(dnnl::reorder::primitive_desc(
         Cpu(), kernels->stored, Cpu(), kernels->packed));
     for (const size_t rows : sizes) {
@@ -201,11 +218,19 @@ const std::string& TileMatmul::implementation() const {
   return kernels_->implementation;
 }
 
+std::optional<size_t> TileMatmul::panel_bytes() const {
+  return kernels_->panel_bytes;
+}
+
 TileMatmul::Weights::Weights() = default;
 TileMatmul::Weights::~Weights() = default;
 TileMatmul::Weights::Weights(Weights&&) noexcept = default;
 TileMatmul::Weights& TileMatmul::Weights::operator=(Weights&&) noexcept =
     default;
+
+const std::byte* TileMatmul::Weights::data() const {
+  return static_cast<const std::byte*>(memory_->packed.get_data_handle());
+}
 
 absl::StatusOr<TileMatmul::Weights> TileMatmul::Pack(const void* rows,
                                                      void* place) const {

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -44,6 +45,9 @@ class TileMatmul {
   size_t packed_bytes() const;                // of one packed W
   const std::string& implementation() const;  // "brg:avx512_core_bf16"
 
+  // Where a packed W lies in panels (panel_product.h): the bytes of each.
+  std::optional<size_t> panel_bytes() const;
+
   // A packed W, whose bytes belong to the caller.
   class Weights {
    public:
@@ -51,6 +55,8 @@ class TileMatmul {
     ~Weights();
     Weights(Weights&&) noexcept;
     Weights& operator=(Weights&&) noexcept;
+
+    const std::byte* data() const;
 
    private:
     friend class TileMatmul;

@@ -1,0 +1,66 @@
+#include "kernels/linear/panel_plan.h"
+
+#include <cstdint>
+#include <cstring>
+
+#include "kernels/linear/aligned_bytes.h"
+
+namespace steadystate {
+namespace {
+
+// Rows of a trial: more than one pass.
+constexpr size_t kTrialRows = 8;
+// Elements that oneDNN adds up by themselves: 512 or 1024 in what has been
+// seen, or all of them.
+constexpr size_t kAllElements = SIZE_MAX;
+constexpr size_t kChunks[] = {512, 1024, 256, 2048, kAllElements};
+
+// In steps; a multiple of kPanelSlab, or 0 if it is none.
+size_t StepsOf(size_t elements, DType dtype) {
+  if (elements == kAllElements) return SIZE_MAX / kPanelSlab * kPanelSlab;
+  const size_t steps = elements / ElementsPerStep(dtype);
+  return steps % kPanelSlab == 0 ? steps : 0;
+}
+
+}  // namespace
+
+PanelPlan FindEqualPlan(const PanelBlock& block, const TileTrials& trials,
+                        std::span<const float> expected) {
+  PanelPlan plan;
+  plan.multiply = FindMultiplyPanel(block.dtype);
+  AlignedBytes scratch;
+  if (plan.multiply == nullptr || !scratch.Allocate(kPanelScratchBytes)) {
+    return {};
+  }
+  for (const size_t elements : kChunks) {
+    plan.chunk = StepsOf(elements, block.dtype);
+    if (plan.chunk == 0) continue;
+    const TileTrial trial = trials.Try(kTrialRows, [&](const void* x,
+                                                       float* y) {
+      MultiplyPanels(plan, block, kTrialRows, static_cast<const std::byte*>(x),
+                     scratch.data(),
+                     [&](size_t row, size_t count, size_t column, size_t width,
+                         const std::byte* sums) {
+                       for (size_t r = 0; r < count; ++r) {
+                         std::memcpy(y + (row + r) * block.width + column,
+                                     sums + r * kPanelColumns * 4, width * 4);
+                       }
+                     });
+    });
+    if (trial.position_free && trial.results.size() == expected.size() &&
+        std::memcmp(trial.results.data(), expected.data(),
+                    expected.size_bytes()) == 0) {
+      plan.max_rows = SIZE_MAX;
+      return plan;
+    }
+  }
+  return {};
+}
+
+PanelPlan ExactPlan(DType dtype) {
+  const MultiplyPanel multiply = FindMultiplyPanel(dtype);
+  if (multiply == nullptr) return {};
+  return {multiply, StepsOf(kAllElements, dtype), SIZE_MAX};
+}
+
+}  // namespace steadystate

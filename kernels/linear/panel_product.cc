@@ -1,0 +1,27 @@
+#include "kernels/linear/panel_product.h"
+
+#include "kernels/linear/panel_product_of_cpu.h"
+
+namespace steadystate {
+
+#if defined(__x86_64__)
+
+MultiplyPanel FindMultiplyPanel(DType weights) {
+  if (!__builtin_cpu_supports("avx512f")) return nullptr;
+  if (weights == DType::kF32) return &MultiplyPanelF32;
+  if (weights == DType::kBf16 && __builtin_cpu_supports("avx512bf16")) {
+    return &MultiplyPanelBf16;
+  }
+  if (weights == DType::kI8 && __builtin_cpu_supports("avx512vnni")) {
+    return &MultiplyPanelInt8;
+  }
+  return nullptr;
+}
+
+#else
+
+MultiplyPanel FindMultiplyPanel(DType) { return nullptr; }
+
+#endif
+
+}  // namespace steadystate

@@ -1,0 +1,36 @@
+#include "kernels/linear/panel_product_of_cpu.h"
+
+#if defined(__x86_64__)
+#include <immintrin.h>
+
+#include <algorithm>
+#include <cstring>
+
+#pragma GCC push_options
+#pragma GCC target("avx512f,avx512bf16")
+#include "kernels/linear/panel_product-inl.h"
+
+namespace steadystate {
+namespace {
+
+struct Bf16 {
+  using Vector = __m512;
+  static Vector Zero() { return _mm512_setzero_ps(); }
+  static Vector MultiplyAdd(Vector sum, __m512i x, __m512i w) {
+    return _mm512_dpbf16_ps(sum, reinterpret_cast<__m512bh>(x),
+                            reinterpret_cast<__m512bh>(w));
+  }
+  static Vector Add(Vector a, Vector b) { return _mm512_add_ps(a, b); }
+  static Vector Load(const void* from) { return _mm512_load_ps(from); }
+  static void Store(void* to, Vector v) { _mm512_store_ps(to, v); }
+};
+
+}  // namespace
+
+void MultiplyPanelBf16(const PanelProduct& product) {
+  MultiplyPanelWith<Bf16>(product);
+}
+
+}  // namespace steadystate
+#pragma GCC pop_options
+#endif  // defined(__x86_64__)

@@ -1,0 +1,35 @@
+#include "kernels/linear/panel_product_of_cpu.h"
+
+#if defined(__x86_64__)
+#include <immintrin.h>
+
+#include <algorithm>
+#include <cstring>
+
+#pragma GCC push_options
+#pragma GCC target("avx512f")
+#include "kernels/linear/panel_product-inl.h"
+
+namespace steadystate {
+namespace {
+
+struct F32 {
+  using Vector = __m512;
+  static Vector Zero() { return _mm512_setzero_ps(); }
+  static Vector MultiplyAdd(Vector sum, __m512i x, __m512i w) {
+    return _mm512_fmadd_ps(_mm512_castsi512_ps(x), _mm512_castsi512_ps(w), sum);
+  }
+  static Vector Add(Vector a, Vector b) { return _mm512_add_ps(a, b); }
+  static Vector Load(const void* from) { return _mm512_load_ps(from); }
+  static void Store(void* to, Vector v) { _mm512_store_ps(to, v); }
+};
+
+}  // namespace
+
+void MultiplyPanelF32(const PanelProduct& product) {
+  MultiplyPanelWith<F32>(product);
+}
+
+}  // namespace steadystate
+#pragma GCC pop_options
+#endif  // defined(__x86_64__)

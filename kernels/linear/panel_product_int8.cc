@@ -1,0 +1,35 @@
+#include "kernels/linear/panel_product_of_cpu.h"
+
+#if defined(__x86_64__)
+#include <immintrin.h>
+
+#include <algorithm>
+#include <cstring>
+
+#pragma GCC push_options
+#pragma GCC target("avx512f,avx512vnni")
+#include "kernels/linear/panel_product-inl.h"
+
+namespace steadystate {
+namespace {
+
+struct Int8 {
+  using Vector = __m512i;
+  static Vector Zero() { return _mm512_setzero_si512(); }
+  static Vector MultiplyAdd(Vector sum, __m512i x, __m512i w) {
+    return _mm512_dpbusd_epi32(sum, x, w);
+  }
+  static Vector Add(Vector a, Vector b) { return _mm512_add_epi32(a, b); }
+  static Vector Load(const void* from) { return _mm512_load_si512(from); }
+  static void Store(void* to, Vector v) { _mm512_store_si512(to, v); }
+};
+
+}  // namespace
+
+void MultiplyPanelInt8(const PanelProduct& product) {
+  MultiplyPanelWith<Int8>(product);
+}
+
+}  // namespace steadystate
+#pragma GCC pop_options
+#endif  // defined(__x86_64__)
