@@ -3,6 +3,8 @@
 
 #include "kernels/thread_pool.h"
 
+#include <time.h>
+
 #include <atomic>
 #include <chrono>
 #include <cstdint>
@@ -66,14 +68,18 @@ TEST(ThreadPoolTest, WorkerIndicesAreNeverSharedAtOneTime) {
             200u * 37u);
 }
 
+// Longer than the workers spin: those that are idle sleep afterwards.
+void LetWorkersSleep() {
+  const auto later =
+      std::chrono::steady_clock::now() + std::chrono::microseconds(300);
+  while (std::chrono::steady_clock::now() < later) std::this_thread::yield();
+}
+
 TEST(ThreadPoolTest, SleepingWorkersWakeForTheNextCall) {
   ThreadPool pool(2);
   for (int call = 0; call < 20; ++call) {
-    // Longer than the workers spin, so that they sleep when the call comes,
-    // and tasks long enough that the caller alone cannot run both unnoticed.
-    const auto later =
-        std::chrono::steady_clock::now() + std::chrono::microseconds(300);
-    while (std::chrono::steady_clock::now() < later) std::this_thread::yield();
+    // Tasks that the caller alone cannot run both unnoticed.
+    LetWorkersSleep();
     std::atomic<int> arrived{0};
     pool.ParallelFor(2, [&](size_t, size_t) {
       ++arrived;
@@ -81,6 +87,51 @@ TEST(ThreadPoolTest, SleepingWorkersWakeForTheNextCall) {
     });
     EXPECT_EQ(arrived.load(), 2);
   }
+}
+
+// More than it takes until short bursts of calls wake nobody.
+void MakeShortBursts(ThreadPool& pool) {
+  for (int burst = 0; burst < 100; ++burst) {
+    LetWorkersSleep();
+    pool.ParallelFor(2, [](size_t, size_t) {});
+  }
+}
+
+double CpuMicroseconds(clockid_t clock) {
+  timespec time = {};
+  clock_gettime(clock, &time);
+  return 1e6 * static_cast<double>(time.tv_sec) +
+         1e-3 * static_cast<double>(time.tv_nsec);
+}
+
+double WorkersCpuMicroseconds() {
+  return CpuMicroseconds(CLOCK_PROCESS_CPUTIME_ID) -
+         CpuMicroseconds(CLOCK_THREAD_CPUTIME_ID);
+}
+
+TEST(ThreadPoolTest, ShortBurstsLetSleepersSleep) {
+  ThreadPool pool(2);
+  MakeShortBursts(pool);
+  const double before = WorkersCpuMicroseconds();
+  MakeShortBursts(pool);
+  // Once awake, a worker would spin for 50 us after each.
+  EXPECT_LT(WorkersCpuMicroseconds() - before, 100 * 25);
+}
+
+TEST(ThreadPoolTest, ABurstThatLastsWakesSleepers) {
+  ThreadPool pool(2);
+  MakeShortBursts(pool);
+  const auto later =
+      std::chrono::steady_clock::now() + std::chrono::milliseconds(1);
+  pool.ParallelFor(2, [later](size_t, size_t) {
+    while (std::chrono::steady_clock::now() < later) std::this_thread::yield();
+  });
+  std::atomic<int> arrived{0};
+  pool.ParallelFor(2, [&](size_t, size_t) {
+    ++arrived;
+    while (arrived.load() != 2) std::this_thread::yield();
+  });
+  EXPECT_EQ(arrived.load(), 2);
 }
 
 TEST(ThreadPoolTest, CallerSleepsUntilALongTaskEnds) {
