@@ -3,7 +3,10 @@
 
 #include <cstddef>
 #include <deque>
+#include <memory>
 #include <utility>
+
+#include "server/rpc/arena_message.h"
 
 namespace steadystate {
 
@@ -21,11 +24,14 @@ class OutboundQueue {
   Message& RoomFor(size_t part_bytes) {
     if (waiting_.empty() ||
         waiting_.back().bytes + part_bytes > max_message_bytes_) {
-      waiting_.push_back(std::exchange(spare_, {}));
+      if (spare_ == nullptr) {
+        spare_ = std::make_unique<ArenaMessage<Message>>();
+      }
+      waiting_.push_back({.message = std::move(spare_)});
     }
     waiting_.back().bytes += part_bytes;
     bytes_ += part_bytes;
-    return waiting_.back().message;
+    return **waiting_.back().message;
   }
 
   // Bytes that wait or are being written.
@@ -37,16 +43,14 @@ class OutboundQueue {
   const Message& Next() {
     writing_ = std::move(waiting_.front());
     waiting_.pop_front();
-    return writing_.message;
+    return **writing_.message;
   }
 
   // The message that Next gave has been written; its bytes no longer count.
   void WriteDone() {
     bytes_ -= writing_.bytes;
-    if (writing_.bytes <= kKeptBytes) {
-      writing_.message.Clear();
-      spare_.message = std::move(writing_.message);
-    }
+    writing_.message->Clear();
+    spare_ = std::move(writing_.message);
     writing_ = {};
   }
 
@@ -57,18 +61,15 @@ class OutboundQueue {
   }
 
  private:
-  // A message up to this size is used again, with the memory that it has.
-  static constexpr size_t kKeptBytes = size_t{16} << 10;
-
   struct Sized {
-    Message message;
+    std::unique_ptr<ArenaMessage<Message>> message;
     size_t bytes = 0;
   };
 
   const size_t max_message_bytes_;
   std::deque<Sized> waiting_;
   Sized writing_;
-  Sized spare_;  // empty
+  std::unique_ptr<ArenaMessage<Message>> spare_;  // empty, or none
   size_t bytes_ = 0;
 };
 

@@ -135,24 +135,24 @@ void StreamStepReactor::Submit() {
 }
 
 int StreamStepReactor::StepCount() const {
-  return (HasOwnStep() ? 1 : 0) + request_.requests_size();
+  return (HasOwnStep() ? 1 : 0) + request_->requests_size();
 }
 
 bool StreamStepReactor::HasOwnStep() const {
   // A message without anything is a request that lacks its step.
-  return request_.has_step() || request_.requests().empty();
+  return request_->has_step() || request_->requests().empty();
 }
 
 void StreamStepReactor::TakeSteps() {
   const int own = HasOwnStep() ? 1 : 0;
   for (bool room = true; room && next_step_ < StepCount(); ++next_step_) {
     if (next_step_ < own) {
-      room = Take(request_.request_id(),
-                  request_.has_step() ? &request_.step() : nullptr);
+      room = Take(request_->request_id(),
+                  request_->has_step() ? &request_->step() : nullptr);
       continue;
     }
     const v1::StreamStepRequest::Request& request =
-        request_.requests(next_step_ - own);
+        request_->requests(next_step_ - own);
     room = Take(request.request_id(),
                 request.has_step() ? &request.step() : nullptr);
   }
@@ -160,9 +160,7 @@ void StreamStepReactor::TakeSteps() {
 
 bool StreamStepReactor::GiveBack() {
   const bool done = next_step_ == StepCount();
-  // The capacity of the largest message ever seen is not kept.
-  if (done && static_cast<size_t>(next_step_) > kKeptSteps)
-    request_ = v1::StreamStepRequest();
+  if (done) request_.Clear();
   const MutexLock lock(mutex_);
   // Room that came too early for OnWriteDone to see that it was wanted.
   if (!done && !broken_ && HasRoom()) return false;
@@ -380,7 +378,7 @@ StreamStepReactor::Actions StreamStepReactor::Decide() {
 void StreamStepReactor::Act(const Actions& actions) {
   if (actions.write != nullptr) StartWrite(actions.write);
   if (actions.read) {
-    StartRead(&request_);
+    StartRead(request_.get());
     {
       const MutexLock lock(mutex_);
       --reads_starting_;

@@ -17,6 +17,7 @@
 #include "grpcpp/support/server_callback.h"
 #include "server/base/mutex.h"
 #include "server/engine/request.h"
+#include "server/rpc/arena_message.h"
 #include "server/rpc/call_record.h"
 #include "server/rpc/open_streams.h"
 #include "server/rpc/outbound_queue.h"
@@ -146,7 +147,7 @@ class StreamStepReactor final
   std::shared_ptr<StreamStepReactor> self_;  // from Start to OnDone
 
   // Owned by the outstanding read, or by who handles the message.
-  v1::StreamStepRequest request_;
+  ArenaMessage<v1::StreamStepRequest> request_;
   int next_step_ = 0;  // of request_; its own, then those of `requests`
   std::vector<StepSubmission> submissions_;
   std::vector<uint64_t> serials_;  // of their Pendings

@@ -2,53 +2,46 @@
 // until they have been written.
 #include "server/rpc/outbound_queue.h"
 
-#include <string>
-
 #include "gtest/gtest.h"
+#include "steadystate/v1/model.pb.h"
 
 namespace steadystate {
 namespace {
 
-// Has what the queue asks of a message.
-struct Text {
-  std::string text;
-  void Clear() { text.clear(); }
-};
-
-using Queue = OutboundQueue<Text>;
+using Queue = OutboundQueue<v1::TokenizeRequest>;
 
 TEST(OutboundQueueTest, PartsShareAMessageUpToItsBound) {
   Queue queue(10);
-  queue.RoomFor(4).text += "aaaa";
-  queue.RoomFor(6).text += "bbbbbb";
-  queue.RoomFor(1).text += "c";
-  EXPECT_EQ(queue.Next().text, "aaaabbbbbb");
+  queue.RoomFor(4).mutable_text()->append("aaaa");
+  queue.RoomFor(6).mutable_text()->append("bbbbbb");
+  queue.RoomFor(1).mutable_text()->append("c");
+  EXPECT_EQ(queue.Next().text(), "aaaabbbbbb");
   queue.WriteDone();
-  EXPECT_EQ(queue.Next().text, "c");
+  EXPECT_EQ(queue.Next().text(), "c");
   EXPECT_TRUE(queue.empty());
 }
 
 TEST(OutboundQueueTest, APartBeyondTheBoundTravelsAlone) {
   Queue queue(10);
-  queue.RoomFor(1).text += "a";
-  queue.RoomFor(100).text += "big";
-  queue.RoomFor(1).text += "b";
-  EXPECT_EQ(queue.Next().text, "a");
+  queue.RoomFor(1).mutable_text()->append("a");
+  queue.RoomFor(100).mutable_text()->append("big");
+  queue.RoomFor(1).mutable_text()->append("b");
+  EXPECT_EQ(queue.Next().text(), "a");
   queue.WriteDone();
-  EXPECT_EQ(queue.Next().text, "big");
+  EXPECT_EQ(queue.Next().text(), "big");
   queue.WriteDone();
-  EXPECT_EQ(queue.Next().text, "b");
+  EXPECT_EQ(queue.Next().text(), "b");
 }
 
 TEST(OutboundQueueTest, AWrittenMessageIsUsedAgainEmpty) {
   Queue queue(10);
-  queue.RoomFor(1).text += "a";
+  queue.RoomFor(1).mutable_text()->append("a");
   queue.Next();
   queue.WriteDone();
-  EXPECT_EQ(queue.RoomFor(1).text, "");
-  queue.RoomFor(1).text += "b";
+  EXPECT_EQ(queue.RoomFor(1).text(), "");
+  queue.RoomFor(1).mutable_text()->append("b");
   EXPECT_EQ(queue.bytes(), 2u);
-  EXPECT_EQ(queue.Next().text, "b");
+  EXPECT_EQ(queue.Next().text(), "b");
 }
 
 TEST(OutboundQueueTest, BytesCountUntilTheyAreWritten) {

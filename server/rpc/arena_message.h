@@ -1,0 +1,56 @@
+#ifndef STEADYSTATE_SERVER_RPC_ARENA_MESSAGE_H_
+#define STEADYSTATE_SERVER_RPC_ARENA_MESSAGE_H_
+
+#include <cstddef>
+
+#include "google/protobuf/arena.h"
+
+namespace steadystate {
+
+// A message that is filled again and again, on an arena of its own: its parts
+// lie one after the other and go all at once, where a message by itself gives
+// each part back to the heap when it is cleared and takes it anew. Keeps room
+// for a message of one step, whatever was in it before. Thread-compatible.
+template <typename Message>
+class ArenaMessage {
+ public:
+  ArenaMessage() : arena_(Options(first_block_)) { Create(); }
+  ArenaMessage(const ArenaMessage&) = delete;
+  ArenaMessage& operator=(const ArenaMessage&) = delete;
+
+  // The message, until Clear.
+  Message& operator*() const { return *message_; }
+  Message* operator->() const { return message_; }
+  Message* get() const { return message_; }
+
+  // Makes it a new, empty message.
+  void Clear() {
+    arena_.Reset();
+    Create();
+  }
+
+ private:
+  static constexpr size_t kFirstBlockBytes = 1024;
+
+  static google::protobuf::ArenaOptions Options(char* first_block) {
+    google::protobuf::ArenaOptions options;
+    options.initial_block = first_block;
+    options.initial_block_size = kFirstBlockBytes;
+    // Those of many steps take few blocks.
+    options.start_block_size = size_t{4} << 10;
+    options.max_block_size = size_t{32} << 10;
+    return options;
+  }
+
+  void Create() {
+    message_ = google::protobuf::Arena::CreateMessage<Message>(&arena_);
+  }
+
+  alignas(std::max_align_t) char first_block_[kFirstBlockBytes];
+  google::protobuf::Arena arena_;
+  Message* message_ = nullptr;  // on the arena
+};
+
+}  // namespace steadystate
+
+#endif  // STEADYSTATE_SERVER_RPC_ARENA_MESSAGE_H_
