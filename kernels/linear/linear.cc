@@ -219,6 +219,16 @@ void Linear::Run(size_t rows, const float* x, size_t x_stride, float* y,
   });
 }
 
+namespace {
+
+std::string ImplementationOf(const BlockShape& shape) {
+  const std::string& tiles = shape.matmul->implementation();
+  const bool by_panels = shape.Panels(RowClass::kDecode).Takes(1);
+  return by_panels ? absl::StrCat("panels+", tiles) : tiles;
+}
+
+}  // namespace
+
 struct LinearFactory::Shared {
   DType dtype = DType::kF32;
   LinearReport report;
@@ -235,7 +245,7 @@ struct LinearFactory::Shared {
     shape = *std::move(made);
     report.shapes.push_back({in, width, shape->Tiles(RowClass::kDecode).sizes,
                              shape->Tiles(RowClass::kPrefill).sizes,
-                             shape->matmul->implementation()});
+                             ImplementationOf(*shape)});
     return shape;
   }
 

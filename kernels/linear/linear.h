@@ -35,10 +35,11 @@ class LinearScratch {
 //
 // Batch-invariant: a row of y is a function of that row of x, of its class and
 // of the weights, bit for bit, whatever `rows` is, wherever the row stands and
-// however many threads run. Rows are computed in tiles; which tile sizes give
-// equal bits on this machine is established by comparison when the first
-// projection of a shape is created (LinearFactory), and only those are used.
-// Columns are cut into fixed blocks, one task each.
+// however many threads run. Rows are computed in tiles by oneDNN, or by panels
+// in a loop of our own; which of them give equal bits on this machine is
+// established by comparison when the first projection of a shape is created
+// (LinearFactory), and only those are used. Columns are cut into fixed blocks,
+// one task each.
 //
 // With bf16 weights x is rounded to bf16 first; sums are f32. With int8 weights
 // each column of W^T has a scale (its largest magnitude / 127), as has each row
@@ -75,7 +76,9 @@ struct LinearReport {
     size_t in = 0, block = 0;  // K and columns of one block
     // Row tiles in use, ascending; bit-equal to each other within a class.
     std::vector<size_t> decode_tiles, prefill_tiles;
-    std::string implementation;  // oneDNN's name, "brg:avx512_core_bf16"
+    // oneDNN's name, "brg:avx512_core_bf16", after "panels+" if our own loop
+    // takes calls of few rows, or all.
+    std::string implementation;
   };
   std::vector<Shape> shapes;
 };

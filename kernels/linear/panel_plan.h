@@ -49,6 +49,8 @@ void MultiplyPanels(const PanelPlan& plan, const PanelBlock& block, size_t rows,
   product.panel = block.weights;
   product.sums = scratch;
   product.partial = scratch + kPanelScratchBytes / 2;
+  const size_t panels = (block.width + kPanelColumns - 1) / kPanelColumns;
+  product.end = block.weights + panels * block.panel_bytes;
   for (size_t column = 0; column < block.width; column += kPanelColumns) {
     const size_t width = std::min(kPanelColumns, block.width - column);
     for (size_t row = 0; row < rows; row += kMaxPanelRows) {

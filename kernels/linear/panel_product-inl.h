@@ -114,8 +114,11 @@ const std::byte* RunPass(size_t rows, const Pass& pass,
 // line, in the first one.
 template <typename Op>
 const std::byte* RunPass(size_t passes, size_t index, size_t rows,
-                         const Pass& pass, const std::byte* ahead) {
-  if (passes == 1) return RunPass<Op, Ahead::kNothing, 0>(rows, pass, ahead);
+                         const Pass& pass, const std::byte* ahead,
+                         const std::byte* end) {
+  if (passes == 1 || ahead >= end) {
+    return RunPass<Op, Ahead::kNothing, 0>(rows, pass, ahead);
+  }
   if (passes < 4) {
     if (index > 1) return RunPass<Op, Ahead::kNothing, 0>(rows, pass, ahead);
     return RunPass<Op, Ahead::kToSecondCache, 2>(rows, pass, ahead);
@@ -143,7 +146,7 @@ void MultiplyPanelWith(const PanelProduct& product) {
       pass.x = product.x + row * product.x_stride + 4 * k;
       pass.sums = product.sums + row * kStepBytes;
       pass.partial = product.partial + row * kStepBytes;
-      ahead = RunPass<Op>(passes, i, rows, pass, ahead);
+      ahead = RunPass<Op>(passes, i, rows, pass, ahead, product.end);
     }
   }
 }

@@ -23,12 +23,13 @@ struct PanelProduct {
   const std::byte* x;      // [rows, steps] of 4 bytes, rows x_stride apart
   size_t x_stride;         // bytes
   const std::byte* panel;  // [steps, 64] of 4 bytes; aligned to 64 bytes
+  const std::byte* end;    // nothing from here on is fetched ahead
   std::byte* sums;         // f32 or s32[rows, 64] out; aligned to 64 bytes
   std::byte* partial;      // scratch, as sums
 };
 
 // Computes it, on the calling thread. For streaming: a panel is read once, from
-// its begin to its end, and what lies behind it is fetched ahead. A row's bits
+// its begin to its end, and what comes next is fetched meanwhile. A row's bits
 // are a function of the row, the panel and `chunk`:
 //   f32   s <- fma(x_k, w_k, s), k ascending, from 0 in every chunk
 //   bf16  s <- fma(x_k, w_k, fma(x_k+1, w_k+1, s)), k = 0, 2, ..., denormal

@@ -1,0 +1,82 @@
+// Goal: of the plans for a block the one is found that gives the expected bits,
+// and none where none does. Method: the expected results are made with a plan
+// of each length of chunks.
+#include "kernels/linear/panel_plan.h"
+
+#include <cstdint>
+#include <cstring>
+#include <string>
+#include <vector>
+
+#include "gtest/gtest.h"
+#include "kernels/linear/aligned_bytes.h"
+#include "kernels/linear/tile_trials.h"
+
+namespace steadystate {
+namespace {
+
+class PanelPlanTest : public testing::TestWithParam<DType> {
+ protected:
+  static constexpr size_t kIn = 2304;
+  static constexpr size_t kWidth = 90;
+
+  PanelPlanTest() : trials_(kIn, kWidth, GetParam()) {
+    const size_t panel_bytes = kIn * SizeOf(GetParam()) * kPanelColumns;
+    EXPECT_TRUE(weights_.Allocate(2 * panel_bytes));
+    EXPECT_TRUE(scratch_.Allocate(kPanelScratchBytes));
+    TrialNumbers().Fill(2 * kIn * kPanelColumns, GetParam(), weights_.data());
+    block_ = {GetParam(), kIn, kWidth, panel_bytes, weights_.data()};
+  }
+
+  void SetUp() override {
+    if (FindMultiplyPanel(GetParam()) == nullptr) {
+      GTEST_SKIP() << "this CPU has no such instructions";
+    }
+  }
+
+  // What rows give with chunks of `chunk` steps.
+  std::vector<float> ResultsOf(size_t chunk) {
+    const PanelPlan plan = {FindMultiplyPanel(GetParam()), chunk, SIZE_MAX};
+    return trials_
+        .Try(1,
+             [&](const void* x, float* y) {
+               MultiplyPanels(plan, block_, 1, static_cast<const std::byte*>(x),
+                              scratch_.data(),
+                              [&](size_t, size_t, size_t column, size_t width,
+                                  const std::byte* sums) {
+                                std::memcpy(y + column, sums, width * 4);
+                              });
+             })
+        .results;
+  }
+
+  const TileTrials trials_;
+  AlignedBytes weights_;
+  AlignedBytes scratch_;
+  PanelBlock block_;
+};
+
+TEST_P(PanelPlanTest, FindsTheChunksThatGiveTheSameBits) {
+  for (const size_t elements : {size_t{512}, size_t{1024}, size_t{2048}}) {
+    const size_t chunk = elements / ElementsPerStep(GetParam());
+    const PanelPlan plan = FindEqualPlan(block_, trials_, ResultsOf(chunk));
+    EXPECT_EQ(plan.chunk, chunk);
+    EXPECT_TRUE(plan.Takes(1));
+    EXPECT_TRUE(plan.Takes(1000));
+  }
+}
+
+TEST_P(PanelPlanTest, FindsNoneForOtherBits) {
+  std::vector<float> results = ResultsOf(kPanelSlab);
+  results[kWidth - 1] += 1e-3f;
+  EXPECT_FALSE(FindEqualPlan(block_, trials_, results).Takes(1));
+}
+
+INSTANTIATE_TEST_SUITE_P(Floats, PanelPlanTest,
+                         testing::Values(DType::kF32, DType::kBf16),
+                         [](const auto& type) {
+                           return std::string(Name(type.param));
+                         });
+
+}  // namespace
+}  // namespace steadystate
