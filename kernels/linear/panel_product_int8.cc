@@ -17,7 +17,9 @@ struct Int8 {
   using Vector = __m512i;
   static Vector Zero() { return _mm512_setzero_si512(); }
   static Vector MultiplyAdd(Vector sum, __m512i x, __m512i w) {
-    return _mm512_dpbusd_epi32(sum, x, w);
+    // Of _mm512_dpbusd_epi32 g++ 12 copies and stores every sum.
+    asm("vpdpbusd %2, %1, %0" : "+v"(sum) : "v"(x), "v"(w));
+    return sum;
   }
   static Vector Add(Vector a, Vector b) { return _mm512_add_epi32(a, b); }
   static Vector Load(const void* from) { return _mm512_load_si512(from); }
