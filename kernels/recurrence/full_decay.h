@@ -16,7 +16,9 @@ namespace steadystate {
 // A decay is within 2 ulp + half an ulp per unit of rate_ij step_j; below
 // 2^-126 it counts as 0.
 // REQUIRES: o and state alias nothing; any alignment; K, V >= 1.
-// Cost: K V exponentials; 12 K V bytes of traffic.
+// Cost: K V exponentials, which set the pace where one core has the memory's
+// bandwidth to itself; 12 K V bytes of traffic, 4 K V of them from a cache if
+// other sessions' heads share the rates.
 void FullDecayStep(size_t K, size_t V, float scale, const float* rate,
                    const float* step, const float* q, const float* k,
                    const float* v, float* state, float* o);

@@ -1,5 +1,7 @@
 #include "kernels/recurrence/rank_one_decay.h"
 
+#include <algorithm>
+
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/recurrence/rank_one_decay.cc"
 #include "hwy/foreach_target.h"  // IWYU pragma: keep
@@ -13,20 +15,66 @@ namespace {
 
 namespace hn = hwy::HWY_NAMESPACE;
 
+constexpr size_t kLine = 64 / sizeof(float);
+// Heads so small need no help: the CPU by itself reads as far ahead.
+constexpr size_t kSmallHead = size_t{8} << 10;
+
+// Some columns of a head.
+struct Block {
+  size_t columns;
+  const float* state;
+};
+
+// Fetches what the two passes over a block come to next. All of it is asked
+// for, half during either pass, so that memory never waits: a core that reads
+// what lies in its caches, as the second pass does, asks memory for nothing.
+class ReadAhead {
+ public:
+  // Rows are `stride` floats apart, of both blocks.
+  ReadAhead(Block block, Block next, size_t K, size_t stride)
+      : from_(next.state), stride_(stride), half_(next.columns / 2) {
+    const bool small = K * block.columns * sizeof(float) <= kSmallHead;
+    // Nothing is fetched where all is there.
+    if (next.state != nullptr && !small) return;
+    from_ = block.state;
+    stride_ = half_ = 0;
+  }
+
+  // Where a half row begins, the halves being counted in their order.
+  HWY_INLINE const float* HalfRow(size_t i) const {
+    return from_ + i / 2 * stride_ + i % 2 * half_;
+  }
+
+  // To be called for all columns j of a row with a half row.
+  static HWY_INLINE void Fetch(const float* half_row, size_t j) {
+    // hwy::Prefetch is for the first cache, which has no room for so much.
+    if (j % (2 * kLine) == 0) __builtin_prefetch(half_row + j / 2, 0, 2);
+  }
+
+ private:
+  const float* from_;
+  size_t stride_;
+  size_t half_;
+};
+
 // u = S^T a.
 struct ReadRule {
   using Element = float;
   struct Row {
     float a;
     const float* state;
+    const float* next;
   };
-  HWY_INLINE Row row(size_t i) const { return {a[i], state + i * V}; }
+  HWY_INLINE Row row(size_t i) const {
+    return {a[i], state + i * stride, ahead.HalfRow(i)};
+  }
   template <class D>
   HWY_INLINE hn::Vec<D> Column(D d, size_t) const {
     return hn::Zero(d);
   }
   template <class D, class Vec>
   HWY_INLINE void Advance(D d, const Row& row, size_t j, Vec, Vec& u_j) const {
+    ReadAhead::Fetch(row.next, j);
     u_j = hn::MulAdd(hn::Set(d, row.a), hn::LoadU(d, row.state + j), u_j);
   }
   template <class D, class Vec>
@@ -35,10 +83,11 @@ struct ReadRule {
   }
 
   size_t K;
-  size_t V;
+  size_t stride;
   const float* a;
   const float* state;
   float* u;
+  ReadAhead ahead;
 };
 
 // S <- diag(decay) S + b u^T + k v^T, then o = scale * S^T q. u is read from
@@ -51,9 +100,11 @@ struct UpdateRule {
     float q;
     float k;
     float* state;
+    const float* next;
   };
   HWY_INLINE Row row(size_t i) const {
-    return {decay[i], b[i], q[i], k[i], state + i * V};
+    return {
+        decay[i], b[i], q[i], k[i], state + i * stride, ahead.HalfRow(K + i)};
   }
   template <class D>
   HWY_INLINE hn::Vec<D> Column(D d, size_t j) const {
@@ -62,6 +113,7 @@ struct UpdateRule {
   template <class D, class Vec>
   HWY_INLINE void Advance(D d, const Row& row, size_t j, Vec v_j,
                           Vec& o_j) const {
+    ReadAhead::Fetch(row.next, j);
     float* const at = row.state + j;
     const Vec kv = hn::Mul(hn::Set(d, row.k), v_j);
     const Vec added = hn::MulAdd(hn::Set(d, row.b), hn::LoadU(d, o + j), kv);
@@ -75,7 +127,7 @@ struct UpdateRule {
   }
 
   size_t K;
-  size_t V;
+  size_t stride;
   float scale;
   const float* decay;
   const float* b;
@@ -84,15 +136,30 @@ struct UpdateRule {
   const float* v;
   float* state;
   float* o;
+  ReadAhead ahead;
 };
+
+// So many columns are read and updated before the next: up to 256 keys of them
+// fit, with those that are fetched meanwhile, into a second cache of 1 MiB.
+constexpr size_t kBlockColumns = 512;
 
 // Plain arguments, for the dispatch table is shared by all targets.
 void RankOneDecayStepOfTarget(size_t K, size_t V, float scale,
                               const float* decay, const float* a,
                               const float* b, const float* q, const float* k,
-                              const float* v, float* state, float* o) {
-  ForColumnBlocks(V, ReadRule{K, V, a, state, o});
-  ForColumnBlocks(V, UpdateRule{K, V, scale, decay, b, q, k, v, state, o});
+                              const float* v, float* state, float* o,
+                              const float* next) {
+  for (size_t j = 0; j < V; j += kBlockColumns) {
+    const size_t columns = std::min(kBlockColumns, V - j);
+    const size_t after = j + columns;
+    const Block follows =
+        after < V ? Block{std::min(kBlockColumns, V - after), state + after}
+                  : Block{std::min(kBlockColumns, V), next};
+    const ReadAhead ahead({columns, state + j}, follows, K, V);
+    ForColumnBlocks(columns, ReadRule{K, V, a, state + j, o + j, ahead});
+    ForColumnBlocks(columns, UpdateRule{K, V, scale, decay, b, q, k, v + j,
+                                        state + j, o + j, ahead});
+  }
 }
 
 }  // namespace
@@ -107,9 +174,10 @@ HWY_EXPORT(RankOneDecayStepOfTarget);
 
 void RankOneDecayStep(size_t K, size_t V, float scale, const float* decay,
                       const float* a, const float* b, const float* q,
-                      const float* k, const float* v, float* state, float* o) {
+                      const float* k, const float* v, float* state, float* o,
+                      const float* next) {
   HWY_DYNAMIC_DISPATCH(RankOneDecayStepOfTarget)
-  (K, V, scale, decay, a, b, q, k, v, state, o);
+  (K, V, scale, decay, a, b, q, k, v, state, o, next);
 }
 
 }  // namespace steadystate

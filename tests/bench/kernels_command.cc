@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <optional>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "server/base/cpu_count.h"
@@ -22,6 +23,7 @@ namespace {
 
 constexpr double kGiga = 1e9;
 constexpr size_t kMaxThreads = 1024;
+constexpr size_t kLineFloats = 16;
 
 constexpr absl::string_view kParts[] = {"bandwidth", "steps", "chunks",
                                         "projections"};
@@ -31,8 +33,11 @@ struct HeadSize {
   size_t V;
   const char* model;
 };
-constexpr HeadSize kHeads[] = {
-    {128, 64, "mamba2-370m"}, {128, 256, "gla-340m"}, {256, 512, "gla-1.3b"}};
+constexpr HeadSize kHeads[] = {{32, 32, "demo"},
+                               {16, 256, "mamba"},
+                               {128, 64, "mamba2-370m"},
+                               {128, 256, "gla-340m"},
+                               {256, 512, "gla-1.3b"}};
 
 struct ProjectionSize {
   const char* name;
@@ -73,6 +78,7 @@ class KernelsCommand final : public Command {
   std::optional<uint32_t> threads_option_;
   size_t threads_ = 1;
   std::string only_;
+  std::string kernel_;
 };
 
 CommandText KernelsCommand::text() const {
@@ -95,7 +101,10 @@ client::OptionTable KernelsCommand::options() {
        "this process may keep processors busy.",
        &threads_option_},
       {"only", "PART",
-       "One of bandwidth, steps, chunks, projections. Default: all.", &only_}};
+       "One of bandwidth, steps, chunks, projections. Default: all.", &only_},
+      {"kernel", "NAME",
+       "The step kernels whose names begin like this. Default: all.",
+       &kernel_}};
 }
 
 absl::Status KernelsCommand::Check(const RunOptions&) {
@@ -148,9 +157,13 @@ double StepAll(const StepKernel& kernel, const StepInputs& in,
                std::byte* states, size_t heads, ThreadPool& pool,
                std::vector<float>& o) {
   const size_t bytes = kernel.state_bytes(in.K, in.V);
+  // No two workers write to one cache line.
+  const size_t stride = in.V + kLineFloats;
   return TimeOnce([&] {
     pool.ParallelFor(heads, [&](size_t head, size_t worker) {
-      kernel.step(in, states + head * bytes, o.data() + worker * in.V);
+      std::byte* const state = states + head * bytes;
+      kernel.step(in, state, o.data() + worker * stride,
+                  head + 1 < heads ? state + bytes : nullptr);
     });
   });
 }
@@ -165,7 +178,7 @@ nlohmann::json KernelsCommand::StepRow(const StepKernel& kernel,
   auto* const states = reinterpret_cast<std::byte*>(memory.data());
   // What another kernel left there would mean something else.
   std::fill_n(memory.data(), memory.size(), 0.0f);
-  std::vector<float> o(pool.size() * in.V);
+  std::vector<float> o(pool.size() * (in.V + kLineFloats));
   StepAll(kernel, in, states, heads, pool, o);
   Samples times, rates, limits;
   for (size_t i = 0; i < samples; ++i) {
@@ -208,6 +221,7 @@ Section KernelsCommand::Steps(bool in_cache, const RunOptions& run) const {
     // So many passes that a clock can time them.
     const size_t passes = in_cache ? run.Unless<size_t>(1, 200) : 1;
     for (const StepKernel& kernel : StepKernels()) {
+      if (!absl::StartsWith(kernel.name, kernel_)) continue;
       for (const HeadSize& head : kHeads) {
         if (kernel.state_bytes(head.K, head.V) * threads >
             floats * sizeof(float)) {

@@ -30,61 +30,73 @@ size_t Int16Bytes(size_t K, size_t V) {
 
 constexpr StepKernel kKernels[] = {
     {"KeyDecay", FloatBytes,
-     [](const StepInputs& in, std::byte* state, float* o) {
+     [](const StepInputs& in, std::byte* state, float* o,
+        const std::byte* /*next*/) {
        KeyDecayStep(in.K, in.V, 1.0f, in.decay_k.data(), in.q.data(),
                     in.k.data(), in.v.data(), Floats(state), o);
      }},
     {"SplitKeyDecay", FloatBytes,
-     [](const StepInputs& in, std::byte* state, float* o) {
+     [](const StepInputs& in, std::byte* state, float* o,
+        const std::byte* /*next*/) {
        SplitKeyDecayStep(in.K, in.V, 1.0f, in.decay_k.data(),
                          in.decay_low.data(), in.q.data(), in.k.data(),
                          in.v.data(), Floats(state), o);
      }},
     {"SplitScalarDecay", FloatBytes,
-     [](const StepInputs& in, std::byte* state, float* o) {
+     [](const StepInputs& in, std::byte* state, float* o,
+        const std::byte* /*next*/) {
        SplitScalarDecayStep(in.K, in.V, 1.0f, kDecay, kDecayLow, in.q.data(),
                             in.k.data(), in.v.data(), Floats(state), o);
      }},
     {"OuterDecay", FloatBytes,
-     [](const StepInputs& in, std::byte* state, float* o) {
+     [](const StepInputs& in, std::byte* state, float* o,
+        const std::byte* /*next*/) {
        OuterDecayStep(in.K, in.V, 1.0f, in.decay_k.data(), in.decay_v.data(),
                       in.q.data(), in.k.data(), in.v.data(), Floats(state), o);
      }},
     {"FullDecay", FloatBytes,
-     [](const StepInputs& in, std::byte* state, float* o) {
+     [](const StepInputs& in, std::byte* state, float* o,
+        const std::byte* /*next*/) {
        FullDecayStep(in.K, in.V, 1.0f, in.rate.data(), in.small_v.data(),
                      in.q.data(), in.k.data(), in.v.data(), Floats(state), o);
      }},
     {"ComplexKeyDecay", TwoFloatBytes,
-     [](const StepInputs& in, std::byte* state, float* o) {
+     [](const StepInputs& in, std::byte* state, float* o,
+        const std::byte* /*next*/) {
        ComplexKeyDecayStep(in.K, in.V, 1.0f, in.decay_k.data(),
                            in.small_k.data(), in.q.data(), in.k.data(),
                            in.v.data(), Floats(state), o);
      }},
     {"BonusDecay", FloatBytes,
-     [](const StepInputs& in, std::byte* state, float* o) {
+     [](const StepInputs& in, std::byte* state, float* o,
+        const std::byte* /*next*/) {
        BonusDecayStep(in.K, in.V, in.decay_k.data(), in.q.data(), in.q.data(),
                       in.k.data(), in.v.data(), Floats(state), o);
      }},
     {"RankOneDecay", FloatBytes,
-     [](const StepInputs& in, std::byte* state, float* o) {
+     [](const StepInputs& in, std::byte* state, float* o,
+        const std::byte* next) {
        RankOneDecayStep(in.K, in.V, 1.0f, in.decay_k.data(), in.small_k.data(),
                         in.minus_k.data(), in.q.data(), in.k.data(),
-                        in.v.data(), Floats(state), o);
+                        in.v.data(), Floats(state), o,
+                        reinterpret_cast<const float*>(next));
      }},
     {"GrowingSum", TwoFloatBytes,
-     [](const StepInputs& in, std::byte* state, float* o) {
+     [](const StepInputs& in, std::byte* state, float* o,
+        const std::byte* /*next*/) {
        GrowingSumStep(in.K, in.V, 1.0f, in.decay_f64.data(), in.q.data(),
                       in.k.data(), in.v.data(), Doubles(state), o);
      }},
     {"KeyDecay bf16", Bf16Bytes,
-     [](const StepInputs& in, std::byte* state, float* o) {
+     [](const StepInputs& in, std::byte* state, float* o,
+        const std::byte* /*next*/) {
        KeyDecayStepBf16(in.K, in.V, 1.0f, in.packed_decay(), in.q.data(),
                         in.k.data(), in.v.data(), in.noise(),
                         reinterpret_cast<uint16_t*>(state), o);
      }},
     {"KeyDecay int16", Int16Bytes,
-     [](const StepInputs& in, std::byte* state, float* o) {
+     [](const StepInputs& in, std::byte* state, float* o,
+        const std::byte* /*next*/) {
        KeyDecayStepInt16(
            in.K, in.V, 1.0f, in.packed_decay(), in.q.data(), in.k.data(),
            in.v.data(), in.noise(), reinterpret_cast<int16_t*>(state),

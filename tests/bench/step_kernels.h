@@ -33,11 +33,13 @@ struct StepInputs {
   }
 };
 
-// A recurrence kernel that advances one head by one token.
+// A recurrence kernel that advances one head by one token. `next` is the state
+// of the head that comes after, or null.
 struct StepKernel {
   const char* name;
   size_t (*state_bytes)(size_t K, size_t V);
-  void (*step)(const StepInputs& in, std::byte* state, float* o);
+  void (*step)(const StepInputs& in, std::byte* state, float* o,
+               const std::byte* next);
 };
 
 std::span<const StepKernel> StepKernels();

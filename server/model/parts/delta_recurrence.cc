@@ -34,7 +34,8 @@ void DeltaRecurrence::Run(std::span<const Segment> segments,
     if (InChunks(segment)) {
       RunChunks(segment, i % heads, inputs, scratch, out, out_stride);
     } else {
-      RunHead(segment, i % heads, inputs, scratch, out, out_stride);
+      RunHead(segment, i % heads, inputs, StateOf(segments, i + 1), scratch,
+              out, out_stride);
     }
   };
   buffers.pool.ParallelFor(segments.size() * heads, run);
@@ -45,15 +46,16 @@ void DeltaRecurrence::Run(std::span<const Segment> segments,
                           Workspace::Buffers& buffers) const {
   const size_t heads = options_.heads;
   const auto run = [&](size_t i, size_t worker) {
-    RunHead(segments[i / heads], i % heads, inputs, buffers.OfWorker(worker),
-            out, out_stride);
+    RunHead(segments[i / heads], i % heads, inputs, StateOf(segments, i + 1),
+            buffers.OfWorker(worker), out, out_stride);
   };
   buffers.pool.ParallelFor(segments.size() * heads, run);
 }
 
 template <typename Inputs>
 void DeltaRecurrence::RunHead(const Segment& segment, size_t head,
-                              const Inputs& inputs, float* scratch, float* out,
+                              const Inputs& inputs, const float* next,
+                              float* scratch, float* out,
                               size_t out_stride) const {
   const Options& o = options_;
   float* const opened = scratch + 4 * o.K;
@@ -61,11 +63,20 @@ void DeltaRecurrence::RunHead(const Segment& segment, size_t head,
   for (size_t t = 0; t < segment.rows; ++t) {
     const size_t row = segment.first_row + t;
     const Move move = MoveOf(inputs, row, head, scratch);
+    const bool last = t + 1 == segment.rows;
     RankOneDecayStep(o.K, o.V, o.scale, move.alpha, move.a, move.b,
                      inputs.q.At(row, head), move.k, inputs.v.At(row, head),
-                     state, out + row * out_stride + head * o.V);
+                     state, out + row * out_stride + head * o.V,
+                     last ? next : nullptr);
   }
   state_.Close(segment, head, opened);
+}
+
+const float* DeltaRecurrence::StateOf(std::span<const Segment> segments,
+                                      size_t task) const {
+  const size_t heads = options_.heads;
+  if (task >= segments.size() * heads) return nullptr;
+  return state_.Unpacked(segments[task / heads], task % heads);
 }
 
 // S^T k after the decay is S^T (alpha o k) before it, and

@@ -85,10 +85,15 @@ class DeltaRecurrence {
   // The decay of a row, f32[K]. `factors` is f32[K] scratch.
   const float* DecayOf(const HeadRows& alpha, size_t row, size_t head,
                        float* factors) const;
-  // One head over a segment. `scratch` is the worker's.
+  // One head over a segment, step by step. `scratch` is the worker's, `next`
+  // the state of the head after it, or null.
   template <typename Inputs>
   void RunHead(const Segment& segment, size_t head, const Inputs& inputs,
-               float* scratch, float* out, size_t out_stride) const;
+               const float* next, float* scratch, float* out,
+               size_t out_stride) const;
+  // The state of the task of that number, a segment's head; null beyond the
+  // last. A worker claims tasks that follow each other, all but its last ones.
+  const float* StateOf(std::span<const Segment> segments, size_t task) const;
 
   // A segment in chunks, in delta_recurrence_chunks.cc.
   struct Chunk;

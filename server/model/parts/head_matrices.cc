@@ -58,6 +58,11 @@ void HeadMatrices::Close(const Segment& segment, size_t head,
   }
 }
 
+const float* HeadMatrices::Unpacked(const Segment& segment, size_t head) const {
+  if (slots_.dtype != StateDType::kF32) return nullptr;
+  return slots_.f32.In(segment.state) + head * rows_ * columns_;
+}
+
 uint16_t* HeadMatrices::Bf16(const Segment& segment, size_t head) const {
   return slots_.bf16.In(segment.state) + head * rows_ * columns_;
 }

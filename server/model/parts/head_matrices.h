@@ -40,6 +40,10 @@ class HeadMatrices {
   // Keeps the matrix that Open returned, as it is after the segment.
   void Close(const Segment& segment, size_t head, float* scratch) const;
 
+  // Where the head's matrix lies if it is in float32, else null: for kernels
+  // that fetch it ahead.
+  const float* Unpacked(const Segment& segment, size_t head) const;
+
   // For kernels that read and write what is packed:
   StateDType dtype() const { return slots_.dtype; }
   uint16_t* Bf16(const Segment& segment, size_t head) const;

@@ -123,6 +123,31 @@ TEST_P(RankOneDecayTest, GoldenRwkv7) {
   }
 }
 
+TEST_P(RankOneDecayTest, TheHeadThatFollowsChangesNothing) {
+  Numbers numbers(77);
+  SCOPED_TRACE(77);
+  // Small, of one block, of a block and a tail.
+  for (const auto& [K, V] :
+       {std::pair<size_t, size_t>{5, 7}, {128, 64}, {20, 1042}}) {
+    const StepInputs in = Random(K, V, numbers);
+    const Floats before = numbers.Uniform(K * V, -1.0f, 1.0f);
+    const Floats next = numbers.Uniform(K * V, -1.0f, 1.0f);
+    Floats states[] = {Floats(before), Floats(before)};
+    Floats o[] = {Floats(V), Floats(V)};
+    for (size_t i = 0; i < 2; ++i) {
+      RankOneDecayStep(K, V, 0.125f, in.of_keys[0].data(), in.of_keys[1].data(),
+                       in.of_keys[2].data(), in.of_keys[3].data(),
+                       in.of_keys[4].data(), in.of_values[0].data(),
+                       states[i].data(), o[i].data(),
+                       i == 0 ? nullptr : next.data());
+    }
+    for (size_t j = 0; j < V; ++j) EXPECT_TRUE(SameBits(o[0][j], o[1][j]));
+    for (size_t i = 0; i < K * V; ++i) {
+      EXPECT_TRUE(SameBits(states[0][i], states[1][i])) << i;
+    }
+  }
+}
+
 TEST_P(RankOneDecayTest, MatchesTheReferenceForEveryShapeAndTail) {
   ExpectStepMatchesItsReference(UnderTest(), 74);
 }
