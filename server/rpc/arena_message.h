@@ -10,7 +10,9 @@ namespace steadystate {
 // A message that is filled again and again, on an arena of its own: its parts
 // lie one after the other and go all at once, where a message by itself gives
 // each part back to the heap when it is cleared and takes it anew. Keeps room
-// for a message of one step, whatever was in it before. Thread-compatible.
+// for a message of one step, whatever was in it before, which serves the thread
+// that made or cleared it; another that fills it takes a block for itself.
+// Thread-compatible.
 template <typename Message>
 class ArenaMessage {
  public:
@@ -36,8 +38,8 @@ class ArenaMessage {
     google::protobuf::ArenaOptions options;
     options.initial_block = first_block;
     options.initial_block_size = kFirstBlockBytes;
-    // Those of many steps take few blocks.
-    options.start_block_size = size_t{4} << 10;
+    options.start_block_size = kFirstBlockBytes;
+    // Messages of many steps take few blocks.
     options.max_block_size = size_t{32} << 10;
     return options;
   }

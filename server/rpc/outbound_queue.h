@@ -26,6 +26,8 @@ class OutboundQueue {
         waiting_.back().bytes + part_bytes > max_message_bytes_) {
       if (spare_ == nullptr) {
         spare_ = std::make_unique<ArenaMessage<Message>>();
+      } else {
+        spare_->Clear();  // Here, since who fills it is who should clear it.
       }
       waiting_.push_back({.message = std::move(spare_)});
     }
@@ -49,8 +51,7 @@ class OutboundQueue {
   // The message that Next gave has been written; its bytes no longer count.
   void WriteDone() {
     bytes_ -= writing_.bytes;
-    writing_.message->Clear();
-    spare_ = std::move(writing_.message);
+    if (writing_.bytes <= kKeptBytes) spare_ = std::move(writing_.message);
     writing_ = {};
   }
 
@@ -61,6 +62,9 @@ class OutboundQueue {
   }
 
  private:
+  // A message up to this size is used again, and until then has its memory.
+  static constexpr size_t kKeptBytes = size_t{16} << 10;
+
   struct Sized {
     std::unique_ptr<ArenaMessage<Message>> message;
     size_t bytes = 0;
@@ -69,7 +73,7 @@ class OutboundQueue {
   const size_t max_message_bytes_;
   std::deque<Sized> waiting_;
   Sized writing_;
-  std::unique_ptr<ArenaMessage<Message>> spare_;  // empty, or none
+  std::unique_ptr<ArenaMessage<Message>> spare_;  // or none
   size_t bytes_ = 0;
 };
 

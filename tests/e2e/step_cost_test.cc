@@ -82,7 +82,7 @@ TEST(StepCostTest, StepsOnStreamsOfTheirOwn) {
 }
 
 TEST(StepCostTest, StepsThatShareMessages) {
-  EXPECT_LE(MicrosecondsPerStep(1), 20);
+  EXPECT_LE(MicrosecondsPerStep(1), 18);
 }
 
 }  // namespace
