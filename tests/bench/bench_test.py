@@ -73,6 +73,11 @@ class BenchTest(unittest.TestCase):
                     "client_cpu_us_per_step", "served_over_engine"):
             self.assert_spread(row, key)
 
+    def test_serve_beside_grpc_alone(self):
+        echo = os.path.join(os.path.dirname(BENCH), "steadystate-echo-server")
+        row, = measure("serve", "--shape", "noop", "--server", echo)["serve"]
+        self.assert_spread(row, "tokens_per_second")
+
     def test_mixed(self):
         row, = measure("mixed")["mixed"]
         for key in ("p99_ratio", "prefill_ratio", "loaded_p50_ms"):

@@ -3,6 +3,8 @@
 // has.
 #include "server/rpc/arena_message.h"
 
+#include <cstdint>
+
 #include "gtest/gtest.h"
 #include "steadystate/v1/generation.pb.h"
 
