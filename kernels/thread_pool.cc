@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "hwy/cache_control.h"
+#include "kernels/bursts.h"
 #include "kernels/openmp.h"
 
 namespace steadystate {
@@ -19,42 +20,6 @@ namespace {
 // slice, so that an idle server leaves its cores to others.
 constexpr std::chrono::microseconds kSpinTime(50);
 constexpr int kPausesPerLook = 32;
-
-// A burst is a run of calls that follow each other within kSpinTime. To wake
-// sleepers for one that is over before they have got anywhere only makes them
-// spin beside nothing, on processors that others could use.
-class Bursts {
- public:
-  using Clock = std::chrono::steady_clock;
-
-  // A call begins. Should those that sleep be woken for it? Yes if its burst
-  // has lasted, or as long as most bursts do.
-  bool WorthWaking(Clock::time_point start) {
-    if (start - end_ > kSpinTime) {
-      const int change = busy_ < kShortBurst ? 1 : -kLongBurstWeight;
-      shortness_ = std::clamp(shortness_ + change, 0, kMaxShortness);
-      busy_ = Clock::duration::zero();
-    }
-    return shortness_ < kShort || busy_ >= kShortBurst;
-  }
-
-  void CallEnded(Clock::time_point start) {
-    end_ = Clock::now();
-    busy_ += end_ - start;
-  }
-
- private:
-  static constexpr std::chrono::microseconds kShortBurst{100};
-  // Some that are long, by themselves or because the caller lost its processor,
-  // do not outweigh many that are short.
-  static constexpr int kLongBurstWeight = 4;
-  static constexpr int kShort = 32;
-  static constexpr int kMaxShortness = 64;
-
-  Clock::time_point end_;   // of the last call
-  Clock::duration busy_{};  // in calls of the current burst
-  int shortness_ = 0;       // of the latest bursts
-};
 
 // Returns when `ready()` holds, or after kSpinTime; true if it holds.
 template <typename Ready>
@@ -155,7 +120,7 @@ struct ThreadPool::Team {
     Signal(bursts.WorthWaking(start));
     Drain(0);
     AwaitUnfinished();
-    bursts.CallEnded(start);
+    bursts.CallEnded(start, Bursts::Clock::now());
   }
 
   void AwaitUnfinished() {
@@ -173,7 +138,7 @@ struct ThreadPool::Team {
   const size_t size;
   Call call;
   uint64_t call_number = 0;  // of the caller alone
-  Bursts bursts;             // likewise
+  Bursts bursts{kSpinTime};  // likewise
   alignas(64) std::atomic<uint64_t> ticket{0};
   alignas(64) std::atomic<uint32_t> unfinished{0};
   alignas(64) std::atomic<uint32_t> signal{0};
