@@ -2,11 +2,9 @@
 // Method: edge cases by hand, and cuts of every length put together again.
 #include "client/steadystate/input.h"
 
-#include <cstdio>
-#include <fstream>
-
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "tests/testing/temp_directory.h"
 
 namespace steadystate::client {
 namespace {
@@ -94,12 +92,10 @@ TEST(CutTest, NothingHasNoPieces) {
 }
 
 TEST(ReadFileTest, ReadsAllBytes) {
-  const std::string path = testing::TempDir() + "/input_test_bytes";
+  const TempDirectory directory;
   std::string content(100000, 'x');
   content[5] = '\0';
-  std::ofstream(path, std::ios::binary) << content;
-  EXPECT_EQ(*ReadFile(path), content);
-  std::remove(path.c_str());
+  EXPECT_EQ(*ReadFile(directory.Write("bytes", content)), content);
 }
 
 TEST(ReadFileTest, NamesWhatCannotBeRead) {

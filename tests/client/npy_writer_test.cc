@@ -9,6 +9,7 @@
 #include "client/steadystate/input.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "tests/testing/temp_directory.h"
 
 namespace steadystate::client {
 namespace {
@@ -17,8 +18,6 @@ using testing::HasSubstr;
 
 class NpyWriterTest : public testing::Test {
  protected:
-  ~NpyWriterTest() override { std::remove(path_.c_str()); }
-
   NpyWriter Open(NpyWriter::Shape shape) {
     return *NpyWriter::Open(path_, shape);
   }
@@ -42,9 +41,8 @@ class NpyWriterTest : public testing::Test {
     return values;
   }
 
-  const std::string path_ =
-      testing::TempDir() + "/npy_writer_test_" +
-      testing::UnitTest::GetInstance()->current_test_info()->name() + ".npy";
+  const TempDirectory directory_;
+  const std::string path_ = directory_.path() + "/matrix.npy";
   std::string data_;
 };
 

@@ -30,7 +30,7 @@ def value(address, name, **labels):
     return scrape(address).get(name, {}).get(frozenset(labels.items()), 0)
 
 
-def wait_for_value(address, wanted, name, timeout_s=10, **labels):
+def wait_for_value(address, wanted, name, timeout_s=60, **labels):
     """Waits until a sample is `wanted`: a call is counted when it has ended,
     which its client may see first. Returns the last value that was seen."""
     deadline = time.monotonic() + timeout_s

@@ -7,6 +7,7 @@
 #include <thread>
 
 #include "gtest/gtest.h"
+#include "tests/testing/temp_directory.h"
 
 namespace steadystate {
 namespace {
@@ -23,8 +24,8 @@ TEST(ParseCpuMaxTest, ReadsNoLimit) {
 }
 
 TEST(CgroupCpuQuotaTest, TakesTheSmallestAlongThePath) {
-  const std::filesystem::path root =
-      std::filesystem::path(testing::TempDir()) / "cgroup_quota";
+  const TempDirectory directory;
+  const std::filesystem::path root = directory.path();
   std::filesystem::create_directories(root / "a" / "b");
   std::ofstream(root / "cpu.max") << "max 100000\n";
   std::ofstream(root / "a" / "cpu.max") << "150000 100000\n";
@@ -37,7 +38,6 @@ TEST(CgroupCpuQuotaTest, TakesTheSmallestAlongThePath) {
   std::ofstream(root / "v1" / "cpu.cfs_quota_us") << "300000\n";
   std::ofstream(root / "v1" / "cpu.cfs_period_us") << "100000\n";
   EXPECT_EQ(CgroupCpuQuota(root, "/v1"), 3.0);
-  std::filesystem::remove_all(root);
 }
 
 TEST(UsableCpusTest, RespectsTheAffinityMask) {

@@ -277,8 +277,10 @@ TEST(EngineSessionTest, DrainRefusesWhatIsNewAndFinishesTheRest) {
 }
 
 TEST(EngineSessionTest, AbortEndsEvenStepsThatHaveBegun) {
-  constexpr size_t kTokens = 1'000'000;  // seconds of work
-  EngineHarness harness;
+  constexpr size_t kTokens = 1'000'000;
+  EngineOptions options;
+  options.prefill_chunk_rows = 1;  // many seconds of work
+  EngineHarness harness(options);
   Engine& engine = harness.engine();
   harness.CreateSession("s");
   const StepFuture step =

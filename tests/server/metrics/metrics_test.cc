@@ -139,17 +139,26 @@ TEST(ExposerTest, PicksAFreePortAndRefusesATakenOne) {
   EXPECT_THAT(std::string(second.status().message()), HasSubstr(taken));
 }
 
-// The HTTP server below polls every two seconds.
-TEST(ExposerTest, EndsAtOnce) {
+// How long an exposer takes to end.
+std::chrono::steady_clock::duration TimeToEnd(const char* address) {
   Metrics metrics("demo");
+  auto exposer = Exposer::Start(address, metrics);
+  EXPECT_TRUE(exposer.ok()) << exposer.status();
+  if (!exposer.ok()) return std::chrono::hours(1);
+  const auto start = std::chrono::steady_clock::now();
+  exposer->reset();
+  return std::chrono::steady_clock::now() - start;
+}
+
+// The HTTP server below polls every two seconds, so it would always take them;
+// a busy machine may now and then.
+TEST(ExposerTest, EndsAtOnce) {
+  constexpr int kTries = 10;
+  constexpr std::chrono::milliseconds kAtOnce(1500);
   for (const char* address : {"127.0.0.1:0", "0.0.0.0:0"}) {
-    auto exposer = Exposer::Start(address, metrics);
-    ASSERT_TRUE(exposer.ok()) << exposer.status();
-    const auto start = std::chrono::steady_clock::now();
-    exposer->reset();
-    EXPECT_LT(std::chrono::steady_clock::now() - start,
-              std::chrono::milliseconds(1500))
-        << address;
+    int tries = 1;
+    while (tries <= kTries && TimeToEnd(address) >= kAtOnce) ++tries;
+    EXPECT_LE(tries, kTries) << address;
   }
 }
 

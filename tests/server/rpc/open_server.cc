@@ -10,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
 #include "absl/strings/str_split.h"
+#include "absl/strings/strip.h"
 #include "gtest/gtest.h"
 #include "server/session/session_state.h"
 #include "tests/server/rpc/wire_error.h"
@@ -89,6 +90,20 @@ uint64_t OpenServer::PositionOf(const std::string& session) {
   return response.position();
 }
 
+v1::Session OpenServer::WaitForState(const std::string& session,
+                                     v1::Session::State state) {
+  v1::GetSessionRequest request;
+  request.set_name(session);
+  v1::Session response;
+  const absl::Time deadline = absl::Now() + absl::Seconds(60);
+  do {
+    Context context;
+    EXPECT_THAT(sessions_->GetSession(&context, request, &response), IsOk());
+  } while (response.state() != state && absl::Now() < deadline);
+  EXPECT_EQ(response.state(), state);
+  return response;
+}
+
 v1::StepResponse OpenServer::Step(const v1::StepRequest& request) {
   Context context;
   v1::StepResponse response;
@@ -130,6 +145,28 @@ void OpenServer::WaitForEither(absl::string_view one,
   while (!counted() && absl::Now() < deadline) {
   }
   EXPECT_TRUE(counted()) << one << " or " << other;
+}
+
+EngineHold::EngineHold(OpenServer& server) {
+  const auto begun = std::make_shared<std::promise<void>>();
+  steadystate::StepRequest request;
+  request.session =
+      std::string(absl::StripPrefix(server.CreateSession(), "sessions/"));
+  request.tokens = {1};
+  request.writer = server.engine().NewWriter();
+  server.engine().Step(
+      std::move(request),
+      [begun, released = released_](const absl::StatusOr<StepResult>& result) {
+        EXPECT_TRUE(result.ok()) << result.status();
+        begun->set_value();
+        released->get_future().wait();
+      });
+  begun->get_future().wait();
+}
+
+void EngineHold::Release() {
+  if (holds_) released_->set_value();
+  holds_ = false;
 }
 
 v1::StepRequest StepOf(const std::string& session,

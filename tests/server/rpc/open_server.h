@@ -2,6 +2,7 @@
 #define STEADYSTATE_TESTS_SERVER_RPC_OPEN_SERVER_H_
 
 #include <cstdint>
+#include <future>
 #include <memory>
 #include <string>
 #include <vector>
@@ -58,6 +59,9 @@ class OpenServer {
   std::string CreateSession();
   std::vector<std::string> CreateSessions(size_t count);
   uint64_t PositionOf(const std::string& session);
+  // Waits until the session is in `state`; expects that this comes to pass.
+  v1::Session WaitForState(const std::string& session,
+                           v1::Session::State state);
   // The answer of a unary step.
   v1::StepResponse Step(const v1::StepRequest& request);
 
@@ -81,6 +85,23 @@ class OpenServer {
   std::unique_ptr<v1::SessionService::Stub> sessions_;
   std::unique_ptr<v1::GenerationService::Stub> generation_;
   std::unique_ptr<v1::ModelService::Stub> models_;
+};
+
+// Holds the engine's compute thread inside a callback until released: what
+// arrives meanwhile waits.
+class EngineHold {
+ public:
+  explicit EngineHold(OpenServer& server);
+  ~EngineHold() { Release(); }
+  EngineHold(const EngineHold&) = delete;
+  EngineHold& operator=(const EngineHold&) = delete;
+  void Release();
+
+ private:
+  // The compute thread may be waking up when the holder goes.
+  std::shared_ptr<std::promise<void>> released_ =
+      std::make_shared<std::promise<void>>();
+  bool holds_ = true;
 };
 
 // A context that gives up long before a test that hangs would be noticed.

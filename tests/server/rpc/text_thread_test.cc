@@ -152,42 +152,58 @@ TEST_F(LongTextTest, GivesTheTokensThatItsPartsGive) {
   EXPECT_EQ(scored, expected);
 }
 
-// More calls than gRPC has threads; were they used, no step would be answered
-// before the first text is done.
-TEST_F(LongTextTest, StreamsGoOnMeanwhile) {
-  constexpr size_t kCalls = 20;
+// Calls of Tokenize that run side by side until they are cancelled.
+class TokenizeCalls {
+ public:
+  TokenizeCalls(OpenServer& server, const std::string& text, size_t count)
+      : calls_(count) {
+    request_.set_text(text);
+    for (Call& call : calls_) {
+      server.models().async()->Tokenize(&call.context, &request_,
+                                        &call.response,
+                                        [this, &call](const grpc::Status&) {
+                                          ++done_;
+                                          call.done.set_value();
+                                        });
+    }
+  }
+  ~TokenizeCalls() {
+    for (Call& call : calls_) call.context.TryCancel();
+    for (Call& call : calls_) call.done.get_future().wait();
+  }
+
+  size_t done() const { return done_; }
+
+ private:
   struct Call {
     Context context;
     v1::TokenizeResponse response;
-    std::promise<grpc::Status> done;
+    std::promise<void> done;
   };
-  v1::TokenizeRequest request;
-  request.set_text(text_);
-  std::atomic<bool> first_done = false;
+
+  v1::TokenizeRequest request_;
+  std::atomic<size_t> done_ = 0;
+  std::vector<Call> calls_;
+};
+
+// More calls than gRPC has threads; were they used, no step would be answered
+// before the last texts are at work.
+TEST_F(LongTextTest, StreamsGoOnMeanwhile) {
+  constexpr size_t kCalls = 20;
   const std::string session = server_->CreateSession();
   Context context;
   const auto stream = server_->generation().StreamStep(&context);
-  std::vector<Call> calls(kCalls);
-  for (Call& call : calls) {
-    server_->models().async()->Tokenize(
-        &call.context, &request, &call.response,
-        [&call, &first_done](const grpc::Status& status) {
-          first_done = true;
-          call.done.set_value(status);
-        });
-  }
+  const TokenizeCalls calls(*server_, text_, kCalls);
   v1::StreamStepRequest step;
   *step.mutable_step() = StepOf(session, {1});
   v1::StreamStepResponse response;
   int steps = 0;
-  while (!first_done && steps < 100) {
+  while (calls.done() < kCalls / 2 && steps < 100) {
     ASSERT_TRUE(stream->Write(step));
     ASSERT_TRUE(stream->Read(&response));
-    if (!first_done) ++steps;
+    if (calls.done() < kCalls / 2) ++steps;
   }
   EXPECT_GE(steps, 3);
-  for (Call& call : calls) call.context.TryCancel();
-  for (Call& call : calls) call.done.get_future().wait();
   stream->WritesDone();
   EXPECT_FALSE(stream->Read(&response));
   EXPECT_THAT(stream->Finish(), IsOk());
