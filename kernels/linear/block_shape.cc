@@ -116,9 +116,10 @@ absl::Status KeepEqualTiles(DType dtype, BlockShape& shape) {
 }
 
 // The sizes of tiles that add whole numbers of a magnitude up to `limit`
-// without loss.
+// without loss, but for what `sums` says.
 absl::StatusOr<std::vector<size_t>> ExactSizes(const BlockShape& shape,
-                                               int limit) {
+                                               int limit,
+                                               IntegerTrials::Sums sums) {
   const TileMatmul& matmul = *shape.matmul;
   const IntegerTrials trials(shape.in, shape.width,
                              static_cast<uint8_t>(2 * limit + 1));
@@ -129,7 +130,7 @@ absl::StatusOr<std::vector<size_t>> ExactSizes(const BlockShape& shape,
   for (size_t i = 0; i < matmul.sizes().size(); ++i) {
     scratch.Reserve(matmul, i);
     const size_t rows = matmul.sizes()[i];
-    if (trials.Exact(rows, [&](const uint8_t* x, int32_t* y) {
+    if (trials.Exact(rows, sums, [&](const uint8_t* x, int32_t* y) {
           matmul.Run(i, weights->packed, x, y, scratch);
         })) {
       exact.push_back(rows);
@@ -138,24 +139,34 @@ absl::StatusOr<std::vector<size_t>> ExactSizes(const BlockShape& shape,
   return exact;
 }
 
-// Exact sums are equal sums: both classes have all sizes that are exact.
-absl::Status KeepExactTiles(BlockShape& shape) {
-  // The largest magnitudes of inputs with which no pair of products saturates
-  // 16 bits, with VNNI instructions and without.
-  for (const int limit : {127, 63}) {
-    auto sizes = ExactSizes(shape, limit);
-    if (!sizes.ok()) return sizes.status();
-    shape.limit = limit;
-    const TileSet set = KernelsOf(*shape.matmul, *std::move(sizes));
-    shape.tiles = {set, set};
-    if (set.sizes.size() == shape.matmul->sizes().size()) break;
+void KeepExactPanels(BlockShape& shape) {
+  if (shape.limit != 127 || !LiesInPanels(shape)) return;
+  const PanelPlan plan = ExactPlan(shape.dtype);
+  shape.panels = {plan, plan};
+  for (PanelPlan& of_class : shape.panels) {
+    of_class.max_rows = MostPanelRows(of_class.max_rows);
   }
-  if (shape.limit == 127 && LiesInPanels(shape)) {
-    const PanelPlan plan = ExactPlan(shape.dtype);
-    shape.panels = {plan, plan};
-    for (PanelPlan& of_class : shape.panels) {
-      of_class.max_rows = MostPanelRows(of_class.max_rows);
+}
+
+// Exact sums are equal sums: both classes have all sizes that are exact. So are
+// exact sums that are rounded, which is why these will do where there are none.
+absl::Status KeepExactTiles(BlockShape& shape) {
+  using Sums = IntegerTrials::Sums;
+  for (const Sums sums : {Sums::kWhole, Sums::kRoundedToF32}) {
+    // The largest magnitudes of inputs with which no pair of products saturates
+    // 16 bits, with VNNI instructions and without.
+    for (const int limit : {127, 63}) {
+      auto sizes = ExactSizes(shape, limit, sums);
+      if (!sizes.ok()) return sizes.status();
+      shape.limit = limit;
+      const TileSet set = KernelsOf(*shape.matmul, *std::move(sizes));
+      shape.tiles = {set, set};
+      if (set.sizes.size() == shape.matmul->sizes().size()) break;
     }
+    if (shape.Tiles(RowClass::kDecode).sizes.empty()) continue;
+    // Those by panels are not rounded.
+    if (sums == Sums::kWhole) KeepExactPanels(shape);
+    break;
   }
   return absl::OkStatus();
 }

@@ -30,7 +30,8 @@ struct BlockShape {
   std::array<TileSet, 2> tiles;     // by RowClass
   std::array<PanelPlan, 2> panels;  // likewise; bit-equal to the tiles
   // With int8 weights: the magnitude up to which whole numbers are added
-  // without loss, 127 or, on CPUs without VNNI instructions, 63.
+  // without loss (but see IntegerTrials::Sums), 127 or, on CPUs without VNNI
+  // instructions, 63.
   int limit = 0;
 
   const TileSet& Tiles(RowClass row_class) const {
@@ -44,7 +45,8 @@ struct BlockShape {
 };
 
 // Makes the shape and tries its tiles. Errors as of TileMatmul::Create, and
-// INTERNAL if no size of tile is repeatable, or exact with int8 weights.
+// INTERNAL if no size of tile is repeatable, or with int8 weights exact, at
+// least before its sums are rounded to f32.
 // REQUIRES: OpenMP has one thread.
 absl::StatusOr<std::shared_ptr<const BlockShape>> MakeBlockShape(DType weights,
                                                                  size_t in,

@@ -43,6 +43,9 @@ IntegerTrials::IntegerTrials(size_t in, size_t width, uint8_t most)
           Dot(in, rows_.data() + r * in, weights_.data() + j * in);
     }
   }
+  for (const int32_t sum : sums_) {
+    rounded_sums_.push_back(static_cast<int32_t>(static_cast<float>(sum)));
+  }
 }
 
 }  // namespace steadystate

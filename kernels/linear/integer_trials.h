@@ -13,6 +13,10 @@ namespace steadystate {
 // 16 bits and saturates, so the largest values are among those tried.
 class IntegerTrials {
  public:
+  // What becomes of a sum. oneDNN 3 makes it f32 and a whole number again where
+  // it has no AVX-512: above 2^24 it is rounded, to nearest, ties to even.
+  enum class Sums { kWhole, kRoundedToF32 };
+
   // Values of X are tried up to `most`.
   IntegerTrials(size_t in, size_t width, uint8_t most);
 
@@ -20,10 +24,12 @@ class IntegerTrials {
   const int8_t* weights() const { return weights_.data(); }
 
   // Lets multiply(x, y) compute tiles of `rows` rows until every test row has
-  // met every position. True if all sums were right.
+  // met every position. True if all sums were right, as `sums` says.
   //   x  u8[rows, in]  in      y  s32[rows, width]  overwritten
   template <typename Multiply>
-  bool Exact(size_t rows, const Multiply& multiply) const {
+  bool Exact(size_t rows, Sums sums, const Multiply& multiply) const {
+    const std::vector<int32_t>& right =
+        sums == Sums::kWhole ? sums_ : rounded_sums_;
     std::vector<uint8_t> x(rows * in_);
     std::vector<int32_t> y(rows * width_);
     for (size_t shift = 0; shift < kRows; ++shift) {
@@ -34,7 +40,7 @@ class IntegerTrials {
       multiply(x.data(), y.data());
       for (size_t r = 0; r < rows; ++r) {
         if (std::memcmp(y.data() + r * width_,
-                        sums_.data() + (r + shift) % kRows * width_,
+                        right.data() + (r + shift) % kRows * width_,
                         width_ * sizeof(int32_t)) != 0) {
           return false;
         }
@@ -51,6 +57,7 @@ class IntegerTrials {
   std::vector<int8_t> weights_;
   std::vector<uint8_t> rows_;  // u8[kRows, in]
   std::vector<int32_t> sums_;  // s32[kRows, width]
+  std::vector<int32_t> rounded_sums_;
 };
 
 }  // namespace steadystate
