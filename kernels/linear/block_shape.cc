@@ -58,10 +58,12 @@ bool LiesInPanels(const BlockShape& shape) {
          shape.in % ElementsPerStep(shape.dtype) == 0;
 }
 
-// Without AMX nothing is faster than panels.
+// Without AMX nothing is faster than panels. Who keeps oneDNN from AVX-512
+// keeps them from it too.
 size_t MostPanelRows(size_t allowed) {
-  const bool amx = DescribeMatmulLibrary().amx;
-  return amx ? std::min(kMaxRowsBesideAmx, allowed) : allowed;
+  const MatmulLibrary library = DescribeMatmulLibrary();
+  if (!library.avx512) return 0;
+  return library.amx ? std::min(kMaxRowsBesideAmx, allowed) : allowed;
 }
 
 TileSet KernelsOf(const TileMatmul& matmul, std::vector<size_t> sizes) {

@@ -157,6 +157,7 @@ struct TileMatmul::Scratch::Memory {
 
 MatmulLibrary DescribeMatmulLibrary() {
   const auto isa = static_cast<unsigned>(dnnl_get_effective_cpu_isa());
+  const auto avx512 = static_cast<unsigned>(dnnl_cpu_isa_avx512_core);
   const auto bf16 = static_cast<unsigned>(dnnl_cpu_isa_avx512_core_bf16);
   const auto amx = static_cast<unsigned>(dnnl_cpu_isa_avx512_core_amx);
   const dnnl_version_t* version = dnnl_version();
@@ -164,6 +165,7 @@ MatmulLibrary DescribeMatmulLibrary() {
       .isa = IsaName(static_cast<int>(isa)),
       .version = absl::StrCat(version->major, ".", version->minor, ".",
                               version->patch),
+      .avx512 = (isa & avx512) == avx512,
       .native_bf16 = (isa & bf16) == bf16,
       .amx = (isa & amx) == amx,
   };

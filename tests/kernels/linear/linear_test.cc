@@ -11,6 +11,7 @@
 #include <limits>
 #include <memory>
 #include <numeric>
+#include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -354,6 +355,28 @@ TEST(LinearFactoryTest, ShapesAreTriedOnceAndReported) {
     for (const auto& tiles : {shape.decode_tiles, shape.prefill_tiles}) {
       EXPECT_FALSE(tiles.empty());
       EXPECT_TRUE(std::is_sorted(tiles.begin(), tiles.end()));
+    }
+  }
+}
+
+// Where nothing is faster, a library whose sums come in an unknown order would
+// otherwise go unnoticed.
+TEST(LinearFactoryTest, PanelsAreForWhoeverHasAvx512WithoutAmx) {
+  for (const DType dtype : TypesOfThisCpu()) {
+    const auto factory = MakeFactory(dtype);
+    const std::string isa = factory->report().isa;
+    const bool panels = isa == "avx512_core_bf16" ||
+                        (isa == "avx512_core_vnni" && dtype != DType::kBf16) ||
+                        (isa == "avx512_core" && dtype == DType::kF32);
+    if (!panels && isa.starts_with("avx512")) continue;
+    for (const size_t in :
+         {size_t{64}, size_t{1024}, size_t{2048}, size_t{4096}}) {
+      MakeLinear(*factory, in, Floats(64 * in));
+    }
+    for (const LinearReport::Shape& shape : factory->report().shapes) {
+      EXPECT_EQ(shape.implementation.starts_with("panels+"), panels)
+          << Name(dtype) << ", " << isa << ", " << shape.in
+          << " inputs: " << shape.implementation;
     }
   }
 }
