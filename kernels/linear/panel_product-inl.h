@@ -1,6 +1,6 @@
-// The loops of panel_product.h, without an include guard's need of one: each
-// file that includes this has set the instructions to compile for. `Op` is the
-// arithmetic of one vector of 16 columns:
+// The loops of panel_product.h, compiled for whatever instructions the file
+// that includes this has chosen by then. `Op` is the arithmetic of one vector
+// of 16 columns:
 //   Vector Zero(); Vector MultiplyAdd(Vector sum, __m512i x, __m512i w);
 //   Vector Add(Vector, Vector); Vector Load(const void*);
 //   void Store(void*, Vector);
