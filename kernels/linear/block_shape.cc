@@ -52,18 +52,17 @@ constexpr size_t kFewestPanelColumns = 16;
 // Rows from which on AMX is faster than to read the weights once.
 constexpr size_t kMaxRowsBesideAmx = 8;
 
-bool LiesInPanels(const BlockShape& shape) {
-  return shape.matmul->panel_bytes().has_value() &&
-         shape.width >= kFewestPanelColumns &&
-         shape.in % ElementsPerStep(shape.dtype) == 0;
-}
-
-// Without AMX nothing is faster than panels. Who keeps oneDNN from AVX-512
-// keeps them from it too.
-size_t MostPanelRows(size_t allowed) {
+// Rows that may go by panels, 0 where the weights do not lie in such. Without
+// AMX nothing is faster. Who keeps oneDNN from AVX-512 keeps panels from it
+// too.
+size_t MostPanelRows(const BlockShape& shape) {
   const MatmulLibrary library = DescribeMatmulLibrary();
-  if (!library.avx512) return 0;
-  return library.amx ? std::min(kMaxRowsBesideAmx, allowed) : allowed;
+  if (!library.avx512 || !shape.matmul->panel_bytes().has_value() ||
+      shape.width < kFewestPanelColumns ||
+      shape.in % ElementsPerStep(shape.dtype) != 0) {
+    return 0;
+  }
+  return library.amx ? kMaxRowsBesideAmx : SIZE_MAX;
 }
 
 TileSet KernelsOf(const TileMatmul& matmul, std::vector<size_t> sizes) {
@@ -82,11 +81,10 @@ PanelPlan FindPlan(const BlockShape& shape, RowClass row_class,
                    const TileMatmul::Weights& weights, const TileTrials& trials,
                    std::span<const TileTrial> results) {
   const TileSet& tiles = shape.Tiles(row_class);
-  if (tiles.kernels.empty() || !LiesInPanels(shape)) return {};
-  PanelPlan plan = FindEqualPlan(shape.PanelsOf(weights), trials,
-                                 results[tiles.kernels.front()].results);
-  plan.max_rows = MostPanelRows(plan.max_rows);
-  return plan;
+  const size_t most_rows = MostPanelRows(shape);
+  if (tiles.kernels.empty() || most_rows == 0) return {};
+  return FindEqualPlan(shape.PanelsOf(weights), trials,
+                       results[tiles.kernels.front()].results, most_rows);
 }
 
 // Keeps of all tiles those of each class that may be mixed freely.
@@ -110,10 +108,12 @@ absl::Status KeepEqualTiles(DType dtype, BlockShape& shape) {
   RowTiles chosen = ChooseRowTiles(results);
   shape.tiles = {KernelsOf(matmul, std::move(chosen.decode)),
                  KernelsOf(matmul, std::move(chosen.prefill))};
-  for (const RowClass row_class : {RowClass::kDecode, RowClass::kPrefill}) {
-    shape.panels[static_cast<size_t>(row_class)] =
-        FindPlan(shape, row_class, weights->packed, trials, results);
-  }
+  const auto find_plan = [&](RowClass row_class) {
+    return FindPlan(shape, row_class, weights->packed, trials, results);
+  };
+  const PanelPlan decode = find_plan(RowClass::kDecode);
+  const bool one_class = shape.tiles[0].kernels == shape.tiles[1].kernels;
+  shape.panels = {decode, one_class ? decode : find_plan(RowClass::kPrefill)};
   return absl::OkStatus();
 }
 
@@ -142,12 +142,10 @@ absl::StatusOr<std::vector<size_t>> ExactSizes(const BlockShape& shape,
 }
 
 void KeepExactPanels(BlockShape& shape) {
-  if (shape.limit != 127 || !LiesInPanels(shape)) return;
-  const PanelPlan plan = ExactPlan(shape.dtype);
+  const size_t most_rows = MostPanelRows(shape);
+  if (shape.limit != 127 || most_rows == 0) return;
+  const PanelPlan plan = ExactPlan(shape.dtype, most_rows);
   shape.panels = {plan, plan};
-  for (PanelPlan& of_class : shape.panels) {
-    of_class.max_rows = MostPanelRows(of_class.max_rows);
-  }
 }
 
 // Exact sums are equal sums: both classes have all sizes that are exact. So are

@@ -49,6 +49,12 @@ size_t RoundUpToLine(size_t bytes) {
   std::abort();
 }
 
+std::string ImplementationOf(const BlockShape& shape) {
+  const std::string& tiles = shape.matmul->implementation();
+  const bool by_panels = shape.Panels(RowClass::kDecode).Takes(1);
+  return by_panels ? absl::StrCat("panels+", tiles) : tiles;
+}
+
 // Makes `bytes` at least as large as it has to be.
 void Grow(AlignedBytes& bytes, size_t least) {
   if (bytes.size() < least && !bytes.Allocate(least)) DieWithoutMemory();
@@ -218,16 +224,6 @@ void Linear::Run(size_t rows, const float* x, size_t x_stride, float* y,
              buffers.workers[worker]);
   });
 }
-
-namespace {
-
-std::string ImplementationOf(const BlockShape& shape) {
-  const std::string& tiles = shape.matmul->implementation();
-  const bool by_panels = shape.Panels(RowClass::kDecode).Takes(1);
-  return by_panels ? absl::StrCat("panels+", tiles) : tiles;
-}
-
-}  // namespace
 
 struct LinearFactory::Shared {
   DType dtype = DType::kF32;

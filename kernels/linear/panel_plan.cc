@@ -25,7 +25,7 @@ size_t StepsOf(size_t elements, DType dtype) {
 }  // namespace
 
 PanelPlan FindEqualPlan(const PanelBlock& block, const TileTrials& trials,
-                        std::span<const float> expected) {
+                        std::span<const float> expected, size_t max_rows) {
   PanelPlan plan;
   plan.multiply = FindMultiplyPanel(block.dtype);
   AlignedBytes scratch;
@@ -50,17 +50,17 @@ PanelPlan FindEqualPlan(const PanelBlock& block, const TileTrials& trials,
     if (trial.position_free && trial.results.size() == expected.size() &&
         std::memcmp(trial.results.data(), expected.data(),
                     expected.size_bytes()) == 0) {
-      plan.max_rows = SIZE_MAX;
+      plan.max_rows = max_rows;
       return plan;
     }
   }
   return {};
 }
 
-PanelPlan ExactPlan(DType dtype) {
+PanelPlan ExactPlan(DType dtype, size_t max_rows) {
   const MultiplyPanel multiply = FindMultiplyPanel(dtype);
   if (multiply == nullptr) return {};
-  return {multiply, StepsOf(kAllElements, dtype), SIZE_MAX};
+  return {multiply, StepsOf(kAllElements, dtype), max_rows};
 }
 
 }  // namespace steadystate

@@ -49,8 +49,7 @@ void MultiplyPanels(const PanelPlan& plan, const PanelBlock& block, size_t rows,
   product.panel = block.weights;
   product.sums = scratch;
   product.partial = scratch + kPanelScratchBytes / 2;
-  const size_t panels = (block.width + kPanelColumns - 1) / kPanelColumns;
-  product.end = block.weights + panels * block.panel_bytes;
+  product.end = block.weights + PanelsFor(block.width) * block.panel_bytes;
   for (size_t column = 0; column < block.width; column += kPanelColumns) {
     const size_t width = std::min(kPanelColumns, block.width - column);
     for (size_t row = 0; row < rows; row += kMaxPanelRows) {
@@ -64,14 +63,14 @@ void MultiplyPanels(const PanelPlan& plan, const PanelBlock& block, size_t rows,
 }
 
 // The plan, of those with which this CPU can multiply the block, whose results
-// for the rows of `trials` are `expected`, bit for bit; else one that takes no
-// rows.
+// for the rows of `trials` are `expected`, bit for bit: it takes up to
+// `max_rows`. Else one that takes no rows.
 //   expected  f32[test rows, width], TileTrial::results
 PanelPlan FindEqualPlan(const PanelBlock& block, const TileTrials& trials,
-                        std::span<const float> expected);
+                        std::span<const float> expected, size_t max_rows);
 
 // The plan for bytes, whose sums are exact in any order.
-PanelPlan ExactPlan(DType dtype);
+PanelPlan ExactPlan(DType dtype, size_t max_rows);
 
 }  // namespace steadystate
 

@@ -20,6 +20,15 @@ constexpr size_t kVectors = 4;  // of 16 columns
 // Rows whose sums the registers hold.
 constexpr size_t kPassRows = 6;
 
+// What an Op of float sums has but for MultiplyAdd.
+struct FloatSums {
+  using Vector = __m512;
+  static Vector Zero() { return _mm512_setzero_ps(); }
+  static Vector Add(Vector a, Vector b) { return _mm512_add_ps(a, b); }
+  static Vector Load(const void* from) { return _mm512_load_ps(from); }
+  static void Store(void* to, Vector v) { _mm512_store_ps(to, v); }
+};
+
 // What is fetched while a slab is worked on: the slab behind it.
 enum class Ahead { kNothing, kToFirstCache, kToSecondCache };
 

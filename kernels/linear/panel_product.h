@@ -41,6 +41,11 @@ using MultiplyPanel = void (*)(const PanelProduct& product);
 // That of this CPU for weights of kF32, kBf16 or kI8, or null if it has none.
 MultiplyPanel FindMultiplyPanel(DType weights);
 
+// Panels that `columns` columns take.
+constexpr size_t PanelsFor(size_t columns) {
+  return (columns + kPanelColumns - 1) / kPanelColumns;
+}
+
 // Elements of X in a step.
 constexpr size_t ElementsPerStep(DType weights) { return 4 / SizeOf(weights); }
 

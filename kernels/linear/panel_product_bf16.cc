@@ -13,16 +13,11 @@
 namespace steadystate {
 namespace {
 
-struct Bf16 {
-  using Vector = __m512;
-  static Vector Zero() { return _mm512_setzero_ps(); }
+struct Bf16 : FloatSums {
   static Vector MultiplyAdd(Vector sum, __m512i x, __m512i w) {
     return _mm512_dpbf16_ps(sum, reinterpret_cast<__m512bh>(x),
                             reinterpret_cast<__m512bh>(w));
   }
-  static Vector Add(Vector a, Vector b) { return _mm512_add_ps(a, b); }
-  static Vector Load(const void* from) { return _mm512_load_ps(from); }
-  static void Store(void* to, Vector v) { _mm512_store_ps(to, v); }
 };
 
 }  // namespace

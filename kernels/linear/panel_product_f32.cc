@@ -13,15 +13,10 @@
 namespace steadystate {
 namespace {
 
-struct F32 {
-  using Vector = __m512;
-  static Vector Zero() { return _mm512_setzero_ps(); }
+struct F32 : FloatSums {
   static Vector MultiplyAdd(Vector sum, __m512i x, __m512i w) {
     return _mm512_fmadd_ps(_mm512_castsi512_ps(x), _mm512_castsi512_ps(w), sum);
   }
-  static Vector Add(Vector a, Vector b) { return _mm512_add_ps(a, b); }
-  static Vector Load(const void* from) { return _mm512_load_ps(from); }
-  static void Store(void* to, Vector v) { _mm512_store_ps(to, v); }
 };
 
 }  // namespace

@@ -189,8 +189,7 @@ absl::StatusOr<std::unique_ptr<TileMatmul>> TileMatmul::Create(
     kernels->implementation = desc.impl_info_str();
     if (kernels->packed ==
         memory::desc(dims, types.weights, PanelTag(types.weights))) {
-      kernels->panel_bytes = kernels->packed.get_size() /
-                             ((width + kPanelColumns - 1) / kPanelColumns);
+      kernels->panel_bytes = kernels->packed.get_size() / PanelsFor(width);
     }
     kernels->packer = dnnl::reorder(dnnl::reorder::primitive_desc(
         Cpu(), kernels->stored, Cpu(), kernels->packed));

@@ -15,8 +15,8 @@ namespace steadystate {
 
 // What multiplies here.
 struct MatmulLibrary {
-  std::string isa;           // oneDNN's effective instruction set, "avx2"
-  std::string version;       // oneDNN's, "2.6.3"
+  std::string isa;      // oneDNN's effective instruction set, "avx2"
+  std::string version;  // oneDNN's, "2.6.3"
   bool avx512 = false;
   bool native_bf16 = false;  // AVX512_BF16 or AMX
   bool amx = false;          // bf16 and int8 by tiles of the CPU's own

@@ -59,7 +59,8 @@ class PanelPlanTest : public testing::TestWithParam<DType> {
 TEST_P(PanelPlanTest, FindsTheChunksThatGiveTheSameBits) {
   for (const size_t elements : {size_t{512}, size_t{1024}, size_t{2048}}) {
     const size_t chunk = elements / ElementsPerStep(GetParam());
-    const PanelPlan plan = FindEqualPlan(block_, trials_, ResultsOf(chunk));
+    const PanelPlan plan =
+        FindEqualPlan(block_, trials_, ResultsOf(chunk), SIZE_MAX);
     EXPECT_EQ(plan.chunk, chunk);
     EXPECT_TRUE(plan.Takes(1));
     EXPECT_TRUE(plan.Takes(1000));
@@ -69,7 +70,7 @@ TEST_P(PanelPlanTest, FindsTheChunksThatGiveTheSameBits) {
 TEST_P(PanelPlanTest, FindsNoneForOtherBits) {
   std::vector<float> results = ResultsOf(kPanelSlab);
   results[kWidth - 1] += 1e-3f;
-  EXPECT_FALSE(FindEqualPlan(block_, trials_, results).Takes(1));
+  EXPECT_FALSE(FindEqualPlan(block_, trials_, results, SIZE_MAX).Takes(1));
 }
 
 INSTANTIATE_TEST_SUITE_P(Floats, PanelPlanTest,
