@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <cstring>
+#include <vector>
 
 #include "kernels/linear/aligned_bytes.h"
 
@@ -22,45 +23,52 @@ size_t StepsOf(size_t elements, DType dtype) {
   return steps % kPanelSlab == 0 ? steps : 0;
 }
 
+// True if the plan's results for the rows of `trials` are `expected`.
+bool Gives(std::span<const float> expected, const PanelPlan& plan,
+           const PanelBlock& block, const TileTrials& trials,
+           std::byte* scratch) {
+  const auto multiply = [&](const void* x, float* y) {
+    MultiplyPanels(plan, block, kTrialRows, static_cast<const std::byte*>(x),
+                   scratch,
+                   [&](size_t row, size_t count, size_t column, size_t width,
+                       const std::byte* sums) {
+                     for (size_t r = 0; r < count; ++r) {
+                       std::memcpy(y + (row + r) * block.width + column,
+                                   sums + r * kPanelColumns * 4, width * 4);
+                     }
+                   });
+  };
+  const TileTrial trial = trials.Try(kTrialRows, multiply);
+  return trial.position_free && trial.results.size() == expected.size() &&
+         std::memcmp(trial.results.data(), expected.data(),
+                     expected.size_bytes()) == 0;
+}
+
 }  // namespace
 
 PanelPlan FindEqualPlan(const PanelBlock& block, const TileTrials& trials,
                         std::span<const float> expected, size_t max_rows) {
-  PanelPlan plan;
-  plan.multiply = FindMultiplyPanel(block.dtype);
   AlignedBytes scratch;
-  if (plan.multiply == nullptr || !scratch.Allocate(kPanelScratchBytes)) {
-    return {};
-  }
-  for (const size_t elements : kChunks) {
-    plan.chunk = StepsOf(elements, block.dtype);
-    if (plan.chunk == 0) continue;
-    const TileTrial trial = trials.Try(kTrialRows, [&](const void* x,
-                                                       float* y) {
-      MultiplyPanels(plan, block, kTrialRows, static_cast<const std::byte*>(x),
-                     scratch.data(),
-                     [&](size_t row, size_t count, size_t column, size_t width,
-                         const std::byte* sums) {
-                       for (size_t r = 0; r < count; ++r) {
-                         std::memcpy(y + (row + r) * block.width + column,
-                                     sums + r * kPanelColumns * 4, width * 4);
-                       }
-                     });
-    });
-    if (trial.position_free && trial.results.size() == expected.size() &&
-        std::memcmp(trial.results.data(), expected.data(),
-                    expected.size_bytes()) == 0) {
-      plan.max_rows = max_rows;
-      return plan;
+  if (!scratch.Allocate(kPanelScratchBytes)) return {};
+  PanelPlan plan;
+  for (const MultiplyPanel multiply : FindMultiplyPanels(block.dtype)) {
+    plan.multiply = multiply;
+    for (const size_t elements : kChunks) {
+      plan.chunk = StepsOf(elements, block.dtype);
+      if (plan.chunk != 0 &&
+          Gives(expected, plan, block, trials, scratch.data())) {
+        plan.max_rows = max_rows;
+        return plan;
+      }
     }
   }
   return {};
 }
 
 PanelPlan ExactPlan(DType dtype, size_t max_rows) {
-  const MultiplyPanel multiply = FindMultiplyPanel(dtype);
-  if (multiply == nullptr) return {};
-  return {multiply, StepsOf(kAllElements, dtype), max_rows};
+  const std::vector<MultiplyPanel> found = FindMultiplyPanels(dtype);
+  if (found.empty()) return {};
+  return {found.front(), StepsOf(kAllElements, dtype), max_rows};
 }
 
 }  // namespace steadystate

@@ -6,21 +6,21 @@ namespace steadystate {
 
 #if defined(__x86_64__)
 
-MultiplyPanel FindMultiplyPanel(DType weights) {
-  if (!__builtin_cpu_supports("avx512f")) return nullptr;
-  if (weights == DType::kF32) return &MultiplyPanelF32;
+std::vector<MultiplyPanel> FindMultiplyPanels(DType weights) {
+  if (!__builtin_cpu_supports("avx512f")) return {};
+  if (weights == DType::kF32) return {&MultiplyPanelF32};
   if (weights == DType::kBf16 && __builtin_cpu_supports("avx512bf16")) {
-    return &MultiplyPanelBf16;
+    return {&MultiplyPanelBf16, &MultiplyPanelBf16Blocks};
   }
   if (weights == DType::kI8 && __builtin_cpu_supports("avx512vnni")) {
-    return &MultiplyPanelInt8;
+    return {&MultiplyPanelInt8};
   }
-  return nullptr;
+  return {};
 }
 
 #else
 
-MultiplyPanel FindMultiplyPanel(DType) { return nullptr; }
+std::vector<MultiplyPanel> FindMultiplyPanels(DType) { return {}; }
 
 #endif
 

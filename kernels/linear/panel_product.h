@@ -2,6 +2,7 @@
 #define STEADYSTATE_KERNELS_LINEAR_PANEL_PRODUCT_H_
 
 #include <cstddef>
+#include <vector>
 
 #include "kernels/dtype.h"
 
@@ -33,13 +34,16 @@ struct PanelProduct {
 // are a function of the row, the panel and `chunk`:
 //   f32   s <- fma(x_k, w_k, s), k ascending, from 0 in every chunk
 //   bf16  s <- fma(x_k, w_k, fma(x_k+1, w_k+1, s)), k = 0, 2, ..., denormal
-//         numbers being zero, as VDPBF16PS has it
+//         numbers being zero, as VDPBF16PS has it; or s <- s + (a + b) for each
+//         32 inputs, a <- fma(x_k, w_k, a), b <- fma(x_k+1, w_k+1, b), from 0,
+//         as TDPBF16PS of AMX has it
 //   s8    exact
 // and the chunks' sums are added in order.
 using MultiplyPanel = void (*)(const PanelProduct& product);
 
-// That of this CPU for weights of kF32, kBf16 or kI8, or null if it has none.
-MultiplyPanel FindMultiplyPanel(DType weights);
+// Those of this CPU for weights of kF32, kBf16 or kI8, one for each order of
+// sums, the fastest first.
+std::vector<MultiplyPanel> FindMultiplyPanels(DType weights);
 
 // Panels that `columns` columns take.
 constexpr size_t PanelsFor(size_t columns) {

@@ -8,7 +8,7 @@
 
 #pragma GCC push_options
 #pragma GCC target("avx512f,avx512bf16")
-#include "kernels/linear/panel_product-inl.h"
+#include "kernels/linear/panel_chains-inl.h"
 
 namespace steadystate {
 namespace {
@@ -23,7 +23,7 @@ struct Bf16 : FloatSums {
 }  // namespace
 
 void MultiplyPanelBf16(const PanelProduct& product) {
-  MultiplyPanelWith<Bf16>(product);
+  MultiplyPanelWith<ChainLoop<Bf16>>(product);
 }
 
 }  // namespace steadystate

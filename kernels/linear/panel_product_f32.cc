@@ -8,7 +8,7 @@
 
 #pragma GCC push_options
 #pragma GCC target("avx512f")
-#include "kernels/linear/panel_product-inl.h"
+#include "kernels/linear/panel_chains-inl.h"
 
 namespace steadystate {
 namespace {
@@ -22,7 +22,7 @@ struct F32 : FloatSums {
 }  // namespace
 
 void MultiplyPanelF32(const PanelProduct& product) {
-  MultiplyPanelWith<F32>(product);
+  MultiplyPanelWith<ChainLoop<F32>>(product);
 }
 
 }  // namespace steadystate

@@ -8,7 +8,7 @@
 
 #pragma GCC push_options
 #pragma GCC target("avx512f,avx512vnni")
-#include "kernels/linear/panel_product-inl.h"
+#include "kernels/linear/panel_chains-inl.h"
 
 namespace steadystate {
 namespace {
@@ -29,7 +29,7 @@ struct Int8 {
 }  // namespace
 
 void MultiplyPanelInt8(const PanelProduct& product) {
-  MultiplyPanelWith<Int8>(product);
+  MultiplyPanelWith<ChainLoop<Int8>>(product);
 }
 
 }  // namespace steadystate

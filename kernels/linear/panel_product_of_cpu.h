@@ -7,9 +7,10 @@ namespace steadystate {
 
 // MultiplyPanel, by instructions that not every CPU has.
 #if defined(__x86_64__)
-void MultiplyPanelF32(const PanelProduct& product);   // AVX512F
-void MultiplyPanelBf16(const PanelProduct& product);  // and AVX512_BF16
-void MultiplyPanelInt8(const PanelProduct& product);  // and AVX512_VNNI
+void MultiplyPanelF32(const PanelProduct& product);         // AVX512F
+void MultiplyPanelBf16(const PanelProduct& product);        // and AVX512_BF16
+void MultiplyPanelInt8(const PanelProduct& product);        // and AVX512_VNNI
+void MultiplyPanelBf16Blocks(const PanelProduct& product);  // AVX512F
 #endif
 
 }  // namespace steadystate

@@ -1,6 +1,6 @@
 // Goal: of the plans for a block the one is found that gives the expected bits,
 // and none where none does. Method: the expected results are made with a plan
-// of each length of chunks.
+// of each order of sums and length of chunks.
 #include "kernels/linear/panel_plan.h"
 
 #include <cstdint>
@@ -29,14 +29,14 @@ class PanelPlanTest : public testing::TestWithParam<DType> {
   }
 
   void SetUp() override {
-    if (FindMultiplyPanel(GetParam()) == nullptr) {
+    if (orders_.empty()) {
       GTEST_SKIP() << "this CPU has no such instructions";
     }
   }
 
   // What rows give with chunks of `chunk` steps.
-  std::vector<float> ResultsOf(size_t chunk) {
-    const PanelPlan plan = {FindMultiplyPanel(GetParam()), chunk, SIZE_MAX};
+  std::vector<float> ResultsOf(MultiplyPanel multiply, size_t chunk) {
+    const PanelPlan plan = {multiply, chunk, SIZE_MAX};
     return trials_
         .Try(1,
              [&](const void* x, float* y) {
@@ -50,27 +50,33 @@ class PanelPlanTest : public testing::TestWithParam<DType> {
         .results;
   }
 
+  const std::vector<MultiplyPanel> orders_ = FindMultiplyPanels(GetParam());
   const TileTrials trials_;
   AlignedBytes weights_;
   AlignedBytes scratch_;
   PanelBlock block_;
 };
 
-TEST_P(PanelPlanTest, FindsTheChunksThatGiveTheSameBits) {
-  for (const size_t elements : {size_t{512}, size_t{1024}, size_t{2048}}) {
-    const size_t chunk = elements / ElementsPerStep(GetParam());
-    const PanelPlan plan =
-        FindEqualPlan(block_, trials_, ResultsOf(chunk), SIZE_MAX);
-    EXPECT_EQ(plan.chunk, chunk);
-    EXPECT_TRUE(plan.Takes(1));
-    EXPECT_TRUE(plan.Takes(1000));
+TEST_P(PanelPlanTest, FindsTheOrderAndTheChunksThatGiveTheSameBits) {
+  for (const MultiplyPanel multiply : orders_) {
+    for (const size_t elements : {size_t{512}, size_t{1024}, size_t{2048}}) {
+      const size_t chunk = elements / ElementsPerStep(GetParam());
+      const PanelPlan plan =
+          FindEqualPlan(block_, trials_, ResultsOf(multiply, chunk), SIZE_MAX);
+      EXPECT_EQ(plan.multiply, multiply);
+      EXPECT_EQ(plan.chunk, chunk);
+      EXPECT_TRUE(plan.Takes(1));
+      EXPECT_TRUE(plan.Takes(1000));
+    }
   }
 }
 
 TEST_P(PanelPlanTest, FindsNoneForOtherBits) {
-  std::vector<float> results = ResultsOf(kPanelSlab);
-  results[kWidth - 1] += 1e-3f;
-  EXPECT_FALSE(FindEqualPlan(block_, trials_, results, SIZE_MAX).Takes(1));
+  for (const MultiplyPanel multiply : orders_) {
+    std::vector<float> results = ResultsOf(multiply, kPanelSlab);
+    results[kWidth - 1] += 1e-3f;
+    EXPECT_FALSE(FindEqualPlan(block_, trials_, results, SIZE_MAX).Takes(1));
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(Floats, PanelPlanTest,

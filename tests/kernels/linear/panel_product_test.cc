@@ -49,9 +49,22 @@ int32_t Step(int32_t sum, uint32_t x, uint32_t w) {
   return sum;
 }
 
-class PanelProductTest : public testing::TestWithParam<DType> {
+// Which of the orders of sums that there are for a type of weights.
+struct Order {
+  const char* name;
+  DType dtype;
+  size_t index;
+  size_t block_steps = 0;  // added up by themselves, or 0
+};
+
+MultiplyPanel Find(const Order& order) {
+  const std::vector<MultiplyPanel> found = FindMultiplyPanels(order.dtype);
+  return order.index < found.size() ? found[order.index] : nullptr;
+}
+
+class PanelProductTest : public testing::TestWithParam<Order> {
  protected:
-  PanelProductTest() : multiply_(FindMultiplyPanel(GetParam())) {
+  PanelProductTest() : multiply_(Find(GetParam())) {
     if (multiply_ == nullptr) return;
     EXPECT_TRUE(panel_.Allocate(kMaxSteps * kPanelColumns * 4));
     EXPECT_TRUE(sums_.Allocate((kMaxPanelRows + 1) * kPanelColumns * 4));
@@ -76,10 +89,11 @@ class PanelProductTest : public testing::TestWithParam<DType> {
   // Numbers of magnitude 1/8 to 1, in four bytes.
   static uint32_t Word(std::mt19937& random) {
     const auto bits = static_cast<uint32_t>(random());
-    if (GetParam() == DType::kI8) return bits;
+    if (GetParam().dtype == DType::kI8) return bits;
     const uint32_t halves = 0x3e003e00 + (bits & 0x817f817f);
-    return GetParam() == DType::kBf16 ? halves
-                                      : (halves & 0xffff0000) | (bits >> 16);
+    return GetParam().dtype == DType::kBf16
+               ? halves
+               : (halves & 0xffff0000) | (bits >> 16);
   }
 
   void Multiply(size_t rows, size_t steps, size_t chunk) {
@@ -109,11 +123,40 @@ class PanelProductTest : public testing::TestWithParam<DType> {
     return word;
   }
 
+  // Steps [begin, end) of a row and a column, one after the other.
+  float ChainOf(const uint32_t* x, size_t column, size_t begin,
+                size_t end) const {
+    float sum = 0;
+    for (size_t k = begin; k < end; ++k) {
+      sum = Step(GetParam().dtype, sum, x[k], Weight(k, column));
+    }
+    return sum;
+  }
+
+  // The same by blocks, of which the first numbers of all pairs are added up by
+  // themselves, and the second.
+  float BlocksOf(const uint32_t* x, size_t column, size_t begin,
+                 size_t end) const {
+    float sum = 0;
+    for (size_t k = begin; k < end;) {
+      const size_t block_end = std::min(k + GetParam().block_steps, end);
+      float first = 0;
+      float second = 0;
+      for (; k < block_end; ++k) {
+        const uint32_t w = Weight(k, column);
+        first = std::fma(OfBf16(x[k] & 0xffff), OfBf16(w & 0xffff), first);
+        second = std::fma(OfBf16(x[k] >> 16), OfBf16(w >> 16), second);
+      }
+      sum += first + second;
+    }
+    return sum;
+  }
+
   uint32_t Expected(size_t row, size_t column, size_t steps,
                     size_t chunk) const {
     const uint32_t* x = x_.data() + row * kStride;
     uint32_t bits;
-    if (GetParam() == DType::kI8) {
+    if (GetParam().dtype == DType::kI8) {
       int32_t sum = 0;
       for (size_t k = 0; k < steps; ++k) {
         sum = Step(sum, x[k], Weight(k, column));
@@ -123,10 +166,10 @@ class PanelProductTest : public testing::TestWithParam<DType> {
     }
     float total = 0;
     for (size_t begin = 0; begin < steps; begin += chunk) {
-      float sum = 0;
-      for (size_t k = begin; k < std::min(steps, begin + chunk); ++k) {
-        sum = Step(GetParam(), sum, x[k], Weight(k, column));
-      }
+      const size_t end = std::min(steps, begin + chunk);
+      const float sum = GetParam().block_steps > 0
+                            ? BlocksOf(x, column, begin, end)
+                            : ChainOf(x, column, begin, end);
       total = begin == 0 ? sum : total + sum;
     }
     std::memcpy(&bits, &total, 4);
@@ -175,11 +218,27 @@ TEST_P(PanelProductTest, HasTheBitsOfItsFormulaForAnyChunksAndSteps) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Types, PanelProductTest,
-                         testing::Values(DType::kF32, DType::kBf16, DType::kI8),
-                         [](const auto& type) {
-                           return std::string(Name(type.param));
-                         });
+TEST_P(PanelProductTest, TakesDenormalNumbersForZeroWhereTheTypeIsBf16) {
+  if (GetParam().dtype != DType::kBf16) GTEST_SKIP() << "another type";
+  const std::vector<uint32_t> before = x_;
+  for (const uint32_t denormal : {uint32_t{0x007f007f}, uint32_t{0x80018001}}) {
+    x_ = before;
+    std::fill_n(x_.begin(), kStride, denormal);
+    Multiply(2, 48, kPanelSlab);
+    for (size_t column = 0; column < kPanelColumns; ++column) {
+      ASSERT_EQ(Sum(0, column) & 0x7fffffff, 0u) << "column " << column;
+      ASSERT_EQ(Sum(1, column), Expected(1, column, 48, kPanelSlab));
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Orders, PanelProductTest,
+    testing::Values(Order{"f32", DType::kF32, 0},
+                    Order{"bf16", DType::kBf16, 0},
+                    Order{"bf16_blocks", DType::kBf16, 1, 16},
+                    Order{"int8", DType::kI8, 0}),
+    [](const auto& order) { return std::string(order.param.name); });
 
 }  // namespace
 }  // namespace steadystate
