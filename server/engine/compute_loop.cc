@@ -74,8 +74,9 @@ void Engine::Core::Loop() {
 void Engine::Core::RunDecode(BatchRunner& runner) {
   if (!FormBatch(BatchPhase::kDecode, decode_)) return;
   const absl::Time start = clock_.Now();
-  Complete(decode_, runner.Run(decode_.items));
+  const size_t wanted = Complete(decode_, runner.Run(decode_.items));
   decode_time_ = clock_.Now() - start;
+  returns_.Open(decode_time_, wanted);
 }
 
 // Some layers of the prompts' batch: to its end if nobody else wants to
@@ -98,9 +99,10 @@ void Engine::Core::RunPrefill(BatchRunner& runner) {
   if (times.has_value()) Complete(prefill_, *times);
 }
 
-// Lets the sessions absorb what the batch has computed, and answers.
-void Engine::Core::Complete(Batch& batch, const BatchTimes& times) {
-  Commit(batch, times);
+// Lets the sessions absorb what the batch has computed, and answers. Returns
+// what ReturnWindow wants.
+size_t Engine::Core::Complete(Batch& batch, const BatchTimes& times) {
+  const size_t wanted = Commit(batch, times);
   for (size_t i = 0; i < batch.items.size(); ++i) {
     if (!batch.items[i].finite) continue;
     batch.items[i].task->Deliver(batch.requests[i]->times);
@@ -108,6 +110,7 @@ void Engine::Core::Complete(Batch& batch, const BatchTimes& times) {
   SendAnswers();
   batch.items.clear();
   batch.requests.clear();
+  return wanted;
 }
 
 // Empties `ids`, which keeps room for more. The result is valid until the next
@@ -125,15 +128,35 @@ bool Engine::Core::HasWork() const {
          (aborting_ && backlog_.First() != nullptr);
 }
 
+// Until so many requests' turn has come or something else was noted. False if
+// the time was up before.
+bool Engine::Core::WaitFor(size_t requests, absl::Duration timeout) {
+  wake_at_ = requests;
+  work_.WaitFor(mutex_, absl::ToChronoNanoseconds(timeout));
+  return std::exchange(wake_at_, 0) == 0;
+}
+
+// See ReturnWindow. Prompts that wait use the time better.
+void Engine::Core::WaitForReturns() {
+  if (stopping_ || aborting_ || !prefill_.items.empty() ||
+      scheduler_.waiting(BatchPhase::kPrefill)) {
+    return;
+  }
+  while (returns_.StaysOpen(starting_.size())) {
+    if (WaitFor(returns_.wanted(), returns_.gap()) &&
+        starting_.size() < returns_.wanted()) {
+      return;
+    }
+  }
+}
+
 void Engine::Core::WaitForWork() {
   if (HasWork()) return;
   const absl::Time next =
       std::min(table_.NextExpiry(), backlog_.NextDeadline());
   const absl::Duration wait = std::min(next - clock_.Now(), kMaxWait);
   if (wait <= absl::ZeroDuration()) return;
-  compute_waits_ = true;
-  work_.WaitFor(mutex_, absl::ToChronoNanoseconds(wait));
-  compute_waits_ = false;
+  WaitFor(1, wait);
 }
 
 // Waits for something to do and sorts it into answers_, asking_ and
@@ -143,6 +166,7 @@ bool Engine::Core::TakeNotes() {
   unanswered_ -= std::exchange(answered_, 0);
   if (unanswered_ == 0) idle_.SignalAll();
   UpdateGauges();
+  WaitForReturns();
   WaitForWork();
   noted_ = false;
   if (stopping_) return false;
@@ -265,6 +289,7 @@ void Engine::Core::Settle(Request& request, absl::Status status) {
     ended_sessions_.push_back(std::move(owned));
   } else {
     table_.SetIdle(session);
+    ++left_idle_;
   }
 }
 
@@ -308,16 +333,18 @@ bool Engine::Core::FormBatch(BatchPhase phase, Batch& batch) {
   return true;
 }
 
-void Engine::Core::Commit(const Batch& batch, const BatchTimes& times) {
+size_t Engine::Core::Commit(const Batch& batch, const BatchTimes& times) {
   metrics_.StepDuration(StepPhase::kProjection, times.model.projection);
   metrics_.StepDuration(StepPhase::kRecurrence, times.model.recurrence);
   metrics_.StepDuration(StepPhase::kOther, times.model.other);
   metrics_.StepDuration(StepPhase::kSample, times.sample);
   MutexLock lock(mutex_);
   const absl::Time now = clock_.Now();
+  left_idle_ = 0;
   for (size_t i = 0; i < batch.items.size(); ++i) {
     CommitItem(batch.items[i], *batch.requests[i], now);
   }
+  return left_idle_ == 0 ? 0 : left_idle_ + starting_.size();
 }
 
 void Engine::Core::CommitItem(const BatchItem& item, Request& request,

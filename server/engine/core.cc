@@ -201,7 +201,8 @@ void Engine::Core::Submit(std::span<Submission> submissions) {
       submission.refusal = CountRefusal(Accept(submission, now), now);
     }
     metrics_.SetRequests(backlog_.begun(), backlog_.waiting());
-    wake = !starting_.empty() && std::exchange(compute_waits_, false);
+    wake = wake_at_ > 0 && starting_.size() >= wake_at_;
+    if (wake) wake_at_ = 0;
   }
   // Outside the lock, for which it would only wait.
   if (wake) work_.SignalOne();
@@ -309,7 +310,7 @@ void Engine::Core::UpdateGauges() {
 // Costs nothing while the compute thread is busy: it looks before it waits.
 void Engine::Core::WakeCompute() {
   noted_ = true;
-  if (std::exchange(compute_waits_, false)) work_.SignalOne();
+  if (std::exchange(wake_at_, 0) > 0) work_.SignalOne();
 }
 
 }  // namespace steadystate

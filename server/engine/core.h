@@ -19,6 +19,7 @@
 #include "server/engine/batch_runner.h"
 #include "server/engine/engine.h"
 #include "server/engine/request.h"
+#include "server/engine/return_window.h"
 #include "server/engine/scheduler.h"
 #include "server/engine/task.h"
 #include "server/metrics/metrics.h"
@@ -112,6 +113,9 @@ class Engine::Core {
 
   // The compute thread.
   void Loop();
+  bool WaitFor(size_t requests, absl::Duration timeout)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void WaitForReturns() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void WaitForWork() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   bool HasWork() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   bool TakeNotes();
@@ -129,8 +133,8 @@ class Engine::Core {
   bool FormBatch(BatchPhase phase, Batch& batch);
   void RunDecode(BatchRunner& runner);
   void RunPrefill(BatchRunner& runner);
-  void Complete(Batch& batch, const BatchTimes& times);
-  void Commit(const Batch& batch, const BatchTimes& times);
+  size_t Complete(Batch& batch, const BatchTimes& times);
+  size_t Commit(const Batch& batch, const BatchTimes& times);
   void CommitItem(const BatchItem& item, Request& request, absl::Time now)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void SendAnswers();
@@ -161,7 +165,8 @@ class Engine::Core {
   bool draining_ ABSL_GUARDED_BY(mutex_) = false;
   bool aborting_ ABSL_GUARDED_BY(mutex_) = false;
   bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
-  bool compute_waits_ ABSL_GUARDED_BY(mutex_) = false;
+  // As many requests in starting_ wake the compute thread; 0: it does not wait.
+  size_t wake_at_ ABSL_GUARDED_BY(mutex_) = 0;
   // Notes for the compute thread; each request stands at most once in each.
   std::vector<RequestId> starting_ ABSL_GUARDED_BY(mutex_);  // their turn came
   std::vector<RequestId> cancelled_ ABSL_GUARDED_BY(mutex_);
@@ -176,7 +181,9 @@ class Engine::Core {
   Batch decode_;                  // empty when none runs
   Batch prefill_;                 // may be left between two layers
   absl::Duration decode_time_;    // of the last decode batch
-  bool finishing_ = false;        // what has begun is carried through at once
+  ReturnWindow returns_;
+  size_t left_idle_ = 0;    // sessions that a batch leaves without a request
+  bool finishing_ = false;  // what has begun is carried through at once
   std::vector<Answer> answers_;
   std::vector<StepSink*> answered_sinks_;  // in this round
   std::vector<std::unique_ptr<Session>> ended_sessions_;
