@@ -12,6 +12,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
+#include "absl/synchronization/mutex.h"
 #include "absl/time/clock.h"
 #include "server/base/clock.h"
 #include "server/base/logging.h"
@@ -129,6 +130,10 @@ int Run(const Flags& flags) {
 }
 
 int Main(int argc, char** argv) {
+  // Distributions build Abseil with its checks: each lock that gRPC takes then
+  // looks into a graph of all locks, under a lock of its own, and an order that
+  // might deadlock would abort the process.
+  absl::SetMutexDeadlockDetectionMode(absl::OnDeadlockCycle::kIgnore);
   const absl::StatusOr<Flags> flags = ParseFlags(argc, argv);
   if (!flags.ok()) return WrongUsage(flags.status());
   if (flags->text.has_value()) {

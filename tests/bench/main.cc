@@ -8,6 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/synchronization/mutex.h"
 #include "tests/bench/command.h"
 
 namespace steadystate::bench {
@@ -163,6 +164,8 @@ int Main(std::vector<std::string> arguments) {
 }  // namespace steadystate::bench
 
 int main(int argc, char** argv) {
+  // As the client has it: see client/steadystate/main.cc.
+  absl::SetMutexDeadlockDetectionMode(absl::OnDeadlockCycle::kIgnore);
   // A server that has gone is an error of writing to it.
   std::signal(SIGPIPE, SIG_IGN);
   return steadystate::bench::Main(

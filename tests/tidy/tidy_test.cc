@@ -97,7 +97,10 @@ const std::vector<Layer> kLayers = {
     {"server/rpc/",
      {"server/rpc/", "server/engine/", "server/session/", "server/model/",
       "server/metrics/", "server/base/", "steadystate/v1/", "google/", "grpc"}},
-    {"server/main.cc", {"server/", "kernels/dtype.h"}},
+    // The mains say how Abseil's mutexes behave, which gRPC uses.
+    {"server/main.cc",
+     {"server/", "kernels/dtype.h", "absl/synchronization/mutex.h"}},
+    {"client/steadystate/main.cc", {"client/", "absl/synchronization/mutex.h"}},
     {"client/", {"client/", "steadystate/v1/", "google/", "grpc"}},
 };
 
