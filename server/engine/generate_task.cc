@@ -94,7 +94,8 @@ void GenerateTask::Draw(const PieceResult& result) {
   outcome_ = CheckContextCap(result.session, 1);
   if (!outcome_.ok()) return;
   std::array<int32_t, kMaxPenaltyWindow> recent;
-  const size_t count = result.session.CopyRecent(recent);
+  const size_t count = result.session.CopyRecent(
+      std::span(recent).first(RecentWanted(request_.sampling)));
   GeneratedToken& drawn = drawn_.emplace();
   drawn.token =
       result.sampler.Sample(result.logits, request_.sampling,

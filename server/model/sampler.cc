@@ -137,6 +137,10 @@ absl::Status ValidateSamplingParams(const SamplingParams& params,
   return absl::OkStatus();
 }
 
+size_t RecentWanted(const SamplingParams& params) {
+  return HasPenalties(params) ? params.penalty_window : 0;
+}
+
 Sampler::Sampler(size_t vocab_size) {
   adjusted_.reserve(vocab_size);
   order_.reserve(std::max(vocab_size, kMaxPenaltyWindow));

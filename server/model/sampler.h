@@ -45,6 +45,10 @@ struct SamplingParams {
 absl::Status ValidateSamplingParams(const SamplingParams& params,
                                     size_t vocab_size);
 
+// How many of a session's latest tokens a draw looks at: none without
+// penalties.
+size_t RecentWanted(const SamplingParams& params);
+
 struct TokenLogprob {
   int32_t token = 0;
   float logprob = 0;  // natural logarithm

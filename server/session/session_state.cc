@@ -55,7 +55,7 @@ int32_t* SessionState::recent() const {
 
 size_t SessionState::CopyRecent(std::span<int32_t> to) const {
   const auto count =
-      static_cast<size_t>(std::min<uint64_t>(recent_count_, kMaxPenaltyWindow));
+      static_cast<size_t>(std::min<uint64_t>(recent_count_, to.size()));
   // The ring's oldest tokens go up to its end.
   const size_t first = (recent_count_ - count) % kMaxPenaltyWindow;
   const size_t older = std::min(count, kMaxPenaltyWindow - first);

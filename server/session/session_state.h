@@ -64,9 +64,9 @@ class SessionState {
   // been absorbed, or what came out was not finite.
   const float* pending_hidden() const;
 
-  // Copies the latest tokens, oldest first, to `to`; returns how many.
-  // Embeddings do not count as tokens.
-  //   to  i32[kMaxPenaltyWindow]  overwritten as far as returned
+  // Copies the latest tokens, oldest first, to `to`, as many as it takes and
+  // there are; returns how many. Embeddings do not count as tokens.
+  //   to  i32[at most kMaxPenaltyWindow]  overwritten as far as returned
   size_t CopyRecent(std::span<int32_t> to) const;
 
   // The first bytes of a character that the last generated tokens left

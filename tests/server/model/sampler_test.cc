@@ -196,6 +196,19 @@ TEST(SamplerTest, BiasesAndPenaltiesComeFirst) {
             1);
 }
 
+TEST(SamplerTest, LooksAtRecentTokensForPenaltiesOnly) {
+  SamplingParams params;
+  params.penalty_window = 7;
+  EXPECT_EQ(RecentWanted(params), 0u);
+  for (double SamplingParams::*const penalty :
+       {&SamplingParams::repetition_penalty, &SamplingParams::presence_penalty,
+        &SamplingParams::frequency_penalty}) {
+    SamplingParams penalised = params;
+    penalised.*penalty = 0.5;
+    EXPECT_EQ(RecentWanted(penalised), 7u);
+  }
+}
+
 TEST(SamplerTest, ARepetitionPenaltyMovesNegativeLogitsDown) {
   SamplingParams params;
   params.temperature = 0;

@@ -55,6 +55,17 @@ TEST_F(SessionStateTest, ChargesEverythingItHolds) {
   EXPECT_EQ(layout_.slot().bytes, layout_.slot().fixed_bytes);
 }
 
+TEST_F(SessionStateTest, CopiesAsManyRecentTokensAsAreWanted) {
+  SessionState session(layout_, *pool_.Allocate());
+  const std::vector<int32_t> tokens = {1, 2, 3, 4};
+  session.Absorbed(tokens.size(), tokens, hidden_.data());
+  std::array<int32_t, 2> two;
+  EXPECT_EQ(session.CopyRecent(two), 2u);
+  EXPECT_EQ(two[0], 3);
+  EXPECT_EQ(two[1], 4);
+  EXPECT_EQ(session.CopyRecent({}), 0u);
+}
+
 TEST_F(SessionStateTest, BeginsWithNothing) {
   const SessionState session(layout_, *pool_.Allocate());
   EXPECT_EQ(session.position(), 0u);
