@@ -10,7 +10,7 @@ namespace steadystate {
 namespace {
 
 // Lanes that are kept for the next session that needs one.
-constexpr size_t kMaxClosedLanes = 1024;
+constexpr size_t kMaxClosedLanes = 8192;
 
 // A queue moves within some batches: soon enough to be worth a short wait.
 constexpr absl::Duration kQueueRetry = absl::Milliseconds(100);
@@ -24,7 +24,7 @@ absl::Status QueueFull(absl::string_view message, uint64_t bound) {
 
 absl::Status Backlog::Check(const Session* session, WriterId writer,
                             uint64_t input_bytes) const {
-  const Lane* const lane = session == nullptr ? nullptr : FindLane(*session);
+  const Lane* const lane = session == nullptr ? nullptr : session->lane;
   if (lane != nullptr) {
     if (lane->writer != writer) {
       return MakeError(
@@ -59,20 +59,10 @@ absl::Status Backlog::Check(const Session* session, WriterId writer,
 
 Request& Backlog::Add(Session& session, WriterId writer,
                       std::unique_ptr<Request> request) {
-  std::unique_ptr<Lane>& lane = lanes_[&session];
-  if (lane == nullptr) {
-    if (closed_lanes_.empty()) {
-      lane = std::make_unique<Lane>();
-    } else {
-      lane = std::move(closed_lanes_.back());
-      closed_lanes_.pop_back();
-    }
-    lane->session = &session;
-    lane->writer = writer;
-  }
+  if (session.lane == nullptr) OpenLane(session, writer);
   Request& added = *request;
-  added.lane = lane.get();
-  lane->requests.push_back(std::move(request));
+  added.lane = session.lane;
+  session.lane->requests.push_back(std::move(request));
   requests_.emplace(added.id, &added);
   if (added.deadline != absl::InfiniteFuture()) {
     deadlines_.emplace(added.deadline, added.id);
@@ -84,11 +74,6 @@ Request& Backlog::Add(Session& session, WriterId writer,
 Request* Backlog::Find(RequestId id) const {
   const auto found = requests_.find(id);
   return found == requests_.end() ? nullptr : found->second;
-}
-
-Lane* Backlog::FindLane(const Session& session) const {
-  const auto found = lanes_.find(&session);
-  return found == lanes_.end() ? nullptr : found->second.get();
 }
 
 void Backlog::MarkBegun(Request& request) {
@@ -104,20 +89,40 @@ std::unique_ptr<Request> Backlog::Remove(Request& request) {
   std::unique_ptr<Request> removed = std::move(*place);
   queue.erase(place);
   requests_.erase(removed->id);
-  deadlines_.erase({removed->deadline, removed->id});
+  if (removed->deadline != absl::InfiniteFuture()) {
+    deadlines_.erase({removed->deadline, removed->id});
+  }
   input_bytes_ -= removed->task->input_bytes();
   if (removed->begun) --begun_;
   return removed;
 }
 
+// A session that is stepped token by token opens and closes one each time.
+void Backlog::OpenLane(Session& session, WriterId writer) {
+  if (closed_lanes_.empty()) {
+    lanes_.push_back(std::make_unique<Lane>());
+    lanes_.back()->index = lanes_.size() - 1;
+    closed_lanes_.push_back(lanes_.back().get());
+  }
+  Lane& lane = *closed_lanes_.back();
+  closed_lanes_.pop_back();
+  lane.session = &session;
+  lane.writer = writer;
+  session.lane = &lane;
+}
+
 std::unique_ptr<Session> Backlog::CloseLane(Lane& lane) {
   std::unique_ptr<Session> owned = std::move(lane.owned);
-  const auto place = lanes_.find(lane.session);
-  // A session that is stepped token by token opens and closes one each time.
+  lane.session->lane = nullptr;
   if (closed_lanes_.size() < kMaxClosedLanes) {
-    closed_lanes_.push_back(std::move(place->second));
+    closed_lanes_.push_back(&lane);
+    return owned;
   }
-  lanes_.erase(place);
+  // The last one takes its place.
+  const size_t index = lane.index;
+  lanes_.back()->index = index;
+  std::swap(lanes_[index], lanes_.back());
+  lanes_.pop_back();
   return owned;
 }
 

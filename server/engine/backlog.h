@@ -3,7 +3,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <deque>
 #include <memory>
 #include <optional>
 #include <set>
@@ -30,6 +29,8 @@ enum class RequestStage : uint8_t {
   kRunning,    // is in the batch that runs
 };
 
+class StepTask;
+
 // A request that has been accepted and not answered.
 struct Request {
   RequestId id = 0;
@@ -37,7 +38,7 @@ struct Request {
   absl::Time deadline;
   std::unique_ptr<Task> task;
   Lane* lane = nullptr;
-  StepSink* sink = nullptr;  // to be told of the round's end
+  StepTask* step = nullptr;  // the task, if its answer goes to a sink
   RequestTimes times;
   RequestStage stage = RequestStage::kQueued;
   bool begun = false;             // its first batch has been formed
@@ -53,7 +54,9 @@ struct Lane {
   WriterId writer = 0;
   // The session, if no table holds it (any more): it ends with the lane.
   std::unique_ptr<Session> owned;
-  std::deque<std::unique_ptr<Request>> requests;  // the first one has its turn
+  // The first one has its turn. Few, mostly one.
+  std::vector<std::unique_ptr<Request>> requests;
+  size_t index = 0;  // in Backlog
 };
 
 // The requests that have been accepted and not answered: one queue for each
@@ -73,20 +76,18 @@ class Backlog {
   absl::Status Check(const Session* session, WriterId writer,
                      uint64_t input_bytes) const;
 
-  // Opens a lane for the session if there is none. REQUIRES: Check succeeded.
+  // Opens a lane for the session (Session::lane) if there is none.
+  // REQUIRES: Check succeeded.
   Request& Add(Session& session, WriterId writer,
                std::unique_ptr<Request> request);
 
   // Null if the request has been answered or never existed.
   Request* Find(RequestId id) const;
-  // Null if nothing is queued for the session.
-  Lane* FindLane(const Session& session) const;
-
   void MarkBegun(Request& request);
 
   // Takes a request out. Its lane stays, perhaps empty: then close it.
   std::unique_ptr<Request> Remove(Request& request);
-  // Returns Lane::owned. REQUIRES: the lane is empty.
+  // The session has none then. Returns Lane::owned. REQUIRES: it is empty.
   std::unique_ptr<Session> CloseLane(Lane& lane);
 
   absl::Time NextDeadline() const;
@@ -101,10 +102,12 @@ class Backlog {
   size_t waiting() const { return requests_.size() - begun_; }
 
  private:
+  void OpenLane(Session& session, WriterId writer);
+
   const Limits limits_;
   absl::flat_hash_map<RequestId, Request*> requests_;
-  absl::flat_hash_map<const Session*, std::unique_ptr<Lane>> lanes_;
-  std::vector<std::unique_ptr<Lane>> closed_lanes_;       // to be used again
+  std::vector<std::unique_ptr<Lane>> lanes_;
+  std::vector<Lane*> closed_lanes_;  // of lanes_; to be used again
   std::set<std::pair<absl::Time, RequestId>> deadlines_;  // finite ones
   size_t begun_ = 0;
   uint64_t input_bytes_ = 0;

@@ -37,6 +37,7 @@ Engine::Core::Core(const EngineOptions& options,
       metrics_(metrics),
       layout_(model_->state_layout(), model_->description().hidden_size),
       pool_(layout_.slot(), layout_.charge_bytes(), options.state_memory_bytes),
+      steps_(model_->description().hidden_size, options.prefill_chunk_rows),
       heartbeat_nanoseconds_(absl::ToUnixNanos(clock.Now())),
       table_(layout_, pool_, options.session_ttl,
              options.max_expired_remembered),
@@ -107,7 +108,7 @@ absl::Status Engine::Core::DeleteSession(absl::string_view id) {
   STEADYSTATE_ASSIGN_OR_RETURN(Session* const session, table_.Find(id, now));
   metrics_.SessionEnded(SessionEnd::kDeleted, now - session->create_time,
                         session->position);
-  Lane* const lane = backlog_.FindLane(*session);
+  Lane* const lane = session->lane;
   if (lane == nullptr) {
     ended = table_.Remove(*session);
   } else {
@@ -157,6 +158,7 @@ absl::Status Engine::Core::CheckOpen() {
 
 // Counts a refusal that is about the server's load; adds when to try again.
 absl::Status Engine::Core::CountRefusal(absl::Status status, absl::Time now) {
+  if (status.ok()) return status;
   const std::optional<ErrorDetails> details = GetErrorDetails(status);
   if (!details.has_value()) return status;
   switch (details->reason) {
@@ -182,14 +184,18 @@ RequestId Engine::Core::Submit(const RequestBase& base,
   const absl::Time now = clock_.Now();
   if (on_fresh_state) FreeExpired(now, kAllExpired);
   absl::Status refusal;
+  const RequestId id = NewRequestId();
   Submission submission = {.base = base,
-                           .task = std::move(task),
-                           .id = NewRequestId(),
+                           .request = std::make_unique<Request>(),
                            .on_fresh_state = on_fresh_state,
                            .refusal = refusal};
+  submission.request->id = id;
+  submission.request->task = std::move(task);
   Submit({&submission, 1});
-  if (!refusal.ok()) submission.task->Finish(refusal, {.submitted = now});
-  return submission.id;
+  if (!refusal.ok()) {
+    submission.request->task->Finish(refusal, {.submitted = now});
+  }
+  return id;
 }
 
 void Engine::Core::Submit(std::span<Submission> submissions) {
@@ -208,10 +214,9 @@ void Engine::Core::Submit(std::span<Submission> submissions) {
   if (wake) work_.SignalOne();
 }
 
-// Takes the task only if it succeeds.
+// Takes the request only if it succeeds.
 absl::Status Engine::Core::Accept(Submission& submission, absl::Time now) {
   const RequestBase& base = submission.base;
-  const std::unique_ptr<Task>& task = submission.task;
   const bool on_fresh_state = submission.on_fresh_state;
   // First, because it lets go of the lock: what is checked below must hold.
   if (on_fresh_state) AwaitClearing();
@@ -226,31 +231,27 @@ absl::Status Engine::Core::Accept(Submission& submission, absl::Time now) {
   if (!on_fresh_state) {
     STEADYSTATE_ASSIGN_OR_RETURN(session, table_.Find(base.session, now));
   }
-  STEADYSTATE_RETURN_IF_ERROR(
-      backlog_.Check(session, base.writer, task->input_bytes()));
+  STEADYSTATE_RETURN_IF_ERROR(backlog_.Check(
+      session, base.writer, submission.request->task->input_bytes()));
   std::unique_ptr<Session> fresh;
   if (on_fresh_state) {
     STEADYSTATE_ASSIGN_OR_RETURN(StateLease lease, pool_.Allocate());
     fresh = std::make_unique<Session>(layout_, std::move(lease));
     session = fresh.get();
   }
-  auto request = std::make_unique<Request>();
-  request->id = submission.id;
-  request->expected_position = base.expected_position;
-  request->deadline = base.deadline;
-  request->sink = submission.sink;
-  request->task = std::move(submission.task);
-  request->times.submitted = now;
-  const Lane& lane =
-      *backlog_.Add(*session, base.writer, std::move(request)).lane;
+  submission.request->expected_position = base.expected_position;
+  submission.request->deadline = base.deadline;
+  submission.request->times.submitted = now;
+  const Request& request =
+      backlog_.Add(*session, base.writer, std::move(submission.request));
   ++unanswered_;
-  if (lane.requests.size() == 1) {
+  if (request.lane->requests.size() == 1) {
     if (on_fresh_state) {
-      backlog_.FindLane(*session)->owned = std::move(fresh);
+      session->lane->owned = std::move(fresh);
     } else {
       table_.SetActive(*session);
     }
-    starting_.push_back(submission.id);
+    starting_.push_back(request.id);
     noted_ = true;
   }
   return absl::OkStatus();

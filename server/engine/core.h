@@ -21,6 +21,7 @@
 #include "server/engine/request.h"
 #include "server/engine/return_window.h"
 #include "server/engine/scheduler.h"
+#include "server/engine/step_pool.h"
 #include "server/engine/task.h"
 #include "server/metrics/metrics.h"
 #include "server/model/model.h"
@@ -52,6 +53,7 @@ class Engine::Core {
   const Model& model() const { return *model_; }
   const EngineOptions& options() const { return options_; }
   Metrics& metrics() { return metrics_; }
+  StepPool& steps() { return steps_; }
 
   absl::StatusOr<SessionInfo> CreateSession(const SessionOptions& options);
   absl::StatusOr<SessionInfo> GetSession(absl::string_view id);
@@ -62,17 +64,16 @@ class Engine::Core {
   RequestId NewRequestId() { return next_request_++; }
   WriterId NewWriter() { return next_writer_++; }
 
-  // A task on its way into the backlog.
+  // A request on its way into the backlog.
   struct Submission {
     const RequestBase& base;
-    std::unique_ptr<Task> task;
-    RequestId id = 0;
-    StepSink* sink = nullptr;     // to be told of the round's end
-    bool on_fresh_state = false;  // one that ends with the task
-    absl::Status& refusal;        // why it was not accepted
+    std::unique_ptr<Request> request;  // with id and task
+    bool on_fresh_state = false;       // one that ends with the task
+    absl::Status& refusal;             // why it was not accepted
   };
 
-  // Queues each task on its session, or on a fresh state, or says why not.
+  // Queues each request on its session, or on a fresh state; or says why not
+  // and leaves it where it is.
   void Submit(std::span<Submission> submissions);
   // Queues the task; or finishes it with the reason for its refusal.
   RequestId Submit(const RequestBase& base, std::unique_ptr<Task> task,
@@ -138,6 +139,7 @@ class Engine::Core {
   void CommitItem(const BatchItem& item, Request& request, absl::Time now)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void SendAnswers();
+  void SendSteps();
   void EndEverything();
 
   // Constant after construction.
@@ -149,6 +151,7 @@ class Engine::Core {
 
   // Self-synchronised.
   StatePool pool_;
+  StepPool steps_;
   std::atomic<RequestId> next_request_ = 1;
   std::atomic<WriterId> next_writer_ = 1;
   std::atomic<int64_t> heartbeat_nanoseconds_;
@@ -185,7 +188,9 @@ class Engine::Core {
   size_t left_idle_ = 0;    // sessions that a batch leaves without a request
   bool finishing_ = false;  // what has begun is carried through at once
   std::vector<Answer> answers_;
+  std::vector<StepAnswer> step_answers_;   // of one sink
   std::vector<StepSink*> answered_sinks_;  // in this round
+  std::vector<std::unique_ptr<Request>> answered_steps_;
   std::vector<std::unique_ptr<Session>> ended_sessions_;
   size_t answered_ = 0;  // not yet taken off unanswered_
   bool expiry_due_ = false;

@@ -77,26 +77,31 @@ RequestId Engine::Step(StepRequest request, StepCallback done) {
 }
 
 void Engine::Steps(std::span<StepSubmission> steps) {
+  std::vector<std::unique_ptr<Request>> requests;
+  requests.reserve(steps.size());
+  core_->steps().Take(steps.size(), requests);
   std::vector<Core::Submission> valid;
   valid.reserve(steps.size());
   for (StepSubmission& step : steps) {
     step.refusal = ValidateStep(step.request, model(), options());
     if (!step.refusal.ok()) continue;
-    auto task = std::make_unique<StepTask>(
-        std::move(step.request),
-        [sink = step.sink, tag = step.tag](absl::StatusOr<StepResult> result) {
-          sink->OnStep(tag, std::move(result));
-        },
-        model().description().hidden_size, options().prefill_chunk_rows);
     step.id = core_->NewRequestId();
-    const RequestBase& base = task->base();
-    valid.push_back({.base = base,
-                     .task = std::move(task),
-                     .id = step.id,
-                     .sink = step.sink,
-                     .refusal = step.refusal});
+    std::unique_ptr<Request>& request = requests[valid.size()];
+    request->id = step.id;
+    request->step->Take(step.request, *step.sink, step.tag);
+    const RequestBase& base = request->step->base();
+    valid.push_back(
+        {.base = base, .request = std::move(request), .refusal = step.refusal});
   }
   core_->Submit(valid);
+  // What has not been used, and what has been refused.
+  requests.erase(requests.begin(),
+                 requests.begin() + static_cast<ptrdiff_t>(valid.size()));
+  for (Core::Submission& submission : valid) {
+    if (submission.request == nullptr) continue;
+    requests.push_back(std::move(submission.request));
+  }
+  if (!requests.empty()) core_->steps().GiveBack(requests);
 }
 
 RequestId Engine::Generate(GenerateRequest request,

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <functional>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -58,21 +59,29 @@ struct StepResult {
 
 using StepCallback = std::function<void(absl::StatusOr<StepResult>)>;
 
+// The answer to the step with this tag. The result is lent for a call.
+struct StepAnswer {
+  uint64_t tag = 0;
+  const absl::StatusOr<StepResult>* result = nullptr;
+};
+
 // Receives the answers of steps, on the compute thread: calls must not block,
 // nor call back into the engine.
 class StepSink {
  public:
   virtual ~StepSink() = default;
 
-  // The answer to the step with this tag.
-  virtual void OnStep(uint64_t tag, absl::StatusOr<StepResult> result) = 0;
+  // One answer or more, in order.
+  virtual void OnSteps(std::span<const StepAnswer> answers) = 0;
   // The answers that became ready together have all been given: once after the
-  // OnStep of each round.
+  // OnSteps of each round.
   virtual void OnRoundEnd() = 0;
 };
 
 // A step for a sink, which outlives its answer and the end of that round.
 struct StepSubmission {
+  // Taken by Engine::Steps, which leaves an old one in its place: its memory
+  // serves the caller's next request.
   StepRequest request;
   StepSink* sink = nullptr;
   uint64_t tag = 0;  // the sink's name for it

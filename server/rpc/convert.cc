@@ -91,38 +91,49 @@ absl::StatusOr<SessionOptions> Converter::ToSessionOptions(
 absl::StatusOr<StepRequest> Converter::ToStepRequest(
     const v1::StepRequest& request) const {
   StepRequest step;
-  STEADYSTATE_ASSIGN_OR_RETURN(step.session,
+  STEADYSTATE_RETURN_IF_ERROR(ToStepRequest(request, step));
+  return step;
+}
+
+absl::Status Converter::ToStepRequest(const v1::StepRequest& request,
+                                      StepRequest& to) const {
+  STEADYSTATE_ASSIGN_OR_RETURN(const absl::string_view id,
                                ParseSessionName("session", request.session()));
+  to.session.assign(id.data(), id.size());
+  to.tokens.clear();
+  to.embeddings.clear();
   switch (request.input_case()) {
     case v1::StepRequest::kTokens: {
-      STEADYSTATE_ASSIGN_OR_RETURN(step.tokens,
-                                   ToTokens("tokens.ids", request.tokens()));
+      STEADYSTATE_RETURN_IF_ERROR(
+          SetTokens("tokens.ids", request.tokens(), to.tokens));
       break;
     }
     case v1::StepRequest::kEmbeddings: {
-      STEADYSTATE_ASSIGN_OR_RETURN(step.embeddings,
+      STEADYSTATE_ASSIGN_OR_RETURN(to.embeddings,
                                    ToEmbeddings(request.embeddings()));
       break;
     }
     case v1::StepRequest::INPUT_NOT_SET:
       return MissingField("input", "give tokens or embeddings");
   }
+  to.expected_position.reset();
   if (request.has_expected_position()) {
-    step.expected_position = request.expected_position();
+    to.expected_position = request.expected_position();
   }
-  STEADYSTATE_ASSIGN_OR_RETURN(step.outputs, ToOutputs(request.output()));
-  const size_t bytes = AnswerBytes(step.outputs);
+  STEADYSTATE_ASSIGN_OR_RETURN(to.outputs, ToOutputs(request.output()));
+  const size_t bytes = AnswerBytes(to.outputs);
   if (bytes > max_message_bytes_) {
     return MessageTooLarge(bytes, max_message_bytes_);
   }
-  return step;
+  return absl::OkStatus();
 }
 
 absl::StatusOr<GenerateRequest> Converter::ToGenerateRequest(
     const v1::GenerateRequest& request) const {
   GenerateRequest generate;
-  STEADYSTATE_ASSIGN_OR_RETURN(generate.session,
+  STEADYSTATE_ASSIGN_OR_RETURN(const absl::string_view id,
                                ParseSessionName("session", request.session()));
+  generate.session = std::string(id);
   if (!request.text().empty()) {
     STEADYSTATE_ASSIGN_OR_RETURN(generate.prompt,
                                  Tokenize("text", request.text()));
@@ -157,7 +168,9 @@ absl::StatusOr<ScoreRequest> Converter::ToScoreRequest(
   ScoreRequest score;
   if (!request.session().empty()) {
     STEADYSTATE_ASSIGN_OR_RETURN(
-        score.session, ParseSessionName("session", request.session()));
+        const absl::string_view id,
+        ParseSessionName("session", request.session()));
+    score.session = std::string(id);
   }
   switch (request.input_case()) {
     case v1::ScoreRequest::kText: {
@@ -207,7 +220,9 @@ absl::StatusOr<EmbedRequest> Converter::ToEmbedRequest(
   }
   if (!request.session().empty()) {
     STEADYSTATE_ASSIGN_OR_RETURN(
-        embed.session, ParseSessionName("session", request.session()));
+        const absl::string_view id,
+        ParseSessionName("session", request.session()));
+    embed.session = std::string(id);
   }
   STEADYSTATE_RETURN_IF_ERROR(SetInput(request, embed));
   if (request.has_expected_position()) {
@@ -308,10 +323,19 @@ absl::Status Converter::CheckCount(absl::string_view field,
 
 absl::StatusOr<std::vector<int32_t>> Converter::ToTokens(
     absl::string_view field, const v1::Tokens& tokens) const {
+  std::vector<int32_t> ids;
+  STEADYSTATE_RETURN_IF_ERROR(SetTokens(field, tokens, ids));
+  return ids;
+}
+
+absl::Status Converter::SetTokens(absl::string_view field,
+                                  const v1::Tokens& tokens,
+                                  std::vector<int32_t>& to) const {
   const auto count = static_cast<size_t>(tokens.ids_size());
   STEADYSTATE_RETURN_IF_ERROR(CheckCount(field, count));
   STEADYSTATE_RETURN_IF_ERROR(CheckTokens(field, tokens.ids().data(), count));
-  return std::vector<int32_t>(tokens.ids().begin(), tokens.ids().end());
+  to.assign(tokens.ids().begin(), tokens.ids().end());
+  return absl::OkStatus();
 }
 
 absl::Status Converter::CheckTextLength(absl::string_view field,

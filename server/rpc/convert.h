@@ -36,6 +36,10 @@ class Converter {
   // The returned requests have neither writer nor deadline.
   absl::StatusOr<StepRequest> ToStepRequest(
       const v1::StepRequest& request) const;
+  // Sets everything in `to` but writer and deadline, in memory that it has; it
+  // is of no use if this fails.
+  absl::Status ToStepRequest(const v1::StepRequest& request,
+                             StepRequest& to) const;
   // Draws a seed if the request has none.
   absl::StatusOr<GenerateRequest> ToGenerateRequest(
       const v1::GenerateRequest& request) const;
@@ -58,6 +62,8 @@ class Converter {
  private:
   absl::StatusOr<std::vector<int32_t>> ToTokens(absl::string_view field,
                                                 const v1::Tokens& tokens) const;
+  absl::Status SetTokens(absl::string_view field, const v1::Tokens& tokens,
+                         std::vector<int32_t>& to) const;
   absl::StatusOr<std::vector<int32_t>> Tokenize(absl::string_view field,
                                                 absl::string_view text) const;
   absl::StatusOr<std::vector<float>> ToEmbeddings(

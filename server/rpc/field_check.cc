@@ -36,8 +36,8 @@ absl::Status CheckOpenRange(absl::string_view field, double value, double low,
   return OutOfBounds(field, value, absl::StrCat("in (", low, ", ", high, "]"));
 }
 
-absl::StatusOr<std::string> ParseSessionName(absl::string_view field,
-                                             absl::string_view name) {
+absl::StatusOr<absl::string_view> ParseSessionName(absl::string_view field,
+                                                   absl::string_view name) {
   constexpr absl::string_view kForm =
       "\"sessions/{id}\", the id 1 to 63 of [a-z0-9-]";
   if (name.empty()) return MissingField(field, kForm);
@@ -45,7 +45,7 @@ absl::StatusOr<std::string> ParseSessionName(absl::string_view field,
   if (!absl::ConsumePrefix(&id, "sessions/") || !IsSessionId(id)) {
     return OutOfBounds(field, name, kForm);
   }
-  return std::string(id);
+  return id;
 }
 
 absl::Status CheckModelName(absl::string_view field, absl::string_view name,

@@ -31,9 +31,9 @@ absl::Status CheckRange(absl::string_view field, T value, T low, T high) {
 absl::Status CheckOpenRange(absl::string_view field, double value, double low,
                             double high);
 
-// The id in "sessions/{id}".
-absl::StatusOr<std::string> ParseSessionName(absl::string_view field,
-                                             absl::string_view name);
+// The id in "sessions/{id}", a part of `name`.
+absl::StatusOr<absl::string_view> ParseSessionName(absl::string_view field,
+                                                   absl::string_view name);
 
 // OK if `name` is "models/{model_id}". MODEL_NOT_FOUND for the name of another
 // model, INVALID_ARGUMENT for what is not the name of a model.

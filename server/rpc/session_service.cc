@@ -39,7 +39,7 @@ grpc::ServerUnaryReactor* SessionService::GetSession(
   return AnswerUnary(
       services_, *context, "steadystate.v1.SessionService/GetSession",
       *response, [this, request, response]() -> absl::Status {
-        STEADYSTATE_ASSIGN_OR_RETURN(const std::string id,
+        STEADYSTATE_ASSIGN_OR_RETURN(const absl::string_view id,
                                      ParseSessionName("name", request->name()));
         STEADYSTATE_ASSIGN_OR_RETURN(const SessionInfo info,
                                      services_.engine.GetSession(id));
@@ -65,7 +65,7 @@ grpc::ServerUnaryReactor* SessionService::DeleteSession(
   return AnswerUnary(
       services_, *context, "steadystate.v1.SessionService/DeleteSession",
       *response, [this, request]() -> absl::Status {
-        STEADYSTATE_ASSIGN_OR_RETURN(const std::string id,
+        STEADYSTATE_ASSIGN_OR_RETURN(const absl::string_view id,
                                      ParseSessionName("name", request->name()));
         return services_.engine.DeleteSession(id);
       });

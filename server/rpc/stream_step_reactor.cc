@@ -26,6 +26,10 @@ constexpr size_t kMaxRequestIdBytes = 128;
 constexpr size_t kMaxEchoBytes = 128;
 // Steps of one message for which memory is kept until the next one.
 constexpr size_t kKeptSteps = 256;
+// Steps of one message that are taken up under one lock, at most; fewer if they
+// are large, since for some there may be no room yet.
+constexpr int kStepsAtOnce = 64;
+constexpr size_t kCostAtOnce = size_t{64} << 10;
 // Tag and length of a result within its message.
 constexpr size_t kResultFramingBytes = 8;
 
@@ -129,7 +133,7 @@ std::vector<RequestId> StreamStepReactor::PendingIds() const {
 void StreamStepReactor::Submit() {
   do {
     TakeSteps();
-    services_.engine.Steps(submissions_);
+    services_.engine.Steps(std::span(submissions_).first(serials_.size()));
     NoteSubmitted();
   } while (!GiveBack());
 }
@@ -144,18 +148,71 @@ bool StreamStepReactor::HasOwnStep() const {
 }
 
 void StreamStepReactor::TakeSteps() {
+  bool room = true;
+  while (room && next_step_ < StepCount()) {
+    ConvertSteps();
+    room = TakeUp();
+  }
+}
+
+void StreamStepReactor::ConvertSteps() {
   const int own = HasOwnStep() ? 1 : 0;
-  for (bool room = true; room && next_step_ < StepCount(); ++next_step_) {
-    if (next_step_ < own) {
-      room = Take(request_->request_id(),
-                  request_->has_step() ? &request_->step() : nullptr);
+  const int end = std::min(StepCount(), next_step_ + kStepsAtOnce);
+  size_t cost = 0;
+  for (int i = next_step_; i < end && cost < kCostAtOnce; ++i) {
+    if (i < own) {
+      cost += ConvertStep(request_->request_id(),
+                          request_->has_step() ? &request_->step() : nullptr);
       continue;
     }
-    const v1::StreamStepRequest::Request& request =
-        request_->requests(next_step_ - own);
-    room = Take(request.request_id(),
-                request.has_step() ? &request.step() : nullptr);
+    const v1::StreamStepRequest::Request& request = request_->requests(i - own);
+    cost += ConvertStep(request.request_id(),
+                        request.has_step() ? &request.step() : nullptr);
   }
+}
+
+size_t StreamStepReactor::ConvertStep(const std::string& request_id,
+                                      const v1::StepRequest* step) {
+  const size_t place = serials_.size() + converted_;
+  if (place == submissions_.size()) submissions_.emplace_back();
+  StepRequest& request = submissions_[place].request;
+  Arrival arrival = {
+      .request_id = &request_id,
+      .session = step == nullptr
+                     ? &v1::StepRequest::default_instance().session()
+                     : &step->session(),
+      .refusal = Convert(request_id, step, request)};
+  if (arrival.refusal.ok()) {
+    arrival.cost = services_.converter.AnswerBytes(request.outputs) +
+                   request.tokens.size() * sizeof(int32_t) +
+                   request.embeddings.size() * sizeof(float);
+    ++converted_;
+  }
+  arrivals_.push_back(std::move(arrival));
+  return arrivals_.back().cost;
+}
+
+bool StreamStepReactor::TakeUp() {
+  converted_ = 0;
+  bool room = true;
+  const MutexLock lock(mutex_);
+  for (size_t i = 0; room && i < arrivals_.size(); ++i) {
+    Arrival& arrival = arrivals_[i];
+    Pending& pending =
+        AddPending(*arrival.request_id, *arrival.session, arrival.cost);
+    if (arrival.refusal.ok()) {
+      StepSubmission& submission = submissions_[serials_.size()];
+      submission.sink = this;
+      submission.tag = pending.index;
+      serials_.push_back(pending.serial);
+    } else {
+      Answer(pending, std::move(arrival.refusal));
+    }
+    ++next_step_;
+    room = !broken_ && HasRoom();
+  }
+  arrivals_.clear();
+  return room;
 }
 
 bool StreamStepReactor::GiveBack() {
@@ -168,45 +225,18 @@ bool StreamStepReactor::GiveBack() {
   return true;
 }
 
-bool StreamStepReactor::Take(const std::string& request_id,
-                             const v1::StepRequest* step) {
-  absl::StatusOr<StepRequest> request = Convert(request_id, step);
-  size_t cost = 0;
-  if (request.ok()) {
-    cost = services_.converter.AnswerBytes(request->outputs) +
-           request->tokens.size() * sizeof(int32_t) +
-           request->embeddings.size() * sizeof(float);
-  }
-  const MutexLock lock(mutex_);
-  Pending& pending =
-      AddPending(request_id,
-                 step == nullptr ? v1::StepRequest::default_instance().session()
-                                 : step->session(),
-                 cost);
-  if (!request.ok()) {
-    Answer(pending, std::move(request).status());
-    return !broken_ && HasRoom();
-  }
-  submissions_.push_back({.request = *std::move(request),
-                          .sink = this,
-                          .tag = pending.index,
-                          .refusal = {}});
-  serials_.push_back(pending.serial);
-  return !broken_ && HasRoom();
-}
-
-absl::StatusOr<StepRequest> StreamStepReactor::Convert(
-    const std::string& request_id, const v1::StepRequest* step) const {
+absl::Status StreamStepReactor::Convert(const std::string& request_id,
+                                        const v1::StepRequest* step,
+                                        StepRequest& to) const {
   if (request_id.size() > kMaxRequestIdBytes) {
     return OutOfBounds("request_id", absl::StrCat(request_id.size(), " bytes"),
                        absl::StrCat("at most ", kMaxRequestIdBytes, " bytes"));
   }
   if (step == nullptr) return MissingField("request", "give a step");
-  STEADYSTATE_ASSIGN_OR_RETURN(StepRequest request,
-                               services_.converter.ToStepRequest(*step));
-  request.writer = writer_;
-  request.deadline = record_.deadline();
-  return request;
+  STEADYSTATE_RETURN_IF_ERROR(services_.converter.ToStepRequest(*step, to));
+  to.writer = writer_;
+  to.deadline = record_.deadline();
+  return absl::OkStatus();
 }
 
 StreamStepReactor::Pending& StreamStepReactor::AddPending(
@@ -246,29 +276,33 @@ void StreamStepReactor::NoteSubmitted() {
   std::vector<RequestId> cancelled;
   {
     const MutexLock lock(mutex_);
-    for (size_t i = 0; i < submissions_.size(); ++i) {
+    for (size_t i = 0; i < serials_.size(); ++i) {
       Pending& pending = *pool_[submissions_[i].tag];
       // It may have been answered already.
       if (pending.serial != serials_[i]) continue;
       if (!submissions_[i].refusal.ok()) {
-        Answer(pending, std::move(submissions_[i].refusal));
+        Answer(pending, submissions_[i].refusal);
+        submissions_[i].request = {};
         continue;
       }
       pending.engine_id = submissions_[i].id;
       if (broken_) cancelled.push_back(pending.engine_id);
     }
   }
-  submissions_.clear();
   serials_.clear();
-  if (submissions_.capacity() > kKeptSteps) submissions_.shrink_to_fit();
+  if (submissions_.size() > kKeptSteps) {
+    submissions_.resize(kKeptSteps);
+    submissions_.shrink_to_fit();
+  }
   for (const RequestId id : cancelled) services_.engine.Cancel(id);
 }
 
-void StreamStepReactor::OnStep(uint64_t tag,
-                               absl::StatusOr<StepResult> result) {
+void StreamStepReactor::OnSteps(std::span<const StepAnswer> answers) {
   const MutexLock lock(mutex_);
   round_open_ = true;
-  Answer(*pool_[tag], std::move(result));
+  for (const StepAnswer& answer : answers) {
+    Answer(*pool_[answer.tag], *answer.result);
+  }
 }
 
 void StreamStepReactor::OnRoundEnd() {
@@ -280,30 +314,30 @@ void StreamStepReactor::OnRoundEnd() {
 }
 
 void StreamStepReactor::Answer(Pending& pending,
-                               absl::StatusOr<StepResult> result) {
-  Result refusal;
-  Result* answer = &refusal;
-  if (result.ok()) {
+                               const absl::StatusOr<StepResult>& result) {
+  if (result.ok() && pending.first && !broken_) {
     const size_t bytes = WireBytes(*result) + pending.request_id.size() +
                          2 * pending.lane->first.size();
-    if (pending.first && !broken_) {
-      answer = outbound_.RoomFor(bytes).add_results();
-    }
-    ToProto(*result, pending.lane->first, *answer->mutable_step());
-  } else {
-    const PublicError error = ToPublicError(std::move(result).status());
-    services_.metrics.ErrorAnswered(Name(error.details.reason));
-    *answer->mutable_error() = ToRpcStatus(error);
-  }
-  answer->set_request_id(pending.request_id);
-  answer->set_session(pending.lane->first);
-  if (answer == &refusal) pending.answer = std::move(refusal);
-  if (!pending.first) return;
-  if (answer == &refusal) {
-    Release(&pending);
-  } else {
+    Fill(pending, result, *outbound_.RoomFor(bytes).add_results());
     Release(Forget(pending));
+    return;
   }
+  Fill(pending, result, pending.answer.emplace());
+  if (pending.first) Release(&pending);
+}
+
+void StreamStepReactor::Fill(const Pending& pending,
+                             const absl::StatusOr<StepResult>& result,
+                             Result& answer) const {
+  if (result.ok()) {
+    ToProto(*result, pending.lane->first, *answer.mutable_step());
+  } else {
+    const PublicError error = ToPublicError(result.status());
+    services_.metrics.ErrorAnswered(Name(error.details.reason));
+    *answer.mutable_error() = ToRpcStatus(error);
+  }
+  answer.set_request_id(pending.request_id);
+  answer.set_session(pending.lane->first);
 }
 
 void StreamStepReactor::Release(Pending* pending) {

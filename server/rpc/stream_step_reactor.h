@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -54,7 +55,7 @@ class StreamStepReactor final
   void OnCancel() override;
   void OnDone() override;
   void Drain() override;
-  void OnStep(uint64_t tag, absl::StatusOr<StepResult> result) override;
+  void OnSteps(std::span<const StepAnswer> answers) override;
   void OnRoundEnd() override;
 
  private:
@@ -86,6 +87,14 @@ class StreamStepReactor final
     kStalled,      // nobody: it has requests for which there is no room
   };
 
+  // One of request_'s steps that has been looked at and not been taken up.
+  struct Arrival {
+    const std::string* request_id = nullptr;
+    const std::string* session = nullptr;
+    size_t cost = 0;
+    absl::Status refusal;  // OK: converted
+  };
+
   // What to do once mutex_ is released.
   struct Actions {
     bool read = false;
@@ -103,14 +112,19 @@ class StreamStepReactor final
   void TakeSteps() ABSL_LOCKS_EXCLUDED(mutex_);
   int StepCount() const;
   bool HasOwnStep() const;
+  // Looks at the next steps of request_, some at a time: adds them to
+  // arrivals_, and what they ask for behind submissions_' used part.
+  void ConvertSteps();
+  // Returns its cost.
+  size_t ConvertStep(const std::string& request_id,
+                     const v1::StepRequest* step);
+  absl::Status Convert(const std::string& request_id,
+                       const v1::StepRequest* step, StepRequest& to) const;
+  // Takes up arrivals_, or answers them with their refusals, while there is
+  // room; and empties them. False if there is no more room.
+  bool TakeUp() ABSL_LOCKS_EXCLUDED(mutex_);
   // Lets go of request_; false if its next steps can be submitted at once.
   bool GiveBack() ABSL_LOCKS_EXCLUDED(mutex_);
-  // Adds a step to submissions_, or answers it with its refusal. False if that
-  // has filled the room there is.
-  bool Take(const std::string& request_id, const v1::StepRequest* step)
-      ABSL_LOCKS_EXCLUDED(mutex_);
-  absl::StatusOr<StepRequest> Convert(const std::string& request_id,
-                                      const v1::StepRequest* step) const;
   Pending& AddPending(const std::string& request_id, const std::string& session,
                       size_t cost) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   Lanes::pointer LaneOf(absl::string_view session)
@@ -118,8 +132,10 @@ class StreamStepReactor final
   // Notes the engine's ids and refusals of submissions_.
   void NoteSubmitted() ABSL_LOCKS_EXCLUDED(mutex_);
   // Takes the engine's answer, or a refusal before it.
-  void Answer(Pending& pending, absl::StatusOr<StepResult> result)
+  void Answer(Pending& pending, const absl::StatusOr<StepResult>& result)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void Fill(const Pending& pending, const absl::StatusOr<StepResult>& result,
+            Result& answer) const;
   // The answers of a session that need not wait any longer, after one of it has
   // gone before them.
   void Release(Pending* pending) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -149,6 +165,10 @@ class StreamStepReactor final
   // Owned by the outstanding read, or by who handles the message.
   ArenaMessage<v1::StreamStepRequest> request_;
   int next_step_ = 0;  // of request_; its own, then those of `requests`
+  std::vector<Arrival> arrivals_;
+  size_t converted_ = 0;  // of them
+  // The first serials_.size() are to be submitted. What is behind them is kept
+  // for its memory.
   std::vector<StepSubmission> submissions_;
   std::vector<uint64_t> serials_;  // of their Pendings
 

@@ -12,6 +12,8 @@
 
 namespace steadystate {
 
+struct Lane;
+
 // One session: what it is called, when it ends, and its state. Destroying it
 // gives its memory back, which may take milliseconds: not under a lock.
 //
@@ -32,6 +34,9 @@ struct Session {
   uint64_t position = 0;      // state.position() after the last finished batch
   absl::Time last_step_time;  // creation, if there was no step
   bool active = false;        // a request is queued or running: cannot expire
+
+  // What is queued for it, the engine's: null if nothing is.
+  Lane* lane = nullptr;
 
   // Where SessionTable has it in the order of expiry; at most expire_time()
   // while the session is idle, so that advancing costs no change of order.

@@ -61,15 +61,16 @@ absl::StatusOr<Session*> SessionTable::Create(const SessionOptions& options,
   while (id.empty() || sessions_.contains(id)) id = NewSessionId();
   STEADYSTATE_ASSIGN_OR_RETURN(StateLease lease, pool_.Allocate());
   auto session = std::make_unique<Session>(layout_, std::move(lease));
-  session->id = id;
+  session->id = std::move(id);
   session->create_time = now;
   session->last_step_time = now;
   session->ttl = options.ttl.value_or(default_ttl_);
   session->labels = options.labels;
   SetOrder(*session, session->expire_time());
-  expired_.Forget(id);
+  expired_.Forget(session->id);
   Session* const created = session.get();
-  sessions_.emplace(std::move(id), std::move(session));
+  ids_.insert(created->id);
+  sessions_.emplace(created->id, std::move(session));
   return created;
 }
 
@@ -106,15 +107,15 @@ absl::StatusOr<SessionPage> SessionTable::List(size_t page_size,
                       {"value", absl::StrCat(page_size)},
                       {"bounds", absl::StrCat(kMaxPageSize)}});
   }
-  auto next = sessions_.begin();
+  auto next = ids_.begin();
   if (!page_token.empty()) {
     STEADYSTATE_ASSIGN_OR_RETURN(const std::string last,
                                  ParsePageToken(page_token));
-    next = sessions_.upper_bound(last);
+    next = ids_.upper_bound(last);
   }
   SessionPage page;
-  for (; next != sessions_.end(); ++next) {
-    const Session& session = *next->second;
+  for (; next != ids_.end(); ++next) {
+    const Session& session = *sessions_.find(*next)->second;
     if (Expired(session, now)) continue;
     if (page.sessions.size() == page_size) {
       page.next_page_token = MakePageToken(page.sessions.back().id);
@@ -157,6 +158,7 @@ std::unique_ptr<Session> SessionTable::Remove(Session& session) {
   const auto found = sessions_.find(session.id);
   std::unique_ptr<Session> removed = std::move(found->second);
   sessions_.erase(found);
+  ids_.erase(removed->id);
   return removed;
 }
 

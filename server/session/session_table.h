@@ -7,8 +7,8 @@
 #include <utility>
 #include <vector>
 
-#include "absl/container/btree_map.h"
 #include "absl/container/btree_set.h"
+#include "absl/container/flat_hash_map.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
@@ -80,7 +80,10 @@ class SessionTable {
   const SessionLayout& layout_;
   StatePool& pool_;
   const absl::Duration default_ttl_;
-  absl::btree_map<std::string, std::unique_ptr<Session>> sessions_;
+  // By id, which lies in the session: each step looks for one, hence the hash,
+  // and lists go by ids in their order.
+  absl::flat_hash_map<absl::string_view, std::unique_ptr<Session>> sessions_;
+  absl::btree_set<absl::string_view> ids_;
   absl::btree_set<std::pair<absl::Time, Session*>> order_;
   size_t active_ = 0;
   ExpiredIds expired_;

@@ -75,10 +75,10 @@ class BacklogTest : public testing::Test {
 };
 
 TEST_F(BacklogTest, ALaneExistsWhileItHasRequests) {
-  EXPECT_EQ(backlog_.FindLane(session(0)), nullptr);
+  EXPECT_EQ(session(0).lane, nullptr);
   Request& first = Add(0);
   Request& second = Add(0);
-  Lane* const lane = backlog_.FindLane(session(0));
+  Lane* const lane = session(0).lane;
   ASSERT_NE(lane, nullptr);
   EXPECT_EQ(first.lane, lane);
   EXPECT_EQ(second.lane, lane);
@@ -91,7 +91,7 @@ TEST_F(BacklogTest, ALaneExistsWhileItHasRequests) {
   EXPECT_EQ(lane->requests.front().get(), &second);
   backlog_.Remove(second);
   EXPECT_EQ(backlog_.CloseLane(*lane), nullptr);
-  EXPECT_EQ(backlog_.FindLane(session(0)), nullptr);
+  EXPECT_EQ(session(0).lane, nullptr);
   EXPECT_EQ(backlog_.size(), 0u);
 }
 

@@ -1,8 +1,12 @@
-// Goal: once warm, the engine computes a token of a session without allocating.
+// Goal: once warm, the engine computes a token of a session without allocating,
+// and steps that are submitted together cost no allocation each.
 // Method: every operator new of the program is counted while sessions generate
-// side by side.
+// side by side, and while they step.
 #include <cstddef>
 #include <memory>
+#include <optional>
+#include <span>
+#include <string>
 #include <vector>
 
 #include "gtest/gtest.h"
@@ -62,6 +66,73 @@ TEST(EngineAllocationTest, AWarmTokenAllocatesNothing) {
       EXPECT_EQ(sink->between(), 0u) << threads << " threads";
     }
   }
+}
+
+// Waits for all steps of a round.
+class RoundSink final : public StepSink {
+ public:
+  void OnSteps(std::span<const StepAnswer> answers) override {
+    const MutexLock lock(mutex_);
+    for (const StepAnswer& answer : answers) {
+      EXPECT_TRUE(answer.result->ok()) << answer.result->status();
+      EXPECT_TRUE((*answer.result)->sampled_token.has_value());
+      ++answered_;
+    }
+  }
+  void OnRoundEnd() override {
+    const MutexLock lock(mutex_);
+    ended_ = true;
+    changed_.SignalAll();
+  }
+
+  void Await(size_t steps) {
+    const MutexLock lock(mutex_);
+    while (answered_ < steps || !ended_) {
+      ASSERT_TRUE(changed_.WaitFor(mutex_, std::chrono::minutes(1)));
+    }
+    answered_ = 0;
+    ended_ = false;
+  }
+
+ private:
+  Mutex mutex_;
+  CondVar changed_;
+  size_t answered_ ABSL_GUARDED_BY(mutex_) = 0;
+  bool ended_ ABSL_GUARDED_BY(mutex_) = false;
+};
+
+// Allocations of so many rounds of a step for each of `sessions` sessions.
+uint64_t AllocationsOfRounds(size_t sessions, size_t rounds) {
+  RoundSink sink;
+  EngineHarness harness;
+  std::vector<std::string> names;
+  for (size_t i = 0; i < sessions; ++i)
+    names.push_back(harness.CreateSession());
+  std::vector<StepSubmission> steps(sessions);
+  uint64_t before = 0;
+  constexpr size_t kWarm = 20;
+  for (size_t round = 0; round < kWarm + rounds; ++round) {
+    if (round == kWarm) before = CountAllocations();
+    for (size_t i = 0; i < sessions; ++i) {
+      StepRequest& request = steps[i].request;
+      request.session = names[i];
+      request.writer = 1;
+      request.tokens.assign(1, static_cast<int32_t>(i));
+      if (!request.outputs.sampling) request.outputs.sampling.emplace();
+      steps[i].sink = &sink;
+      steps[i].tag = i;
+    }
+    harness.engine().Steps(steps);
+    sink.Await(sessions);
+  }
+  return CountAllocations() - before;
+}
+
+TEST(EngineAllocationTest, StepsThatComeTogetherAllocateAsOneDoes) {
+  constexpr size_t kRounds = 50;
+  const uint64_t one = AllocationsOfRounds(1, kRounds);
+  EXPECT_EQ(AllocationsOfRounds(40, kRounds), one);
+  EXPECT_LE(one, 2 * kRounds);  // two lists
 }
 
 }  // namespace

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -19,10 +20,12 @@ namespace {
 // Notes answers by tag, and the order of all calls.
 class NotingSink final : public StepSink {
  public:
-  void OnStep(uint64_t tag, absl::StatusOr<StepResult> result) override {
+  void OnSteps(std::span<const StepAnswer> answers) override {
     const MutexLock lock(mutex_);
-    answers_.emplace(tag, std::move(result));
-    calls_ += 's';
+    for (const StepAnswer& answer : answers) {
+      answers_.emplace(answer.tag, *answer.result);
+      calls_ += 's';
+    }
   }
   void OnRoundEnd() override {
     const MutexLock lock(mutex_);
@@ -120,6 +123,38 @@ TEST(EngineStepsTest, RefusalsAreReturnedAndHoldNobodyUp) {
   EXPECT_TRUE(steps[2].refusal.ok());
   EXPECT_EQ(sink.Await(1), "s|");
   EXPECT_EQ(sink.answer(2)->position, 1u);
+}
+
+TEST(EngineStepsTest, AStepShowsNothingOfTheOneBefore) {
+  NotingSink sink;
+  EngineHarness harness;
+  const std::string session = harness.CreateSession();
+  StepSubmission step = SubmissionOf(session, 1, sink, 0);
+  step.request.outputs.hidden = true;
+  step.request.outputs.top_logprobs = 3;
+  step.request.outputs.sampling.emplace();
+  harness.engine().Steps({&step, 1});
+  sink.Await(1);
+  EXPECT_EQ(sink.answer(0)->top_logprobs.size(), 3u);
+  EXPECT_TRUE(sink.answer(0)->sampled_token.has_value());
+
+  step = SubmissionOf(session, 1, sink, 1);
+  step.request.expected_position = 9;
+  harness.engine().Steps({&step, 1});
+  sink.Await(2);
+  EXPECT_EQ(ReasonOf(sink.answer(1).status()), ErrorReason::kPositionMismatch);
+
+  step = SubmissionOf(session, 1, sink, 2);
+  step.request.outputs = {};
+  harness.engine().Steps({&step, 1});
+  sink.Await(3);
+  ASSERT_TRUE(sink.answer(2).ok());
+  EXPECT_EQ(sink.answer(2)->position, 2u);
+  EXPECT_FALSE(sink.answer(2)->sampled_token.has_value());
+  EXPECT_FALSE(sink.answer(2)->sampled_logprob.has_value());
+  EXPECT_TRUE(sink.answer(2)->top_logprobs.empty());
+  EXPECT_TRUE(sink.answer(2)->logits.empty());
+  EXPECT_TRUE(sink.answer(2)->hidden.empty());
 }
 
 TEST(EngineStepsTest, WhatIsRefusedWhenItsTurnComesEndsARoundToo) {
