@@ -4,6 +4,7 @@
 #include <cstddef>
 
 #include "google/protobuf/arena.h"
+#include "server/rpc/arena_blocks.h"
 
 namespace steadystate {
 
@@ -38,9 +39,10 @@ class ArenaMessage {
     google::protobuf::ArenaOptions options;
     options.initial_block = first_block;
     options.initial_block_size = kFirstBlockBytes;
-    options.start_block_size = kFirstBlockBytes;
-    // Messages of many steps take few blocks.
-    options.max_block_size = size_t{32} << 10;
+    options.start_block_size = ArenaBlocks::kBytes;
+    options.max_block_size = ArenaBlocks::kBytes;
+    options.block_alloc = ArenaBlocks::Allocate;
+    options.block_dealloc = ArenaBlocks::Free;
     return options;
   }
 
