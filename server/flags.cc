@@ -191,8 +191,9 @@ std::string HelpText() {
       "When it is ready it prints one line to standard output:\n"
       "  listening grpc=HOST:PORT metrics=HOST:PORT\n"
       "SIGTERM and SIGINT end it in order, the second of them at once.\n"
-      "Exit codes: 0 after SIGTERM or SIGINT, 1 if the model cannot be loaded "
-      "or an\naddress not be had, 2 for wrong flags.\n\n";
+      "Exit codes: 0 after SIGTERM or SIGINT, 1 if the model cannot be loaded, "
+      "an\naddress not be had or the end is not orderly, 2 for wrong "
+      "flags.\n\n";
   for (const auto& [name, flag] : OwnFlags()) {
     const std::string value = flag->DefaultValue();
     absl::StrAppend(&text, "  --", name, "\n      ", flag->Help(),

@@ -54,29 +54,25 @@ absl::StatusOr<uint64_t> ContextCap(const ModelOptions& options,
   return cap;
 }
 
+// What shall be kept in less must be there, and bear it.
 absl::Status CheckStateDType(const ModelOptions& options,
-                             const MixerFamily& family) {
+                             const MixerFamily& family,
+                             const StateLayoutBuilder& state) {
+  if (options.state_dtype == StateDType::kF32) return absl::OkStatus();
+  if (!state.has_matrices()) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("this model of model_type '", family.model_type,
+                     "' has no recurrent matrices that could be kept in ",
+                     Name(options.state_dtype), "; its state dtype is f32"));
+  }
   if (options.state_dtype != StateDType::kBf16 || family.bf16_states) {
     return absl::OkStatus();
   }
   return absl::FailedPreconditionError(absl::StrCat(
       "states of model_type '", family.model_type, "' cannot be kept in ",
-      Name(options.state_dtype), ": over 10^5 tokens its outputs would be off ",
+      Name(options.state_dtype), ": over 10^5 tokens its outputs can be off ",
       "by more than 1 %. State dtypes of int16, as small and more exact, and ",
       "f32 are possible"));
-}
-
-// What shall be kept in less must be there.
-absl::Status CheckMatrices(const ModelOptions& options,
-                           const MixerFamily& family,
-                           const StateLayoutBuilder& state) {
-  if (options.state_dtype == StateDType::kF32 || state.has_matrices()) {
-    return absl::OkStatus();
-  }
-  return absl::FailedPreconditionError(
-      absl::StrCat("this model of model_type '", family.model_type,
-                   "' has no recurrent matrices that could be kept in ",
-                   Name(options.state_dtype), "; its state dtype is f32"));
 }
 
 std::vector<std::string> LayerKinds(const ModelConfig& config) {
@@ -127,7 +123,6 @@ absl::StatusOr<std::shared_ptr<const Model>> ModelLoader::Load(
                                ReadModelConfig(config));
   STEADYSTATE_ASSIGN_OR_RETURN(const uint64_t context_cap,
                                ContextCap(options, model_config));
-  STEADYSTATE_RETURN_IF_ERROR(CheckStateDType(options, *model_config.family));
   const DType weights = options.weight_dtype.value_or(
       LinearFactory::HasNativeBf16() ? DType::kBf16 : DType::kF32);
   STEADYSTATE_ASSIGN_OR_RETURN(const std::unique_ptr<LinearFactory> linears,
@@ -144,7 +139,7 @@ absl::StatusOr<std::shared_ptr<const Model>> ModelLoader::Load(
       parts->decoder, Decoder::Make(config, model_config, context_cap, weights,
                                     store, *linears, state));
   STEADYSTATE_RETURN_IF_ERROR(
-      CheckMatrices(options, *model_config.family, state));
+      CheckStateDType(options, *model_config.family, state));
   parts->layout = std::move(state).Build();
   STEADYSTATE_ASSIGN_OR_RETURN(
       TokenizerChoice tokenizer,

@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/match.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "server/model/mixers/registry.h"
@@ -73,8 +74,12 @@ TEST(StateDTypeTest, OnlyFamiliesThatBearItMayBeInBf16) {
     if (model.ok()) continue;
     EXPECT_EQ(model.status().code(), absl::StatusCode::kFailedPrecondition);
     EXPECT_THAT(model.status().message(),
-                AllOf(HasSubstr(std::string(family.model_type)),
-                      HasSubstr("bf16"), HasSubstr("f32")));
+                AllOf(HasSubstr("bf16"), HasSubstr("f32")));
+    const bool advised =
+        absl::StrContains(model.status().message(), "int16, as small");
+    EXPECT_EQ(advised,
+              Load(std::string(family.model_type), StateDType::kInt16).ok())
+        << model.status();
   }
 }
 
