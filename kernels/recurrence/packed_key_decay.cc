@@ -1,6 +1,7 @@
 #include "kernels/recurrence/packed_key_decay.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "kernels/state/int16_matrix.h"
 
@@ -83,10 +84,8 @@ void KeyDecayStepBf16OfTarget(size_t K, size_t V, float scale,
       V, Bf16KeyDecayRule{K, V, scale, decay, q, k, v, noise, state, o});
 }
 
-// Where a block of a key row is, and what the row brings.
+// Where a block of a key row is, and what the row brings beside its decay.
 struct BlockOfRow {
-  float decay;
-  float low;
   float q;
   float k;
   uint32_t row_noise;
@@ -94,45 +93,17 @@ struct BlockOfRow {
   int16_t* state;
 };
 
-// Advances a block of so many vectors, which has to be known as a whole before
-// it can be rounded. Returns the new exponent.
-template <size_t vectors, class D, class Vec = hn::Vec<D>>
-HWY_INLINE uint8_t AdvanceBlock(D d, const BlockOfRow& at, uint8_t exponent,
-                                const Vec* v, Vec* o) {
-  const hn::RebindToSigned<D> di;
-  const hn::RebindToUnsigned<D> du;
-  const size_t N = hn::Lanes(d);
-  const float unit = Int16Unit(exponent);
-  const float decay = at.decay * unit;
-  const float low = at.low * unit;
-  Vec s[vectors];
-  auto largest = hn::Zero(di);
-  for (size_t n = 0; n < vectors; ++n) {
-    s[n] = Advanced(d, decay, low, at.q, at.k, LoadInt16(d, at.state + n * N),
-                    v[n], o[n]);
-    largest = hn::Max(largest, MagnitudeBits(d, s[n]));
-  }
-  const Int16Rounding how = RoundingOfBlock(
-      static_cast<uint32_t>(hn::GetLane(hn::MaxOfLanes(di, largest))));
-  for (size_t n = 0; n < vectors; ++n) {
-    StoreInt16(s[n], how.per_unit,
-               Int16Noise(du, at.row_noise, at.column_noise + n * N), d,
-               at.state + n * N);
-  }
-  return how.exponent;
-}
-
 // A head and a token.
 struct Int16KeyDecay {
-  // The block of columns j and up of key row i.
-  HWY_INLINE BlockOfRow Block(size_t i, size_t j) const {
-    return {decay.High(i),     decay.Low(i),     q[i], k[i], noise.rows[i],
-            noise.columns + j, state + i * V + j};
+  // The block of columns j and up of key row i. `width` is V, which a caller
+  // may know when it is compiled.
+  HWY_INLINE BlockOfRow Block(size_t width, size_t i, size_t j) const {
+    return {q[i], k[i], noise.rows[i], noise.columns + j,
+            state + i * width + j};
   }
 
   size_t K;
   size_t V;
-  float scale;
   PackedDecay decay;
   const float* q;
   const float* k;
@@ -140,75 +111,276 @@ struct Int16KeyDecay {
   RoundingNoise noise;
   int16_t* state;
   uint8_t* exponents;
-  float* o;
+  float* o;  // without the scale
 };
 
-// A head of one block, so many columns wide: values and sums stay in registers.
-template <size_t columns>
-HWY_INLINE void OneBlock(const Int16KeyDecay& head) {
+// The values and the sums of columns j and up.
+template <size_t columns, class Vec>
+HWY_INLINE void LoadColumns(const Int16KeyDecay& head, size_t j, Vec* v,
+                            Vec* o) {
   const hn::ScalableTag<float> d;
-  constexpr size_t kLanes = hn::MaxLanes(d);
-  constexpr size_t kVectors = columns / kLanes;
-  hn::Vec<decltype(d)> v[kVectors];
-  hn::Vec<decltype(d)> o[kVectors];
-  for (size_t n = 0; n < kVectors; ++n) {
-    v[n] = hn::LoadU(d, head.v + n * kLanes);
-    o[n] = hn::Zero(d);
-  }
-  for (size_t i = 0; i < head.K; ++i) {
-    uint8_t& exponent = head.exponents[i];
-    exponent = AdvanceBlock<kVectors>(d, head.Block(i, 0), exponent, v, o);
-  }
-  for (size_t n = 0; n < kVectors; ++n) {
-    hn::StoreU(hn::Mul(hn::Set(d, head.scale), o[n]), d, head.o + n * kLanes);
+  constexpr size_t N = hn::MaxLanes(d);
+  for (size_t n = 0; n < columns / N; ++n) {
+    v[n] = hn::LoadU(d, head.v + j + n * N);
+    o[n] = hn::LoadU(d, head.o + j + n * N);
   }
 }
 
-// Columns j and up of key row i, the sums being in memory.
-template <size_t columns>
-HWY_INLINE void BlockInMemory(const Int16KeyDecay& head, size_t i, size_t j,
-                              uint8_t& exponent) {
+template <size_t columns, class Vec>
+HWY_INLINE void StoreSums(const Int16KeyDecay& head, size_t j, const Vec* o) {
   const hn::ScalableTag<float> d;
-  constexpr size_t kLanes = hn::MaxLanes(d);
-  constexpr size_t kVectors = columns / kLanes;
-  hn::Vec<decltype(d)> v[kVectors];
-  hn::Vec<decltype(d)> o[kVectors];
-  for (size_t n = 0; n < kVectors; ++n) {
-    v[n] = hn::LoadU(d, head.v + j + n * kLanes);
-    o[n] = hn::LoadU(d, head.o + j + n * kLanes);
-  }
-  exponent = AdvanceBlock<kVectors>(d, head.Block(i, j), exponent, v, o);
-  for (size_t n = 0; n < kVectors; ++n) {
-    hn::StoreU(o[n], d, head.o + j + n * kLanes);
+  constexpr size_t N = hn::MaxLanes(d);
+  for (size_t n = 0; n < columns / N; ++n) {
+    hn::StoreU(o[n], d, head.o + j + n * N);
   }
 }
 
-// A head of any number of blocks, row after row as it lies in memory.
-HWY_INLINE void Blocks(const Int16KeyDecay& head) {
-  constexpr size_t kHalf = kInt16BlockColumns / 2;
-  std::fill_n(head.o, head.V, 0.0f);
-  uint8_t* exponent = head.exponents;
-  for (size_t i = 0; i < head.K; ++i) {
+// Advances a block, whose decays are in its units, and leaves its new values in
+// `values`: it has to be known as a whole before it can be rounded. Returns
+// magnitudes of which one is the largest of the block.
+template <size_t columns, class D, class Vec = hn::Vec<D>>
+HWY_INLINE hn::Vec<hn::RebindToSigned<D>> AdvanceBlock(D d,
+                                                       const BlockOfRow& at,
+                                                       float decay, float low,
+                                                       const Vec* v, Vec* o,
+                                                       float* values) {
+  const hn::RebindToSigned<D> di;
+  constexpr size_t N = hn::MaxLanes(d);
+  auto largest = hn::Zero(di);
+  for (size_t n = 0; n < columns / N; ++n) {
+    const auto s = Advanced(d, decay, low, at.q, at.k,
+                            LoadInt16(d, at.state + n * N), v[n], o[n]);
+    hn::Store(s, d, values + n * N);
+    const auto magnitude = MagnitudeBits(d, s);
+    largest = n == 0 ? magnitude : hn::Max(largest, magnitude);
+  }
+  return largest;
+}
+
+// Columns j and up of key row i by themselves.
+template <size_t columns>
+HWY_INLINE void OneBlock(const Int16KeyDecay& head, size_t i, size_t j,
+                         uint8_t& exponent) {
+  const hn::ScalableTag<float> d;
+  const hn::RebindToSigned<decltype(d)> di;
+  const hn::RebindToUnsigned<decltype(d)> du;
+  constexpr size_t N = hn::MaxLanes(d);
+  hn::Vec<decltype(d)> v[columns / N];
+  hn::Vec<decltype(d)> o[columns / N];
+  HWY_ALIGN float values[columns];
+  LoadColumns<columns>(head, j, v, o);
+  const BlockOfRow at = head.Block(head.V, i, j);
+  const float unit = Int16Unit(exponent);
+  const auto largest = AdvanceBlock<columns>(
+      d, at, head.decay.High(i) * unit, head.decay.Low(i) * unit, v, o, values);
+  StoreSums<columns>(head, j, o);
+  const Int16Rounding how = RoundingOfBlock(
+      static_cast<uint32_t>(hn::GetLane(hn::MaxOfLanes(di, largest))));
+  const auto row_noise = Int16RowNoise(du, at.row_noise);
+  for (size_t n = 0; n < columns; n += N) {
+    StoreInt16(hn::Load(d, values + n), how.per_unit,
+               Int16Noise(du, row_noise, at.column_noise + n), d, at.state + n);
+  }
+  exponent = how.exponent;
+}
+
+// Key rows `first` and up, one by one.
+HWY_INLINE void OneByOne(const Int16KeyDecay& head, size_t first) {
+  constexpr size_t kWhole = kInt16BlockColumns;
+  uint8_t* exponent = head.exponents + first * Int16Blocks(head.V);
+  for (size_t i = first; i < head.K; ++i) {
     size_t j = 0;
-    for (; j + kInt16BlockColumns <= head.V; j += kInt16BlockColumns) {
-      BlockInMemory<kInt16BlockColumns>(head, i, j, *exponent++);
+    for (; j + kWhole <= head.V; j += kWhole) {
+      OneBlock<kWhole>(head, i, j, *exponent++);
     }
-    if (j < head.V) BlockInMemory<kHalf>(head, i, j, *exponent++);
+    if (j < head.V) OneBlock<kWhole / 2>(head, i, j, *exponent++);
   }
-  for (size_t j = 0; j < head.V; ++j) head.o[j] *= head.scale;
 }
+
+#if HWY_TARGET != HWY_SCALAR
+
+// The new values of a block in four key rows until they are rounded, and how.
+template <size_t columns>
+struct FourRows {
+  HWY_ALIGN float values[4][columns];
+  HWY_ALIGN float per_unit[4];
+};
+
+// Four bytes that lie so far apart. Put together in a register: from memory,
+// they would wait until each had been stored.
+HWY_INLINE hn::Vec<FourBytes> GatherFour(const uint8_t* from, size_t stride) {
+  uint32_t bytes = 0;
+  for (size_t r = 0; r < 4; ++r) {
+    bytes |= static_cast<uint32_t>(from[r * stride]) << (8 * r);
+  }
+  return hn::BitCast(FourBytes(), hn::Set(hn::FixedTag<uint32_t, 1>(), bytes));
+}
+
+HWY_INLINE void ScatterFour(hn::Vec<FourBytes> four, uint8_t* to,
+                            size_t stride) {
+  const uint32_t bytes =
+      hn::GetLane(hn::BitCast(hn::FixedTag<uint32_t, 1>(), four));
+  for (size_t r = 0; r < 4; ++r) {
+    to[r * stride] = static_cast<uint8_t>(bytes >> (8 * r));
+  }
+}
+
+// The decays of rows i to i + 3, `decays` being one of PackedDecay's.
+HWY_INLINE hn::Vec<FourFloats> FourDecays(const float* decays, size_t stride,
+                                          size_t i) {
+  const FourFloats d;
+  if (decays == nullptr) return hn::Zero(d);
+  return stride == 0 ? hn::Set(d, *decays) : hn::LoadU(d, decays + i);
+}
+
+// Asks for these columns of four rows, so many elements later: a core does not
+// do so by itself where blocks are not in the order of addresses. hwy::Prefetch
+// is for the first cache, whose few misses at a time would hold up the loads.
+template <size_t columns>
+HWY_INLINE void FetchAhead(const int16_t* state, size_t V) {
+  constexpr size_t kAhead = 2048;
+  constexpr size_t kLine = 64 / sizeof(int16_t);
+  const size_t ahead = HWY_MAX(kAhead, 4 * V);
+  for (size_t r = 0; r < 4; ++r) {
+    for (size_t n = 0; n < columns; n += kLine) {
+      __builtin_prefetch(state + r * V + ahead + n, 0, 2);
+    }
+  }
+}
+
+// Columns j and up of key rows i to i + 3: advances them, stores their units,
+// and leaves the rest to RoundFour.
+template <size_t columns, class Vec>
+HWY_INLINE void AdvanceFour(const Int16KeyDecay& head, size_t V, size_t i,
+                            size_t j, const Vec* v, Vec* o,
+                            FourRows<columns>& rows) {
+  const hn::ScalableTag<float> d;
+  const hn::RebindToSigned<decltype(d)> di;
+  const FourFloats d4;
+  const size_t blocks = Int16Blocks(V);
+  uint8_t* const exponents =
+      head.exponents + i * blocks + j / kInt16BlockColumns;
+  const auto units = UnitsOfFour(GatherFour(exponents, blocks));
+  const PackedDecay& decay = head.decay;
+  HWY_ALIGN float high[4];
+  HWY_ALIGN float low[4];
+  hn::Store(hn::Mul(FourDecays(decay.high, decay.stride, i), units), d4, high);
+  hn::Store(hn::Mul(FourDecays(decay.low, decay.stride, i), units), d4, low);
+  FetchAhead<columns>(head.state + i * V + j, V);
+  const auto largest0 = AdvanceBlock<columns>(d, head.Block(V, i, j), high[0],
+                                              low[0], v, o, rows.values[0]);
+  const auto largest1 = AdvanceBlock<columns>(
+      d, head.Block(V, i + 1, j), high[1], low[1], v, o, rows.values[1]);
+  const auto largest2 = AdvanceBlock<columns>(
+      d, head.Block(V, i + 2, j), high[2], low[2], v, o, rows.values[2]);
+  const auto largest3 = AdvanceBlock<columns>(
+      d, head.Block(V, i + 3, j), high[3], low[3], v, o, rows.values[3]);
+  const FourInt16Roundings how =
+      RoundingOfFour(MaxOfEach(di, largest0, largest1, largest2, largest3));
+  hn::Store(how.per_unit, d4, rows.per_unit);
+  ScatterFour(how.exponents, exponents, blocks);
+}
+
+template <size_t columns>
+HWY_INLINE void RoundRow(const BlockOfRow& at, const float* values,
+                         float per_unit_of_block) {
+  const hn::ScalableTag<float> d;
+  const hn::RebindToUnsigned<decltype(d)> du;
+  constexpr size_t N = hn::MaxLanes(d);
+  const auto row_noise = Int16RowNoise(du, at.row_noise);
+  const auto per_unit = hn::Set(d, per_unit_of_block);
+  for (size_t n = 0; n < columns; n += 2 * N) {
+    const auto lower =
+        RoundInt16(d, hn::Load(d, values + n), per_unit,
+                   Int16Noise(du, row_noise, at.column_noise + n));
+    const auto upper =
+        RoundInt16(d, hn::Load(d, values + n + N), per_unit,
+                   Int16Noise(du, row_noise, at.column_noise + n + N));
+    StoreTwoInt16(d, lower, upper, at.state + n);
+  }
+}
+
+template <size_t columns>
+HWY_INLINE void RoundFour(const Int16KeyDecay& head, size_t V, size_t i,
+                          size_t j, const FourRows<columns>& rows) {
+  for (size_t r = 0; r < 4; ++r) {
+    RoundRow<columns>(head.Block(V, i + r, j), rows.values[r],
+                      rows.per_unit[r]);
+  }
+}
+
+// Columns [left, right) of key rows [first, end), four rows at a time. These
+// are rounded when the next four have been advanced, so that a core has
+// something to do while it waits for their units. Sums of one block stay in
+// registers.
+template <size_t columns>
+HWY_INLINE void ByFours(const Int16KeyDecay& head, size_t V, size_t first,
+                        size_t end, size_t left, size_t right) {
+  const hn::ScalableTag<float> d;
+  constexpr size_t N = hn::MaxLanes(d);
+  hn::Vec<decltype(d)> v[columns / N];
+  hn::Vec<decltype(d)> o[columns / N];
+  FourRows<columns> rows[2];
+  FourRows<columns>* now = rows;
+  FourRows<columns>* before = rows + 1;
+  bool any = false;
+  size_t i_before = first;
+  size_t j_before = left;
+  const bool one_block = right - left == columns;
+  if (one_block) LoadColumns<columns>(head, left, v, o);
+  for (size_t i = first; i < end; i += 4) {
+    for (size_t j = left; j < right; j += columns) {
+      if (!one_block) LoadColumns<columns>(head, j, v, o);
+      AdvanceFour(head, V, i, j, v, o, *now);
+      if (!one_block) StoreSums<columns>(head, j, o);
+      if (any) RoundFour(head, V, i_before, j_before, *before);
+      any = true;
+      i_before = i;
+      j_before = j;
+      std::swap(now, before);
+    }
+  }
+  if (any) RoundFour(head, V, i_before, j_before, *before);
+  if (one_block) StoreSums<columns>(head, left, o);
+}
+
+// The rows of a head that are whole fours. Returns how many they are.
+HWY_INLINE size_t WholeFours(const Int16KeyDecay& head) {
+  constexpr size_t kWhole = kInt16BlockColumns;
+  constexpr size_t kHalf = kWhole / 2;
+  const size_t V = head.V;
+  const size_t rows = head.K / 4 * 4;
+  const size_t whole = V / kWhole * kWhole;
+  if (V == kWhole) {
+    ByFours<kWhole>(head, kWhole, 0, rows, 0, kWhole);
+  } else if (V == kHalf) {
+    ByFours<kHalf>(head, kHalf, 0, rows, 0, kHalf);
+  } else if (V == whole) {
+    ByFours<kWhole>(head, V, 0, rows, 0, V);
+  } else {
+    for (size_t i = 0; i < rows; i += 4) {
+      ByFours<kWhole>(head, V, i, i + 4, 0, whole);
+      ByFours<kHalf>(head, V, i, i + 4, whole, V);
+    }
+  }
+  return rows;
+}
+
+#else
+
+HWY_INLINE size_t WholeFours(const Int16KeyDecay& /* head */) { return 0; }
+
+#endif  // HWY_TARGET != HWY_SCALAR
 
 void KeyDecayStepInt16OfTarget(size_t K, size_t V, float scale,
                                const PackedDecay& decay, const float* q,
                                const float* k, const float* v,
                                const RoundingNoise& noise, int16_t* state,
                                uint8_t* exponents, float* o) {
-  const Int16KeyDecay head = {K, V,     scale, decay,     q, k,
-                              v, noise, state, exponents, o};
-  if (V == kInt16BlockColumns) return OneBlock<kInt16BlockColumns>(head);
-  if (V == kInt16BlockColumns / 2)
-    return OneBlock<kInt16BlockColumns / 2>(head);
-  Blocks(head);
+  const Int16KeyDecay head = {K, V, decay, q, k, v, noise, state, exponents, o};
+  std::fill_n(o, V, 0.0f);
+  OneByOne(head, WholeFours(head));
+  for (size_t j = 0; j < V; ++j) o[j] *= scale;
 }
 
 }  // namespace

@@ -65,7 +65,7 @@ HWY_INLINE void PackVector(D d, const float* from, float per_unit,
                            uint32_t row_noise, const uint32_t* column_noise,
                            int16_t* to) {
   const hn::RebindToUnsigned<D> du;
-  const auto noise = Int16Noise(du, row_noise, column_noise);
+  const auto noise = Int16Noise(du, Int16RowNoise(du, row_noise), column_noise);
   StoreInt16(hn::LoadU(d, from), per_unit, noise, d, to);
 }
 

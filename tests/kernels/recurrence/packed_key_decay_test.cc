@@ -4,6 +4,8 @@
 
 #include "kernels/recurrence/packed_key_decay.h"
 
+#include <cmath>
+#include <limits>
 #include <vector>
 
 #include "gtest/gtest.h"
@@ -80,6 +82,49 @@ TEST_P(PackedKeyDecayTest, Int16HasTheBitsOfThreePasses) {
   for (const size_t V : {32u, 64u, 96u, 128u, 256u, 512u, 2080u}) {
     ExpectFusedIsUnfused(Type::kInt16, 17, V, numbers);
     ExpectFusedIsUnfused(Type::kInt16, 1, V, numbers);
+  }
+  // Rows that are no whole fours.
+  for (size_t K = 2; K < 10; ++K) {
+    ExpectFusedIsUnfused(Type::kInt16, K, 64, numbers);
+    ExpectFusedIsUnfused(Type::kInt16, K, 96, numbers);
+  }
+}
+
+// Rows of all sizes side by side: one's unit is no other's.
+TEST_P(PackedKeyDecayTest, Int16HasUnitsOfTheirOwn) {
+  constexpr size_t kRows = 14;
+  constexpr float kInfinity = std::numeric_limits<float>::infinity();
+  constexpr float kNaN = std::numeric_limits<float>::quiet_NaN();
+  const std::vector<float> k = {1.0f,       0.0f,  1e-31f, 5e-30f,  2e-29f,
+                                kNaN,       1e30f, -3e38f, 3.4e38f, 1e-20f,
+                                -kInfinity, 1.0f,  2e-30f, 7.0f};
+  const std::vector<float> decay(kRows, 0.5f);
+  const std::vector<float> q(kRows, 0.0f);
+  Numbers numbers(83);
+  for (const size_t V : {32u, 64u, 96u, 256u}) {
+    SCOPED_TRACE(V);
+    PackedMatrix fused(Type::kInt16, kRows, V);
+    PackedMatrix plain(Type::kInt16, kRows, V);
+    Floats v = numbers.Uniform(V, -1.0f, 1.0f);
+    v[V / 2] = 1.0f;
+    std::vector<float> o(V);
+    for (uint64_t t = 0; t < 2; ++t) {
+      std::vector<float> state = plain.Unpack();
+      KeyDecayStep(kRows, V, 1.0f, decay.data(), q.data(), k.data(), v.data(),
+                   state.data(), o.data());
+      plain.Pack(state.data(), t);
+      KeyDecayStepInt16(kRows, V, 1.0f, {decay.data()}, q.data(), k.data(),
+                        v.data(), fused.NoiseAt(t), fused.int16.data(),
+                        fused.exponents.data(), o.data());
+      ASSERT_EQ(fused.exponents, plain.exponents);
+    }
+    const std::vector<float> actual = fused.Unpack();
+    const std::vector<float> expected = plain.Unpack();
+    for (size_t n = 0; n < actual.size(); ++n) {
+      EXPECT_EQ(std::isfinite(actual[n]), std::isfinite(expected[n])) << n;
+      if (!std::isfinite(expected[n])) continue;
+      EXPECT_EQ(actual[n], expected[n]) << n;
+    }
   }
 }
 
