@@ -54,6 +54,19 @@ absl::Status Unfinished(ErrorReason reason, absl::string_view what,
                                        : ": the session is unchanged"));
 }
 
+// What a walk along the requests of a batch needs soon comes from memory where
+// there are thousands: a request first, then what it points to.
+void FetchAhead(const std::vector<Request*>& requests, size_t i) {
+  constexpr size_t kAhead = 8;
+  if (i + 2 * kAhead < requests.size()) {
+    __builtin_prefetch(requests[i + 2 * kAhead]);
+  }
+  if (i + kAhead < requests.size()) {
+    __builtin_prefetch(requests[i + kAhead]->task.get());
+    __builtin_prefetch(requests[i + kAhead]->lane);
+  }
+}
+
 }  // namespace
 
 void Engine::Core::Loop() {
@@ -315,7 +328,11 @@ bool Engine::Core::FormBatch(BatchPhase phase, Batch& batch) {
   MutexLock lock(mutex_);
   const absl::Time now = clock_.Now();
   for (const RequestId id : taken_) {
-    Request& request = *backlog_.Find(id);
+    batch.requests.push_back(backlog_.Find(id));
+  }
+  for (size_t i = 0; i < batch.requests.size(); ++i) {
+    FetchAhead(batch.requests, i);
+    Request& request = *batch.requests[i];
     const Piece piece = request.task->Next();
     request.stage = RequestStage::kRunning;
     if (!request.begun) {
@@ -326,7 +343,6 @@ bool Engine::Core::FormBatch(BatchPhase phase, Batch& batch) {
     batch.items.push_back({.task = request.task.get(),
                            .session = &request.lane->session->state,
                            .piece = piece});
-    batch.requests.push_back(&request);
     rows += piece.rows;
   }
   metrics_.Batch(taken_.size(), rows);

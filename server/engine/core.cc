@@ -203,6 +203,9 @@ void Engine::Core::Submit(std::span<Submission> submissions) {
   bool wake = false;
   {
     MutexLock lock(mutex_);
+    for (const Submission& submission : submissions) {
+      table_.WillFind(submission.base.session);
+    }
     for (Submission& submission : submissions) {
       submission.refusal = CountRefusal(Accept(submission, now), now);
     }

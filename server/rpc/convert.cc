@@ -120,7 +120,7 @@ absl::Status Converter::ToStepRequest(const v1::StepRequest& request,
   if (request.has_expected_position()) {
     to.expected_position = request.expected_position();
   }
-  STEADYSTATE_ASSIGN_OR_RETURN(to.outputs, ToOutputs(request.output()));
+  STEADYSTATE_RETURN_IF_ERROR(SetOutputs(request.output(), to.outputs));
   const size_t bytes = AnswerBytes(to.outputs);
   if (bytes > max_message_bytes_) {
     return MessageTooLarge(bytes, max_message_bytes_);
@@ -144,8 +144,8 @@ absl::StatusOr<GenerateRequest> Converter::ToGenerateRequest(
   if (request.has_expected_position()) {
     generate.expected_position = request.expected_position();
   }
-  STEADYSTATE_ASSIGN_OR_RETURN(generate.sampling,
-                               ToSampling("sampling", request.sampling()));
+  STEADYSTATE_RETURN_IF_ERROR(
+      SetSampling("sampling", request.sampling(), generate.sampling));
   if (!request.sampling().has_seed()) {
     STEADYSTATE_ASSIGN_OR_RETURN(generate.sampling.seed, DrawSeed());
   }
@@ -377,75 +377,72 @@ absl::StatusOr<std::vector<float>> Converter::ToEmbeddings(
   return std::vector<float>(values.begin(), values.end());
 }
 
-absl::StatusOr<StepOutputs> Converter::ToOutputs(
-    const v1::StepOutput& output) const {
-  StepOutputs outputs;
-  outputs.logits = output.logits();
-  outputs.hidden = output.hidden();
+absl::Status Converter::SetOutputs(const v1::StepOutput& output,
+                                   StepOutputs& to) const {
+  to.logits = output.logits();
+  to.hidden = output.hidden();
+  to.top_logprobs.reset();
   if (output.has_top_logprobs()) {
     STEADYSTATE_RETURN_IF_ERROR(CheckRange<size_t>(
         "output.top_logprobs", output.top_logprobs(), 1, kMaxTopLogprobs));
-    outputs.top_logprobs = output.top_logprobs();
+    to.top_logprobs = output.top_logprobs();
   }
+  to.sampling.reset();
   if (output.has_sample()) {
-    STEADYSTATE_ASSIGN_OR_RETURN(outputs.sampling,
-                                 ToSampling("output.sample", output.sample()));
+    STEADYSTATE_RETURN_IF_ERROR(
+        SetSampling("output.sample", output.sample(), to.sampling.emplace()));
   }
-  return outputs;
+  return absl::OkStatus();
 }
 
-absl::StatusOr<SamplingParams> Converter::ToSampling(
-    absl::string_view path, const v1::Sampling& sampling) const {
-  SamplingParams params;
+absl::Status Converter::SetSampling(absl::string_view path,
+                                    const v1::Sampling& sampling,
+                                    SamplingParams& to) const {
   const auto field = [path](absl::string_view name) {
     return absl::StrCat(path, ".", name);
   };
   if (sampling.has_temperature()) {
-    params.temperature = sampling.temperature();
+    to.temperature = sampling.temperature();
     STEADYSTATE_RETURN_IF_ERROR(
-        CheckRange(field("temperature"), params.temperature, 0.0, 100.0));
+        CheckRange(field("temperature"), to.temperature, 0.0, 100.0));
   }
   if (sampling.has_top_k()) {
     if (sampling.top_k() == 0) {
       return OutOfBounds(field("top_k"), 0, "at least 1, or absent");
     }
-    params.top_k = sampling.top_k();
+    to.top_k = sampling.top_k();
   }
   if (sampling.has_top_p()) {
-    params.top_p = sampling.top_p();
-    STEADYSTATE_RETURN_IF_ERROR(
-        CheckOpenRange(field("top_p"), params.top_p, 0, 1));
+    to.top_p = sampling.top_p();
+    STEADYSTATE_RETURN_IF_ERROR(CheckOpenRange(field("top_p"), to.top_p, 0, 1));
   }
   if (sampling.has_min_p()) {
-    params.min_p = sampling.min_p();
-    STEADYSTATE_RETURN_IF_ERROR(
-        CheckRange(field("min_p"), params.min_p, 0.0, 1.0));
+    to.min_p = sampling.min_p();
+    STEADYSTATE_RETURN_IF_ERROR(CheckRange(field("min_p"), to.min_p, 0.0, 1.0));
   }
   if (sampling.has_repetition_penalty()) {
-    params.repetition_penalty = sampling.repetition_penalty();
-    STEADYSTATE_RETURN_IF_ERROR(CheckOpenRange(
-        field("repetition_penalty"), params.repetition_penalty, 0, 10));
+    to.repetition_penalty = sampling.repetition_penalty();
+    STEADYSTATE_RETURN_IF_ERROR(CheckOpenRange(field("repetition_penalty"),
+                                               to.repetition_penalty, 0, 10));
   }
   if (sampling.has_presence_penalty()) {
-    params.presence_penalty = sampling.presence_penalty();
-    STEADYSTATE_RETURN_IF_ERROR(CheckRange(field("presence_penalty"),
-                                           params.presence_penalty, -2.0, 2.0));
+    to.presence_penalty = sampling.presence_penalty();
+    STEADYSTATE_RETURN_IF_ERROR(
+        CheckRange(field("presence_penalty"), to.presence_penalty, -2.0, 2.0));
   }
   if (sampling.has_frequency_penalty()) {
-    params.frequency_penalty = sampling.frequency_penalty();
-    STEADYSTATE_RETURN_IF_ERROR(CheckRange(
-        field("frequency_penalty"), params.frequency_penalty, -2.0, 2.0));
+    to.frequency_penalty = sampling.frequency_penalty();
+    STEADYSTATE_RETURN_IF_ERROR(CheckRange(field("frequency_penalty"),
+                                           to.frequency_penalty, -2.0, 2.0));
   }
   if (sampling.has_penalty_window()) {
-    params.penalty_window = sampling.penalty_window();
+    to.penalty_window = sampling.penalty_window();
     STEADYSTATE_RETURN_IF_ERROR(CheckRange<size_t>(
-        field("penalty_window"), params.penalty_window, 0, kMaxPenaltyWindow));
+        field("penalty_window"), to.penalty_window, 0, kMaxPenaltyWindow));
   }
-  params.seed = sampling.seed();
-  if (sampling.logit_bias().empty()) return params;
-  STEADYSTATE_RETURN_IF_ERROR(
-      ToLogitBias(field("logit_bias"), sampling, params));
-  return params;
+  to.seed = sampling.seed();
+  if (sampling.logit_bias().empty()) return absl::OkStatus();
+  return ToLogitBias(field("logit_bias"), sampling, to);
 }
 
 absl::Status Converter::ToLogitBias(absl::string_view field,

@@ -70,9 +70,10 @@ class Converter {
       const v1::Embeddings& embeddings) const;
   absl::Status SetInput(const v1::EmbedRequest& request,
                         EmbedRequest& to) const;
-  absl::StatusOr<StepOutputs> ToOutputs(const v1::StepOutput& output) const;
-  absl::StatusOr<SamplingParams> ToSampling(absl::string_view path,
-                                            const v1::Sampling& sampling) const;
+  absl::Status SetOutputs(const v1::StepOutput& output, StepOutputs& to) const;
+  // `to` is fresh.
+  absl::Status SetSampling(absl::string_view path, const v1::Sampling& sampling,
+                           SamplingParams& to) const;
   absl::Status ToLogitBias(absl::string_view field,
                            const v1::Sampling& sampling,
                            SamplingParams& to) const;

@@ -30,6 +30,8 @@ constexpr size_t kKeptSteps = 256;
 // are large, since for some there may be no room yet.
 constexpr int kStepsAtOnce = 64;
 constexpr size_t kCostAtOnce = size_t{64} << 10;
+// So long before a request is answered, it is fetched.
+constexpr size_t kAnswersAhead = 4;
 // Tag and length of a result within its message.
 constexpr size_t kResultFramingBytes = 8;
 
@@ -300,8 +302,12 @@ void StreamStepReactor::NoteSubmitted() {
 void StreamStepReactor::OnSteps(std::span<const StepAnswer> answers) {
   const MutexLock lock(mutex_);
   round_open_ = true;
-  for (const StepAnswer& answer : answers) {
-    Answer(*pool_[answer.tag], *answer.result);
+  for (size_t i = 0; i < answers.size(); ++i) {
+    // Where there are thousands of sessions they come from memory.
+    if (i + kAnswersAhead < answers.size()) {
+      __builtin_prefetch(pool_[answers[i + kAnswersAhead].tag].get());
+    }
+    Answer(*pool_[answers[i].tag], *answers[i].result);
   }
 }
 

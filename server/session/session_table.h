@@ -43,6 +43,9 @@ class SessionTable {
   // SESSION_NOT_FOUND, SESSION_EXPIRED.
   absl::StatusOr<Session*> Find(absl::string_view id, absl::Time now);
 
+  // Says that Find will be asked for the session soon.
+  void WillFind(absl::string_view id) const { sessions_.prefetch(id); }
+
   // INVALID_ARGUMENT, INVALID_PAGE_TOKEN.
   absl::StatusOr<SessionPage> List(size_t page_size,
                                    absl::string_view page_token,
