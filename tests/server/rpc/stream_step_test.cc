@@ -9,8 +9,10 @@
 #include <thread>
 #include <vector>
 
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
+#include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/server/rpc/open_server.h"
 #include "tests/server/rpc/wire_error.h"
@@ -246,6 +248,40 @@ TEST(StreamStepTest, OwnStepAndFurtherOnesAreOneMessage) {
   EXPECT_EQ(by_id["a"].step().position(), 1u);
   EXPECT_EQ(by_id["b"].step().position(), 2u);
   EXPECT_THAT(by_id["without a step"].error(), IsAboutField("request"));
+}
+
+TEST(StreamStepTest, RefusalsAmongManyStepsOfAMessageMixNothingUp) {
+  constexpr size_t kSessions = 150;  // more than are taken up at once
+  OpenServer server;
+  std::vector<v1::StreamStepRequest> requests;
+  for (const std::string& session : server.CreateSessions(kSessions)) {
+    const size_t i = requests.size();
+    v1::StepRequest step = StepOf(session, {1});
+    if (i % 3 == 1) step = StepOf(session, {1, 999});     // refused at once
+    if (i % 7 == 1) step = StepOf("sessions/none", {1});  // by the engine
+    requests.push_back(RequestOf(absl::StrCat(i), step));
+  }
+  std::vector<v1::StreamStepRequest> messages = Together(requests, kSessions);
+  messages.push_back(messages[0]);
+  const Exchange exchange = Converse(server, messages);
+  ASSERT_THAT(exchange.status, IsOk());
+  std::vector<size_t> answers(kSessions, 0);
+  for (const Result& result : exchange.results) {
+    size_t i = 0;
+    ASSERT_TRUE(absl::SimpleAtoi(result.request_id(), &i));
+    EXPECT_EQ(result.session(), requests[i].step().session());
+    const size_t round = ++answers[i];
+    if (i % 7 == 1) {
+      EXPECT_THAT(result.error(), HasReason(ErrorReason::kSessionNotFound))
+          << i;
+    } else if (i % 3 == 1) {
+      EXPECT_THAT(result.error(), HasReason(ErrorReason::kTokenOutOfRange))
+          << i;
+    } else {
+      EXPECT_EQ(result.step().position(), round) << i;
+    }
+  }
+  EXPECT_THAT(answers, testing::Each(2u));
 }
 
 TEST(StreamStepTest, AnswersOfASessionKeepItsOrderRefusalsIncluded) {
