@@ -6,6 +6,7 @@
 #include <cstdio>
 #include <optional>
 
+#include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_split.h"
@@ -96,7 +97,9 @@ client::OptionTable AgeCommand::options() {
            "Folders of --checkpoints. Default: every linear family.",
            [this](absl::string_view names) -> absl::Status {
              families_ = absl::StrSplit(names, ',');
-             return absl::OkStatus();
+             if (!absl::c_linear_search(families_, "")) return absl::OkStatus();
+             return absl::InvalidArgumentError(absl::StrCat(
+                 "'", names, "' has an empty name; write them as gla,mamba2"));
            }},
           {"checkpoints", "DIR",
            "Where a checkpoint of each family lies. Default: tests/golden of "

@@ -35,6 +35,22 @@ class BenchTest(unittest.TestCase):
         self.assertLessEqual(row[f"{key}_p10"], row[key])
         self.assertLessEqual(row[key], row[f"{key}_p90"])
 
+    def test_what_is_given_holds_with_quick(self):
+        report = measure("engine", "--shape", "noop", "--sessions", "2",
+                         "--no_prefill")
+        self.assertTrue(report["environment"]["quick"])
+        self.assertEqual(report["environment"]["model"], "noop")
+        self.assertEqual([row["sessions"] for row in report["decode"]], [2])
+        self.assertEqual(
+            measure("engine", "--no_decode")["environment"]["model"],
+            "mamba2-tiny")
+
+    def test_the_echo_server_helps(self):
+        echo = os.path.join(os.path.dirname(BENCH), "steadystate-echo-server")
+        told = subprocess.run([echo, "--help"], text=True, timeout=100,
+                              capture_output=True, check=True).stdout
+        self.assertIn("--server", told)
+
     def test_kernels(self):
         report = measure("kernels")
         self.assertEqual(report["benchmark"], "kernels")
@@ -137,14 +153,24 @@ class BenchTest(unittest.TestCase):
                 (("kernels", "--only", "all"), "--only is 'all'"),
                 (("kernels", "--repetitions", "0"), "it must be 1 to 10000"),
                 (("kernels", "--json", "--markdown"), "give only one of"),
+                (("kernels", "--kernel", "No"), "it must begin one of KeyDecay"),
                 (("checkpoint", "--shape", "demo"), "--out is missing"),
+                (("checkpoint",), "--shape is missing"),
                 (("sessions", "--count", "5"), "more than --count"),
+                (("sessions", "--count", "0"), "--count is 0; it must be at"),
+                (("serve", "--server", "/nowhere"), "'/nowhere' is no program"),
+                (("serve", "--shape", "demo", "--model", "m"),
+                 "only one of --shape and --model"),
+                (("age", "--families", ""), "has an empty name"),
                 (("age", "--pairs", "0"), "--pairs at least 1"),
                 (("mixed", "--prompt", "0"), "must be at least 1"),
         ]:
             with self.subTest(arguments=arguments):
                 self.assertIn(message, run(*arguments, code=2))
         self.assertIn("mamba2-370m", run("help", "checkpoint"))
+        # Nothing of what only the server's clients are to see.
+        self.assertNotIn("[", run("age", "--families", "transformer", "--quick",
+                                  code=1))
 
 
 if __name__ == "__main__":

@@ -35,8 +35,11 @@ class CheckpointCommand final : public Command {
   }
 
   absl::Status Check(const RunOptions&) override {
-    if (out_.empty()) {
-      return absl::InvalidArgumentError("--out is missing: give a directory");
+    std::vector<absl::string_view> missing;
+    if (shape_.empty()) missing.push_back("--shape is missing: give a name");
+    if (out_.empty()) missing.push_back("--out is missing: give a directory");
+    if (!missing.empty()) {
+      return absl::InvalidArgumentError(absl::StrJoin(missing, "; "));
     }
     if (dtype_ != "bf16" && dtype_ != "f32") {
       return absl::InvalidArgumentError(

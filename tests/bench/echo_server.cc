@@ -8,6 +8,7 @@
 #include <memory>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
 #include "absl/synchronization/mutex.h"
 #include "grpcpp/grpcpp.h"
 #include "steadystate/v1/generation.grpc.pb.h"
@@ -125,7 +126,14 @@ int Run() {
 }  // namespace
 }  // namespace steadystate::bench
 
-int main() {
+// The real server's flags are taken and ignored, so that it can stand in.
+int main(int argc, char** argv) {
+  if (argc == 2 && absl::string_view(argv[1]) == "--help") {
+    std::puts(
+        "Answers steps and computes nothing; runs as steadystate-bench "
+        "serve --server, ignores flags.");
+    return 0;
+  }
   // As the real server has it: see server/main.cc.
   absl::SetMutexDeadlockDetectionMode(absl::OnDeadlockCycle::kIgnore);
   return steadystate::bench::Run();

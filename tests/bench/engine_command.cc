@@ -36,8 +36,8 @@ class EngineCommand final : public Command {
   Section LimitsSection(const Bandwidth& bandwidth) const;
 
   ModelSource source_{"mamba2-370m"};
-  std::vector<size_t> sessions_ = {1, 8, 32, 128};
-  std::vector<size_t> prompts_ = {512};
+  std::vector<size_t> sessions_;
+  std::vector<size_t> prompts_;
   bool no_decode_ = false;
   bool no_prefill_ = false;
   absl::Duration duration_ = absl::Seconds(3);
@@ -76,11 +76,10 @@ absl::Status EngineCommand::Check(const RunOptions& run) {
     return absl::InvalidArgumentError(
         "--no_decode and --no_prefill leave nothing to measure");
   }
-  if (run.quick) {
-    sessions_ = {1, 4};
-    prompts_ = {33};
-    duration_ = absl::Milliseconds(10);
-  }
+  using Sizes = std::vector<size_t>;
+  if (sessions_.empty()) sessions_ = run.Unless<Sizes>({1, 4}, {1, 8, 32, 128});
+  if (prompts_.empty()) prompts_ = run.Unless<Sizes>({33}, {512});
+  if (run.quick) duration_ = absl::Milliseconds(10);
   return absl::OkStatus();
 }
 

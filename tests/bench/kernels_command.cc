@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <optional>
 
+#include "absl/algorithm/container.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
@@ -64,6 +65,7 @@ class KernelsCommand final : public Command {
   bool Wanted(absl::string_view part) const {
     return only_.empty() || only_ == part;
   }
+  absl::Status CheckKernel() const;
   // 1 and as many as there are.
   std::vector<size_t> Teams() const;
   Section Bandwidths(const RunOptions& run) const;
@@ -113,13 +115,23 @@ absl::Status KernelsCommand::Check(const RunOptions&) {
     return absl::InvalidArgumentError(absl::StrCat(
         "--threads is ", threads_, "; it must be 1 to ", kMaxThreads));
   }
-  if (only_.empty()) return absl::OkStatus();
-  for (const absl::string_view part : kParts) {
-    if (only_ == part) return absl::OkStatus();
+  if (!only_.empty() && !absl::c_linear_search(kParts, only_)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--only is '", only_, "'; it must be one of ",
+                     absl::StrJoin(kParts, ", ")));
   }
-  return absl::InvalidArgumentError(absl::StrCat("--only is '", only_,
-                                                 "'; it must be one of ",
-                                                 absl::StrJoin(kParts, ", ")));
+  return CheckKernel();
+}
+
+absl::Status KernelsCommand::CheckKernel() const {
+  std::vector<absl::string_view> names;
+  for (const StepKernel& kernel : StepKernels()) {
+    if (absl::StartsWith(kernel.name, kernel_)) return absl::OkStatus();
+    names.push_back(kernel.name);
+  }
+  return absl::InvalidArgumentError(absl::StrCat("--kernel is '", kernel_,
+                                                 "'; it must begin one of ",
+                                                 absl::StrJoin(names, ", ")));
 }
 
 std::vector<size_t> KernelsCommand::Teams() const {

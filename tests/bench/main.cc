@@ -47,8 +47,8 @@ struct CommonOptions {
     table.push_back(
         {"seed", "N", "Of weights, prompts and orders. Default 1.", &seed});
     table.push_back({"quick", "",
-                     "Tiny sizes and a moment of time: shows that the command "
-                     "works, measures nothing.",
+                     "Tiny sizes, unless others are given, and a moment of "
+                     "time: shows that the command works, measures nothing.",
                      &quick});
     table.push_back({"json", "", "Prints the report as JSON.", &json});
     table.push_back(
@@ -96,6 +96,20 @@ int UsageError(absl::string_view message, absl::string_view command) {
   return kUsage;
 }
 
+// A status for people: without the details that the server's clients get.
+std::string Told(const absl::Status& status) {
+  return absl::StrCat(absl::StatusCodeToString(status.code()), ": ",
+                      status.message());
+}
+
+// Whoever reads the report later must not take its figures for measured ones.
+void MarkQuick(const RunOptions& run, Report& report) {
+  report.environment["quick"] = run.quick;
+  if (!run.quick) return;
+  report.notes.emplace_back(
+      "--quick: shows that the command works; the figures measure nothing.");
+}
+
 int RunCommand(Command& command, const std::vector<std::string>& arguments) {
   const CommandText text = command.text();
   CommonOptions common;
@@ -120,11 +134,12 @@ int RunCommand(Command& command, const std::vector<std::string>& arguments) {
   if (!run.ok()) return UsageError(run.status().message(), text.name);
   const absl::Status checked = command.Check(*run);
   if (!checked.ok()) return UsageError(checked.message(), text.name);
-  const auto report = command.Run(*run);
+  auto report = command.Run(*run);
   if (!report.ok()) {
-    std::fprintf(stderr, "error: %s\n", report.status().ToString().c_str());
+    std::fprintf(stderr, "error: %s\n", Told(report.status()).c_str());
     return kFailed;
   }
+  MarkQuick(*run, *report);
   const std::string result =
       common.json ? ToJson(*report).dump(1) + "\n"
                   : (common.markdown ? ToMarkdown(*report) : ToText(*report));

@@ -14,6 +14,7 @@ namespace steadystate::bench {
 namespace {
 
 constexpr size_t kMaxThreads = 1024;
+constexpr char kQuickShape[] = "mamba2-tiny";
 
 // The types of weights by the names of the server's flag --weight_dtype.
 struct WeightType {
@@ -47,13 +48,13 @@ absl::StatusOr<StateDType> ReadStateType(const std::string& name) {
 }  // namespace
 
 ModelSource::ModelSource(const std::string& shape)
-    : shape_help_(absl::StrCat("A random checkpoint of this shape, see "
+    : default_shape_(shape),
+      shape_help_(absl::StrCat("A random checkpoint of this shape, see "
                                "steadystate-bench help checkpoint. Default ",
-                               shape, ".")),
-      shape_(shape) {}
+                               shape, ".")) {}
 
 void ModelSource::AppendTo(client::OptionTable& table) {
-  table.push_back({"shape", "NAME", shape_help_, &shape_});
+  table.push_back({"shape", "NAME", shape_help_, &shape_option_});
   table.push_back(
       {"model", "DIR", "A checkpoint to take in place of --shape.", &model_});
   table.push_back({"weight_dtype", "TYPE",
@@ -85,19 +86,28 @@ absl::Status ModelSource::Check(const RunOptions& run) {
   if (batch_rows_) engine_.max_batch_rows = *batch_rows_;
   if (chunk_rows_) engine_.prefill_chunk_rows = *chunk_rows_;
   STEADYSTATE_RETURN_IF_ERROR(ValidateEngineOptions(engine_));
-  if (run.quick) shape_ = "mamba2-tiny";
   STEADYSTATE_RETURN_IF_ERROR(ReadWeightType(weight_dtype_).status());
   STEADYSTATE_RETURN_IF_ERROR(ReadStateType(state_dtype_).status());
+  if (shape_option_ && model_) {
+    return absl::InvalidArgumentError("give only one of --shape and --model");
+  }
+  if (model_) {
+    return model_->empty() ? absl::InvalidArgumentError(
+                                 "--model is empty; it must be a directory")
+                           : absl::OkStatus();
+  }
+  shape_ = shape_option_.value_or(
+      run.Unless<std::string>(kQuickShape, default_shape_));
   return MakeShape(shape_).status();
 }
 
 std::string ModelSource::name() const {
-  if (model_.empty()) return shape_;
-  return std::filesystem::path(model_).filename().string();
+  if (!model_) return shape_;
+  return std::filesystem::path(*model_).filename().string();
 }
 
 absl::StatusOr<std::string> ModelSource::Directory(const RunOptions& run) {
-  if (!model_.empty()) return model_;
+  if (model_) return *model_;
   if (directory_ == nullptr) {
     STEADYSTATE_ASSIGN_OR_RETURN(const RandomModel model, MakeShape(shape_));
     directory_ = std::make_unique<TempDirectory>();

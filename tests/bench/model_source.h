@@ -22,7 +22,8 @@ namespace steadystate::bench {
 // commands share.
 class ModelSource {
  public:
-  // `shape` is taken where neither --shape nor --model is given.
+  // `shape` is taken where neither --shape nor --model is given; with --quick a
+  // tiny one.
   explicit ModelSource(const std::string& shape);
 
   // --shape, --model; --weight_dtype, --state_dtype, --threads and what else
@@ -52,9 +53,11 @@ class ModelSource {
   absl::StatusOr<std::vector<std::string>> ServerFlags(const RunOptions& run);
 
  private:
+  const std::string default_shape_;
   const std::string shape_help_;
-  std::string shape_;
-  std::string model_;
+  std::optional<std::string> shape_option_;
+  std::optional<std::string> model_;
+  std::string shape_;  // unless there is a model_
   std::string weight_dtype_ = "auto";
   std::string state_dtype_ = "f32";
   std::optional<uint32_t> threads_option_;

@@ -125,6 +125,20 @@ def draw_age(report):
                  curves, marks)
 
 
+def read_report(path, wanted):
+    """Raises OSError or ValueError if there is no report of that command."""
+    with open(path, encoding="utf-8") as file:
+        try:
+            report = json.load(file)
+        except ValueError as error:
+            raise ValueError(f"{path} is no JSON: {error}") from error
+    if not isinstance(report, dict) or report.get("benchmark") != wanted:
+        raise ValueError(f"{path} is no report of steadystate-bench {wanted}")
+    if not report.get("decode" if wanted == "engine" else "age"):
+        raise ValueError(f"{path} has nothing to draw")
+    return report
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     kind = parser.add_mutually_exclusive_group(required=True)
@@ -132,8 +146,11 @@ def main():
     kind.add_argument("--age", help="report of steadystate-bench age")
     parser.add_argument("svg", help="the file to write")
     arguments = parser.parse_args()
-    with open(arguments.engine or arguments.age, encoding="utf-8") as file:
-        report = json.load(file)
+    wanted = "engine" if arguments.engine else "age"
+    try:
+        report = read_report(arguments.engine or arguments.age, wanted)
+    except (OSError, ValueError) as error:
+        parser.error(str(error))
     draw = draw_engine if arguments.engine else draw_age
     with open(arguments.svg, "w", encoding="utf-8") as file:
         file.write(draw(report))

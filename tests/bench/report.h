@@ -27,8 +27,9 @@ struct Section {
 
 // What a benchmark found.
 struct Report {
-  std::string benchmark;       // "engine"
-  nlohmann::json environment;  // see DescribeEnvironment
+  std::string benchmark;  // "engine"
+  // See DescribeEnvironment; "quick" tells whether it measured anything.
+  nlohmann::json environment;
   std::vector<Section> sections;
   std::vector<std::string> notes;  // sentences, for people
 };

@@ -81,6 +81,7 @@ client::OptionTable ServeCommand::options() {
 
 absl::Status ServeCommand::Check(const RunOptions& run) {
   STEADYSTATE_RETURN_IF_ERROR(source_.Check(run));
+  STEADYSTATE_RETURN_IF_ERROR(ServerProcess::Check(server_));
   load_.sessions = sessions_.value_or(run.Unless(4, 64));
   load_.streams = streams_.value_or(load_.sessions);
   load_.prompt_tokens = 1;

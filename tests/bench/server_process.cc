@@ -16,7 +16,9 @@ namespace {
 
 namespace fs = std::filesystem;
 
-std::string BesideThisProgram() {
+// What `program` stands for: empty means that beside this one.
+std::string PathOf(const std::string& program) {
+  if (!program.empty()) return program;
   std::error_code error;
   return fs::read_symlink("/proc/self/exe", error).parent_path() /
          "steadystate-server";
@@ -31,20 +33,39 @@ std::string AddressIn(const std::string& line) {
 
 }  // namespace
 
+absl::Status ServerProcess::Check(const std::string& program) {
+  const std::string path = PathOf(program);
+  std::error_code error;
+  if (fs::is_regular_file(path, error) && access(path.c_str(), X_OK) == 0) {
+    return absl::OkStatus();
+  }
+  return absl::InvalidArgumentError(
+      absl::StrCat("'", path, "' is no program that can be run; --server says ",
+                   "where the server is"));
+}
+
 absl::StatusOr<std::unique_ptr<ServerProcess>> ServerProcess::Start(
     const std::string& program, const std::vector<std::string>& flags) {
-  std::vector<std::string> arguments = {
-      program.empty() ? BesideThisProgram() : program, "--listen=127.0.0.1:0",
-      "--metrics_listen=127.0.0.1:0", "--log_level=warning"};
+  std::vector<std::string> arguments = {PathOf(program), "--listen=127.0.0.1:0",
+                                        "--metrics_listen=127.0.0.1:0",
+                                        "--log_level=warning"};
   arguments.insert(arguments.end(), flags.begin(), flags.end());
   std::unique_ptr<ServerProcess> server(new ServerProcess);
   const std::string log = server->directory_.path() + "/log";
   server->process_ = std::make_unique<Process>(arguments, log);
-  server->address_ = AddressIn(server->process_->ReadLine());
+  const std::string line = server->process_->ReadLine();
+  server->address_ = AddressIn(line);
   if (!server->address_.empty()) return server;
-  server->process_->Wait();
-  return absl::FailedPreconditionError(
-      absl::StrCat(arguments[0], " does not come up: ", ReadWholeFile(log)));
+  if (!line.empty()) {
+    return absl::FailedPreconditionError(
+        absl::StrCat(arguments[0], " does not say where it listens: ", line));
+  }
+  const int code = server->process_->Wait();
+  const std::string said = ReadWholeFile(log);
+  return absl::FailedPreconditionError(absl::StrCat(
+      arguments[0], " does not come up: ",
+      said.empty() ? absl::StrCat("it ended with ", code, " and said nothing")
+                   : said));
 }
 
 double ServerProcess::CpuSeconds() const {

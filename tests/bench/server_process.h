@@ -16,6 +16,9 @@ namespace steadystate::bench {
 // its life.
 class ServerProcess {
  public:
+  // INVALID_ARGUMENT if there is no such program, see Start.
+  static absl::Status Check(const std::string& program);
+
   // Returns when it is ready. `program` empty: the steadystate-server that lies
   // beside this program. FAILED_PRECONDITION, with what it said, if it does not
   // come up.

@@ -70,19 +70,35 @@ client::OptionTable SessionsCommand::options() {
   return table;
 }
 
+absl::Status CheckAtLeastOne(absl::string_view option, uint64_t value) {
+  if (value >= 1) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat(option, " is 0; it must be at least 1"));
+}
+
+absl::Status CheckNoMore(absl::string_view option, uint64_t value,
+                         uint64_t count) {
+  if (value <= count) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(
+      option, " is ", value, "; it must not be more than --count, ", count));
+}
+
 absl::Status SessionsCommand::Check(const RunOptions& run) {
   STEADYSTATE_RETURN_IF_ERROR(source_.Check(run));
+  STEADYSTATE_RETURN_IF_ERROR(ServerProcess::Check(server_));
   count_ = count_.value_or(run.Unless(50, 100000));
   streams_ = streams_.value_or(run.Unless(4, 64));
   steps_ = steps_.value_or(10);
   checked_ = checked_.value_or(run.Unless(10, 1000));
-  if (*steps_ < 1 || *streams_ < 1 || *streams_ > kMaxStreams ||
-      *streams_ > *count_ || *checked_ > *count_) {
+  STEADYSTATE_RETURN_IF_ERROR(CheckAtLeastOne("--count", *count_));
+  STEADYSTATE_RETURN_IF_ERROR(CheckAtLeastOne("--steps", *steps_));
+  STEADYSTATE_RETURN_IF_ERROR(CheckAtLeastOne("--streams", *streams_));
+  if (*streams_ > kMaxStreams) {
     return absl::InvalidArgumentError(absl::StrCat(
-        "--steps must be at least 1, --streams 1 to ", kMaxStreams,
-        ", and neither --streams nor --checked more than --count"));
+        "--streams is ", *streams_, "; it must be at most ", kMaxStreams));
   }
-  return absl::OkStatus();
+  STEADYSTATE_RETURN_IF_ERROR(CheckNoMore("--streams", *streams_, *count_));
+  return CheckNoMore("--checked", *checked_, *count_);
 }
 
 absl::StatusOr<nlohmann::json> SessionsCommand::Measure(

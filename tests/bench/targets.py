@@ -2,7 +2,8 @@
 """Runs every benchmark that has a target and prints the table of tests/bench.
 
 Each report is kept as DIR/NAME.json and is not made again while it is there.
-The program is that of build/release, or --program. The comparison with other
+With --quick, which measures nothing, models are tiny, and a folder with such
+reports is refused without it. The program is that of build/release, or --program. The comparison with other
 engines is tests/bench/peers/run. Needs Python only, 24 GiB of memory and, on a
 quiet machine of two processors, about an hour.
 
@@ -12,7 +13,9 @@ quiet machine of two processors, about an hour.
 
 import argparse
 import json
+import os
 import pathlib
+import re
 import shlex
 import subprocess
 import sys
@@ -115,17 +118,70 @@ BENCHMARKS = {
 }
 
 
+class Unusable(Exception):
+    """Why there is no table."""
+
+
+def command_line(name, quick):
+    """The arguments of a benchmark; quickly with a tiny model."""
+    text = BENCHMARKS[name][0]
+    if not quick:
+        return text
+    return re.sub("--shape (?!noop)[^ ]+", "--shape mamba2-tiny",
+                  text) + " --quick"
+
+
+def is_quick(report):
+    return report["environment"].get("quick", False)
+
+
 def read_report(name, arguments):
-    """The report of a benchmark, which is run if it has not been."""
+    """The report of a benchmark that has been run, or None."""
     path = arguments.folder / f"{name}.json"
     if not path.exists():
-        command = [arguments.program, *shlex.split(BENCHMARKS[name][0]),
-                   "--json"] + (["--quick"] if arguments.quick else [])
-        print(f"{name} ...", file=sys.stderr, flush=True)
-        path.write_text(subprocess.run(
-            command, cwd=ROOT, check=True, text=True,
-            stdout=subprocess.PIPE).stdout, encoding="utf-8")
-    return json.loads(path.read_text(encoding="utf-8"))
+        return None
+    try:
+        report = json.loads(path.read_text(encoding="utf-8"))
+        benchmark, quick = report["benchmark"], is_quick(report)
+    except (ValueError, KeyError, TypeError) as error:
+        raise Unusable(f"{path} is no report: remove it") from error
+    if benchmark != BENCHMARKS[name][0].split()[0]:
+        raise Unusable(f"{path} is a report of {benchmark}: remove it")
+    if quick and not arguments.quick:
+        raise Unusable(f"{path} was made with --quick and measures nothing: "
+                       "remove it, or say --quick")
+    return report
+
+
+def make_report(name, arguments):
+    print(f"{name} ...", file=sys.stderr, flush=True)
+    command = [arguments.program,
+               *shlex.split(command_line(name, arguments.quick)), "--json"]
+    done = subprocess.run(command, cwd=ROOT, check=False, text=True,
+                          stdout=subprocess.PIPE)
+    if done.returncode != 0:
+        raise Unusable(f"{name}: steadystate-bench ended with "
+                       f"{done.returncode}")
+    path = arguments.folder / f"{name}.json"
+    path.write_text(done.stdout, encoding="utf-8")
+    return json.loads(done.stdout)
+
+
+def print_table(arguments):
+    # An hour may pass until the last of them is looked at: look first.
+    reports = {name: read_report(name, arguments) for name in arguments.only}
+    if None in reports.values() and not os.access(arguments.program, os.X_OK):
+        raise Unusable(f"no program {arguments.program}: build the tests in "
+                       "release, or say --program")
+    print("| what | target | measured | by steadystate-bench |\n"
+          "|---|---|---|---|", flush=True)
+    for name, report in reports.items():
+        if report is None:
+            report = make_report(name, arguments)
+        command = command_line(name, is_quick(report))
+        for what, target, measured in BENCHMARKS[name][1](report):
+            print(f"| {what} | {target} | {measured} | `{command}` |",
+                  flush=True)
 
 
 def names(text):
@@ -146,17 +202,15 @@ def main():
                         help="some of " + ",".join(BENCHMARKS))
     parser.add_argument("--quick", action="store_true",
                         help="shows that everything works, measures nothing")
-    parser.add_argument("--program",
+    parser.add_argument("--program", metavar="FILE",
+                        type=lambda path: pathlib.Path(path).resolve(),
                         default=ROOT / "build/release/bin/steadystate-bench")
     arguments = parser.parse_args()
     arguments.folder.mkdir(parents=True, exist_ok=True)
-    print("| what | target | measured | by steadystate-bench |\n"
-          "|---|---|---|---|", flush=True)
-    for name in arguments.only:
-        report = read_report(name, arguments)
-        for what, target, measured in BENCHMARKS[name][1](report):
-            print(f"| {what} | {target} | {measured} | "
-                  f"`{BENCHMARKS[name][0]}` |", flush=True)
+    try:
+        print_table(arguments)
+    except Unusable as error:
+        sys.exit(f"error: {error}")
 
 
 if __name__ == "__main__":

@@ -8,6 +8,7 @@ where the packages cannot be had.
 """
 
 import argparse
+import math
 import os
 import pathlib
 
@@ -15,6 +16,20 @@ import paths
 
 # Weights of Steadystate and of llama.cpp that are as many bits.
 WEIGHTS = {"bf16": "bf16", "int8": "q8_0"}
+# The shapes of steadystate-bench checkpoint that the peers know, too.
+SHAPES = ("mamba2-130m", "mamba2-370m", "mamba2-tiny")
+
+
+def number(kind, least):
+    """Of an option: a finite number that is at least so large."""
+    def read(text):
+        value = kind(text)
+        if not (math.isfinite(value) and value >= least):
+            raise argparse.ArgumentTypeError(
+                f"{text} is not a number from {least} on")
+        return value
+    read.__name__ = kind.__name__  # argparse names it in its own errors
+    return read
 
 
 def make_parser():
@@ -22,31 +37,35 @@ def make_parser():
         prog="tests/bench/peers/run",
         usage="%(prog)s [--venv DIR] [--bin DIR] [OPTION...]",
         description=__doc__,
+        allow_abbrev=False,  # `run` would not know them
         formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--venv", metavar="DIR",
                         help="where the peers are installed, build/peers")
     parser.add_argument("--bin", metavar="DIR",
                         help="where our programs are, build/release/bin")
     parser.add_argument("--shape", default="mamba2-370m",
-                        help="of the weights, see steadystate-bench checkpoint")
+                        choices=SHAPES, help="of the weights")
     parser.add_argument("--folder", type=pathlib.Path, metavar="DIR",
                         default=paths.ROOT / "build/peers/models",
                         help="keeps the checkpoints and GGUF files")
-    parser.add_argument("--weights", nargs="*", choices=WEIGHTS,
+    parser.add_argument("--weights", nargs="+", choices=WEIGHTS,
                         default=["bf16"],
                         help="beside int8 llama.cpp has Q8_0")
-    parser.add_argument("--state_dtype", metavar="TYPE",
+    parser.add_argument("--state_dtype", choices=("bf16", "int16"),
                         help="measures Steadystate with such states, too")
     parser.add_argument("--torch", action="store_true",
                         help="measures PyTorch, too")
-    parser.add_argument("--threads", type=int, metavar="N",
+    parser.add_argument("--threads", type=number(int, 1), metavar="N",
                         default=len(os.sched_getaffinity(0)))
-    parser.add_argument("--rounds", type=int, default=5, metavar="N")
-    parser.add_argument("--seconds", type=float, default=3, metavar="S",
+    parser.add_argument("--rounds", type=number(int, 0), default=5,
+                        metavar="N", help="0: compares logits only")
+    parser.add_argument("--seconds", type=number(float, 0.01), default=3,
+                        metavar="S",
                         help="that a measurement takes at least")
-    parser.add_argument("--tokens", type=int, default=32, metavar="N",
-                        help="whose logits are compared; 0 for none")
-    parser.add_argument("--seed", type=int, default=1, help="of these tokens")
+    parser.add_argument("--tokens", type=number(int, 0), default=32,
+                        metavar="N", help="whose logits are compared; 0 for none")
+    parser.add_argument("--seed", type=number(int, 0), default=1,
+                        metavar="N", help="of these tokens")
     parser.add_argument("--no_search", action="store_true",
                         help="leaves the peers' settings as they are")
     parser.add_argument("--json", type=pathlib.Path, metavar="FILE",
@@ -61,4 +80,4 @@ def parse():
 
 
 if __name__ == "__main__":
-    make_parser().print_help()
+    parse()  # `run` looks before it installs anything
