@@ -4,6 +4,7 @@
 
 #include "kernels/chunk/delta_chunk.h"
 #include "kernels/chunk/fading.h"
+#include "kernels/chunk/growing_state.h"
 #include "kernels/chunk/key_decay_chunk.h"
 #include "kernels/chunk/scalar_decay_chunk.h"
 #include "kernels/chunk/scores.h"
@@ -21,6 +22,16 @@ double SumsFlop(double L, double K, double V) {
 double DeltaFlop(double L, double K, double V) {
   return SumsFlop(L, K, V) + 2 * L * K * V + L * (L + 1) * (K + V);
 }
+
+double ScoresFlop(double L, double K, double /*V*/) { return L * (L + 1) * K; }
+
+// A factor for each pair of tokens, and one for each from the start.
+double FadingFlop(double L, double /*K*/, double /*V*/) {
+  return L * (L + 1) / 2;
+}
+
+// Faded and added to; to round the state is counted as one, too.
+double GrowingStateFlop(double /*L*/, double K, double V) { return 3 * K * V; }
 
 void Scores(ChunkInputs& in, const std::vector<float>& queries) {
   ChunkScores(kChunkTokens, in.K, {queries.data(), in.K}, in.keys.data(),
@@ -53,9 +64,28 @@ void ScalarChunk(ChunkInputs& in, const Fading& fading,
                           .faded = in.faded.data()});
 }
 
-Fading Begin(ChunkInputs& in) {
+void Transpose(ChunkInputs& in) {
   TransposeKeys(kChunkTokens, in.K, {in.k.data(), in.K}, in.keys.data());
+}
+
+Fading Fade(ChunkInputs& in) {
   return ChunkFading(kChunkTokens, {in.alpha.data(), 1}, {}, in.fading.data());
+}
+
+Fading Begin(ChunkInputs& in) {
+  Transpose(in);
+  return Fade(in);
+}
+
+void RunScores(ChunkInputs& in) {
+  Transpose(in);
+  Scores(in, in.q);
+}
+
+void RunGrowingState(ChunkInputs& in) {
+  constexpr double kKept = 0.5;
+  NarrowState(in.growing.size(), in.growing.data(), in.state.data());
+  AddToState(in.growing.size(), kKept, in.added.data(), in.growing.data());
 }
 
 void RunScalarDecay(ChunkInputs& in) { ScalarChunk(in, Begin(in), in.v); }
@@ -108,6 +138,9 @@ constexpr ChunkKernel kKernels[] = {
     {"KeyDecay, bonus", kKeyChunkTokens, SumsFlop,
      [](ChunkInputs& in) { RunKeyDecay(in, in.q.data()); }},
     {"Delta", kChunkTokens, DeltaFlop, RunDelta},
+    {"Scores", kChunkTokens, ScoresFlop, RunScores},
+    {"Fading", kChunkTokens, FadingFlop, [](ChunkInputs& in) { Fade(in); }},
+    {"Growing state", kChunkTokens, GrowingStateFlop, RunGrowingState},
 };
 
 constexpr size_t kMost = std::max(kChunkTokens, kKeyChunkTokens);
@@ -124,6 +157,8 @@ ChunkInputs::ChunkInputs(size_t key_width, size_t value_width)
       v(kMost * V, 0.125f),
       beta(kMost, 0.5f),
       state(K * V),
+      growing(K * V),
+      added(K * V, 0.125f),
       o(kMost * V),
       u(kMost * V),
       faded(kMost * V),

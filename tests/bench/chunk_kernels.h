@@ -19,6 +19,8 @@ class ChunkInputs {
   std::vector<float> q, k, v;     // f32[L, K], f32[L, K], f32[L, V]
   std::vector<float> beta;        // f32[L]
   std::vector<float> state;       // f32[K, V]
+  std::vector<double> growing;    // f64[K, V], a state
+  std::vector<float> added;       // f32[K, V], to that
   std::vector<float> o;           // f32[L, V]
   std::vector<float> u, faded;    // f32[L, V], scratch
   std::vector<float> keys;        // scratch
@@ -28,7 +30,8 @@ class ChunkInputs {
   std::vector<float> key_decays;  // scratch
 };
 
-// A recurrence in matrix form: advances one head by a chunk.
+// A recurrence in matrix form, which advances one head by a chunk, or a part of
+// such.
 struct ChunkKernel {
   const char* name;
   size_t tokens;  // of a chunk

@@ -87,7 +87,7 @@ CommandText KernelsCommand::text() const {
   return {
       "kernels", "Each kernel beside the limit that it runs into",
       "Step kernels: heads of random states, one token each, in turns with a "
-      "loop that does no more than read and write the same memory. Chunk "
+      "loop that does no more than read, and write, the same memory. Chunk "
       "kernels: a head of a prompt's chunk, its state in cache, in turns with "
       "a loop that multiplies and adds within registers. "
       "Projections: weights that stream from DRAM, in turns with a loop that "
@@ -129,9 +129,10 @@ absl::Status KernelsCommand::CheckKernel() const {
     if (absl::StartsWith(kernel.name, kernel_)) return absl::OkStatus();
     names.push_back(kernel.name);
   }
-  return absl::InvalidArgumentError(absl::StrCat("--kernel is '", kernel_,
-                                                 "'; it must begin one of ",
-                                                 absl::StrJoin(names, ", ")));
+  return absl::InvalidArgumentError(
+      absl::StrCat("--kernel is '", kernel_,
+                   "', and no step kernel's name begins like this; there are ",
+                   absl::StrJoin(names, "; ")));
 }
 
 std::vector<size_t> KernelsCommand::Teams() const {
@@ -170,7 +171,7 @@ double StepAll(const StepKernel& kernel, const StepInputs& in,
                std::vector<float>& o) {
   const size_t bytes = kernel.state_bytes(in.K, in.V);
   // No two workers write to one cache line.
-  const size_t stride = in.V + kLineFloats;
+  const size_t stride = OutputFloats(in.K, in.V) + kLineFloats;
   return TimeOnce([&] {
     pool.ParallelFor(heads, [&](size_t head, size_t worker) {
       std::byte* const state = states + head * bytes;
@@ -190,14 +191,15 @@ nlohmann::json KernelsCommand::StepRow(const StepKernel& kernel,
   auto* const states = reinterpret_cast<std::byte*>(memory.data());
   // What another kernel left there would mean something else.
   std::fill_n(memory.data(), memory.size(), 0.0f);
-  std::vector<float> o(pool.size() * (in.V + kLineFloats));
+  std::vector<float> o(pool.size() * (OutputFloats(in.K, in.V) + kLineFloats));
   StepAll(kernel, in, states, heads, pool, o);
+  const size_t moved = (kernel.writes ? 2 : 1) * heads * each;
   Samples times, rates, limits;
   for (size_t i = 0; i < samples; ++i) {
-    limits.Add(probe.ReadWrite());
+    limits.Add(kernel.writes ? probe.ReadWrite() : probe.Read());
     const double seconds = StepAll(kernel, in, states, heads, pool, o);
     times.Add(seconds / static_cast<double>(heads));
-    rates.Add(static_cast<double>(2 * heads * each) / seconds);
+    rates.Add(static_cast<double>(moved) / seconds);
   }
   nlohmann::json row = {{"kernel", kernel.name},
                         {"head", absl::StrCat(in.K, "x", in.V)},

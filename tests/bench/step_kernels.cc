@@ -1,13 +1,18 @@
 #include "tests/bench/step_kernels.h"
 
+#include <algorithm>
+
 #include "kernels/recurrence/bonus_decay.h"
 #include "kernels/recurrence/complex_key_decay.h"
 #include "kernels/recurrence/full_decay.h"
 #include "kernels/recurrence/growing_sum.h"
 #include "kernels/recurrence/key_decay.h"
+#include "kernels/recurrence/log_feature.h"
+#include "kernels/recurrence/normalizer.h"
 #include "kernels/recurrence/outer_decay.h"
 #include "kernels/recurrence/packed_key_decay.h"
 #include "kernels/recurrence/rank_one_decay.h"
+#include "kernels/recurrence/state_read.h"
 #include "kernels/state/int16_matrix.h"
 
 namespace steadystate::bench {
@@ -102,6 +107,39 @@ constexpr StepKernel kKernels[] = {
            in.v.data(), in.noise(), reinterpret_cast<int16_t*>(state),
            reinterpret_cast<uint8_t*>(state + Bf16Bytes(in.K, in.V)), o);
      }},
+    {"ReadState", FloatBytes,
+     [](const StepInputs& in, std::byte* state, float* o,
+        const std::byte* /*next*/) {
+       ReadState(in.K, in.V, 1.0f, in.q.data(), Floats(state), o);
+     },
+     /*writes=*/false},
+    // Of the next three, which keep K numbers of a head, V heads in place of
+    // one: a single one is over before the team knows of it.
+    {"Normalizer, V of K", TwoFloatBytes,
+     [](const StepInputs& in, std::byte* state, float* o,
+        const std::byte* /*next*/) {
+       for (size_t i = 0; i < in.V; ++i) {
+         o[i] = static_cast<float>(NormalizerStep(in.K, in.decay_k.data(),
+                                                  in.q.data(), in.k.data(),
+                                                  Doubles(state) + i * in.K));
+       }
+     }},
+    {"LogFeatureKey, V of K", FloatBytes,
+     [](const StepInputs& in, std::byte* state, float* o,
+        const std::byte* /*next*/) {
+       for (size_t i = 0; i < in.V; ++i) {
+         LogFeatureKey(in.K, /*first=*/false, in.small_k.data(),
+                       Floats(state) + i * in.K, o, o + in.K);
+       }
+     }},
+    {"LogFeatureQuery, V of K", FloatBytes,
+     [](const StepInputs& in, std::byte* state, float* o,
+        const std::byte* /*next*/) {
+       for (size_t i = 0; i < in.V; ++i) {
+         LogFeatureQuery(in.K, in.q.data(), Floats(state) + i * in.K, o);
+       }
+     },
+     /*writes=*/false},
 };
 
 }  // namespace
@@ -124,5 +162,7 @@ StepInputs::StepInputs(size_t key_width, size_t value_width)
       column_noise(V) {}
 
 std::span<const StepKernel> StepKernels() { return kKernels; }
+
+size_t OutputFloats(size_t K, size_t V) { return std::max(V, 2 * K); }
 
 }  // namespace steadystate::bench

@@ -33,16 +33,20 @@ struct StepInputs {
   }
 };
 
-// A recurrence kernel that advances one head by one token. `next` is the state
-// of the head that comes after, or null.
+// A recurrence kernel that advances, or reads, one head by one token. `next` is
+// the state of the head that comes after, or null; o is f32[OutputFloats].
 struct StepKernel {
   const char* name;
   size_t (*state_bytes)(size_t K, size_t V);
   void (*step)(const StepInputs& in, std::byte* state, float* o,
                const std::byte* next);
+  bool writes = true;  // the state that it has read
 };
 
 std::span<const StepKernel> StepKernels();
+
+// The most that a kernel gives out of a head, or of its keys.
+size_t OutputFloats(size_t K, size_t V);
 
 }  // namespace steadystate::bench
 
