@@ -302,7 +302,6 @@ void Engine::Core::Settle(Request& request, absl::Status status) {
     ended_sessions_.push_back(std::move(owned));
   } else {
     table_.SetIdle(session);
-    ++left_idle_;
   }
 }
 
@@ -356,11 +355,12 @@ size_t Engine::Core::Commit(const Batch& batch, const BatchTimes& times) {
   metrics_.StepDuration(StepPhase::kSample, times.sample);
   MutexLock lock(mutex_);
   const absl::Time now = clock_.Now();
-  left_idle_ = 0;
+  const size_t active = table_.active();
   for (size_t i = 0; i < batch.items.size(); ++i) {
     CommitItem(batch.items[i], *batch.requests[i], now);
   }
-  return left_idle_ == 0 ? 0 : left_idle_ + starting_.size();
+  const size_t left_idle = active - table_.active();
+  return left_idle == 0 ? 0 : left_idle + starting_.size();
 }
 
 void Engine::Core::CommitItem(const BatchItem& item, Request& request,

@@ -185,7 +185,6 @@ class Engine::Core {
   Batch prefill_;                 // may be left between two layers
   absl::Duration decode_time_;    // of the last decode batch
   ReturnWindow returns_;
-  size_t left_idle_ = 0;    // sessions that a batch leaves without a request
   bool finishing_ = false;  // what has begun is carried through at once
   std::vector<Answer> answers_;
   std::vector<StepAnswer> step_answers_;   // of one sink

@@ -3,9 +3,10 @@
 
 Each report is kept as DIR/NAME.json and is not made again while it is there.
 With --quick, which measures nothing, models are tiny, and a folder with such
-reports is refused without it. The program is that of build/release, or --program. The comparison with other
-engines is tests/bench/peers/run. Needs Python only, 24 GiB of memory and, on a
-quiet machine of two processors, about an hour.
+reports is refused without it. The program is that of build/release, or
+--program. The comparison with other engines is tests/bench/peers/run. Needs
+Python only, 24 GiB of memory and, on a quiet machine of two processors, about
+an hour.
 
   tests/bench/targets.py /tmp/reports
   tests/bench/targets.py /tmp/reports --only kernels,mixed
