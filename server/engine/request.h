@@ -23,6 +23,10 @@ using RequestId = uint64_t;
 // one writer on one session queue up; another writer meanwhile is refused.
 using WriterId = uint64_t;
 
+// Names whoever shares bounds with nobody else: one connection. 0: the process
+// itself.
+using ClientId = uint64_t;
+
 // What every request carries.
 struct RequestBase {
   std::string session;  // id, without "sessions/"
