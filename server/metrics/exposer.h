@@ -3,12 +3,13 @@
 
 #include <memory>
 #include <string>
-#include <vector>
 
 #include "absl/status/statusor.h"
 #include "server/metrics/metrics.h"
 
 namespace steadystate {
+
+class ScrapeServer;
 
 // Serves http://HOST:PORT/metrics for Prometheus while it lives.
 class Exposer {
@@ -24,9 +25,8 @@ class Exposer {
   int port() const;
 
  private:
-  struct Server;
-  explicit Exposer(std::unique_ptr<Server> server);
-  std::unique_ptr<Server> server_;
+  explicit Exposer(std::unique_ptr<ScrapeServer> server);
+  const std::unique_ptr<ScrapeServer> server_;
 };
 
 }  // namespace steadystate

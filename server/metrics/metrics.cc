@@ -5,7 +5,6 @@
 #include <atomic>
 #include <map>
 #include <span>
-#include <sstream>
 #include <utility>
 #include <vector>
 
@@ -16,9 +15,9 @@
 #include "prometheus/gauge.h"
 #include "prometheus/histogram.h"
 #include "prometheus/registry.h"
-#include "prometheus/text_serializer.h"
 #include "server/base/error.h"
 #include "server/base/version.h"
+#include "server/metrics/exposition.h"
 #include "server/metrics/process_metrics.h"
 #include "server/metrics/table.h"
 
@@ -355,14 +354,6 @@ std::vector<std::shared_ptr<prometheus::Collectable>> Metrics::collectables()
               families_, const_cast<ProcessMetrics*>(&families_->process))};
 }
 
-std::string Metrics::Expose() const {
-  std::vector<prometheus::MetricFamily> all;
-  for (const auto& collectable : collectables()) {
-    for (prometheus::MetricFamily& family : collectable->Collect()) {
-      all.push_back(std::move(family));
-    }
-  }
-  return prometheus::TextSerializer().Serialize(all);
-}
+std::string Metrics::Expose() const { return Exposition(collectables()); }
 
 }  // namespace steadystate

@@ -1,7 +1,5 @@
 #include "server/metrics/process_metrics.h"
 
-#include <dirent.h>
-#include <sys/resource.h>
 #include <unistd.h>
 
 #include <fstream>
@@ -12,6 +10,7 @@
 #include "absl/strings/str_split.h"
 #include "absl/strings/string_view.h"
 #include "absl/strings/strip.h"
+#include "server/base/descriptor.h"
 #include "server/metrics/table.h"
 
 namespace steadystate {
@@ -41,15 +40,6 @@ std::vector<double> StatFields() {
 // Field `number` of proc(5)'s numbering, or 0.
 double Field(const std::vector<double>& fields, size_t number) {
   return number - 3 < fields.size() ? fields[number - 3] : 0;
-}
-
-double OpenFds() {
-  DIR* folder = opendir("/proc/self/fd");
-  if (folder == nullptr) return 0;
-  double count = -3;  // ".", ".." and the descriptor that reads the folder
-  while (readdir(folder) != nullptr) ++count;
-  closedir(folder);
-  return count;
 }
 
 double BootTime() {
@@ -87,15 +77,13 @@ std::vector<prometheus::MetricFamily> ProcessMetrics::Collect() const {
   const std::vector<double> stat = StatFields();
   const auto ticks = static_cast<double>(sysconf(_SC_CLK_TCK));
   const auto page = static_cast<double>(sysconf(_SC_PAGESIZE));
-  rlimit fds{};
-  getrlimit(RLIMIT_NOFILE, &fds);
   using enum MetricId;
   return {
       Family(kProcessCpu, (Field(stat, 14) + Field(stat, 15)) / ticks),
       Family(kProcessResident, Field(stat, 24) * page),
       Family(kProcessVirtual, Field(stat, 23)),
-      Family(kProcessOpenFds, OpenFds()),
-      Family(kProcessMaxFds, static_cast<double>(fds.rlim_cur)),
+      Family(kProcessOpenFds, static_cast<double>(OpenDescriptors())),
+      Family(kProcessMaxFds, static_cast<double>(DescriptorLimit())),
       Family(kProcessThreads, Field(stat, 20)),
       Family(kProcessStartTime, BootTime() + Field(stat, 22) / ticks),
   };

@@ -150,8 +150,7 @@ std::chrono::steady_clock::duration TimeToEnd(const char* address) {
   return std::chrono::steady_clock::now() - start;
 }
 
-// The HTTP server below polls every two seconds, so it would always take them;
-// a busy machine may now and then.
+// A busy machine may take longer now and then.
 TEST(ExposerTest, EndsAtOnce) {
   constexpr int kTries = 10;
   constexpr std::chrono::milliseconds kAtOnce(1500);

@@ -1,0 +1,61 @@
+#include "server/base/descriptor.h"
+
+#include <dirent.h>
+#include <sys/eventfd.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <utility>
+
+namespace steadystate {
+
+Descriptor::~Descriptor() { Close(); }
+
+Descriptor::Descriptor(Descriptor&& other) noexcept : fd_(other.Release()) {}
+
+Descriptor& Descriptor::operator=(Descriptor&& other) noexcept {
+  if (this != &other) {
+    Close();
+    fd_ = other.Release();
+  }
+  return *this;
+}
+
+int Descriptor::Release() { return std::exchange(fd_, -1); }
+
+void Descriptor::Close() {
+  if (valid()) close(Release());
+}
+
+WakeUp::WakeUp() : event_(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)) {}
+
+void WakeUp::Signal() const {
+  const uint64_t one = 1;
+  // It fails only where the event has been signalled 2^64 - 2 times.
+  [[maybe_unused]] const ssize_t written =
+      write(event_.get(), &one, sizeof(one));
+}
+
+void WakeUp::Clear() const {
+  uint64_t count = 0;
+  // It fails where nothing has been signalled.
+  [[maybe_unused]] const ssize_t got =
+      read(event_.get(), &count, sizeof(count));
+}
+
+uint64_t DescriptorLimit() {
+  rlimit limit{};
+  return getrlimit(RLIMIT_NOFILE, &limit) == 0 ? limit.rlim_cur : 0;
+}
+
+size_t OpenDescriptors() {
+  DIR* folder = opendir("/proc/self/fd");
+  if (folder == nullptr) return 0;
+  size_t entries = 0;
+  while (readdir(folder) != nullptr) ++entries;
+  closedir(folder);
+  // ".", ".." and the descriptor that read the folder.
+  return entries < 3 ? 0 : entries - 3;
+}
+
+}  // namespace steadystate

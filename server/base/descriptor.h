@@ -1,0 +1,51 @@
+#ifndef STEADYSTATE_SERVER_BASE_DESCRIPTOR_H_
+#define STEADYSTATE_SERVER_BASE_DESCRIPTOR_H_
+
+#include <cstddef>
+#include <cstdint>
+
+namespace steadystate {
+
+// Owns an open file descriptor and closes it. Thread-compatible.
+class Descriptor {
+ public:
+  Descriptor() = default;
+  // Owns `fd`; a negative one stands for none.
+  explicit Descriptor(int fd) : fd_(fd) {}
+  ~Descriptor();
+  Descriptor(Descriptor&& other) noexcept;
+  Descriptor& operator=(Descriptor&& other) noexcept;
+
+  int get() const { return fd_; }
+  bool valid() const { return fd_ >= 0; }
+  // Gives the descriptor up to the caller.
+  int Release();
+  void Close();
+
+ private:
+  int fd_ = -1;
+};
+
+// Wakes a thread that polls. Thread-safe.
+class WakeUp {
+ public:
+  WakeUp();
+
+  // What to poll for reading; invalid if the process had no descriptor left.
+  const Descriptor& descriptor() const { return event_; }
+  void Signal() const;
+  // Takes notice of signals so far: the descriptor is no longer readable.
+  void Clear() const;
+
+ private:
+  const Descriptor event_;
+};
+
+// Descriptors that the process may open, its soft limit, and those that it
+// has open now; 0 if the system does not say.
+uint64_t DescriptorLimit();
+size_t OpenDescriptors();
+
+}  // namespace steadystate
+
+#endif  // STEADYSTATE_SERVER_BASE_DESCRIPTOR_H_

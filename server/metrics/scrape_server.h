@@ -1,0 +1,72 @@
+#ifndef STEADYSTATE_SERVER_METRICS_SCRAPE_SERVER_H_
+#define STEADYSTATE_SERVER_METRICS_SCRAPE_SERVER_H_
+
+#include <array>
+#include <chrono>
+#include <cstddef>
+#include <functional>
+#include <list>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "server/base/descriptor.h"
+#include "server/base/listener.h"
+#include "server/metrics/scrape_connection.h"
+
+namespace steadystate {
+
+// Serves one page over HTTP, on one thread that waits for nobody: what a peer
+// has to send or read has a deadline, and where more peers than kMaxConnections
+// are there, the oldest that has not asked yet makes room for the newest. So a
+// scrape is answered beside any number of connections that do nothing. It has
+// descriptors in reserve to accept with where the process has no more.
+class ScrapeServer {
+ public:
+  static constexpr size_t kMaxConnections = 16;
+  static constexpr size_t kReserve = 2;
+  // The descriptors that it takes, beside one for each address listened on.
+  static constexpr size_t kDescriptors = kMaxConnections + kReserve + 1;
+
+  // `page` makes what is served; it is called on the server's thread.
+  // INVALID_ARGUMENT for malformed addresses, UNAVAILABLE if the address or
+  // descriptors cannot be had.
+  static absl::StatusOr<std::unique_ptr<ScrapeServer>> Start(
+      const std::string& host_port, std::function<std::string()> page);
+  // Ends at once, whatever is in flight.
+  ~ScrapeServer();
+
+  // The port that is listened on.
+  int port() const { return listener_.port; }
+
+ private:
+  using Clock = ScrapeConnection::Clock;
+  using Connections = std::list<ScrapeConnection>;
+
+  ScrapeServer(Listener listener, std::function<std::string()> page);
+  void Run();
+  // Polls until something happens; false if it is the end.
+  bool Wait();
+  void AcceptFrom(const Descriptor& socket);
+  bool MakeRoom();
+  void Refill();
+
+  const Listener listener_;
+  const std::function<std::string()> page_;
+  const WakeUp end_;
+
+  // The thread's own.
+  Connections connections_;  // the oldest first
+  std::array<Descriptor, kReserve> reserve_;
+  Clock::time_point accept_again_;
+  std::vector<const Descriptor*> ready_listeners_;
+  std::vector<Connections::iterator> ready_;
+
+  std::thread thread_;
+};
+
+}  // namespace steadystate
+
+#endif  // STEADYSTATE_SERVER_METRICS_SCRAPE_SERVER_H_

@@ -1,0 +1,95 @@
+// Goal: addresses are listened on as they are written, and refused otherwise.
+#include "server/base/listener.h"
+
+#include <sys/socket.h>
+
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/testing/tcp_client.h"
+
+namespace steadystate {
+namespace {
+
+using testing::HasSubstr;
+
+TEST(ParseHostPortTest, TellsHostAndPort) {
+  const struct {
+    const char* text;
+    const char* host;
+    int port;
+  } kCases[] = {{"127.0.0.1:50051", "127.0.0.1", 50051},
+                {"localhost:0", "localhost", 0},
+                {"[::1]:65535", "::1", 65535},
+                {"::1:80", "::1", 80}};
+  for (const auto& expected : kCases) {
+    const auto address = ParseHostPort(expected.text);
+    ASSERT_TRUE(address.ok()) << address.status();
+    EXPECT_EQ(address->host, expected.host);
+    EXPECT_EQ(address->port, expected.port);
+  }
+}
+
+TEST(ParseHostPortTest, RefusesTheRestByName) {
+  for (const char* text :
+       {"", "50051", ":50051", "localhost:", "a:b", "h:65536", "h:-1"}) {
+    const auto address = ParseHostPort(text);
+    EXPECT_EQ(address.status().code(), absl::StatusCode::kInvalidArgument);
+    EXPECT_THAT(std::string(address.status().message()),
+                HasSubstr(absl::StrCat("'", text, "'")));
+  }
+}
+
+// Whether a connection to the listener arrives.
+bool Accepts(const Listener& listener) {
+  const TcpClient client(listener.port);
+  for (const Descriptor& socket : listener.sockets) {
+    const Descriptor accepted(accept4(socket.get(), nullptr, nullptr, 0));
+    if (accepted.valid()) return client.connected();
+  }
+  return false;
+}
+
+TEST(ListenTest, TakesAddressesAndNames) {
+  for (const char* host : {"127.0.0.1", "0.0.0.0", "localhost", "[::]"}) {
+    const auto listener =
+        Listen(absl::StrCat(host, ":0"), AnyAddress::kBothFamilies);
+    ASSERT_TRUE(listener.ok()) << listener.status();
+    EXPECT_GT(listener->port, 0);
+    EXPECT_TRUE(Accepts(*listener)) << host;
+  }
+}
+
+TEST(ListenTest, AnyAddressOfOneFamilyLeavesTheOtherAlone) {
+  const auto listener = Listen("0.0.0.0:0", AnyAddress::kIpv4Only);
+  ASSERT_TRUE(listener.ok()) << listener.status();
+  sockaddr_storage address{};
+  socklen_t size = sizeof(address);
+  ASSERT_EQ(getsockname(listener->sockets.front().get(),
+                        reinterpret_cast<sockaddr*>(&address), &size),
+            0);
+  EXPECT_EQ(address.ss_family, AF_INET);
+  EXPECT_TRUE(Accepts(*listener));
+}
+
+TEST(ListenTest, RefusesATakenPortByName) {
+  for (const char* host : {"127.0.0.1", "0.0.0.0"}) {
+    const auto first =
+        Listen(absl::StrCat(host, ":0"), AnyAddress::kBothFamilies);
+    ASSERT_TRUE(first.ok()) << first.status();
+    const std::string taken = absl::StrCat(host, ":", first->port);
+    const auto second = Listen(taken, AnyAddress::kBothFamilies);
+    EXPECT_EQ(second.status().code(), absl::StatusCode::kUnavailable);
+    EXPECT_THAT(std::string(second.status().message()), HasSubstr(taken));
+  }
+}
+
+TEST(ListenTest, RefusesForeignAddresses) {
+  EXPECT_EQ(Listen("192.0.2.1:0", AnyAddress::kIpv4Only).status().code(),
+            absl::StatusCode::kUnavailable);
+}
+
+}  // namespace
+}  // namespace steadystate

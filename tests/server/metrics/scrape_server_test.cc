@@ -1,0 +1,153 @@
+// Goal: a scrape is answered whatever other connections do, and without
+// descriptors. Method: real servers on free ports, clients that misbehave.
+#include "server/metrics/scrape_server.h"
+
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/testing/tcp_client.h"
+
+namespace steadystate {
+namespace {
+
+using testing::EndsWith;
+using testing::StartsWith;
+
+constexpr absl::string_view kRequest =
+    "GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n";
+
+// Larger than what the system holds for a peer that does not read.
+const std::string& Page() {
+  static const auto* const page = new std::string(8 << 20, 'x');
+  return *page;
+}
+
+std::unique_ptr<ScrapeServer> StartServer(std::string page = "the page\n") {
+  auto server = ScrapeServer::Start("127.0.0.1:0",
+                                    [page = std::move(page)] { return page; });
+  EXPECT_TRUE(server.ok()) << server.status();
+  return *std::move(server);
+}
+
+std::string Scrape(const ScrapeServer& server) {
+  TcpClient client(server.port());
+  EXPECT_TRUE(client.Send(kRequest));
+  return client.ReceiveAll();
+}
+
+using Clients = std::vector<std::unique_ptr<TcpClient>>;
+
+// Connections that have sent `bytes`.
+Clients ConnectionsWith(absl::string_view bytes, size_t count, int port) {
+  Clients clients;
+  for (size_t i = 0; i < count; ++i) {
+    clients.push_back(std::make_unique<TcpClient>(port));
+    EXPECT_TRUE(clients.back()->connected());
+    clients.back()->Send(bytes);
+  }
+  return clients;
+}
+
+TEST(ScrapeServerTest, ServesThePageAndCloses) {
+  const auto server = StartServer();
+  const std::string answer = Scrape(*server);
+  EXPECT_THAT(answer, StartsWith("HTTP/1.1 200 OK\r\n"));
+  EXPECT_THAT(answer, EndsWith("\r\n\r\nthe page\n"));
+}
+
+TEST(ScrapeServerTest, ReadsRequestsThatComeByteByByte) {
+  const auto server = StartServer();
+  TcpClient client(server->port());
+  for (const char& byte : kRequest) {
+    ASSERT_TRUE(client.Send(absl::string_view(&byte, 1)));
+  }
+  EXPECT_THAT(client.ReceiveAll(), EndsWith("\r\n\r\nthe page\n"));
+}
+
+TEST(ScrapeServerTest, WhatFollowsTheRequestDoesNotCutTheAnswerOff) {
+  const auto server = StartServer(Page());
+  TcpClient client(server->port());
+  ASSERT_TRUE(client.Send(kRequest));
+  ASSERT_TRUE(client.Send(kRequest));
+  EXPECT_GT(client.ReceiveAll().size(), Page().size());
+}
+
+// With as many threads as the server had, two of these stopped all scrapes.
+TEST(ScrapeServerTest, AnswersBesideConnectionsThatDoNotAsk) {
+  const auto server = StartServer();
+  for (const absl::string_view bytes : {"", "GET /metr",
+                                        "GET /metrics HTTP/1.1"
+                                        "\r\nHost: x\r\n"}) {
+    const Clients idle = ConnectionsWith(bytes, 64, server->port());
+    for (int i = 0; i < 8; ++i) {
+      EXPECT_THAT(Scrape(*server), StartsWith("HTTP/1.1 200 OK\r\n")) << bytes;
+    }
+  }
+}
+
+TEST(ScrapeServerTest, AnswersBesideConnectionsThatDoNotRead) {
+  const auto server = StartServer(Page());
+  const Clients unread = ConnectionsWith(kRequest, 64, server->port());
+  EXPECT_GT(Scrape(*server).size(), Page().size());
+}
+
+TEST(ScrapeServerTest, MakesRoomByClosingTheOldestThatHasNotAsked) {
+  const auto server = StartServer();
+  const Clients idle =
+      ConnectionsWith("GET", ScrapeServer::kMaxConnections + 1, server->port());
+  EXPECT_EQ(idle.front()->ReceiveAll(), "");
+  // The others are still there.
+  EXPECT_TRUE(idle.back()->Send(" /metrics HTTP/1.1\r\n\r\n"));
+  EXPECT_THAT(idle.back()->ReceiveAll(), StartsWith("HTTP/1.1 200 OK\r\n"));
+}
+
+// Takes all descriptors of the process but those that are open.
+class NoDescriptors {
+ public:
+  NoDescriptors() {
+    getrlimit(RLIMIT_NOFILE, &before_);
+    rlimit none = before_;
+    // Descriptors are numbered from the lowest that is free.
+    none.rlim_cur = static_cast<rlim_t>(dup(0));
+    close(static_cast<int>(none.rlim_cur));
+    setrlimit(RLIMIT_NOFILE, &none);
+  }
+  ~NoDescriptors() { setrlimit(RLIMIT_NOFILE, &before_); }
+
+ private:
+  rlimit before_{};
+};
+
+TEST(ScrapeServerTest, AnswersWithoutDescriptors) {
+  const auto server = StartServer();
+  TcpClient idle(server->port());
+  ASSERT_TRUE(idle.connected());
+  // A client takes a descriptor too.
+  Clients clients;
+  for (int i = 0; i < 8; ++i) clients.push_back(std::make_unique<TcpClient>());
+  const NoDescriptors none;
+  ASSERT_EQ(dup(0), -1);
+  for (const auto& client : clients) {
+    ASSERT_TRUE(client->Connect(server->port()));
+    ASSERT_TRUE(client->Send(kRequest));
+    EXPECT_THAT(client->ReceiveAll(), StartsWith("HTTP/1.1 200 OK\r\n"));
+  }
+}
+
+TEST(ScrapeServerTest, EndsBesideOpenConnections) {
+  auto server = StartServer(Page());
+  const Clients idle = ConnectionsWith("GET", 4, server->port());
+  const Clients unread = ConnectionsWith(kRequest, 4, server->port());
+  EXPECT_NE(unread.front()->Receive(), "");
+  server.reset();
+  EXPECT_EQ(idle.back()->ReceiveAll(), "");
+}
+
+}  // namespace
+}  // namespace steadystate
