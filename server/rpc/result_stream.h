@@ -15,6 +15,7 @@
 #include "grpcpp/support/server_callback.h"
 #include "server/base/error.h"
 #include "server/base/mutex.h"
+#include "server/base/parking.h"
 #include "server/engine/request.h"
 #include "server/rpc/answer.h"
 #include "server/rpc/call_record.h"
@@ -31,8 +32,10 @@ namespace steadystate {
 // read costs no more than that.
 //
 // The call is finished exactly once, after the engine's last call and the last
-// write. The object owns itself from its creation to the reactor's OnDone; the
-// engine shares it. Lock order: the engine is never called with mutex_ held.
+// write. The object owns itself from its creation to the reactor's OnDone,
+// which gRPC calls when OnWriteDone and OnCancel have returned; who calls it
+// from another thread, the engine and the thread for long texts, shares it for
+// as long as it does. Lock order: the engine is never called with mutex_ held.
 template <typename Response, typename Item, typename Summary>
 class ResultStream : public grpc::ServerWriteReactor<Response>,
                      public Sink<Item, Summary> {
@@ -153,6 +156,7 @@ class ResultStream : public grpc::ServerWriteReactor<Response>,
   void Begin(const Submit& submit) {
     absl::StatusOr<RequestId> id = absl::CancelledError("the client has gone");
     if (!Broken()) id = submit(record_.deadline(), self_);
+    MayPark("ResultStream::Begin");
     if (id.ok()) {
       SetId(*id);
     } else {
@@ -204,11 +208,16 @@ class ResultStream : public grpc::ServerWriteReactor<Response>,
   }
 
   void Act(const Actions& actions) ABSL_LOCKS_EXCLUDED(mutex_) {
+    MayPark("ResultStream::Act");
     if (actions.wake != 0) services_.engine.Wake(actions.wake);
-    if (actions.write != nullptr) this->StartWrite(actions.write);
-    // The last thing that happens: the object may be gone afterwards.
+    if (actions.write != nullptr) {
+      this->StartWrite(actions.write);
+      MayPark("ResultStream::Act, write started");
+    }
+    // The last thing that happens: the call may be over afterwards.
     if (actions.finish.has_value()) {
       this->Finish(record_.End(*actions.finish));
+      MayPark("ResultStream::Act, finished");
     }
   }
 

@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "server/base/parking.h"
 #include "server/rpc/answer.h"
 
 namespace steadystate {
@@ -10,9 +11,11 @@ StepCall* StepCall::Start(ServiceContext& services,
                           grpc::CallbackServerContext& context,
                           const v1::StepRequest& request,
                           v1::StepResponse& response) {
-  StepCall* const call = new StepCall(services, context, response);
+  const std::shared_ptr<StepCall> call(
+      new StepCall(services, context, response));
+  call->self_ = call;
   call->Submit(request);
-  return call;
+  return call.get();
 }
 
 StepCall::StepCall(ServiceContext& services,
@@ -34,16 +37,23 @@ void StepCall::Submit(const v1::StepRequest& request) {
   step->deadline = record_.deadline();
   id_ = services_.engine.Step(
       *std::move(step),
-      [this](const absl::StatusOr<StepResult>& result) { Answer(result); });
+      [self = shared_from_this()](const absl::StatusOr<StepResult>& result) {
+        self->Answer(result);
+      });
+  MayPark("StepCall::Submit");
 }
 
 void StepCall::Answer(const absl::StatusOr<StepResult>& result) {
   if (result.ok()) ToProto(*result, session_, response_);
+  MayPark("StepCall::Answer");
   Finish(record_.End(result.status()));
+  MayPark("StepCall::Answer, finished");
 }
 
 void StepCall::OnCancel() { services_.engine.Cancel(id_); }
 
-void StepCall::OnDone() { delete this; }
+void StepCall::OnDone() {
+  const std::shared_ptr<StepCall> self = std::move(self_);
+}
 
 }  // namespace steadystate

@@ -1,6 +1,7 @@
 #ifndef STEADYSTATE_SERVER_RPC_STEP_CALL_H_
 #define STEADYSTATE_SERVER_RPC_STEP_CALL_H_
 
+#include <memory>
 #include <string>
 
 #include "absl/status/statusor.h"
@@ -13,10 +14,13 @@
 
 namespace steadystate {
 
-// One unary Step call, from its arrival to gRPC's OnDone, when it deletes
-// itself. It is finished by the engine's answer and only by that, so the answer
-// never comes too late.
-class StepCall final : public grpc::ServerUnaryReactor {
+// One unary Step call. It is finished by the engine's answer and only by that,
+// so the answer never comes too late. The object owns itself from Start to
+// OnDone; gRPC calls that after OnCancel, and neither before Start's caller has
+// returned. The engine shares it for as long as it has the callback: the call
+// may be over before Answer returns.
+class StepCall final : public grpc::ServerUnaryReactor,
+                       public std::enable_shared_from_this<StepCall> {
  public:
   // Called within the method's handler: gRPC reacts only after it returned.
   static StepCall* Start(ServiceContext& services,
@@ -36,8 +40,9 @@ class StepCall final : public grpc::ServerUnaryReactor {
   ServiceContext& services_;
   CallRecord record_;
   v1::StepResponse& response_;
-  std::string session_;  // "sessions/{id}"
-  RequestId id_ = 0;     // constant once Start has returned
+  std::shared_ptr<StepCall> self_;  // from Start to OnDone
+  std::string session_;             // "sessions/{id}"
+  RequestId id_ = 0;                // constant once Start has returned
 };
 
 }  // namespace steadystate

@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "server/base/error.h"
+#include "server/base/parking.h"
 #include "server/base/status_macros.h"
 #include "server/rpc/answer.h"
 #include "server/rpc/field_check.h"
@@ -46,7 +47,7 @@ StreamStepReactor* StreamStepReactor::Start(
   services.open_streams.Add(*reactor);
   Actions actions;
   actions.read = true;
-  reactor->Act(actions);
+  reactor->Act(std::move(actions));
   return reactor.get();
 }
 
@@ -87,7 +88,7 @@ void StreamStepReactor::OnWriteDone(bool ok) {
     Break();
     return;
   }
-  Act(actions);
+  Act(std::move(actions));
   if (!submit) return;
   Submit();
   Proceed();
@@ -98,16 +99,19 @@ void StreamStepReactor::OnCancel() { Break(); }
 void StreamStepReactor::OnDone() {
   services_.open_streams.Remove(*this);
   services_.metrics.AddStreams(-1);
-  // The engine may hold nothing of this object: nothing is pending.
+  // The engine has nothing of this object any more, unless it is about to
+  // return from OnRoundEnd, which has a reference of its own.
   const std::shared_ptr<StreamStepReactor> self = std::move(self_);
 }
 
 void StreamStepReactor::Drain() {
+  Actions actions;
   {
     const MutexLock lock(mutex_);
     draining_ = true;
+    actions = Decide();
   }
-  Proceed();
+  Act(std::move(actions));
 }
 
 void StreamStepReactor::Break() {
@@ -121,7 +125,7 @@ void StreamStepReactor::Break() {
     actions = Decide();
   }
   for (const RequestId id : ids) services_.engine.Cancel(id);
-  Act(actions);
+  Act(std::move(actions));
 }
 
 std::vector<RequestId> StreamStepReactor::PendingIds() const {
@@ -312,11 +316,16 @@ void StreamStepReactor::OnSteps(std::span<const StepAnswer> answers) {
 }
 
 void StreamStepReactor::OnRoundEnd() {
+  // The open round has kept the object until here, but nothing does once the
+  // lock is released.
+  const std::shared_ptr<StreamStepReactor> self = shared_from_this();
+  Actions actions;
   {
     const MutexLock lock(mutex_);
     round_open_ = false;
+    actions = Decide();
   }
-  Proceed();
+  Act(std::move(actions));
 }
 
 void StreamStepReactor::Answer(Pending& pending,
@@ -415,19 +424,28 @@ StreamStepReactor::Actions StreamStepReactor::Decide() {
   return actions;
 }
 
-void StreamStepReactor::Act(const Actions& actions) {
-  if (actions.write != nullptr) StartWrite(actions.write);
-  if (actions.read) {
-    StartRead(request_.get());
-    {
-      const MutexLock lock(mutex_);
-      --reads_starting_;
+void StreamStepReactor::Act(Actions actions) {
+  while (true) {
+    MayPark("StreamStepReactor::Act");
+    // writing_ keeps the call from being finished until this has been written.
+    if (actions.write != nullptr) {
+      StartWrite(actions.write);
+      MayPark("StreamStepReactor::Act, write started");
     }
-    Proceed();
-    return;
+    if (!actions.read) break;
+    StartRead(request_.get());
+    MayPark("StreamStepReactor::Act, read started");
+    // In one go with what is to be done next: nobody else may decide, in
+    // between, that the call is at its end.
+    const MutexLock lock(mutex_);
+    --reads_starting_;
+    actions = Decide();
   }
   // The last thing that happens: the object may be gone afterwards.
-  if (actions.finish.has_value()) Finish(record_.End(*actions.finish));
+  if (actions.finish.has_value()) {
+    Finish(record_.End(*actions.finish));
+    MayPark("StreamStepReactor::Act, finished");
+  }
 }
 
 void StreamStepReactor::Proceed() {
@@ -436,7 +454,7 @@ void StreamStepReactor::Proceed() {
     const MutexLock lock(mutex_);
     actions = Decide();
   }
-  Act(actions);
+  Act(std::move(actions));
 }
 
 }  // namespace steadystate

@@ -37,9 +37,18 @@ namespace steadystate {
 // or kOutboundBytes of answers wait or are to be expected, so its memory is
 // bounded whatever the client does.
 //
-// The call is finished exactly once, when nothing is pending or being written:
-// so no callback of the engine can come later. The object owns itself from
-// Start to OnDone. Lock order: the engine is never called with mutex_ held.
+// The call is finished exactly once, when nothing is pending or being written
+// and no round is open: so no callback of the engine can come later. What to do
+// next is decided under the lock that something was noted under: in between,
+// another thread could end the call. The object owns itself from Start to
+// OnDone, and is there for all of a callback because of
+//   OnReadDone, OnWriteDone, OnCancel: gRPC, which calls OnDone after them;
+//   Drain: OpenStreams, where OnDone waits for it;
+//   OnSteps: the requests that it answers, and then the open round, either of
+//     which keeps the call from being finished;
+//   OnRoundEnd, which closes the round: a reference that it takes before.
+//
+// Lock order: the engine is never called with mutex_ held.
 class StreamStepReactor final
     : public grpc::ServerBidiReactor<v1::StreamStepRequest,
                                      v1::StreamStepResponse>,
@@ -152,7 +161,7 @@ class StreamStepReactor final
   bool MayFinish() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::Status EndStatus() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   Actions Decide() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  void Act(const Actions& actions) ABSL_LOCKS_EXCLUDED(mutex_);
+  void Act(Actions actions) ABSL_LOCKS_EXCLUDED(mutex_);
   // Does what may be done now.
   void Proceed() ABSL_LOCKS_EXCLUDED(mutex_);
 

@@ -8,6 +8,7 @@
 #include "absl/strings/string_view.h"
 #include "grpcpp/server_context.h"
 #include "grpcpp/support/server_callback.h"
+#include "server/base/parking.h"
 #include "server/rpc/answer.h"
 #include "server/rpc/call_record.h"
 #include "server/rpc/service_context.h"
@@ -42,7 +43,9 @@ grpc::ServerUnaryReactor* AnswerUnary(ServiceContext& services,
 }
 
 // The same for a method whose handler reads a text of `text_bytes`, which takes
-// long if the text is: then it runs on the thread for that.
+// long if the text is: then it runs on the thread for that. gRPC keeps context,
+// request, response and reactor until the reactor is finished, which nobody
+// else does, whatever the client does meanwhile.
 template <typename Response, typename Handler>
 grpc::ServerUnaryReactor* AnswerTextUnary(ServiceContext& services,
                                           grpc::CallbackServerContext& context,
@@ -65,7 +68,9 @@ grpc::ServerUnaryReactor* AnswerTextUnary(ServiceContext& services,
                        ? absl::CancelledError("the client has gone")
                        : CarryOut(services, response, handler);
         }
+        MayPark("AnswerTextUnary");
         reactor->Finish(record->End(status));
+        MayPark("AnswerTextUnary, finished");
       });
   if (!queued.ok()) reactor->Finish(record->End(queued));
   return reactor;

@@ -1,0 +1,208 @@
+// Goal: a call's object is there for as long as any thread uses it, however
+// long a thread is held up between two of its steps. Method: real calls of all
+// kinds, which end in every way they can, while a hook parks the server's
+// threads wherever others may overtake them. AddressSanitizer sees what is used
+// after it has gone; every build sees a crash or a call that never ends.
+// STEADYSTATE_PARKED_ROUNDS sets the number of rounds, 1000 if it is absent.
+#include <atomic>
+#include <chrono>
+#include <cstdlib>
+#include <memory>
+#include <random>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "absl/strings/numbers.h"
+#include "gtest/gtest.h"
+#include "server/base/parking.h"
+#include "tests/server/rpc/open_server.h"
+#include "tests/server/rpc/wire_error.h"
+
+namespace steadystate {
+namespace {
+
+size_t Rounds() {
+  size_t rounds = 1000;
+  const char* const text = std::getenv("STEADYSTATE_PARKED_ROUNDS");
+  if (text != nullptr) {
+    EXPECT_TRUE(absl::SimpleAtoi(text, &rounds));
+  }
+  return rounds;
+}
+
+std::atomic<uint64_t> parked = 0;
+
+// Every fourth time the other threads go ahead for up to 200 us. Bounded, since
+// what they wait for may be this thread.
+void LetOthersGoAhead(const char* /*place*/) {
+  thread_local std::minstd_rand random(
+      static_cast<uint32_t>(parked.fetch_add(1) + 1));
+  if (random() % 4 != 0) return;
+  ++parked;
+  const auto end = std::chrono::steady_clock::now() +
+                   std::chrono::microseconds(random() % 200);
+  do {
+    std::this_thread::yield();
+  } while (std::chrono::steady_clock::now() < end);
+}
+
+// Parks the server's threads while it lives.
+class Parking {
+ public:
+  Parking() { parking_hook = &LetOthersGoAhead; }
+  ~Parking() { parking_hook = nullptr; }
+  Parking(const Parking&) = delete;
+  Parking& operator=(const Parking&) = delete;
+};
+
+// A client that does one call after the other, chosen and ended by chance. All
+// that is expected of a call is that it ends.
+class Client {
+ public:
+  Client(OpenServer& server, uint32_t seed)
+      : server_(server), random_(seed), sessions_(server.CreateSessions(3)) {}
+
+  void Round() {
+    switch (Random(8)) {
+      case 0:
+        return DoStep();
+      case 1:
+        return DoGenerate();
+      case 2:
+        return DoScore();
+      case 3:
+        return DoTokenize();
+      default:
+        return DoStreamStep();
+    }
+  }
+
+ private:
+  uint32_t Random(size_t below) {
+    return static_cast<uint32_t>(random_() % below);
+  }
+
+  const std::string& Session() { return sessions_[Random(sessions_.size())]; }
+
+  // At once, later, or not at all.
+  void CancelPerhaps(Context& context) {
+    const uint32_t turns = Random(16);
+    if (turns >= 8) return;
+    for (uint32_t i = 0; i < turns; ++i) std::this_thread::yield();
+    context.TryCancel();
+  }
+
+  // Reads to the end, or until it would rather cancel.
+  template <typename Stream, typename Response>
+  void ReadToTheEnd(Context& context, Stream& stream, Response response) {
+    CancelPerhaps(context);
+    while (stream.Read(&response)) {
+      if (Random(8) == 0) context.TryCancel();
+    }
+    stream.Finish();
+  }
+
+  void DoStreamStep() {
+    Context context;
+    const auto stream = server_.generation().StreamStep(&context);
+    const uint32_t steps = Random(4);
+    for (uint32_t i = 0; i < steps; ++i) {
+      v1::StreamStepRequest request;
+      *request.mutable_step() =
+          StepOf(Session(), SomeTokens(Random(3), Random(100)));
+      stream->Write(request);
+    }
+    if (Random(4) != 0) {
+      stream->WritesDone();
+    } else {
+      context.TryCancel();
+    }
+    ReadToTheEnd(context, *stream, v1::StreamStepResponse());
+  }
+
+  void DoStep() {
+    Context context;
+    std::thread canceller([&] { CancelPerhaps(context); });
+    v1::StepResponse response;
+    server_.generation().Step(&context, StepOf(Session(), {1, 2}), &response);
+    canceller.join();
+  }
+
+  void DoGenerate() {
+    Context context;
+    v1::GenerateRequest request;
+    request.set_session(Session());
+    // Every other one long enough for the thread for that.
+    request.set_text(std::string(Random(2) == 0 ? 3 : 5000, 'x'));
+    request.set_max_tokens(Random(8));
+    ReadToTheEnd(context, *server_.generation().Generate(&context, request),
+                 v1::GenerateResponse());
+  }
+
+  void DoScore() {
+    Context context;
+    v1::ScoreRequest request;
+    request.mutable_tokens()->add_ids(Random(2) == 0 ? 1 : -1);
+    ReadToTheEnd(context, *server_.generation().Score(&context, request),
+                 v1::ScoreResponse());
+  }
+
+  void DoTokenize() {
+    Context context;
+    std::thread canceller([&] { CancelPerhaps(context); });
+    v1::TokenizeRequest request;
+    request.set_text(std::string(5000, 'x'));
+    v1::TokenizeResponse response;
+    server_.models().Tokenize(&context, request, &response);
+    canceller.join();
+  }
+
+  OpenServer& server_;
+  std::mt19937 random_;
+  const std::vector<std::string> sessions_;
+};
+
+TEST(LifetimesTest, NoObjectGoesUnderAThreadThatIsParked) {
+  constexpr size_t kClients = 4;
+  const size_t rounds = Rounds();
+  OpenServer server;
+  std::atomic<size_t> begun = 0;
+  {
+    const Parking parking;
+    std::vector<std::thread> clients;
+    for (uint32_t i = 0; i < kClients; ++i) {
+      clients.emplace_back([&, i] {
+        Client client(server, i);
+        while (begun.fetch_add(1) < rounds) client.Round();
+      });
+    }
+    for (std::thread& client : clients) client.join();
+    server.WaitForMetric("steadystate_grpc_streams", 0);
+  }
+  EXPECT_GT(parked, rounds);
+  server.Step(StepOf(server.CreateSession(), {1}));
+}
+
+TEST(LifetimesTest, AServerThatShutsDownLeavesNoThreadBehind) {
+  const size_t servers = Rounds() / 100;
+  const Parking parking;
+  for (uint32_t i = 0; i < servers; ++i) {
+    OpenServer server;
+    std::vector<std::unique_ptr<Client>> clients;
+    std::vector<std::thread> threads;
+    for (uint32_t k = 0; k < 4; ++k) {
+      clients.push_back(std::make_unique<Client>(server, 4 * i + k));
+    }
+    for (const std::unique_ptr<Client>& client : clients) {
+      threads.emplace_back([&client] {
+        for (int round = 0; round < 5; ++round) client->Round();
+      });
+    }
+    EXPECT_TRUE(server.server().Shutdown(absl::Seconds(60)).ok());
+    for (std::thread& thread : threads) thread.join();
+  }
+}
+
+}  // namespace
+}  // namespace steadystate
