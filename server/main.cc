@@ -3,8 +3,11 @@
 #include <signal.h>
 #include <stdio.h>
 #include <sys/resource.h>
+#include <unistd.h>
 
+#include <chrono>
 #include <cstdlib>
+#include <exception>
 #include <memory>
 #include <string>
 #include <utility>
@@ -15,6 +18,7 @@
 #include "absl/synchronization/mutex.h"
 #include "absl/time/clock.h"
 #include "server/base/clock.h"
+#include "server/base/line_writer.h"
 #include "server/base/logging.h"
 #include "server/base/version.h"
 #include "server/engine/engine.h"
@@ -31,15 +35,36 @@ namespace {
 constexpr int kExitFailure = 1;
 constexpr int kExitUsage = 2;
 
+// How long the end of the process waits for who reads its output.
+constexpr std::chrono::milliseconds kFlushTime{1000};
+
 // Why the process ends: one plain line, whatever the log level.
 int Fail(absl::string_view what, const absl::Status& status, int code) {
-  fprintf(stderr, "steadystate-server: %s%s\n", std::string(what).c_str(),
-          std::string(status.message()).c_str());
+  // Makes room, if anybody reads.
+  FlushLog(kFlushTime);
+  LogPlain(absl::StrCat("steadystate-server: ", what, status.message(), "\n"));
   return code;
 }
 
+// For the one line that goes to standard output.
+constexpr size_t kOutputBytes = 4096;
+
 int WrongUsage(const absl::Status& status) {
   return Fail("", status, kExitUsage);
+}
+
+// What std::terminate was called for.
+std::string Uncaught() {
+  try {
+    if (const std::exception_ptr thrown = std::current_exception()) {
+      std::rethrow_exception(thrown);
+    }
+    return "terminated without an exception";
+  } catch (const std::exception& error) {
+    return absl::StrCat("uncaught exception: ", error.what());
+  } catch (...) {
+    return "uncaught exception of an unknown type";
+  }
 }
 
 // A listener that runs out of descriptors does not recover.
@@ -50,6 +75,18 @@ void RaiseDescriptorLimit() {
   if (setrlimit(RLIMIT_NOFILE, &limit) != 0) {
     LogWarning("cannot raise the limit of open files");
   }
+}
+
+// Assertions of libraries log why they fail and abort at once; an exception
+// that nobody catches says so straight to standard error, where nobody may be
+// reading.
+void FlushLogOnAbort() {
+  std::set_terminate([] {
+    LogPlain(absl::StrCat("steadystate-server: ", Uncaught(), "\n"));
+    std::abort();
+  });
+  // The default action follows: abort() sees to it.
+  signal(SIGABRT, [](int) { FlushLog(kFlushTime); });
 }
 
 void DescribeModel(const Model& model, absl::Duration load_time,
@@ -83,14 +120,17 @@ std::string WithPort(const std::string& host_port, int port) {
 int Serve(const Flags& flags, Server& server, const Exposer& exposer) {
   // Who reads the line may send a signal at once.
   KeepFirstStopSignal();
-  printf("listening grpc=%s metrics=%s\n",
-         WithPort(flags.server.listen, server.port()).c_str(),
-         WithPort(flags.metrics_listen, exposer.port()).c_str());
-  fflush(stdout);
+  // Nobody may be reading.
+  LineWriter output(STDOUT_FILENO, kOutputBytes);
+  output.Write(absl::StrCat(
+      "listening grpc=", WithPort(flags.server.listen, server.port()),
+      " metrics=", WithPort(flags.metrics_listen, exposer.port()), "\n"));
   WaitForStopSignal();
+  output.Flush(kFlushTime);
   const absl::Status ended = server.Shutdown(flags.drain_timeout);
   if (!ended.ok()) {
     Fail("shutdown was not orderly: ", ended, kExitFailure);
+    FlushLog(kFlushTime);
     // Threads of gRPC still use what destructors would destroy.
     std::_Exit(kExitFailure);
   }
@@ -153,4 +193,10 @@ int Main(int argc, char** argv) {
 }  // namespace
 }  // namespace steadystate
 
-int main(int argc, char** argv) { return steadystate::Main(argc, argv); }
+int main(int argc, char** argv) {
+  steadystate::StartLogThread();
+  steadystate::FlushLogOnAbort();
+  const int code = steadystate::Main(argc, argv);
+  steadystate::FlushLog(steadystate::kFlushTime);
+  return code;
+}

@@ -4,6 +4,7 @@
 #include <signal.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <thread>
 
 #include "server/base/logging.h"
@@ -11,6 +12,9 @@
 
 namespace steadystate {
 namespace {
+
+// Where standard error is read, it takes the last line long before.
+constexpr std::chrono::milliseconds kFlushTime{100};
 
 // Never destroyed: the waiting thread outlives main.
 struct Stop {
@@ -47,8 +51,12 @@ void StartStopSignals() {
     while (true) {
       int number = 0;
       if (sigwait(&signals, &number) != 0) continue;
+      // First, since nothing that comes after may keep the process from ending.
+      const bool in_order = NoteSignal(stop);
       LogInfo("signal received", {{"signal", strsignal(number)}});
-      if (!NoteSignal(stop)) _exit(128 + number);
+      if (in_order) continue;
+      FlushLog(kFlushTime);
+      _exit(128 + number);
     }
   }).detach();
 }

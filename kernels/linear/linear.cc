@@ -3,14 +3,13 @@
 #include <algorithm>
 #include <array>
 #include <cstdint>
-#include <cstdio>
-#include <cstdlib>
 #include <map>
 #include <new>
 #include <string>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "kernels/die.h"
 #include "kernels/linear/aligned_bytes.h"
 #include "kernels/linear/block_packer.h"
 #include "kernels/linear/block_shape.h"
@@ -44,11 +43,6 @@ size_t RoundUpToLine(size_t bytes) {
   return (bytes + kLine - 1) / kLine * kLine;
 }
 
-[[noreturn]] void DieWithoutMemory() {
-  std::fputs("steadystate: no memory for a projection's rows\n", stderr);
-  std::abort();
-}
-
 std::string ImplementationOf(const BlockShape& shape) {
   const std::string& tiles = shape.matmul->implementation();
   const bool by_panels = shape.Panels(RowClass::kDecode).Takes(1);
@@ -57,7 +51,9 @@ std::string ImplementationOf(const BlockShape& shape) {
 
 // Makes `bytes` at least as large as it has to be.
 void Grow(AlignedBytes& bytes, size_t least) {
-  if (bytes.size() < least && !bytes.Allocate(least)) DieWithoutMemory();
+  if (bytes.size() < least && !bytes.Allocate(least)) {
+    Die("no memory for a projection's rows");
+  }
 }
 
 }  // namespace
@@ -205,7 +201,9 @@ void Linear::Run(size_t rows, const float* x, size_t x_stride, float* y,
   }
   // Panels take rows in groups of their own, so all must lie in one place.
   if (by_panels && by_tiles) request.first_partial = 0;
-  if (!buffers.input.Prepare(request, pool)) DieWithoutMemory();
+  if (!buffers.input.Prepare(request, pool)) {
+    Die("no memory for a projection's rows");
+  }
 
   const float* bias = packed_->bias.empty() ? nullptr : packed_->bias.data();
   const ByteScales scales{buffers.input.scales(), packed_->scales.data(),

@@ -4,14 +4,13 @@
 #include <array>
 #include <atomic>
 #include <cstdint>
-#include <cstdio>
-#include <cstdlib>
 #include <exception>
 #include <new>
 #include <unordered_map>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "kernels/die.h"
 #include "kernels/linear/aligned_bytes.h"
 #include "kernels/linear/isa_name.h"
 #include "kernels/linear/panel_product.h"
@@ -25,13 +24,10 @@ using dnnl::memory;
 // Of the size that decides the layout of the packed weights.
 constexpr size_t kLayoutTile = 16;
 
-[[noreturn]] void Die(const std::string& what) {
-  std::fprintf(stderr, "steadystate: a projection failed: %s\n", what.c_str());
-  std::abort();
-}
-
 void Check(dnnl_status_t status) {
-  if (status != dnnl_success) Die(absl::StrCat("oneDNN status ", status));
+  if (status != dnnl_success) {
+    Die(absl::StrCat("a projection failed: oneDNN status ", status));
+  }
 }
 
 // Calls make() and turns what it throws into a Status.
@@ -264,7 +260,7 @@ void TileMatmul::Scratch::Reserve(const TileMatmul& matmul, size_t size) {
     }
     memory_->arguments.try_emplace(kernel.id, kernel);
   } catch (const std::exception& error) {
-    Die(error.what());
+    Die(absl::StrCat("a projection failed: ", error.what()));
   }
 }
 

@@ -1,11 +1,13 @@
 #ifndef STEADYSTATE_SERVER_BASE_LOGGING_H_
 #define STEADYSTATE_SERVER_BASE_LOGGING_H_
 
+#include <chrono>
 #include <cstdint>
 #include <initializer_list>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
+#include "server/base/log_limiter.h"
 
 namespace steadystate {
 
@@ -21,9 +23,10 @@ struct LogField {
 
 // Writes one line to standard error:
 //   2026-01-31T12:00:00.123Z INFO model loaded path=deploy/models/demo layers=5
-// in a single write, so lines of several threads never mix. Lines below the
-// minimum level are dropped. Never writes to standard output, which belongs to
-// the program's results. Thread-safe.
+// in a single write, so lines of several threads never mix; what a line has
+// beyond 4 KiB is left out. Lines below the minimum level are dropped. Never
+// writes to standard output, which belongs to the program's results.
+// Thread-safe. Waits for standard error unless StartLogThread has been called.
 void Log(LogLevel level, absl::string_view message,
          std::initializer_list<LogField> fields = {});
 
@@ -39,6 +42,27 @@ inline void LogError(absl::string_view message,
                      std::initializer_list<LogField> fields = {}) {
   Log(LogLevel::kError, message, fields);
 }
+
+// Log for what others say, who may say it as often as a client chooses: only
+// what `limiter` admits, with left_out=N where N lines before it were not.
+void LogLimited(LogLimiter& limiter, LogLevel level, absl::string_view message,
+                std::initializer_list<LogField> fields = {});
+
+// Writes a text of one or more lines, its last line end included, as it is and
+// whatever the minimum level. Otherwise like Log.
+void LogPlain(absl::string_view text);
+
+// From now on a thread of its own writes: logging never waits. 256 KiB of lines
+// wait for who reads standard error, more are dropped, which a line says as
+// soon as there is room. Call once, before other threads log.
+void StartLogThread();
+
+// Waits for what was logged so far to be written, but no longer than `timeout`:
+// before the process ends. May be called in a signal handler.
+void FlushLog(std::chrono::milliseconds timeout);
+
+// Lines that were left out or dropped since the start. Thread-safe.
+uint64_t DroppedLogLines();
 
 // The lowest level that is written; kInfo at start. Thread-safe.
 void SetMinLogLevel(LogLevel level);

@@ -107,7 +107,7 @@ struct Metrics::Families {
   const std::string model;
   const std::shared_ptr<prometheus::Registry> registry =
       std::make_shared<prometheus::Registry>();
-  const ProcessMetrics process;
+  const ProcessMetrics process{model};
 
   std::vector<Gauge*> sessions, state_bytes, state_capacity, per_session,
       utilization, running, waiting, streams, load_duration, ready, threads;

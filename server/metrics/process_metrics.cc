@@ -11,6 +11,7 @@
 #include "absl/strings/string_view.h"
 #include "absl/strings/strip.h"
 #include "server/base/descriptor.h"
+#include "server/base/logging.h"
 #include "server/metrics/table.h"
 
 namespace steadystate {
@@ -74,11 +75,15 @@ prometheus::MetricFamily Family(MetricId id, double value) {
 }  // namespace
 
 std::vector<prometheus::MetricFamily> ProcessMetrics::Collect() const {
+  using enum MetricId;
+  prometheus::MetricFamily log_lines =
+      Family(kLogLinesDropped, static_cast<double>(DroppedLogLines()));
+  log_lines.metric.front().label.push_back({"model", model_});
   const std::vector<double> stat = StatFields();
   const auto ticks = static_cast<double>(sysconf(_SC_CLK_TCK));
   const auto page = static_cast<double>(sysconf(_SC_PAGESIZE));
-  using enum MetricId;
   return {
+      log_lines,
       Family(kProcessCpu, (Field(stat, 14) + Field(stat, 15)) / ticks),
       Family(kProcessResident, Field(stat, 24) * page),
       Family(kProcessVirtual, Field(stat, 23)),

@@ -39,6 +39,7 @@ enum class MetricId : uint8_t {
   kModelLoadDuration,
   kReady,
   kComputeThreads,
+  kLogLinesDropped,
   kProcessCpu,
   kProcessResident,
   kProcessVirtual,

@@ -11,7 +11,6 @@
 #include "absl/time/clock.h"
 #include "google/protobuf/message.h"
 #include "grpc/health/v1/health.pb.h"
-#include "grpc/support/log.h"
 #include "grpcpp/ext/proto_server_reflection_plugin.h"
 #include "grpcpp/grpcpp.h"
 #include "grpcpp/health_check_service_interface.h"
@@ -23,6 +22,7 @@
 #include "server/base/status_macros.h"
 #include "server/rpc/convert.h"
 #include "server/rpc/generation_service.h"
+#include "server/rpc/library_logs.h"
 #include "server/rpc/model_service.h"
 #include "server/rpc/service_context.h"
 #include "server/rpc/session_service.h"
@@ -96,14 +96,6 @@ class ReflectionOption final : public grpc::ServerBuilderOption {
   const bool enabled_;
 };
 
-// gRPC's own log lines name its source files; ours do not.
-void LogFromGrpc(gpr_log_func_args* args) {
-  LogLevel level = LogLevel::kDebug;
-  if (args->severity == GPR_LOG_SEVERITY_INFO) level = LogLevel::kInfo;
-  if (args->severity == GPR_LOG_SEVERITY_ERROR) level = LogLevel::kWarning;
-  Log(level, "grpc", {{"text", args->message}});
-}
-
 }  // namespace
 
 absl::Status ValidateServerOptions(const ServerOptions& options) {
@@ -169,7 +161,7 @@ struct Server::State {
 absl::StatusOr<std::unique_ptr<Server>> Server::Start(
     const ServerOptions& options, Engine& engine, Metrics& metrics) {
   STEADYSTATE_RETURN_IF_ERROR(ValidateServerOptions(options));
-  gpr_set_log_function(&LogFromGrpc);
+  LogWhatLibrariesSay();
   grpc::EnableDefaultHealthCheckService(true);
 
   auto state = std::make_shared<State>(options, engine, metrics);

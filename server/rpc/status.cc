@@ -52,7 +52,9 @@ PublicError Generic(const absl::Status& status) {
       return error;
     }
   }
-  LogError("internal error", {{"status", status.ToString()}});
+  static auto& limiter = *new LogLimiter;
+  LogLimited(limiter, LogLevel::kError, "internal error",
+             {{"status", status.ToString()}});
   error.code = absl::StatusCode::kInternal;
   error.message = "internal error; the server's log has the details";
   error.details.reason = ErrorReason::kInternal;

@@ -1,10 +1,6 @@
 // Goal: the server's process keeps its promises: what it prints, how it ends,
 // what it says about mistakes, what its metrics count. Method: the real binary
 // on a tiny model and free ports.
-#include <arpa/inet.h>
-#include <sys/socket.h>
-#include <unistd.h>
-
 #include <csignal>
 #include <cstdlib>
 #include <memory>
@@ -23,6 +19,7 @@
 #include "steadystate/v1/generation.grpc.pb.h"
 #include "steadystate/v1/session.grpc.pb.h"
 #include "tests/client/process.h"
+#include "tests/e2e/fetch_metrics.h"
 #include "tests/testing/temp_directory.h"
 #include "tests/testing/tiny_model.h"
 
@@ -32,31 +29,6 @@ namespace {
 using testing::HasSubstr;
 
 constexpr char kServer[] = STEADYSTATE_BIN_DIR "/steadystate-server";
-
-// The body of http://127.0.0.1:PORT/metrics.
-std::string FetchMetrics(int port) {
-  const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-  sockaddr_in address{};
-  address.sin_family = AF_INET;
-  address.sin_port = htons(static_cast<uint16_t>(port));
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  const std::string request =
-      "GET /metrics HTTP/1.0\r\nHost: localhost\r\n\r\n";
-  std::string response;
-  if (connect(fd, reinterpret_cast<sockaddr*>(&address), sizeof(address)) ==
-          0 &&
-      write(fd, request.data(), request.size()) ==
-          static_cast<ssize_t>(request.size())) {
-    char buffer[4096];
-    for (ssize_t n = read(fd, buffer, sizeof(buffer)); n > 0;
-         n = read(fd, buffer, sizeof(buffer))) {
-      response.append(buffer, static_cast<size_t>(n));
-    }
-  }
-  close(fd);
-  const size_t body = response.find("\r\n\r\n");
-  return body == std::string::npos ? "" : response.substr(body + 4);
-}
 
 // A server process that is ready, with a client's stubs.
 class ServerProcess {
@@ -81,12 +53,7 @@ class ServerProcess {
   std::string Log() const { return ReadWholeFile(log_path()); }
   const std::string& address() const { return address_; }
   const std::string& metrics_address() const { return metrics_address_; }
-  std::string Metrics() const {
-    int port = 0;
-    EXPECT_TRUE(absl::SimpleAtoi(
-        metrics_address_.substr(metrics_address_.rfind(':') + 1), &port));
-    return FetchMetrics(port);
-  }
+  std::string Metrics() const { return FetchMetrics(metrics_address_); }
 
   // The value of a series, its label "model" left out; -1 if absent.
   double MetricValue(absl::string_view series) const {

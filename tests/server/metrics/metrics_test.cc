@@ -126,6 +126,8 @@ TEST(MetricsTest, ShowsTheProcess) {
   EXPECT_GT(Value(text, "process_open_fds"), 2);
   EXPECT_GE(Value(text, "process_cpu_seconds_total"), 0);
   EXPECT_GT(Value(text, "process_start_time_seconds"), 1.6e9);
+  EXPECT_EQ(Value(text, "steadystate_log_lines_dropped_total{model=\"demo\"}"),
+            0);
 }
 
 TEST(ExposerTest, PicksAFreePortAndRefusesATakenOne) {

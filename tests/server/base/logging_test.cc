@@ -1,0 +1,74 @@
+// Goal: what a log line looks like, and what is left out. Method: standard
+// error captured, without the thread that servers write from.
+#include "server/base/logging.h"
+
+#include <string>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace steadystate {
+namespace {
+
+using testing::EndsWith;
+using testing::HasSubstr;
+using testing::MatchesRegex;
+using testing::SizeIs;
+
+template <typename Do>
+std::string Logged(const Do& log) {
+  testing::internal::CaptureStderr();
+  log();
+  return testing::internal::GetCapturedStderr();
+}
+
+TEST(LogTest, WritesALineOfKeysAndValues) {
+  const std::string line = Logged([] {
+    LogWarning("two words", {{"path", "a/b"}, {"n", 3}, {"text", "x \"y\"\n"}});
+  });
+  EXPECT_THAT(line, MatchesRegex("....-..-..T..:..:..\\....Z WARNING two words "
+                                 "path=a/b n=3 text=\"x .\"y.\".n\"\n"));
+}
+
+TEST(LogTest, LeavesOutWhatIsBelowTheMinimum) {
+  SetMinLogLevel(LogLevel::kWarning);
+  LogLimiter limiter;
+  EXPECT_EQ(Logged([&limiter] {
+              LogInfo("not this");
+              LogLimited(limiter, LogLevel::kInfo, "nor this");
+            }),
+            "");
+  SetMinLogLevel(LogLevel::kOff);
+  EXPECT_EQ(Logged([] { LogError("nor this"); }), "");
+  EXPECT_EQ(Logged([] { LogPlain("but this\n"); }), "but this\n");
+  SetMinLogLevel(LogLevel::kInfo);
+}
+
+TEST(LogTest, CutsLongLines) {
+  const std::string line = Logged([] {
+    LogInfo("long", {{"text", std::string(5000, 'x')}});
+  });
+  EXPECT_THAT(line, SizeIs(testing::Le(4096)));
+  EXPECT_THAT(line, HasSubstr(std::string(3900, 'x')));
+  EXPECT_THAT(line, EndsWith(" bytes more)\n"));
+}
+
+TEST(LogTest, CountsWhatALimiterLeavesOut) {
+  LogLimiter limiter;
+  const uint64_t before = DroppedLogLines();
+  const std::string text = Logged([&limiter] {
+    for (int i = 0; i < LogLimiter::kLines + 5; ++i) {
+      LogLimited(limiter, LogLevel::kInfo, absl::StrCat("line ", i));
+    }
+  });
+  EXPECT_THAT(text, HasSubstr(absl::StrCat("line ", LogLimiter::kLines - 1)));
+  EXPECT_THAT(
+      text,
+      testing::Not(HasSubstr(absl::StrCat("line ", LogLimiter::kLines, "\n"))));
+  EXPECT_EQ(DroppedLogLines() - before, 5u);
+}
+
+}  // namespace
+}  // namespace steadystate
