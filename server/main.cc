@@ -16,7 +16,6 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/mutex.h"
-#include "absl/time/clock.h"
 #include "server/base/clock.h"
 #include "server/base/line_writer.h"
 #include "server/base/logging.h"
@@ -138,13 +137,13 @@ int Serve(const Flags& flags, Server& server, const Exposer& exposer) {
 }
 
 int Run(const Flags& flags) {
-  const absl::Time start = absl::Now();
+  const SteadyTime start = Clock::Real().Now();
   absl::StatusOr<std::shared_ptr<const Model>> model = Model::Load(flags.model);
   if (!model.ok()) {
     return Fail("cannot load the model: ", model.status(), kExitFailure);
   }
   Metrics metrics((*model)->description().id);
-  DescribeModel(**model, absl::Now() - start, metrics);
+  DescribeModel(**model, Clock::Real().Now() - start, metrics);
 
   absl::StatusOr<std::unique_ptr<Engine>> engine =
       Engine::Create(flags.engine, *model, Clock::Real(), metrics);

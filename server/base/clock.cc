@@ -1,13 +1,20 @@
 #include "server/base/clock.h"
 
-#include "absl/time/clock.h"
+#include <chrono>
 
 namespace steadystate {
 namespace {
 
 class RealClock final : public Clock {
  public:
-  absl::Time Now() const override { return absl::Now(); }
+  SteadyTime Now() const override {
+    return SteadyTime::FromZero(
+        absl::FromChrono(std::chrono::steady_clock::now().time_since_epoch()));
+  }
+  // absl::Now lags for seconds when the time of day is set.
+  absl::Time WallNow() const override {
+    return absl::FromChrono(std::chrono::system_clock::now());
+  }
 };
 
 }  // namespace

@@ -55,11 +55,12 @@ class CondVar {
     lock.release();
   }
 
-  // Returns false if `timeout` passed first.
+  // Returns false if `timeout` passed first, whatever was done to the time of
+  // day meanwhile.
   bool WaitFor(Mutex& mutex, std::chrono::nanoseconds timeout)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex) {
     std::unique_lock<std::mutex> lock(mutex.mutex_, std::adopt_lock);
-    const auto deadline = std::chrono::system_clock::now() + timeout;
+    const auto deadline = std::chrono::steady_clock::now() + timeout;
     const bool woken =
         condition_.wait_until(lock, deadline) == std::cv_status::no_timeout;
     lock.release();

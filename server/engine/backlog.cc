@@ -64,7 +64,7 @@ Request& Backlog::Add(Session& session, WriterId writer,
   added.lane = session.lane;
   session.lane->requests.push_back(std::move(request));
   requests_.emplace(added.id, &added);
-  if (added.deadline != absl::InfiniteFuture()) {
+  if (added.deadline != SteadyTime::InfiniteFuture()) {
     deadlines_.emplace(added.deadline, added.id);
   }
   input_bytes_ += added.task->input_bytes();
@@ -89,7 +89,7 @@ std::unique_ptr<Request> Backlog::Remove(Request& request) {
   std::unique_ptr<Request> removed = std::move(*place);
   queue.erase(place);
   requests_.erase(removed->id);
-  if (removed->deadline != absl::InfiniteFuture()) {
+  if (removed->deadline != SteadyTime::InfiniteFuture()) {
     deadlines_.erase({removed->deadline, removed->id});
   }
   input_bytes_ -= removed->task->input_bytes();
@@ -126,12 +126,12 @@ std::unique_ptr<Session> Backlog::CloseLane(Lane& lane) {
   return owned;
 }
 
-absl::Time Backlog::NextDeadline() const {
-  return deadlines_.empty() ? absl::InfiniteFuture()
+SteadyTime Backlog::NextDeadline() const {
+  return deadlines_.empty() ? SteadyTime::InfiniteFuture()
                             : deadlines_.begin()->first;
 }
 
-Request* Backlog::TakeOverdue(absl::Time now) {
+Request* Backlog::TakeOverdue(SteadyTime now) {
   if (NextDeadline() > now) return nullptr;
   Request* const overdue = Find(deadlines_.begin()->second);
   deadlines_.erase(deadlines_.begin());

@@ -12,6 +12,7 @@
 #include "absl/container/flat_hash_map.h"
 #include "absl/status/status.h"
 #include "absl/time/time.h"
+#include "server/base/clock.h"
 #include "server/engine/request.h"
 #include "server/engine/task.h"
 #include "server/session/session.h"
@@ -35,7 +36,7 @@ class StepTask;
 struct Request {
   RequestId id = 0;
   std::optional<uint64_t> expected_position;
-  absl::Time deadline;
+  SteadyTime deadline;
   std::unique_ptr<Task> task;
   Lane* lane = nullptr;
   StepTask* step = nullptr;  // the task, if its answer goes to a sink
@@ -90,9 +91,9 @@ class Backlog {
   // The session has none then. Returns Lane::owned. REQUIRES: it is empty.
   std::unique_ptr<Session> CloseLane(Lane& lane);
 
-  absl::Time NextDeadline() const;
+  SteadyTime NextDeadline() const;
   // Takes one request's deadline out of the order if it is due by `now`.
-  Request* TakeOverdue(absl::Time now);
+  Request* TakeOverdue(SteadyTime now);
 
   // Any request; null if there is none.
   Request* First() const;
@@ -108,7 +109,7 @@ class Backlog {
   absl::flat_hash_map<RequestId, Request*> requests_;
   std::vector<std::unique_ptr<Lane>> lanes_;
   std::vector<Lane*> closed_lanes_;  // of lanes_; to be used again
-  std::set<std::pair<absl::Time, RequestId>> deadlines_;  // finite ones
+  std::set<std::pair<SteadyTime, RequestId>> deadlines_;  // finite ones
   size_t begun_ = 0;
   uint64_t input_bytes_ = 0;
 };

@@ -73,7 +73,7 @@ void Engine::Core::Loop() {
   BatchRunner runner(*model_, options_.max_batch_rows, options_.threads);
   while (TakeNotes()) {
     // One a round: clearing many must not make live streams wait.
-    if (expiry_due_) FreeExpired(clock_.Now(), 1);
+    if (expiry_due_) FreeExpired(clock_.Read(), 1);
     SendAnswers();
     AskReceivers();
     RunDecode(runner);
@@ -86,7 +86,7 @@ void Engine::Core::Loop() {
 
 void Engine::Core::RunDecode(BatchRunner& runner) {
   if (!FormBatch(BatchPhase::kDecode, decode_)) return;
-  const absl::Time start = clock_.Now();
+  const SteadyTime start = clock_.Now();
   const size_t wanted = Complete(decode_, runner.Run(decode_.items));
   decode_time_ = clock_.Now() - start;
   returns_.Open(decode_time_, wanted);
@@ -102,7 +102,7 @@ void Engine::Core::RunPrefill(BatchRunner& runner) {
   // Twice as long as a decode batch if that is longer. Prompts shall get on,
   // too: with two thirds of the time they run at more than half of their speed,
   // since the two push each other out of the caches.
-  const absl::Time end =
+  const SteadyTime end =
       clock_.Now() + std::max(options_.prefill_slice, 2 * decode_time_);
   const std::optional<BatchTimes> times = runner.ContinuePrefill([&] {
     const bool others_wait = noted_ || !continuing_.empty() ||
@@ -165,7 +165,7 @@ void Engine::Core::WaitForReturns() {
 
 void Engine::Core::WaitForWork() {
   if (HasWork()) return;
-  const absl::Time next =
+  const SteadyTime next =
       std::min(table_.NextExpiry(), backlog_.NextDeadline());
   const absl::Duration wait = std::min(next - clock_.Now(), kMaxWait);
   if (wait <= absl::ZeroDuration()) return;
@@ -183,8 +183,8 @@ bool Engine::Core::TakeNotes() {
   WaitForWork();
   noted_ = false;
   if (stopping_) return false;
-  const absl::Time now = clock_.Now();
-  heartbeat_nanoseconds_ = absl::ToUnixNanos(now);
+  const SteadyTime now = clock_.Now();
+  heartbeat_nanoseconds_ = absl::ToInt64Nanoseconds(now.since_zero());
   expiry_due_ = table_.NextExpiry() <= now;
   finishing_ = aborting_;
   if (aborting_ && prefill_.items.empty()) EndAll();
@@ -325,7 +325,7 @@ bool Engine::Core::FormBatch(BatchPhase phase, Batch& batch) {
   if (taken_.empty()) return false;
   size_t rows = 0;
   MutexLock lock(mutex_);
-  const absl::Time now = clock_.Now();
+  const SteadyTime now = clock_.Now();
   for (const RequestId id : taken_) {
     batch.requests.push_back(backlog_.Find(id));
   }
@@ -354,7 +354,7 @@ size_t Engine::Core::Commit(const Batch& batch, const BatchTimes& times) {
   metrics_.StepDuration(StepPhase::kOther, times.model.other);
   metrics_.StepDuration(StepPhase::kSample, times.sample);
   MutexLock lock(mutex_);
-  const absl::Time now = clock_.Now();
+  const Moment now = clock_.Read();
   const size_t active = table_.active();
   for (size_t i = 0; i < batch.items.size(); ++i) {
     CommitItem(batch.items[i], *batch.requests[i], now);
@@ -364,13 +364,13 @@ size_t Engine::Core::Commit(const Batch& batch, const BatchTimes& times) {
 }
 
 void Engine::Core::CommitItem(const BatchItem& item, Request& request,
-                              absl::Time now) {
+                              const Moment& now) {
   Session& session = *request.lane->session;
-  request.times.last_batch_end = now;
+  request.times.last_batch_end = now.steady;
   request.stage = RequestStage::kAsking;
   if (!item.piece.pending_only()) {
     session.position = session.state.position();
-    session.last_step_time = now;
+    session.last_step = now;
   }
   // A drawn token counts when it is returned, which it is not if its output is
   // not finite.

@@ -38,7 +38,8 @@ Engine::Core::Core(const EngineOptions& options,
       layout_(model_->state_layout(), model_->description().hidden_size),
       pool_(layout_.slot(), layout_.charge_bytes(), options.state_memory_bytes),
       steps_(model_->description().hidden_size, options.prefill_chunk_rows),
-      heartbeat_nanoseconds_(absl::ToUnixNanos(clock.Now())),
+      heartbeat_nanoseconds_(
+          absl::ToInt64Nanoseconds(clock.Now().since_zero())),
       table_(layout_, pool_, options.session_ttl,
              options.max_expired_remembered),
       backlog_({.max_queued_per_session = options.max_queued_per_session,
@@ -62,51 +63,52 @@ Engine::Core::~Core() {
   }
   thread_.join();
   MutexLock lock(mutex_);
-  const absl::Time now = clock_.Now();
+  const SteadyTime now = clock_.Now();
   for (const Session* session : table_.Sessions()) {
-    metrics_.SessionEnded(SessionEnd::kShutdown, now - session->create_time,
+    metrics_.SessionEnded(SessionEnd::kShutdown, now - session->created.steady,
                           session->position);
   }
 }
 
 absl::StatusOr<SessionInfo> Engine::Core::CreateSession(
     const SessionOptions& options) {
-  const absl::Time now = clock_.Now();
+  const Moment now = clock_.Read();
   FreeExpired(now, kAllExpired);
   MutexLock lock(mutex_);
   AwaitClearing();
-  STEADYSTATE_RETURN_IF_ERROR(CountRefusal(CheckOpen(), now));
+  STEADYSTATE_RETURN_IF_ERROR(CountRefusal(CheckOpen(), now.steady));
   absl::StatusOr<Session*> session = table_.Create(options, now);
-  if (!session.ok()) return CountRefusal(session.status(), now);
+  if (!session.ok()) return CountRefusal(session.status(), now.steady);
   metrics_.SessionCreated();
   UpdateGauges();
-  return table_.Describe(**session);
+  return table_.Describe(**session, now);
 }
 
 absl::StatusOr<SessionInfo> Engine::Core::GetSession(absl::string_view id) {
-  const absl::Time now = clock_.Now();
+  const Moment now = clock_.Read();
   FreeExpired(now, kAllExpired);
   MutexLock lock(mutex_);
   STEADYSTATE_ASSIGN_OR_RETURN(const Session* const session,
                                table_.Find(id, now));
-  return table_.Describe(*session);
+  return table_.Describe(*session, now);
 }
 
 absl::StatusOr<SessionPage> Engine::Core::ListSessions(
     size_t page_size, absl::string_view page_token) {
-  const absl::Time now = clock_.Now();
+  const Moment now = clock_.Read();
   FreeExpired(now, kAllExpired);
   MutexLock lock(mutex_);
   return table_.List(page_size, page_token, now);
 }
 
 absl::Status Engine::Core::DeleteSession(absl::string_view id) {
-  const absl::Time now = clock_.Now();
+  const Moment now = clock_.Read();
   FreeExpired(now, kAllExpired);
   std::unique_ptr<Session> ended;  // freed after the unlock
   MutexLock lock(mutex_);
   STEADYSTATE_ASSIGN_OR_RETURN(Session* const session, table_.Find(id, now));
-  metrics_.SessionEnded(SessionEnd::kDeleted, now - session->create_time,
+  metrics_.SessionEnded(SessionEnd::kDeleted,
+                        now.steady - session->created.steady,
                         session->position);
   Lane* const lane = session->lane;
   if (lane == nullptr) {
@@ -123,7 +125,7 @@ absl::Status Engine::Core::DeleteSession(absl::string_view id) {
 }
 
 // Takes the lock for itself, so that memory is cleared outside it.
-void Engine::Core::FreeExpired(absl::Time now, size_t max) {
+void Engine::Core::FreeExpired(const Moment& now, size_t max) {
   std::vector<std::unique_ptr<Session>> expired;
   {
     MutexLock lock(mutex_);
@@ -134,7 +136,7 @@ void Engine::Core::FreeExpired(absl::Time now, size_t max) {
   const size_t count = expired.size();
   for (const auto& session : expired) {
     metrics_.SessionEnded(SessionEnd::kExpired,
-                          session->expire_time() - session->create_time,
+                          session->expire_time() - session->created.steady,
                           session->position);
   }
   expired.clear();
@@ -157,7 +159,7 @@ absl::Status Engine::Core::CheckOpen() {
 }
 
 // Counts a refusal that is about the server's load; adds when to try again.
-absl::Status Engine::Core::CountRefusal(absl::Status status, absl::Time now) {
+absl::Status Engine::Core::CountRefusal(absl::Status status, SteadyTime now) {
   if (status.ok()) return status;
   const std::optional<ErrorDetails> details = GetErrorDetails(status);
   if (!details.has_value()) return status;
@@ -181,7 +183,7 @@ absl::Status Engine::Core::CountRefusal(absl::Status status, absl::Time now) {
 RequestId Engine::Core::Submit(const RequestBase& base,
                                std::unique_ptr<Task> task,
                                bool on_fresh_state) {
-  const absl::Time now = clock_.Now();
+  const Moment now = clock_.Read();
   if (on_fresh_state) FreeExpired(now, kAllExpired);
   absl::Status refusal;
   const RequestId id = NewRequestId();
@@ -193,13 +195,13 @@ RequestId Engine::Core::Submit(const RequestBase& base,
   submission.request->task = std::move(task);
   Submit({&submission, 1});
   if (!refusal.ok()) {
-    submission.request->task->Finish(refusal, {.submitted = now});
+    submission.request->task->Finish(refusal, {.submitted = now.steady});
   }
   return id;
 }
 
 void Engine::Core::Submit(std::span<Submission> submissions) {
-  const absl::Time now = clock_.Now();
+  const Moment now = clock_.Read();
   bool wake = false;
   {
     MutexLock lock(mutex_);
@@ -207,7 +209,7 @@ void Engine::Core::Submit(std::span<Submission> submissions) {
       table_.WillFind(submission.base.session);
     }
     for (Submission& submission : submissions) {
-      submission.refusal = CountRefusal(Accept(submission, now), now);
+      submission.refusal = CountRefusal(Accept(submission, now), now.steady);
     }
     metrics_.SetRequests(backlog_.begun(), backlog_.waiting());
     wake = wake_at_ > 0 && starting_.size() >= wake_at_;
@@ -218,13 +220,13 @@ void Engine::Core::Submit(std::span<Submission> submissions) {
 }
 
 // Takes the request only if it succeeds.
-absl::Status Engine::Core::Accept(Submission& submission, absl::Time now) {
+absl::Status Engine::Core::Accept(Submission& submission, const Moment& now) {
   const RequestBase& base = submission.base;
   const bool on_fresh_state = submission.on_fresh_state;
   // First, because it lets go of the lock: what is checked below must hold.
   if (on_fresh_state) AwaitClearing();
   STEADYSTATE_RETURN_IF_ERROR(CheckOpen());
-  if (base.deadline <= now) {
+  if (base.deadline <= now.steady) {
     metrics_.Cancelled(CancelStage::kQueued, CancelSource::kDeadline);
     return MakeError(ErrorReason::kDeadlineExceeded,
                      "the deadline had passed when the request arrived; the "
@@ -244,7 +246,7 @@ absl::Status Engine::Core::Accept(Submission& submission, absl::Time now) {
   }
   submission.request->expected_position = base.expected_position;
   submission.request->deadline = base.deadline;
-  submission.request->times.submitted = now;
+  submission.request->times.submitted = now.steady;
   const Request& request =
       backlog_.Add(*session, base.writer, std::move(submission.request));
   ++unanswered_;
@@ -291,7 +293,7 @@ void Engine::Core::AbortRequests() {
 }
 
 bool Engine::Core::WaitIdle(absl::Duration timeout) {
-  // Bounded, so that adding it to the time of day cannot overflow.
+  // Bounded, so that adding it to the time cannot overflow.
   constexpr absl::Duration kForever = absl::Hours(24 * 365);
   const auto deadline = std::chrono::steady_clock::now() +
                         absl::ToChronoNanoseconds(std::min(timeout, kForever));

@@ -52,6 +52,7 @@ class Engine::Core {
 
   const Model& model() const { return *model_; }
   const EngineOptions& options() const { return options_; }
+  const Clock& clock() const { return clock_; }
   Metrics& metrics() { return metrics_; }
   StepPool& steps() { return steps_; }
 
@@ -84,8 +85,9 @@ class Engine::Core {
   void BeginDrain();
   bool WaitIdle(absl::Duration timeout);
   void AbortRequests();
-  absl::Time heartbeat() const {
-    return absl::FromUnixNanos(heartbeat_nanoseconds_);
+  SteadyTime heartbeat() const {
+    return SteadyTime::FromZero(
+        absl::Nanoseconds(heartbeat_nanoseconds_.load()));
   }
 
  private:
@@ -102,12 +104,12 @@ class Engine::Core {
   };
 
   // Callers.
-  void FreeExpired(absl::Time now, size_t max);
+  void FreeExpired(const Moment& now, size_t max);
   void AwaitClearing() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  absl::Status Accept(Submission& submission, absl::Time now)
+  absl::Status Accept(Submission& submission, const Moment& now)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::Status CheckOpen() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  absl::Status CountRefusal(absl::Status status, absl::Time now)
+  absl::Status CountRefusal(absl::Status status, SteadyTime now)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void UpdateGauges() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void WakeCompute() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -136,7 +138,7 @@ class Engine::Core {
   void RunPrefill(BatchRunner& runner);
   size_t Complete(Batch& batch, const BatchTimes& times);
   size_t Commit(const Batch& batch, const BatchTimes& times);
-  void CommitItem(const BatchItem& item, Request& request, absl::Time now)
+  void CommitItem(const BatchItem& item, Request& request, const Moment& now)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void SendAnswers();
   void SendSteps();

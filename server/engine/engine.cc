@@ -45,6 +45,8 @@ const Model& Engine::model() const { return core_->model(); }
 
 const EngineOptions& Engine::options() const { return core_->options(); }
 
+const Clock& Engine::clock() const { return core_->clock(); }
+
 absl::StatusOr<SessionInfo> Engine::CreateSession(
     const SessionOptions& options) {
   return core_->CreateSession(options);
@@ -169,6 +171,6 @@ bool Engine::WaitIdle(absl::Duration timeout) {
 
 void Engine::AbortRequests() { core_->AbortRequests(); }
 
-absl::Time Engine::heartbeat() const { return core_->heartbeat(); }
+SteadyTime Engine::heartbeat() const { return core_->heartbeat(); }
 
 }  // namespace steadystate

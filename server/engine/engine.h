@@ -74,6 +74,7 @@ class Engine {
 
   const Model& model() const;
   const EngineOptions& options() const;
+  const Clock& clock() const;
 
   // SESSION_ALREADY_EXISTS, STATE_BUDGET_EXHAUSTED (with a retry hint),
   // INVALID_ARGUMENT (id, ttl or labels out of bounds), DRAINING.
@@ -125,8 +126,9 @@ class Engine {
   // then stand within them. Includes BeginDrain.
   void AbortRequests();
 
-  // When the compute thread last went round its loop: liveness.
-  absl::Time heartbeat() const;
+  // When the compute thread last went round its loop, by the engine's clock:
+  // liveness.
+  SteadyTime heartbeat() const;
 
  private:
   class Core;

@@ -134,8 +134,8 @@ void GenerateTask::Accept(const PieceResult& result) {
 
 void GenerateTask::Deliver(const RequestTimes& times) {
   if (!item_.has_value()) return;
-  const absl::Time now = times.last_batch_end;
-  if (last_delivery_ == absl::InfinitePast()) {
+  const SteadyTime now = times.last_batch_end;
+  if (last_delivery_ == SteadyTime::InfinitePast()) {
     time_to_first_token_ = now - times.submitted;
     metrics_.TimeToFirstToken(time_to_first_token_);
   } else {
@@ -160,7 +160,7 @@ void GenerateTask::Finish(const absl::Status& status,
   if (text_.has_value() && !text_->stopped()) {
     summary.text_tail = text_->Flush();
   }
-  if (times.first_batch != absl::InfinitePast()) {
+  if (times.first_batch != SteadyTime::InfinitePast()) {
     summary.queue_time = times.first_batch - times.submitted;
   }
   summary.time_to_first_token = time_to_first_token_;

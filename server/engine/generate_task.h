@@ -9,6 +9,7 @@
 
 #include "absl/status/status.h"
 #include "absl/time/time.h"
+#include "server/base/clock.h"
 #include "server/engine/request.h"
 #include "server/engine/task.h"
 #include "server/metrics/metrics.h"
@@ -59,7 +60,7 @@ class GenerateTask final : public Task {
   std::optional<FinishReason> finish_;
   absl::Status outcome_;
   uint64_t position_ = 0;
-  absl::Time last_delivery_ = absl::InfinitePast();
+  SteadyTime last_delivery_ = SteadyTime::InfinitePast();
   absl::Duration time_to_first_token_;
 };
 

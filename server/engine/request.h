@@ -12,6 +12,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "server/base/clock.h"
 #include "server/model/sampler.h"
 
 namespace steadystate {
@@ -32,7 +33,7 @@ struct RequestBase {
   std::string session;  // id, without "sessions/"
   WriterId writer = 0;
   std::optional<uint64_t> expected_position;
-  absl::Time deadline = absl::InfiniteFuture();
+  SteadyTime deadline = SteadyTime::InfiniteFuture();
 };
 
 // What a step answers beside the position.

@@ -8,6 +8,7 @@
 
 #include "absl/status/status.h"
 #include "absl/time/time.h"
+#include "server/base/clock.h"
 #include "server/metrics/metrics.h"
 #include "server/model/mixer.h"
 #include "server/model/sampler.h"
@@ -66,9 +67,9 @@ struct PieceResult {
 
 // When things happened to a request; what has not happened is InfinitePast.
 struct RequestTimes {
-  absl::Time submitted;
-  absl::Time first_batch = absl::InfinitePast();
-  absl::Time last_batch_end = absl::InfinitePast();
+  SteadyTime submitted;
+  SteadyTime first_batch = SteadyTime::InfinitePast();
+  SteadyTime last_batch_end = SteadyTime::InfinitePast();
 };
 
 // One request as a small state machine that the compute thread drives:

@@ -49,6 +49,12 @@ constexpr const char* kMethods[] = {
 constexpr size_t kMethodCount = std::size(kMethods);
 constexpr size_t kCodeCount = 17;  // canonical codes 0 to 16
 
+// What a histogram is told. Two threads' readings of a clock may be noted in
+// another order than they were taken, and a sum that shrinks is no counter.
+double Seconds(absl::Duration duration) {
+  return std::max(absl::ToDoubleSeconds(duration), 0.0);
+}
+
 size_t MethodIndex(absl::string_view method) {
   for (size_t i = 0; i + 1 < kMethodCount; ++i) {
     if (method == kMethods[i]) return i;
@@ -249,7 +255,7 @@ void Metrics::SessionCreated() { families_->created[0]->Increment(); }
 void Metrics::SessionEnded(SessionEnd reason, absl::Duration age,
                            uint64_t tokens) {
   families_->ended[Index(reason)]->Increment();
-  families_->lifetime[0]->Observe(absl::ToDoubleSeconds(age));
+  families_->lifetime[0]->Observe(Seconds(age));
   families_->session_tokens[0]->Observe(static_cast<double>(tokens));
 }
 
@@ -280,8 +286,7 @@ void Metrics::SetRequests(size_t running, size_t waiting) {
 
 void Metrics::RequestFinished(absl::string_view method, absl::StatusCode code,
                               absl::Duration duration) {
-  families_->Duration(MethodIndex(method), code)
-      .Observe(absl::ToDoubleSeconds(duration));
+  families_->Duration(MethodIndex(method), code).Observe(Seconds(duration));
 }
 
 void Metrics::AddStreams(int delta) { families_->streams[0]->Increment(delta); }
@@ -294,19 +299,19 @@ void Metrics::ErrorAnswered(absl::string_view reason) {
 }
 
 void Metrics::Queued(BatchPhase phase, absl::Duration waited) {
-  families_->queue[Index(phase)]->Observe(absl::ToDoubleSeconds(waited));
+  families_->queue[Index(phase)]->Observe(Seconds(waited));
 }
 
 void Metrics::TimeToFirstToken(absl::Duration time) {
-  families_->first_token[0]->Observe(absl::ToDoubleSeconds(time));
+  families_->first_token[0]->Observe(Seconds(time));
 }
 
 void Metrics::InterTokenLatency(absl::Duration time) {
-  families_->inter_token[0]->Observe(absl::ToDoubleSeconds(time));
+  families_->inter_token[0]->Observe(Seconds(time));
 }
 
 void Metrics::StepDuration(StepPhase phase, absl::Duration time) {
-  families_->step[Index(phase)]->Observe(absl::ToDoubleSeconds(time));
+  families_->step[Index(phase)]->Observe(Seconds(time));
 }
 
 void Metrics::Batch(size_t segments, size_t rows) {

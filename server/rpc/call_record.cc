@@ -1,38 +1,44 @@
 #include "server/rpc/call_record.h"
 
-#include <algorithm>
 #include <chrono>
 #include <optional>
 
 #include "absl/strings/str_cat.h"
-#include "absl/time/clock.h"
+#include "absl/time/time.h"
 #include "server/base/error.h"
 #include "server/rpc/status.h"
 
 namespace steadystate {
 namespace {
 
-absl::Time DeadlineOf(const grpc::CallbackServerContext& context) {
-  const std::chrono::system_clock::time_point deadline = context.deadline();
-  if (deadline == std::chrono::system_clock::time_point::max()) {
-    return absl::InfiniteFuture();
+// gRPC keeps a deadline in steady time and tells it as a time of day, by the
+// clock as it is when it is asked: that clock is read at once.
+SteadyTime DeadlineOf(const grpc::CallbackServerContext& context,
+                      const Clock& clock) {
+  using WallClock = std::chrono::system_clock;
+  const WallClock::time_point deadline = context.deadline();
+  if (deadline == WallClock::time_point::max()) {
+    return SteadyTime::InfiniteFuture();
   }
-  return absl::FromChrono(deadline);
+  const WallClock::duration left = deadline - WallClock::now();
+  return clock.Now() + absl::FromChrono(left);
 }
 
 }  // namespace
 
 CallRecord::CallRecord(absl::string_view method,
-                       grpc::CallbackServerContext& context, Metrics& metrics)
+                       grpc::CallbackServerContext& context,
+                       const ServiceContext& services)
     : method_(method),
       context_(context),
-      metrics_(metrics),
-      start_(absl::Now()),
-      deadline_(DeadlineOf(context)) {}
+      metrics_(services.metrics),
+      clock_(services.engine.clock()),
+      start_(clock_.Now()),
+      deadline_(DeadlineOf(context, clock_)) {}
 
 grpc::Status CallRecord::End(const absl::Status& status) {
-  const absl::Time now = absl::Now();
-  const absl::Duration duration = std::max(now - start_, absl::ZeroDuration());
+  const SteadyTime now = clock_.Now();
+  const absl::Duration duration = now - start_;
   if (status.ok()) {
     metrics_.RequestFinished(method_, absl::StatusCode::kOk, duration);
     return grpc::Status::OK;

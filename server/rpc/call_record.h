@@ -3,10 +3,10 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
-#include "absl/time/time.h"
 #include "grpcpp/server_context.h"
 #include "grpcpp/support/status.h"
-#include "server/metrics/metrics.h"
+#include "server/base/clock.h"
+#include "server/rpc/service_context.h"
 
 namespace steadystate {
 
@@ -14,12 +14,13 @@ namespace steadystate {
 // Thread-compatible.
 class CallRecord {
  public:
-  // `method` is a full RPC name, a literal. The others outlive the record.
+  // `method` is a full RPC name, a literal. The others outlive the record. Make
+  // it when the call arrives: its deadline is told as a time of day.
   CallRecord(absl::string_view method, grpc::CallbackServerContext& context,
-             Metrics& metrics);
+             const ServiceContext& services);
 
-  // When the client gives up, or the infinite future.
-  absl::Time deadline() const { return deadline_; }
+  // When the client gives up by the engine's clock, or the infinite future.
+  SteadyTime deadline() const { return deadline_; }
 
   // What to finish the call with. Counts it, so that whoever sees the answer
   // also finds it in the metrics. Call once.
@@ -29,8 +30,9 @@ class CallRecord {
   const absl::string_view method_;
   grpc::CallbackServerContext& context_;
   Metrics& metrics_;
-  const absl::Time start_;
-  const absl::Time deadline_;
+  const Clock& clock_;
+  const SteadyTime start_;
+  const SteadyTime deadline_;
 };
 
 }  // namespace steadystate

@@ -18,7 +18,7 @@ grpc::ServerWriteReactor<v1::EmbedResponse>* StartEmbed(
       "steadystate.v1.GenerationService/Embed", services, context,
       request.text().size(),
       [&services, &request](
-          absl::Time deadline,
+          SteadyTime deadline,
           std::shared_ptr<EmbedSink> sink) -> absl::StatusOr<RequestId> {
         STEADYSTATE_ASSIGN_OR_RETURN(
             EmbedRequest embed, services.converter.ToEmbedRequest(request));

@@ -22,7 +22,7 @@ grpc::ServerWriteReactor<v1::GenerateResponse>* StartGenerate(
       "steadystate.v1.GenerationService/Generate", services, context,
       request.text().size(),
       [&services, &request, seed](
-          absl::Time deadline,
+          SteadyTime deadline,
           std::shared_ptr<GenerateSink> sink) -> absl::StatusOr<RequestId> {
         STEADYSTATE_ASSIGN_OR_RETURN(
             GenerateRequest generate,

@@ -42,7 +42,7 @@ class ResultStream : public grpc::ServerWriteReactor<Response>,
  public:
   // Hands a request to the engine: (deadline, sink) -> its id, or its refusal.
   using Submit = std::function<absl::StatusOr<RequestId>(
-      absl::Time deadline, std::shared_ptr<Sink<Item, Summary>> sink)>;
+      SteadyTime deadline, std::shared_ptr<Sink<Item, Summary>> sink)>;
   // Adds the summary to the last message.
   using AddSummary = std::function<void(const Summary& summary, Response& to)>;
 
@@ -149,7 +149,7 @@ class ResultStream : public grpc::ServerWriteReactor<Response>,
   ResultStream(absl::string_view method, ServiceContext& services,
                grpc::CallbackServerContext& context, AddSummary add_summary)
       : services_(services),
-        record_(method, context, services.metrics),
+        record_(method, context, services),
         add_summary_(std::move(add_summary)),
         queue_(std::min(kCoalescedBytes, services.max_message_bytes)) {}
 

@@ -18,7 +18,7 @@ grpc::ServerWriteReactor<v1::ScoreResponse>* StartScore(
       "steadystate.v1.GenerationService/Score", services, context,
       request.text().size(),
       [&services, &request](
-          absl::Time deadline,
+          SteadyTime deadline,
           std::shared_ptr<ScoreSink> sink) -> absl::StatusOr<RequestId> {
         STEADYSTATE_ASSIGN_OR_RETURN(
             ScoreRequest score, services.converter.ToScoreRequest(request));

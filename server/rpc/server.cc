@@ -1,6 +1,5 @@
 #include "server/rpc/server.h"
 
-#include <chrono>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -8,15 +7,17 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "absl/time/clock.h"
+#include "absl/time/time.h"
 #include "google/protobuf/message.h"
 #include "grpc/health/v1/health.pb.h"
+#include "grpc/support/time.h"
 #include "grpcpp/ext/proto_server_reflection_plugin.h"
 #include "grpcpp/grpcpp.h"
 #include "grpcpp/health_check_service_interface.h"
 #include "grpcpp/impl/server_builder_option.h"
 #include "grpcpp/impl/server_builder_plugin.h"
 #include "grpcpp/resource_quota.h"
+#include "server/base/clock.h"
 #include "server/base/logging.h"
 #include "server/base/mutex.h"
 #include "server/base/status_macros.h"
@@ -95,6 +96,13 @@ class ReflectionOption final : public grpc::ServerBuilderOption {
  private:
   const bool enabled_;
 };
+
+// A deadline for gRPC, in steady time.
+gpr_timespec In(absl::Duration duration) {
+  return gpr_time_add(
+      gpr_now(GPR_CLOCK_MONOTONIC),
+      gpr_time_from_nanos(absl::ToInt64Nanoseconds(duration), GPR_TIMESPAN));
+}
 
 }  // namespace
 
@@ -205,15 +213,15 @@ Server::Server(std::shared_ptr<State> state) : state_(std::move(state)) {}
 
 Server::~Server() {
   const MutexLock lock(state_->mutex);
-  if (!state_->ended)
-    state_->server->Shutdown(std::chrono::system_clock::now());
+  if (!state_->ended) state_->server->Shutdown(In(absl::ZeroDuration()));
 }
 
 int Server::port() const { return state_->port; }
 
 absl::Status Server::Shutdown(absl::Duration drain_timeout) {
   State& state = *state_;
-  const absl::Time start = absl::Now();
+  const Clock& clock = Clock::Real();
+  const SteadyTime start = clock.Now();
   state.SetServing(false);
   state.services.engine.BeginDrain();
   state.services.texts.Drain();
@@ -224,24 +232,23 @@ absl::Status Server::Shutdown(absl::Duration drain_timeout) {
     state.services.engine.AbortRequests();
     state.services.engine.WaitIdle(kCancelledGrace);
   }
-  const absl::Time cancel_time = absl::Now() + kCancelledGrace;
-  std::thread([state = state_, cancel_time] {
-    state->server->Shutdown(absl::ToChronoTime(cancel_time));
+  const SteadyTime give_up = clock.Now() + kCancelledGrace + kShutdownGrace;
+  std::thread([state = state_] {
+    state->server->Shutdown(In(kCancelledGrace));
     const MutexLock lock(state->mutex);
     state->ended = true;
     state->ended_changed.SignalAll();
   }).detach();
-  const absl::Time give_up = cancel_time + kShutdownGrace;
   const MutexLock lock(state.mutex);
   while (!state.ended) {
-    const absl::Duration left = give_up - absl::Now();
+    const absl::Duration left = give_up - clock.Now();
     if (left <= absl::ZeroDuration()) {
       return absl::DeadlineExceededError("calls did not end");
     }
     state.ended_changed.WaitFor(state.mutex, absl::ToChronoNanoseconds(left));
   }
   LogInfo("grpc server stopped",
-          {{"after", absl::FormatDuration(absl::Now() - start)}});
+          {{"after", absl::FormatDuration(clock.Now() - start)}});
   return absl::OkStatus();
 }
 

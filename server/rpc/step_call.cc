@@ -22,8 +22,7 @@ StepCall::StepCall(ServiceContext& services,
                    grpc::CallbackServerContext& context,
                    v1::StepResponse& response)
     : services_(services),
-      record_("steadystate.v1.GenerationService/Step", context,
-              services.metrics),
+      record_("steadystate.v1.GenerationService/Step", context, services),
       response_(response) {}
 
 void StepCall::Submit(const v1::StepRequest& request) {

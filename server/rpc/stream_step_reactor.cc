@@ -55,7 +55,7 @@ StreamStepReactor::StreamStepReactor(ServiceContext& services,
                                      grpc::CallbackServerContext& context)
     : services_(services),
       context_(context),
-      record_(kMethod, context, services.metrics),
+      record_(kMethod, context, services),
       writer_(services.engine.NewWriter()),
       outbound_(std::min(kCoalescedBytes, services.max_message_bytes)) {}
 

@@ -36,7 +36,7 @@ grpc::ServerUnaryReactor* AnswerUnary(ServiceContext& services,
                                       absl::string_view method,
                                       const Response& response,
                                       const Handler& handler) {
-  CallRecord record(method, context, services.metrics);
+  CallRecord record(method, context, services);
   grpc::ServerUnaryReactor* const reactor = context.DefaultReactor();
   reactor->Finish(record.End(CarryOut(services, response, handler)));
   return reactor;
@@ -56,8 +56,7 @@ grpc::ServerUnaryReactor* AnswerTextUnary(ServiceContext& services,
   if (text_bytes <= kShortTextBytes) {
     return AnswerUnary(services, context, method, response, handler);
   }
-  const auto record =
-      std::make_shared<CallRecord>(method, context, services.metrics);
+  const auto record = std::make_shared<CallRecord>(method, context, services);
   grpc::ServerUnaryReactor* const reactor = context.DefaultReactor();
   const absl::Status queued =
       services.texts.Run([&services, &context, &response, record, reactor,

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "absl/time/time.h"
+#include "server/base/clock.h"
 #include "server/session/session_state.h"
 
 namespace steadystate {
@@ -24,23 +25,23 @@ struct Session {
   Session(const SessionLayout& layout, StateLease lease)
       : state(layout, std::move(lease)) {}
 
-  absl::Time expire_time() const { return last_step_time + ttl; }
+  SteadyTime expire_time() const { return last_step.steady + ttl; }
 
   std::string id;  // empty: nobody can name it
-  absl::Time create_time;
+  Moment created;
   absl::Duration ttl = absl::InfiniteDuration();
   std::map<std::string, std::string> labels;
 
-  uint64_t position = 0;      // state.position() after the last finished batch
-  absl::Time last_step_time;  // creation, if there was no step
-  bool active = false;        // a request is queued or running: cannot expire
+  uint64_t position = 0;  // state.position() after the last finished batch
+  Moment last_step;       // creation, if there was no step
+  bool active = false;    // a request is queued or running: cannot expire
 
   // What is queued for it, the engine's: null if nothing is.
   Lane* lane = nullptr;
 
   // Where SessionTable has it in the order of expiry; at most expire_time()
   // while the session is idle, so that advancing costs no change of order.
-  std::optional<absl::Time> order_time;
+  std::optional<SteadyTime> order_time;
 
   SessionState state;
 };

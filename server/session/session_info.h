@@ -21,7 +21,7 @@ struct SessionOptions {
   std::map<std::string, std::string> labels;  // bounded, see session_id.h
 };
 
-// A session as clients see it; a copy, taken at one moment.
+// A session as clients see it; a copy, taken at one moment. Times are of day.
 struct SessionInfo {
   std::string id;
   uint64_t position = 0;     // tokens absorbed
@@ -30,7 +30,9 @@ struct SessionInfo {
   absl::Time create_time;
   absl::Time last_step_time;  // creation, if there was no step
   absl::Duration ttl;
-  absl::Time expire_time;  // last_step_time + ttl
+  // last_step_time + ttl; where the time of day has been set since, when that
+  // will be by the time as it is now.
+  absl::Time expire_time;
   std::map<std::string, std::string> labels;
 };
 

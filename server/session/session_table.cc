@@ -25,6 +25,20 @@ absl::Status ExpiredError(absl::string_view id, absl::Time expire_time) {
       {{"session", std::string(id)}, {"expire_time", time}});
 }
 
+// When the session expires by the time of day as it is now. Where nobody has
+// set that since the last step, exactly the ttl after it.
+absl::Time WallExpiry(const Session& session, const Moment& now) {
+  // Clocks run apart by some parts in 10,000, and are not read at once.
+  constexpr double kDrift = 1e-3;
+  constexpr absl::Duration kApart = absl::Seconds(1);
+  const Moment& since = session.last_step;
+  const absl::Duration passed = now.steady - since.steady;
+  const absl::Duration set = now.wall - since.wall - passed;
+  const absl::Time expiry = since.wall + session.ttl;
+  return absl::AbsDuration(set) <= kApart + passed * kDrift ? expiry
+                                                            : expiry + set;
+}
+
 absl::Status AlreadyExists(const std::string& id) {
   return MakeError(ErrorReason::kSessionAlreadyExists,
                    absl::StrCat("session '", id,
@@ -54,7 +68,7 @@ SessionTable::SessionTable(const SessionLayout& layout, StatePool& pool,
       expired_(max_expired_remembered) {}
 
 absl::StatusOr<Session*> SessionTable::Create(const SessionOptions& options,
-                                              absl::Time now) {
+                                              const Moment& now) {
   STEADYSTATE_RETURN_IF_ERROR(ValidateOptions(options));
   std::string id = options.id;
   if (!id.empty() && sessions_.contains(id)) return AlreadyExists(id);
@@ -62,8 +76,8 @@ absl::StatusOr<Session*> SessionTable::Create(const SessionOptions& options,
   STEADYSTATE_ASSIGN_OR_RETURN(StateLease lease, pool_.Allocate());
   auto session = std::make_unique<Session>(layout_, std::move(lease));
   session->id = std::move(id);
-  session->create_time = now;
-  session->last_step_time = now;
+  session->created = now;
+  session->last_step = now;
   session->ttl = options.ttl.value_or(default_ttl_);
   session->labels = options.labels;
   SetOrder(*session, session->expire_time());
@@ -75,11 +89,13 @@ absl::StatusOr<Session*> SessionTable::Create(const SessionOptions& options,
 }
 
 absl::StatusOr<Session*> SessionTable::Find(absl::string_view id,
-                                            absl::Time now) {
+                                            const Moment& now) {
   const auto found = sessions_.find(id);
   if (found == sessions_.end()) return NotFound(id);
   Session& session = *found->second;
-  if (Expired(session, now)) return ExpiredError(id, session.expire_time());
+  if (Expired(session, now.steady)) {
+    return ExpiredError(id, WallExpiry(session, now));
+  }
   return &session;
 }
 
@@ -98,7 +114,7 @@ absl::Status SessionTable::NotFound(absl::string_view id) const {
 
 absl::StatusOr<SessionPage> SessionTable::List(size_t page_size,
                                                absl::string_view page_token,
-                                               absl::Time now) const {
+                                               const Moment& now) const {
   if (page_size < 1 || page_size > kMaxPageSize) {
     return MakeError(ErrorReason::kInvalidArgument,
                      absl::StrCat("page_size ", page_size,
@@ -116,25 +132,26 @@ absl::StatusOr<SessionPage> SessionTable::List(size_t page_size,
   SessionPage page;
   for (; next != ids_.end(); ++next) {
     const Session& session = *sessions_.find(*next)->second;
-    if (Expired(session, now)) continue;
+    if (Expired(session, now.steady)) continue;
     if (page.sessions.size() == page_size) {
       page.next_page_token = MakePageToken(page.sessions.back().id);
       break;
     }
-    page.sessions.push_back(Describe(session));
+    page.sessions.push_back(Describe(session, now));
   }
   return page;
 }
 
-SessionInfo SessionTable::Describe(const Session& session) const {
+SessionInfo SessionTable::Describe(const Session& session,
+                                   const Moment& now) const {
   return {.id = session.id,
           .position = session.position,
           .state_bytes = layout_.charge_bytes(),
           .active = session.active,
-          .create_time = session.create_time,
-          .last_step_time = session.last_step_time,
+          .create_time = session.created.wall,
+          .last_step_time = session.last_step.wall,
           .ttl = session.ttl,
-          .expire_time = session.expire_time(),
+          .expire_time = WallExpiry(session, now),
           .labels = session.labels};
 }
 
@@ -146,7 +163,7 @@ void SessionTable::SetActive(Session& session) {
 void SessionTable::SetIdle(Session& session) {
   session.active = false;
   --active_;
-  const absl::Time expire_time = session.expire_time();
+  const SteadyTime expire_time = session.expire_time();
   if (!session.order_time.has_value() || *session.order_time > expire_time) {
     SetOrder(session, expire_time);
   }
@@ -162,26 +179,26 @@ std::unique_ptr<Session> SessionTable::Remove(Session& session) {
   return removed;
 }
 
-std::vector<std::unique_ptr<Session>> SessionTable::TakeExpired(absl::Time now,
-                                                                size_t max) {
+std::vector<std::unique_ptr<Session>> SessionTable::TakeExpired(
+    const Moment& now, size_t max) {
   std::vector<std::unique_ptr<Session>> taken;
-  while (!order_.empty() && order_.begin()->first <= now &&
+  while (!order_.empty() && order_.begin()->first <= now.steady &&
          taken.size() < max) {
     Session& session = *order_.begin()->second;
     if (session.active) {
       ClearOrder(session);  // SetIdle puts it back
-    } else if (session.expire_time() > now) {
+    } else if (session.expire_time() > now.steady) {
       SetOrder(session, session.expire_time());
     } else {
-      expired_.Add(session.id, session.expire_time());
+      expired_.Add(session.id, WallExpiry(session, now));
       taken.push_back(Remove(session));
     }
   }
   return taken;
 }
 
-absl::Time SessionTable::NextExpiry() const {
-  return order_.empty() ? absl::InfiniteFuture() : order_.begin()->first;
+SteadyTime SessionTable::NextExpiry() const {
+  return order_.empty() ? SteadyTime::InfiniteFuture() : order_.begin()->first;
 }
 
 std::vector<const Session*> SessionTable::Sessions() const {
@@ -191,7 +208,7 @@ std::vector<const Session*> SessionTable::Sessions() const {
   return all;
 }
 
-void SessionTable::SetOrder(Session& session, absl::Time time) {
+void SessionTable::SetOrder(Session& session, SteadyTime time) {
   ClearOrder(session);
   order_.emplace(time, &session);
   session.order_time = time;

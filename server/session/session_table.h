@@ -13,6 +13,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
+#include "server/base/clock.h"
 #include "server/session/expired_ids.h"
 #include "server/session/session.h"
 #include "server/session/session_info.h"
@@ -27,8 +28,8 @@ inline constexpr size_t kMaxPageSize = 1000;
 // idle for its ttl since its last step. An expired session is not found any
 // more, but holds its memory until TakeExpired.
 //
-// Thread-compatible. Every method takes the time as an argument; it must not go
-// backwards by more than a caller can bear sessions to live on.
+// Thread-compatible. Every method takes the time as an argument. What expires
+// is a matter of steady time; the time of day is only shown.
 class SessionTable {
  public:
   // The layout and the pool outlive the table.
@@ -38,10 +39,10 @@ class SessionTable {
   // INVALID_ARGUMENT, SESSION_ALREADY_EXISTS, STATE_BUDGET_EXHAUSTED. The
   // pointer is valid until the session is removed or taken.
   absl::StatusOr<Session*> Create(const SessionOptions& options,
-                                  absl::Time now);
+                                  const Moment& now);
 
   // SESSION_NOT_FOUND, SESSION_EXPIRED.
-  absl::StatusOr<Session*> Find(absl::string_view id, absl::Time now);
+  absl::StatusOr<Session*> Find(absl::string_view id, const Moment& now);
 
   // Says that Find will be asked for the session soon.
   void WillFind(absl::string_view id) const { sessions_.prefetch(id); }
@@ -49,9 +50,9 @@ class SessionTable {
   // INVALID_ARGUMENT, INVALID_PAGE_TOKEN.
   absl::StatusOr<SessionPage> List(size_t page_size,
                                    absl::string_view page_token,
-                                   absl::Time now) const;
+                                   const Moment& now) const;
 
-  SessionInfo Describe(const Session& session) const;
+  SessionInfo Describe(const Session& session, const Moment& now) const;
 
   // While active a session does not expire.
   // REQUIRES: it is not what it is set to.
@@ -62,10 +63,11 @@ class SessionTable {
 
   // Removes up to `max` of the sessions that have expired; their ids are
   // remembered.
-  std::vector<std::unique_ptr<Session>> TakeExpired(absl::Time now, size_t max);
+  std::vector<std::unique_ptr<Session>> TakeExpired(const Moment& now,
+                                                    size_t max);
 
   // No session expires before this time.
-  absl::Time NextExpiry() const;
+  SteadyTime NextExpiry() const;
 
   // All of them, those expired but not taken included.
   std::vector<const Session*> Sessions() const;
@@ -73,10 +75,10 @@ class SessionTable {
   size_t active() const { return active_; }
 
  private:
-  static bool Expired(const Session& session, absl::Time now) {
+  static bool Expired(const Session& session, SteadyTime now) {
     return !session.active && session.expire_time() <= now;
   }
-  void SetOrder(Session& session, absl::Time time);
+  void SetOrder(Session& session, SteadyTime time);
   void ClearOrder(Session& session);
   absl::Status NotFound(absl::string_view id) const;
 
@@ -87,7 +89,7 @@ class SessionTable {
   // and lists go by ids in their order.
   absl::flat_hash_map<absl::string_view, std::unique_ptr<Session>> sessions_;
   absl::btree_set<absl::string_view> ids_;
-  absl::btree_set<std::pair<absl::Time, Session*>> order_;
+  absl::btree_set<std::pair<SteadyTime, Session*>> order_;
   size_t active_ = 0;
   ExpiredIds expired_;
 };

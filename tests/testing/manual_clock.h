@@ -12,17 +12,27 @@ namespace steadystate {
 // A clock that stands still until it is moved. Thread-safe.
 class ManualClock final : public Clock {
  public:
-  absl::Time Now() const override {
-    return absl::FromUnixNanos(nanoseconds_.load());
+  SteadyTime Now() const override {
+    return SteadyTime::FromZero(absl::Nanoseconds(steady_.load()));
+  }
+  absl::Time WallNow() const override {
+    return absl::FromUnixNanos(wall_.load());
   }
 
+  // Time passes.
   void Advance(absl::Duration by) {
-    nanoseconds_ += absl::ToInt64Nanoseconds(by);
+    steady_ += absl::ToInt64Nanoseconds(by);
+    wall_ += absl::ToInt64Nanoseconds(by);
   }
+
+  // Somebody sets the time of day, forward or back. No time passes.
+  void SetWall(absl::Duration by) { wall_ += absl::ToInt64Nanoseconds(by); }
 
  private:
-  // Some day in 2026: far from where arithmetic with times is special.
-  std::atomic<int64_t> nanoseconds_{1'780'000'000'000'000'000};
+  // Far from where arithmetic with times is special: a machine that has been up
+  // for a while, some day in 2026.
+  std::atomic<int64_t> steady_{1'000'000'000'000'000};
+  std::atomic<int64_t> wall_{1'780'000'000'000'000'000};
 };
 
 }  // namespace steadystate

@@ -47,7 +47,7 @@ class BacklogTest : public testing::Test {
 
   Session& session(size_t i) { return *sessions_[i]; }
 
-  Request& Add(size_t to, absl::Time deadline = absl::InfiniteFuture(),
+  Request& Add(size_t to, SteadyTime deadline = SteadyTime::InfiniteFuture(),
                uint64_t input_bytes = 1) {
     auto request = std::make_unique<Request>();
     request->id = ++last_id_;
@@ -126,7 +126,7 @@ TEST_F(BacklogTest, BoundsAllQueuesByWhatHasNotBegun) {
 }
 
 TEST_F(BacklogTest, BoundsTheBytesOfInputs) {
-  Request& large = Add(0, absl::InfiniteFuture(), 60);
+  Request& large = Add(0, SteadyTime::InfiniteFuture(), 60);
   EXPECT_TRUE(backlog_.Check(&session(1), kWriter, 40).ok());
   EXPECT_EQ(Refusal(1, kWriter, 41), ErrorReason::kQueueFull);
   backlog_.Remove(large);
@@ -135,8 +135,8 @@ TEST_F(BacklogTest, BoundsTheBytesOfInputs) {
 }
 
 TEST_F(BacklogTest, DeadlinesComeInOrderAndOnce) {
-  const absl::Time start = absl::UnixEpoch();
-  EXPECT_EQ(backlog_.NextDeadline(), absl::InfiniteFuture());
+  const SteadyTime start;
+  EXPECT_EQ(backlog_.NextDeadline(), SteadyTime::InfiniteFuture());
   Add(0);  // without one
   Request& late = Add(0, start + absl::Seconds(2));
   Request& early = Add(1, start + absl::Seconds(1));
@@ -149,7 +149,7 @@ TEST_F(BacklogTest, DeadlinesComeInOrderAndOnce) {
     overdue.push_back(request);
   }
   EXPECT_THAT(overdue, ElementsAre(&early, &late));
-  EXPECT_EQ(backlog_.NextDeadline(), absl::InfiniteFuture());
+  EXPECT_EQ(backlog_.NextDeadline(), SteadyTime::InfiniteFuture());
   backlog_.Remove(early);
   EXPECT_EQ(backlog_.size(), 2u);
 }

@@ -27,7 +27,7 @@ class EngineCancelTest : public testing::Test {
 
   Engine& engine() { return harness_.engine(); }
 
-  absl::Time In(absl::Duration time) { return harness_.clock().Now() + time; }
+  SteadyTime In(absl::Duration time) { return harness_.clock().Now() + time; }
 
   // Begins `submit`s requests together with a generation of one token a batch,
   // and calls `act` after `batches` + 1 batches have run, while none runs.

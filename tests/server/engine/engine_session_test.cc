@@ -89,8 +89,8 @@ TEST(EngineSessionTest, ASessionExpiresItsTtlAfterItsLastStep) {
   harness.clock().Advance(ttl - absl::Seconds(1));
   ASSERT_TRUE(harness.Step(StepOf("s", {1})).ok());
   const auto info = engine.GetSession("s");
-  EXPECT_EQ(info->last_step_time, harness.clock().Now());
-  EXPECT_EQ(info->expire_time, harness.clock().Now() + ttl);
+  EXPECT_EQ(info->last_step_time, harness.clock().WallNow());
+  EXPECT_EQ(info->expire_time, harness.clock().WallNow() + ttl);
   harness.clock().Advance(ttl - absl::Seconds(1));
   EXPECT_TRUE(engine.GetSession("s").ok());
   harness.clock().Advance(absl::Seconds(1));
@@ -103,6 +103,24 @@ TEST(EngineSessionTest, ASessionExpiresItsTtlAfterItsLastStep) {
   EXPECT_EQ(ReasonOf(engine.GetSession("t").status()),
             ErrorReason::kSessionNotFound);
   EXPECT_EQ(harness.Metric({"sessions_ended_total", "expired"}), 1);
+}
+
+TEST(EngineSessionTest, SettingTheTimeOfDayExpiresNothing) {
+  EngineHarness harness;
+  Engine& engine = harness.engine();
+  harness.CreateSession("s");
+  for (const absl::Duration by : {absl::Hours(48), -absl::Hours(96)}) {
+    harness.clock().SetWall(by);
+    // The other session lets the compute thread look for expired ones.
+    EXPECT_TRUE(harness.Step(StepOf(harness.CreateSession(), {1})).ok());
+    EXPECT_TRUE(engine.GetSession("s").ok());
+    EXPECT_TRUE(harness.Step(StepOf("s", {1})).ok());
+    StepRequest step = StepOf("s", {1});
+    step.deadline = harness.clock().Now() + absl::Seconds(1);
+    EXPECT_TRUE(harness.Step(step).ok());
+  }
+  EXPECT_EQ(engine.GetSession("s")->last_step_time, harness.clock().WallNow());
+  EXPECT_EQ(harness.Metric({"sessions_ended_total", "expired"}), 0);
 }
 
 TEST(EngineSessionTest, ExpiryFreesMemoryWithoutTraffic) {

@@ -25,6 +25,20 @@ SessionOptions Named(const std::string& id) {
   return options;
 }
 
+// Time passes by both clocks.
+Moment operator+(const Moment& moment, absl::Duration by) {
+  return {.steady = moment.steady + by, .wall = moment.wall + by};
+}
+
+Moment operator-(const Moment& moment, absl::Duration by) {
+  return moment + -by;
+}
+
+// Somebody sets the time of day.
+Moment Set(const Moment& moment, absl::Duration by) {
+  return {.steady = moment.steady, .wall = moment.wall + by};
+}
+
 StateLayout MakeLayout() {
   StateLayoutBuilder builder;
   EXPECT_TRUE(builder.AddFixed(0, "S", {4, 4}).ok());
@@ -33,18 +47,18 @@ StateLayout MakeLayout() {
 
 class SessionTableTest : public testing::Test {
  protected:
-  Session& Make(const std::string& id, absl::Time now) {
+  Session& Make(const std::string& id, const Moment& now) {
     auto session = table_.Create(Named(id), now);
     EXPECT_TRUE(session.ok()) << session.status();
     return **session;
   }
 
-  ErrorReason FindError(const std::string& id, absl::Time now) {
+  ErrorReason FindError(const std::string& id, const Moment& now) {
     const auto details = GetErrorDetails(table_.Find(id, now).status());
     return details.has_value() ? details->reason : ErrorReason::kInternal;
   }
 
-  std::vector<std::string> TakeExpired(absl::Time now, size_t max = 1000) {
+  std::vector<std::string> TakeExpired(const Moment& now, size_t max = 1000) {
     std::vector<std::string> ids;
     for (const auto& session : table_.TakeExpired(now, max)) {
       ids.push_back(session->id);
@@ -52,7 +66,8 @@ class SessionTableTest : public testing::Test {
     return ids;
   }
 
-  const absl::Time start_ = absl::FromUnixSeconds(1'780'000'000);
+  const Moment start_ = {.steady = SteadyTime::FromZero(absl::Hours(7)),
+                         .wall = absl::FromUnixSeconds(1'780'000'000)};
   StateLayout state_layout_ = MakeLayout();
   SessionLayout layout_{state_layout_, 8};
   StatePool pool_{layout_.slot(), layout_.charge_bytes(),
@@ -66,16 +81,16 @@ TEST_F(SessionTableTest, DescribesWhatItMade) {
   options.labels = {{"a", "b"}};
   const auto created = table_.Create(options, start_);
   ASSERT_TRUE(created.ok());
-  const SessionInfo info = table_.Describe(**created);
+  const SessionInfo info = table_.Describe(**created, start_);
   EXPECT_EQ(info.id.size(), 26u);
   EXPECT_EQ(info.position, 0u);
   EXPECT_EQ(info.state_bytes, layout_.charge_bytes());
   EXPECT_EQ(info.state_bytes, pool_.used_bytes());
   EXPECT_FALSE(info.active);
-  EXPECT_EQ(info.create_time, start_);
-  EXPECT_EQ(info.last_step_time, start_);
+  EXPECT_EQ(info.create_time, start_.wall);
+  EXPECT_EQ(info.last_step_time, start_.wall);
   EXPECT_EQ(info.ttl, absl::Minutes(5));
-  EXPECT_EQ(info.expire_time, start_ + absl::Minutes(5));
+  EXPECT_EQ(info.expire_time, start_.wall + absl::Minutes(5));
   EXPECT_THAT(info.labels, ElementsAre(testing::Pair("a", "b")));
   EXPECT_EQ(*table_.Find(info.id, start_), *created);
 }
@@ -128,21 +143,41 @@ TEST_F(SessionTableTest, TellsExpiredFromUnknownAndDeleted) {
 TEST_F(SessionTableTest, ExpiryRunsFromTheLastStep) {
   Session& a = Make("a", start_);
   Make("b", start_ + kTick);
-  a.last_step_time = start_ + kTtl / 2;
-  EXPECT_LE(table_.NextExpiry(), start_ + kTtl + kTick);
+  a.last_step = start_ + kTtl / 2;
+  EXPECT_LE(table_.NextExpiry(), start_.steady + kTtl + kTick);
   EXPECT_THAT(TakeExpired(start_ + kTtl + kTick), ElementsAre("b"));
-  EXPECT_EQ(table_.NextExpiry(), start_ + kTtl / 2 + kTtl);
+  EXPECT_EQ(table_.NextExpiry(), start_.steady + kTtl / 2 + kTtl);
   EXPECT_THAT(TakeExpired(start_ + kTtl + kTtl / 2 - kTick), IsEmpty());
   EXPECT_THAT(TakeExpired(start_ + kTtl + kTtl / 2), ElementsAre("a"));
-  EXPECT_EQ(table_.NextExpiry(), absl::InfiniteFuture());
+  EXPECT_EQ(table_.NextExpiry(), SteadyTime::InfiniteFuture());
+}
+
+TEST_F(SessionTableTest, SettingTheTimeOfDayMovesNoExpiry) {
+  const Session& session = Make("a", start_);
+  for (const absl::Duration by : {absl::Hours(2), -absl::Hours(2)}) {
+    const Moment before = Set(start_ + kTtl - kTick, by);
+    EXPECT_TRUE(table_.Find("a", before).ok());
+    EXPECT_EQ(table_.List(10, "", before)->sessions.size(), 1u);
+    EXPECT_THAT(TakeExpired(before), IsEmpty());
+    EXPECT_EQ(FindError("a", Set(start_ + kTtl, by)),
+              ErrorReason::kSessionExpired);
+    // What is shown goes by the time as it is now.
+    const SessionInfo info = table_.Describe(session, before);
+    EXPECT_EQ(info.expire_time, start_.wall + kTtl + by);
+    EXPECT_EQ(info.create_time, start_.wall);
+  }
+  // Clocks that are read one after the other are not taken for set ones.
+  EXPECT_EQ(
+      table_.Describe(session, Set(start_, absl::Milliseconds(1))).expire_time,
+      start_.wall + kTtl);
 }
 
 TEST_F(SessionTableTest, TheExpiredCanBeTakenOneByOne) {
   for (int i = 0; i < 3; ++i)
     Make(std::string(1, static_cast<char>('a' + i)), start_ + i * kTick);
-  const absl::Time end = start_ + 2 * kTtl;
+  const Moment end = start_ + 2 * kTtl;
   EXPECT_THAT(TakeExpired(end, 1), ElementsAre("a"));
-  EXPECT_LE(table_.NextExpiry(), end);
+  EXPECT_LE(table_.NextExpiry(), end.steady);
   EXPECT_EQ(FindError("b", end), ErrorReason::kSessionExpired);
   EXPECT_THAT(TakeExpired(end, 2), ElementsAre("b", "c"));
 }
