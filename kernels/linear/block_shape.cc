@@ -90,12 +90,9 @@ PanelPlan FindPlan(const BlockShape& shape, RowClass row_class,
 // Keeps of all tiles those of each class that may be mixed freely.
 absl::Status KeepEqualTiles(DType dtype, BlockShape& shape) {
   const TileMatmul& matmul = *shape.matmul;
-  std::vector<std::byte> rows(shape.in * shape.width * SizeOf(dtype));
-  TrialNumbers().Fill(shape.in * shape.width, dtype, rows.data());
-  const auto weights = PackForTrials(matmul, rows.data());
-  if (!weights.ok()) return weights.status();
-
   const TileTrials trials(shape.in, shape.width, dtype);
+  const auto weights = PackForTrials(matmul, trials.weights());
+  if (!weights.ok()) return weights.status();
   TileMatmul::Scratch scratch;
   std::vector<TileTrial> results;
   for (size_t i = 0; i < matmul.sizes().size(); ++i) {
@@ -141,11 +138,18 @@ absl::StatusOr<std::vector<size_t>> ExactSizes(const BlockShape& shape,
   return exact;
 }
 
-void KeepExactPanels(BlockShape& shape) {
+// The sums of bytes by panels have no order that could differ from the tiles';
+// what is tried is that the weights lie as they are read.
+absl::Status KeepExactPanels(BlockShape& shape) {
   const size_t most_rows = MostPanelRows(shape);
-  if (shape.limit != 127 || most_rows == 0) return;
-  const PanelPlan plan = ExactPlan(shape.dtype, most_rows);
+  if (shape.limit != 127 || most_rows == 0) return absl::OkStatus();
+  const IntegerTrials trials(shape.in, shape.width, 255);
+  const auto weights = PackForTrials(*shape.matmul, trials.weights());
+  if (!weights.ok()) return weights.status();
+  const PanelPlan plan =
+      FindExactPlan(shape.PanelsOf(weights->packed), trials, most_rows);
   shape.panels = {plan, plan};
+  return absl::OkStatus();
 }
 
 // Exact sums are equal sums: both classes have all sizes that are exact. So are
@@ -165,7 +169,7 @@ absl::Status KeepExactTiles(BlockShape& shape) {
     }
     if (shape.Tiles(RowClass::kDecode).sizes.empty()) continue;
     // Those by panels are not rounded.
-    if (sums == Sums::kWhole) KeepExactPanels(shape);
+    if (sums == Sums::kWhole) return KeepExactPanels(shape);
     break;
   }
   return absl::OkStatus();

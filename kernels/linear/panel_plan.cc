@@ -23,22 +23,30 @@ size_t StepsOf(size_t elements, DType dtype) {
   return steps % kPanelSlab == 0 ? steps : 0;
 }
 
+// Multiplies as trials want it: kTrialRows rows to results of four bytes each,
+// [kTrialRows, width].
+auto MultiplyBy(const PanelPlan& plan, const PanelBlock& block,
+                std::byte* scratch) {
+  return [plan, block, scratch](const void* x, void* y) {
+    const auto store = [&](size_t row, size_t count, size_t column,
+                           size_t width, const std::byte* sums) {
+      for (size_t r = 0; r < count; ++r) {
+        std::memcpy(
+            static_cast<std::byte*>(y) + ((row + r) * block.width + column) * 4,
+            sums + r * kPanelColumns * 4, width * 4);
+      }
+    };
+    MultiplyPanels(plan, block, kTrialRows, static_cast<const std::byte*>(x),
+                   scratch, store);
+  };
+}
+
 // True if the plan's results for the rows of `trials` are `expected`.
 bool Gives(std::span<const float> expected, const PanelPlan& plan,
            const PanelBlock& block, const TileTrials& trials,
            std::byte* scratch) {
-  const auto multiply = [&](const void* x, float* y) {
-    MultiplyPanels(plan, block, kTrialRows, static_cast<const std::byte*>(x),
-                   scratch,
-                   [&](size_t row, size_t count, size_t column, size_t width,
-                       const std::byte* sums) {
-                     for (size_t r = 0; r < count; ++r) {
-                       std::memcpy(y + (row + r) * block.width + column,
-                                   sums + r * kPanelColumns * 4, width * 4);
-                     }
-                   });
-  };
-  const TileTrial trial = trials.Try(kTrialRows, multiply);
+  const TileTrial trial =
+      trials.Try(kTrialRows, MultiplyBy(plan, block, scratch));
   return trial.position_free && trial.results.size() == expected.size() &&
          std::memcmp(trial.results.data(), expected.data(),
                      expected.size_bytes()) == 0;
@@ -65,10 +73,16 @@ PanelPlan FindEqualPlan(const PanelBlock& block, const TileTrials& trials,
   return {};
 }
 
-PanelPlan ExactPlan(DType dtype, size_t max_rows) {
-  const std::vector<MultiplyPanel> found = FindMultiplyPanels(dtype);
-  if (found.empty()) return {};
-  return {found.front(), StepsOf(kAllElements, dtype), max_rows};
+PanelPlan FindExactPlan(const PanelBlock& block, const IntegerTrials& trials,
+                        size_t max_rows) {
+  const std::vector<MultiplyPanel> found = FindMultiplyPanels(block.dtype);
+  AlignedBytes scratch;
+  if (found.empty() || !scratch.Allocate(kPanelScratchBytes)) return {};
+  const PanelPlan plan = {found.front(), StepsOf(kAllElements, block.dtype),
+                          max_rows};
+  const bool exact = trials.Exact(kTrialRows, IntegerTrials::Sums::kWhole,
+                                  MultiplyBy(plan, block, scratch.data()));
+  return exact ? plan : PanelPlan{};
 }
 
 }  // namespace steadystate

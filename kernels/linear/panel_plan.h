@@ -6,6 +6,7 @@
 #include <span>
 
 #include "kernels/dtype.h"
+#include "kernels/linear/integer_trials.h"
 #include "kernels/linear/panel_product.h"
 #include "kernels/linear/tile_trials.h"
 
@@ -69,8 +70,11 @@ void MultiplyPanels(const PanelPlan& plan, const PanelBlock& block, size_t rows,
 PanelPlan FindEqualPlan(const PanelBlock& block, const TileTrials& trials,
                         std::span<const float> expected, size_t max_rows);
 
-// The plan for bytes, whose sums are exact in any order.
-PanelPlan ExactPlan(DType dtype, size_t max_rows);
+// The plan for bytes, whose sums are exact in any order: it takes up to
+// `max_rows`. One that takes no rows if there is none, or if it fails `trials`.
+//   block  of the trials' weights
+PanelPlan FindExactPlan(const PanelBlock& block, const IntegerTrials& trials,
+                        size_t max_rows);
 
 }  // namespace steadystate
 

@@ -1,36 +1,53 @@
 #include "kernels/linear/tile_trials.h"
 
+#include <cstdint>
 #include <cstring>
 
-namespace steadystate {
+#include "kernels/linear/trial_numbers.h"
 
-float TrialNumbers::Next() {
-  state_ = state_ * 6364136223846793005u + 1442695040888963407u;
-  return static_cast<float>(static_cast<int32_t>(state_ >> 32)) * 0x1p-31f;
+namespace steadystate {
+namespace {
+
+// The fewer products there are, the fewer of their sums round: there the order
+// shows in few rows. The same where there are few columns.
+size_t TestRows(size_t in, size_t width) {
+  if (in <= 16) return 128;
+  return in <= 64 || width < 16 ? 64 : 16;
 }
 
-void TrialNumbers::Fill(size_t n, DType dtype, void* to) {
-  std::vector<float> values(n);
-  for (float& value : values) value = Next();
+void Store(const std::vector<float>& values, DType dtype, void* to) {
   if (dtype == DType::kBf16) {
-    ConvertToBf16(n, values.data(), static_cast<uint16_t*>(to));
+    ConvertToBf16(values.size(), values.data(), static_cast<uint16_t*>(to));
   } else {
-    std::memcpy(to, values.data(), n * sizeof(float));
+    std::memcpy(to, values.data(), values.size() * sizeof(float));
   }
 }
 
+}  // namespace
+
 TileTrials::TileTrials(size_t in, size_t width, DType dtype)
-    : width_(width),
+    : rows_(TestRows(in, width)),
+      width_(width),
       row_bytes_(in * SizeOf(dtype)),
-      // The last row stays zero, as padding is.
-      rows_(kRows * row_bytes_) {
-  TrialNumbers().Fill((kRows - 1) * in, dtype, rows_.data());
+      weights_(width * row_bytes_),
+      x_(rows_ * row_bytes_) {
+  TellingNumbers numbers(in);
+  std::vector<float> values(in);
+  for (size_t j = 0; j < width; ++j) {
+    numbers.FillColumn(values.data());
+    Store(values, dtype, weights_.data() + j * row_bytes_);
+  }
+  // The last row stays zero, as padding is.
+  for (size_t row = 0; row + 1 < rows_; ++row) {
+    numbers.FillRow(values.data());
+    Store(values, dtype, x_.data() + row * row_bytes_);
+  }
 }
 
 void TileTrials::Arrange(size_t shift, size_t rows, unsigned char* x) const {
   for (size_t position = 0; position < rows; ++position) {
-    const size_t row = (position + shift) % kRows;
-    std::memcpy(x + position * row_bytes_, rows_.data() + row * row_bytes_,
+    const size_t row = (position + shift) % rows_;
+    std::memcpy(x + position * row_bytes_, x_.data() + row * row_bytes_,
                 row_bytes_);
   }
 }
@@ -38,7 +55,7 @@ void TileTrials::Arrange(size_t shift, size_t rows, unsigned char* x) const {
 void TileTrials::Compare(size_t shift, const std::vector<float>& y,
                          std::vector<bool>& seen, TileTrial& trial) const {
   for (size_t position = 0; position < trial.rows; ++position) {
-    const size_t row = (position + shift) % kRows;
+    const size_t row = (position + shift) % rows_;
     const float* got = y.data() + position * width_;
     float* first = trial.results.data() + row * width_;
     if (!seen[row]) {

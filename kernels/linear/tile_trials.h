@@ -2,7 +2,6 @@
 #define STEADYSTATE_KERNELS_LINEAR_TILE_TRIALS_H_
 
 #include <cstddef>
-#include <cstdint>
 #include <vector>
 
 #include "kernels/dtype.h"
@@ -10,33 +9,28 @@
 
 namespace steadystate {
 
-// Random numbers in [-1, 1), the same in every process, as f32 or bf16.
-class TrialNumbers {
- public:
-  //   to  dtype[n]  out
-  void Fill(size_t n, DType dtype, void* to);
-
- private:
-  float Next();
-  uint64_t state_ = 1;
-};
-
-// The test rows, and the trial of one tile size with them.
+// The test rows and columns of one shape of block, and the trial of one tile
+// size with them. Their numbers are TellingNumbers: ways of multiplying whose
+// results are equal add up in the same order.
 class TileTrials {
  public:
-  // Rows of `in` elements of `dtype`, results of `width` f32 each.
+  // Rows of `in` elements of `dtype`, kF32 or kBf16, results of `width` f32
+  // each.
   TileTrials(size_t in, size_t width, DType dtype);
 
-  // Lets multiply(x, y) compute tiles of `rows` rows until every test row has
-  // met every position.
+  // The block's columns, dtype[width, in].
+  const void* weights() const { return weights_.data(); }
+
+  // Lets multiply(x, y) compute tiles of `rows` rows, times the block, until
+  // every test row has met every position.
   //   x  dtype[rows, in]  in      y  f32[rows, width]  overwritten
   template <typename Multiply>
   TileTrial Try(size_t rows, const Multiply& multiply) const {
-    TileTrial trial{rows, true, std::vector<float>(kRows * width_)};
+    TileTrial trial{rows, true, std::vector<float>(rows_ * width_)};
     std::vector<unsigned char> x(rows * row_bytes_);
     std::vector<float> y(rows * width_);
-    std::vector<bool> seen(kRows, false);
-    for (size_t shift = 0; shift < kRows; ++shift) {
+    std::vector<bool> seen(rows_, false);
+    for (size_t shift = 0; shift < rows_; ++shift) {
       Arrange(shift, rows, x.data());
       multiply(x.data(), y.data());
       Compare(shift, y, seen, trial);
@@ -45,17 +39,17 @@ class TileTrials {
   }
 
  private:
-  static constexpr size_t kRows = 8;
-
-  // Puts test row (position + shift) mod kRows at each position.
+  // Puts test row (position + shift) mod rows_ at each position.
   void Arrange(size_t shift, size_t rows, unsigned char* x) const;
   // Keeps what a row gave first and compares it with what it gives now.
   void Compare(size_t shift, const std::vector<float>& y,
                std::vector<bool>& seen, TileTrial& trial) const;
 
+  const size_t rows_;  // of the test
   const size_t width_;
   const size_t row_bytes_;
-  std::vector<unsigned char> rows_;
+  std::vector<unsigned char> weights_;
+  std::vector<unsigned char> x_;  // dtype[rows_, in]
 };
 
 }  // namespace steadystate

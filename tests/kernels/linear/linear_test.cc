@@ -8,6 +8,7 @@
 #include <cmath>
 #include <cstdlib>
 #include <cstring>
+#include <iterator>
 #include <limits>
 #include <memory>
 #include <numeric>
@@ -136,6 +137,40 @@ bool SameRow(const float* a, const float* b, size_t n) {
   return std::memcmp(a, b, n * sizeof(float)) == 0;
 }
 
+// Numbers so far apart that a sum in another order has other bits.
+Floats Spread(Numbers& numbers, size_t n) {
+  Floats values(n);
+  for (float& value : values) {
+    const int exponent = static_cast<int>(numbers.Below(24)) - 12;
+    const float sign = numbers.Below(2) == 0 ? 1.0f : -1.0f;
+    value = std::ldexp(sign * numbers.Uniform(1.0f, 2.0f), exponent);
+  }
+  return values;
+}
+
+// Spread inputs and weights; half of the inputs are large in pairs whose
+// products cancel, for inputs 2i and 2i + 1 have opposite weights.
+struct Telling {
+  Telling(Numbers& numbers, size_t rows, size_t in, size_t out)
+      : x(Spread(numbers, rows * in)), weights(Spread(numbers, out * in)) {
+    for (size_t j = 0; j < out; ++j) {
+      for (size_t i = 0; i + 1 < in; i += 2) {
+        weights[j * in + i + 1] = -weights[j * in + i];
+      }
+    }
+    for (size_t r = 0; r < rows; r += 2) {
+      for (size_t i = 0; i + 1 < in; i += 2) {
+        if (numbers.Below(2) == 0) continue;
+        x[r * in + i] *= 4096.0f;
+        x[r * in + i + 1] = x[r * in + i];
+      }
+    }
+  }
+
+  Floats x;        // f32[rows, in]
+  Floats weights;  // f32[out, in]
+};
+
 // Random choices of the rows of `all`, `rows` at a time, have the bits that
 // each row has alone in its class.
 void ExpectBatchesAreSingles(const Linear& linear, const Floats& all,
@@ -170,21 +205,26 @@ void ExpectBatchesAreSingles(const Linear& linear, const Floats& all,
   }
 }
 
+// With few inputs a sum of random numbers mostly has no rounding, so the order
+// does not show: hence numbers that are far apart, and all these shapes.
 TEST(LinearTest, RowsDoNotDependOnTheBatchNorOnThreads) {
   const uint64_t seed = 82;
   SCOPED_TRACE(seed);
   Numbers numbers(seed);
   std::vector<size_t> batches(70);
   std::iota(batches.begin(), batches.end(), size_t{1});
+  std::vector<Shape> shapes(std::begin(kShapes), std::end(kShapes));
+  for (const size_t in : {3u, 4u, 5u, 8u, 16u, 24u, 33u, 48u, 96u, 100u}) {
+    shapes.insert(shapes.end(), {{in, 1}, {in, 15}, {in, 64}});
+  }
   for (const DType dtype : TypesOfThisCpu()) {
     const auto factory = MakeFactory(dtype);
-    for (const auto& [in, out] : kShapes) {
+    for (const auto& [in, out] : shapes) {
       SCOPED_TRACE(testing::Message()
                    << Name(dtype) << " " << in << " x " << out);
-      const Floats weights = numbers.Uniform(in * out, -1.0f, 1.0f);
-      const auto linear = MakeLinear(*factory, in, weights);
-      const Floats all = numbers.Uniform(70 * in, -1.0f, 1.0f);
-      ExpectBatchesAreSingles(*linear, all, batches, numbers);
+      const Telling telling(numbers, 70, in, out);
+      const auto linear = MakeLinear(*factory, in, telling.weights);
+      ExpectBatchesAreSingles(*linear, telling.x, batches, numbers);
     }
   }
 }
@@ -196,13 +236,13 @@ TEST(LinearTest, LargeBatchesAreSinglesToo) {
   constexpr size_t kBatches[] = {127, 128, 129, 300, 513, 640, 1100};
   for (const DType dtype : TypesOfThisCpu()) {
     const auto factory = MakeFactory(dtype);
-    for (const auto& [in, out] : {Shape{64, 130}, Shape{300, 70}}) {
+    for (const auto& [in, out] :
+         {Shape{3, 64}, Shape{16, 1}, Shape{64, 130}, Shape{300, 70}}) {
       SCOPED_TRACE(testing::Message()
                    << Name(dtype) << " " << in << " x " << out);
-      const Floats weights = numbers.Uniform(in * out, -1.0f, 1.0f);
-      const auto linear = MakeLinear(*factory, in, weights);
-      const Floats all = numbers.Uniform(40 * in, -1.0f, 1.0f);
-      ExpectBatchesAreSingles(*linear, all, kBatches, numbers);
+      const Telling telling(numbers, 40, in, out);
+      const auto linear = MakeLinear(*factory, in, telling.weights);
+      ExpectBatchesAreSingles(*linear, telling.x, kBatches, numbers);
     }
   }
 }

@@ -3,13 +3,16 @@
 // of each order of sums and length of chunks.
 #include "kernels/linear/panel_plan.h"
 
+#include <cmath>
 #include <cstdint>
 #include <cstring>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "gtest/gtest.h"
 #include "kernels/linear/aligned_bytes.h"
+#include "kernels/linear/integer_trials.h"
 #include "kernels/linear/tile_trials.h"
 
 namespace steadystate {
@@ -24,7 +27,8 @@ class PanelPlanTest : public testing::TestWithParam<DType> {
     const size_t panel_bytes = kIn * SizeOf(GetParam()) * kPanelColumns;
     EXPECT_TRUE(weights_.Allocate(2 * panel_bytes));
     EXPECT_TRUE(scratch_.Allocate(kPanelScratchBytes));
-    TrialNumbers().Fill(2 * kIn * kPanelColumns, GetParam(), weights_.data());
+    const TileTrials columns(kIn, 2 * kPanelColumns, GetParam());
+    std::memcpy(weights_.data(), columns.weights(), 2 * panel_bytes);
     block_ = {GetParam(), kIn, kWidth, panel_bytes, weights_.data()};
   }
 
@@ -74,9 +78,54 @@ TEST_P(PanelPlanTest, FindsTheOrderAndTheChunksThatGiveTheSameBits) {
 TEST_P(PanelPlanTest, FindsNoneForOtherBits) {
   for (const MultiplyPanel multiply : orders_) {
     std::vector<float> results = ResultsOf(multiply, kPanelSlab);
-    results[kWidth - 1] += 1e-3f;
+    results[kWidth - 1] = std::nextafter(results[kWidth - 1], HUGE_VALF);
     EXPECT_FALSE(FindEqualPlan(block_, trials_, results, SIZE_MAX).Takes(1));
   }
+}
+
+// Panels of bytes: four inputs of 64 columns after each other.
+class ExactPlanTest : public testing::Test {
+ protected:
+  static constexpr size_t kIn = 520;
+  static constexpr size_t kWidth = 90;
+  static constexpr size_t kPanelBytes = kIn * kPanelColumns;
+
+  ExactPlanTest() {
+    EXPECT_TRUE(weights_.Allocate(PanelsFor(kWidth) * kPanelBytes));
+    std::memset(weights_.data(), 0, weights_.size());
+    for (size_t j = 0; j < kWidth; ++j) {
+      std::byte* const panel =
+          weights_.data() + j / kPanelColumns * kPanelBytes;
+      for (size_t i = 0; i < kIn; i += 4) {
+        std::memcpy(panel + i * kPanelColumns + j % kPanelColumns * 4,
+                    trials_.weights() + j * kIn + i, 4);
+      }
+    }
+  }
+
+  PanelPlan Find() const {
+    return FindExactPlan(
+        {DType::kI8, kIn, kWidth, kPanelBytes, weights_.data()}, trials_, 7);
+  }
+
+  const IntegerTrials trials_{kIn, kWidth, 255};
+  AlignedBytes weights_;
+};
+
+TEST_F(ExactPlanTest, IsFoundWhereTheSumsAreRight) {
+  if (FindMultiplyPanels(DType::kI8).empty()) {
+    GTEST_SKIP() << "this CPU has no such instructions";
+  }
+  EXPECT_TRUE(Find().Takes(7));
+  EXPECT_FALSE(Find().Takes(8));
+}
+
+TEST_F(ExactPlanTest, IsNoneWhereTheWeightsLieOtherwise) {
+  // Two inputs of a column whose numbers are not all the same.
+  std::byte* const column = weights_.data() + 6 * 4;
+  ASSERT_NE(column[1], column[2]);
+  std::swap(column[1], column[2]);
+  EXPECT_FALSE(Find().Takes(1));
 }
 
 INSTANTIATE_TEST_SUITE_P(Floats, PanelPlanTest,
