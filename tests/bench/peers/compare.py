@@ -9,7 +9,8 @@ contender's rounds, a ratio the median of the rounds' ratios, beside the least
 and the largest.
 
 Ends with 1 if somebody's logits are further from the reference than rounding
-explains. `run` installs what this needs.
+explains. A peer that crashes is left out of what it crashed at, and the report
+says so. `run` installs what this needs.
 """
 
 import json
@@ -19,8 +20,9 @@ import logits
 import options as command_line
 import report
 import to_gguf
-from contenders import LlamaCpp, Peer, Steadystate, Torch
+from contenders import LlamaCpp, Steadystate, Torch
 from steadystate_peer import make_checkpoint
+from turns import measure_group, say
 from work import Work
 
 WORKS = (Work("prefill", 512), Work("decode", 1), Work("decode", 8),
@@ -28,10 +30,6 @@ WORKS = (Work("prefill", 512), Work("decode", 1), Work("decode", 8),
 # The most that logits may be off with such weights: four times what was found
 # with mamba2-370m.
 BOUNDS = {"bf16": 0.05, "int8": 0.2, "q8_0": 0.2}
-
-
-def say(text):
-    print(text, file=sys.stderr, flush=True)
 
 
 def make_files(options):
@@ -65,38 +63,6 @@ def groups(options, folder, files):
         yield group
 
 
-def search(contender, work, seconds):
-    say(f"settings: {work}, {contender.name}")
-    tried = contender.search(work, seconds)
-    return {"work": str(work), "contender": contender.name,
-            "best": str(contender.settings(work)),
-            "tried": [{"settings": str(settings), "rate": rate}
-                      for settings, rate in tried]}
-
-
-def measure(group, work, options):
-    """{contender: the rates of its rounds}; each round begins with another."""
-    rates = {contender.name: [] for contender in group}
-    for i in range(options.rounds):
-        turn = i % len(group)
-        for contender in group[turn:] + group[:turn]:
-            rate = contender.rate(work, options.seconds)
-            rates[contender.name].append(rate)
-            say(f"{work}, {contender.name}: {rate:.1f} tokens/s")
-    return rates
-
-
-def measure_group(group, options, figures):
-    for work in WORKS:
-        able = [contender for contender in group if contender.can(work)]
-        for contender in able:
-            if isinstance(contender, Peer) and not options.no_search:
-                figures["settings"].append(
-                    search(contender, work, options.seconds / 2))
-        figures["rows"].append({"work": str(work),
-                                "rates": measure(able, work, options)})
-
-
 def far_off(table):
     """Names of those whose logits are too far from the reference."""
     return [name for name, errors in table.items()
@@ -109,15 +75,15 @@ def main():
     folder, files = make_files(options)
     contenders = list(groups(options, folder, files))
     figures = {"shape": options.shape, "threads": options.threads,
-               "logits": {}, "settings": [], "rows": []}
+               "logits": {}, "settings": [], "rows": [], "crashed": []}
     if options.tokens:
         say(f"logits of {options.tokens} tokens, seed {options.seed}")
         everybody = [contender for group in contenders for contender in group]
         figures["logits"] = logits.compare(everybody, folder, options.tokens,
-                                           options.seed)
+                                           options.seed, figures["crashed"])
     if options.rounds:
         for group in contenders:
-            measure_group(group, options, figures)
+            measure_group(group, WORKS, options, figures)
     figures["about"] = {contender.name: contender.about
                         for group in contenders for contender in group}
     print(report.text(figures, options.markdown))

@@ -9,6 +9,8 @@ import numpy as np
 import paths  # noqa: F401  where the reference is
 from reference import make_model
 from tensor_file import read_checkpoint
+from turns import note_crash
+from work import Crashed
 
 
 def relative_rms(values, expected):
@@ -23,11 +25,12 @@ def errors(found, expected, before):
             "decode": relative_rms(decode, expected[before:])}
 
 
-def compare(contenders, folder, count, seed):
+def compare(contenders, folder, count, seed, crashed):
     """{contender's name: its errors}, of `count` random tokens.
 
     The first half of them is read at once before the others are decoded. A
-    contender's distance from the first one is in "from_first".
+    contender's distance from the first one is in "from_first". Those who crash
+    are added to `crashed` instead.
     """
     config, tensors = read_checkpoint(folder)
     tokens = np.random.default_rng(seed).integers(
@@ -36,7 +39,11 @@ def compare(contenders, folder, count, seed):
     del tensors  # 3 GB of a model of 370 million weights
     table, first = {}, None
     for contender in contenders:
-        found = contender.logits(tokens, count // 2)
+        try:
+            found = contender.logits(tokens, count // 2)
+        except Crashed as crash:
+            note_crash(crash, contender, "logits", crashed)
+            continue
         first = found if first is None else first
         table[contender.name] = errors(found, expected, count // 2)
         table[contender.name]["from_first"] = relative_rms(found[1], first[1])

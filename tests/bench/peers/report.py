@@ -6,6 +6,8 @@ The figures are what compare.py writes with --json:
   settings   [{"work", "contender", "tried": [{"settings", "rate"}], "best"}]
   rows       [{"work", "rates": {contender: [rate of each round]}}], tokens per
              second; the first contender of a row is the one that is compared
+  crashed    [{"contender", "what", "signal"}], and what is not in the others
+             for that
 """
 
 import statistics
@@ -76,10 +78,16 @@ def about(figures, markdown):
     return table(["contender", "", ""], lines, markdown)
 
 
+def crashed_table(figures, markdown):
+    lines = [[crash["contender"], crash["what"], crash["signal"]]
+             for crash in figures["crashed"]]
+    return table(["crashed", "at", "signal"], lines, markdown)
+
+
 def text(figures, markdown):
     parts = [about(figures, markdown)]
     for name, make in (("logits", logits_table), ("settings", settings_table),
-                       ("rows", rate_table)):
+                       ("rows", rate_table), ("crashed", crashed_table)):
         if figures[name]:
             parts.append(make(figures, markdown))
     return "\n\n".join(parts)

@@ -4,6 +4,7 @@ import dataclasses
 import json
 import os
 import pathlib
+import signal
 import statistics
 import subprocess
 import sys
@@ -31,12 +32,19 @@ class Work:
         return [self.what, name, self.count]
 
 
+class Crashed(Exception):
+    """A peer was ended by a signal: a fault of its own, not of a comparison."""
+
+
 def run_worker(script, options, environment=None):
-    """The parsed output of a worker."""
+    """The parsed output of a worker. Crashed if a signal ended it."""
     command = [sys.executable, "-B", paths.HERE / script, *options]
     output = subprocess.run(
-        [str(word) for word in command], check=True, text=True,
-        stdout=subprocess.PIPE, env={**os.environ, **(environment or {})})
+        [str(word) for word in command], text=True, stdout=subprocess.PIPE,
+        env={**os.environ, **(environment or {})})
+    if output.returncode < 0:
+        raise Crashed(signal.Signals(-output.returncode).name)
+    output.check_returncode()
     return json.loads(output.stdout)
 
 
