@@ -24,6 +24,9 @@ from testing.skip import skip
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 MODEL = "usr/share/steadystate/models/demo/"
+PROGRAMS = {"usr/local/bin/steadystate-server", "usr/local/bin/steadystate"}
+# What these load from beside themselves, when a model asks for it.
+MODULES = {"usr/local/bin/steadystate-sentencepiece.so"}
 MAX_BYTES = 200 * 2**20
 # The first build compiles the server; later ones find it in the cache.
 BUILD_TIMEOUT_S = 3000
@@ -104,14 +107,20 @@ class ImageTest(unittest.TestCase):
             name for name, (entry, content) in file_system().items()
             if entry.isfile() and entry.mode & 0o111 and
             not re.search(r"\.so(\.|$)", name) and content}
-        self.assertEqual(programs, {"usr/local/bin/steadystate-server",
-                                    "usr/local/bin/steadystate"})
+        self.assertEqual(programs, PROGRAMS)
+
+    def test_modules_lie_beside_the_programs(self):
+        beside = {name for name, (entry, _) in file_system().items()
+                  if name.startswith("usr/local/bin/") and entry.isfile()}
+        self.assertEqual(beside - PROGRAMS, MODULES)
+        for name in MODULES:
+            self.assertTrue(file_system()[name][0].mode & 0o004, name)
 
     def test_nothing_is_left_of_the_build(self):
         left = [name for name in file_system() if re.search(
             r"(^|/)(src|include|apt|cmake|python3?)/|\.(h|cc|o|a|py|so)$"
             r"|(^|/)(ba|da)?sh$", name)]
-        self.assertEqual(left, [])
+        self.assertEqual(sorted(set(left) - MODULES), [])
 
     def test_nobody_gains_rights_by_a_file(self):
         files = file_system()
@@ -139,7 +148,8 @@ class ImageTest(unittest.TestCase):
             self.assertRegex(record, r"(?m)^Version: \S", package)
             self.assertTrue(read_file(f"usr/share/doc/{package}/copyright"))
         # A sample by name: Debian renames the packages with each version.
-        for library in ("libc6", "libgrpc", "libdnnl", "libstdc++", "libssl"):
+        for library in ("libc6", "libgrpc", "libdnnl", "libstdc++", "libssl",
+                        "libsentencepiece"):
             self.assertTrue([name for name in records
                              if name.startswith(library)], library)
         self.assertIn("Apache License",
