@@ -183,9 +183,9 @@ bool Engine::Core::TakeNotes() {
   WaitForWork();
   noted_ = false;
   if (stopping_) return false;
-  const SteadyTime now = clock_.Now();
-  heartbeat_nanoseconds_ = absl::ToInt64Nanoseconds(now.since_zero());
-  expiry_due_ = table_.NextExpiry() <= now;
+  now_ = clock_.Read();
+  heartbeat_nanoseconds_ = absl::ToInt64Nanoseconds(now_.steady.since_zero());
+  expiry_due_ = table_.NextExpiry() <= now_.steady;
   finishing_ = aborting_;
   if (aborting_ && prefill_.items.empty()) EndAll();
   EndEarly();
@@ -225,7 +225,7 @@ void Engine::Core::EndAll() {
 // Ends the requests that shall not go on. Who is overdue first: a client whose
 // deadline passes cancels the call as well.
 void Engine::Core::EndEarly() {
-  while (Request* const request = backlog_.TakeOverdue(clock_.Now())) {
+  while (Request* const request = backlog_.TakeOverdue(now_.steady)) {
     End(*request, Unfinished(ErrorReason::kDeadlineExceeded,
                              "the request's deadline passed", *request));
   }
@@ -301,7 +301,7 @@ void Engine::Core::Settle(Request& request, absl::Status status) {
   if (owned != nullptr) {
     ended_sessions_.push_back(std::move(owned));
   } else {
-    table_.SetIdle(session);
+    table_.SetIdle(session, now_);
   }
 }
 
@@ -354,23 +354,22 @@ size_t Engine::Core::Commit(const Batch& batch, const BatchTimes& times) {
   metrics_.StepDuration(StepPhase::kOther, times.model.other);
   metrics_.StepDuration(StepPhase::kSample, times.sample);
   MutexLock lock(mutex_);
-  const Moment now = clock_.Read();
+  now_ = clock_.Read();
   const size_t active = table_.active();
   for (size_t i = 0; i < batch.items.size(); ++i) {
-    CommitItem(batch.items[i], *batch.requests[i], now);
+    CommitItem(batch.items[i], *batch.requests[i]);
   }
   const size_t left_idle = active - table_.active();
   return left_idle == 0 ? 0 : left_idle + starting_.size();
 }
 
-void Engine::Core::CommitItem(const BatchItem& item, Request& request,
-                              const Moment& now) {
+void Engine::Core::CommitItem(const BatchItem& item, Request& request) {
   Session& session = *request.lane->session;
-  request.times.last_batch_end = now.steady;
+  request.times.last_batch_end = now_.steady;
   request.stage = RequestStage::kAsking;
   if (!item.piece.pending_only()) {
     session.position = session.state.position();
-    session.last_step = now;
+    session.last_step = now_;
   }
   // A drawn token counts when it is returned, which it is not if its output is
   // not finite.

@@ -138,7 +138,7 @@ class Engine::Core {
   void RunPrefill(BatchRunner& runner);
   size_t Complete(Batch& batch, const BatchTimes& times);
   size_t Commit(const Batch& batch, const BatchTimes& times);
-  void CommitItem(const BatchItem& item, Request& request, const Moment& now)
+  void CommitItem(const BatchItem& item, Request& request)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void SendAnswers();
   void SendSteps();
@@ -187,6 +187,7 @@ class Engine::Core {
   Batch prefill_;                 // may be left between two layers
   absl::Duration decode_time_;    // of the last decode batch
   ReturnWindow returns_;
+  Moment now_;              // when its state was last looked at
   bool finishing_ = false;  // what has begun is carried through at once
   std::vector<Answer> answers_;
   std::vector<StepAnswer> step_answers_;   // of one sink

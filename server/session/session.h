@@ -33,7 +33,8 @@ struct Session {
   std::map<std::string, std::string> labels;
 
   uint64_t position = 0;  // state.position() after the last finished batch
-  Moment last_step;       // creation, if there was no step
+  // When its last request ended, or its last batch; creation before the first.
+  Moment last_step;
   bool active = false;    // a request is queued or running: cannot expire
 
   // What is queued for it, the engine's: null if nothing is.

@@ -28,10 +28,11 @@ struct SessionInfo {
   uint64_t state_bytes = 0;  // charged against the budget
   bool active = false;       // a request is queued or running
   absl::Time create_time;
-  absl::Time last_step_time;  // creation, if there was no step
+  // When the last request on it ended; creation before the first.
+  absl::Time last_step_time;
   absl::Duration ttl;
-  // last_step_time + ttl; where the time of day has been set since, when that
-  // will be by the time as it is now.
+  // last_step_time + ttl, or if it is active now + ttl; where the time of day
+  // has been set since, when that will be by the time as it is now.
   absl::Time expire_time;
   std::map<std::string, std::string> labels;
 };

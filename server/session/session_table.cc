@@ -25,13 +25,14 @@ absl::Status ExpiredError(absl::string_view id, absl::Time expire_time) {
       {{"session", std::string(id)}, {"expire_time", time}});
 }
 
-// When the session expires by the time of day as it is now. Where nobody has
-// set that since the last step, exactly the ttl after it.
+// When the session expires by the time of day as it is now, if it is idle from
+// now on. Where nobody has set that since the last step, exactly the ttl after
+// it.
 absl::Time WallExpiry(const Session& session, const Moment& now) {
   // Clocks run apart by some parts in 10,000, and are not read at once.
   constexpr double kDrift = 1e-3;
   constexpr absl::Duration kApart = absl::Seconds(1);
-  const Moment& since = session.last_step;
+  const Moment& since = session.active ? now : session.last_step;
   const absl::Duration passed = now.steady - since.steady;
   const absl::Duration set = now.wall - since.wall - passed;
   const absl::Time expiry = since.wall + session.ttl;
@@ -160,8 +161,9 @@ void SessionTable::SetActive(Session& session) {
   ++active_;
 }
 
-void SessionTable::SetIdle(Session& session) {
+void SessionTable::SetIdle(Session& session, const Moment& now) {
   session.active = false;
+  session.last_step = now;
   --active_;
   const SteadyTime expire_time = session.expire_time();
   if (!session.order_time.has_value() || *session.order_time > expire_time) {

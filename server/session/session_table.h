@@ -25,7 +25,7 @@ namespace steadystate {
 inline constexpr size_t kMaxPageSize = 1000;
 
 // The sessions by id, and when each expires. A session expires when it has been
-// idle for its ttl since its last step. An expired session is not found any
+// idle for its ttl since its last request ended. An expired session is not found any
 // more, but holds its memory until TakeExpired.
 //
 // Thread-compatible. Every method takes the time as an argument. What expires
@@ -54,10 +54,10 @@ class SessionTable {
 
   SessionInfo Describe(const Session& session, const Moment& now) const;
 
-  // While active a session does not expire.
-  // REQUIRES: it is not what it is set to.
+  // While active a session does not expire. When it becomes idle its ttl begins
+  // anew. REQUIRES: it is not what it is set to.
   void SetActive(Session& session);
-  void SetIdle(Session& session);
+  void SetIdle(Session& session, const Moment& now);
 
   std::unique_ptr<Session> Remove(Session& session);
 

@@ -160,6 +160,28 @@ TEST(EngineSessionTest, NobodyExpiresWhileQueued) {
   EXPECT_TRUE(harness.engine().GetSession("s").ok());
 }
 
+TEST(EngineSessionTest, TheTtlBeginsWhenTheLastRequestEnds) {
+  EngineHarness harness;
+  Engine& engine = harness.engine();
+  const absl::Duration ttl = engine.options().session_ttl;
+  harness.CreateSession("s");
+  // A reader that pauses for longer than the ttl, then goes.
+  const auto sink = std::make_shared<RecordingGenerateSink>();
+  sink->set_limit(1);
+  const RequestId id = engine.Generate(GenerateOf("s", {1}, 100), sink);
+  sink->AwaitItems(1);
+  harness.clock().Advance(10 * ttl);
+  engine.Cancel(id);
+  EXPECT_EQ(ReasonOf(sink->done().Get().status()), ErrorReason::kCancelled);
+  EXPECT_EQ(engine.GetSession("s")->expire_time,
+            harness.clock().WallNow() + ttl);
+  harness.clock().Advance(ttl - absl::Seconds(1));
+  EXPECT_TRUE(engine.GetSession("s").ok());
+  harness.clock().Advance(absl::Seconds(1));
+  EXPECT_EQ(ReasonOf(engine.GetSession("s").status()),
+            ErrorReason::kSessionExpired);
+}
+
 TEST(EngineSessionTest, TheHeartbeatGoesOnWhenIdle) {
   EngineHarness harness;
   harness.clock().Advance(absl::Hours(5));

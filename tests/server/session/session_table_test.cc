@@ -188,11 +188,15 @@ TEST_F(SessionTableTest, WhoIsActiveDoesNotExpire) {
   EXPECT_EQ(table_.active(), 1u);
   EXPECT_THAT(TakeExpired(start_ + 2 * kTtl), IsEmpty());
   EXPECT_TRUE(table_.Find("a", start_ + 2 * kTtl).ok());
-  // Nothing was completed meanwhile: expired as soon as it is idle.
-  table_.SetIdle(a);
+  // Idle from now on, whatever was completed meanwhile.
+  table_.SetIdle(a, start_ + 2 * kTtl);
   EXPECT_EQ(table_.active(), 0u);
-  EXPECT_EQ(FindError("a", start_ + 2 * kTtl), ErrorReason::kSessionExpired);
-  EXPECT_THAT(TakeExpired(start_ + 2 * kTtl), ElementsAre("a"));
+  EXPECT_EQ(table_.Describe(a, start_ + 2 * kTtl).last_step_time,
+            (start_ + 2 * kTtl).wall);
+  EXPECT_THAT(TakeExpired(start_ + 3 * kTtl - kTick), IsEmpty());
+  EXPECT_TRUE(table_.Find("a", start_ + 3 * kTtl - kTick).ok());
+  EXPECT_EQ(FindError("a", start_ + 3 * kTtl), ErrorReason::kSessionExpired);
+  EXPECT_THAT(TakeExpired(start_ + 3 * kTtl), ElementsAre("a"));
 }
 
 TEST_F(SessionTableTest, AnIdOfAnExpiredSessionCanBeUsedAgain) {
