@@ -1,6 +1,7 @@
 #ifndef STEADYSTATE_SERVER_SESSION_SESSION_STATE_H_
 #define STEADYSTATE_SERVER_SESSION_SESSION_STATE_H_
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -25,9 +26,10 @@ class SessionLayout {
   // charged, exactly.
   uint64_t charge_bytes() const;
 
-  // How much of the slot a session at `position` has written at most.
+  // How much of the slot a session at `position` >= 1 has written at most.
   size_t used_bytes(uint64_t position) const {
-    return state_offset_ + state_.used_bytes(position);
+    return std::max(slot_.fixed_bytes,
+                    state_offset_ + state_.used_bytes(position));
   }
 
   // The position beyond which a session cannot advance, or 0 for none.

@@ -106,7 +106,6 @@ absl::StatusOr<StateLease> StatePool::Allocate() {
   free_.pop_back();
   lease.bytes_ = SlotBytes(lease.slot_);
   lease.generation_ = ++generations_[lease.slot_];
-  lease.used_bytes_ = size_.fixed_bytes;
   ++lent_;
   return lease;
 }

@@ -16,7 +16,7 @@ class StatePool;
 // The size of every slot of a pool.
 struct SlotSize {
   size_t bytes = 0;        // a multiple of 64
-  size_t fixed_bytes = 0;  // in use from the start; what follows may grow
+  size_t fixed_bytes = 0;  // in use from the first token; the rest may grow
 };
 
 // A slot on loan. Clears what was used of it and gives it back when destroyed,
@@ -36,8 +36,8 @@ class StateLease {
   // the same slot reused.
   uint64_t generation() const { return generation_; }
 
-  // Says that bytes [0, end) may have been written. The fixed part counts as
-  // written from the start.
+  // Says that bytes [0, end) may be written from now on. Only they are cleared:
+  // a slot that nobody wrote stays untouched.
   // REQUIRES: end <= SlotSize::bytes.
   void MarkUsed(size_t end) {
     if (end > used_bytes_) used_bytes_ = end;

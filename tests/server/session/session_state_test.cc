@@ -1,6 +1,9 @@
 // Goal: what a session keeps beside the model's state, and what it costs.
 #include "server/session/session_state.h"
 
+#include <sys/mman.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <array>
 #include <numeric>
@@ -134,6 +137,23 @@ TEST_F(SessionStateTest, AnEndedSessionLeavesNothingBehind) {
   ASSERT_EQ(reused.bytes(), slot);
   EXPECT_TRUE(std::all_of(slot, slot + layout_.slot().bytes,
                           [](std::byte b) { return b == std::byte{0}; }));
+}
+
+// That is what most memory is: a session's own is in the slot.
+TEST_F(SessionStateTest, ASessionThatNeverAdvancedLeavesItsSlotUntouched) {
+  const std::byte* slot = nullptr;
+  {
+    const SessionState session(layout_, *pool_.Allocate());
+    slot = session.model_state();
+    EXPECT_EQ(session.pending_hidden(), nullptr);
+    std::array<int32_t, 4> recent;
+    EXPECT_EQ(session.CopyRecent(recent), 0u);
+  }
+  const auto page = static_cast<uintptr_t>(sysconf(_SC_PAGESIZE));
+  const auto address = reinterpret_cast<uintptr_t>(slot) / page * page;
+  unsigned char resident = 0;
+  ASSERT_EQ(mincore(reinterpret_cast<void*>(address), page, &resident), 0);
+  EXPECT_EQ(resident & 1, 0);
 }
 
 TEST(GrowingSessionStateTest, AnEndedSessionLeavesNothingBehind) {

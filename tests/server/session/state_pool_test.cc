@@ -93,6 +93,7 @@ TEST(StatePoolTest, AReusedSlotEqualsAFreshOne) {
     EXPECT_EQ(lease.bytes(), first);
     EXPECT_EQ(lease.generation(), round);
     EXPECT_TRUE(AllZero(lease.bytes(), kFixed.bytes));
+    lease.MarkUsed(kFixed.bytes);
     std::memset(lease.bytes(), 0xa5, kFixed.bytes);
   }
 }
@@ -150,6 +151,30 @@ TEST(StatePoolTest, UntouchedMemoryIsNeverTouchedAndUsedPagesGoBack) {
   EXPECT_LE(ResidentPages(bytes, kGrowing.bytes), 2u);
 }
 
+TEST(StatePoolTest, ASlotThatNobodyWroteIsNotTouchedWhenItComesBack) {
+  constexpr SlotSize kLarge{.bytes = size_t{1} << 20,
+                            .fixed_bytes = size_t{1} << 20};
+  for (const SlotSize& size : {kLarge, kGrowing}) {
+    constexpr size_t kSlots = 8;
+    StatePool pool(size, size.bytes, kSlots * size.bytes);
+    std::vector<StateLease> leases;
+    for (size_t i = 0; i < kSlots; ++i) leases.push_back(*pool.Allocate());
+    std::vector<const std::byte*> slots;
+    for (const StateLease& lease : leases) slots.push_back(lease.bytes());
+    leases.clear();
+    for (const std::byte* slot : slots) {
+      EXPECT_EQ(ResidentPages(slot, size.bytes), 0u);
+    }
+    // Lent again, it is one that may be written.
+    for (int round = 0; round < 2; ++round) {
+      StateLease lease = *pool.Allocate();
+      EXPECT_TRUE(AllZero(lease.bytes(), size.bytes));
+      lease.MarkUsed(size.bytes);
+      std::memset(lease.bytes(), 0xa5, size.bytes);
+    }
+  }
+}
+
 TEST(StatePoolTest, ABudgetCostsNothingBeforeItIsUsed) {
   constexpr SlotSize kLarge{.bytes = size_t{50} << 20,
                             .fixed_bytes = size_t{50} << 20};
@@ -168,6 +193,7 @@ TEST(StatePoolTest, ThreadsBorrowAndReturnAtOnce) {
         auto lease = pool.Allocate();
         ASSERT_TRUE(lease.ok());
         ASSERT_TRUE(AllZero(lease->bytes(), kFixed.bytes));
+        lease->MarkUsed(kFixed.bytes);
         std::memset(lease->bytes(), 0xa5, kFixed.bytes);
       }
     });
