@@ -7,6 +7,7 @@
 #include "nlohmann/json.hpp"
 #include "server/base/status_macros.h"
 #include "server/model/tokenizer/json_fields.h"
+#include "server/model/tokenizer/unicode.h"
 #include "server/model/tokenizer/utf8.h"
 
 namespace steadystate {

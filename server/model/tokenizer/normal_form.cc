@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <vector>
 
+#include "server/model/tokenizer/unicode.h"
 #include "server/model/tokenizer/utf8.h"
 
 namespace steadystate {
@@ -64,10 +65,10 @@ void Order(std::vector<utf8proc_int32_t>& codes) {
   }
 }
 
-}  // namespace
-
-std::string ToNormalForm(absl::string_view text, NormalForm form) {
-  if (IsAscii(text)) return std::string(text);
+// Of a text without characters that are left alone.
+void AppendNormalForm(absl::string_view text, NormalForm form,
+                      std::string& to) {
+  if (text.empty()) return;
   std::vector<utf8proc_int32_t> codes = Decompose(text, form.compatible);
   Order(codes);
   if (form.composed) {
@@ -76,11 +77,28 @@ std::string ToNormalForm(absl::string_view text, NormalForm form) {
         static_cast<utf8proc_option_t>(UTF8PROC_COMPOSE | UTF8PROC_STABLE));
     codes.resize(static_cast<size_t>(size));
   }
+  for (const utf8proc_int32_t code : codes) {
+    AppendUtf8(static_cast<char32_t>(code), to);
+  }
+}
+
+}  // namespace
+
+std::string ToNormalForm(absl::string_view text, NormalForm form) {
+  if (IsAscii(text)) return std::string(text);
   std::string normal;
   normal.reserve(text.size());
-  for (const utf8proc_int32_t code : codes) {
-    AppendUtf8(static_cast<char32_t>(code), normal);
+  size_t done = 0;
+  for (size_t at = 0; at < text.size();) {
+    const Character character = FirstCharacter(text.substr(at));
+    if (IsUnnormalized(character.code)) {
+      AppendNormalForm(text.substr(done, at - done), form, normal);
+      AppendUtf8(character.code, normal);
+      done = at + character.bytes;
+    }
+    at += character.bytes;
   }
+  AppendNormalForm(text.substr(done), form, normal);
   return normal;
 }
 

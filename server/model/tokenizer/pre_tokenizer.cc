@@ -15,6 +15,7 @@
 #include "server/model/tokenizer/pattern.h"
 #include "server/model/tokenizer/regex.h"
 #include "server/model/tokenizer/splitting.h"
+#include "server/model/tokenizer/unicode.h"
 
 namespace steadystate {
 namespace {
@@ -81,12 +82,10 @@ absl::StatusOr<PreTokenizer::Step> PreTokenizer::MakeSplit(const json& step) {
 absl::StatusOr<PreTokenizer::Step> PreTokenizer::MakeDigits(const json& step) {
   STEADYSTATE_ASSIGN_OR_RETURN(const bool individual,
                                BoolMember(step, "individual_digits", false));
-  STEADYSTATE_ASSIGN_OR_RETURN(Regex regex, Regex::Compile("\\p{N}"));
-  const auto digit = std::make_shared<const Regex>(std::move(regex));
   const SplitBehavior behavior =
       individual ? SplitBehavior::kIsolated : SplitBehavior::kContiguous;
   const auto cut = [=](const Piece& piece, std::vector<Piece>& to) {
-    AppendParts(Split(digit->Cut(piece.text), behavior), piece.first, to);
+    AppendParts(Split(CutAt(IsNumber, piece.text), behavior), piece.first, to);
   };
   return Step{cut, {}};
 }
@@ -95,11 +94,9 @@ absl::StatusOr<PreTokenizer::Step> PreTokenizer::MakePunctuation(
     const json& step) {
   STEADYSTATE_ASSIGN_OR_RETURN(const SplitBehavior behavior,
                                BehaviorOf(step, "Isolated"));
-  STEADYSTATE_ASSIGN_OR_RETURN(Regex regex,
-                               Regex::Compile("[!-/:-@\\[-`{-~\\p{P}]"));
-  const auto mark = std::make_shared<const Regex>(std::move(regex));
   const auto cut = [=](const Piece& piece, std::vector<Piece>& to) {
-    AppendParts(Split(mark->Cut(piece.text), behavior), piece.first, to);
+    AppendParts(Split(CutAt(IsPunctuation, piece.text), behavior), piece.first,
+                to);
   };
   return Step{cut, {}};
 }

@@ -4,6 +4,7 @@
 #include <pcre2.h>
 
 #include <algorithm>
+#include <optional>
 #include <string>
 #include <utility>
 
@@ -12,6 +13,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "server/base/status_macros.h"
+#include "server/model/tokenizer/unicode.h"
 
 namespace steadystate {
 namespace {
@@ -220,12 +222,12 @@ absl::StatusOr<Regex> Regex::Compile(absl::string_view pattern) {
                                Translator(pattern).Translate());
   STEADYSTATE_ASSIGN_OR_RETURN(
       void* code, CompilePcre2(translated, PCRE2_UCP | PCRE2_MULTILINE));
-  return Regex(code);
+  return Regex(code, false);
 }
 
 absl::StatusOr<Regex> Regex::OfLiteral(absl::string_view text) {
   STEADYSTATE_ASSIGN_OR_RETURN(void* code, CompilePcre2(text, PCRE2_LITERAL));
-  return Regex(code);
+  return Regex(code, true);
 }
 
 size_t Regex::least_match() const {
@@ -237,12 +239,15 @@ size_t Regex::least_match() const {
 
 std::vector<Stretch> Regex::Cut(absl::string_view text) const {
   std::vector<Stretch> stretches;
+  const std::optional<std::string> stand_ins =
+      literal_ ? std::nullopt : WithStandIns(text);
+  const absl::string_view subject = stand_ins.has_value() ? *stand_ins : text;
   Search search(static_cast<const pcre2_code*>(code_.get()));
   size_t cut = 0;   // up to here `text` is in stretches
   size_t from = 0;  // the next match begins here or later
   size_t begin = 0;
   size_t end = 0;
-  while (from < text.size() && search.Find(text, from, begin, end)) {
+  while (from < text.size() && search.Find(subject, from, begin, end)) {
     from = end;
     if (begin == end) {
       from = AfterCharacter(text, end);

@@ -33,6 +33,7 @@ class Regex {
   // Cuts `text` into matches, leftmost first, and what lies between; matches of
   // nothing are left out. The parts point into `text`. A pattern that needs
   // more steps than kMaxSteps for one match finds nothing from there on.
+  // Categories of characters are those of the library (unicode.h).
   // REQUIRES: `text` is UTF-8.
   std::vector<Stretch> Cut(absl::string_view text) const;
 
@@ -45,9 +46,10 @@ class Regex {
   struct Free {
     void operator()(void* code) const;
   };
-  explicit Regex(void* code) : code_(code) {}
+  Regex(void* code, bool literal) : code_(code), literal_(literal) {}
 
   std::unique_ptr<void, Free> code_;  // a pcre2_code
+  bool literal_;                      // made by OfLiteral
 };
 
 }  // namespace steadystate

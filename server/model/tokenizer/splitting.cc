@@ -9,6 +9,7 @@
 #include "nlohmann/json.hpp"
 #include "server/base/status_macros.h"
 #include "server/model/tokenizer/json_fields.h"
+#include "server/model/tokenizer/utf8.h"
 
 namespace steadystate {
 namespace {
@@ -68,6 +69,22 @@ std::vector<absl::string_view> MergeAlike(
 }
 
 }  // namespace
+
+std::vector<Stretch> CutAt(bool (*is_match)(char32_t), absl::string_view text) {
+  std::vector<Stretch> stretches;
+  size_t cut = 0;  // up to here `text` is in stretches
+  for (size_t at = 0; at < text.size();) {
+    const Character character = FirstCharacter(text.substr(at));
+    if (is_match(character.code)) {
+      if (cut < at) stretches.push_back({text.substr(cut, at - cut), false});
+      stretches.push_back({text.substr(at, character.bytes), true});
+      cut = at + character.bytes;
+    }
+    at += character.bytes;
+  }
+  if (cut < text.size()) stretches.push_back({text.substr(cut), false});
+  return stretches;
+}
 
 absl::StatusOr<SplitBehavior> BehaviorOf(const nlohmann::json& step,
                                          absl::string_view fallback) {

@@ -19,6 +19,10 @@ enum class SplitBehavior {
   kContiguous,          // one part with the matches beside it
 };
 
+// Cuts a text at characters: each that `is_match` says is a match by itself.
+// The parts point into `text`. REQUIRES: `text` is UTF-8.
+std::vector<Stretch> CutAt(bool (*is_match)(char32_t), absl::string_view text);
+
 // The member "behavior" of `step`, by default `fallback`.
 absl::StatusOr<SplitBehavior> BehaviorOf(const nlohmann::json& step,
                                          absl::string_view fallback);

@@ -28,10 +28,6 @@ void AppendUtf8(char32_t code, std::string& to);
 // Unicode's White_Space: what `\s` means to the reference tokenizer library.
 bool IsWhiteSpace(char32_t code);
 
-// Letters, marks, decimal digits, letter numbers, connecting punctuation and
-// joiners: what `\w` means to it, but for a few circled letters.
-bool IsWordCharacter(char32_t code);
-
 }  // namespace steadystate
 
 #endif  // STEADYSTATE_SERVER_MODEL_TOKENIZER_UTF8_H_
