@@ -16,6 +16,7 @@
 #include "server/base/status_macros.h"
 #include "server/base/version.h"
 #include "server/engine/validate.h"
+#include "server/model/library_version.h"
 
 namespace steadystate {
 namespace {
@@ -130,6 +131,11 @@ ABSL_FLAG(steadystate::StateType, state_dtype, steadystate::StateType{},
           "Type that the recurrent matrices of sessions are kept in: f32, or "
           "int16 or bf16, which take half the memory and bandwidth; where a "
           "model would not bear it, loading says so.");
+ABSL_FLAG(
+    std::string, transformers_version, "",
+    "Version of transformers, such as 4.57.6, that the checkpoint is read "
+    "as, in place of that in its config.json: where versions of a library "
+    "read the same differently. The log says what was read how.");
 ABSL_FLAG(uint32_t, threads, 0,
           "Threads that compute, 1 to 1024. 0: as many as this process may "
           "keep processors busy, CPU quotas considered.");
@@ -249,6 +255,7 @@ Flags Collect() {
   Flags flags;
   flags.model.path = absl::GetFlag(FLAGS_model);
   flags.model.weight_dtype = absl::GetFlag(FLAGS_weight_dtype).dtype;
+  flags.model.transformers_version = absl::GetFlag(FLAGS_transformers_version);
   flags.model.state_dtype = absl::GetFlag(FLAGS_state_dtype).dtype;
   flags.model.context_cap = absl::GetFlag(FLAGS_context_cap);
   flags.engine.state_memory_bytes = absl::GetFlag(FLAGS_state_memory).bytes;
@@ -295,6 +302,12 @@ absl::StatusOr<Flags> ParseFlags(int argc, char** argv) {
   if (flags.model.path.empty()) {
     return absl::InvalidArgumentError(
         "--model is missing: give the directory of a checkpoint");
+  }
+  const std::string& version = flags.model.transformers_version;
+  if (!version.empty() && !ParseLibraryVersion(version).has_value()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--transformers_version is '", version,
+                     "'; it must be a version such as 4.57.6"));
   }
   if (flags.drain_timeout < absl::ZeroDuration() ||
       flags.drain_timeout > absl::Hours(1)) {

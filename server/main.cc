@@ -101,6 +101,9 @@ void DescribeModel(const Model& model, absl::Duration load_time,
   for (const std::string& warning : description.warnings) {
     LogWarning("model", {{"warning", warning}});
   }
+  for (const std::string& reading : description.readings) {
+    LogWarning("model", {{"read", reading}});
+  }
   LogInfo("model loaded", {{"id", description.id},
                            {"family", description.family},
                            {"parameters", description.parameters},

@@ -144,13 +144,16 @@ absl::Status Checkpoint::OpenShards(const std::string& directory,
   return absl::OkStatus();
 }
 
-std::string Checkpoint::Fingerprint() const {
+std::string Checkpoint::Fingerprint(absl::string_view read_as) const {
   Sha256 hash;
   HashFile(std::as_bytes(std::span(config_text_)), hash);
   if (!index_text_.empty()) {
     HashFile(std::as_bytes(std::span(index_text_)), hash);
   }
   for (const auto& [name, file] : files_) HashFile(file.bytes(), hash);
+  if (!read_as.empty()) {
+    HashFile(std::as_bytes(std::span(read_as.data(), read_as.size())), hash);
+  }
   return hash.FinishHex();
 }
 

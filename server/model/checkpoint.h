@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 #include "server/model/safetensors.h"
 
 namespace steadystate {
@@ -32,8 +33,9 @@ class Checkpoint {
 
   // SHA-256 of all files, in 64 hexadecimal digits: config.json, the index if
   // there is one, the weight files by name; each preceded by its length in 8
-  // bytes, little-endian. File names and places do not count.
-  std::string Fingerprint() const;
+  // bytes, little-endian. File names and places do not count. A version that
+  // the checkpoint is read as, unless empty, follows in the same way.
+  std::string Fingerprint(absl::string_view read_as = "") const;
 
  private:
   absl::Status OpenSingle(const std::string& path);

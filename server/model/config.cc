@@ -89,6 +89,14 @@ absl::Status Config::Unsupported(absl::string_view key,
                                                Text(Find(key)), ": ", why));
 }
 
+Config Config::With(absl::string_view key, absl::string_view text) const {
+  json changed = *root_;
+  changed[std::string(key)] = std::string(text);
+  auto root = std::make_shared<const json>(std::move(changed));
+  const json* object = root.get();
+  return Config(std::move(root), object, what_, path_);
+}
+
 bool Config::Has(absl::string_view key) const { return Find(key) != nullptr; }
 
 bool Config::IsNull(absl::string_view key) const {

@@ -46,6 +46,10 @@ class Config {
   static absl::StatusOr<Config> Parse(absl::string_view text,
                                       absl::string_view what);
 
+  // The same file with this text under a key. REQUIRES: this is no object
+  // within another.
+  Config With(absl::string_view key, absl::string_view text) const;
+
   bool Has(absl::string_view key) const;
   // True if the key is there, as null.
   bool IsNull(absl::string_view key) const;

@@ -8,6 +8,17 @@
 #include "server/model/mixers/registry.h"
 
 namespace steadystate {
+namespace {
+
+constexpr absl::string_view kHead = "lm_head.weight";
+
+bool IsTied(TiedHead tied, absl::string_view embeddings,
+            const WeightScope& root) {
+  return tied == TiedHead::kYes || !root.Has(kHead) ||
+         (tied == TiedHead::kUnlessStored && root.Equal(kHead, embeddings));
+}
+
+}  // namespace
 
 absl::StatusOr<Decoder> Decoder::Make(const Config& config,
                                       const ModelConfig& model,
@@ -20,12 +31,14 @@ absl::StatusOr<Decoder> Decoder::Make(const Config& config,
   const WeightScope root(store, "");
   const ModelFrame& frame = model.family->frame;
   Decoder decoder;
+  decoder.hidden_size_ = D;
   const bool other = !frame.other_embeddings.empty() &&
                      root.Has(frame.other_embeddings) &&
                      !root.Has(frame.embeddings);
-  STEADYSTATE_ASSIGN_OR_RETURN(
-      const TypedData table,
-      root.Take(other ? frame.other_embeddings : frame.embeddings, {N, D}));
+  const absl::string_view embeddings =
+      other ? frame.other_embeddings : frame.embeddings;
+  STEADYSTATE_ASSIGN_OR_RETURN(const TypedData table,
+                               root.Take(embeddings, {N, D}));
   decoder.embedding_.emplace(table, N, D, weights);
   if (!model.input_norm.empty()) {
     STEADYSTATE_ASSIGN_OR_RETURN(
@@ -47,13 +60,16 @@ absl::StatusOr<Decoder> Decoder::Make(const Config& config,
                                          .scratch = decoder.scratch_}));
     decoder.blocks_.push_back(std::move(block));
   }
-  STEADYSTATE_ASSIGN_OR_RETURN(
-      decoder.final_norm_, Norm::Make(model.norm, root, frame.final_norm, D));
+  const std::string final_norm = absl::StrCat(frame.final_norm, ".weight");
+  if (!model.final_norm_may_be_missing || root.Has(final_norm)) {
+    STEADYSTATE_ASSIGN_OR_RETURN(
+        decoder.final_norm_, Norm::Make(model.norm, root, frame.final_norm, D));
+  }
   decoder.logit_cap_ = model.logit_cap;
   TypedData head = decoder.embedding_->table();
-  decoder.tied_ = model.tied_head || !root.Has("lm_head.weight");
+  decoder.tied_ = IsTied(model.tied_head, embeddings, root);
   if (!decoder.tied_) {
-    STEADYSTATE_ASSIGN_OR_RETURN(head, root.Take("lm_head.weight", {N, D}));
+    STEADYSTATE_ASSIGN_OR_RETURN(head, root.Take(kHead, {N, D}));
   }
   STEADYSTATE_ASSIGN_OR_RETURN(decoder.head_, linears.Make(D, {{{head, N}}}));
   return decoder;
@@ -78,14 +94,13 @@ void Decoder::Forward(std::span<const InputRow> rows,
   if (one_class) return;
   std::vector<Segment> rest(other, segments.end());
   for (Segment& segment : rest) segment.first_row -= count;
-  Forward(rows.subspan(count), rest, hidden + count * final_norm_.size(),
-          workspace);
+  Forward(rows.subspan(count), rest, hidden + count * hidden_size_, workspace);
 }
 
 void Decoder::Embed(std::span<const InputRow> rows, float* residual,
                     Workspace& workspace) const {
   Workspace::Buffers& buffers = workspace.buffers();
-  const size_t D = final_norm_.size();
+  const size_t D = hidden_size_;
   buffers.phases.Start();
   buffers.ForRows(rows.size(), D, [&](size_t row, size_t) {
     const InputRow& input = rows[row];
@@ -125,10 +140,14 @@ void Decoder::ForwardLayer(size_t layer, std::span<const Segment> segments,
 void Decoder::Finish(size_t rows, const float* residual, float* hidden,
                      Workspace& workspace) const {
   Workspace::Buffers& buffers = workspace.buffers();
-  const size_t D = final_norm_.size();
+  const size_t D = hidden_size_;
   buffers.phases.Start();
   buffers.ForRows(rows, D, [&](size_t row, size_t) {
-    final_norm_.Apply(residual + row * D, hidden + row * D);
+    if (final_norm_.has_value()) {
+      final_norm_->Apply(residual + row * D, hidden + row * D);
+    } else {
+      std::copy_n(residual + row * D, D, hidden + row * D);
+    }
   });
   buffers.phases.Enter(Phase::kOther);
 }

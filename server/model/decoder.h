@@ -55,11 +55,12 @@ class Decoder {
   bool tied() const { return tied_; }
 
  private:
+  size_t hidden_size_ = 0;
   ScratchSize scratch_;
   std::optional<Embedding> embedding_;
   std::optional<Norm> input_norm_;
   std::vector<Block> blocks_;
-  Norm final_norm_;
+  std::optional<Norm> final_norm_;
   std::unique_ptr<Linear> head_;  // D -> vocab_size
   bool tied_ = false;
   float logit_cap_ = 0;  // 0: none

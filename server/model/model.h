@@ -31,6 +31,10 @@ struct ModelOptions {
   // Absent ("auto"): bf16 where the CPU multiplies it natively, else f32.
   std::optional<DType> weight_dtype{};
 
+  // Version of transformers to read the checkpoint as, "4.57.6"; empty: that of
+  // its config.json.
+  std::string transformers_version{};
+
   // What sessions' recurrent matrices are kept in.
   StateDType state_dtype = StateDType::kF32;
 
@@ -58,6 +62,8 @@ struct ModelDescription {
   LinearReport linear;                // weight dtype, ISA, tiles
   std::string kernel_target;          // "AVX3"
   std::vector<std::string> warnings;  // unknown config keys, unused tensors
+  // How that was read which versions of a library read differently.
+  std::vector<std::string> readings;
 };
 
 // One input of a batch: a token id, or an embedding that takes the place of the

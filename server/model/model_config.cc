@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "server/base/status_macros.h"
+#include "server/model/library_version.h"
 
 namespace steadystate {
 namespace {
@@ -21,7 +22,8 @@ constexpr absl::string_view kUsedKeys[] = {
     "model_type",          "hidden_size",  "num_hidden_layers",
     "vocab_size",          "norm_eps",     "rms_norm_eps",
     "layer_norm_epsilon",  "bos_token_id", "eos_token_id",
-    "tie_word_embeddings", "tokenizer",    "max_position_embeddings"};
+    "tie_word_embeddings", "tokenizer",    "max_position_embeddings",
+    "transformers_version"};
 // Of the common layer's MLP.
 constexpr absl::string_view kMlpKeys[] = {"hidden_ratio", "hidden_act",
                                           "intermediate_size"};
@@ -48,7 +50,6 @@ constexpr absl::string_view kInertKeys[] = {
     "problem_type",
     "return_dict",
     "torch_dtype",
-    "transformers_version",
     "use_cache",
     "use_l2warp",
 };
@@ -201,6 +202,20 @@ absl::Status ReadNorm(const Config& config, ModelConfig& model) {
   return absl::OkStatus();
 }
 
+// transformers 5 does not tie what is stored twice and differs; before, it did.
+absl::Status ReadTiedHead(const Config& config, ModelConfig& model) {
+  model.tied_head = model.defaults.tied_head;
+  if (!config.Has("tie_word_embeddings")) return absl::OkStatus();
+  STEADYSTATE_ASSIGN_OR_RETURN(const bool tied,
+                               config.Bool("tie_word_embeddings", false));
+  const std::optional<LibraryVersion> version = TransformersVersion(config);
+  const bool by_version_5 = version.has_value() && version->major >= 5;
+  model.tied_head = !tied          ? TiedHead::kNo
+                    : by_version_5 ? TiedHead::kUnlessStored
+                                   : TiedHead::kYes;
+  return absl::OkStatus();
+}
+
 absl::Status CheckKeys(const Config& config, ModelConfig& model) {
   std::vector<KeyTable> tables = {kCommonKeys, model.family->keys};
   if (model.family->hybrid) tables.push_back(kAttnTable);
@@ -231,8 +246,7 @@ absl::StatusOr<ModelConfig> ReadModelConfig(const Config& config) {
       const size_t layers,
       config.Size("num_hidden_layers", defaults.layers, kLayers));
   STEADYSTATE_RETURN_IF_ERROR(ReadNorm(config, model));
-  STEADYSTATE_ASSIGN_OR_RETURN(model.tied_head,
-                               config.Bool("tie_word_embeddings", false));
+  STEADYSTATE_RETURN_IF_ERROR(ReadTiedHead(config, model));
   if (HasMlp(model)) STEADYSTATE_RETURN_IF_ERROR(ReadMlp(config, model));
   STEADYSTATE_RETURN_IF_ERROR(ReadTokens(config, model));
   STEADYSTATE_RETURN_IF_ERROR(ReadHybrid(config, layers, model));

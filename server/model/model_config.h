@@ -26,11 +26,11 @@ struct ModelConfig {
   // Of the common layer's MLP.
   size_t intermediate_size = 0;
   Activation mlp_activation = Activation::kSilu;
-  // The head is the embedding table, even if the file has another. Without one
-  // it is so anyhow.
-  bool tied_head = false;
+  TiedHead tied_head = TiedHead::kNo;
   // Name of a norm between embedding and first layer; empty: none.
   std::string input_norm;
+  // A file without the final norm has none; else that is an error.
+  bool final_norm_may_be_missing = false;
   // logits <- cap tanh(logits / cap); 0: as they are.
   float logit_cap = 0;
   bool byte_tokenizer = false;
@@ -40,6 +40,8 @@ struct ModelConfig {
   // One per layer: set where softmax attention takes the family's place.
   std::vector<std::optional<SoftmaxAttentionOptions>> softmax;
   std::vector<std::string> warnings;  // unknown keys
+  // How that was read which versions of a library read differently.
+  std::vector<std::string> readings;
 };
 
 // Reads and checks what every family shares; the mixers read their own keys

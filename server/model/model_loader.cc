@@ -33,6 +33,16 @@ std::string DirectoryName(absl::string_view path) {
                                                       : path.substr(slash + 1));
 }
 
+// config.json, as of the version that it shall be read as.
+absl::StatusOr<Config> ReadConfig(const ModelOptions& options,
+                                  const Checkpoint& checkpoint) {
+  STEADYSTATE_ASSIGN_OR_RETURN(
+      Config config,
+      Config::Parse(checkpoint.config_text(), checkpoint.config_path()));
+  if (options.transformers_version.empty()) return config;
+  return config.With("transformers_version", options.transformers_version);
+}
+
 size_t SoftmaxLayers(const ModelConfig& config) {
   size_t layers = 0;
   for (const auto& softmax : config.softmax) layers += softmax.has_value();
@@ -107,7 +117,8 @@ ModelDescription Describe(const ModelOptions& options,
           .eos_tokens = config.eos_tokens,
           .linear = {},
           .kernel_target = KernelTargetName(),
-          .warnings = config.warnings};
+          .warnings = config.warnings,
+          .readings = config.readings};
 }
 
 }  // namespace
@@ -116,9 +127,8 @@ absl::StatusOr<std::shared_ptr<const Model>> ModelLoader::Load(
     const ModelOptions& options) {
   STEADYSTATE_ASSIGN_OR_RETURN(const Checkpoint checkpoint,
                                Checkpoint::Open(options.path));
-  STEADYSTATE_ASSIGN_OR_RETURN(
-      const Config config,
-      Config::Parse(checkpoint.config_text(), checkpoint.config_path()));
+  STEADYSTATE_ASSIGN_OR_RETURN(const Config config,
+                               ReadConfig(options, checkpoint));
   STEADYSTATE_ASSIGN_OR_RETURN(const ModelConfig model_config,
                                ReadModelConfig(config));
   STEADYSTATE_ASSIGN_OR_RETURN(const uint64_t context_cap,
@@ -129,8 +139,10 @@ absl::StatusOr<std::shared_ptr<const Model>> ModelLoader::Load(
                                LinearFactory::Create(weights));
 
   // Reading every byte takes about as long as packing them: at the same time.
-  std::future<std::string> fingerprint = std::async(
-      std::launch::async, [&checkpoint] { return checkpoint.Fingerprint(); });
+  std::future<std::string> fingerprint =
+      std::async(std::launch::async, [&checkpoint, &options] {
+        return checkpoint.Fingerprint(options.transformers_version);
+      });
   auto parts = std::make_unique<Model::Parts>();
   parts->description = Describe(options, model_config);
   WeightStore store(checkpoint);

@@ -66,6 +66,19 @@ std::optional<std::vector<size_t>> WeightStore::ShapeOf(
   return found->second->shape;
 }
 
+bool WeightStore::Equal(const std::string& name,
+                        const std::string& other) const {
+  const auto a = checkpoint_.tensors().find(name);
+  const auto b = checkpoint_.tensors().find(other);
+  if (a == checkpoint_.tensors().end() || b == checkpoint_.tensors().end()) {
+    return false;
+  }
+  return a->second->dtype == b->second->dtype &&
+         a->second->shape == b->second->shape &&
+         std::equal(a->second->data, a->second->data + a->second->bytes,
+                    b->second->data);
+}
+
 absl::StatusOr<TypedData> WeightStore::Take(const std::string& name,
                                             std::span<const size_t> shape) {
   const auto found = checkpoint_.tensors().find(name);
@@ -123,6 +136,10 @@ bool WeightScope::Has(absl::string_view name) const {
 std::optional<std::vector<size_t>> WeightScope::ShapeOf(
     absl::string_view name) const {
   return store_->ShapeOf(FullName(name));
+}
+
+bool WeightScope::Equal(absl::string_view name, absl::string_view other) const {
+  return store_->Equal(FullName(name), FullName(other));
 }
 
 absl::StatusOr<TypedData> WeightScope::Take(

@@ -31,6 +31,9 @@ class WeightStore {
   // The shape of a tensor, or nothing if there is none of that name.
   std::optional<std::vector<size_t>> ShapeOf(const std::string& name) const;
 
+  // True if both tensors are there and hold the same.
+  bool Equal(const std::string& name, const std::string& other) const;
+
   // The tensor's elements where they lie in the mapped file. INVALID_ARGUMENT,
   // naming the tensor, if it is missing, its shape is another (both are given)
   // or its dtype is not F32, BF16 or F16.
@@ -72,6 +75,7 @@ class WeightScope {
 
   bool Has(absl::string_view name) const;
   std::optional<std::vector<size_t>> ShapeOf(absl::string_view name) const;
+  bool Equal(absl::string_view name, absl::string_view other) const;
 
   // As WeightStore::OpenSize.
   static constexpr size_t kOpen = WeightStore::kOpen;

@@ -174,6 +174,7 @@ void ToProto(const Engine& engine, v1::Model& to) {
   to.set_bidirectional(!engine.model().FirstCausalLayer().has_value());
   SetExecution(engine, *to.mutable_execution());
   to.mutable_warnings()->Assign(from.warnings.begin(), from.warnings.end());
+  to.mutable_warnings()->Add(from.readings.begin(), from.readings.end());
 }
 
 void ToProto(const StepResult& result, absl::string_view session,

@@ -189,6 +189,7 @@ TEST(ServerE2eTest, WrongFlagsAreNamed) {
       {"--weight_dtype=int4", "weight_dtype"},
       {"--state_dtype=f16", "state_dtype"},
       {"--log_level=loud", "log_level"},
+      {"--transformers_version=newest", "transformers_version"},
       {"--reflection=perhaps", "reflection"},
       {"--session_ttl=0s", "ttl"},
       {"--drain_timeout=-1s", "drain_timeout"},
@@ -213,12 +214,26 @@ TEST(ServerE2eTest, WrongFlagsAreNamed) {
 TEST(ServerE2eTest, HelpNamesEveryFlagAndVersionIsTold) {
   const Outcome help = RunServer("--help");
   EXPECT_EQ(help.code, 0);
-  for (const char* flag :
-       {"model", "listen", "metrics_listen", "state_memory", "weight_dtype",
-        "state_dtype", "threads", "session_ttl", "context_cap",
-        "max_batch_rows", "prefill_chunk_rows", "prefill_slice",
-        "max_embed_tokens", "max_queued_per_session", "max_message_bytes",
-        "max_concurrent_streams", "drain_timeout", "reflection", "log_level"}) {
+  for (const char* flag : {"model",
+                           "listen",
+                           "metrics_listen",
+                           "state_memory",
+                           "weight_dtype",
+                           "state_dtype",
+                           "threads",
+                           "session_ttl",
+                           "context_cap",
+                           "max_batch_rows",
+                           "prefill_chunk_rows",
+                           "prefill_slice",
+                           "max_embed_tokens",
+                           "max_queued_per_session",
+                           "max_message_bytes",
+                           "max_concurrent_streams",
+                           "drain_timeout",
+                           "reflection",
+                           "log_level",
+                           "transformers_version"}) {
     EXPECT_THAT(help.out, HasSubstr(absl::StrCat("--", flag, "\n")));
   }
   const Outcome version = RunServer("--version");
@@ -245,6 +260,15 @@ TEST(ServerE2eTest, UnknownModelTypeIsNamed) {
   const Outcome outcome = RunServer("--model=" + directory.path());
   EXPECT_EQ(outcome.code, 1);
   EXPECT_THAT(outcome.err, HasSubstr("unheard_of"));
+}
+
+TEST(ServerE2eTest, HowTheCheckpointIsReadIsLoggedOnce) {
+  const ServerProcess server(
+      {"--model", STEADYSTATE_SOURCE_DIR "/tests/golden/mamba2-groups",
+       "--transformers_version=4.57.6"});
+  const std::vector<std::string> parts =
+      absl::StrSplit(server.Log(), "over all channels");
+  EXPECT_EQ(parts.size(), 2u) << server.Log();
 }
 
 TEST(ServerE2eTest, TakenPortsAreNamed) {

@@ -31,6 +31,19 @@ class Config:
         return self.get("norm_eps", 1e-6)
 
 
+def written_before(config, version, unknown):
+    """Whether transformers before `version` wrote the file; `unknown`: no key."""
+    text = config.get("transformers_version")
+    if text is None:
+        return unknown
+    return [int(number) for number in text.split(".")[:3]] < version
+
+
+def is_before_fla_06(config):
+    """fla 0.6 needs transformers 5.6.2, and writes no version of its own."""
+    return written_before(config, [5, 6, 2], True)
+
+
 class Layer:
     """Tensors below one prefix; `rounded` is applied at projections.
 

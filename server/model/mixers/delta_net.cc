@@ -4,14 +4,17 @@
 //   beta = sigmoid(W_b x), or 1;  twice that with allow_neg_eigval
 //   u = beta (v - S^T k),   S <- S + k u^T,   o = K^-1/2 S^T q
 //   y = W_o (RMSNorm(o, per head) silu(W_g x)), the gate only with use_gate
-// norm is that of length, or of the sum ("sum"); fla 0.6 sums magnitudes there,
-// which makes a difference only to activations that can be negative. The norm
-// of the output is always there, whatever use_output_norm says.
+// norm is that of length, or of the sum ("sum"): x / sum(x) to fla 0.5.2, and
+// x / sum(|x|) since 0.6.0, which makes a difference only to activations that
+// can be negative. The norm of the output is always there, whatever
+// use_output_norm says.
 #include "server/model/mixers/delta_net.h"
 
 #include <string>
 
+#include "absl/strings/string_view.h"
 #include "server/base/status_macros.h"
+#include "server/model/library_version.h"
 #include "server/model/parts/delta_layer.h"
 #include "server/model/parts/head_shape.h"
 
@@ -31,8 +34,10 @@ absl::Status ReadQk(const Config& config, DeltaLayerOptions& options) {
   if (norm != "l2" && norm != "sum") {
     return config.Invalid("qk_norm", "it must be \"l2\" or \"sum\"");
   }
-  options.qk_norm = norm == "l2" ? DeltaLayerOptions::QkNorm::kL2
-                                 : DeltaLayerOptions::QkNorm::kSum;
+  using QkNorm = DeltaLayerOptions::QkNorm;
+  options.qk_norm = norm == "l2"            ? QkNorm::kL2
+                    : IsBeforeFla06(config) ? QkNorm::kSum
+                                            : QkNorm::kMagnitudes;
   STEADYSTATE_ASSIGN_OR_RETURN(const std::string act,
                                config.String("qk_activation", "silu"));
   struct Named {
@@ -71,6 +76,27 @@ absl::StatusOr<std::unique_ptr<Mixer>> MakeDeltaNet(
   STEADYSTATE_ASSIGN_OR_RETURN(const bool gate, config.Bool("use_gate", false));
   if (gate) options.gate = DeltaLayerOptions::Gate::kFull;
   return DeltaLayer::Make(builder, options);
+}
+
+absl::Status ReadDeltaNetConfig(const Config& config, ModelConfig& model) {
+  DeltaLayerOptions options;
+  STEADYSTATE_RETURN_IF_ERROR(ReadQk(config, options));
+  const bool has_signs = options.qk_activation == Activation::kSilu ||
+                         options.qk_activation == Activation::kIdentity;
+  if (!has_signs || options.qk_norm == DeltaLayerOptions::QkNorm::kL2) {
+    return absl::OkStatus();
+  }
+  constexpr absl::string_view kSums =
+      "qk_norm \"sum\" divides by the sum, as flash-linear-attention before "
+      "0.6";
+  constexpr absl::string_view kMagnitudes =
+      "qk_norm \"sum\" divides by the sum of magnitudes, as "
+      "flash-linear-attention 0.6";
+  model.readings.push_back(
+      IsBeforeFla06(config)
+          ? ReadingOf(config, kSums, "5.6.2", "by the sum of magnitudes")
+          : ReadingOf(config, kMagnitudes, "4.57.6", "by the sum itself"));
+  return absl::OkStatus();
 }
 
 KeyTable DeltaNetKeys() {

@@ -3,10 +3,12 @@
 
 #include <memory>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "server/model/config.h"
 #include "server/model/mixer.h"
 #include "server/model/mixer_builder.h"
+#include "server/model/model_config.h"
 
 namespace steadystate {
 
@@ -14,6 +16,10 @@ namespace steadystate {
 // or tensor.
 absl::StatusOr<std::unique_ptr<Mixer>> MakeDeltaNet(
     const MixerBuilder& builder);
+
+// Says how "qk_norm": "sum" is read where versions of fla differ. Errors name
+// the key.
+absl::Status ReadDeltaNetConfig(const Config& config, ModelConfig& model);
 
 // The keys that MakeDeltaNet reads.
 KeyTable DeltaNetKeys();

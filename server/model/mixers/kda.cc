@@ -6,6 +6,10 @@
 //   S <- diag(alpha) S,  u = beta (v - S^T k),  S <- S + k u^T,
 //   o = K^-1/2 S^T q
 //   y = W_o (RMSNorm(o, per head) sigmoid(W_g1 W_g0 x + b))
+// Where value heads share a key head, each has a beta and a decay of its own
+// since fla 0.5.0; in 0.4.1 and 0.4.2 those of one key head have them in
+// common, and b_proj, f_proj.1, A_log and dt_bias are stored per key head. The
+// rows of b_proj tell which it is.
 #include "server/model/mixers/kda.h"
 
 #include "server/base/status_macros.h"
@@ -40,6 +44,9 @@ absl::StatusOr<std::unique_ptr<Mixer>> MakeKda(const MixerBuilder& builder) {
   if (safe && !options.decay_lower_bound.has_value()) {
     return config.Invalid("lower_bound", "safe_gate needs it: -5, for example");
   }
+  const auto beta = builder.weights.ShapeOf("b_proj.weight");
+  options.gates_per_key_head = options.HV != options.H && beta.has_value() &&
+                               !beta->empty() && beta->front() == options.H;
   return DeltaLayer::Make(builder, options);
 }
 

@@ -21,6 +21,7 @@
 #include "kernels/feature_map/feature_map.h"
 #include "server/base/status_macros.h"
 #include "server/model/config_choice.h"
+#include "server/model/library_version.h"
 #include "server/model/parts/feature_map.h"
 #include "server/model/parts/gated_recurrence.h"
 #include "server/model/parts/head_output.h"
@@ -93,7 +94,10 @@ absl::Status LinearAttn::ReadMap(const MixerBuilder& from) {
     return config.Unsupported("feature_map",
                               absl::StrCat("supported: ", FeatureMapNames()));
   }
-  kind_ = *kind;
+  // fla's means [relu(x), -relu(x)] to 0.5.2, [relu(x), relu(-x)] since 0.6.0.
+  const bool as_paper =
+      *kind == FeatureMapKind::kDpfp && !IsBeforeFla06(config);
+  kind_ = as_paper ? FeatureMapKind::kDpfpPaper : *kind;
   traits_ = TraitsOf(kind_);
   STEADYSTATE_ASSIGN_OR_RETURN(tied_, config.Bool("tie_feature_map_qk", false));
   STEADYSTATE_ASSIGN_OR_RETURN(norm_q_, config.Bool("norm_q", false));
@@ -266,6 +270,23 @@ void LinearAttn::MapRow(const float* fused, float* scratch,
 absl::StatusOr<std::unique_ptr<Mixer>> MakeLinearAttn(
     const MixerBuilder& builder) {
   return LinearAttn::Make(builder);
+}
+
+absl::Status ReadLinearAttnConfig(const Config& config, ModelConfig& model) {
+  STEADYSTATE_ASSIGN_OR_RETURN(const std::string map,
+                               config.String("feature_map", ""));
+  if (map != "dpfp") return absl::OkStatus();
+  model.readings.push_back(
+      IsBeforeFla06(config)
+          ? ReadingOf(config,
+                      "feature_map \"dpfp\" takes [relu(x), -relu(x)], as "
+                      "flash-linear-attention before 0.6",
+                      "5.6.2", "[relu(x), relu(-x)]")
+          : ReadingOf(config,
+                      "feature_map \"dpfp\" takes [relu(x), relu(-x)], as "
+                      "flash-linear-attention 0.6",
+                      "4.57.6", "[relu(x), -relu(x)]"));
+  return absl::OkStatus();
 }
 
 KeyTable LinearAttnKeys() {

@@ -11,11 +11,13 @@
 
 #include <algorithm>
 #include <cmath>
+#include <optional>
 #include <utility>
 #include <vector>
 
 #include "kernels/pointwise/activation.h"
 #include "server/base/status_macros.h"
+#include "server/model/library_version.h"
 #include "server/model/parts/causal_conv.h"
 #include "server/model/parts/gated_recurrence.h"
 #include "server/model/parts/mamba_layer.h"
@@ -202,12 +204,17 @@ absl::StatusOr<FamilyDefaults> MambaDefaults(const Config& config) {
   if (IsMambaOfFla(config)) {
     return FamilyDefaults{.hidden_size = 2048, .layers = 48, .norm_eps = 1e-5};
   }
+  // transformers ties the head where the file does not say, and to 4.57.6 does
+  // not write that down; 5.0 alone does not tie.
+  const std::optional<LibraryVersion> version = TransformersVersion(config);
+  const bool ties = version.has_value() && version->major < 5;
   return FamilyDefaults{.hidden_size = 768,
                         .layers = 32,
                         .vocab_size = 50280,
                         .norm_eps = 1e-5,
                         .bos_token = 0,
-                        .eos_token = 0};
+                        .eos_token = 0,
+                        .tied_head = ties ? TiedHead::kYes : TiedHead::kNo};
 }
 
 }  // namespace steadystate

@@ -5,9 +5,10 @@
 //   out = W_out RMSNorm(y * silu(z))
 // The token's own input is in y. H heads share G groups of keys B and queries
 // C, H / G consecutive heads each; x is the value, in units of dt. The norm is
-// over each group's channels by themselves, as mamba_ssm, fla and newer
-// versions of transformers have it and checkpoints were trained; "norm_scope":
-// "full" takes all channels together, as transformers did before.
+// over each group's channels by themselves, as mamba_ssm, fla since 0.5.0 and
+// transformers since 5.23.0 have it; before, both took all channels together,
+// but not where they train with mamba_ssm's kernels. "norm_scope", "group" or
+// "full", says which; without it transformers_version does.
 // fla's files may say more: norm_before_gate (RMSNorm(y) * silu(z)), rmsnorm
 // false (y * silu(z)) and D_has_hdim (D per channel). Transformers' may bear
 // norm_before_gate, too, but there it changes nothing.
@@ -16,12 +17,15 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <optional>
+#include <string>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "kernels/pointwise/activation.h"
 #include "kernels/pointwise/decay.h"
 #include "server/base/status_macros.h"
+#include "server/model/library_version.h"
 #include "server/model/parts/causal_conv.h"
 #include "server/model/parts/gated_recurrence.h"
 #include "server/model/parts/head_output.h"
@@ -52,6 +56,34 @@ constexpr absl::string_view kInertKeys[] = {"A_init_range",
                                             "time_step_min",
                                             "time_step_rank"};
 constexpr FixedKey kFixedKeys[] = {{"attn", "null"}};
+
+constexpr double kMaxHeads = 65536;
+constexpr LibraryVersion kFirstWithGroups = {.major = 5, .minor = 23};
+
+// What a config.json says of the norm.
+struct NormReading {
+  bool full = false;    // over all channels
+  bool stated = false;  // by itself: norm_scope
+};
+
+absl::StatusOr<NormReading> ReadNorm(const Config& config) {
+  STEADYSTATE_ASSIGN_OR_RETURN(const std::string scope,
+                               config.String("norm_scope", ""));
+  if (!scope.empty() && scope != "group" && scope != "full") {
+    return config.Invalid("norm_scope", "it must be \"group\" or \"full\"");
+  }
+  if (!scope.empty()) return NormReading{scope == "full", true};
+  // Keys that fla has since 0.5.0.
+  for (const absl::string_view key : {"rmsnorm", "D_has_hdim", "dt_limit"}) {
+    if (config.Has(key)) return NormReading{false, true};
+  }
+  const std::optional<LibraryVersion> version = TransformersVersion(config);
+  return NormReading{version.has_value() && *version < kFirstWithGroups, false};
+}
+
+absl::StatusOr<size_t> ReadGroups(const Config& config, double heads) {
+  return config.Size("n_groups", IsMambaOfFla(config) ? 1 : 8, {1, heads});
+}
 
 class Mamba2 final : public Mixer {
  public:
@@ -105,14 +137,13 @@ absl::Status Mamba2::ReadShape(const MixerBuilder& from) {
   H_ = E_ / P_;
   const auto heads = static_cast<double>(H_);
   STEADYSTATE_ASSIGN_OR_RETURN(const size_t stated,
-                               config.Size("num_heads", H_, {1, 65536}));
+                               config.Size("num_heads", H_, {1, kMaxHeads}));
   if (stated != H_) {
     return config.Invalid(
         "num_heads",
         absl::StrCat("it must be expand times hidden_size / head_dim, ", H_));
   }
-  const size_t groups = IsMambaOfFla(config) ? 1 : 8;
-  STEADYSTATE_ASSIGN_OR_RETURN(G_, config.Size("n_groups", groups, {1, heads}));
+  STEADYSTATE_ASSIGN_OR_RETURN(G_, ReadGroups(config, heads));
   if (H_ % G_ != 0) {
     return config.Invalid("n_groups",
                           absl::StrCat("it must divide num_heads, ", H_));
@@ -170,15 +201,11 @@ absl::Status Mamba2::TakeGates(const MixerBuilder& from) {
 
 absl::Status Mamba2::MakeOutput(const MixerBuilder& from) {
   const Config& config = from.config;
-  STEADYSTATE_ASSIGN_OR_RETURN(const std::string scope,
-                               config.String("norm_scope", "group"));
-  if (scope != "group" && scope != "full") {
-    return config.Invalid("norm_scope", "it must be \"group\" or \"full\"");
-  }
+  STEADYSTATE_ASSIGN_OR_RETURN(const NormReading norm, ReadNorm(config));
   STEADYSTATE_ASSIGN_OR_RETURN(const bool normed, config.Bool("rmsnorm", true));
   STEADYSTATE_ASSIGN_OR_RETURN(const bool norm_first,
                                config.Bool("norm_before_gate", false));
-  const size_t parts = scope == "full" ? 1 : G_;
+  const size_t parts = norm.full ? 1 : G_;
   output_ = {
       .heads = parts,
       .V = E_ / parts,
@@ -265,6 +292,23 @@ absl::StatusOr<std::unique_ptr<Mixer>> MakeMamba2(const MixerBuilder& builder) {
 KeyTable Mamba2Keys() {
   return {
       .used = kUsedKeys, .inert = kInertKeys, .must_be_default = kFixedKeys};
+}
+
+absl::Status ReadMamba2Config(const Config& config, ModelConfig& model) {
+  STEADYSTATE_ASSIGN_OR_RETURN(const size_t groups,
+                               ReadGroups(config, kMaxHeads));
+  STEADYSTATE_ASSIGN_OR_RETURN(const NormReading norm, ReadNorm(config));
+  if (groups == 1 || norm.stated) return absl::OkStatus();
+  constexpr absl::string_view kAll =
+      "over all channels, as in transformers before 5.23";
+  constexpr absl::string_view kGroups = "over each group, as in mamba_ssm";
+  const auto norm_is = [](absl::string_view scope) {
+    return absl::StrCat("the norm of Mamba-2 is ", scope);
+  };
+  model.readings.push_back(
+      norm.full ? ReadingOf(config, norm_is(kAll), "5.23.0", kGroups)
+                : ReadingOf(config, norm_is(kGroups), "4.57.6", kAll));
+  return absl::OkStatus();
 }
 
 absl::StatusOr<FamilyDefaults> Mamba2Defaults(const Config& config) {

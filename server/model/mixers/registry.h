@@ -1,6 +1,8 @@
 #ifndef STEADYSTATE_SERVER_MODEL_MIXERS_REGISTRY_H_
 #define STEADYSTATE_SERVER_MODEL_MIXERS_REGISTRY_H_
 
+#include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <span>
 #include <vector>
@@ -28,6 +30,13 @@ struct ModelFrame {
   NormStyle::Kind norm = NormStyle::Kind::kRms;
 };
 
+// Whether the head is the embedding table. Of a file without a head it is.
+enum class TiedHead : uint8_t {
+  kNo,            // if the file has one, that is it
+  kYes,           // even if the file has another
+  kUnlessStored,  // unless the file has another, that differs
+};
+
 // What a key means that a config.json does not have. Null in the file is the
 // same as absent.
 struct FamilyDefaults {
@@ -38,6 +47,7 @@ struct FamilyDefaults {
   double hidden_ratio = 4;
   size_t bos_token = 1;
   size_t eos_token = 2;
+  TiedHead tied_head = TiedHead::kNo;
 };
 
 // A family of checkpoints: what its layers are made of, and the language model

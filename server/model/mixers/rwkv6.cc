@@ -173,8 +173,10 @@ absl::Status Rwkv6::TakeOutput(const MixerBuilder& from) {
 absl::StatusOr<std::unique_ptr<Mixer>> Rwkv6::Make(const MixerBuilder& from) {
   auto rwkv = std::make_unique<Rwkv6>();
   STEADYSTATE_ASSIGN_OR_RETURN(
-      rwkv->shape_,
-      ReadHeadShape(from, {.num_heads = 4, .expand_k = 0.5, .grouped = false}));
+      rwkv->shape_, ReadHeadShape(from, {.num_heads = 4,
+                                         .expand_k = 0.5,
+                                         .grouped = false,
+                                         .query = "r_proj.linear.weight"}));
   STEADYSTATE_RETURN_IF_ERROR(rwkv->TakeMixing(from));
   STEADYSTATE_RETURN_IF_ERROR(rwkv->TakeProjections(from));
   STEADYSTATE_RETURN_IF_ERROR(rwkv->TakeOutput(from));

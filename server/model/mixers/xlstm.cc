@@ -27,12 +27,12 @@ namespace steadystate {
 namespace {
 
 constexpr absl::string_view kUsedKeys[] = {
-    "embedding_dim",   "eps",
-    "ffn_proj_factor", "ffn_round_up_to_multiple_of",
-    "gate_soft_cap",   "num_blocks",
-    "num_heads",       "output_logit_soft_cap",
-    "qk_dim_factor",   "use_bias",
-    "v_dim_factor"};
+    "add_out_norm",  "embedding_dim",
+    "eps",           "ffn_proj_factor",
+    "gate_soft_cap", "ffn_round_up_to_multiple_of",
+    "num_blocks",    "num_heads",
+    "qk_dim_factor", "output_logit_soft_cap",
+    "use_bias",      "v_dim_factor"};
 // How a library computes: kernels, chunks, and in which precision.
 constexpr absl::string_view kInertKeys[] = {"autocast_kernel_dtype",
                                             "chunk_size",
@@ -44,12 +44,13 @@ constexpr absl::string_view kInertKeys[] = {"autocast_kernel_dtype",
                                             "return_last_states",
                                             "sequence_kernel",
                                             "step_kernel"};
-constexpr FixedKey kFixedKeys[] = {
-    {"add_out_norm", "true"}, {"attn", "null"}, {"weight_mode", "\"single\""}};
+constexpr FixedKey kFixedKeys[] = {{"attn", "null"},
+                                   {"weight_mode", "\"single\""}};
 
 constexpr Bounds kCaps = {1e-6, 1e9};
 constexpr Bounds kFactors = {0, 64};
 constexpr Bounds kWidths = {1, 1 << 20};
+constexpr Bounds kDepths = {1, 1024};
 
 class Mlstm final : public Mixer {
  public:
@@ -253,8 +254,10 @@ absl::StatusOr<FamilyDefaults> XlstmDefaults(const Config& config) {
   FamilyDefaults defaults = {.vocab_size = 50304, .bos_token = 0};
   STEADYSTATE_ASSIGN_OR_RETURN(defaults.hidden_size,
                                config.Size("embedding_dim", 4096, kWidths));
+  STEADYSTATE_ASSIGN_OR_RETURN(const size_t layers,
+                               config.Size("num_hidden_layers", 32, kDepths));
   STEADYSTATE_ASSIGN_OR_RETURN(defaults.layers,
-                               config.Size("num_blocks", 32, {1, 1024}));
+                               config.Size("num_blocks", layers, kDepths));
   return defaults;
 }
 
@@ -265,17 +268,18 @@ absl::Status ReadXlstmConfig(const Config& config, ModelConfig& model) {
         "embedding_dim",
         absl::StrCat("it must equal hidden_size, ", model.hidden_size));
   }
-  const size_t layers = model.softmax.size();
-  if (model.defaults.layers != layers && config.Has("num_blocks")) {
-    return config.Invalid(
-        "num_blocks",
-        absl::StrCat("it must equal num_hidden_layers, ", layers));
-  }
+  // transformers (4.54 to 5.23) makes num_blocks blocks and writes
+  // num_hidden_layers beside it, which is 32 for who did not set it.
+  model.softmax.resize(model.defaults.layers);
+  // xlstm (2.0.6) has no norm then; transformers has it whatever the key says.
+  STEADYSTATE_ASSIGN_OR_RETURN(const bool final_norm,
+                               config.Bool("add_out_norm", true));
+  model.final_norm_may_be_missing = !final_norm;
   STEADYSTATE_ASSIGN_OR_RETURN(
       const double cap, config.Number("output_logit_soft_cap", 30, kCaps));
   model.logit_cap = static_cast<float>(cap);
   // transformers has the flag and does not tie: the file's head is used.
-  model.tied_head = false;
+  model.tied_head = TiedHead::kNo;
   return absl::OkStatus();
 }
 

@@ -1,5 +1,6 @@
 #include "server/model/parts/delta_layer.h"
 
+#include <algorithm>
 #include <cmath>
 #include <string>
 
@@ -14,6 +15,14 @@ namespace {
 constexpr float kL2Eps = 1e-6f;
 // What sums are kept away from 0 by.
 constexpr double kSmallestSum = 1e-6;
+
+// y = x / sum |x|, in place.
+void MagnitudeNormalize(size_t n, float* x) {
+  double sum = 0;
+  for (size_t i = 0; i < n; ++i) sum += std::abs(static_cast<double>(x[i]));
+  const auto factor = static_cast<float>(1.0 / std::max(sum, kSmallestSum));
+  for (size_t i = 0; i < n; ++i) x[i] *= factor;
+}
 
 // y = x / sum x, in place.
 void SumNormalizeSafely(size_t n, float* x) {
@@ -70,7 +79,7 @@ absl::Status ReadValueHeads(const Config& config, size_t default_heads,
 }
 
 absl::Status DeltaLayer::TakeLowRank(const MixerBuilder& from,
-                                     absl::string_view name, size_t out,
+                                     absl::string_view name, RepeatedRows out,
                                      Bias bias, ProjectionStack& stack,
                                      LowRank& to) const {
   const std::string down = absl::StrCat(name, ".0");
@@ -79,35 +88,40 @@ absl::Status DeltaLayer::TakeLowRank(const MixerBuilder& from,
       const size_t rank, from.weights.OpenSize(absl::StrCat(down, ".weight"),
                                                {WeightScope::kOpen, D_}));
   STEADYSTATE_ASSIGN_OR_RETURN(to.column, stack.Add(down, rank));
-  STEADYSTATE_ASSIGN_OR_RETURN(
-      to.up, MakeProjection(from.weights, absl::StrCat(name, ".1"), rank, out,
-                            from.linears, bias));
+  ProjectionStack up(from.weights, rank);
+  STEADYSTATE_RETURN_IF_ERROR(
+      up.AddRepeated(absl::StrCat(name, ".1"), out, bias).status());
+  STEADYSTATE_ASSIGN_OR_RETURN(to.up, up.Pack(from.linears));
   return absl::OkStatus();
 }
 
 absl::Status DeltaLayer::TakeProjections(const MixerBuilder& from) {
   const DeltaLayerOptions& o = options_;
+  const size_t gate_heads = o.gates_per_key_head ? o.H : o.HV;
+  const size_t sharing = o.HV / gate_heads;
   ProjectionStack stack(from.weights, D_);
   STEADYSTATE_ASSIGN_OR_RETURN(q_, stack.Add("q_proj", o.H * o.K));
   STEADYSTATE_ASSIGN_OR_RETURN(k_, stack.Add("k_proj", o.H * o.K));
   STEADYSTATE_ASSIGN_OR_RETURN(v_, stack.Add("v_proj", o.HV * o.V));
   if (o.beta) {
-    STEADYSTATE_ASSIGN_OR_RETURN(beta_, stack.Add("b_proj", o.HV));
+    STEADYSTATE_ASSIGN_OR_RETURN(
+        beta_, stack.AddRepeated("b_proj", {gate_heads, 1, sharing}));
   }
   if (o.decay == Decay::kScalar) {
     STEADYSTATE_ASSIGN_OR_RETURN(decay_up_.column, stack.Add("a_proj", o.HV));
   }
   if (o.decay == Decay::kKey) {
-    STEADYSTATE_RETURN_IF_ERROR(
-        TakeLowRank(from, "f_proj", o.HV * o.K, Bias::kNone, stack, decay_up_));
+    STEADYSTATE_RETURN_IF_ERROR(TakeLowRank(from, "f_proj",
+                                            {gate_heads, o.K, sharing},
+                                            Bias::kNone, stack, decay_up_));
   }
   if (o.gate == DeltaLayerOptions::Gate::kFull) {
     STEADYSTATE_ASSIGN_OR_RETURN(gate_up_.column,
                                  stack.Add("g_proj", o.HV * o.V));
   }
   if (o.gate == DeltaLayerOptions::Gate::kLowRank) {
-    STEADYSTATE_RETURN_IF_ERROR(
-        TakeLowRank(from, "g_proj", o.HV * o.V, Bias::kYes, stack, gate_up_));
+    STEADYSTATE_RETURN_IF_ERROR(TakeLowRank(from, "g_proj", {o.HV, o.V, 1},
+                                            Bias::kYes, stack, gate_up_));
   }
   columns_ = stack.columns();
   STEADYSTATE_ASSIGN_OR_RETURN(fused_, stack.Pack(from.linears));
@@ -140,7 +154,8 @@ absl::StatusOr<std::unique_ptr<Mixer>> DeltaLayer::Make(
     STEADYSTATE_ASSIGN_OR_RETURN(
         layer->decay_,
         SoftplusDecay::Make(from, o.HV, o.decay == Decay::kKey ? o.K : 1,
-                            o.decay_lower_bound));
+                            o.decay_lower_bound,
+                            o.gates_per_key_head ? o.HV / o.H : 1));
   }
   STEADYSTATE_ASSIGN_OR_RETURN(
       layer->recurrence_,
@@ -199,10 +214,16 @@ void DeltaLayer::Prepare(float* fused, float* decay) const {
   }
   for (size_t head = 0; head < 2 * o.H; ++head) {
     float* x = fused + q_ + head * o.K;
-    if (o.qk_norm == DeltaLayerOptions::QkNorm::kL2) {
-      L2Normalize(o.K, x, kL2Eps, x);
-    } else {
-      SumNormalizeSafely(o.K, x);
+    switch (o.qk_norm) {
+      case DeltaLayerOptions::QkNorm::kL2:
+        L2Normalize(o.K, x, kL2Eps, x);
+        break;
+      case DeltaLayerOptions::QkNorm::kSum:
+        SumNormalizeSafely(o.K, x);
+        break;
+      case DeltaLayerOptions::QkNorm::kMagnitudes:
+        MagnitudeNormalize(o.K, x);
+        break;
     }
   }
   if (o.beta) {

@@ -25,8 +25,9 @@ namespace steadystate {
 // What tells one of fla's delta rules from another.
 struct DeltaLayerOptions {
   enum class QkNorm : uint8_t {
-    kL2,   // x / sqrt(sum x^2 + 1e-6)
-    kSum,  // x / sum x
+    kL2,          // x / sqrt(sum x^2 + 1e-6)
+    kSum,         // x / sum x
+    kMagnitudes,  // x / max(sum |x|, 1e-6)
   };
   enum class Gate : uint8_t {
     kNone,
@@ -45,6 +46,8 @@ struct DeltaLayerOptions {
   float beta_factor = 1;  // 2: eigenvalues down to -1
   // kNone; kScalar: from a_proj; kKey: from f_proj.0 and f_proj.1.
   Decay decay = Decay::kNone;
+  // beta and decay are stored per key head, for all value heads that share it.
+  bool gates_per_key_head = false;
   std::optional<double> decay_lower_bound{};
   Gate gate = Gate::kNone;
   Activation gate_activation = Activation::kSilu;
@@ -92,9 +95,9 @@ class DeltaLayer final : public Mixer {
   };
 
   absl::Status TakeProjections(const MixerBuilder& from);
-  // Takes `<name>.0` into the stack and `<name>.1` by itself.
+  // Takes `<name>.0` into the stack and `<name>.1`, [out, rank], by itself.
   absl::Status TakeLowRank(const MixerBuilder& from, absl::string_view name,
-                           size_t out, Bias bias, ProjectionStack& stack,
+                           RepeatedRows out, Bias bias, ProjectionStack& stack,
                            LowRank& to) const;
   absl::Status TakeConvs(const MixerBuilder& from);
   Parts PartsOf(float* scratch, size_t rows) const;

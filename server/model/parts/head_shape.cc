@@ -1,9 +1,36 @@
 #include "server/model/parts/head_shape.h"
 
+#include <cmath>
+#include <optional>
+#include <vector>
+
 #include "absl/strings/str_cat.h"
 #include "server/base/status_macros.h"
 
 namespace steadystate {
+namespace {
+
+// How far from a whole number fla 0.6 lets a width be: math.isclose.
+constexpr double kClose = 1e-9;
+
+// The size of a dimension of a tensor, or 0.
+size_t SizeOf(const WeightScope& weights, absl::string_view name,
+              size_t dimension) {
+  const std::optional<std::vector<size_t>> shape = weights.ShapeOf(name);
+  return shape.has_value() && dimension < shape->size() ? (*shape)[dimension]
+                                                        : 0;
+}
+
+// A width of `stored` where that is what fla 0.6 makes of `wanted`, else what
+// fla does before: 100 times 0.29 is a little less than 29.
+size_t WholeWidth(double wanted, size_t stored) {
+  const double nearest = std::round(wanted);
+  const bool rounded = nearest == static_cast<double>(stored) &&
+                       std::abs(wanted - nearest) <= kClose * nearest;
+  return static_cast<size_t>(rounded ? nearest : wanted);
+}
+
+}  // namespace
 
 absl::StatusOr<HeadShape> ReadHeadShape(const MixerBuilder& from,
                                         const HeadShape::Defaults& defaults) {
@@ -21,21 +48,25 @@ absl::StatusOr<HeadShape> ReadHeadShape(const MixerBuilder& from,
     return config.Invalid("num_kv_heads",
                           absl::StrCat("it must divide num_heads, ", s.H));
   }
-  const auto head_width = [&](absl::string_view key,
-                              double fallback) -> absl::StatusOr<size_t> {
+  const auto head_width = [&](absl::string_view key, double fallback,
+                              size_t stored) -> absl::StatusOr<size_t> {
     STEADYSTATE_ASSIGN_OR_RETURN(const double expand,
                                  config.Number(key, fallback, {0, 64}));
-    const auto width = static_cast<size_t>(static_cast<double>(s.D) * expand);
+    const size_t width = WholeWidth(static_cast<double>(s.D) * expand, stored);
     if (width == 0 || width % s.H != 0) {
       return config.Invalid(
           key, absl::StrCat(
-                   "hidden_size times it, rounded down, is ", width,
+                   "hidden_size times it, as a whole number, is ", width,
                    ", which must be a positive multiple of num_heads, ", s.H));
     }
     return width / s.H;
   };
-  STEADYSTATE_ASSIGN_OR_RETURN(s.K, head_width("expand_k", defaults.expand_k));
-  STEADYSTATE_ASSIGN_OR_RETURN(s.V, head_width("expand_v", defaults.expand_v));
+  STEADYSTATE_ASSIGN_OR_RETURN(
+      s.K, head_width("expand_k", defaults.expand_k,
+                      SizeOf(from.weights, defaults.query, 0)));
+  STEADYSTATE_ASSIGN_OR_RETURN(
+      s.V, head_width("expand_v", defaults.expand_v,
+                      SizeOf(from.weights, "o_proj.weight", 1)));
   return s;
 }
 

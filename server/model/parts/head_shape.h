@@ -4,6 +4,7 @@
 #include <cstddef>
 
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 #include "server/model/mixer_builder.h"
 
 namespace steadystate {
@@ -22,11 +23,15 @@ struct HeadShape {
     double expand_k = 1;
     double expand_v = 1;
     bool grouped = true;  // num_kv_heads counts; else G = H
+    // The tensor of [H K, D] that tells the width of keys.
+    absl::string_view query = "q_proj.weight";
   };
 };
 
 // Reads num_heads, num_kv_heads, expand_k and expand_v as fla has them:
-// K = int(D expand_k) / H, V likewise. Errors name the key.
+// K = int(D expand_k) / H, V likewise; or, as fla 0.6 rounds instead, to the
+// nearest whole number where that is what the tensors have: `query` and
+// o_proj.weight, [D, H V]. Errors name the key.
 absl::StatusOr<HeadShape> ReadHeadShape(const MixerBuilder& from,
                                         const HeadShape::Defaults& defaults);
 

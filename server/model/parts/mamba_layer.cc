@@ -28,8 +28,9 @@ absl::StatusOr<std::vector<ResidualStep>> MakeMambaLayer(
 }
 
 bool IsMambaOfFla(const Config& config) {
-  constexpr std::array<absl::string_view, 5> kKeysOfFla = {
-      "norm_eps", "rmsnorm", "D_has_hdim", "dt_limit", "dt_rank"};
+  constexpr std::array<absl::string_view, 7> kKeysOfFla = {
+      "norm_eps", "rmsnorm",   "D_has_hdim",        "dt_limit",
+      "dt_rank",  "fuse_norm", "fuse_cross_entropy"};
   return std::ranges::any_of(
       kKeysOfFla, [&](absl::string_view key) { return config.Has(key); });
 }

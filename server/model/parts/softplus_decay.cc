@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstddef>
 #include <limits>
 
 #include "kernels/pointwise/activation.h"
@@ -9,6 +10,20 @@
 
 namespace steadystate {
 namespace {
+
+// Blocks of `size` values, each `times` times in a row.
+std::vector<float> Repeated(const std::vector<float>& values, size_t size,
+                            size_t times) {
+  std::vector<float> repeated;
+  for (auto block = values.begin(); block != values.end();
+       block += static_cast<ptrdiff_t>(size)) {
+    for (size_t i = 0; i < times; ++i) {
+      repeated.insert(repeated.end(), block,
+                      block + static_cast<ptrdiff_t>(size));
+    }
+  }
+  return repeated;
+}
 
 // y[i] = factor x[i].
 void Multiply(size_t n, float factor, float* x) {
@@ -19,16 +34,20 @@ void Multiply(size_t n, float factor, float* x) {
 
 absl::StatusOr<SoftplusDecay> SoftplusDecay::Make(
     const MixerBuilder& builder, size_t heads, size_t factors,
-    std::optional<double> lower_bound) {
+    std::optional<double> lower_bound, size_t sharing) {
   SoftplusDecay decay;
   decay.factors_ = factors;
   if (lower_bound.has_value()) {
     decay.lower_bound_ = static_cast<float>(*lower_bound);
   }
-  STEADYSTATE_ASSIGN_OR_RETURN(decay.rate_,
-                               builder.weights.TakeFloats("A_log", {heads}));
+  const size_t stored = heads / sharing;
+  STEADYSTATE_ASSIGN_OR_RETURN(const std::vector<float> rates,
+                               builder.weights.TakeFloats("A_log", {stored}));
   STEADYSTATE_ASSIGN_OR_RETURN(
-      decay.bias_, builder.weights.TakeFloats("dt_bias", {heads * factors}));
+      const std::vector<float> biases,
+      builder.weights.TakeFloats("dt_bias", {stored * factors}));
+  decay.rate_ = Repeated(rates, 1, sharing);
+  decay.bias_ = Repeated(biases, factors, sharing);
   for (float& rate : decay.rate_) {
     // Finite, so that times a vanished softplus it is 0.
     rate = std::min(std::exp(rate), std::numeric_limits<float>::max());

@@ -21,11 +21,12 @@ class SoftplusDecay {
   SoftplusDecay() = default;
 
   // Pulls `A_log`, [heads], and `dt_bias`, [heads factors], with so many
-  // factors for each head. `lower_bound` is below 0, or nothing. Errors as
-  // WeightStore::Take.
+  // factors for each head. `lower_bound` is below 0, or nothing. If `sharing`
+  // heads in a row have the same rate and biases, a divisor of heads, they are
+  // stored once for those. Errors as WeightStore::Take.
   static absl::StatusOr<SoftplusDecay> Make(
       const MixerBuilder& builder, size_t heads, size_t factors,
-      std::optional<double> lower_bound = std::nullopt);
+      std::optional<double> lower_bound = std::nullopt, size_t sharing = 1);
 
   // alpha of one row, in place.
   //   x  f32[heads, factors]  in/out

@@ -16,6 +16,14 @@ namespace steadystate {
 // Whether a projection has a bias beside its weight.
 enum class Bias : uint8_t { kNone, kYes };
 
+// Rows of a matrix, `heads` blocks of `rows`, of which each is taken `times`
+// times in a row: what heads that share it would have of their own.
+struct RepeatedRows {
+  size_t heads = 0;
+  size_t rows = 0;
+  size_t times = 1;
+};
+
 // Gathers projections of one input, so that a single matrix product computes
 // all of them. Lives while a mixer is made.
 class ProjectionStack {
@@ -29,6 +37,11 @@ class ProjectionStack {
   // WeightStore::Take.
   absl::StatusOr<size_t> Add(absl::string_view name, size_t rows,
                              Bias bias = Bias::kNone);
+
+  // The same of `<name>.weight`, [heads rows, in]; it computes heads rows times
+  // columns.
+  absl::StatusOr<size_t> AddRepeated(absl::string_view name, RepeatedRows rows,
+                                     Bias bias = Bias::kNone);
 
   // Columns in all, so far.
   size_t columns() const { return columns_; }

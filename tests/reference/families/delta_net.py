@@ -5,7 +5,7 @@
 
 act (qk_activation): silu, relu, elu + 1 or identity, after the convolution
 where there is one; v is always silu. norm (qk_norm): "l2", or "sum" (divide
-by the sum). beta is 1 without use_beta and doubles with allow_neg_eigval.
+by the sum; of magnitudes, as fla since 0.6). beta is 1 without use_beta and doubles with allow_neg_eigval.
 Output: RMSNorm(o) per head, times silu of a gate if use_gate.
 """
 
@@ -13,7 +13,7 @@ import math
 
 import numpy as np
 
-from layer import Layer
+from layer import Layer, is_before_fla_06
 from pointwise import elu_plus_one, l2_norm, relu, rms_norm, sigmoid, silu
 
 DEFAULTS = {
@@ -35,7 +35,14 @@ QK_ACTIVATIONS = {
     "identity": lambda x: x,
 }
 
-QK_NORMS = {"l2": l2_norm, "sum": lambda x: x / np.sum(x)}
+
+
+def qk_norm(config):
+    if config["qk_norm"] == "l2":
+        return l2_norm
+    if is_before_fla_06(config):
+        return lambda x: x / np.sum(x)
+    return lambda x: x / np.sum(np.abs(x))
 
 
 class Mixer(Layer):
@@ -62,7 +69,7 @@ class Mixer(Layer):
     def step(self, x, position):
         config, H, K, V = self.config, self.H, self.K, self.V
         act = QK_ACTIVATIONS[config["qk_activation"]]
-        norm = QK_NORMS[config["qk_norm"]]
+        norm = qk_norm(config)
         q = self.part("q", x, act, K)
         k = self.part("k", x, act, K)
         v = self.part("v", x, silu, V)
@@ -114,6 +121,10 @@ CASES = {
         {**SMALL, "qk_activation": "elu", "qk_norm": "sum", "norm_eps": 1e-4},
         {},
     ),
+    "delta_net-sum-magnitudes": (
+        {**SMALL, "qk_norm": "sum", "transformers_version": "5.23.0"},
+        {},
+    ),
     "delta_net-relu": (
         {"num_heads": 2, "qk_activation": "relu", "expand_v": 0.75, "conv_size": 3},
         {},
@@ -126,6 +137,11 @@ CASES = {
         {},
     ),
     "delta_net-negative": ({**SMALL, "allow_neg_eigval": True}, {}),
+    # 25 times 1.16 is a little less than 29.
+    "delta_net-rounded-heads": (
+        {"hidden_size": 25, "num_heads": 1, "expand_k": 1.16, "expand_v": 1.16},
+        {},
+    ),
     "delta_net-hybrid": (
         {**SMALL, "attn": {"layers": [1], "num_heads": 4, "num_kv_heads": 2}},
         {},

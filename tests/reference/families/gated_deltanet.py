@@ -87,6 +87,12 @@ def sizes(config):
     return H, config.get("num_v_heads", H), K, int(K * config["expand_v"])
 
 
+def gate_heads(case):
+    """Heads that have a beta and a decay of their own."""
+    H, HV, _, _ = sizes(case.config)
+    return H if case.stored.get("shared") else HV
+
+
 def common_tensors(case, p):
     """What this family and kda share."""
     D = case.config["hidden_size"]
@@ -97,8 +103,8 @@ def common_tensors(case, p):
     if case.config["use_short_conv"]:
         for part, n in channels.items():
             case.taps(p + part + "_conv1d.weight", n, case.config.get("conv_size", 4))
-    case.matrix(p + "b_proj.weight", HV, D)
-    case.vector(p + "A_log", HV, -0.5, 1.0)
+    case.matrix(p + "b_proj.weight", gate_heads(case), D)
+    case.vector(p + "A_log", gate_heads(case), -0.5, 1.0)
     case.vector(p + "o_norm.weight", V, 1.0, 0.3)
     case.matrix(p + "o_proj.weight", D, HV * V)
 

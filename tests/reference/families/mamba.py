@@ -57,6 +57,9 @@ class Block:
         self.mixer = model.family.Mixer(model, n, prefix + "mixer.")
         self.norm = model.tensors[prefix + "norm.weight"]
 
+    def order_matters(self):
+        return True
+
     def step(self, h, position):
         return h + self.mixer.step(rms_norm(h, self.norm, self.eps), position)
 

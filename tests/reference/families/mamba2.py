@@ -6,7 +6,8 @@
     out = out_proj(RMSNorm(y silu(z)))
 
 The norm is over each group of channels by itself (what such checkpoints were
-trained with), with "norm_scope": "full" over all. fla's configurations know
+trained with), with "norm_scope": "full" over all; without it over all in files
+of transformers before 5.23. fla's configurations know
 more: norm_before_gate (RMSNorm(y) silu(z)), rmsnorm false (y silu(z), no
 norm), D_has_hdim (D per channel). Transformers' may say norm_before_gate, too;
 there it changes nothing.
@@ -15,7 +16,7 @@ there it changes nothing.
 import numpy as np
 
 from families import mamba
-from layer import Layer
+from layer import Layer, written_before
 from pointwise import rms_norm, silu, softplus
 
 Model, all_tensors = mamba.Model, mamba.all_tensors
@@ -30,7 +31,6 @@ DEFAULTS = {
     "rmsnorm": True,
     "norm_before_gate": False,
     "D_has_hdim": False,
-    "norm_scope": "group",
     "norm_eps": 1e-5,
 }
 
@@ -68,7 +68,9 @@ class Mixer(Layer):
 
     def norm(self, y):
         config = self.config
-        G = 1 if config["norm_scope"] == "full" else self.G
+        old = written_before(config, [5, 23, 0], False) and not is_fla(config)
+        scope = config.get("norm_scope", "full" if old else "group")
+        G = 1 if scope == "full" else self.G
         parts = [rms_norm(part, None, config.norm_eps()) for part in np.split(y, G)]
         return np.concatenate(parts) * self.tensor("norm.weight")
 
@@ -130,6 +132,10 @@ CASES = {
     ),
     "mamba2-groups-full-norm": (
         {**SMALL, "n_groups": 2, "norm_scope": "full", "conv_kernel": 3},
+        {},
+    ),
+    "mamba2-groups-old-norm": (
+        {**SMALL, "n_groups": 2, "transformers_version": "4.57.6"},
         {},
     ),
     "mamba2-clamp": ({**SMALL, "time_step_limit": [0.2, 0.6]}, {}),

@@ -9,7 +9,9 @@
 with C, n and m zero at first. Output: LayerNorm of each head with one weight
 over all heads, times sigmoid of a gate. The feed-forward layer is SwiGLU
 under other names; logits are capped as the gates (output_logit_soft_cap).
-use_bias gives a bias to every linear layer and norm but the last norm.
+use_bias gives a bias to every linear layer and norm but the last norm. There
+are num_blocks layers, whatever num_hidden_layers says beside it. With
+add_out_norm false and no tensor for it there is no last norm.
 """
 
 import math
@@ -109,19 +111,26 @@ class Block(Layer):
         return h + self.feed_forward.step(self.norm("norm_ffn", h))
 
 
+def depth(config):
+    return config.get("num_blocks", config["num_hidden_layers"])
+
+
 class Model(CausalLm):
     EMBEDDINGS = "backbone.embeddings.weight"
 
     def __init__(self, family, values, tensors, rounded):
         # transformers knows the flag and does not tie.
         values = {**values, "tie_word_embeddings": False}
+        values["num_hidden_layers"] = depth(values)
         super().__init__(family, values, tensors, rounded)
 
     def make_block(self, n):
         return Block(self, n)
 
     def final_norm(self, h):
-        weight = self.tensors["backbone.out_norm.weight"]
+        weight = self.tensors.get("backbone.out_norm.weight")
+        if weight is None:
+            return h
         return rms_norm(h, weight, self.config.norm_eps())
 
     def cap(self, logits):
@@ -167,13 +176,14 @@ def feed_forward_tensors(case, p):
 def all_tensors(case):
     D = case.config["hidden_size"]
     case.embeddings(Model.EMBEDDINGS)
-    for n in range(case.config["num_hidden_layers"]):
+    for n in range(depth(case.config)):
         p = "backbone.blocks.%d." % n
         norm(case, p + "norm_mlstm", D)
         tensors(case, n, p + "mlstm_layer.")
         norm(case, p + "norm_ffn", D)
         feed_forward_tensors(case, p + "ffn.")
-    case.vector("backbone.out_norm.weight", D, 1.0, 0.3)
+    if case.config.get("add_out_norm", True):
+        case.vector("backbone.out_norm.weight", D, 1.0, 0.3)
     case.matrix("lm_head.weight", case.config["vocab_size"], D)
 
 
@@ -226,6 +236,11 @@ CASES = {
     ),
     # The flag is there and transformers does not tie.
     "xlstm-names": ({**SMALL, "tie_word_embeddings": True}, {"spelt": True, "seed": 6}),
+    "xlstm-blocks": (
+        {**SMALL, "num_hidden_layers": 32, "num_blocks": 2},
+        {"seed": 2},
+    ),
+    "xlstm-no-out-norm": ({**SMALL, "add_out_norm": False}, {}),
     "xlstm-bias": ({**SMALL, "use_bias": True, "norm_eps": 1e-4}, {"seed": 3}),
     "xlstm-widths": (
         {**SMALL, "num_heads": 4, "qk_dim_factor": 0.75, "v_dim_factor": 0.5},

@@ -11,6 +11,14 @@ class Unsupported(Exception):
     """What the library does not have: one sentence, not an error."""
 
 
+def has_full_norm(values):
+    """Whether Mamba-2's norm is over all channels, as transformers before 5.23
+    has it."""
+    version = values.get("transformers_version", "5.23.0")
+    old = [int(number) for number in version.split(".")[:2]] < [5, 23]
+    return values.get("norm_scope", "full" if old else "group") == "full"
+
+
 def decode_float(value):
     """transformers writes infinity as an object."""
     return float(value["__float__"]) if "__float__" in value else value

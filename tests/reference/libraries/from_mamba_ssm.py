@@ -16,7 +16,8 @@ import types
 import torch
 
 import interpreter  # noqa: F401  before Triton
-from checkpoints import Unsupported, load_strictly, read_config, read_tensors
+from checkpoints import (Unsupported, has_full_norm, load_strictly, read_config,
+                         read_tensors)
 
 # The compiled part is imported by the library before it is needed.
 sys.modules.setdefault("selective_scan_cuda",
@@ -67,7 +68,7 @@ def own_config(values, tied):
     if mamba2 and "layer_norm_epsilon" in values:
         # transformers' gate comes first whatever its config says.
         values = {**values, "norm_before_gate": False}
-    if values.get("norm_scope") == "full" and values.get("n_groups", 8) > 1:
+    if has_full_norm(values) and values.get("n_groups", 8) > 1:
         raise Unsupported("its gated norm is per group")
     table = {**SSM_KEYS, **(MAMBA2_KEYS if mamba2 else MAMBA1_KEYS)}
     ssm = {table[key]: value for key, value in values.items() if key in table}

@@ -12,7 +12,8 @@ import torch
 sys.modules["mamba_ssm"] = None  # not installed, for all that it knows
 import transformers  # noqa: E402
 
-from checkpoints import from_pretrained, read_config  # noqa: E402
+from checkpoints import (Unsupported, from_pretrained,  # noqa: E402
+                         has_full_norm, read_config)
 
 LIBRARY = "transformers"
 
@@ -32,8 +33,10 @@ def classes(model_type):
 def load(folder):
     """The library's model of a checkpoint, in float32."""
     values = read_config(folder)
+    if values.get("add_out_norm") is False:
+        raise Unsupported("it has its last norm whatever add_out_norm says")
     model = from_pretrained(folder, *classes(values["model_type"]), INERT)
-    if values.get("norm_scope") == "full":  # as in release 4
+    if has_full_norm(values):  # as in release 4
         for layer in model.backbone.layers:
             layer.mixer.norm.group_size = layer.mixer.intermediate_size
     return model

@@ -267,6 +267,42 @@ TEST(ModelLoadTest, TheDescriptionTellsWhatWasLoaded) {
   EXPECT_EQ((*model)->tokenizer()->kind(), "bytes");
 }
 
+// A head that is stored beside the table and differs is tied by transformers 4
+// alone, one that is the same by 5, too.
+TEST(ModelLoadTest, TheVersionToReadAsIsThatOfTheOptions) {
+  CheckpointContents contents = MakeTinyCheckpoint({});
+  contents.config["tie_word_embeddings"] = true;
+  contents.config["transformers_version"] = "4.57.6";
+  const TempDirectory directory;
+  WriteCheckpoint(contents, directory.path());
+  const auto is_tied = [&directory](const std::string& version) {
+    const auto model = Model::Load(
+        {.path = directory.path(), .transformers_version = version});
+    EXPECT_TRUE(model.ok()) << model.status();
+    return (*model)->description().tied_head;
+  };
+  EXPECT_TRUE(is_tied(""));
+  EXPECT_TRUE(is_tied("4.30.0"));
+  EXPECT_FALSE(is_tied("5.0.0"));
+  contents.tensors["lm_head.weight"] =
+      contents.tensors.at("model.embeddings.weight");
+  WriteCheckpoint(contents, directory.path());
+  EXPECT_TRUE(is_tied("5.0.0"));
+}
+
+TEST(ModelLoadTest, TheVersionToReadAsIsInTheFingerprint) {
+  const TinyModel tiny;
+  const auto fingerprint = [&tiny](const std::string& version) {
+    const auto model =
+        Model::Load({.path = tiny.path(), .transformers_version = version});
+    EXPECT_TRUE(model.ok()) << model.status();
+    return (*model)->description().fingerprint;
+  };
+  EXPECT_EQ(fingerprint(""), (*Load(tiny.path()))->description().fingerprint);
+  EXPECT_NE(fingerprint(""), fingerprint("4.57.6"));
+  EXPECT_NE(fingerprint("5.23.0"), fingerprint("4.57.6"));
+}
+
 TEST(ModelLoadTest, TheIdDefaultsToTheDirectorysName) {
   const TinyModel tiny;
   const std::string name = std::filesystem::path(tiny.path()).filename();

@@ -57,6 +57,14 @@ TEST_F(WeightStoreTest, ATensorTakenTwiceCountsOnce) {
   EXPECT_EQ(store_->parameters(), 2u);
 }
 
+TEST_F(WeightStoreTest, TensorsAreEqualIfTheyHoldTheSame) {
+  EXPECT_TRUE(scope_->Equal("a", "a"));
+  EXPECT_FALSE(scope_->Equal("h", "b"));
+  EXPECT_FALSE(scope_->Equal("a", "i"));
+  EXPECT_FALSE(scope_->Equal("a", "none"));
+  EXPECT_FALSE(scope_->Equal("none", "none"));
+}
+
 TEST_F(WeightStoreTest, WhatNobodyTookIsListed) {
   ASSERT_TRUE(scope_->Take("a", {2, 1}).ok());
   EXPECT_THAT(store_->Unused(), ElementsAre("l.b", "l.h", "l.i"));

@@ -19,6 +19,9 @@ namespace steadystate {
 namespace {
 
 using nlohmann::json;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
 
 constexpr absl::StatusCode kInvalid = absl::StatusCode::kInvalidArgument;
 constexpr absl::StatusCode kUnimplemented = absl::StatusCode::kUnimplemented;
@@ -83,6 +86,35 @@ TEST(DeltaNetTest, VanishedKeysLeaveLogitsFinite) {
   for (const float logit : DirectSession(**model).Feed(kFewTokens)) {
     EXPECT_TRUE(std::isfinite(logit));
   }
+}
+
+TEST(DeltaNetTest, ASumIsThatOfTheVersionWhichWroteTheFile) {
+  const auto logits = [](const char* act, const json& version) {
+    return GoldenLogitsWith("delta_net", {{"qk_norm", "sum"},
+                                          {"qk_activation", act},
+                                          {"transformers_version", version}});
+  };
+  EXPECT_EQ(logits("silu", "5.6.1"), logits("silu", nullptr));
+  EXPECT_NE(logits("silu", "5.6.2"), logits("silu", nullptr));
+  EXPECT_EQ(logits("silu", "5.6.2"), logits("silu", "5.23.0"));
+  // Without negative numbers it is the same.
+  EXPECT_EQ(logits("elu", "5.6.2"), logits("elu", nullptr));
+}
+
+TEST(DeltaNetTest, HowASumIsReadIsSaidOnceWhereItMatters) {
+  const auto readings = [](const json& changes) {
+    const auto model = LoadGoldenWith("delta_net", changes);
+    EXPECT_TRUE(model.ok()) << model.status();
+    return (*model)->description().readings;
+  };
+  EXPECT_THAT(readings({{"qk_norm", "sum"}}),
+              ElementsAre(HasSubstr("--transformers_version=5.6.2")));
+  EXPECT_THAT(
+      readings({{"qk_norm", "sum"}, {"transformers_version", "5.23.0"}}),
+      ElementsAre(HasSubstr("sum of magnitudes")));
+  EXPECT_THAT(readings({{"qk_norm", "sum"}, {"qk_activation", "relu"}}),
+              IsEmpty());
+  EXPECT_THAT(readings(json::object()), IsEmpty());
 }
 
 TEST(DeltaNetTest, DeadKeysChangeNothing) {

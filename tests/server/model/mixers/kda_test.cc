@@ -37,6 +37,13 @@ TEST(KdaTest, BadValuesAreRefusedByName) {
   ExpectRefusals("kda-value-heads", refusals);
 }
 
+TEST(KdaTest, GatesThatValueHeadsShareAreThoseOfEach) {
+  // The golden case has one for each key head; here all tensors must agree.
+  const auto model = LoadGoldenWith("kda-shared-gates", {{"num_v_heads", 2}});
+  EXPECT_EQ(model.status().code(), kInvalid);
+  EXPECT_THAT(model.status().message(), HasSubstr("v_proj"));
+}
+
 TEST(KdaTest, SafeGateNeedsALowerBound) {
   const auto model = LoadGoldenWith("kda", {{"safe_gate", true}});
   EXPECT_EQ(model.status().code(), kInvalid) << model.status();

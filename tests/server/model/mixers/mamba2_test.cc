@@ -20,6 +20,7 @@ namespace steadystate {
 namespace {
 
 using nlohmann::json;
+using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
 
@@ -69,6 +70,48 @@ TEST(Mamba2Test, KeysThatTransformersIgnoresChangeNothing) {
 TEST(Mamba2Test, ThoseThatChangeTheResultDo) {
   EXPECT_NE(LogitsWith({{"norm_scope", "full"}}), LogitsWith());
   EXPECT_EQ(LogitsWith({{"norm_scope", "group"}}), LogitsWith());
+}
+
+TEST(Mamba2Test, TheNormIsThatOfTheVersionWhichWroteTheFile) {
+  const auto with = [](const json& version) {
+    return LogitsWith({{"transformers_version", version}});
+  };
+  const auto groups = LogitsWith({{"norm_scope", "group"}});
+  const auto full = LogitsWith({{"norm_scope", "full"}});
+  EXPECT_EQ(with(nullptr), groups);
+  EXPECT_EQ(with("4.44.0"), full);
+  EXPECT_EQ(with("5.22.2"), full);
+  EXPECT_EQ(with("5.23.0"), groups);
+  EXPECT_EQ(
+      LogitsWith({{"transformers_version", "4.57.6"}, {"norm_scope", "group"}}),
+      groups);
+}
+
+TEST(Mamba2Test, KeysThatFlaHasSinceItNormsGroupsTellItsVersion) {
+  const auto with = [](const json& changes) {
+    json keys = {{"transformers_version", "4.57.6"}};
+    keys.update(changes);
+    return GoldenLogitsWith("mamba2-fla-norm-before-gate", keys);
+  };
+  EXPECT_EQ(with({{"rmsnorm", true}}),
+            GoldenLogitsWith("mamba2-fla-norm-before-gate"));
+  EXPECT_EQ(with({{"rms_norm", true}}), with({{"norm_scope", "full"}}));
+}
+
+TEST(Mamba2Test, OverWhatTheNormIsTakenIsSaidOnce) {
+  const auto readings = [](const char* golden, const json& changes) {
+    const auto model = LoadGoldenWith(golden, changes);
+    EXPECT_TRUE(model.ok()) << model.status();
+    return (*model)->description().readings;
+  };
+  EXPECT_THAT(
+      readings("mamba2-groups", {{"transformers_version", "4.57.6"}}),
+      ElementsAre(HasSubstr("is over all channels, as in transformers")));
+  EXPECT_THAT(readings("mamba2-groups", json::object()),
+              ElementsAre(HasSubstr("is over each group, as in mamba_ssm")));
+  EXPECT_THAT(readings("mamba2-groups", {{"norm_scope", "full"}}), IsEmpty());
+  EXPECT_THAT(readings("mamba2", {{"transformers_version", "4.57.6"}}),
+              IsEmpty());
 }
 
 TEST(Mamba2Test, FlasKeysOfInitialisationAreKnown) {

@@ -176,6 +176,37 @@ TEST(MambaTest, DefaultsAreThoseOfTheLibraryThatWroteTheFile) {
   EXPECT_EQ(of_fla->vocab_size, 32000u);
 }
 
+// Whether the head of a file that stores one is tied. `tie`: of the config.
+bool IsTiedWith(const nlohmann::json& tie, const nlohmann::json& version) {
+  const auto model = LoadGoldenWith(
+      "mamba-bias",
+      {{"tie_word_embeddings", tie}, {"transformers_version", version}});
+  EXPECT_TRUE(model.ok()) << model.status();
+  return (*model)->description().tied_head;
+}
+
+TEST(MambaTest, WithoutAKeyTheHeadIsTiedAsByTheVersionWhichWroteTheFile) {
+  EXPECT_TRUE(IsTiedWith(nullptr, "4.39.0"));
+  EXPECT_TRUE(IsTiedWith(nullptr, "4.57.6"));
+  EXPECT_FALSE(IsTiedWith(nullptr, "5.0.0"));
+  EXPECT_FALSE(IsTiedWith(nullptr, "5.23.0"));
+  EXPECT_FALSE(IsTiedWith(nullptr, nullptr));
+}
+
+TEST(MambaTest, AHeadThatDiffersFromTheTableIsTiedUpToVersion4) {
+  EXPECT_TRUE(IsTiedWith(true, "4.57.6"));
+  EXPECT_TRUE(IsTiedWith(true, nullptr));
+  EXPECT_FALSE(IsTiedWith(true, "5.23.0"));
+  EXPECT_FALSE(IsTiedWith(false, "4.57.6"));
+}
+
+TEST(MambaTest, FlaTiesOnlyWhatSaysSo) {
+  const auto model =
+      LoadGoldenWith("mamba-fla", {{"transformers_version", "4.57.6"}});
+  ASSERT_TRUE(model.ok()) << model.status();
+  EXPECT_FALSE((*model)->description().tied_head);
+}
+
 TEST(MambaTest, NoKeyThatLibrariesWriteIsUnknown) {
   const auto model =
       LoadGoldenWith("mamba", {{"d_inner", 64},

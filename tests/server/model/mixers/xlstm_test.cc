@@ -41,6 +41,25 @@ TEST(XlstmTest, WidthAndDepthHaveTwoNamesEach) {
   EXPECT_EQ(LogitsWith({{"num_blocks", nullptr}}), logits);
 }
 
+TEST(XlstmTest, TheNumberOfBlocksIsTheDepth) {
+  const auto logits = LogitsWith();
+  EXPECT_EQ(LogitsWith({{"num_hidden_layers", 32}}), logits);
+  EXPECT_EQ(LogitsWith({{"num_hidden_layers", 1}}), logits);
+  const auto model = LoadGoldenWith("xlstm", {{"num_blocks", 3}});
+  EXPECT_THAT(model.status().message(), HasSubstr("backbone.blocks.2."));
+}
+
+TEST(XlstmTest, ALastNormThatIsStoredIsUsed) {
+  EXPECT_EQ(LogitsWith({{"add_out_norm", false}}), LogitsWith());
+}
+
+TEST(XlstmTest, WithoutALastNormTheFileMustSaySo) {
+  const auto model =
+      LoadGoldenWith("xlstm-no-out-norm", {{"add_out_norm", true}});
+  EXPECT_EQ(model.status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(model.status().message(), HasSubstr("backbone.out_norm.weight"));
+}
+
 TEST(XlstmTest, HowALibraryComputesChangesNothing) {
   EXPECT_EQ(LogitsWith({{"autocast_kernel_dtype", "float32"},
                         {"chunk_size", 16},
@@ -66,12 +85,12 @@ TEST(XlstmTest, CapsAndEpsilonsChangeTheResult) {
 TEST(XlstmTest, BadValuesAreRefusedByName) {
   const std::vector<std::pair<std::string, json>> bad = {
       {"embedding_dim", 64},     {"embedding_dim", 0},
-      {"num_blocks", 3},         {"num_heads", 0},
+      {"num_blocks", 0},         {"num_heads", 0},
       {"qk_dim_factor", 0},      {"qk_dim_factor", 0.1},
       {"v_dim_factor", -1},      {"eps", 2},
       {"ffn_proj_factor", 1000}, {"ffn_round_up_to_multiple_of", 0},
       {"gate_soft_cap", 0},      {"output_logit_soft_cap", -30},
-      {"use_bias", "no"},
+      {"use_bias", "no"},        {"add_out_norm", "no"},
   };
   for (const auto& [key, value] : bad) {
     const auto model = LoadGoldenWith("xlstm", {{key, value}});
@@ -84,7 +103,6 @@ TEST(XlstmTest, BadValuesAreRefusedByName) {
 TEST(XlstmTest, OtherLayoutsAreNotSupported) {
   const std::vector<std::pair<std::string, json>> unsupported = {
       {"weight_mode", "fused"},
-      {"add_out_norm", false},
       {"attn", {{"layers", {0}}}},
   };
   for (const auto& [key, value] : unsupported) {

@@ -59,6 +59,22 @@ TEST(SoftplusDecayTest, FollowsTheFormulaWithALowerBound) {
   ExpectFollowsFormula(-5.0);
 }
 
+TEST(SoftplusDecayTest, HeadsMayShareWhatIsStored) {
+  const PartHarness harness(
+      {.config = {{"model_type", "none"}},
+       .tensors = {{"attn.A_log", {DType::kF32, {1}, {-0.5f}}},
+                   {"attn.dt_bias", {DType::kF32, {2}, {0.25f, -1}}}}});
+  const auto shared =
+      SoftplusDecay::Make(harness.builder(), 2, 2, std::nullopt, 2);
+  ASSERT_TRUE(shared.ok()) << shared.status();
+  std::vector<float> x = {1, 2, 1, 2};
+  shared->Apply(x.data());
+  EXPECT_EQ(x[0], x[2]);
+  EXPECT_EQ(x[1], x[3]);
+  EXPECT_NEAR(x[3], std::exp(-std::exp(-0.5) * std::log1p(std::exp(1.0))),
+              1e-6);
+}
+
 TEST(SoftplusDecayTest, SaturatesWithoutLeavingItsRange) {
   // exp(200) is infinite in float32.
   const std::vector<float> A_log = {-200, 200};
