@@ -1,8 +1,7 @@
 #include "client/client.h"
 
-#include <chrono>
-
 #include "absl/strings/str_cat.h"
+#include "client/clock.h"
 #include "client/error.h"
 #include "grpcpp/create_channel.h"
 #include "grpcpp/security/credentials.h"
@@ -15,7 +14,7 @@ class Call {
  public:
   explicit Call(const CallOptions& options) : canceller_(options.canceller) {
     if (options.timeout != absl::InfiniteDuration()) {
-      context_.set_deadline(absl::ToChronoTime(absl::Now() + options.timeout));
+      context_.set_deadline(DeadlineIn(options.timeout));
     }
     if (canceller_ != nullptr) canceller_->Add(&context_);
   }
@@ -67,8 +66,7 @@ absl::Status ReadAll(
 constexpr int kConnectAttempts = 2;
 
 // Waits until the channel is connected, or until a first attempt has failed.
-bool WaitForConnection(grpc::Channel& channel,
-                       std::chrono::system_clock::time_point deadline) {
+bool WaitForConnection(grpc::Channel& channel, gpr_timespec deadline) {
   grpc_connectivity_state state = channel.GetState(/*try_to_connect=*/true);
   while (state != GRPC_CHANNEL_READY) {
     if (state == GRPC_CHANNEL_TRANSIENT_FAILURE) return false;
@@ -89,8 +87,7 @@ absl::StatusOr<Client> Client::Connect(const std::string& address,
   // A client is a connection, also if there are several to one server.
   arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
   arguments.SetMaxReceiveMessageSize(options.max_message_bytes);
-  const auto deadline =
-      absl::ToChronoTime(absl::Now() + options.connect_timeout);
+  const gpr_timespec deadline = DeadlineIn(options.connect_timeout);
   for (int attempt = 0; attempt < kConnectAttempts; ++attempt) {
     const auto channel = grpc::CreateCustomChannel(
         address, grpc::InsecureChannelCredentials(), arguments);

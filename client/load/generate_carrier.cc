@@ -2,7 +2,7 @@
 
 #include <optional>
 
-#include "absl/time/clock.h"
+#include "client/clock.h"
 #include "client/error.h"
 #include "grpcpp/client_context.h"
 #include "grpcpp/support/client_callback.h"
@@ -34,7 +34,7 @@ class GenerateCarrier::Call final
       context_.emplace();
       const absl::Duration timeout = carrier_.context_.call_timeout;
       if (timeout != absl::InfiniteDuration()) {
-        context_->set_deadline(absl::ToChronoTime(absl::Now() + timeout));
+        context_->set_deadline(DeadlineIn(timeout));
       }
       if (cancelled_) context_->TryCancel();
     }

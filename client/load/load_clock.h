@@ -1,13 +1,13 @@
 #ifndef STEADYSTATE_CLIENT_LOAD_LOAD_CLOCK_H_
 #define STEADYSTATE_CLIENT_LOAD_LOAD_CLOCK_H_
 
-#include <chrono>
+#include "client/clock.h"
 
 namespace steadystate::client {
 
 // Latencies are differences of a clock that nobody sets.
-using LoadClock = std::chrono::steady_clock;
-using LoadTime = LoadClock::time_point;
+using LoadClock = SteadyClock;
+using LoadTime = SteadyTime;
 
 }  // namespace steadystate::client
 

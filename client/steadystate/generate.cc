@@ -6,7 +6,6 @@
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
-#include "absl/time/clock.h"
 #include "client/steadystate/command.h"
 #include "client/steadystate/generation_report.h"
 #include "client/steadystate/input_options.h"
@@ -188,7 +187,7 @@ absl::Status GenerateCommand::Send(const Connection& connection,
   return connection.client.Generate(
       request,
       [&](const v1::GenerateResponse& message) {
-        report.Add(message, absl::Now());
+        report.Add(message, SteadyClock::now());
         return print ? Print(message) : absl::OkStatus();
       },
       connection.call);
@@ -236,7 +235,7 @@ absl::Status GenerateCommand::Run(const Connection& connection) {
     use->Keep();
     std::fprintf(stderr, "%s\n", use->session().name().c_str());
   }
-  GenerationReport report(absl::Now());
+  GenerationReport report(SteadyClock::now());
   const absl::Status generated =
       Generate(connection, use->session().name(), report);
   if (!generated.ok()) return generated;

@@ -6,7 +6,7 @@
 namespace steadystate::client {
 
 void GenerationReport::Add(const v1::GenerateResponse& message,
-                           absl::Time now) {
+                           SteadyTime now) {
   position_ = message.position();
   text_ += message.text_delta();
   if (message.tokens_size() > 0) {
@@ -30,11 +30,12 @@ void GenerationReport::Add(const v1::GenerateResponse& message,
 
 std::optional<absl::Duration> GenerationReport::time_to_first_token() const {
   if (tokens_.empty()) return {};
-  return first_token_ - start_;
+  return absl::FromChrono(first_token_ - start_);
 }
 
 std::optional<double> GenerationReport::tokens_per_second() const {
-  const double seconds = absl::ToDoubleSeconds(last_token_ - first_token_);
+  const double seconds =
+      absl::ToDoubleSeconds(absl::FromChrono(last_token_ - first_token_));
   const uint64_t count = tokens_.size() - first_message_token_count_;
   if (count == 0 || seconds <= 0) return {};
   return static_cast<double>(count) / seconds;

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "absl/time/time.h"
+#include "client/clock.h"
 #include "client/steadystate/output.h"
 #include "steadystate/v1/generation.pb.h"
 #include "steadystate/v1/session.pb.h"
@@ -17,10 +18,10 @@ namespace steadystate::client {
 class GenerationReport {
  public:
   // `start`: when the first piece of the prompt was sent.
-  explicit GenerationReport(absl::Time start) : start_(start) {}
+  explicit GenerationReport(SteadyTime start) : start_(start) {}
 
   // Adds a message that arrived at `now`.
-  void Add(const v1::GenerateResponse& message, absl::Time now);
+  void Add(const v1::GenerateResponse& message, SteadyTime now);
 
   // The session's position after the last message.
   uint64_t position() const { return position_; }
@@ -43,9 +44,9 @@ class GenerationReport {
  private:
   Json Figures(const v1::Session& session) const;
 
-  const absl::Time start_;
-  absl::Time first_token_;
-  absl::Time last_token_;
+  const SteadyTime start_;
+  SteadyTime first_token_;
+  SteadyTime last_token_;
   uint64_t position_ = 0;
   uint64_t prompt_count_ = 0;
   uint64_t first_message_token_count_ = 0;

@@ -9,7 +9,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "absl/time/clock.h"
 
 namespace steadystate::client {
 namespace {
@@ -98,12 +97,13 @@ std::string FormatProgress(const Progress& progress, size_t columns) {
 }
 
 ProgressBar::Terminal ProgressBar::StandardError() {
-  if (isatty(STDERR_FILENO) == 0) return {nullptr, TerminalColumns, absl::Now};
+  if (isatty(STDERR_FILENO) == 0)
+    return {nullptr, TerminalColumns, SteadyClock::now};
   return {[](absl::string_view text) {
             std::fwrite(text.data(), 1, text.size(), stderr);
             std::fflush(stderr);
           },
-          TerminalColumns, absl::Now};
+          TerminalColumns, SteadyClock::now};
 }
 
 ProgressBar::ProgressBar(absl::string_view task, absl::string_view unit,
@@ -112,21 +112,21 @@ ProgressBar::ProgressBar(absl::string_view task, absl::string_view unit,
       unit_(unit),
       total_(total),
       terminal_(std::move(terminal)),
-      start_(terminal_.now()),
-      last_draw_(absl::InfinitePast()) {}
+      start_(terminal_.now()) {}
 
 void ProgressBar::Update(size_t done, absl::string_view note) {
   if (!terminal_.write) return;
-  const absl::Time now = terminal_.now();
-  if (now - start_ < kMoment || now - last_draw_ < kInterval) return;
+  const SteadyTime now = terminal_.now();
+  const absl::Duration elapsed = absl::FromChrono(now - start_);
+  if (elapsed < kMoment) return;
+  if (last_draw_ && absl::FromChrono(now - *last_draw_) < kInterval) return;
   last_draw_ = now;
   drawn_ = true;
   // A line that fills the last column wraps on some terminals.
   const size_t columns = std::max<size_t>(terminal_.columns(), 2) - 1;
   terminal_.write(absl::StrCat(
       kEraseLine,
-      FormatProgress({task_, unit_, done, total_, now - start_, note},
-                     columns)));
+      FormatProgress({task_, unit_, done, total_, elapsed, note}, columns)));
 }
 
 void ProgressBar::Erase() {

@@ -4,10 +4,12 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
+#include "client/clock.h"
 
 namespace steadystate::client {
 
@@ -40,7 +42,7 @@ class ProgressBar {
   struct Terminal {
     std::function<void(absl::string_view)> write;
     std::function<size_t()> columns;
-    std::function<absl::Time()> now;
+    std::function<SteadyTime()> now;
   };
 
   // Standard error if it is a terminal; otherwise one that draws nothing.
@@ -66,8 +68,8 @@ class ProgressBar {
   const std::string unit_;
   const size_t total_;
   const Terminal terminal_;
-  const absl::Time start_;
-  absl::Time last_draw_;
+  const SteadyTime start_;
+  std::optional<SteadyTime> last_draw_;
   bool drawn_ = false;
 };
 

@@ -68,7 +68,7 @@ TEST(FormatLinesTest, AlignsMembersAndCountsLists) {
 }
 
 // Adds one message with `count` tokens at `now`.
-void AddTokens(int count, absl::Time now, GenerationReport& report) {
+void AddTokens(int count, SteadyTime now, GenerationReport& report) {
   v1::GenerateResponse message;
   for (int i = 0; i < count; ++i) message.add_tokens()->set_token(65);
   message.set_text_delta(std::string(static_cast<size_t>(count), 'A'));
@@ -76,17 +76,17 @@ void AddTokens(int count, absl::Time now, GenerationReport& report) {
 }
 
 TEST(GenerationReportTest, CountsFromMessages) {
-  const absl::Time start = absl::UnixEpoch();
+  const SteadyTime start;
   GenerationReport report(start);
-  AddTokens(1, start + absl::Milliseconds(250), report);
-  AddTokens(2, start + absl::Milliseconds(750), report);
-  AddTokens(2, start + absl::Milliseconds(1250), report);
+  AddTokens(1, start + std::chrono::milliseconds(250), report);
+  AddTokens(2, start + std::chrono::milliseconds(750), report);
+  AddTokens(2, start + std::chrono::milliseconds(1250), report);
   v1::GenerateResponse last;
   last.set_position(12);
   last.set_finish_reason(v1::LENGTH);
   last.mutable_usage()->set_prompt_tokens(7);
   last.mutable_usage()->set_seed(99);
-  report.Add(last, start + absl::Seconds(9));
+  report.Add(last, start + std::chrono::seconds(9));
   EXPECT_EQ(report.position(), 12u);
   EXPECT_EQ(report.time_to_first_token(), absl::Milliseconds(250));
   EXPECT_EQ(report.tokens_per_second(), 4.0);
@@ -103,10 +103,10 @@ TEST(GenerationReportTest, CountsFromMessages) {
 }
 
 TEST(GenerationReportTest, WithoutTokensThereIsNoSpeed) {
-  GenerationReport report(absl::UnixEpoch());
+  GenerationReport report{SteadyTime()};
   v1::GenerateResponse last;
   last.mutable_usage()->set_prompt_tokens(7);
-  report.Add(last, absl::UnixEpoch() + absl::Seconds(1));
+  report.Add(last, SteadyTime(std::chrono::seconds(1)));
   EXPECT_FALSE(report.time_to_first_token().has_value());
   EXPECT_FALSE(report.tokens_per_second().has_value());
   EXPECT_FALSE(

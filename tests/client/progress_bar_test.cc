@@ -72,14 +72,14 @@ class ProgressBarTest : public testing::Test {
             [] { return size_t{40}; }, [this] { return now_; }};
   }
 
-  absl::Time now_ = absl::UnixEpoch();
+  SteadyTime now_;
   std::vector<std::string> drawn_;
 };
 
 TEST_F(ProgressBarTest, ShortTasksDrawNothing) {
   {
     ProgressBar bar("score", "tokens", 100, Terminal());
-    now_ += absl::Milliseconds(200);
+    now_ += std::chrono::milliseconds(200);
     bar.Update(100);
   }
   EXPECT_THAT(drawn_, IsEmpty());
@@ -90,7 +90,7 @@ TEST_F(ProgressBarTest, DrawsAtMostTenTimesASecondAndErasesAtTheEnd) {
     ProgressBar bar("score", "tokens", 1000, Terminal());
     for (size_t i = 0; i <= 1000; ++i) {
       bar.Update(i);
-      now_ += absl::Milliseconds(1);
+      now_ += std::chrono::milliseconds(1);
     }
   }
   // At 300, 400, ... 1000 ms, and the end.
@@ -107,7 +107,7 @@ TEST_F(ProgressBarTest, WithoutATerminalNothingIsDrawn) {
     ProgressBar::Terminal terminal = Terminal();
     terminal.write = nullptr;
     ProgressBar bar("score", "tokens", 10, terminal);
-    now_ += absl::Seconds(10);
+    now_ += std::chrono::seconds(10);
     bar.Update(5);
   }
   EXPECT_THAT(drawn_, IsEmpty());

@@ -1,12 +1,16 @@
 // Goal: the server's process keeps its promises: what it prints, how it ends,
 // what it says about mistakes, what its metrics count. Method: the real binary
 // on a tiny model and free ports.
+#include <chrono>
 #include <csignal>
+#include <cstdint>
 #include <cstdlib>
+#include <fstream>
 #include <memory>
 #include <string>
 #include <vector>
 
+#include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
@@ -33,8 +37,10 @@ constexpr char kServer[] = STEADYSTATE_BIN_DIR "/steadystate-server";
 // A server process that is ready, with a client's stubs.
 class ServerProcess {
  public:
-  explicit ServerProcess(const std::vector<std::string>& flags = {})
-      : process_(Arguments(flags), log_path()) {
+  // `launcher`: a command that runs the server, with its arguments.
+  explicit ServerProcess(const std::vector<std::string>& flags = {},
+                         const std::vector<std::string>& launcher = {})
+      : process_(Arguments(flags, launcher), log_path()) {
     const std::vector<std::string> words =
         absl::StrSplit(process_.ReadLine(), absl::ByAnyChar(" ="));
     if (words.size() != 5 || words[0] != "listening" || words[1] != "grpc" ||
@@ -76,21 +82,41 @@ class ServerProcess {
   v1::SessionService::Stub& sessions() { return *sessions_; }
   v1::GenerationService::Stub& generation() { return *generation_; }
 
-  std::string CreateSession() {
+  // With the server's ttl if it is 0.
+  std::string CreateSession(int ttl_seconds = 0) {
     grpc::ClientContext context;
+    v1::CreateSessionRequest request;
+    if (ttl_seconds != 0) {
+      request.mutable_session()->mutable_ttl()->set_seconds(ttl_seconds);
+    }
     v1::Session session;
     const grpc::Status status =
-        sessions_->CreateSession(&context, {}, &session);
+        sessions_->CreateSession(&context, request, &session);
     EXPECT_TRUE(status.ok()) << status.error_message();
     return session.name();
   }
 
+  // Absorbs one token within a minute.
+  grpc::Status Step(const std::string& session) {
+    grpc::ClientContext context;
+    context.set_deadline(std::chrono::system_clock::now() +
+                         std::chrono::minutes(1));
+    v1::StepRequest request;
+    request.set_session(session);
+    request.mutable_tokens()->add_ids(1);
+    v1::StepResponse response;
+    return generation_->Step(&context, request, &response);
+  }
+
  private:
-  std::vector<std::string> Arguments(const std::vector<std::string>& flags) {
-    std::vector<std::string> arguments = {
-        kServer,       "--model",     model_.path(),
-        "--listen",    "127.0.0.1:0", "--metrics_listen",
-        "127.0.0.1:0", "--threads",   "1"};
+  std::vector<std::string> Arguments(const std::vector<std::string>& flags,
+                                     const std::vector<std::string>& launcher) {
+    std::vector<std::string> arguments = launcher;
+    for (const char* argument :
+         {kServer, "--model", model_.path().c_str(), "--listen", "127.0.0.1:0",
+          "--metrics_listen", "127.0.0.1:0", "--threads", "1"}) {
+      arguments.emplace_back(argument);
+    }
     arguments.insert(arguments.end(), flags.begin(), flags.end());
     return arguments;
   }
@@ -104,6 +130,57 @@ class ServerProcess {
   std::unique_ptr<v1::SessionService::Stub> sessions_;
   std::unique_ptr<v1::GenerationService::Stub> generation_;
 };
+
+#ifdef STEADYSTATE_SET_CLOCK
+// A server whose time of day can be set.
+class ClockE2eTest : public testing::Test {
+ protected:
+  // So many seconds off the machine's.
+  void SetClock(int64_t seconds) {
+    std::ofstream file(file_, std::ios::binary | std::ios::in | std::ios::out);
+    file.write(reinterpret_cast<const char*>(&seconds), sizeof(seconds));
+  }
+
+  // Waits until that many sessions are idle; false after a minute.
+  bool AwaitIdleSessions(double count) {
+    const auto end = std::chrono::steady_clock::now() + std::chrono::minutes(1);
+    while (std::chrono::steady_clock::now() < end) {
+      if (server_.MetricValue("steadystate_sessions{state=\"idle\"}") ==
+          count) {
+        return true;
+      }
+    }
+    return false;
+  }
+
+  const TempDirectory directory_;
+  const std::string file_ = directory_.Write("offset", std::string(8, '\0'));
+  ServerProcess server_{{"--session_ttl", "1h"},
+                        {"/usr/bin/env", "LD_PRELOAD=" STEADYSTATE_SET_CLOCK,
+                         "STEADYSTATE_CLOCK_FILE=" + file_}};
+};
+
+TEST_F(ClockE2eTest, SettingTheTimeOfDayExpiresNothingAndStallsNothing) {
+  constexpr int64_t kFar = 7200;  // twice the ttl
+  const std::string session = server_.CreateSession();
+  for (const int64_t offset : {kFar, -kFar, int64_t{0}}) {
+    SetClock(offset);
+    EXPECT_TRUE(server_.Step(session).ok());
+    // Nobody calls meanwhile: the server itself must wake up for it.
+    server_.CreateSession(/*ttl_seconds=*/1);
+    EXPECT_TRUE(AwaitIdleSessions(1)) << "at " << offset;
+  }
+  EXPECT_TRUE(server_.Step(session).ok());
+  for (const absl::string_view line : absl::StrSplit(server_.Metrics(), '\n')) {
+    if (absl::StrContains(line, "_sum{")) {
+      EXPECT_FALSE(absl::StrContains(line, "} -")) << line;
+    }
+  }
+  server_.process().Signal(SIGTERM);
+  EXPECT_EQ(server_.process().Wait(), 0) << server_.Log();
+}
+
+#endif  // STEADYSTATE_SET_CLOCK
 
 // Runs the binary to its end.
 Outcome RunServer(const std::string& arguments) {
