@@ -159,6 +159,11 @@ ABSL_FLAG(uint32_t, max_embed_tokens, 65536,
           "Most tokens of one bidirectional Embed, at least 1. They are held "
           "in memory as the model's hidden vectors, and those of all requests "
           "within 1GiB.");
+ABSL_FLAG(
+    uint32_t, max_step_tokens, 4096,
+    "Most tokens or embeddings of one Step, 1 to 1048576. A Step that has "
+    "begun is not cut short, so this bounds how long it computes for a "
+    "client that has gone. Longer prompts go by Generate.");
 ABSL_FLAG(uint32_t, max_queued_per_session, 32,
           "Most requests that may wait on one session, at least 1.");
 ABSL_FLAG(steadystate::ByteSize, max_message_bytes,
@@ -266,6 +271,7 @@ Flags Collect() {
   flags.engine.prefill_chunk_rows = absl::GetFlag(FLAGS_prefill_chunk_rows);
   flags.engine.prefill_slice = absl::GetFlag(FLAGS_prefill_slice);
   flags.engine.max_embed_tokens = absl::GetFlag(FLAGS_max_embed_tokens);
+  flags.engine.max_step_tokens = absl::GetFlag(FLAGS_max_step_tokens);
   flags.engine.max_queued_per_session =
       absl::GetFlag(FLAGS_max_queued_per_session);
   flags.server.listen = absl::GetFlag(FLAGS_listen);

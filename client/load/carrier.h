@@ -23,6 +23,7 @@ struct LoadContext {
   const Window& window;
   SessionPool& pool;
   absl::Duration call_timeout;  // of a Generate call
+  uint64_t max_step_tokens;     // of one step of a prompt
 };
 
 // Takes the requests of some sessions to the server and counts what comes of

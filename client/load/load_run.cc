@@ -4,6 +4,7 @@
 #include <atomic>
 #include <deque>
 #include <future>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <utility>
@@ -22,6 +23,12 @@
 
 namespace steadystate::client {
 namespace {
+
+// Servers that do not say so have no bound.
+uint64_t MaxStepTokens(const v1::Model& model) {
+  return model.max_step_tokens() == 0 ? std::numeric_limits<uint64_t>::max()
+                                      : model.max_step_tokens();
+}
 
 // Of one call about a session.
 constexpr absl::Duration kCallTimeout = absl::Seconds(10);
@@ -338,7 +345,8 @@ absl::StatusOr<LoadResult> LoadRun::Run() {
     Window window(begin, options_.duration == absl::ZeroDuration()
                              ? LoadTime::max()
                              : After(begin, options_.duration));
-    const LoadContext context{options_, window, pool_, call_.timeout};
+    const LoadContext context{options_, window, pool_, call_.timeout,
+                              MaxStepTokens(result_.model)};
     OpenCarriers(context);
     SessionMender mender(session_client_, timeout_, pool_,
                          [this](const auto& turn) { Begin(turn); });

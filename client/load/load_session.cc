@@ -52,7 +52,14 @@ void LoadSession::Begin(LoadTime intended, Tally& tally) {
   ++tally.begun;
   asked_ = true;
   intended_ = intended;
+  prompt_left_ = options_.prompt_tokens;
   drawn_ = 0;
+}
+
+uint64_t LoadSession::TakePrompt(uint64_t most) {
+  const uint64_t taken = std::min(prompt_left_, most);
+  prompt_left_ -= taken;
+  return taken;
 }
 
 void LoadSession::Absorbed(uint64_t position, uint64_t generated,

@@ -69,6 +69,12 @@ class LoadSession {
     return static_cast<int32_t>(random_.Below(vocab_size_));
   }
 
+  // Takes the next tokens of the request's prompt, `most` at most, which are to
+  // be sent; returns how many.
+  uint64_t TakePrompt(uint64_t most);
+  // True if there are more.
+  bool has_prompt() const { return prompt_left_ > 0; }
+
   // Tokens were sent that are not answered yet.
   void Sent(uint64_t tokens) { unanswered_ = tokens; }
 
@@ -119,6 +125,7 @@ class LoadSession {
   bool answered_ = false;
   Mending mending_;
   // Of the request.
+  uint64_t prompt_left_ = 0;  // tokens not sent
   uint64_t drawn_ = 0;
   LoadTime intended_;
   LoadTime last_token_;

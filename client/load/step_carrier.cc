@@ -50,8 +50,10 @@ void StepCarrier::BeginLocked(const Turn& turn) {
 void StepCarrier::Enqueue(LoadSession& session,
                           const std::optional<int32_t>& token) {
   in_flight_[Slot(session.index())] = &session;
-  session.Sent(token ? 1 : context_.options.prompt_tokens);
-  outbox_.push_back({&session, token});
+  const uint64_t prompt_tokens =
+      token ? 0 : session.TakePrompt(context_.max_step_tokens);
+  session.Sent(token ? 1 : prompt_tokens);
+  outbox_.push_back({&session, token, prompt_tokens, !session.has_prompt()});
 }
 
 // Steps that are ready together travel together.
@@ -70,14 +72,16 @@ void StepCarrier::FillRequest() {
 
 void StepCarrier::FillStep(const Step& next, v1::StepRequest& to) {
   LoadSession& session = *next.session;
-  to.mutable_output()->mutable_sample()->set_seed(context_.options.seed);
+  if (next.samples) {
+    to.mutable_output()->mutable_sample()->set_seed(context_.options.seed);
+  }
   to.set_session(session.name());
   to.set_expected_position(session.position());
   auto& ids = *to.mutable_tokens()->mutable_ids();
   if (next.token) {
     ids.Add(*next.token);
   } else {
-    for (uint64_t i = 0; i < context_.options.prompt_tokens; ++i) {
+    for (uint64_t i = 0; i < next.prompt_tokens; ++i) {
       ids.Add(session.DrawPromptToken());
     }
   }
@@ -148,14 +152,16 @@ void StepCarrier::TakeStep(LoadSession& session, const v1::StepResponse& step,
     tally_.server_queue.Record(ToNanoseconds(step.timing().queue()));
     tally_.server_compute.Record(ToNanoseconds(step.timing().compute()));
   }
-  session.Received(1, now, context_.window, tally_);
-  if (session.complete()) {
+  const bool drawn = !session.has_prompt();
+  if (drawn) session.Received(1, now, context_.window, tally_);
+  if (drawn && session.complete()) {
     Finish(session, session.Complete(now, context_.window, tally_), now);
   } else if (context_.pool.cut()) {
     session.Cut(now, context_.window, tally_);
     Finish(session, SessionFate::kGoesOn, now);
   } else {
-    Enqueue(session, step.sampled_token());
+    Enqueue(session,
+            drawn ? std::optional(step.sampled_token()) : std::nullopt);
   }
 }
 

@@ -16,7 +16,8 @@
 namespace steadystate::client {
 
 // One StreamStep stream: the prompt of a request is a step that samples, and so
-// is every token that it is answered with, but the last.
+// is every token that it is answered with, but the last. A prompt that is
+// longer than steps may be is cut, and its last piece samples.
 //
 // One write and one read are outstanding at most. At most one step of a session
 // is, so what waits to be written is bounded by the number of sessions.
@@ -42,10 +43,12 @@ class StepCarrier final
  private:
   using Result = v1::StreamStepResponse::Result;
 
-  // A step that is to be written: of a token, or of a fresh prompt.
+  // A step that is to be written: of a token, or of some of a fresh prompt.
   struct Step {
     LoadSession* session;
     std::optional<int32_t> token;
+    uint64_t prompt_tokens;
+    bool samples;
   };
 
   // These need mutex_.

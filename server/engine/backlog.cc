@@ -5,6 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "server/base/error.h"
+#include "server/base/status_macros.h"
 
 namespace steadystate {
 namespace {
@@ -22,8 +23,8 @@ absl::Status QueueFull(absl::string_view message, uint64_t bound) {
 
 }  // namespace
 
-absl::Status Backlog::Check(const Session* session, WriterId writer,
-                            uint64_t input_bytes) const {
+absl::Status Backlog::Check(const Session* session, ClientId client,
+                            WriterId writer, uint64_t input_bytes) const {
   const Lane* const lane = session == nullptr ? nullptr : session->lane;
   if (lane != nullptr) {
     if (lane->writer != writer) {
@@ -42,19 +43,55 @@ absl::Status Backlog::Check(const Session* session, WriterId writer,
                        limits_.max_queued_per_session);
     }
   }
-  if (waiting() >= limits_.max_queued) {
+  const Share share = ShareOf(client);
+  STEADYSTATE_RETURN_IF_ERROR(CheckWaiting(share));
+  return CheckInput(share, input_bytes);
+}
+
+absl::Status Backlog::CheckWaiting(const Share& share) const {
+  const size_t free =
+      limits_.max_queued - std::min(waiting(), limits_.max_queued);
+  if (free == 0) {
     return QueueFull(absl::StrCat(limits_.max_queued,
                                   " requests wait on this server: try again"),
                      limits_.max_queued);
   }
-  if (input_bytes > limits_.max_input_bytes - input_bytes_) {
+  if (share.waiting > 0 && share.waiting >= free) {
     return QueueFull(
-        absl::StrCat("the inputs of requests in progress take ", input_bytes_,
-                     " of ", limits_.max_input_bytes, " bytes, and this one ",
-                     input_bytes, ": try again"),
-        limits_.max_input_bytes);
+        absl::StrCat(share.waiting, " requests of this connection wait, and ",
+                     free, " more of all may: wait for an answer"),
+        limits_.max_queued);
   }
   return absl::OkStatus();
+}
+
+absl::Status Backlog::CheckInput(const Share& share,
+                                 uint64_t input_bytes) const {
+  const uint64_t all = limits_.max_input_bytes;
+  const bool small = input_bytes <= kSmallInputBytes;
+  const uint64_t bound = small ? all : LargestInput(all);
+  if (input_bytes > bound - std::min(input_bytes_, bound)) {
+    return QueueFull(
+        absl::StrCat("the inputs of requests in progress take ", input_bytes_,
+                     " of ", bound, " bytes, and this one ", input_bytes,
+                     ": try again"),
+        bound);
+  }
+  const uint64_t left = all - input_bytes_ - input_bytes;
+  if (share.input_bytes > 0 && share.input_bytes + input_bytes > left) {
+    return QueueFull(
+        absl::StrCat("the inputs of this connection's requests in progress "
+                     "take ",
+                     share.input_bytes, " bytes, and would leave ", left,
+                     " of ", all, " to all: wait for an answer"),
+        all);
+  }
+  return absl::OkStatus();
+}
+
+Backlog::Share Backlog::ShareOf(ClientId client) const {
+  const auto found = clients_.find(client);
+  return found == clients_.end() ? Share() : found->second;
 }
 
 Request& Backlog::Add(Session& session, WriterId writer,
@@ -67,7 +104,14 @@ Request& Backlog::Add(Session& session, WriterId writer,
   if (added.deadline != SteadyTime::InfiniteFuture()) {
     deadlines_.emplace(added.deadline, added.id);
   }
-  input_bytes_ += added.task->input_bytes();
+  const uint64_t input_bytes = added.task->input_bytes();
+  input_bytes_ += input_bytes;
+  if (added.client != 0) {
+    Share& share = clients_[added.client];
+    ++share.requests;
+    ++share.waiting;
+    share.input_bytes += input_bytes;
+  }
   return added;
 }
 
@@ -79,6 +123,7 @@ Request* Backlog::Find(RequestId id) const {
 void Backlog::MarkBegun(Request& request) {
   request.begun = true;
   ++begun_;
+  if (request.client != 0) --clients_.find(request.client)->second.waiting;
 }
 
 std::unique_ptr<Request> Backlog::Remove(Request& request) {
@@ -94,7 +139,16 @@ std::unique_ptr<Request> Backlog::Remove(Request& request) {
   }
   input_bytes_ -= removed->task->input_bytes();
   if (removed->begun) --begun_;
+  if (removed->client != 0) LessenShare(*removed);
   return removed;
+}
+
+void Backlog::LessenShare(const Request& removed) {
+  const auto found = clients_.find(removed.client);
+  Share& share = found->second;
+  share.input_bytes -= removed.task->input_bytes();
+  if (!removed.begun) --share.waiting;
+  if (--share.requests == 0) clients_.erase(found);
 }
 
 // A session that is stepped token by token opens and closes one each time.

@@ -35,6 +35,7 @@ class StepTask;
 // A request that has been accepted and not answered.
 struct Request {
   RequestId id = 0;
+  ClientId client = 0;
   std::optional<uint64_t> expected_position;
   SteadyTime deadline;
   std::unique_ptr<Task> task;
@@ -60,8 +61,25 @@ struct Lane {
   size_t index = 0;  // in Backlog
 };
 
+// Inputs of a request up to this size may take the last part of the bytes that
+// all may have.
+inline constexpr uint64_t kSmallInputBytes = uint64_t{16} << 10;
+
+// The largest input that has room at all where all may have `max_input_bytes`.
+// The rest of it, an eighth in whole small inputs, is for those.
+constexpr uint64_t LargestInput(uint64_t max_input_bytes) {
+  const uint64_t small_inputs = max_input_bytes / 8 / kSmallInputBytes;
+  return max_input_bytes - small_inputs * kSmallInputBytes;
+}
+
 // The requests that have been accepted and not answered: one queue for each
-// session, bounds on each and on all, deadlines in order. Thread-compatible.
+// session, bounds on each, on each client and on all, deadlines in order.
+//
+// A client may have as much, of places to wait and of bytes of inputs, as it
+// leaves free: one alone half, and where some have taken their share there is
+// still one for the next. It may always have one request.
+//
+// Thread-compatible.
 class Backlog {
  public:
   struct Limits {
@@ -72,13 +90,13 @@ class Backlog {
 
   explicit Backlog(const Limits& limits) : limits_(limits) {}
 
-  // May this writer add a request to the session, or, if that is null, to one
-  // that nobody uses? SESSION_BUSY, QUEUE_FULL.
-  absl::Status Check(const Session* session, WriterId writer,
+  // May this client's writer add a request to the session, or, if that is null,
+  // to one that nobody uses? SESSION_BUSY, QUEUE_FULL.
+  absl::Status Check(const Session* session, ClientId client, WriterId writer,
                      uint64_t input_bytes) const;
 
   // Opens a lane for the session (Session::lane) if there is none.
-  // REQUIRES: Check succeeded.
+  // REQUIRES: Check succeeded for Request::client.
   Request& Add(Session& session, WriterId writer,
                std::unique_ptr<Request> request);
 
@@ -101,8 +119,21 @@ class Backlog {
   size_t size() const { return requests_.size(); }
   size_t begun() const { return begun_; }
   size_t waiting() const { return requests_.size() - begun_; }
+  // Clients that have requests.
+  size_t clients() const { return clients_.size(); }
 
  private:
+  // What a client has of what all share.
+  struct Share {
+    size_t requests = 0;
+    size_t waiting = 0;
+    uint64_t input_bytes = 0;
+  };
+
+  absl::Status CheckWaiting(const Share& share) const;
+  absl::Status CheckInput(const Share& share, uint64_t input_bytes) const;
+  Share ShareOf(ClientId client) const;
+  void LessenShare(const Request& removed);
   void OpenLane(Session& session, WriterId writer);
 
   const Limits limits_;
@@ -110,6 +141,8 @@ class Backlog {
   std::vector<std::unique_ptr<Lane>> lanes_;
   std::vector<Lane*> closed_lanes_;  // of lanes_; to be used again
   std::set<std::pair<SteadyTime, RequestId>> deadlines_;  // finite ones
+  // Of all but the process itself.
+  absl::flat_hash_map<ClientId, Share> clients_;
   size_t begun_ = 0;
   uint64_t input_bytes_ = 0;
 };

@@ -54,6 +54,21 @@ absl::Status Unfinished(ErrorReason reason, absl::string_view what,
                                        : ": the session is unchanged"));
 }
 
+// A session of the request's own has no position that anybody could use.
+absl::Status CutByDrain(const Session& session) {
+  constexpr absl::string_view kCut =
+      "the server was shut down before the request was finished";
+  if (session.id.empty()) {
+    return MakeError(ErrorReason::kDraining,
+                     absl::StrCat(kCut, ": use another one"));
+  }
+  const uint64_t position = session.state.position();
+  return MakeError(ErrorReason::kDraining,
+                   absl::StrCat(kCut, ", with its session at position ",
+                                position, ": use another one"),
+                   {{"position", absl::StrCat(position)}});
+}
+
 // What a walk along the requests of a batch needs soon comes from memory where
 // there are thousands: a request first, then what it points to.
 void FetchAhead(const std::vector<Request*>& requests, size_t i) {
@@ -215,10 +230,7 @@ void Engine::Core::EndAll() {
     if (request->stage == RequestStage::kScheduled) {
       scheduler_.Remove(request->id);
     }
-    Settle(*request,
-           MakeError(ErrorReason::kDraining,
-                     "the server was shut down before the request was "
-                     "finished: use another one"));
+    Settle(*request, CutByDrain(*request->lane->session));
   }
 }
 
@@ -248,13 +260,15 @@ void Engine::Core::EndEarly() {
 }
 
 void Engine::Core::End(Request& request, const absl::Status& status) {
-  if (request.begun && request.task->AllOrNothing()) return;
+  // Whoever deleted the session asks for no record of how far it came.
+  const bool deleted = absl::IsNotFound(status);
+  if (request.begun && request.task->AllOrNothing() && !deleted) return;
   if (request.stage == RequestStage::kRunning) {
     // Its session is between two layers.
     request.end_after_batch = status;
     return;
   }
-  if (status.code() != absl::StatusCode::kNotFound) {
+  if (!deleted) {
     metrics_.Cancelled(
         request.begun ? CancelStage::kRunning : CancelStage::kQueued,
         status.code() == absl::StatusCode::kCancelled

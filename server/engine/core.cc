@@ -236,14 +236,16 @@ absl::Status Engine::Core::Accept(Submission& submission, const Moment& now) {
   if (!on_fresh_state) {
     STEADYSTATE_ASSIGN_OR_RETURN(session, table_.Find(base.session, now));
   }
-  STEADYSTATE_RETURN_IF_ERROR(backlog_.Check(
-      session, base.writer, submission.request->task->input_bytes()));
+  STEADYSTATE_RETURN_IF_ERROR(
+      backlog_.Check(session, base.client, base.writer,
+                     submission.request->task->input_bytes()));
   std::unique_ptr<Session> fresh;
   if (on_fresh_state) {
     STEADYSTATE_ASSIGN_OR_RETURN(StateLease lease, pool_.Allocate());
     fresh = std::make_unique<Session>(layout_, std::move(lease));
     session = fresh.get();
   }
+  submission.request->client = base.client;
   submission.request->expected_position = base.expected_position;
   submission.request->deadline = base.deadline;
   submission.request->times.submitted = now.steady;

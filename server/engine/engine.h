@@ -37,6 +37,8 @@ struct EngineOptions {
   // residual streams of bidirectional ones.
   uint64_t max_queued_input_bytes = uint64_t{1} << 30;
   size_t max_tokens_per_request = size_t{1} << 20;
+  // Of one Step, which is not cut short: tokens or embeddings.
+  size_t max_step_tokens = 4096;
   // Of a bidirectional Embed, whose residual stream is kept as a whole.
   size_t max_embed_tokens = 65536;
   size_t max_stop_strings = 16;
@@ -53,8 +55,8 @@ struct EngineOptions {
 // its first batch leaves the session untouched. One that comes later leaves the
 // tokens absorbed so far, and Generate's last answered token is then the last
 // one absorbed. A Step is all or nothing: once its first batch began it is
-// carried through, and its answer is the record; only AbortRequests and the
-// engine's end cut it short.
+// carried through, and its answer is the record; only the deletion of its
+// session, AbortRequests and the engine's end cut it short.
 //
 // Errors carry ErrorReasons (server/base/error.h). Thread-safe. Callbacks run
 // on the compute thread, or inside the submitting call when a request is
@@ -84,8 +86,8 @@ class Engine {
   // `page_size` in [1, 1000]. INVALID_PAGE_TOKEN.
   absl::StatusOr<SessionPage> ListSessions(size_t page_size,
                                            absl::string_view page_token);
-  // Also answers the session's queued requests, with SESSION_NOT_FOUND; one
-  // whose batch is running is finished first, then the state is given back.
+  // Also answers the session's requests, with SESSION_NOT_FOUND; one whose
+  // batch is running when that has run. Then the state is given back.
   absl::Status DeleteSession(absl::string_view id);
 
   // Submit a request. Its callback or sink's OnDone is called exactly once.
@@ -122,8 +124,9 @@ class Engine {
   bool WaitIdle(absl::Duration timeout);
 
   // For a process about to end: ends with DRAINING whatever has not finished
-  // when the batch that runs is done. Steps that have begun too; their sessions
-  // then stand within them. Includes BeginDrain.
+  // when the batch that runs is done. Steps that have begun too: their sessions
+  // then stand within them, where the answer's metadata says (position).
+  // Includes BeginDrain.
   void AbortRequests();
 
   // When the compute thread last went round its loop, by the engine's clock:

@@ -25,13 +25,14 @@ using RequestId = uint64_t;
 using WriterId = uint64_t;
 
 // Names whoever shares bounds with nobody else: one connection. 0: the process
-// itself.
+// itself, which has no share of them that is less than the whole.
 using ClientId = uint64_t;
 
 // What every request carries.
 struct RequestBase {
   std::string session;  // id, without "sessions/"
   WriterId writer = 0;
+  ClientId client = 0;
   std::optional<uint64_t> expected_position;
   SteadyTime deadline = SteadyTime::InfiniteFuture();
 };

@@ -112,7 +112,7 @@ class Task {
   virtual void Finish(const absl::Status& status,
                       const RequestTimes& times) = 0;
 
-  // Once begun, neither cancel nor deadline nor deletion stops it.
+  // Once begun, neither cancel nor deadline stops it.
   virtual bool AllOrNothing() const { return false; }
 
   // Bytes of input that the request holds in memory.

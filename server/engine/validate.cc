@@ -13,6 +13,7 @@
 #include "absl/strings/string_view.h"
 #include "server/base/error.h"
 #include "server/base/status_macros.h"
+#include "server/engine/backlog.h"
 #include "server/engine/bidirectional_task.h"
 #include "server/engine/inputs.h"
 #include "server/model/sampler.h"
@@ -23,6 +24,8 @@ namespace {
 
 constexpr size_t kMaxThreads = 1024;
 constexpr size_t kMaxBatchRows = 65536;
+// A begun Step is carried through: at most some minutes of computing.
+constexpr size_t kMaxStepTokens = size_t{1} << 20;
 constexpr absl::Duration kMaxPrefillSlice = absl::Seconds(10);
 constexpr absl::string_view kLength = "'s length";
 
@@ -84,16 +87,16 @@ absl::Status CheckEmbeddings(std::span<const float> embeddings,
 
 absl::Status CheckInputs(std::span<const int32_t> tokens,
                          std::span<const float> embeddings, const Model& model,
-                         const EngineOptions& options) {
+                         size_t most) {
   const ModelDescription& description = model.description();
   if (tokens.empty() == embeddings.empty()) {
     return Invalid("tokens", "and embeddings: exactly one must be given");
   }
-  STEADYSTATE_RETURN_IF_ERROR(CheckRange(
-      "tokens", tokens.size(), 0, options.max_tokens_per_request, kLength));
+  STEADYSTATE_RETURN_IF_ERROR(
+      CheckRange("tokens", tokens.size(), 0, most, kLength));
   STEADYSTATE_RETURN_IF_ERROR(
       CheckRange("embeddings", embeddings.size() / description.hidden_size, 0,
-                 options.max_tokens_per_request, "'s rows"));
+                 most, "'s rows"));
   STEADYSTATE_RETURN_IF_ERROR(
       CheckTokens("tokens", tokens, description.vocab_size));
   return CheckEmbeddings(embeddings, description.hidden_size);
@@ -129,7 +132,8 @@ absl::Status CheckBidirectional(const EmbedRequest& request, const Model& model,
       (request.tokens.empty() ? description.hidden_size * sizeof(float)
                               : sizeof(int32_t));
   const uint64_t most = std::min<uint64_t>(
-      options.max_embed_tokens, options.max_queued_input_bytes / row_bytes);
+      options.max_embed_tokens,
+      LargestInput(options.max_queued_input_bytes) / row_bytes);
   return CheckRange(request.tokens.empty() ? "embeddings" : "tokens",
                     inputs.rows(), 1, most,
                     "'s rows with bidirectional (--max_embed_tokens)");
@@ -159,6 +163,10 @@ absl::Status CheckStopStrings(const GenerateRequest& request,
 
 }  // namespace
 
+size_t MaxStepInputs(const EngineOptions& options) {
+  return std::min(options.max_step_tokens, options.max_tokens_per_request);
+}
+
 absl::Status ValidateEngineOptions(const EngineOptions& options) {
   constexpr uint64_t kNoBound = std::numeric_limits<uint64_t>::max();
   STEADYSTATE_RETURN_IF_ERROR(ValidateSessionTtl(options.session_ttl));
@@ -183,15 +191,38 @@ absl::Status ValidateEngineOptions(const EngineOptions& options) {
       "max_queued_input_bytes", options.max_queued_input_bytes, 1, kNoBound));
   STEADYSTATE_RETURN_IF_ERROR(
       CheckRange("max_embed_tokens", options.max_embed_tokens, 1, kNoBound));
+  STEADYSTATE_RETURN_IF_ERROR(CheckRange(
+      "max_step_tokens", options.max_step_tokens, 1, kMaxStepTokens));
   return CheckRange("max_tokens_per_request", options.max_tokens_per_request, 1,
                     kNoBound);
+}
+
+absl::Status CheckStepLength(absl::string_view field, size_t count,
+                             const EngineOptions& options) {
+  const size_t most = MaxStepInputs(options);
+  if (count <= most) return absl::OkStatus();
+  return MakeError(
+      ErrorReason::kInvalidArgument,
+      absl::StrCat(field, " has ", count, " inputs, and a Step takes at most ",
+                   most,
+                   " (--max_step_tokens), since it is not cut short: send a "
+                   "longer prompt by Generate with max_tokens 0, which ends "
+                   "between pieces, or by several Steps"),
+      {{"field", std::string(field)},
+       {"value", absl::StrCat(count)},
+       {"bounds", absl::StrCat(most)}});
 }
 
 absl::Status ValidateStep(const StepRequest& request, const Model& model,
                           const EngineOptions& options) {
   const ModelDescription& description = model.description();
   STEADYSTATE_RETURN_IF_ERROR(
-      CheckInputs(request.tokens, request.embeddings, model, options));
+      CheckStepLength("tokens", request.tokens.size(), options));
+  STEADYSTATE_RETURN_IF_ERROR(CheckStepLength(
+      "embeddings", request.embeddings.size() / description.hidden_size,
+      options));
+  STEADYSTATE_RETURN_IF_ERROR(CheckInputs(request.tokens, request.embeddings,
+                                          model, MaxStepInputs(options)));
   const StepOutputs& outputs = request.outputs;
   if (outputs.top_logprobs.has_value()) {
     STEADYSTATE_RETURN_IF_ERROR(
@@ -234,8 +265,9 @@ absl::Status ValidateScore(const ScoreRequest& request, const Model& model,
 
 absl::Status ValidateEmbed(const EmbedRequest& request, const Model& model,
                            const EngineOptions& options) {
-  STEADYSTATE_RETURN_IF_ERROR(
-      CheckInputs(request.tokens, request.embeddings, model, options));
+  STEADYSTATE_RETURN_IF_ERROR(CheckInputs(request.tokens, request.embeddings,
+                                          model,
+                                          options.max_tokens_per_request));
   return request.bidirectional ? CheckBidirectional(request, model, options)
                                : absl::OkStatus();
 }

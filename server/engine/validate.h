@@ -1,7 +1,10 @@
 #ifndef STEADYSTATE_SERVER_ENGINE_VALIDATE_H_
 #define STEADYSTATE_SERVER_ENGINE_VALIDATE_H_
 
+#include <cstddef>
+
 #include "absl/status/status.h"
+#include "absl/strings/string_view.h"
 #include "server/engine/engine.h"
 #include "server/engine/request.h"
 #include "server/model/model.h"
@@ -14,6 +17,11 @@ namespace steadystate {
 // BIDIRECTIONAL_UNSUPPORTED.
 
 absl::Status ValidateEngineOptions(const EngineOptions& options);
+
+// Most tokens or embeddings of a Step, and what is said where there are more.
+size_t MaxStepInputs(const EngineOptions& options);
+absl::Status CheckStepLength(absl::string_view field, size_t count,
+                             const EngineOptions& options);
 
 absl::Status ValidateStep(const StepRequest& request, const Model& model,
                           const EngineOptions& options);

@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
 #include "server/base/error.h"
+#include "server/engine/validate.h"
 #include "server/session/session_state.h"
 
 namespace steadystate {
@@ -172,6 +173,8 @@ void ToProto(const Engine& engine, v1::Model& to) {
   }
   to.set_tied_head(from.tied_head);
   to.set_bidirectional(!engine.model().FirstCausalLayer().has_value());
+  to.set_max_step_tokens(
+      static_cast<uint32_t>(MaxStepInputs(engine.options())));
   SetExecution(engine, *to.mutable_execution());
   to.mutable_warnings()->Assign(from.warnings.begin(), from.warnings.end());
   to.mutable_warnings()->Add(from.readings.begin(), from.readings.end());

@@ -11,6 +11,7 @@
 #include "absl/time/time.h"
 #include "server/base/error.h"
 #include "server/base/status_macros.h"
+#include "server/engine/validate.h"
 #include "server/model/sampler.h"
 #include "server/rpc/answer.h"
 #include "server/rpc/field_check.h"
@@ -104,11 +105,18 @@ absl::Status Converter::ToStepRequest(const v1::StepRequest& request,
   to.embeddings.clear();
   switch (request.input_case()) {
     case v1::StepRequest::kTokens: {
+      STEADYSTATE_RETURN_IF_ERROR(CheckStepLength(
+          "tokens.ids", static_cast<size_t>(request.tokens().ids_size()),
+          options_));
       STEADYSTATE_RETURN_IF_ERROR(
           SetTokens("tokens.ids", request.tokens(), to.tokens));
       break;
     }
     case v1::StepRequest::kEmbeddings: {
+      const auto values =
+          static_cast<size_t>(request.embeddings().values_size());
+      STEADYSTATE_RETURN_IF_ERROR(
+          CheckStepLength("embeddings", values / hidden_size_, options_));
       STEADYSTATE_ASSIGN_OR_RETURN(to.embeddings,
                                    ToEmbeddings(request.embeddings()));
       break;

@@ -6,6 +6,7 @@
 #include "absl/status/statusor.h"
 #include "server/base/status_macros.h"
 #include "server/rpc/answer.h"
+#include "server/rpc/connection.h"
 #include "server/rpc/result_stream.h"
 
 namespace steadystate {
@@ -17,12 +18,13 @@ grpc::ServerWriteReactor<v1::EmbedResponse>* StartEmbed(
   return Stream::Start(
       "steadystate.v1.GenerationService/Embed", services, context,
       request.text().size(),
-      [&services, &request](
+      [&services, &context, &request](
           SteadyTime deadline,
           std::shared_ptr<EmbedSink> sink) -> absl::StatusOr<RequestId> {
         STEADYSTATE_ASSIGN_OR_RETURN(
             EmbedRequest embed, services.converter.ToEmbedRequest(request));
         embed.writer = services.engine.NewWriter();
+        embed.client = ConnectionOf(context);
         embed.deadline = deadline;
         return services.engine.Embed(std::move(embed), std::move(sink));
       },

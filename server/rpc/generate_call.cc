@@ -7,6 +7,7 @@
 #include "absl/status/statusor.h"
 #include "server/base/status_macros.h"
 #include "server/rpc/answer.h"
+#include "server/rpc/connection.h"
 #include "server/rpc/result_stream.h"
 
 namespace steadystate {
@@ -21,13 +22,14 @@ grpc::ServerWriteReactor<v1::GenerateResponse>* StartGenerate(
   return Stream::Start(
       "steadystate.v1.GenerationService/Generate", services, context,
       request.text().size(),
-      [&services, &request, seed](
+      [&services, &context, &request, seed](
           SteadyTime deadline,
           std::shared_ptr<GenerateSink> sink) -> absl::StatusOr<RequestId> {
         STEADYSTATE_ASSIGN_OR_RETURN(
             GenerateRequest generate,
             services.converter.ToGenerateRequest(request));
         generate.writer = services.engine.NewWriter();
+        generate.client = ConnectionOf(context);
         generate.deadline = deadline;
         *seed = generate.sampling.seed;
         return services.engine.Generate(std::move(generate), std::move(sink));

@@ -6,6 +6,7 @@
 #include "absl/status/statusor.h"
 #include "server/base/status_macros.h"
 #include "server/rpc/answer.h"
+#include "server/rpc/connection.h"
 #include "server/rpc/result_stream.h"
 
 namespace steadystate {
@@ -17,12 +18,13 @@ grpc::ServerWriteReactor<v1::ScoreResponse>* StartScore(
   return Stream::Start(
       "steadystate.v1.GenerationService/Score", services, context,
       request.text().size(),
-      [&services, &request](
+      [&services, &context, &request](
           SteadyTime deadline,
           std::shared_ptr<ScoreSink> sink) -> absl::StatusOr<RequestId> {
         STEADYSTATE_ASSIGN_OR_RETURN(
             ScoreRequest score, services.converter.ToScoreRequest(request));
         score.writer = services.engine.NewWriter();
+        score.client = ConnectionOf(context);
         score.deadline = deadline;
         return services.engine.Score(std::move(score), std::move(sink));
       },

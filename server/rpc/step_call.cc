@@ -4,6 +4,7 @@
 
 #include "server/base/parking.h"
 #include "server/rpc/answer.h"
+#include "server/rpc/connection.h"
 
 namespace steadystate {
 
@@ -14,7 +15,7 @@ StepCall* StepCall::Start(ServiceContext& services,
   const std::shared_ptr<StepCall> call(
       new StepCall(services, context, response));
   call->self_ = call;
-  call->Submit(request);
+  call->Submit(context, request);
   return call.get();
 }
 
@@ -25,7 +26,8 @@ StepCall::StepCall(ServiceContext& services,
       record_("steadystate.v1.GenerationService/Step", context, services),
       response_(response) {}
 
-void StepCall::Submit(const v1::StepRequest& request) {
+void StepCall::Submit(const grpc::CallbackServerContext& context,
+                      const v1::StepRequest& request) {
   absl::StatusOr<StepRequest> step = services_.converter.ToStepRequest(request);
   if (!step.ok()) {
     Answer(std::move(step).status());
@@ -33,6 +35,7 @@ void StepCall::Submit(const v1::StepRequest& request) {
   }
   session_ = request.session();
   step->writer = services_.engine.NewWriter();
+  step->client = ConnectionOf(context);
   step->deadline = record_.deadline();
   id_ = services_.engine.Step(
       *std::move(step),

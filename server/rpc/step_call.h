@@ -34,7 +34,8 @@ class StepCall final : public grpc::ServerUnaryReactor,
  private:
   StepCall(ServiceContext& services, grpc::CallbackServerContext& context,
            v1::StepResponse& response);
-  void Submit(const v1::StepRequest& request);
+  void Submit(const grpc::CallbackServerContext& context,
+              const v1::StepRequest& request);
   void Answer(const absl::StatusOr<StepResult>& result);
 
   ServiceContext& services_;

@@ -8,6 +8,7 @@
 #include "server/base/parking.h"
 #include "server/base/status_macros.h"
 #include "server/rpc/answer.h"
+#include "server/rpc/connection.h"
 #include "server/rpc/field_check.h"
 #include "server/rpc/status.h"
 
@@ -57,6 +58,7 @@ StreamStepReactor::StreamStepReactor(ServiceContext& services,
       context_(context),
       record_(kMethod, context, services),
       writer_(services.engine.NewWriter()),
+      client_(ConnectionOf(context)),
       outbound_(std::min(kCoalescedBytes, services.max_message_bytes)) {}
 
 void StreamStepReactor::OnReadDone(bool ok) {
@@ -241,6 +243,7 @@ absl::Status StreamStepReactor::Convert(const std::string& request_id,
   if (step == nullptr) return MissingField("request", "give a step");
   STEADYSTATE_RETURN_IF_ERROR(services_.converter.ToStepRequest(*step, to));
   to.writer = writer_;
+  to.client = client_;
   to.deadline = record_.deadline();
   return absl::OkStatus();
 }

@@ -169,6 +169,7 @@ class StreamStepReactor final
   grpc::CallbackServerContext& context_;
   CallRecord record_;
   const WriterId writer_;
+  const ClientId client_;
   std::shared_ptr<StreamStepReactor> self_;  // from Start to OnDone
 
   // Owned by the outstanding read, or by who handles the message.

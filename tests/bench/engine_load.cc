@@ -25,6 +25,8 @@ absl::StatusOr<std::unique_ptr<BenchEngine>> BenchEngine::Create(
                              made->model_->description().hidden_size);
   options.state_memory_bytes =
       (sessions + kSpareSessions) * layout.charge_bytes();
+  // Prompts are timed as one step.
+  options.max_step_tokens = options.max_tokens_per_request;
   STEADYSTATE_ASSIGN_OR_RETURN(
       made->engine_,
       Engine::Create(options, made->model_, Clock::Real(), made->metrics_));

@@ -168,6 +168,21 @@ class CountsTest(LoadTest):
             self.assertLess(latency["inter_token"]["samples"],
                             totals["completed"] * 4)
 
+    def test_prompts_longer_than_steps_may_be_are_cut(self):
+        with TinyServer("--max_step_tokens", "16") as server:
+            code, report, err = run(
+                server, "--sessions", "3", "--warmup", "0", "--duration",
+                "300ms", "--prompt_tokens", "40", "--generate_tokens", "3")
+            self.assertEqual((code, err), (0, ""))
+            self.assert_counts_equal(server, report)
+            totals = report["totals"]
+            self.assertGreaterEqual(totals["completed"], 3)
+            self.assertEqual(totals["server_errors"], {})
+            self.assertEqual(totals["drawn_tokens"], totals["completed"] * 3)
+            self.assertEqual(totals["server_tokens"],
+                             {"prompt": totals["completed"] * (40 + 2),
+                              "generated": 0})
+
     def test_generate_in_a_closed_loop(self):
         with self.shared_server() as server:
             metric = "steadystate_time_to_first_token_seconds_count"

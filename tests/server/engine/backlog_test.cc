@@ -35,6 +35,8 @@ class InputTask final : public Task {
 constexpr Backlog::Limits kLimits{
     .max_queued_per_session = 2, .max_queued = 5, .max_input_bytes = 100};
 constexpr WriterId kWriter = 7;
+constexpr ClientId kNobody = 0;  // has no share
+const SteadyTime kNever = SteadyTime::InfiniteFuture();
 
 class BacklogTest : public testing::Test {
  protected:
@@ -47,9 +49,10 @@ class BacklogTest : public testing::Test {
 
   Session& session(size_t i) { return *sessions_[i]; }
 
-  Request& Add(size_t to, SteadyTime deadline = SteadyTime::InfiniteFuture(),
-               uint64_t input_bytes = 1) {
+  Request& Add(size_t to, SteadyTime deadline = kNever,
+               uint64_t input_bytes = 1, ClientId client = kNobody) {
     auto request = std::make_unique<Request>();
+    request->client = client;
     request->id = ++last_id_;
     request->deadline = deadline;
     request->task = std::make_unique<InputTask>(input_bytes);
@@ -58,7 +61,7 @@ class BacklogTest : public testing::Test {
 
   ErrorReason Refusal(size_t to, WriterId writer = kWriter,
                       uint64_t input_bytes = 1) {
-    return ReasonOf(backlog_.Check(&session(to), writer, input_bytes));
+    return ReasonOf(backlog_.Check(&session(to), kNobody, writer, input_bytes));
   }
 
   StateLayout state_layout_ = [] {
@@ -98,28 +101,28 @@ TEST_F(BacklogTest, ALaneExistsWhileItHasRequests) {
 TEST_F(BacklogTest, OneWriterAtATime) {
   Add(0);
   EXPECT_EQ(Refusal(0, kWriter + 1), ErrorReason::kSessionBusy);
-  EXPECT_TRUE(backlog_.Check(&session(0), kWriter, 1).ok());
-  EXPECT_TRUE(backlog_.Check(&session(1), kWriter + 1, 1).ok());
+  EXPECT_TRUE(backlog_.Check(&session(0), kNobody, kWriter, 1).ok());
+  EXPECT_TRUE(backlog_.Check(&session(1), kNobody, kWriter + 1, 1).ok());
 }
 
 TEST_F(BacklogTest, BoundsEachQueue) {
   Add(0);  // has its turn
   Add(0);
-  EXPECT_TRUE(backlog_.Check(&session(0), kWriter, 1).ok());
+  EXPECT_TRUE(backlog_.Check(&session(0), kNobody, kWriter, 1).ok());
   Add(0);
   EXPECT_EQ(Refusal(0), ErrorReason::kQueueFull);
-  EXPECT_TRUE(backlog_.Check(&session(1), kWriter, 1).ok());
+  EXPECT_TRUE(backlog_.Check(&session(1), kNobody, kWriter, 1).ok());
 }
 
 TEST_F(BacklogTest, BoundsAllQueuesByWhatHasNotBegun) {
   Request& running = Add(0);
   for (const size_t to : {0u, 0u, 1u, 1u}) Add(to);
   EXPECT_EQ(Refusal(2), ErrorReason::kQueueFull);
-  EXPECT_FALSE(backlog_.Check(nullptr, kWriter, 1).ok());
+  EXPECT_FALSE(backlog_.Check(nullptr, kNobody, kWriter, 1).ok());
   backlog_.MarkBegun(running);
   EXPECT_EQ(backlog_.begun(), 1u);
   EXPECT_EQ(backlog_.waiting(), 4u);
-  EXPECT_TRUE(backlog_.Check(&session(2), kWriter, 1).ok());
+  EXPECT_TRUE(backlog_.Check(&session(2), kNobody, kWriter, 1).ok());
   backlog_.Remove(running);
   EXPECT_EQ(backlog_.begun(), 0u);
   EXPECT_EQ(backlog_.waiting(), 4u);
@@ -127,11 +130,82 @@ TEST_F(BacklogTest, BoundsAllQueuesByWhatHasNotBegun) {
 
 TEST_F(BacklogTest, BoundsTheBytesOfInputs) {
   Request& large = Add(0, SteadyTime::InfiniteFuture(), 60);
-  EXPECT_TRUE(backlog_.Check(&session(1), kWriter, 40).ok());
+  EXPECT_TRUE(backlog_.Check(&session(1), kNobody, kWriter, 40).ok());
   EXPECT_EQ(Refusal(1, kWriter, 41), ErrorReason::kQueueFull);
   backlog_.Remove(large);
-  EXPECT_TRUE(backlog_.Check(&session(1), kWriter, 100).ok());
+  EXPECT_TRUE(backlog_.Check(&session(1), kNobody, kWriter, 100).ok());
   EXPECT_EQ(Refusal(1, kWriter, 101), ErrorReason::kQueueFull);
+}
+
+TEST_F(BacklogTest, AClientHasAsManyPlacesAsItLeavesFree) {
+  constexpr ClientId kOne = 1;
+  constexpr ClientId kOther = 2;
+  const auto may = [this](ClientId client) {
+    return backlog_.Check(nullptr, client, kWriter, 1).ok();
+  };
+  // Of five.
+  Request& first = Add(0, kNever, 1, kOne);
+  Add(1, kNever, 1, kOne);
+  EXPECT_TRUE(may(kOne));
+  Add(2, kNever, 1, kOne);
+  EXPECT_FALSE(may(kOne));
+  EXPECT_TRUE(may(kOther));
+  Add(2, kNever, 1, kOther);
+  EXPECT_FALSE(may(kOther));
+  // What has begun does not wait.
+  backlog_.MarkBegun(first);
+  EXPECT_TRUE(may(kOther));
+  EXPECT_EQ(backlog_.clients(), 2u);
+  backlog_.Remove(first);
+  EXPECT_EQ(backlog_.clients(), 2u);
+  while (Request* const request = backlog_.First()) backlog_.Remove(*request);
+  EXPECT_EQ(backlog_.clients(), 0u);
+  EXPECT_TRUE(may(kOne));
+}
+
+TEST_F(BacklogTest, AClientsInputsTakeAsMuchAsTheyLeaveFree) {
+  constexpr ClientId kOne = 1;
+  constexpr ClientId kOther = 2;
+  const auto may = [this](ClientId client, uint64_t bytes) {
+    return backlog_.Check(nullptr, client, kWriter, bytes).ok();
+  };
+  // The first one may be of any size that there is room for.
+  EXPECT_TRUE(may(kOne, 100));
+  Request& first = Add(0, kNever, 30, kOne);
+  EXPECT_TRUE(may(kOne, 20));
+  EXPECT_FALSE(may(kOne, 21));
+  EXPECT_TRUE(may(kOther, 70));
+  Add(1, kNever, 40, kOther);
+  EXPECT_FALSE(may(kOne, 1));
+  EXPECT_FALSE(may(kOther, 1));
+  EXPECT_TRUE(may(kOther + 1, 30));
+  EXPECT_FALSE(may(kOther + 1, 31));
+  backlog_.Remove(first);
+  EXPECT_TRUE(may(kOther, 10));
+}
+
+TEST(BacklogReserveTest, TheLastEighthIsForSmallInputs) {
+  constexpr uint64_t kAll = 80 * kSmallInputBytes;
+  Backlog backlog({.max_input_bytes = kAll});
+  EXPECT_EQ(LargestInput(kAll), 70 * kSmallInputBytes);
+  const auto may = [&backlog](uint64_t bytes) {
+    return backlog.Check(nullptr, kNobody, kWriter, bytes).ok();
+  };
+  EXPECT_TRUE(may(LargestInput(kAll)));
+  EXPECT_FALSE(may(LargestInput(kAll) + 1));
+  StateLayoutBuilder builder;
+  ASSERT_TRUE(builder.AddFixed(0, "S", {4}).ok());
+  const StateLayout state_layout = std::move(builder).Build();
+  const SessionLayout layout(state_layout, 4);
+  StatePool pool(layout.slot(), layout.charge_bytes(), layout.charge_bytes());
+  Session session(layout, *pool.Allocate());
+  auto request = std::make_unique<Request>();
+  request->deadline = kNever;
+  request->task = std::make_unique<InputTask>(LargestInput(kAll));
+  Request& large = backlog.Add(session, kWriter, std::move(request));
+  EXPECT_FALSE(may(kSmallInputBytes + 1));
+  EXPECT_TRUE(may(kSmallInputBytes));
+  backlog.Remove(large);
 }
 
 TEST_F(BacklogTest, DeadlinesComeInOrderAndOnce) {

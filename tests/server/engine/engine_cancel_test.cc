@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "gtest/gtest.h"
 #include "tests/server/engine/engine_harness.h"
 
@@ -290,16 +291,51 @@ TEST_F(EngineCancelTest, DeletionEndsARunningGenerationAndWhatIsQueued) {
   EXPECT_EQ(harness_.Position("s"), 0u);
 }
 
-TEST_F(EngineCancelTest, DeletionLetsAStepThatHasBegunFinish) {
+TEST_F(EngineCancelTest, DeletionEndsAStepThatHasBegun) {
   harness_.CreateSession("s");
-  const auto tokens = MakeTokens(10 * kChunk, 1);
   StepFuture step;
   AfterBatches(
-      1, [&] { step = harness_.StepAsync(StepOf("s", tokens)); },
+      1,
+      [&] { step = harness_.StepAsync(StepOf("s", MakeTokens(1000, 1))); },
       [&] { EXPECT_TRUE(engine().DeleteSession("s").ok()); });
-  EXPECT_EQ(step.Get()->position, tokens.size());
+  EXPECT_EQ(ReasonOf(step.Get().status()), ErrorReason::kSessionNotFound);
   EXPECT_EQ(ReasonOf(harness_.Step(StepOf("s", {1})).status()),
             ErrorReason::kSessionNotFound);
+  // It did not go on for long: a few pieces of four tokens.
+  EXPECT_LT(harness_.Metric({"steadystate_tokens_total", "kind=\"prompt\""}),
+            100);
+}
+
+// What clients and sessions that are gone have left keeps nobody waiting.
+TEST_F(EngineCancelTest, NothingRunsForSessionsThatAreGone) {
+  constexpr size_t kSessions = 20;
+  const size_t most = engine().options().max_step_tokens;
+  std::vector<StepFuture> steps;
+  for (size_t i = 0; i < kSessions; ++i) {
+    harness_.CreateSession(absl::StrCat("s", i));
+  }
+  AfterBatches(
+      1,
+      [&] {
+        for (size_t i = 0; i < kSessions; ++i) {
+          steps.push_back(harness_.StepAsync(
+              StepOf(absl::StrCat("s", i), MakeTokens(most, i))));
+        }
+      },
+      [&] {
+        EXPECT_GE(harness_.Metric({"steadystate_requests_running"}), kSessions);
+        for (size_t i = 0; i < kSessions; ++i) {
+          EXPECT_TRUE(engine().DeleteSession(absl::StrCat("s", i)).ok());
+        }
+      });
+  for (const StepFuture& step : steps) {
+    EXPECT_EQ(ReasonOf(step.Get().status()), ErrorReason::kSessionNotFound);
+  }
+  EXPECT_LT(harness_.Metric({"steadystate_tokens_total", "kind=\"prompt\""}),
+            100 * kSessions);
+  EXPECT_TRUE(engine().WaitIdle(absl::Minutes(1)));
+  harness_.CreateSession("last");
+  EXPECT_EQ(harness_.Metric({"steadystate_requests_running"}), 0);
 }
 
 TEST_F(EngineCancelTest, DeletionGivesTheMemoryBackBeforeTheAnswer) {

@@ -19,6 +19,7 @@ EngineOptions Options(absl::Duration slice) {
   EngineOptions options;
   options.prefill_chunk_rows = kChunk;
   options.prefill_slice = slice;
+  options.max_step_tokens = size_t{1} << 20;
   return options;
 }
 

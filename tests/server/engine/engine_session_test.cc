@@ -291,6 +291,31 @@ TEST(EngineSessionTest, FullQueuesOfAllRefuse) {
   EXPECT_TRUE(harness.Step(StepOf("c", MakeTokens(25, 1))).ok());
 }
 
+TEST(EngineSessionTest, OneClientLeavesRoomToOthers) {
+  EngineOptions options;
+  options.max_queued_requests = 4;
+  options.max_queued_input_bytes = 1000;
+  EngineHarness harness(options);
+  for (const char* id : {"a", "b", "c", "d", "e"}) harness.CreateSession(id);
+  const auto step = [](const char* id, size_t tokens, ClientId client) {
+    StepRequest request = StepOf(id, MakeTokens(tokens, 1));
+    request.client = client;
+    return request;
+  };
+  const ComputeHold hold(harness);
+  const StepFuture a = harness.StepAsync(step("a", 100, 1));
+  // Of bytes it may have half.
+  EXPECT_EQ(ReasonOf(harness.Step(step("b", 100, 1)).status()),
+            ErrorReason::kQueueFull);
+  const StepFuture b = harness.StepAsync(step("b", 1, 1));
+  EXPECT_FALSE(b.IsSet());
+  // Of places, too.
+  const StepFuture c = harness.StepAsync(step("c", 1, 1));
+  EXPECT_EQ(ReasonOf(c.Get().status()), ErrorReason::kQueueFull);
+  const StepFuture d = harness.StepAsync(step("d", 100, 2));
+  EXPECT_FALSE(d.IsSet());
+}
+
 TEST(EngineSessionTest, DrainRefusesWhatIsNewAndFinishesTheRest) {
   EngineHarness harness;
   Engine& engine = harness.engine();
@@ -320,6 +345,7 @@ TEST(EngineSessionTest, AbortEndsEvenStepsThatHaveBegun) {
   constexpr size_t kTokens = 1'000'000;
   EngineOptions options;
   options.prefill_chunk_rows = 1;  // many seconds of work
+  options.max_step_tokens = kTokens;
   EngineHarness harness(options);
   Engine& engine = harness.engine();
   harness.CreateSession("s");
@@ -330,6 +356,9 @@ TEST(EngineSessionTest, AbortEndsEvenStepsThatHaveBegun) {
   EXPECT_TRUE(engine.WaitIdle(absl::InfiniteDuration()));
   EXPECT_EQ(ReasonOf(step.Get().status()), ErrorReason::kDraining);
   EXPECT_LT(engine.GetSession("s")->position, kTokens);
+  // Not all of it, hence told.
+  EXPECT_EQ(MetadataOf(step.Get().status(), "position"),
+            absl::StrCat(engine.GetSession("s")->position));
   EXPECT_EQ(ReasonOf(engine.CreateSession({}).status()),
             ErrorReason::kDraining);
 }

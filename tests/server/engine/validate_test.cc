@@ -46,6 +46,8 @@ TEST(ValidateEngineOptionsTest, ChecksEveryLimit) {
            [](auto& o) { o.max_queued_input_bytes = 0; }},
           {"max_tokens_per_request",
            [](auto& o) { o.max_tokens_per_request = 0; }},
+          {"max_step_tokens", [](auto& o) { o.max_step_tokens = 0; }},
+          {"max_step_tokens", [](auto& o) { o.max_step_tokens = 1 << 21; }},
       };
   for (const auto& [field, spoil] : kBad) {
     EngineOptions options;
@@ -127,6 +129,28 @@ TEST_F(ValidateTest, ChecksSteps) {
   EXPECT_FALSE(Step([](auto& r) {
                  r.outputs.sampling.emplace().temperature = -1;
                }).ok());
+}
+
+TEST_F(ValidateTest, AStepIsShorterThanAPrompt) {
+  EngineOptions options = SmallLimits();
+  options.max_step_tokens = 4;
+  StepRequest step = StepOf("s", MakeTokens(4, 1));
+  EXPECT_TRUE(ValidateStep(step, *model_, options).ok());
+  step.tokens.push_back(1);
+  const absl::Status refused = ValidateStep(step, *model_, options);
+  ExpectField(refused, "tokens");
+  for (const char* part : {"5", "4", "--max_step_tokens", "Generate",
+                           "max_tokens 0"}) {
+    EXPECT_NE(refused.message().find(part), absl::string_view::npos) << refused;
+  }
+  step.tokens.clear();
+  step.embeddings.assign(32 * 4, 0.0f);
+  EXPECT_TRUE(ValidateStep(step, *model_, options).ok());
+  step.embeddings.resize(32 * 5);
+  ExpectField(ValidateStep(step, *model_, options), "embeddings");
+  EXPECT_TRUE(ValidateGenerate(GenerateOf("s", MakeTokens(10, 1), 0), *model_,
+                               options)
+                  .ok());
 }
 
 TEST_F(ValidateTest, ChecksGenerations) {

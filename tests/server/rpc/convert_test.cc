@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "server/rpc/status.h"
 #include "tests/server/rpc/wire_error.h"
@@ -301,6 +302,28 @@ TEST_F(ConvertTest, ScoreIsChecked) {
   score.set_top_logprobs(257);
   EXPECT_THAT(Wire(converter_.ToScoreRequest(score).status()),
               IsAboutField("top_logprobs"));
+}
+
+TEST_F(ConvertTest, StepsLongerThanTheirBoundAreSentToGenerate) {
+  EngineOptions options;
+  options.max_step_tokens = 4;
+  const Converter converter(*model_, options, kMessageBytes);
+  step_.mutable_tokens()->mutable_ids()->Resize(4, 1);
+  EXPECT_THAT(Wire(converter.ToStepRequest(step_).status()), IsOk());
+  step_.mutable_tokens()->mutable_ids()->Resize(5, 1);
+  const grpc::Status refused = Wire(converter.ToStepRequest(step_).status());
+  EXPECT_THAT(refused, IsAboutField("tokens.ids"));
+  EXPECT_THAT(refused.error_message(), testing::HasSubstr("Generate"));
+  EXPECT_EQ(ToWireError(refused).metadata["value"], "5");
+  EXPECT_EQ(ToWireError(refused).metadata["bounds"], "4");
+  const auto width = static_cast<int>(model_->description().hidden_size);
+  step_.mutable_embeddings()->mutable_values()->Resize(4 * width, 0);
+  EXPECT_THAT(Wire(converter.ToStepRequest(step_).status()), IsOk());
+  step_.mutable_embeddings()->mutable_values()->Resize(5 * width, 0);
+  EXPECT_THAT(Wire(converter.ToStepRequest(step_).status()),
+              IsAboutField("embeddings"));
+  generate_.mutable_tokens()->mutable_ids()->Resize(5, 1);
+  EXPECT_THAT(Wire(converter.ToGenerateRequest(generate_).status()), IsOk());
 }
 
 TEST_F(ConvertTest, InputsLongerThanARequestMayHaveAreRefused) {
