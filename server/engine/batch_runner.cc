@@ -27,10 +27,10 @@ BatchRunner::BatchRunner(const Model& model, size_t max_rows, size_t threads,
   for (size_t i = 0; i < threads; ++i) samplers_.emplace_back(vocab_size_);
 }
 
-BatchTimes BatchRunner::Run(std::span<BatchItem> items) {
+BatchTimes BatchRunner::Run(std::span<BatchItem> items,
+                            absl::FunctionRef<void()> after_layer) {
   whole_.Begin(items);
-  while (whole_.RunLayer()) {
-  }
+  while (whole_.RunLayer()) after_layer();
   return Complete(whole_);
 }
 

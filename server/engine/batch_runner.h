@@ -36,10 +36,12 @@ class BatchRunner {
   BatchRunner(const Model& model, size_t max_rows, size_t threads,
               size_t max_logits_bytes = kMaxLogitsBytes);
 
-  // Runs a batch as a whole. REQUIRES: as ForwardStage::Begin; each piece has
-  // one row of logits or at most max_logits_bytes of them; no session of the
-  // batch is in the other one.
-  BatchTimes Run(std::span<BatchItem> items);
+  // Runs a batch as a whole, and calls `after_layer` after each layer.
+  // REQUIRES: as ForwardStage::Begin; each piece has one row of logits or at
+  // most max_logits_bytes of them; no session of the batch is in the other one.
+  BatchTimes Run(
+      std::span<BatchItem> items,
+      absl::FunctionRef<void()> after_layer = [] {});
 
   // Starts the batch that can be left. REQUIRES: none has been started and not
   // completed; as Run.

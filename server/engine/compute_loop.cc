@@ -1,6 +1,8 @@
 // The compute thread: takes up what callers noted, runs a batch of those that
 // decode, then some layers of a batch of prompts; commits what is complete and
 // answers; again. Each step that needs the lock takes it once.
+#include <pthread.h>
+
 #include <algorithm>
 #include <optional>
 #include <span>
@@ -85,6 +87,7 @@ void FetchAhead(const std::vector<Request*>& requests, size_t i) {
 }  // namespace
 
 void Engine::Core::Loop() {
+  pthread_setname_np(pthread_self(), "compute");  // for who looks from outside
   BatchRunner runner(*model_, options_.max_batch_rows, options_.threads);
   while (TakeNotes()) {
     // One a round: clearing many must not make live streams wait.
@@ -102,7 +105,8 @@ void Engine::Core::Loop() {
 void Engine::Core::RunDecode(BatchRunner& runner) {
   if (!FormBatch(BatchPhase::kDecode, decode_)) return;
   const SteadyTime start = clock_.Now();
-  const size_t wanted = Complete(decode_, runner.Run(decode_.items));
+  const size_t wanted =
+      Complete(decode_, runner.Run(decode_.items, [this] { Beat(); }));
   decode_time_ = clock_.Now() - start;
   returns_.Open(decode_time_, wanted);
 }
@@ -120,11 +124,19 @@ void Engine::Core::RunPrefill(BatchRunner& runner) {
   const SteadyTime end =
       clock_.Now() + std::max(options_.prefill_slice, 2 * decode_time_);
   const std::optional<BatchTimes> times = runner.ContinuePrefill([&] {
+    const SteadyTime now = Beat();
     const bool others_wait = noted_ || !continuing_.empty() ||
                              scheduler_.waiting(BatchPhase::kDecode);
-    return others_wait && !finishing_ && clock_.Now() >= end;
+    return others_wait && !finishing_ && now >= end;
   });
   if (times.has_value()) Complete(prefill_, *times);
+}
+
+// Notes that the thread moves: a batch of many layers may take long.
+SteadyTime Engine::Core::Beat() {
+  const SteadyTime now = clock_.Now();
+  heartbeat_nanoseconds_ = absl::ToInt64Nanoseconds(now.since_zero());
+  return now;
 }
 
 // Lets the sessions absorb what the batch has computed, and answers. Returns

@@ -132,6 +132,7 @@ class Engine::Core {
   void Ask(Request& request) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Settle(Request& request, absl::Status status)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  SteadyTime Beat();
   void AskReceivers();
   bool FormBatch(BatchPhase phase, Batch& batch);
   void RunDecode(BatchRunner& runner);

@@ -129,8 +129,8 @@ class Engine {
   // Includes BeginDrain.
   void AbortRequests();
 
-  // When the compute thread last went round its loop, by the engine's clock:
-  // liveness.
+  // When the compute thread last moved, by the engine's clock: liveness. It
+  // goes on after each layer of a batch, and at least once a second when idle.
   SteadyTime heartbeat() const;
 
  private:

@@ -116,7 +116,8 @@ struct Metrics::Families {
   const ProcessMetrics process{model};
 
   std::vector<Gauge*> sessions, state_bytes, state_capacity, per_session,
-      utilization, running, waiting, streams, load_duration, ready, threads;
+      utilization, running, waiting, streams, load_duration, ready,
+      heartbeat_age, threads;
   std::vector<Counter*> created, ended, rejections, tokens, mismatches,
       nonfinite;
   std::vector<Histogram*> lifetime, session_tokens, queue, first_token,
@@ -241,6 +242,7 @@ Metrics::Families::Families(absl::string_view model_name) : model(model_name) {
   nonfinite = Counters(kStateNonFinite);
   load_duration = Gauges(kModelLoadDuration);
   ready = Gauges(kReady);
+  heartbeat_age = Gauges(kHeartbeatAge);
   threads = Gauges(kComputeThreads);
   GaugeFamily(kBuildInfo).Add({{"version", kVersion}}).Set(1);
 }
@@ -347,6 +349,10 @@ void Metrics::SetModelLoadDuration(absl::Duration time) {
 }
 
 void Metrics::SetReady(bool ready) { families_->ready[0]->Set(ready ? 1 : 0); }
+
+void Metrics::SetHeartbeatAge(absl::Duration age) {
+  families_->heartbeat_age[0]->Set(Seconds(age));
+}
 
 void Metrics::SetComputeThreads(size_t threads) {
   families_->threads[0]->Set(static_cast<double>(threads));

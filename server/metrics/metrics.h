@@ -77,6 +77,7 @@ class Metrics {
   void SetModelInfo(const ModelInfoLabels& labels);
   void SetModelLoadDuration(absl::Duration time);
   void SetReady(bool ready);
+  void SetHeartbeatAge(absl::Duration age);
   void SetComputeThreads(size_t threads);
 
   // Everything to be scraped. Shares ownership: they may outlive this object.

@@ -38,6 +38,7 @@ enum class MetricId : uint8_t {
   kBuildInfo,
   kModelLoadDuration,
   kReady,
+  kHeartbeatAge,
   kComputeThreads,
   kLogLinesDropped,
   kProcessCpu,

@@ -1,5 +1,6 @@
 #include "server/rpc/server.h"
 
+#include <optional>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -23,6 +24,7 @@
 #include "server/base/status_macros.h"
 #include "server/rpc/convert.h"
 #include "server/rpc/generation_service.h"
+#include "server/rpc/heartbeat_watch.h"
 #include "server/rpc/library_logs.h"
 #include "server/rpc/model_service.h"
 #include "server/rpc/service_context.h"
@@ -142,7 +144,21 @@ struct Server::State {
                  .open_streams = {},
                  .texts = {}} {}
 
-  void SetServing(bool serving) {
+  // Whether new work is taken at all; whether the compute thread moves. Health
+  // is what both say.
+  void SetAccepting(bool accepting) {
+    const MutexLock lock(serving_mutex);
+    is_accepting = accepting;
+    TellServing();
+  }
+  void SetAlive(bool alive) {
+    const MutexLock lock(serving_mutex);
+    is_alive = alive;
+    TellServing();
+  }
+
+  void TellServing() ABSL_EXCLUSIVE_LOCKS_REQUIRED(serving_mutex) {
+    const bool serving = is_accepting && is_alive;
     grpc::HealthCheckServiceInterface& health =
         *server->GetHealthCheckService();
     for (const char* name : {v1::GenerationService::service_full_name(),
@@ -160,10 +176,15 @@ struct Server::State {
   ModelService model_service{services};
   int port = 0;
   std::unique_ptr<grpc::Server> server;
+  Mutex serving_mutex;
+  bool is_accepting ABSL_GUARDED_BY(serving_mutex) = false;
+  bool is_alive ABSL_GUARDED_BY(serving_mutex) = true;
 
   Mutex mutex;
   CondVar ended_changed;
   bool ended ABSL_GUARDED_BY(mutex) = false;
+
+  std::optional<HeartbeatWatch> watch;  // last: it uses the above
 };
 
 absl::StatusOr<std::unique_ptr<Server>> Server::Start(
@@ -197,7 +218,10 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Start(
         absl::StrCat("cannot listen on ", options.listen,
                      ": the address is taken or not one of this machine"));
   }
-  state->SetServing(true);
+  state->SetAccepting(true);
+  state->watch.emplace(engine, metrics, [&target = *state](bool alive) {
+    target.SetAlive(alive);
+  });
   LogInfo("grpc server started",
           {{"listen", options.listen},
            {"port", state->port},
@@ -212,6 +236,8 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Start(
 Server::Server(std::shared_ptr<State> state) : state_(std::move(state)) {}
 
 Server::~Server() {
+  // The state may live on with a call that does not end, the engine does not.
+  state_->watch->Stop();
   const MutexLock lock(state_->mutex);
   if (!state_->ended) state_->server->Shutdown(In(absl::ZeroDuration()));
 }
@@ -222,7 +248,7 @@ absl::Status Server::Shutdown(absl::Duration drain_timeout) {
   State& state = *state_;
   const Clock& clock = Clock::Real();
   const SteadyTime start = clock.Now();
-  state.SetServing(false);
+  state.SetAccepting(false);
   state.services.engine.BeginDrain();
   state.services.texts.Drain();
   state.services.open_streams.Drain();

@@ -1,10 +1,14 @@
 // Goal: the server's process keeps its promises: what it prints, how it ends,
 // what it says about mistakes, what its metrics count. Method: the real binary
 // on a tiny model and free ports.
+#include <sys/ptrace.h>
+#include <sys/wait.h>
+
 #include <chrono>
 #include <csignal>
 #include <cstdint>
 #include <cstdlib>
+#include <filesystem>
 #include <fstream>
 #include <memory>
 #include <string>
@@ -33,6 +37,7 @@ namespace {
 using testing::HasSubstr;
 
 constexpr char kServer[] = STEADYSTATE_BIN_DIR "/steadystate-server";
+constexpr char kClient[] = STEADYSTATE_BIN_DIR "/steadystate";
 
 // A server process that is ready, with a client's stubs.
 class ServerProcess {
@@ -65,9 +70,10 @@ class ServerProcess {
   double MetricValue(absl::string_view series) const {
     const std::string label = absl::StrCat(
         "model=\"", model_.path().substr(model_.path().rfind('/') + 1), "\"");
-    const std::string page = absl::StrReplaceAll(
-        Metrics(),
-        {{absl::StrCat(",", label), ""}, {absl::StrCat(label, ","), ""}});
+    const std::string page =
+        absl::StrReplaceAll(Metrics(), {{absl::StrCat(",", label), ""},
+                                        {absl::StrCat(label, ","), ""},
+                                        {absl::StrCat("{", label, "}"), ""}});
     for (absl::string_view line : absl::StrSplit(page, '\n')) {
       double value = 0;
       if (absl::ConsumePrefix(&line, series) &&
@@ -181,6 +187,54 @@ TEST_F(ClockE2eTest, SettingTheTimeOfDayExpiresNothingAndStallsNothing) {
 }
 
 #endif  // STEADYSTATE_SET_CLOCK
+
+// The thread of a process that has this name; 0 if there is none.
+pid_t FindThread(pid_t process, const std::string& name) {
+  const std::filesystem::path tasks = absl::StrCat("/proc/", process, "/task");
+  for (const auto& task : std::filesystem::directory_iterator(tasks)) {
+    // It may have ended by now.
+    std::ifstream file(task.path() / "comm");
+    std::string comm;
+    pid_t id = 0;
+    if (std::getline(file, comm) && comm == name &&
+        absl::SimpleAtoi(task.path().filename().string(), &id)) {
+      return id;
+    }
+  }
+  return 0;
+}
+
+// Asks as a container's health check does until the exit code is this; false
+// after a minute.
+bool AwaitHealthCode(const std::string& address, int code) {
+  const TempDirectory directory;
+  const auto end = std::chrono::steady_clock::now() + std::chrono::minutes(1);
+  while (std::chrono::steady_clock::now() < end) {
+    const Outcome health = RunShell(
+        absl::StrCat(kClient, " health --address ", address), directory.path());
+    if (health.code == code) return true;
+  }
+  return false;
+}
+
+TEST(ServerE2eTest, AStoppedComputeThreadTurnsHealthAndGoingOnTurnsItBack) {
+  ServerProcess server;
+  const pid_t thread = FindThread(server.process().pid(), "compute");
+  ASSERT_NE(thread, 0);
+  if (ptrace(PTRACE_SEIZE, thread, nullptr, nullptr) != 0) {
+    GTEST_SKIP() << "threads of other processes cannot be stopped here";
+  }
+  EXPECT_TRUE(AwaitHealthCode(server.address(), 0));
+  ASSERT_EQ(ptrace(PTRACE_INTERRUPT, thread, nullptr, nullptr), 0);
+  int status = 0;
+  ASSERT_EQ(waitpid(thread, &status, __WALL), thread);
+  EXPECT_TRUE(AwaitHealthCode(server.address(), 1));
+  EXPECT_EQ(server.MetricValue("steadystate_ready"), 0);
+  EXPECT_GT(server.MetricValue("steadystate_heartbeat_age_seconds"), 5);
+  ASSERT_EQ(ptrace(PTRACE_DETACH, thread, nullptr, nullptr), 0);
+  EXPECT_TRUE(AwaitHealthCode(server.address(), 0));
+  EXPECT_TRUE(server.Step(server.CreateSession()).ok());
+}
 
 // Runs the binary to its end.
 Outcome RunServer(const std::string& arguments) {

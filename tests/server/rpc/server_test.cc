@@ -13,8 +13,10 @@
 #include "grpc/health/v1/health.grpc.pb.h"
 #include "grpcpp/generic/generic_stub.h"
 #include "gtest/gtest.h"
+#include "server/rpc/heartbeat_watch.h"
 #include "tests/server/rpc/open_server.h"
 #include "tests/server/rpc/wire_error.h"
+#include "tests/testing/manual_clock.h"
 
 namespace steadystate {
 namespace {
@@ -103,6 +105,37 @@ TEST(ServerTest, HealthTurnsBeforeServiceEnds) {
   ASSERT_TRUE(watch->Read(&response));
   EXPECT_EQ(response.status(), HealthCheckResponse::NOT_SERVING);
   shutdown.join();
+  EXPECT_EQ(server.MetricValue("steadystate_ready"), 0);
+}
+
+TEST(ServerTest, AComputeThreadThatDoesNotMoveIsNotServing) {
+  ManualClock clock;
+  OpenServerOptions options;
+  options.clock = &clock;
+  OpenServer server(options);
+  const auto stub = grpc::health::v1::Health::NewStub(server.channel());
+  Context context;
+  const auto watch = stub->Watch(&context, {});
+  HealthCheckResponse response;
+  ASSERT_TRUE(watch->Read(&response));
+  EXPECT_EQ(response.status(), HealthCheckResponse::SERVING);
+  for (int round = 0; round < 2; ++round) {
+    EngineHold hold(server);
+    clock.Advance(kMaxHeartbeatAge + absl::Milliseconds(1));
+    ASSERT_TRUE(watch->Read(&response));
+    EXPECT_EQ(response.status(), HealthCheckResponse::NOT_SERVING);
+    EXPECT_EQ(HealthOf(server, "steadystate.v1.GenerationService"),
+              HealthCheckResponse::NOT_SERVING);
+    server.WaitForMetric("steadystate_ready", 0);
+    EXPECT_GT(server.MetricValue("steadystate_heartbeat_age_seconds"), 5);
+    hold.Release();
+    ASSERT_TRUE(watch->Read(&response));
+    EXPECT_EQ(response.status(), HealthCheckResponse::SERVING);
+    server.WaitForMetric("steadystate_ready", 1);
+    server.WaitForMetric("steadystate_heartbeat_age_seconds", 0);
+  }
+  // Once it drains it does not serve again, however alive it is.
+  EXPECT_TRUE(server.server().Shutdown(absl::Seconds(1)).ok());
   EXPECT_EQ(server.MetricValue("steadystate_ready"), 0);
 }
 
