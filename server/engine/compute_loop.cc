@@ -414,9 +414,16 @@ void Engine::Core::CommitItem(const BatchItem& item, Request& request) {
   }
 }
 
+void Engine::Core::FreeEnded() {
+  if (ended_sessions_.empty()) return;
+  ended_sessions_.clear();
+  MutexLock lock(mutex_);
+  UpdateGauges();
+}
+
 // Ended sessions first: who learns that a state is free finds it free.
 void Engine::Core::SendAnswers() {
-  ended_sessions_.clear();
+  FreeEnded();
   for (Answer& answer : answers_) {
     Request& request = *answer.request;
     request.task->Finish(answer.status, request.times);

@@ -104,24 +104,33 @@ absl::StatusOr<SessionPage> Engine::Core::ListSessions(
 absl::Status Engine::Core::DeleteSession(absl::string_view id) {
   const Moment now = clock_.Read();
   FreeExpired(now, kAllExpired);
-  std::unique_ptr<Session> ended;  // freed after the unlock
+  STEADYSTATE_ASSIGN_OR_RETURN(std::unique_ptr<Session> ended,
+                               TakeDeleted(id, now));
+  if (ended == nullptr) return absl::OkStatus();
+  ended.reset();
+  MutexLock lock(mutex_);
+  UpdateGauges();
+  return absl::OkStatus();
+}
+
+// The session, to be destroyed outside the lock; null if the compute thread
+// does that, because it is busy.
+absl::StatusOr<std::unique_ptr<Session>> Engine::Core::TakeDeleted(
+    absl::string_view id, const Moment& now) {
   MutexLock lock(mutex_);
   STEADYSTATE_ASSIGN_OR_RETURN(Session* const session, table_.Find(id, now));
   metrics_.SessionEnded(SessionEnd::kDeleted,
                         now.steady - session->created.steady,
                         session->position);
   Lane* const lane = session->lane;
-  if (lane == nullptr) {
-    ended = table_.Remove(*session);
-  } else {
-    lane->owned = table_.Remove(*session);
-    for (const auto& request : lane->requests) {
-      orphaned_.push_back(request->id);
-    }
-    WakeCompute();
+  if (lane == nullptr) return table_.Remove(*session);
+  lane->owned = table_.Remove(*session);
+  for (const auto& request : lane->requests) {
+    orphaned_.push_back(request->id);
   }
+  WakeCompute();
   UpdateGauges();
-  return absl::OkStatus();
+  return std::unique_ptr<Session>();
 }
 
 // Takes the lock for itself, so that memory is cleared outside it.

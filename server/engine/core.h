@@ -105,6 +105,8 @@ class Engine::Core {
 
   // Callers.
   void FreeExpired(const Moment& now, size_t max);
+  absl::StatusOr<std::unique_ptr<Session>> TakeDeleted(absl::string_view id,
+                                                       const Moment& now);
   void AwaitClearing() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::Status Accept(Submission& submission, const Moment& now)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -141,6 +143,7 @@ class Engine::Core {
   size_t Commit(const Batch& batch, const BatchTimes& times);
   void CommitItem(const BatchItem& item, Request& request)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void FreeEnded();
   void SendAnswers();
   void SendSteps();
   void EndEverything();

@@ -4,8 +4,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <optional>
-#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
@@ -25,28 +23,6 @@ namespace {
 constexpr size_t kAnswerOverheadBytes = 512;
 // A TokenLogprob with its framing.
 constexpr size_t kTopLogprobBytes = 16;
-
-// `status` with the path to the message whose fields it names.
-absl::Status Within(absl::string_view path, const absl::Status& status) {
-  std::optional<ErrorDetails> details = GetErrorDetails(status);
-  if (!details.has_value()) return status;
-  for (auto& [key, value] : details->metadata) {
-    if (key == "field") value = absl::StrCat(path, ".", value);
-  }
-  return MakeError(details->reason, absl::StrCat(path, ".", status.message()),
-                   std::move(details->metadata), details->retry_after);
-}
-
-absl::StatusOr<absl::Duration> ToTtl(const google::protobuf::Duration& ttl) {
-  if (std::abs(ttl.nanos()) > 999'999'999) {
-    return OutOfBounds("session.ttl.nanos", ttl.nanos(),
-                       "in [-999999999, 999999999]");
-  }
-  const absl::Duration duration =
-      absl::Seconds(ttl.seconds()) + absl::Nanoseconds(ttl.nanos());
-  STEADYSTATE_RETURN_IF_ERROR(Within("session", ValidateSessionTtl(duration)));
-  return duration;
-}
 
 // A seed that nobody can guess; the caller returns it to the client.
 absl::StatusOr<uint64_t> DrawSeed() {
@@ -81,7 +57,7 @@ absl::StatusOr<SessionOptions> Converter::ToSessionOptions(
   }
   const v1::Session& session = request.session();
   if (session.has_ttl()) {
-    STEADYSTATE_ASSIGN_OR_RETURN(options.ttl, ToTtl(session.ttl()));
+    STEADYSTATE_ASSIGN_OR_RETURN(options.ttl, ParseTtl(session.ttl()));
   }
   options.labels.insert(session.labels().begin(), session.labels().end());
   STEADYSTATE_RETURN_IF_ERROR(

@@ -1,7 +1,12 @@
 #include "server/rpc/field_check.h"
 
+#include <cstdint>
+#include <optional>
+#include <utility>
+
 #include "absl/strings/strip.h"
 #include "server/base/error.h"
+#include "server/base/status_macros.h"
 #include "server/rpc/status.h"
 #include "server/session/session_id.h"
 
@@ -34,6 +39,33 @@ absl::Status CheckOpenRange(absl::string_view field, double value, double low,
                             double high) {
   if (value > low && value <= high) return absl::OkStatus();
   return OutOfBounds(field, value, absl::StrCat("in (", low, ", ", high, "]"));
+}
+
+absl::Status Within(absl::string_view path, const absl::Status& status) {
+  std::optional<ErrorDetails> details = GetErrorDetails(status);
+  if (!details.has_value()) return status;
+  for (auto& [key, value] : details->metadata) {
+    if (key == "field") value = absl::StrCat(path, ".", value);
+  }
+  return MakeError(details->reason, absl::StrCat(path, ".", status.message()),
+                   std::move(details->metadata), details->retry_after);
+}
+
+absl::StatusOr<absl::Duration> ParseTtl(const google::protobuf::Duration& ttl) {
+  constexpr int32_t kMostNanos = 999'999'999;
+  if (ttl.nanos() < -kMostNanos || ttl.nanos() > kMostNanos) {
+    return OutOfBounds("session.ttl.nanos", ttl.nanos(),
+                       "in [-999999999, 999999999]");
+  }
+  if ((ttl.seconds() > 0 && ttl.nanos() < 0) ||
+      (ttl.seconds() < 0 && ttl.nanos() > 0)) {
+    return OutOfBounds("session.ttl.nanos", ttl.nanos(),
+                       "0 or of the sign of session.ttl.seconds");
+  }
+  const absl::Duration duration =
+      absl::Seconds(ttl.seconds()) + absl::Nanoseconds(ttl.nanos());
+  STEADYSTATE_RETURN_IF_ERROR(Within("session", ValidateSessionTtl(duration)));
+  return duration;
 }
 
 absl::StatusOr<absl::string_view> ParseSessionName(absl::string_view field,

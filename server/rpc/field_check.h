@@ -7,6 +7,8 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
+#include "absl/time/time.h"
+#include "google/protobuf/duration.pb.h"
 
 namespace steadystate {
 
@@ -30,6 +32,12 @@ absl::Status CheckRange(absl::string_view field, T value, T low, T high) {
 // OK if low < value <= high. Refuses NaN.
 absl::Status CheckOpenRange(absl::string_view field, double value, double low,
                             double high);
+
+// `status` with the path to the message whose fields it names.
+absl::Status Within(absl::string_view path, const absl::Status& status);
+
+// A session's ttl.
+absl::StatusOr<absl::Duration> ParseTtl(const google::protobuf::Duration& ttl);
 
 // The id in "sessions/{id}", a part of `name`.
 absl::StatusOr<absl::string_view> ParseSessionName(absl::string_view field,

@@ -25,8 +25,8 @@ namespace steadystate {
 inline constexpr size_t kMaxPageSize = 1000;
 
 // The sessions by id, and when each expires. A session expires when it has been
-// idle for its ttl since its last request ended. An expired session is not found any
-// more, but holds its memory until TakeExpired.
+// idle for its ttl since its last request ended. An expired session is not
+// found any more, but holds its memory until TakeExpired.
 //
 // Thread-compatible. Every method takes the time as an argument. What expires
 // is a matter of steady time; the time of day is only shown.

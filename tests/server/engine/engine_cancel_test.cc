@@ -295,8 +295,7 @@ TEST_F(EngineCancelTest, DeletionEndsAStepThatHasBegun) {
   harness_.CreateSession("s");
   StepFuture step;
   AfterBatches(
-      1,
-      [&] { step = harness_.StepAsync(StepOf("s", MakeTokens(1000, 1))); },
+      1, [&] { step = harness_.StepAsync(StepOf("s", MakeTokens(1000, 1))); },
       [&] { EXPECT_TRUE(engine().DeleteSession("s").ok()); });
   EXPECT_EQ(ReasonOf(step.Get().status()), ErrorReason::kSessionNotFound);
   EXPECT_EQ(ReasonOf(harness_.Step(StepOf("s", {1})).status()),

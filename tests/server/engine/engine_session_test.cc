@@ -134,6 +134,26 @@ TEST(EngineSessionTest, ExpiryFreesMemoryWithoutTraffic) {
   }));
 }
 
+TEST(EngineSessionTest, StateBytesAreToldAsTheyAre) {
+  EngineHarness harness;
+  const auto told = [&harness] {
+    return harness.Metric({"steadystate_state_bytes{"});
+  };
+  harness.CreateSession("idle");
+  harness.CreateSession("busy");
+  // The compute thread, which tells them as well, stands still.
+  auto hold = std::make_unique<ComputeHold>(harness);
+  const double before = told();
+  EXPECT_TRUE(harness.engine().DeleteSession("idle").ok());
+  EXPECT_EQ(told(), before - static_cast<double>(SessionBytes()));
+  const StepFuture step = harness.StepAsync(StepOf("busy", {1}));
+  EXPECT_TRUE(harness.engine().DeleteSession("busy").ok());
+  hold.reset();
+  // Who hears that a session is gone finds its memory counted as free.
+  EXPECT_EQ(ReasonOf(step.Get().status()), ErrorReason::kSessionNotFound);
+  EXPECT_EQ(told(), before - 2 * static_cast<double>(SessionBytes()));
+}
+
 TEST(EngineSessionTest, TheMemoryOfTheExpiredIsThereForTheNext) {
   EngineOptions options;
   options.state_memory_bytes = SessionBytes();

@@ -139,8 +139,8 @@ TEST_F(ValidateTest, AStepIsShorterThanAPrompt) {
   step.tokens.push_back(1);
   const absl::Status refused = ValidateStep(step, *model_, options);
   ExpectField(refused, "tokens");
-  for (const char* part : {"5", "4", "--max_step_tokens", "Generate",
-                           "max_tokens 0"}) {
+  for (const char* part :
+       {"5", "4", "--max_step_tokens", "Generate", "max_tokens 0"}) {
     EXPECT_NE(refused.message().find(part), absl::string_view::npos) << refused;
   }
   step.tokens.clear();
@@ -148,9 +148,9 @@ TEST_F(ValidateTest, AStepIsShorterThanAPrompt) {
   EXPECT_TRUE(ValidateStep(step, *model_, options).ok());
   step.embeddings.resize(32 * 5);
   ExpectField(ValidateStep(step, *model_, options), "embeddings");
-  EXPECT_TRUE(ValidateGenerate(GenerateOf("s", MakeTokens(10, 1), 0), *model_,
-                               options)
-                  .ok());
+  EXPECT_TRUE(
+      ValidateGenerate(GenerateOf("s", MakeTokens(10, 1), 0), *model_, options)
+          .ok());
 }
 
 TEST_F(ValidateTest, ChecksGenerations) {

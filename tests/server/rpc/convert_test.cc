@@ -348,9 +348,19 @@ TEST_F(ConvertTest, SessionOptionsAreChecked) {
   EXPECT_THAT(Wire(converter_.ToSessionOptions(request).status()),
               IsAboutField("session.ttl"));
   request.mutable_session()->mutable_ttl()->set_seconds(2);
-  request.mutable_session()->mutable_ttl()->set_nanos(-2'000'000'000);
+  // The least one has no absolute value; -1 is of another sign than 2.
+  for (const int32_t nanos :
+       {-2'000'000'000, std::numeric_limits<int32_t>::min(),
+        std::numeric_limits<int32_t>::max(), 1'000'000'000, -1}) {
+    request.mutable_session()->mutable_ttl()->set_nanos(nanos);
+    EXPECT_THAT(Wire(converter_.ToSessionOptions(request).status()),
+                IsAboutField("session.ttl.nanos"));
+  }
+  request.mutable_session()->mutable_ttl()->set_seconds(-2);
+  request.mutable_session()->mutable_ttl()->set_nanos(1);
   EXPECT_THAT(Wire(converter_.ToSessionOptions(request).status()),
               IsAboutField("session.ttl.nanos"));
+  request.mutable_session()->mutable_ttl()->set_seconds(2);
   request.mutable_session()->mutable_ttl()->set_nanos(500'000'000);
   const auto options = converter_.ToSessionOptions(request);
   ASSERT_TRUE(options.ok());
