@@ -3,8 +3,10 @@
 //
 // A tile of C, four rows of a few vectors, stays in registers over the inner
 // dimension; A is broadcast from wherever it lies, B is read in rows. Each
-// element of C is one sum in the order of the inner dimension, fused where the
-// target can, so that its bits do not depend on the tile it is in.
+// element of A B is one sum in the order of the inner dimension, fused where
+// the target can, so that its bits do not depend on the tile it is in. What is
+// kept of C is added last: where it is much larger than the product, it would
+// round every term of it.
 
 #if defined(STEADYSTATE_KERNELS_CHUNK_BLOCK_PRODUCT_INL_H_) == \
     defined(HWY_TARGET_TOGGLE)
@@ -32,10 +34,6 @@ struct One {
   static constexpr size_t kVectors = 1;
   static HWY_INLINE One Zero(D d) { return {hn::Zero(d)}; }
   static HWY_INLINE One Load(D d, const float* p) { return {hn::LoadU(d, p)}; }
-  HWY_INLINE void Scale(D d, float factor) {
-    const auto each = hn::Set(d, factor);
-    v0 = hn::Mul(each, v0);
-  }
   HWY_INLINE void MulAdd(D d, float a, const One& b) {
     const auto each = hn::Set(d, a);
     v0 = hn::MulAdd(each, b.v0, v0);
@@ -51,11 +49,6 @@ struct Two {
   static HWY_INLINE Two Zero(D d) { return {hn::Zero(d), hn::Zero(d)}; }
   static HWY_INLINE Two Load(D d, const float* p) {
     return {hn::LoadU(d, p), hn::LoadU(d, p + hn::Lanes(d))};
-  }
-  HWY_INLINE void Scale(D d, float factor) {
-    const auto each = hn::Set(d, factor);
-    v0 = hn::Mul(each, v0);
-    v1 = hn::Mul(each, v1);
   }
   HWY_INLINE void MulAdd(D d, float a, const Two& b) {
     const auto each = hn::Set(d, a);
@@ -81,13 +74,6 @@ struct Four {
             hn::LoadU(d, p + 2 * hn::Lanes(d)),
             hn::LoadU(d, p + 3 * hn::Lanes(d))};
   }
-  HWY_INLINE void Scale(D d, float factor) {
-    const auto each = hn::Set(d, factor);
-    v0 = hn::Mul(each, v0);
-    v1 = hn::Mul(each, v1);
-    v2 = hn::Mul(each, v2);
-    v3 = hn::Mul(each, v3);
-  }
   HWY_INLINE void MulAdd(D d, float a, const Four& b) {
     const auto each = hn::Set(d, a);
     v0 = hn::MulAdd(each, b.v0, v0);
@@ -105,22 +91,27 @@ struct Four {
   hn::Vec<D> v0, v1, v2, v3;
 };
 
-// What the sums of C's row i start from, at columns j and up.
+// Stores the sums of C's row i, columns j and up, with what is kept of C.
 template <class Pack, class D>
-HWY_INLINE Pack Start(D d, const BlockProductArgs& p, size_t i, size_t j) {
-  if (p.keep == nullptr) return Pack::Zero(d);
-  Pack c = Pack::Load(d, p.c + i * p.c_row + j);
-  c.Scale(d, p.keep[i * p.keep_step]);
-  return c;
+HWY_INLINE void Finish(D d, const BlockProductArgs& p, size_t i, size_t j,
+                       Pack sum) {
+  float* c = p.c + i * p.c_row + j;
+  if (p.keep != nullptr) {
+    const Pack before = Pack::Load(d, c);
+    const size_t at = i * p.keep_step;
+    if (p.keep_low != nullptr) sum.MulAdd(d, p.keep_low[at], before);
+    sum.MulAdd(d, p.keep[at], before);
+  }
+  sum.Store(d, c);
 }
 
 // Rows i to i + 3 of C, as many columns from j on as a Pack has.
 template <class Pack, class D>
 HWY_INLINE void FourRows(D d, const BlockProductArgs& p, size_t i, size_t j) {
-  Pack c0 = Start<Pack>(d, p, i, j);
-  Pack c1 = Start<Pack>(d, p, i + 1, j);
-  Pack c2 = Start<Pack>(d, p, i + 2, j);
-  Pack c3 = Start<Pack>(d, p, i + 3, j);
+  Pack c0 = Pack::Zero(d);
+  Pack c1 = Pack::Zero(d);
+  Pack c2 = Pack::Zero(d);
+  Pack c3 = Pack::Zero(d);
   const float* a0 = p.a + i * p.a_row;
   const float* a1 = a0 + p.a_row;
   const float* a2 = a1 + p.a_row;
@@ -140,23 +131,22 @@ HWY_INLINE void FourRows(D d, const BlockProductArgs& p, size_t i, size_t j) {
     a3 += step;
     b += p.b_row;
   }
-  float* c = p.c + i * p.c_row + j;
-  c0.Store(d, c);
-  c1.Store(d, c + p.c_row);
-  c2.Store(d, c + 2 * p.c_row);
-  c3.Store(d, c + 3 * p.c_row);
+  Finish(d, p, i, j, c0);
+  Finish(d, p, i + 1, j, c1);
+  Finish(d, p, i + 2, j, c2);
+  Finish(d, p, i + 3, j, c3);
 }
 
 template <class Pack, class D>
 HWY_INLINE void OneRow(D d, const BlockProductArgs& p, size_t i, size_t j) {
-  Pack c = Start<Pack>(d, p, i, j);
+  Pack c = Pack::Zero(d);
   const float* a = p.a + i * p.a_row;
   const float* b = p.b + j;
   const size_t inner = p.lower_a ? std::min(p.k, i + 1) : p.k;
   for (size_t x = 0; x < inner; ++x, a += p.a_col, b += p.b_row) {
     c.MulAdd(d, *a, Pack::Load(d, b));
   }
-  c.Store(d, p.c + i * p.c_row + j);
+  Finish(d, p, i, j, c);
 }
 
 // All blocks of columns, from j on, that are as wide as a Pack. Returns the

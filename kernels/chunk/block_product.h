@@ -21,8 +21,10 @@ struct BlockProductArgs {
   // f32[m, n; stride c_row]  in/out, or out without `keep`
   float* c = nullptr;
   size_t c_row = 0;
-  // What is kept of C's row i: keep[i keep_step]; or null for nothing.
+  // What is kept of C's row i: keep[i keep_step]; or null for nothing. A factor
+  // near one may be a sum of two floats, the nearest and what that lacks.
   const float* keep = nullptr;
+  const float* keep_low = nullptr;  // likewise, or null: zeros
   size_t keep_step = 0;
 
   // Nothing of A above its diagonal counts. It is read, and must be zero, up to
@@ -33,8 +35,9 @@ struct BlockProductArgs {
   bool lower_c = false;
 };
 
-// One product. Each element of C is summed in the order of the inner dimension
-// whatever m and n are. C aliases neither A nor B; any alignment.
+// One product. Each element of A B is summed in the order of the inner
+// dimension whatever m and n are, and what is kept of C is added last. C
+// aliases neither A nor B; any alignment.
 void BlockProduct(const BlockProductArgs& args);
 
 }  // namespace steadystate

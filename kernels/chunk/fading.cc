@@ -41,6 +41,16 @@ namespace steadystate {
 
 HWY_EXPORT(FadeBetweenOfTarget);
 
+namespace {
+
+// What the float nearest to a number lacks of it.
+float LackOf(double exact) {
+  const double nearest = static_cast<double>(static_cast<float>(exact));
+  return static_cast<float>(exact - nearest);
+}
+
+}  // namespace
+
 Fading ChunkFading(size_t L, ChunkRows alpha, ChunkRows alpha_low,
                    float* table) {
   float* between = table;
@@ -57,20 +67,24 @@ Fading ChunkFading(size_t L, ChunkRows alpha, ChunkRows alpha_low,
     from_start[i] = static_cast<float>(product);
   }
   return {.from_start = from_start,
+          .all_low = LackOf(product),
           .to_end = between + (L - 1) * kChunkTokens,
           .between = between,
           .between_stride = kChunkTokens};
 }
 
 // Powers descending to 1, with a row's length of zeros behind, so that a row of
-// the table between tokens starts where its length says; then ascending ones.
+// the table between tokens starts where its length says; then ascending ones,
+// and what those lack.
 void FillPowers(double factor, float* powers) {
   float* descending = powers;
   float* ascending = powers + 2 * kChunkTokens;
+  float* lacking = ascending + kChunkTokens + 1;
   std::fill_n(descending, 2 * kChunkTokens, 0.0f);
   double power = 1;
   for (size_t n = 0; n <= kChunkTokens; ++n, power *= factor) {
     ascending[n] = static_cast<float>(power);
+    lacking[n] = LackOf(power);
     if (n < kChunkTokens) {
       descending[kChunkTokens - 1 - n] = static_cast<float>(power);
     }
@@ -79,7 +93,10 @@ void FillPowers(double factor, float* powers) {
 
 Fading FadingOfPowers(size_t L, const float* powers) {
   const float* row_0 = powers + kChunkTokens - 1;
-  return {.from_start = powers + 2 * kChunkTokens + 1,
+  const float* ascending = powers + 2 * kChunkTokens;
+  const float* lacking = ascending + kChunkTokens + 1;
+  return {.from_start = ascending + 1,
+          .all_low = lacking[L],
           .to_end = row_0 - (L - 1),
           .between = row_0,
           .between_stride = -1};

@@ -13,6 +13,7 @@ namespace steadystate {
 // factor of 0 forgets all and ones forget nothing.
 struct Fading {
   const float* from_start = nullptr;  // f32[L]: of tokens 0 to i
+  float all_low = 0;                  // what from_start[L - 1] lacks
   const float* to_end = nullptr;      // f32[L]: of tokens j + 1 to L - 1
   // Row i, at between + i between_stride: of tokens j + 1 to i, for j <= i. Up
   // to kChunkTokens elements of a row may be read.
@@ -26,7 +27,7 @@ inline constexpr size_t kFadingFloats =
 
 // The fading of a chunk. Decays may be sums of two floats, as SplitDecay gives
 // them: the fading from the start, which is applied chunk after chunk, is of
-// the sums.
+// the sums, and that of all tokens is itself such a sum.
 //   alpha      f32[L; its stride]   in, in [0, 1]
 //   alpha_low  f32[L; its stride]   in, or none
 //   table      f32[kFadingFloats]   out; what is returned points into it
@@ -35,7 +36,7 @@ Fading ChunkFading(size_t L, ChunkRows alpha, ChunkRows alpha_low,
                    float* table);
 
 // Floats of a table of powers.
-inline constexpr size_t kPowerFloats = 3 * kChunkTokens + 1;
+inline constexpr size_t kPowerFloats = 4 * kChunkTokens + 2;
 
 // Of a constant factor, in [0, 1]: its powers, from which FadingOfPowers makes
 // the fading of chunks of any length.

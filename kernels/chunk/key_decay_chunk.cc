@@ -120,11 +120,11 @@ HWY_INLINE void SeeKeys(const KeyDecayRead& r, float* key, float* weights) {
 }
 
 // Channels c and up of all keys, faded to the end of the chunk, and what is
-// kept of the state. The decays' products are in double: what is kept is
-// applied chunk after chunk.
+// kept of the state, as the sum of two floats. The decays' products are in
+// double: what is kept is applied chunk after chunk.
 template <class D>
 HWY_INLINE void FadeKeys(D d, const KeyDecayUpdate& u, size_t c, float* to,
-                         float* kept) {
+                         float* kept, float* kept_low) {
   const hn::Rebind<float, D> d32;
   auto product = hn::Set(d, 1.0);
   for (size_t j = u.L; j-- > 0;) {
@@ -137,7 +137,10 @@ HWY_INLINE void FadeKeys(D d, const KeyDecayUpdate& u, size_t c, float* to,
     }
     product = hn::Mul(product, alpha);
   }
-  hn::StoreU(hn::DemoteTo(d32, product), d32, kept + c);
+  const auto nearest = hn::DemoteTo(d32, product);
+  const auto lacking = hn::Sub(product, hn::PromoteTo(d, nearest));
+  hn::StoreU(nearest, d32, kept + c);
+  hn::StoreU(hn::DemoteTo(d32, lacking), d32, kept_low + c);
 }
 
 void ReadKeyDecayChunkOfTarget(const KeyDecayRead& r) {
@@ -181,10 +184,11 @@ void UpdateKeyDecayChunkOfTarget(const KeyDecayUpdate& u) {
   const hn::CappedTag<double, 1> d1;
   const size_t N = hn::Lanes(d);
   float* kept = u.scratch;
-  float* keys = kept + u.K;
+  float* kept_low = kept + u.K;
+  float* keys = kept_low + u.K;
   size_t c = 0;
-  for (; c + N <= u.K; c += N) FadeKeys(d, u, c, keys, kept);
-  for (; c < u.K; ++c) FadeKeys(d1, u, c, keys, kept);
+  for (; c + N <= u.K; c += N) FadeKeys(d, u, c, keys, kept, kept_low);
+  for (; c < u.K; ++c) FadeKeys(d1, u, c, keys, kept, kept_low);
   MultiplyBlocks({.m = u.K,
                   .n = u.V,
                   .k = u.L,
@@ -196,6 +200,7 @@ void UpdateKeyDecayChunkOfTarget(const KeyDecayUpdate& u) {
                   .c = u.state,
                   .c_row = u.V,
                   .keep = kept,
+                  .keep_low = kept_low,
                   .keep_step = 1});
 }
 

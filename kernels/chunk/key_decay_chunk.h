@@ -50,7 +50,7 @@ struct KeyDecayUpdate {
   float* scratch = nullptr;  // f32[KeyUpdateFloats(K)]
 };
 inline constexpr size_t KeyUpdateFloats(size_t K) {
-  return (kKeyChunkTokens + 1) * K;
+  return (kKeyChunkTokens + 2) * K;
 }
 void UpdateKeyDecayChunk(const KeyDecayUpdate& args);
 

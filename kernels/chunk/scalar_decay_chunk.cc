@@ -53,7 +53,8 @@ void UpdateScalarDecayChunkOfTarget(const ScalarDecayUpdate& u) {
                   .b_row = u.V,
                   .c = u.state,
                   .c_row = u.V,
-                  .keep = u.fresh ? nullptr : u.fading.from_start + (u.L - 1)});
+                  .keep = u.fresh ? nullptr : u.fading.from_start + (u.L - 1),
+                  .keep_low = &u.fading.all_low});
 }
 
 void ReadChunkOfTarget(size_t L, size_t K, size_t V, float scale,

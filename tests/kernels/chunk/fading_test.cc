@@ -33,6 +33,11 @@ void ExpectProducts(const Fading& fading, const std::vector<double>& factors) {
     }
     ASSERT_NEAR(static_cast<double>(fading.from_start[i]), product,
                 4e-6 * product);
+    if (i + 1 == L) {
+      const double all = static_cast<double>(fading.from_start[i]) +
+                         static_cast<double>(fading.all_low);
+      ASSERT_NEAR(all, product, 4e-15 * product + 1e-45);
+    }
   }
 }
 
