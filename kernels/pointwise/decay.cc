@@ -32,6 +32,15 @@ struct FlooredSigmoidRestOp {
   }
 };
 
+struct LackOp {
+  template <class D, class V>
+  HWY_INLINE V operator()(D d, V decay, V rest) const {
+    const V known = hn::Sub(hn::Set(d, 1.0f), decay);  // exact where it counts
+    const V lack = hn::Sub(known, rest);
+    return hn::IfThenZeroElse(hn::Lt(decay, hn::Set(d, 0.5f)), lack);
+  }
+};
+
 struct RestOfLogOp {
   template <class D, class V>
   HWY_INLINE V operator()(D d, V log_decay) const {
@@ -111,6 +120,11 @@ void FlooredSigmoidDecayOfTarget(size_t n, const float* a, const float* floor,
            rest);
 }
 
+void LackOfDecayOfTarget(size_t n, const float* decay, const float* rest,
+                         float* low) {
+  Map(LackOp(), n, decay, rest, low);
+}
+
 void SplitDecayOfTarget(size_t n, const float* log_decay, float* decay,
                         float* low) {
   MapToTwo(SplitDecayOp(), SplitDecayLowOp(), n, log_decay, log_decay, decay,
@@ -135,6 +149,7 @@ HWY_AFTER_NAMESPACE();
 namespace steadystate {
 
 HWY_EXPORT(FlooredSigmoidDecayOfTarget);
+HWY_EXPORT(LackOfDecayOfTarget);
 HWY_EXPORT(RestOfLogDecayOfTarget);
 HWY_EXPORT(SplitDecayOfTarget);
 HWY_EXPORT(LogSigmoidLogDecayOfTarget);
@@ -142,6 +157,10 @@ HWY_EXPORT(LogSigmoidLogDecayOfTarget);
 void FlooredSigmoidDecay(size_t n, const float* a, const float* floor,
                          float* decay, float* rest) {
   HWY_DYNAMIC_DISPATCH(FlooredSigmoidDecayOfTarget)(n, a, floor, decay, rest);
+}
+
+void LackOfDecay(size_t n, const float* decay, const float* rest, float* low) {
+  HWY_DYNAMIC_DISPATCH(LackOfDecayOfTarget)(n, decay, rest, low);
 }
 
 void RestOfLogDecay(size_t n, const float* log_decay, float* rest) {
@@ -158,18 +177,22 @@ void LogSigmoidLogDecay(size_t n, const float* a, float temperature,
   (n, a, temperature, floor, log_decay);
 }
 
-void PolarDecay(size_t n, const float* size, const float* phase, float* re,
-                float* im) {
+void PolarDecay(size_t n, const float* log_size, const float* phase, float* re,
+                float* re_low, float* im, float* im_low) {
+  const auto split = [](double exact, float& nearest, float& low) {
+    nearest = static_cast<float>(exact);
+    low = static_cast<float>(exact - static_cast<double>(nearest));
+  };
   constexpr float kLimit = 39000.0f;
   for (size_t i = 0; i < n; ++i) {
     // Not std::clamp, which may take NaN for the limit.
     const float p = phase[i] > kLimit    ? kLimit
                     : phase[i] < -kLimit ? -kLimit
                                          : phase[i];
-    const auto r = static_cast<double>(size[i]);
+    const double r = std::exp(static_cast<double>(log_size[i]));
     const auto angle = static_cast<double>(p);
-    re[i] = static_cast<float>(r * std::cos(angle));
-    im[i] = static_cast<float>(r * std::sin(angle));
+    split(r * std::cos(angle), re[i], re_low[i]);
+    split(r * std::sin(angle), im[i], im_low[i]);
   }
 }
 

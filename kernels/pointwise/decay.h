@@ -15,6 +15,11 @@ namespace steadystate {
 void FlooredSigmoidDecay(size_t n, const float* a, const float* floor,
                          float* decay, float* rest);
 
+// low[i] = what decay[i] lacks of 1 - rest[i], where the decay is at least 1/2;
+// below, 1 - decay has no bits that the decay has not, and low[i] = 0.
+//   decay, rest  in, of FlooredSigmoidDecay      low  out; may be rest
+void LackOfDecay(size_t n, const float* decay, const float* rest, float* low);
+
 // rest[i] = 1 - e^log_decay[i], exact where the decay is near 1.
 //   log_decay  in, <= 0                rest  out; may be log_decay
 void RestOfLogDecay(size_t n, const float* log_decay, float* rest);
@@ -32,13 +37,15 @@ void SplitDecay(size_t n, const float* log_decay, float* decay, float* low);
 void LogSigmoidLogDecay(size_t n, const float* a, float temperature,
                         float floor, float* log_decay);
 
-// The complex decays size e^(i phase), phases in radians: their real and
-// imaginary parts, computed in double, since what rounding does to a decay it
-// does again at every token. A phase beyond +-39000 counts as that bound; an
-// ulp of it is 4e-3 there.
-//   size, phase  in                    re, im  out; re may be size, im phase
-void PolarDecay(size_t n, const float* size, const float* phase, float* re,
-                float* im);
+// The complex decays e^(log_size + i phase), phases in radians: their real and
+// imaginary parts, computed in double and each the sum of two floats as in
+// SplitDecay, since what rounding does to a decay it does again at every token.
+// A phase beyond +-39000 counts as that bound; an ulp of it is 4e-3 there.
+//   log_size, phase  in, sizes <= 0
+//   re, im           out; re may be log_size, im phase
+//   re_low, im_low   out
+void PolarDecay(size_t n, const float* log_size, const float* phase, float* re,
+                float* re_low, float* im, float* im_low);
 
 }  // namespace steadystate
 

@@ -17,13 +17,14 @@ struct BonusDecayRule {
   using Element = float;
   struct Row {
     float decay;
+    float low;
     float bonus;
     float r;
     float k;
     float* state;
   };
   HWY_INLINE Row row(size_t i) const {
-    return {decay[i], bonus[i], r[i], k[i], state + i * V};
+    return {decay.high[i], decay.Low(i), bonus[i], r[i], k[i], state + i * V};
   }
   template <class D>
   HWY_INLINE hn::Vec<D> Column(D d, size_t j) const {
@@ -37,7 +38,8 @@ struct BonusDecayRule {
     const Vec s = hn::LoadU(d, at);
     const Vec seen = hn::MulAdd(hn::Set(d, row.bonus), kv, s);
     o_j = hn::MulAdd(hn::Set(d, row.r), seen, o_j);
-    hn::StoreU(hn::MulAdd(hn::Set(d, row.decay), s, kv), d, at);
+    const Vec added = hn::MulAdd(hn::Set(d, row.low), s, kv);
+    hn::StoreU(hn::MulAdd(hn::Set(d, row.decay), s, added), d, at);
   }
   template <class D, class Vec>
   HWY_INLINE void Finish(D d, size_t j, Vec o_j) const {
@@ -46,7 +48,7 @@ struct BonusDecayRule {
 
   size_t K;
   size_t V;
-  const float* decay;
+  Decays decay;
   const float* bonus;
   const float* r;
   const float* k;
@@ -56,7 +58,7 @@ struct BonusDecayRule {
 };
 
 // Plain arguments, for the dispatch table is shared by all targets.
-void BonusDecayStepOfTarget(size_t K, size_t V, const float* decay,
+void BonusDecayStepOfTarget(size_t K, size_t V, Decays decay,
                             const float* bonus, const float* r, const float* k,
                             const float* v, float* state, float* o) {
   ForColumnBlocks(V, BonusDecayRule{K, V, decay, bonus, r, k, v, state, o});
@@ -72,7 +74,7 @@ namespace steadystate {
 
 HWY_EXPORT(BonusDecayStepOfTarget);
 
-void BonusDecayStep(size_t K, size_t V, const float* decay, const float* bonus,
+void BonusDecayStep(size_t K, size_t V, Decays decay, const float* bonus,
                     const float* r, const float* k, const float* v,
                     float* state, float* o) {
   HWY_DYNAMIC_DISPATCH(BonusDecayStepOfTarget)

@@ -3,6 +3,8 @@
 
 #include <cstddef>
 
+#include "kernels/recurrence/decays.h"
+
 namespace steadystate {
 
 // Advances one head by one token, readout before update, the token itself
@@ -12,8 +14,8 @@ namespace steadystate {
 //   decay, bonus, r, k  f32[K]     in      v  f32[V]  in
 //   state               f32[K, V]  in/out  o  f32[V]  out
 // REQUIRES: o and state alias nothing; any alignment; K, V >= 1.
-// Cost: 7 K V flop; 8 K V bytes of state traffic.
-void BonusDecayStep(size_t K, size_t V, const float* decay, const float* bonus,
+// Cost: 9 K V flop; 8 K V bytes of state traffic.
+void BonusDecayStep(size_t K, size_t V, Decays decay, const float* bonus,
                     const float* r, const float* k, const float* v,
                     float* state, float* o);
 

@@ -3,6 +3,8 @@
 
 #include <cstddef>
 
+#include "kernels/recurrence/decays.h"
+
 namespace steadystate {
 
 // Advances one head by one token, a complex decay per key channel (GateLoop,
@@ -14,9 +16,9 @@ namespace steadystate {
 //   state                     f32[2, K, V]  in/out o  f32[V]  out
 // The state is the plane of the real parts, then that of the imaginary ones.
 // REQUIRES: o and state alias nothing; any alignment; K, V >= 1.
-// Cost: 11 K V flop; 16 K V bytes of state traffic.
-void ComplexKeyDecayStep(size_t K, size_t V, float scale, const float* decay_re,
-                         const float* decay_im, const float* q, const float* k,
+// Cost: 19 K V flop; 16 K V bytes of state traffic.
+void ComplexKeyDecayStep(size_t K, size_t V, float scale, Decays decay_re,
+                         Decays decay_im, const float* q, const float* k,
                          const float* v, float* state, float* o);
 
 }  // namespace steadystate

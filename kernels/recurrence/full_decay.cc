@@ -24,6 +24,15 @@ constexpr size_t kAhead = 1024;
 // So many columns' parts of exponents lie on the stack at a time.
 constexpr size_t kBlockColumns = 512;
 
+// power (1 + more) old + added. Near one, where the power is 1, the decay is
+// not rounded to a float: it would be off by 3e-8, and by as much at every
+// token.
+template <class D, class Vec>
+HWY_INLINE Vec KeepAndAdd(D, Vec power, Vec more, Vec old, Vec added) {
+  const Vec kept = hn::Mul(power, old);
+  return hn::Add(kept, hn::MulAdd(more, kept, added));
+}
+
 #if HWY_TARGET <= HWY_AVX3
 
 // 2^(i / 16) for 16 values of i, less i in the bits that it is added to below.
@@ -52,8 +61,9 @@ class Fading {
     });
   }
 
+  // Columns j and up of a row of the state, faded, with what is added to them.
   template <class D, class Vec>
-  HWY_INLINE Vec Decay(D d, size_t j, Vec rate) const {
+  HWY_INLINE Vec Advance(D d, size_t j, Vec rate, Vec old, Vec added) const {
     const hn::RebindToUnsigned<D> du;
     // The sum with a number whose ulp is a sixteenth rounds to sixteenths,
     // which stand in its last bits.
@@ -71,8 +81,9 @@ class Fading {
     const Vec power =
         hn::BitCast(d, hn::Add(Sixteenths(du, hn::And(bits, hn::Set(du, 15))),
                                hn::ShiftLeft<19>(bits)));
-    const Vec decay = hn::MulAdd(hn::Mul(r, p), power, power);
-    return hn::IfThenZeroElse(hn::Gt(rate, hn::LoadU(d, most_ + j)), decay);
+    const auto gone = hn::Gt(rate, hn::LoadU(d, most_ + j));
+    return KeepAndAdd(d, hn::IfThenZeroElse(gone, power),
+                      hn::IfThenZeroElse(gone, hn::Mul(r, p)), old, added);
   }
 
  private:
@@ -100,8 +111,9 @@ class Fading {
   Fading(size_t /*columns*/, const float* step) : step_(step) {}
 
   template <class D, class Vec>
-  HWY_INLINE Vec Decay(D d, size_t j, Vec rate) const {
-    return ExpOfMinus(d, hn::Mul(rate, hn::LoadU(d, step_ + j)));
+  HWY_INLINE Vec Advance(D d, size_t j, Vec rate, Vec old, Vec added) const {
+    const auto decay = ExpOfMinus(d, hn::Mul(rate, hn::LoadU(d, step_ + j)));
+    return KeepAndAdd(d, decay.power, decay.more, old, added);
   }
 
  private:
@@ -132,9 +144,9 @@ struct FullDecayRule {
     // hwy::Prefetch is for the first cache, whose few misses at a time would
     // set the pace.
     __builtin_prefetch(at + kAhead, 0, 2);
-    const Vec decay = fading.Decay(d, j, hn::LoadU(d, row.rate + j));
     const Vec s =
-        hn::MulAdd(decay, hn::LoadU(d, at), hn::Mul(hn::Set(d, row.k), v_j));
+        fading.Advance(d, j, hn::LoadU(d, row.rate + j), hn::LoadU(d, at),
+                       hn::Mul(hn::Set(d, row.k), v_j));
     hn::StoreU(s, d, at);
     o_j = hn::MulAdd(hn::Set(d, row.q), s, o_j);
   }

@@ -13,8 +13,8 @@ namespace steadystate {
 //   rate   f32[K, V]  in, >= 0     step, v  f32[V]  in, step >= 0
 //   q, k   f32[K]     in           o        f32[V]  out
 //   state  f32[K, V]  in/out
-// A decay is within 2 ulp + half an ulp per unit of rate_ij step_j; below
-// 2^-126 it counts as 0.
+// A decay is within 2 ulp + half an ulp per unit of rate_ij step_j, and above
+// 0.98 what it lacks of one is; below 2^-126 it counts as 0.
 // REQUIRES: o and state alias nothing; any alignment; K, V >= 1.
 // Cost: K V exponentials, which set the pace where one core has the memory's
 // bandwidth to itself; 12 K V bytes of traffic, 4 K V of them from a cache if

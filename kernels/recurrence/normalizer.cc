@@ -12,20 +12,25 @@ namespace {
 
 namespace hn = hwy::HWY_NAMESPACE;
 
-// z <- decay o z + k of one vector of channels.
+// z <- decay o z + k of the channels i and up, as many as fit.
 template <class D64, class D32>
-HWY_INLINE void AdvanceVector(D64 d64, D32 d, const float* decay,
-                              const float* k, double* z) {
-  const auto added = hn::PromoteTo(d64, hn::LoadU(d, k));
-  const auto kept = hn::LoadU(d64, z);
-  const auto sum =
-      decay == nullptr
-          ? hn::Add(kept, added)
-          : hn::MulAdd(hn::PromoteTo(d64, hn::LoadU(d, decay)), kept, added);
-  hn::StoreU(sum, d64, z);
+HWY_INLINE void AdvanceVector(D64 d64, D32 d, Decays decay, const float* k,
+                              size_t i, double* z) {
+  const auto added = hn::PromoteTo(d64, hn::LoadU(d, k + i));
+  const auto kept = hn::LoadU(d64, z + i);
+  auto sum = hn::Add(kept, added);
+  if (decay.high != nullptr) {
+    auto factor = hn::PromoteTo(d64, hn::LoadU(d, decay.high + i));
+    if (decay.low != nullptr) {
+      const auto low = hn::PromoteTo(d64, hn::LoadU(d, decay.low + i));
+      factor = hn::Add(factor, low);
+    }
+    sum = hn::MulAdd(factor, kept, added);
+  }
+  hn::StoreU(sum, d64, z + i);
 }
 
-void AdvanceNormalizerOfTarget(size_t K, const float* decay, const float* k,
+void AdvanceNormalizerOfTarget(size_t K, Decays decay, const float* k,
                                double* z) {
   const hn::ScalableTag<double> d64;
   const hn::CappedTag<double, 1> d64_1;
@@ -33,13 +38,8 @@ void AdvanceNormalizerOfTarget(size_t K, const float* decay, const float* k,
   const hn::Rebind<float, decltype(d64_1)> d1;
   const size_t N = hn::Lanes(d64);
   size_t i = 0;
-  for (; i + N <= K; i += N) {
-    AdvanceVector(d64, d, decay == nullptr ? nullptr : decay + i, k + i, z + i);
-  }
-  for (; i < K; ++i) {
-    AdvanceVector(d64_1, d1, decay == nullptr ? nullptr : decay + i, k + i,
-                  z + i);
-  }
+  for (; i + N <= K; i += N) AdvanceVector(d64, d, decay, k, i, z);
+  for (; i < K; ++i) AdvanceVector(d64_1, d1, decay, k, i, z);
 }
 
 double NormalizerReadOfTarget(size_t K, const float* q, const double* z) {
@@ -68,8 +68,8 @@ namespace steadystate {
 HWY_EXPORT(AdvanceNormalizerOfTarget);
 HWY_EXPORT(NormalizerReadOfTarget);
 
-double NormalizerStep(size_t K, const float* decay, const float* q,
-                      const float* k, double* z) {
+double NormalizerStep(size_t K, Decays decay, const float* q, const float* k,
+                      double* z) {
   HWY_DYNAMIC_DISPATCH(AdvanceNormalizerOfTarget)(K, decay, k, z);
   return NormalizerRead(K, q, z);
 }

@@ -3,6 +3,8 @@
 
 #include <cstddef>
 
+#include "kernels/recurrence/decays.h"
+
 namespace steadystate {
 
 // The sum of keys that linear attention divides by, in double: in float it
@@ -11,11 +13,11 @@ namespace steadystate {
 // Advances one head by one token and reads it out:
 //   z <- decay o z + k,   returns q . z.
 // The token's own k is included. Products and sums are in double.
-//   decay  f32[K]  in, or null for ones     q, k  f32[K]  in
+//   decay  f32[K]  in, or none for ones     q, k  f32[K]  in
 //   z      f64[K]  in/out, aligned to a double
 // REQUIRES: z aliases nothing; K >= 1.
-double NormalizerStep(size_t K, const float* decay, const float* q,
-                      const float* k, double* z);
+double NormalizerStep(size_t K, Decays decay, const float* q, const float* k,
+                      double* z);
 
 // Returns q . z, the same bits as NormalizerStep for the same z.
 //   q  f32[K]  in     z  f64[K]  in

@@ -3,6 +3,8 @@
 
 #include <cstddef>
 
+#include "kernels/recurrence/decays.h"
+
 namespace steadystate {
 
 // Advances one head by one token, decay per key and per value channel (DFW's
@@ -13,9 +15,9 @@ namespace steadystate {
 //   decay_k, q, k  f32[K]     in      decay_v, v  f32[V]  in
 //   state          f32[K, V]  in/out  o           f32[V]  out
 // REQUIRES: o and state alias nothing; any alignment; K, V >= 1.
-// Cost: 6 K V flop; 8 K V bytes of state traffic.
-void OuterDecayStep(size_t K, size_t V, float scale, const float* decay_k,
-                    const float* decay_v, const float* q, const float* k,
+// Cost: 14 K V flop; 8 K V bytes of state traffic.
+void OuterDecayStep(size_t K, size_t V, float scale, Decays decay_k,
+                    Decays decay_v, const float* q, const float* k,
                     const float* v, float* state, float* o);
 
 }  // namespace steadystate

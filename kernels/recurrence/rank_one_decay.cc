@@ -92,10 +92,12 @@ struct ReadRule {
 
 // S <- diag(decay) S + b u^T + k v^T, then o = scale * S^T q. u is read from
 // where o goes.
+template <bool kSplit>
 struct UpdateRule {
   using Element = float;
   struct Row {
     float decay;
+    float low;  // if kSplit
     float b;
     float q;
     float k;
@@ -103,8 +105,8 @@ struct UpdateRule {
     const float* next;
   };
   HWY_INLINE Row row(size_t i) const {
-    return {
-        decay[i], b[i], q[i], k[i], state + i * stride, ahead.HalfRow(K + i)};
+    return {decay.high[i],      kSplit ? decay.low[i] : 0.0f, b[i], q[i], k[i],
+            state + i * stride, ahead.HalfRow(K + i)};
   }
   template <class D>
   HWY_INLINE hn::Vec<D> Column(D d, size_t j) const {
@@ -115,9 +117,11 @@ struct UpdateRule {
                           Vec& o_j) const {
     ReadAhead::Fetch(row.next, j);
     float* const at = row.state + j;
+    const Vec old = hn::LoadU(d, at);
     const Vec kv = hn::Mul(hn::Set(d, row.k), v_j);
-    const Vec added = hn::MulAdd(hn::Set(d, row.b), hn::LoadU(d, o + j), kv);
-    const Vec s = hn::MulAdd(hn::Set(d, row.decay), hn::LoadU(d, at), added);
+    Vec added = hn::MulAdd(hn::Set(d, row.b), hn::LoadU(d, o + j), kv);
+    if constexpr (kSplit) added = hn::MulAdd(hn::Set(d, row.low), old, added);
+    const Vec s = hn::MulAdd(hn::Set(d, row.decay), old, added);
     hn::StoreU(s, d, at);
     o_j = hn::MulAdd(hn::Set(d, row.q), s, o_j);
   }
@@ -129,7 +133,7 @@ struct UpdateRule {
   size_t K;
   size_t stride;
   float scale;
-  const float* decay;
+  Decays decay;
   const float* b;
   const float* q;
   const float* k;
@@ -144,11 +148,10 @@ struct UpdateRule {
 constexpr size_t kBlockColumns = 512;
 
 // Plain arguments, for the dispatch table is shared by all targets.
-void RankOneDecayStepOfTarget(size_t K, size_t V, float scale,
-                              const float* decay, const float* a,
-                              const float* b, const float* q, const float* k,
-                              const float* v, float* state, float* o,
-                              const float* next) {
+void RankOneDecayStepOfTarget(size_t K, size_t V, float scale, Decays decay,
+                              const float* a, const float* b, const float* q,
+                              const float* k, const float* v, float* state,
+                              float* o, const float* next) {
   for (size_t j = 0; j < V; j += kBlockColumns) {
     const size_t columns = std::min(kBlockColumns, V - j);
     const size_t after = j + columns;
@@ -157,8 +160,15 @@ void RankOneDecayStepOfTarget(size_t K, size_t V, float scale,
                   : Block{std::min(kBlockColumns, V), next};
     const ReadAhead ahead({columns, state + j}, follows, K, V);
     ForColumnBlocks(columns, ReadRule{K, V, a, state + j, o + j, ahead});
-    ForColumnBlocks(columns, UpdateRule{K, V, scale, decay, b, q, k, v + j,
+    if (decay.low == nullptr) {
+      ForColumnBlocks(columns,
+                      UpdateRule<false>{K, V, scale, decay, b, q, k, v + j,
                                         state + j, o + j, ahead});
+    } else {
+      ForColumnBlocks(columns,
+                      UpdateRule<true>{K, V, scale, decay, b, q, k, v + j,
+                                       state + j, o + j, ahead});
+    }
   }
 }
 
@@ -172,7 +182,7 @@ namespace steadystate {
 
 HWY_EXPORT(RankOneDecayStepOfTarget);
 
-void RankOneDecayStep(size_t K, size_t V, float scale, const float* decay,
+void RankOneDecayStep(size_t K, size_t V, float scale, Decays decay,
                       const float* a, const float* b, const float* q,
                       const float* k, const float* v, float* state, float* o,
                       const float* next) {

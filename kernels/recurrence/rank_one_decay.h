@@ -3,6 +3,8 @@
 
 #include <cstddef>
 
+#include "kernels/recurrence/decays.h"
+
 namespace steadystate {
 
 // Advances one head by one token, a transition of diagonal plus rank one:
@@ -21,8 +23,9 @@ namespace steadystate {
 //   state              f32[K, V]  in/out  o  f32[V]  out
 //   next               f32[K, V]  not read, or null
 // REQUIRES: o and state alias nothing; any alignment; K, V >= 1.
-// Cost: 9 K V flop; 8 K V bytes of state traffic.
-void RankOneDecayStep(size_t K, size_t V, float scale, const float* decay,
+// Cost: 9 K V flop, 11 if the decays have two parts; 8 K V bytes of state
+// traffic.
+void RankOneDecayStep(size_t K, size_t V, float scale, Decays decay,
                       const float* a, const float* b, const float* q,
                       const float* k, const float* v, float* state, float* o,
                       const float* next = nullptr);

@@ -56,7 +56,7 @@ constexpr StepKernel kKernels[] = {
     {"OuterDecay", FloatBytes,
      [](const StepInputs& in, std::byte* state, float* o,
         const std::byte* /*next*/) {
-       OuterDecayStep(in.K, in.V, 1.0f, in.decay_k.data(), in.decay_v.data(),
+       OuterDecayStep(in.K, in.V, 1.0f, in.key_decays(), in.value_decays(),
                       in.q.data(), in.k.data(), in.v.data(), Floats(state), o);
      }},
     {"FullDecay", FloatBytes,
@@ -68,20 +68,21 @@ constexpr StepKernel kKernels[] = {
     {"ComplexKeyDecay", TwoFloatBytes,
      [](const StepInputs& in, std::byte* state, float* o,
         const std::byte* /*next*/) {
-       ComplexKeyDecayStep(in.K, in.V, 1.0f, in.decay_k.data(),
-                           in.small_k.data(), in.q.data(), in.k.data(),
-                           in.v.data(), Floats(state), o);
+       ComplexKeyDecayStep(in.K, in.V, 1.0f, in.key_decays(),
+                           {in.small_k.data(), in.decay_low.data()},
+                           in.q.data(), in.k.data(), in.v.data(), Floats(state),
+                           o);
      }},
     {"BonusDecay", FloatBytes,
      [](const StepInputs& in, std::byte* state, float* o,
         const std::byte* /*next*/) {
-       BonusDecayStep(in.K, in.V, in.decay_k.data(), in.q.data(), in.q.data(),
+       BonusDecayStep(in.K, in.V, in.key_decays(), in.q.data(), in.q.data(),
                       in.k.data(), in.v.data(), Floats(state), o);
      }},
     {"RankOneDecay", FloatBytes,
      [](const StepInputs& in, std::byte* state, float* o,
         const std::byte* next) {
-       RankOneDecayStep(in.K, in.V, 1.0f, in.decay_k.data(), in.small_k.data(),
+       RankOneDecayStep(in.K, in.V, 1.0f, in.key_decays(), in.small_k.data(),
                         in.minus_k.data(), in.q.data(), in.k.data(),
                         in.v.data(), Floats(state), o,
                         reinterpret_cast<const float*>(next));
@@ -119,7 +120,7 @@ constexpr StepKernel kKernels[] = {
      [](const StepInputs& in, std::byte* state, float* o,
         const std::byte* /*next*/) {
        for (size_t i = 0; i < in.V; ++i) {
-         o[i] = static_cast<float>(NormalizerStep(in.K, in.decay_k.data(),
+         o[i] = static_cast<float>(NormalizerStep(in.K, in.key_decays(),
                                                   in.q.data(), in.k.data(),
                                                   Doubles(state) + i * in.K));
        }
@@ -154,6 +155,7 @@ StepInputs::StepInputs(size_t key_width, size_t value_width)
       q(K, 0.5f),
       k(K, 0.25f),
       decay_v(V, kDecay),
+      decay_v_low(V, kDecayLow),
       small_v(V, kSmall),
       v(V, 0.125f),
       rate(K * V, 1.0f),

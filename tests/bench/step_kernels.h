@@ -6,6 +6,7 @@
 #include <span>
 #include <vector>
 
+#include "kernels/recurrence/decays.h"
 #include "kernels/recurrence/packed_key_decay.h"
 #include "kernels/state/rounding_noise.h"
 
@@ -18,13 +19,15 @@ struct StepInputs {
   size_t K;
   size_t V;
   std::vector<float> decay_k, decay_low, small_k, minus_k, q, k;  // f32[K]
-  std::vector<float> decay_v, small_v, v;                         // f32[V]
+  std::vector<float> decay_v, decay_v_low, small_v, v;            // f32[V]
   std::vector<float> rate;                                        // f32[K, V]
   std::vector<double> decay_f64;                                  // f64[K]
   // Of states in 16 bits; to make it is no part of the kernel.
   std::vector<uint32_t> row_noise;     // u32[K]
   std::vector<uint32_t> column_noise;  // u32[V]
 
+  Decays key_decays() const { return {decay_k.data(), decay_low.data()}; }
+  Decays value_decays() const { return {decay_v.data(), decay_v_low.data()}; }
   PackedDecay packed_decay() const {
     return {.high = decay_k.data(), .low = decay_low.data()};
   }

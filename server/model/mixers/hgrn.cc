@@ -126,8 +126,9 @@ void Hgrn::Forward(std::span<const Segment> segments, size_t rows,
   Workspace::Buffers& buffers = workspace.buffers();
   const PhaseScope scope(buffers.phases, Phase::kRecurrence);
   float* fused = buffers.scratch.data();  // f32[rows, columns]
-  float* rest = fused + rows * columns_;  // f32[rows, E]: 1 - a
-  float* out = rest + rows * E_;          // f32[rows, E]
+  // f32[rows, E]: 1 - a, then what a lacks
+  float* rest = fused + rows * columns_;
+  float* out = rest + rows * E_;  // f32[rows, E]
 
   buffers.Project(*fused_, rows, x, D_, fused, columns_);
   convs_.Run(segments, fused, columns_, buffers);
@@ -137,12 +138,14 @@ void Hgrn::Forward(std::span<const Segment> segments, size_t rows,
     float* r = rest + row * E_;
     FlooredSigmoidDecay(E_, f, lower_bound_.data(), f, r);
     ActivateAndMultiply(Activation::kSilu, E_, i, r, i);
+    LackOfDecay(E_, f, r, r);
   });
   recurrence_.Run(segments,
                   {.q = {&kOne, 0, 0},
                    .k = {&kOne, 0, 0},
                    .v = {fused + i_, columns_, V_},
-                   .beta = {fused + f_, columns_, V_}},
+                   .beta = {fused + f_, columns_, V_},
+                   .beta_low = {rest, E_, V_}},
                   out, E_, buffers);
   buffers.ForRows(rows, E_, [&](size_t row, size_t) {
     output_.Apply(out + row * E_, fused + row * columns_ + gate_);

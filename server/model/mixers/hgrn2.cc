@@ -141,7 +141,7 @@ absl::StatusOr<std::unique_ptr<Mixer>> Hgrn2::Make(const MixerBuilder& from) {
                  .scale = 1.0f / std::sqrt(static_cast<float>(made->K_)),
                  .decay = Decay::kKey}));
   STEADYSTATE_RETURN_IF_ERROR(made->TakeConvs(from));
-  from.scratch.Need(made->columns_ + made->H_ * made->K_ + made->D_, 0);
+  from.scratch.Need(made->columns_ + 2 * made->H_ * made->K_ + made->D_, 0);
   return made;
 }
 
@@ -152,7 +152,8 @@ void Hgrn2::Forward(std::span<const Segment> segments, size_t rows,
   const size_t channels = H_ * K_;
   float* fused = buffers.scratch.data();  // f32[rows, columns]
   float* k = fused + rows * columns_;     // f32[rows, H K]
-  float* out = k + rows * channels;       // f32[rows, D]
+  float* low = k + rows * channels;       // f32[rows, H K]: what decays lack
+  float* out = low + rows * channels;     // f32[rows, D]
 
   buffers.Project(*fused_, rows, x, D_, fused, columns_);
   convs_.Run(segments, fused, columns_, buffers);
@@ -162,12 +163,14 @@ void Hgrn2::Forward(std::span<const Segment> segments, size_t rows,
     Activate(Activation::kSilu, channels, q, q);
     FlooredSigmoidDecay(channels, f, lower_bound_.data(), f,
                         k + row * channels);
+    LackOfDecay(channels, f, k + row * channels, low + row * channels);
   });
   recurrence_.Run(segments,
                   {.q = {fused + q_, columns_, K_},
                    .k = {k, channels, K_},
                    .v = {fused + v_, columns_, V_},
-                   .alpha = {fused + f_, columns_, K_}},
+                   .alpha = {fused + f_, columns_, K_},
+                   .alpha_low = {low, channels, K_}},
                   out, D_, buffers);
   buffers.ForRows(rows, D_, [&](size_t row, size_t) {
     output_.Apply(out + row * D_, nullptr);

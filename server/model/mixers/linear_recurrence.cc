@@ -350,7 +350,9 @@ void LinearRecurrence::Forward(std::span<const Segment> segments, size_t rows,
                    .k = k,
                    .v = {fused + v_, columns_, o.V},
                    .alpha = decays.alpha,
-                   .beta = decays.beta},
+                   .beta = decays.beta,
+                   .alpha_low = decays.alpha_low,
+                   .beta_low = decays.beta_low},
                   out, o.H * o.V, buffers);
   buffers.ForRows(rows, o.H * o.V, [&](size_t row, size_t) {
     output_.Apply(out + row * o.H * o.V, fused + row * columns_ + gate_);

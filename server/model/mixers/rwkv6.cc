@@ -19,6 +19,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "kernels/pointwise/activation.h"
+#include "kernels/pointwise/decay.h"
 #include "server/base/status_macros.h"
 #include "server/model/parts/gated_recurrence.h"
 #include "server/model/parts/head_output.h"
@@ -61,7 +62,7 @@ class Rwkv6 final : public Mixer {
     float* mixed;                      // D
     float* low;                        // 5 rank
     std::array<float*, kParts> parts;  // widths_[i]
-    float* decay;                      // H K
+    float *decay, *decay_low;          // H K
     float* out;                        // H V
   };
 
@@ -195,7 +196,7 @@ absl::StatusOr<std::unique_ptr<Mixer>> Rwkv6::Make(const MixerBuilder& from) {
 
 size_t Rwkv6::scratch_floats() const {
   const HeadShape& s = shape_;
-  size_t floats = 2 * s.D + kParts * rank_ + s.H * (s.K + s.V);
+  size_t floats = 2 * s.D + kParts * rank_ + s.H * (2 * s.K + s.V);
   for (const size_t width : widths_) floats += width;
   return floats;
 }
@@ -211,6 +212,7 @@ Rwkv6::Buffer Rwkv6::Cut(float* scratch, size_t rows) const {
   b.low = take(kParts * rank_);
   for (size_t i = 0; i < kParts; ++i) b.parts[i] = take(widths_[i]);
   b.decay = take(s.H * s.K);
+  b.decay_low = take(s.H * s.K);
   b.out = take(s.H * s.V);
   return b;
 }
@@ -248,7 +250,7 @@ void Rwkv6::Decay(size_t rows, const Buffer& b,
     float* decay = b.decay + row * width;
     Activate(Activation::kExp, width, decay, decay);
     for (size_t i = 0; i < width; ++i) decay[i] = -decay[i];
-    Activate(Activation::kExp, width, decay, decay);
+    SplitDecay(width, decay, decay, b.decay_low + row * width);
   });
 }
 
@@ -269,6 +271,7 @@ void Rwkv6::Forward(std::span<const Segment> segments, size_t rows,
                    .k = {b.parts[kK], keys, s.K},
                    .v = {b.parts[kV], values, s.V},
                    .alpha = {b.decay, keys, s.K},
+                   .alpha_low = {b.decay_low, keys, s.K},
                    .bonus = {bonus_.data(), 0, s.K}},
                   b.out, values, buffers);
   buffers.ForRows(rows, values, [&](size_t row, size_t) {

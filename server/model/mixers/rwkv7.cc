@@ -24,6 +24,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "kernels/pointwise/activation.h"
+#include "kernels/pointwise/decay.h"
 #include "server/base/status_macros.h"
 #include "server/model/parts/delta_recurrence.h"
 #include "server/model/parts/head_output.h"
@@ -72,17 +73,17 @@ class Rwkv7 final : public Mixer {
  private:
   // Where the parts of a batch lie in the scratch memory, f32[rows, ...].
   struct Buffer {
-    float *delta, *mixed;  // D
-    float* low;            // low_columns_
-    float *r, *k;          // D
-    float* decay;          // D
-    float* a;              // D; then -(kappa o a)
-    float* kappa;          // D
-    float* v;              // v_columns_: v, then V_1 X_v
-    float* v_share;        // H V: how much of v_0; layer 0 has none
-    float* gate;           // H V
-    float* bonus;          // H
-    float* out;            // H V
+    float *delta, *mixed;      // D
+    float* low;                // low_columns_
+    float *r, *k;              // D
+    float *decay, *decay_low;  // D
+    float* a;                  // D; then -(kappa o a)
+    float* kappa;              // D
+    float* v;                  // v_columns_: v, then V_1 X_v
+    float* v_share;            // H V: how much of v_0; layer 0 has none
+    float* gate;               // H V
+    float* bonus;              // H
+    float* out;                // H V
   };
 
   absl::Status ReadShape(const MixerBuilder& from);
@@ -268,7 +269,7 @@ absl::StatusOr<std::unique_ptr<Mixer>> Rwkv7::Make(const MixerBuilder& from) {
                                                       .V = rwkv->V_,
                                                       .decay = Decay::kKey}));
   const size_t values = rwkv->values();
-  from.scratch.Need(7 * rwkv->D_ + rwkv->low_columns_ + rwkv->v_columns_ +
+  from.scratch.Need(8 * rwkv->D_ + rwkv->low_columns_ + rwkv->v_columns_ +
                         3 * values + rwkv->H_,
                     0);
   from.scratch.carry_floats = std::max(from.scratch.carry_floats, values);
@@ -286,6 +287,7 @@ Rwkv7::Buffer Rwkv7::Cut(float* scratch, size_t rows) const {
   b.r = take(D_);
   b.k = take(D_);
   b.decay = take(D_);
+  b.decay_low = take(D_);
   b.a = take(D_);
   b.kappa = take(D_);
   b.v = take(v_columns_);
@@ -352,7 +354,7 @@ void Rwkv7::Prepare(const Buffer& b, size_t row, float* first) const {
   float* v = b.v + row * v_columns_;
   Activate(Activation::kSigmoid, D_, decay, decay);
   for (size_t i = 0; i < D_; ++i) decay[i] *= kLogDecayFloor;
-  Activate(Activation::kExp, D_, decay, decay);
+  SplitDecay(D_, decay, decay, b.decay_low + row * D_);
   Activate(Activation::kSigmoid, D_, a, a);
   if (layer_ == 0) {
     std::copy_n(v, values(), first);
@@ -395,7 +397,8 @@ void Rwkv7::Forward(std::span<const Segment> segments, size_t rows,
                                            .v = {b.v, v_columns_, V_},
                                            .a = {b.kappa, D_, K_},
                                            .b = {b.a, D_, K_},
-                                           .alpha = {b.decay, D_, K_}};
+                                           .alpha = {b.decay, D_, K_},
+                                           .alpha_low = {b.decay_low, D_, K_}};
   recurrence_.Run(segments, inputs, b.out, values(), buffers);
   buffers.ForRows(rows, values(), [&](size_t row, size_t) {
     float* out = b.out + row * values();

@@ -252,30 +252,36 @@ DecayGate::Decays DecayGate::Run(size_t rows, float* fused, size_t stride,
   if (!constants_.empty()) return decays;
   float* key = fused + key_.column;
   size_t key_stride = stride;
+  float* low = scratch;
   if (expand_ != nullptr) {
     key = scratch;
     key_stride = key_.size;
+    low = scratch + rows * key_.size;
     buffers.Project(*expand_, rows, fused + inner_, stride, key, key_stride);
   }
+  const size_t low_stride = low_floats();
   buffers.ForRows(rows, 2 * (key_.size + value_.size), [&](size_t row, size_t) {
     float* alpha = key + row * key_stride;
     float* beta = fused + row * stride + value_.column;
+    float* alpha_low = low + row * low_stride;
+    float* beta_low = alpha_low + key_.size;
     if (key_.size > 0) {
       ToLog(key_, alpha);
       if (rest != nullptr) {
         RestOfLogDecay(key_.size, alpha, rest + row * key_.size);
       }
-      Activate(Activation::kExp, key_.size, alpha, alpha);
+    }
+    if (options_.kind == Decay::kComplex) {
+      float* phase = fused + row * stride + phase_;
+      PolarDecay(key_.size, alpha, phase, alpha, alpha_low, phase, beta_low);
+    } else {
+      SplitDecay(key_.size, alpha, alpha, alpha_low);
     }
     if (options_.kind == Decay::kFull) {
       Activate(activation_, value_.size, beta, beta);
     } else if (value_.size > 0) {
       ToLog(value_, beta);
-      Activate(Activation::kExp, value_.size, beta, beta);
-    }
-    if (options_.kind == Decay::kComplex) {
-      float* phase = fused + row * stride + phase_;
-      PolarDecay(key_.size, alpha, phase, alpha, phase);
+      SplitDecay(value_.size, beta, beta, beta_low);
     }
   });
   decays.alpha = {key, key_stride, key_.size / H_};
@@ -283,6 +289,8 @@ DecayGate::Decays DecayGate::Run(size_t rows, float* fused, size_t stride,
   if (options_.kind == Decay::kComplex) {
     decays.beta = {fused + phase_, stride, K_};
   }
+  decays.alpha_low = {low, low_stride, decays.alpha.head_stride};
+  decays.beta_low = {low + key_.size, low_stride, decays.beta.head_stride};
   return decays;
 }
 

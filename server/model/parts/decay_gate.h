@@ -57,6 +57,8 @@ class DecayGate {
   struct Decays {
     HeadRows alpha{};
     HeadRows beta{};
+    HeadRows alpha_low{};
+    HeadRows beta_low{};
   };
 
   DecayGate() = default;
@@ -79,7 +81,9 @@ class DecayGate {
   const std::vector<double>& constants() const { return constants_; }
 
   // Scratch floats that a row needs.
-  size_t row_floats() const { return expand_ == nullptr ? 0 : key_.size; }
+  size_t row_floats() const {
+    return (expand_ == nullptr ? 0 : key_.size) + low_floats();
+  }
 
   // Turns the projections into decays, in place where they lie.
   //   fused    f32[rows, columns; stride]  in/out: what `stack` computes
@@ -103,6 +107,11 @@ class DecayGate {
   absl::Status TakeFactors(const MixerBuilder& from);
   void SetConstants(const MixerBuilder& from);
   void ToLog(const Axis& axis, float* gates) const;
+  // Of a row, for what the decays of both axes lack.
+  size_t low_floats() const {
+    return key_.size +
+           (options_.kind == Decay::kComplex ? key_.size : value_.size);
+  }
 
   DecayOptions options_;
   size_t H_ = 0, K_ = 0, V_ = 0;

@@ -179,7 +179,7 @@ size_t DeltaLayer::scratch_floats() const {
   const DeltaLayerOptions& o = options_;
   const size_t decay = decay_up_.up != nullptr ? o.HV * o.K : 0;
   const size_t gate = gate_up_.up != nullptr ? o.HV * o.V : 0;
-  return columns_ + decay + gate + o.HV * o.V;
+  return columns_ + decay + gate + o.HV * o.V + factors();
 }
 
 DeltaLayer::Parts DeltaLayer::PartsOf(float* scratch, size_t rows) const {
@@ -202,10 +202,11 @@ DeltaLayer::Parts DeltaLayer::PartsOf(float* scratch, size_t rows) const {
     next += rows * parts.gate_stride;
   }
   parts.out = next;
+  parts.low = parts.out + rows * o.HV * o.V;
   return parts;
 }
 
-void DeltaLayer::Prepare(float* fused, float* decay) const {
+void DeltaLayer::Prepare(float* fused, float* decay, float* low) const {
   const DeltaLayerOptions& o = options_;
   if (!o.conv_taps.has_value()) {
     const size_t qk = 2 * o.H * o.K;
@@ -231,7 +232,7 @@ void DeltaLayer::Prepare(float* fused, float* decay) const {
     Activate(Activation::kSigmoid, o.HV, beta, beta);
     for (size_t i = 0; i < o.HV; ++i) beta[i] *= o.beta_factor;
   }
-  if (o.decay != Decay::kNone) decay_.Apply(decay);
+  if (o.decay != Decay::kNone) decay_.Apply(decay, low);
 }
 
 void DeltaLayer::Forward(std::span<const Segment> segments, size_t rows,
@@ -253,18 +254,20 @@ void DeltaLayer::Forward(std::span<const Segment> segments, size_t rows,
   }
   convs_.Run(segments, p.fused, columns_, buffers);
   buffers.ForRows(rows, columns_, [&](size_t row, size_t) {
-    Prepare(p.fused + row * columns_, p.decay + row * p.decay_stride);
+    Prepare(p.fused + row * columns_, p.decay + row * p.decay_stride,
+            p.low + row * factors());
   });
   const size_t group = o.HV / o.H;
   HeadRows beta = {p.fused + beta_, columns_, 1};
   if (!o.beta) beta = {&o.beta_factor, 0, 0};
-  const size_t factors = o.decay == Decay::kKey ? o.K : 1;
+  const size_t of_head = o.decay == Decay::kKey ? o.K : 1;
   const DeltaRecurrence::DeltaRule inputs = {
       .q = {p.fused + q_, columns_, o.K, group},
       .k = {p.fused + k_, columns_, o.K, group},
       .v = {p.fused + v_, columns_, o.V},
       .beta = beta,
-      .alpha = {p.decay, p.decay_stride, factors}};
+      .alpha = {p.decay, p.decay_stride, of_head},
+      .alpha_low = {p.low, factors(), of_head}};
   recurrence_.Run(segments, inputs, p.out, width, buffers);
   buffers.ForRows(rows, width, [&](size_t row, size_t) {
     output_.Apply(p.out + row * width, p.gate + row * p.gate_stride);

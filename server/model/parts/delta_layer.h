@@ -90,6 +90,7 @@ class DeltaLayer final : public Mixer {
     float* decay;  // f32[rows, HV K] if of low rank, else within fused
     float* gate;   // f32[rows, HV V] likewise
     float* out;    // f32[rows, HV V]
+    float* low;    // f32[rows, factors]: what decays lack
     size_t decay_stride;
     size_t gate_stride;
   };
@@ -102,9 +103,14 @@ class DeltaLayer final : public Mixer {
   absl::Status TakeConvs(const MixerBuilder& from);
   Parts PartsOf(float* scratch, size_t rows) const;
   // Activates, normalises and gates one row.
-  void Prepare(float* fused, float* decay) const;
+  void Prepare(float* fused, float* decay, float* low) const;
 
   size_t scratch_floats() const;  // of a row
+  // Decays of a row.
+  size_t factors() const {
+    if (options_.decay == Decay::kNone) return 0;
+    return options_.HV * (options_.decay == Decay::kKey ? options_.K : 1);
+  }
 
   DeltaLayerOptions options_;
   size_t D_ = 0;

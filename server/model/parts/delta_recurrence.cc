@@ -18,7 +18,7 @@ absl::StatusOr<DeltaRecurrence> DeltaRecurrence::Make(
   made.options_ = options;
   made.powers_.resize(kPowerFloats);
   FillPowers(1, made.powers_.data());
-  builder.scratch.Need(0, std::max(4 * options.K, made.ChunkFloats()) +
+  builder.scratch.Need(0, std::max(5 * options.K, made.ChunkFloats()) +
                               made.state_.scratch_floats());
   return made;
 }
@@ -58,7 +58,7 @@ void DeltaRecurrence::RunHead(const Segment& segment, size_t head,
                               float* scratch, float* out,
                               size_t out_stride) const {
   const Options& o = options_;
-  float* const opened = scratch + 4 * o.K;
+  float* const opened = scratch + 5 * o.K;
   float* const state = state_.Open(segment, head, opened);
   for (size_t t = 0; t < segment.rows; ++t) {
     const size_t row = segment.first_row + t;
@@ -87,12 +87,13 @@ DeltaRecurrence::Move DeltaRecurrence::MoveOf(const DeltaRule& inputs,
   const size_t K = options_.K;
   const float* k = inputs.k.At(row, head);
   const float beta = *inputs.beta.At(row, head);
-  const float* alpha = DecayOf(inputs.alpha, row, head, scratch);
-  float* a = scratch + K;
+  const Decays alpha =
+      DecayOf(inputs.alpha, inputs.alpha_low, row, head, scratch);
+  float* a = scratch + 2 * K;
   float* b = a + K;
   float* written = b + K;
   for (size_t i = 0; i < K; ++i) {
-    a[i] = alpha[i] * k[i];
+    a[i] = alpha.high[i] * k[i];
     written[i] = beta * k[i];
     b[i] = -written[i];
   }
@@ -102,16 +103,21 @@ DeltaRecurrence::Move DeltaRecurrence::MoveOf(const DeltaRule& inputs,
 DeltaRecurrence::Move DeltaRecurrence::MoveOf(const RankOne& inputs, size_t row,
                                               size_t head,
                                               float* scratch) const {
-  return {DecayOf(inputs.alpha, row, head, scratch), inputs.a.At(row, head),
-          inputs.b.At(row, head), inputs.k.At(row, head)};
+  return {DecayOf(inputs.alpha, inputs.alpha_low, row, head, scratch),
+          inputs.a.At(row, head), inputs.b.At(row, head),
+          inputs.k.At(row, head)};
 }
 
-const float* DeltaRecurrence::DecayOf(const HeadRows& alpha, size_t row,
-                                      size_t head, float* factors) const {
-  if (options_.decay == Decay::kNone) return ones_.data();
-  if (options_.decay == Decay::kKey) return alpha.At(row, head);
-  std::fill_n(factors, options_.K, *alpha.At(row, head));
-  return factors;
+Decays DeltaRecurrence::DecayOf(const HeadRows& alpha, const HeadRows& low,
+                                size_t row, size_t head, float* factors) const {
+  if (options_.decay == Decay::kNone) return {ones_.data()};
+  const Decays own = {alpha.At(row, head),
+                      low.data == nullptr ? nullptr : low.At(row, head)};
+  if (options_.decay == Decay::kKey) return own;
+  const size_t K = options_.K;
+  std::fill_n(factors, K, *own.high);
+  std::fill_n(factors + K, K, own.Low(0));
+  return {factors, factors + K};
 }
 
 }  // namespace steadystate

@@ -7,6 +7,7 @@
 
 #include "absl/status/statusor.h"
 #include "kernels/chunk/chunk_rows.h"
+#include "kernels/recurrence/decays.h"
 #include "server/model/mixer.h"
 #include "server/model/mixer_builder.h"
 #include "server/model/parts/gated_recurrence.h"
@@ -46,12 +47,14 @@ class DeltaRecurrence {
     HeadRows v;        // f32[V]
     HeadRows beta;     // f32[1]
     HeadRows alpha{};  // kScalar f32[1], kKey f32[K]
+    // What alpha lacks, as SplitDecay has it. Its data may be null.
+    HeadRows alpha_low{};
   };
   struct RankOne {
-    HeadRows q, k;   // f32[K]
-    HeadRows v;      // f32[V]
-    HeadRows a, b;   // f32[K]
-    HeadRows alpha;  // as above
+    HeadRows q, k;                // f32[K]
+    HeadRows v;                   // f32[V]
+    HeadRows a, b;                // f32[K]
+    HeadRows alpha, alpha_low{};  // as above
   };
 
   DeltaRecurrence() = default;
@@ -71,20 +74,20 @@ class DeltaRecurrence {
   // What moves one state head by one token:
   //   S <- diag(alpha) S + b (a^T S) + k v^T.
   struct Move {
-    const float* alpha;  // f32[K]
-    const float* a;      // f32[K]
-    const float* b;      // f32[K]
-    const float* k;      // f32[K]
+    Decays alpha;    // f32[K]
+    const float* a;  // f32[K]
+    const float* b;  // f32[K]
+    const float* k;  // f32[K]
   };
 
-  // `scratch` is f32[4, K].
+  // `scratch` is f32[5, K].
   Move MoveOf(const DeltaRule& inputs, size_t row, size_t head,
               float* scratch) const;
   Move MoveOf(const RankOne& inputs, size_t row, size_t head,
               float* scratch) const;
-  // The decay of a row, f32[K]. `factors` is f32[K] scratch.
-  const float* DecayOf(const HeadRows& alpha, size_t row, size_t head,
-                       float* factors) const;
+  // The decay of a row, f32[K]. `factors` is f32[2, K] scratch.
+  Decays DecayOf(const HeadRows& alpha, const HeadRows& low, size_t row,
+                 size_t head, float* factors) const;
   // One head over a segment, step by step. `scratch` is the worker's, `next`
   // the state of the head after it, or null.
   template <typename Inputs>

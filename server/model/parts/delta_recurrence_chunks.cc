@@ -12,7 +12,9 @@ namespace steadystate {
 
 // Some consecutive rows of a segment.
 struct DeltaRecurrence::Chunk {
+  // The rows of a head, where they lie; none where there are none.
   ChunkRows Rows(const HeadRows& rows, size_t head) const {
+    if (rows.data == nullptr) return {};
     return {rows.At(first_row, head), rows.row_stride};
   }
   // The rows of a head, copied side by side to `to`, f32[L, width].
@@ -78,10 +80,11 @@ void DeltaRecurrence::RunChunk(const Chunk& chunk, size_t head, float* state,
   const DeltaRule& in = chunk.inputs;
   const ChunkRows q = chunk.Pack(in.q, head, o.K, scratch.q);
   const ChunkRows k = chunk.Pack(in.k, head, o.K, scratch.k);
-  const Fading fading = o.decay == Decay::kNone
-                            ? FadingOfPowers(chunk.L, powers_.data())
-                            : ChunkFading(chunk.L, chunk.Rows(in.alpha, head),
-                                          {}, scratch.fading);
+  const Fading fading =
+      o.decay == Decay::kNone
+          ? FadingOfPowers(chunk.L, powers_.data())
+          : ChunkFading(chunk.L, chunk.Rows(in.alpha, head),
+                        chunk.Rows(in.alpha_low, head), scratch.fading);
   TransposeKeys(chunk.L, o.K, k, scratch.keys);
   ChunkScores(chunk.L, o.K, k, scratch.keys, scratch.scores);
   SolveDeltaChunk({.L = chunk.L,

@@ -34,10 +34,10 @@ bool Grows(const GatedRecurrence::Options& options) {
   });
 }
 
-const float* LowOf(const GatedRecurrence::Inputs& inputs, size_t row,
-                   size_t head) {
-  const HeadRows& low = inputs.alpha_low;
-  return low.data == nullptr ? nullptr : low.At(row, head);
+Decays DecaysOf(const HeadRows& high, const HeadRows& low, size_t row,
+                size_t head) {
+  return {high.At(row, head),
+          low.data == nullptr ? nullptr : low.At(row, head)};
 }
 
 // True if packed states can be advanced as they are.
@@ -77,13 +77,16 @@ absl::StatusOr<GatedRecurrence> GatedRecurrence::Make(
   made.fused_ =
       !made.grows_ && HasPackedStep(made.options_, made.state_.dtype());
   for (const double factor : made.options_.constants) {
-    made.alphas_.insert(made.alphas_.end(), K, static_cast<float>(factor));
+    const auto nearest = static_cast<float>(factor);
+    const double low = factor - static_cast<double>(nearest);
+    made.alphas_.insert(made.alphas_.end(), K, nearest);
+    made.alphas_low_.insert(made.alphas_low_.end(), K, static_cast<float>(low));
     if (made.grows_) {
       made.exact_alphas_.insert(made.exact_alphas_.end(), K, factor);
     }
   }
   made.ones_.assign(std::max(K, V), 1.0f);
-  builder.scratch.Need(0, K + made.state_.scratch_floats());
+  builder.scratch.Need(0, 2 * K + made.state_.scratch_floats());
   if (made.HasChunks()) builder.scratch.Need(0, made.PrepareChunks());
   return made;
 }
@@ -133,7 +136,7 @@ void GatedRecurrence::RunHead(const Segment& segment, size_t head,
   if (fused_ && segment.rows == 1) {
     return RunPacked(segment, head, inputs, scratch, out, out_stride);
   }
-  float* const opened = scratch + options_.K;
+  float* const opened = scratch + 2 * options_.K;
   float* const state = grows_ ? nullptr : state_.Open(segment, head, opened);
   RunRows(segment, head, inputs, state, scratch, out, out_stride);
   if (!grows_) state_.Close(segment, head, opened);
@@ -147,13 +150,13 @@ void GatedRecurrence::RunPacked(const Segment& segment, size_t head,
   const size_t row = segment.first_row;
   const Move move = MoveOf(inputs, row, head, scratch);
   const bool one_decay =
-      options_.decay == Decay::kScalar && move.alpha != scratch;
-  const PackedDecay decay = {move.alpha, move.alpha_low,
+      options_.decay == Decay::kScalar && move.alpha.high != scratch;
+  const PackedDecay decay = {move.alpha.high, move.alpha.low,
                              one_decay ? size_t{0} : size_t{1}};
   const float* q = inputs.q.At(row, head);
   const float* v = inputs.v.At(row, head);
   float* o = out + row * out_stride + head * V;
-  const RoundingNoise noise = state_.MakeNoise(segment, head, scratch + K);
+  const RoundingNoise noise = state_.MakeNoise(segment, head, scratch + 2 * K);
   if (state_.dtype() == StateDType::kBf16) {
     KeyDecayStepBf16(K, V, options_.scale, decay, q, move.k, v, noise,
                      state_.Bf16(segment, head), o);
@@ -198,34 +201,34 @@ void GatedRecurrence::RunRows(const Segment& segment, size_t head,
 GatedRecurrence::Move GatedRecurrence::MoveOf(const Inputs& inputs, size_t row,
                                               size_t head,
                                               float* factors) const {
-  Move move = {ones_.data(), nullptr, ones_.data(), inputs.k.At(row, head)};
+  const size_t K = options_.K;
+  Move move = {{ones_.data()}, {ones_.data()}, inputs.k.At(row, head)};
   switch (options_.decay) {
     case Decay::kNone:
       break;
     case Decay::kScalar:
       if (!alphas_.empty()) {
-        move.alpha = alphas_.data() + head * options_.K;
+        move.alpha = {alphas_.data() + head * K, alphas_low_.data() + head * K};
         break;
       }
-      move.alpha = inputs.alpha.At(row, head);
-      move.alpha_low = LowOf(inputs, row, head);
+      move.alpha = DecaysOf(inputs.alpha, inputs.alpha_low, row, head);
       if (options_.normalizer_eps.has_value()) {
-        std::fill_n(factors, options_.K, *move.alpha);
-        move.alpha = factors;
+        std::fill_n(factors, K, *move.alpha.high);
+        std::fill_n(factors + K, K, move.alpha.Low(0));
+        move.alpha = {factors, factors + K};
       }
       break;
     case Decay::kKey:
-      move.alpha = inputs.alpha.At(row, head);
-      move.alpha_low = LowOf(inputs, row, head);
+      move.alpha = DecaysOf(inputs.alpha, inputs.alpha_low, row, head);
       break;
     case Decay::kOuter:
     case Decay::kComplex:
-      move.alpha = inputs.alpha.At(row, head);
-      move.beta = inputs.beta.At(row, head);
+      move.alpha = DecaysOf(inputs.alpha, inputs.alpha_low, row, head);
+      move.beta = DecaysOf(inputs.beta, inputs.beta_low, row, head);
       break;
     case Decay::kValue:
     case Decay::kFull:
-      move.beta = inputs.beta.At(row, head);
+      move.beta = DecaysOf(inputs.beta, inputs.beta_low, row, head);
       break;
   }
   return move;
@@ -260,17 +263,16 @@ void GatedRecurrence::Step(const Move& move, const float* q, const float* v,
   const float scale = options_.scale;
   switch (options_.decay) {
     case Decay::kScalar:
-      SplitScalarDecayStep(K, V, scale, move.alpha[0],
-                           move.alpha_low == nullptr ? 0 : *move.alpha_low, q,
+      SplitScalarDecayStep(K, V, scale, *move.alpha.high, move.alpha.Low(0), q,
                            move.k, v, state, o);
       break;
     case Decay::kNone:
     case Decay::kKey:
-      if (move.alpha_low == nullptr) {
-        KeyDecayStep(K, V, scale, move.alpha, q, move.k, v, state, o);
+      if (move.alpha.low == nullptr) {
+        KeyDecayStep(K, V, scale, move.alpha.high, q, move.k, v, state, o);
       } else {
-        SplitKeyDecayStep(K, V, scale, move.alpha, move.alpha_low, q, move.k, v,
-                          state, o);
+        SplitKeyDecayStep(K, V, scale, move.alpha.high, move.alpha.low, q,
+                          move.k, v, state, o);
       }
       break;
     case Decay::kValue:
@@ -279,8 +281,8 @@ void GatedRecurrence::Step(const Move& move, const float* q, const float* v,
                      o);
       break;
     case Decay::kFull:
-      FullDecayStep(K, V, scale, options_.rate.data() + head * K * V, move.beta,
-                    q, move.k, v, state, o);
+      FullDecayStep(K, V, scale, options_.rate.data() + head * K * V,
+                    move.beta.high, q, move.k, v, state, o);
       break;
     case Decay::kComplex:
       ComplexKeyDecayStep(K, V, scale, move.alpha, move.beta, q, move.k, v,

@@ -9,6 +9,7 @@
 
 #include "absl/status/statusor.h"
 #include "kernels/chunk/chunk_rows.h"
+#include "kernels/recurrence/decays.h"
 #include "server/model/mixer.h"
 #include "server/model/mixer_builder.h"
 #include "server/model/parts/head_matrices.h"
@@ -63,11 +64,11 @@ class GatedRecurrence {
     HeadRows q, k;     // f32[K]
     HeadRows v;        // f32[V]
     HeadRows alpha{};  // kScalar f32[1]; kKey, kOuter, kComplex f32[K]
-    // kScalar, kKey without normalizer: what alpha lacks, as SplitDecay has it.
-    // Its data may be null.
-    HeadRows alpha_low{};
     HeadRows beta{};   // kValue, kOuter, kFull f32[V]; kComplex f32[K]: the
                        // imaginary part of the factor
+    // What factors lack, as SplitDecay has it; of steps of kFull nothing. Their
+    // data may be null.
+    HeadRows alpha_low{}, beta_low{};
     HeadRows bonus{};  // f32[K]
   };
 
@@ -92,11 +93,9 @@ class GatedRecurrence {
  private:
   // What moves one state head by one token.
   struct Move {
-    // f32[K]; of kScalar without normalizer f32[1].
-    const float* alpha;
-    const float* alpha_low;  // likewise, or null
-    const float* beta;       // f32[V]; kComplex f32[K]
-    const float* k;          // f32[K]
+    Decays alpha;    // f32[K]; of kScalar without normalizer f32[1]
+    Decays beta;     // f32[V]; kComplex f32[K]
+    const float* k;  // f32[K]
   };
 
   // A few state heads over a segment, in the form that it takes. `scratch` is
@@ -121,6 +120,7 @@ class GatedRecurrence {
   void RunRows(const Segment& segment, size_t head, const Inputs& inputs,
                float* state, float* factors, float* out,
                size_t out_stride) const;
+  // `factors` is f32[2, K] scratch.
   Move MoveOf(const Inputs& inputs, size_t row, size_t head,
               float* factors) const;
   // Makes the move and reads the state for one query, the bonus included.
@@ -169,6 +169,7 @@ class GatedRecurrence {
   bool grows_ = false;                // S is in doubles
   bool fused_ = false;                // there is a step on the packed S
   std::vector<float> alphas_;         // f32[G, K] of constants
+  std::vector<float> alphas_low_;     // f32[G, K], what they lack
   std::vector<double> exact_alphas_;  // f64[G, K] of constants, if it grows
   std::vector<float> ones_;           // f32[max(K, V)]
   std::vector<float> powers_;  // f32[G, kPowerFloats] of constants and ones

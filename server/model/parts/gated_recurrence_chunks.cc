@@ -48,7 +48,7 @@ struct GatedRecurrence::ChunkScratch {
   }
 
   float* opened;   // of packed states, for each head of the task
-  float* factors;  // f32[K], of normalisers
+  float* factors;  // f32[2, K], of normalisers
   float* room;     // f32[K, V], of growing states
   // The rows of a head, side by side; L is at most kChunkTokens.
   float* q;      // f32[L, K]
@@ -95,7 +95,7 @@ size_t GatedRecurrence::PrepareChunks() {
           ? kMostHeads
           : std::clamp<size_t>(kMostUnpackedFloats / unpacked, 1, kMostHeads);
   const size_t both =
-      most_heads_ * unpacked + K + (grows_ ? K * V : 0) + C * (2 * K + V);
+      most_heads_ * unpacked + 2 * K + (grows_ ? K * V : 0) + C * (2 * K + V);
   if (o.decay == Decay::kKey) {
     return both + C * K + std::max(KeyReadFloats(K), KeyUpdateFloats(K));
   }
@@ -109,7 +109,7 @@ GatedRecurrence::ChunkScratch GatedRecurrence::Divide(float* scratch) const {
   ChunkScratch divided = {};
   divided.opened = scratch;
   divided.factors = scratch + most_heads_ * state_.scratch_floats();
-  divided.room = divided.factors + K;
+  divided.room = divided.factors + 2 * K;
   divided.q = divided.room + (grows_ ? K * V : 0);
   divided.k = divided.q + C * K;
   divided.v = divided.k + C * K;

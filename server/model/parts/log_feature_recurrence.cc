@@ -59,7 +59,7 @@ void LogFeatureRecurrence::RunHead(const Segment& segment, size_t head,
     if (moves) {
       const bool first = segment.position + t == 0;
       LogFeatureKey(F, first, inputs.k.At(row, head), max, factors, key);
-      NormalizerStep(F, factors, key, key, sums);
+      NormalizerStep(F, {factors}, key, key, sums);
       std::copy_n(factors, F, exact_factors);
     }
     for (size_t h = head * group; h < (head + 1) * group; ++h) {

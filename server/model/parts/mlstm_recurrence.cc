@@ -12,9 +12,10 @@ namespace {
 
 // What the gates of one token do to a head.
 struct Gates {
-  float forget;  // F
-  float input;   // I
-  double least;  // e^-m, the least denominator
+  float forget;      // F, or nearly,
+  float forget_low;  // and what that lacks
+  float input;       // I
+  double least;      // e^-m, the least denominator
 };
 
 // Moves the stabiliser m by one token.
@@ -22,7 +23,9 @@ Gates Stabilize(float log_input, float log_forget, double& m) {
   const double kept = static_cast<double>(log_forget) + m;
   const auto added = static_cast<double>(log_input);
   m = std::max(kept, added);
-  return {static_cast<float>(std::exp(kept - m)),
+  const double forget = std::exp(kept - m);
+  const auto nearest = static_cast<float>(forget);
+  return {nearest, static_cast<float>(forget - static_cast<double>(nearest)),
           static_cast<float>(std::exp(added - m)), std::exp(-m)};
 }
 
@@ -41,7 +44,7 @@ absl::StatusOr<MlstmRecurrence> MlstmRecurrence::Make(
       builder.state.AddFixedDoubles(builder.layer, "n", {H, options.K}));
   STEADYSTATE_ASSIGN_OR_RETURN(
       made.stabilizer_, builder.state.AddFixedDoubles(builder.layer, "m", {H}));
-  builder.scratch.Need(0, 2 * options.K + made.memory_.scratch_floats());
+  builder.scratch.Need(0, 3 * options.K + made.memory_.scratch_floats());
   return made;
 }
 
@@ -60,12 +63,13 @@ void MlstmRecurrence::RunHead(const Segment& segment, size_t head,
                               size_t out_stride) const {
   const size_t K = options_.K;
   const size_t V = options_.V;
-  float* const opened = scratch + 2 * K;
+  float* const opened = scratch + 3 * K;
   float* const memory = memory_.Open(segment, head, opened);
   double* sums = normalizer_.In(segment.state) + head * K;
   double& m = stabilizer_.In(segment.state)[head];
   float* decay = scratch;
-  float* key = scratch + K;
+  float* decay_low = scratch + K;
+  float* key = scratch + 2 * K;
   for (size_t t = 0; t < segment.rows; ++t) {
     const size_t row = segment.first_row + t;
     const float* q = inputs.q.At(row, head);
@@ -73,12 +77,13 @@ void MlstmRecurrence::RunHead(const Segment& segment, size_t head,
     const Gates gates = Stabilize(*inputs.log_input.At(row, head),
                                   *inputs.log_forget.At(row, head), m);
     std::fill_n(decay, K, gates.forget);
+    std::fill_n(decay_low, K, gates.forget_low);
     for (size_t i = 0; i < K; ++i) key[i] = gates.input * k[i];
     float* o = out + row * out_stride + head * V;
-    KeyDecayStep(K, V, options_.scale, decay, q, key, inputs.v.At(row, head),
-                 memory, o);
+    SplitScalarDecayStep(K, V, options_.scale, gates.forget, gates.forget_low,
+                         q, key, inputs.v.At(row, head), memory, o);
     const double weight = static_cast<double>(options_.scale) *
-                          NormalizerStep(K, decay, q, key, sums);
+                          NormalizerStep(K, {decay, decay_low}, q, key, sums);
     const auto factor =
         static_cast<float>(1.0 / (std::max(std::abs(weight), gates.least) +
                                   static_cast<double>(options_.eps)));

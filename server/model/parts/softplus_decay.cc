@@ -6,6 +6,7 @@
 #include <limits>
 
 #include "kernels/pointwise/activation.h"
+#include "kernels/pointwise/decay.h"
 #include "server/base/status_macros.h"
 
 namespace steadystate {
@@ -55,7 +56,7 @@ absl::StatusOr<SoftplusDecay> SoftplusDecay::Make(
   return decay;
 }
 
-void SoftplusDecay::Apply(float* x) const {
+void SoftplusDecay::Apply(float* x, float* low) const {
   const size_t n = bias_.size();
   AddTo(n, bias_.data(), x);
   if (!lower_bound_.has_value()) Activate(Activation::kSoftplus, n, x, x);
@@ -67,7 +68,7 @@ void SoftplusDecay::Apply(float* x) const {
     Activate(Activation::kSigmoid, n, x, x);
     Multiply(n, *lower_bound_, x);
   }
-  Activate(Activation::kExp, n, x, x);
+  SplitDecay(n, x, x, low);
 }
 
 }  // namespace steadystate

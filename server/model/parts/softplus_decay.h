@@ -28,9 +28,10 @@ class SoftplusDecay {
       const MixerBuilder& builder, size_t heads, size_t factors,
       std::optional<double> lower_bound = std::nullopt, size_t sharing = 1);
 
-  // alpha of one row, in place.
-  //   x  f32[heads, factors]  in/out
-  void Apply(float* x) const;
+  // alpha of one row, in place, and what it lacks, as SplitDecay has it.
+  //   x    f32[heads, factors]  in/out
+  //   low  f32[heads, factors]  out
+  void Apply(float* x, float* low) const;
 
  private:
   size_t factors_ = 0;  // of a head

@@ -226,7 +226,7 @@ class Attention {
             bool normalized, double eps, float (&o)[2]) {
     const std::vector<float> ones(F_, 1.0f);
     KeyDecayStep(F_, 2, scale, ones.data(), q, k, v, state_.data(), o);
-    const double sum = NormalizerStep(F_, nullptr, q, k, z_.data());
+    const double sum = NormalizerStep(F_, {}, q, k, z_.data());
     if (!normalized) return;
     for (float& value : o) {
       value = static_cast<float>(static_cast<double>(value) / (sum + eps));

@@ -40,6 +40,19 @@ TEST_P(DecayTest, FlooredSigmoidAndItsRestAreAccurate) {
       EXPECT_GE(decay[i], floor);
       EXPECT_LE(decay[i], 1.0f);
     }
+    Floats low(rest);
+    LackOfDecay(n, decay.data(), low.data(), low.data());
+    for (size_t i = 0; i < n; ++i) {
+      const double loss = room * Sigmoid(-static_cast<double>(a[i]));
+      if (decay[i] < 0.5f) {
+        EXPECT_EQ(low[i], 0.0f) << a[i];
+      } else {
+        EXPECT_NEAR(
+            1 - static_cast<double>(decay[i]) - static_cast<double>(low[i]),
+            loss, 6e-7 * loss + 1e-44)
+            << a[i];
+      }
+    }
   }
 }
 
@@ -116,26 +129,35 @@ TEST(PolarDecayTest, TurnsSizesByPhases) {
   Numbers numbers(seed);
   for (const float range : {1.0f, 50.0f, 3e4f}) {
     const size_t n = 4000;
-    const Floats size = numbers.Uniform(n, 0.0f, 1.0f);
+    const Floats log_size = numbers.Uniform(n, -9.0f, 0.0f);
     const Floats phase = numbers.Uniform(n, -range, range);
-    Floats re(size);
+    Floats re(log_size);
     Floats im(phase);
-    PolarDecay(n, re.data(), im.data(), re.data(), im.data());
+    Floats re_low(n);
+    Floats im_low(n);
+    PolarDecay(n, re.data(), im.data(), re.data(), re_low.data(), im.data(),
+               im_low.data());
     for (size_t i = 0; i < n; ++i) {
-      const auto r = static_cast<double>(size[i]);
+      const double r = std::exp(static_cast<double>(log_size[i]));
       const auto angle = static_cast<double>(phase[i]);
+      const auto of = [](float high, float low) {
+        return static_cast<double>(high) + static_cast<double>(low);
+      };
       EXPECT_NEAR(static_cast<double>(re[i]), r * std::cos(angle), 6e-8 * r);
-      EXPECT_NEAR(static_cast<double>(im[i]), r * std::sin(angle), 6e-8 * r);
+      EXPECT_NEAR(of(re[i], re_low[i]), r * std::cos(angle), 4e-15 * r);
+      EXPECT_NEAR(of(im[i], im_low[i]), r * std::sin(angle), 4e-15 * r);
     }
   }
 }
 
 TEST(PolarDecayTest, NeverGrowsAState) {
   for (const float phase : ManyFiniteFloats()) {
-    const float one = 1;
+    const float zero = 0;
     float re = 0;
     float im = 0;
-    PolarDecay(1, &one, &phase, &re, &im);
+    float re_low = 0;
+    float im_low = 0;
+    PolarDecay(1, &zero, &phase, &re, &re_low, &im, &im_low);
     EXPECT_LE(re * re + im * im, 1.000001f) << phase;
   }
 }
@@ -148,16 +170,21 @@ TEST_P(DecayTest, DependsOnTheElementOnlyForEveryLength) {
     const Floats a = numbers.Uniform(n, -9.0f, 9.0f);
     const Floats b = numbers.Uniform(n, 0.0f, 1.0f);
     const Floats log_decay = numbers.Uniform(n, -9.0f, 0.0f);
-    Floats y[5] = {Floats(n), Floats(n), Floats(n), Floats(n), Floats(n)};
+    constexpr size_t kOutputs = 8;
+    std::vector<Floats> y(kOutputs, Floats(n));
     FlooredSigmoidDecay(n, a.data(), b.data(), y[0].data(), y[1].data());
-    PolarDecay(n, b.data(), a.data(), y[2].data(), y[3].data());
-    RestOfLogDecay(n, log_decay.data(), y[4].data());
+    PolarDecay(n, log_decay.data(), a.data(), y[2].data(), y[3].data(),
+               y[4].data(), y[5].data());
+    RestOfLogDecay(n, log_decay.data(), y[6].data());
+    LackOfDecay(n, y[0].data(), y[1].data(), y[7].data());
     for (size_t i = 0; i < n; ++i) {
-      float z[5];
+      float z[kOutputs];
       FlooredSigmoidDecay(1, a.data() + i, b.data() + i, &z[0], &z[1]);
-      PolarDecay(1, b.data() + i, a.data() + i, &z[2], &z[3]);
-      RestOfLogDecay(1, log_decay.data() + i, &z[4]);
-      for (size_t j = 0; j < 5; ++j) {
+      PolarDecay(1, log_decay.data() + i, a.data() + i, &z[2], &z[3], &z[4],
+                 &z[5]);
+      RestOfLogDecay(1, log_decay.data() + i, &z[6]);
+      LackOfDecay(1, &z[0], &z[1], &z[7]);
+      for (size_t j = 0; j < kOutputs; ++j) {
         EXPECT_TRUE(SameBits(y[j][i], z[j])) << n << " " << i << " " << j;
       }
     }
@@ -180,8 +207,9 @@ TEST_P(DecayTest, SaturatesWithoutNanAndKeepsNan) {
   EXPECT_EQ(rest[0], 1.0f);
   EXPECT_EQ(rest[1], 0.0f);
   EXPECT_TRUE(std::isnan(rest[2]));
-  const float zero[] = {0.0f, kNan, 1.0f};
-  PolarDecay(3, zero, a, decay, rest);
+  const float log_size[] = {-kInf, kNan, 0.0f};
+  float low[2][3];
+  PolarDecay(3, log_size, a, decay, low[0], rest, low[1]);
   EXPECT_EQ(decay[0], 0.0f);
   EXPECT_TRUE(std::isnan(decay[1]) && std::isnan(decay[2]));
 }

@@ -49,7 +49,7 @@ StepUnderTest UnderTest() {
   step.o_tolerance = 8e-7;  // o is not scaled by an eighth as elsewhere
   step.run = [](size_t K, size_t V, const StepInputs& in, float* state,
                 float* o) {
-    BonusDecayStep(K, V, in.of_keys[0].data(), in.of_keys[1].data(),
+    BonusDecayStep(K, V, {in.of_keys[0].data()}, in.of_keys[1].data(),
                    in.of_keys[2].data(), in.of_keys[3].data(),
                    in.of_values[0].data(), state, o);
   };
@@ -69,7 +69,7 @@ TEST_P(BonusDecayTest, GoldenRwkv6) {
     const float decay[] = {std::exp(kGoldenKeyLogDecay[t][0]),
                            std::exp(kGoldenKeyLogDecay[t][1])};
     float o[2];
-    BonusDecayStep(2, 2, decay, bonus, kGoldenQ[t], kGoldenK[t], kGoldenV[t],
+    BonusDecayStep(2, 2, {decay}, bonus, kGoldenQ[t], kGoldenK[t], kGoldenV[t],
                    state, o);
     ExpectGolden(o, golden[t]);
   }
@@ -85,6 +85,16 @@ TEST_P(BonusDecayTest, ColumnsDoNotDependOnTheirNeighbours) {
 
 TEST_P(BonusDecayTest, SaturatedGatesStayFiniteAndRightOverManySteps) {
   ExpectSaturatedGatesAreRight(UnderTest(), 73);
+}
+
+TEST_P(BonusDecayTest, TwoPartsOfADecayCount) {
+  constexpr FadingShape kShape;
+  const Floats keys(kShape.K), values(kShape.V);
+  ExpectTwoPartsOfADecayCount(
+      GetParam(), [&](Decays decay, float* state, float* o) {
+        BonusDecayStep(kShape.K, kShape.V, decay, keys.data(), keys.data(),
+                       keys.data(), values.data(), state, o);
+      });
 }
 
 }  // namespace

@@ -58,8 +58,8 @@ StepUnderTest UnderTest() {
   step.planes = 2;
   step.run = [](size_t K, size_t V, const StepInputs& in, float* state,
                 float* o) {
-    ComplexKeyDecayStep(K, V, 0.125f, in.of_keys[0].data(),
-                        in.of_keys[1].data(), in.of_keys[2].data(),
+    ComplexKeyDecayStep(K, V, 0.125f, {in.of_keys[0].data()},
+                        {in.of_keys[1].data()}, in.of_keys[2].data(),
                         in.of_keys[3].data(), in.of_values[0].data(), state, o);
   };
   step.reference = [](const StepInputs& in, std::vector<double>& state) {
@@ -78,14 +78,14 @@ TEST_P(ComplexKeyDecayTest, TurnsRealIntoImaginaryAndBack) {
   const float zero[] = {0.0f};
   float state[2] = {};
   float o = 0;
-  ComplexKeyDecayStep(1, 1, 3.0f, re, im, one, one, one, state, &o);
+  ComplexKeyDecayStep(1, 1, 3.0f, {re}, {im}, one, one, one, state, &o);
   EXPECT_EQ(o, 3.0f);
   const float expected[][3] = {{0.0f, 1.0f, 0.0f},
                                {-1.0f, 0.0f, -3.0f},
                                {0.0f, -1.0f, 0.0f},
                                {1.0f, 0.0f, 3.0f}};
   for (const auto& [real, imaginary, read] : expected) {
-    ComplexKeyDecayStep(1, 1, 3.0f, re, im, one, zero, one, state, &o);
+    ComplexKeyDecayStep(1, 1, 3.0f, {re}, {im}, one, zero, one, state, &o);
     EXPECT_EQ(state[0], real);
     EXPECT_EQ(state[1], imaginary);
     EXPECT_EQ(o, read);
@@ -102,6 +102,27 @@ TEST_P(ComplexKeyDecayTest, ColumnsDoNotDependOnTheirNeighbours) {
 
 TEST_P(ComplexKeyDecayTest, SaturatedGatesStayFiniteAndRightOverManySteps) {
   ExpectSaturatedGatesAreRight(UnderTest(), 69);
+}
+
+TEST_P(ComplexKeyDecayTest, TwoPartsOfARealDecayCount) {
+  constexpr FadingShape kShape;
+  const Floats keys(kShape.K), values(kShape.V);
+  const auto fade = [&](Decays decay, float* state, float* o) {
+    ComplexKeyDecayStep(kShape.K, kShape.V, 1, decay, {keys.data()},
+                        keys.data(), keys.data(), values.data(), state, o);
+  };
+  ExpectTwoPartsOfADecayCount(GetParam(), fade, 2);
+}
+
+// Four quarter turns make a decay real.
+TEST_P(ComplexKeyDecayTest, TwoPartsOfAnImaginaryDecayCount) {
+  constexpr FadingShape kShape;
+  const Floats keys(kShape.K), values(kShape.V);
+  const auto fade = [&](Decays decay, float* state, float* o) {
+    ComplexKeyDecayStep(kShape.K, kShape.V, 1, {keys.data()}, decay,
+                        keys.data(), keys.data(), values.data(), state, o);
+  };
+  ExpectTwoPartsOfADecayCount(GetParam(), fade, 2);
 }
 
 }  // namespace

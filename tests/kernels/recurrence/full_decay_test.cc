@@ -127,5 +127,27 @@ TEST_P(FullDecayTest, DecaysAreAccurateAndVanishBelowTheSmallestNormal) {
   }
 }
 
+TEST_P(FullDecayTest, WhatADecayNearOneLacksIsNotRounded) {
+  constexpr size_t kSteps = 4000;
+  constexpr size_t V = 37;
+  Floats rate(V), step(V), nothing(V), state(V), o(V);
+  for (size_t j = 0; j < V; ++j) {
+    rate[j] = 1.1f + 0.1f * static_cast<float>(j);
+    step[j] = 7e-5f;
+    state[j] = 1;
+  }
+  const float zero = 0;
+  for (size_t t = 0; t < kSteps; ++t) {
+    FullDecayStep(1, V, 1, rate.data(), step.data(), &zero, &zero,
+                  nothing.data(), state.data(), o.data());
+  }
+  for (size_t j = 0; j < V; ++j) {
+    const double exact = std::exp(-static_cast<double>(rate[j]) *
+                                  static_cast<double>(step[j]) * kSteps);
+    // Rounded decays are off by up to 1e-4.
+    EXPECT_NEAR(static_cast<double>(state[j]) / exact, 1, 1e-5) << j;
+  }
+}
+
 }  // namespace
 }  // namespace steadystate

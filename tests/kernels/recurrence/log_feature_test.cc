@@ -41,7 +41,7 @@ class LogAttention {
     KeyDecayStep(F_, V_, 1.0f, decay.data(), q.data(), k.data(), v,
                  state_.data(), o.data());
     const double sum =
-        NormalizerStep(F_, decay.data(), q.data(), k.data(), z_.data());
+        NormalizerStep(F_, {decay.data()}, q.data(), k.data(), z_.data());
     for (float& value : o) value /= static_cast<float>(sum);
     return o;
   }
@@ -141,7 +141,7 @@ TEST_P(LogFeatureTest, GoldenEfficientAttention) {
     float o[2];
     LogFeatureKey(2, t == 0, kGoldenK[t], max, decay, k);
     JointSoftmax(2, kGoldenQ[t], q);
-    NormalizerStep(2, decay, q, k, z);
+    NormalizerStep(2, {decay}, q, k, z);
     for (size_t c = 0; c < 2; ++c) q[c] /= static_cast<float>(z[c]);
     KeyDecayStep(2, 2, 1.0f, decay, q, k, kGoldenV[t], state, o);
     ExpectGolden(o, golden[t]);

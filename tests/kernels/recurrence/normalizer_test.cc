@@ -28,7 +28,7 @@ void CompareWithReference(size_t K, bool with_decay, Numbers& numbers) {
     const Floats decay = numbers.Uniform(K, 0.0f, 1.0f);
     const Floats q = numbers.Uniform(K, -1.0f, 1.0f);
     const Floats k = numbers.Uniform(K, -1.0f, 1.0f);
-    const double read = NormalizerStep(K, with_decay ? decay.data() : nullptr,
+    const double read = NormalizerStep(K, {with_decay ? decay.data() : nullptr},
                                        q.data(), k.data(), z.data());
     long double product = 0;
     for (size_t i = 0; i < K; ++i) {
@@ -60,8 +60,8 @@ TEST_P(NormalizerTest, MatchesTheFormulaForEveryLength) {
 TEST_P(NormalizerTest, CountsBeyondWhatAFloatCanCount) {
   const float one = 1.0f;
   double z = 16777216.0;  // 2^24, to which a float adds one in vain
-  EXPECT_EQ(NormalizerStep(1, nullptr, &one, &one, &z), 16777217.0);
-  EXPECT_EQ(NormalizerStep(1, &one, &one, &one, &z), 16777218.0);
+  EXPECT_EQ(NormalizerStep(1, {}, &one, &one, &z), 16777217.0);
+  EXPECT_EQ(NormalizerStep(1, {&one}, &one, &one, &z), 16777218.0);
 }
 
 TEST_P(NormalizerTest, AMillionTokensAreExactToDouble) {
@@ -70,7 +70,7 @@ TEST_P(NormalizerTest, AMillionTokensAreExactToDouble) {
   const float k[K] = {0.1f, 0.7f, 1e-3f, 1.9f, 3e-8f};
   const float q[K] = {1.0f, 1.0f, 1.0f, 1.0f, 1.0f};
   double z[K] = {};
-  for (int t = 0; t < kSteps; ++t) NormalizerStep(K, nullptr, q, k, z);
+  for (int t = 0; t < kSteps; ++t) NormalizerStep(K, {}, q, k, z);
   for (size_t i = 0; i < K; ++i) {
     const double exact = static_cast<double>(k[i]) * kSteps;
     EXPECT_NEAR(z[i], exact, 1e-10 * exact) << i;
@@ -82,10 +82,25 @@ TEST_P(NormalizerTest, SaturatedGatesForgetAllOrKeepAll) {
   const float q[] = {0.0f, 0.0f, 0.0f};
   const float k[] = {0.5f, 0.5f, 0.5f};
   double z[3] = {1e300, 0.0, 1.0};
-  for (int t = 0; t < 10000; ++t) NormalizerStep(3, decay, q, k, z);
+  for (int t = 0; t < 10000; ++t) NormalizerStep(3, {decay}, q, k, z);
   EXPECT_EQ(z[0], 0.5);
   EXPECT_EQ(z[1], 5000.0);
   EXPECT_EQ(z[2], 0.5);
+}
+
+TEST_P(NormalizerTest, TwoPartsOfADecayAreAdded) {
+  constexpr size_t K = 37;
+  Floats high(K), low(K), nothing(K);
+  std::vector<double> z(K, 1.0);
+  for (size_t i = 0; i < K; ++i) {
+    high[i] = 1 - 0x1p-13f;
+    low[i] = 0x1p-30f * static_cast<float>(i);
+  }
+  NormalizerStep(K, {high.data(), low.data()}, nothing.data(), nothing.data(),
+                 z.data());
+  for (size_t i = 0; i < K; ++i) {
+    EXPECT_EQ(z[i], static_cast<double>(high[i]) + static_cast<double>(low[i]));
+  }
 }
 
 }  // namespace

@@ -49,9 +49,9 @@ StepUnderTest UnderTest() {
   step.saturated = Saturated;
   step.run = [](size_t K, size_t V, const StepInputs& in, float* state,
                 float* o) {
-    OuterDecayStep(K, V, 0.125f, in.of_keys[0].data(), in.of_values[0].data(),
-                   in.of_keys[1].data(), in.of_keys[2].data(),
-                   in.of_values[1].data(), state, o);
+    OuterDecayStep(K, V, 0.125f, {in.of_keys[0].data()},
+                   {in.of_values[0].data()}, in.of_keys[1].data(),
+                   in.of_keys[2].data(), in.of_values[1].data(), state, o);
   };
   step.reference = [](const StepInputs& in, std::vector<double>& state) {
     return OuterDecayReference(0.125, in.of_keys[0], in.of_values[0],
@@ -68,7 +68,8 @@ TEST_P(OuterDecayTest, KeepsWhatBothAxesKeepOnly) {
   const float q[] = {1.0f, 10.0f};
   float state[] = {1.0f, 2.0f, 3.0f, 4.0f, 5.0f, 6.0f};
   float o[3];
-  OuterDecayStep(2, 3, 2.0f, decay_k, decay_v, q, nothing, nothing, state, o);
+  OuterDecayStep(2, 3, 2.0f, {decay_k}, {decay_v}, q, nothing, nothing, state,
+                 o);
   const float kept[] = {0.25f, 2.0f, 0.0f, 0.5f, 2.5f, 0.0f};
   for (size_t i = 0; i < 6; ++i) EXPECT_EQ(state[i], kept[i]) << i;
   EXPECT_EQ(o[0], 10.5f);
@@ -86,6 +87,26 @@ TEST_P(OuterDecayTest, ColumnsDoNotDependOnTheirNeighbours) {
 
 TEST_P(OuterDecayTest, SaturatedGatesStayFiniteAndRightOverManySteps) {
   ExpectSaturatedGatesAreRight(UnderTest(), 63);
+}
+
+TEST_P(OuterDecayTest, TwoPartsOfEitherDecayCount) {
+  constexpr FadingShape kShape;
+  const Floats nothing(kShape.V);
+  Floats ones(kShape.V), high(kShape.V), low(kShape.V);
+  for (float& value : ones) value = 1;
+  ExpectTwoPartsOfADecayCount(GetParam(), [&](Decays decay, float* state,
+                                              float* o) {
+    OuterDecayStep(kShape.K, kShape.V, 1, decay, {ones.data()}, nothing.data(),
+                   nothing.data(), nothing.data(), state, o);
+  });
+  ExpectTwoPartsOfADecayCount(
+      GetParam(), [&](Decays decay, float* state, float* o) {
+        for (float& value : high) value = decay.high[0];
+        for (float& value : low) value = decay.low[0];
+        OuterDecayStep(kShape.K, kShape.V, 1, {ones.data()},
+                       {high.data(), low.data()}, nothing.data(),
+                       nothing.data(), nothing.data(), state, o);
+      });
 }
 
 }  // namespace

@@ -66,7 +66,7 @@ StepUnderTest UnderTest() {
   step.saturated = Saturated;
   step.run = [](size_t K, size_t V, const StepInputs& in, float* state,
                 float* o) {
-    RankOneDecayStep(K, V, 0.125f, in.of_keys[0].data(), in.of_keys[1].data(),
+    RankOneDecayStep(K, V, 0.125f, {in.of_keys[0].data()}, in.of_keys[1].data(),
                      in.of_keys[2].data(), in.of_keys[3].data(),
                      in.of_keys[4].data(), in.of_values[0].data(), state, o);
   };
@@ -101,7 +101,7 @@ TEST_P(RankOneDecayTest, GoldenGatedDeltaRule) {
     const float b[] = {-beta * k.x[0], -beta * k.x[1]};
     const float beta_k[] = {beta * k.x[0], beta * k.x[1]};
     float o[2];
-    RankOneDecayStep(2, 2, std::sqrt(0.5f), decay, a, b, q.x, beta_k,
+    RankOneDecayStep(2, 2, std::sqrt(0.5f), {decay}, a, b, q.x, beta_k,
                      kGoldenV[t], state, o);
     ExpectGolden(o, golden[t]);
   }
@@ -117,7 +117,7 @@ TEST_P(RankOneDecayTest, GoldenRwkv7) {
                            std::exp(kGoldenKeyLogDecay[t][1])};
     const float b[] = {-0.5f * kappa.x[0], -0.25f * kappa.x[1]};
     float o[2];
-    RankOneDecayStep(2, 2, 1.0f, decay, kappa.x, b, kGoldenQ[t], kGoldenK[t],
+    RankOneDecayStep(2, 2, 1.0f, {decay}, kappa.x, b, kGoldenQ[t], kGoldenK[t],
                      kGoldenV[t], state, o);
     ExpectGolden(o, golden[t]);
   }
@@ -135,10 +135,10 @@ TEST_P(RankOneDecayTest, TheHeadThatFollowsChangesNothing) {
     Floats states[] = {Floats(before), Floats(before)};
     Floats o[] = {Floats(V), Floats(V)};
     for (size_t i = 0; i < 2; ++i) {
-      RankOneDecayStep(K, V, 0.125f, in.of_keys[0].data(), in.of_keys[1].data(),
-                       in.of_keys[2].data(), in.of_keys[3].data(),
-                       in.of_keys[4].data(), in.of_values[0].data(),
-                       states[i].data(), o[i].data(),
+      RankOneDecayStep(K, V, 0.125f, {in.of_keys[0].data()},
+                       in.of_keys[1].data(), in.of_keys[2].data(),
+                       in.of_keys[3].data(), in.of_keys[4].data(),
+                       in.of_values[0].data(), states[i].data(), o[i].data(),
                        i == 0 ? nullptr : next.data());
     }
     for (size_t j = 0; j < V; ++j) EXPECT_TRUE(SameBits(o[0][j], o[1][j]));
@@ -158,6 +158,16 @@ TEST_P(RankOneDecayTest, ColumnsDoNotDependOnTheirNeighbours) {
 
 TEST_P(RankOneDecayTest, SaturatedGatesStayFiniteAndRightOverManySteps) {
   ExpectSaturatedGatesAreRight(UnderTest(), 76);
+}
+
+TEST_P(RankOneDecayTest, TwoPartsOfADecayCount) {
+  constexpr FadingShape kShape;
+  const Floats keys(kShape.K), values(kShape.V);
+  ExpectTwoPartsOfADecayCount(
+      GetParam(), [&](Decays decay, float* state, float* o) {
+        RankOneDecayStep(kShape.K, kShape.V, 1, decay, keys.data(), keys.data(),
+                         keys.data(), keys.data(), values.data(), state, o);
+      });
 }
 
 }  // namespace

@@ -41,11 +41,11 @@ TEST_P(StateReadTest, ReadsWhatStepsRead) {
                  state.data(), stepped.data());
     ReadState(K, V, 0.25f, q.data(), state.data(), read.data());
     ExpectSame(V, read, stepped);
-    OuterDecayStep(K, V, 0.25f, decay.data(), of_values.data(), q.data(),
+    OuterDecayStep(K, V, 0.25f, {decay.data()}, {of_values.data()}, q.data(),
                    k.data(), v.data(), state.data(), stepped.data());
     ReadState(K, V, 0.25f, q.data(), state.data(), read.data());
     ExpectSame(V, read, stepped);
-    ComplexKeyDecayStep(K, V, 0.25f, decay.data(), phase.data(), q.data(),
+    ComplexKeyDecayStep(K, V, 0.25f, {decay.data()}, {phase.data()}, q.data(),
                         k.data(), v.data(), state.data(), stepped.data());
     ReadState(K, V, 0.25f, q.data(), state.data(), read.data());
     ExpectSame(V, read, stepped);

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "gtest/gtest.h"
+#include "hwy/highway.h"
 #include "kernels/pointwise/activation.h"
 
 namespace steadystate {
@@ -118,6 +119,36 @@ void ExpectSaturatedGatesAreRight(const StepUnderTest& step, uint64_t seed) {
   }
   for (size_t j = 0; j < V; ++j) {
     ASSERT_NEAR(static_cast<double>(o[j]), exact[j], K * tolerance) << j;
+  }
+}
+
+void ExpectTwoPartsOfADecayCount(
+    int64_t target,
+    const std::function<void(Decays decay, float* state, float* o)>& fade,
+    size_t planes) {
+  constexpr int kSteps = 4000;
+  const FadingShape shape;
+  Floats high(shape.K);
+  Floats low(shape.K);
+  for (float& value : high) value = 1 - 0x1p-13f;
+  for (float& value : low) value = 0x1.8p-26f;
+  Floats state(planes * shape.K * shape.V);
+  const size_t plane = shape.K * shape.V;
+  for (size_t i = 0; i < plane; ++i) state[i] = 1 + static_cast<float>(i);
+  const Floats before(state);
+  Floats o(shape.V);
+  for (int t = 0; t < kSteps; ++t) {
+    fade({high.data(), low.data()}, state.data(), o.data());
+  }
+  // The first part alone is off by 9e-5.
+  const bool fused = target <= HWY_AVX2;
+  const double tolerance = fused ? 1e-5 : 2e-4;
+  const double decay =
+      static_cast<double>(high[0]) + static_cast<double>(low[0]);
+  for (size_t i = 0; i < plane; ++i) {
+    const double exact =
+        static_cast<double>(before[i]) * std::pow(decay, kSteps);
+    EXPECT_NEAR(static_cast<double>(state[i]) / exact, 1, tolerance) << i;
   }
 }
 

@@ -6,6 +6,7 @@
 #include <functional>
 #include <vector>
 
+#include "kernels/recurrence/decays.h"
 #include "tests/kernels/numbers.h"
 
 namespace steadystate {
@@ -45,6 +46,18 @@ void ExpectColumnsAreIndependent(const StepUnderTest& step, uint64_t seed);
 // Ten thousand saturated tokens: finite, and off by no more than the rounding
 // of every step adds up to, 6e-8 sqrt(steps) of the largest element.
 void ExpectSaturatedGatesAreRight(const StepUnderTest& step, uint64_t seed);
+
+// A step's decays may be sums of two floats: what a float lacks of a decay near
+// one is not lost over the tokens that a state remembers. `fade` moves a state,
+// f32[planes, K, V] of this shape, by a token that brings nothing.
+struct FadingShape {
+  size_t K = 3;
+  size_t V = 37;
+};
+void ExpectTwoPartsOfADecayCount(
+    int64_t target,
+    const std::function<void(Decays decay, float* state, float* o)>& fade,
+    size_t planes = 1);
 
 }  // namespace steadystate
 

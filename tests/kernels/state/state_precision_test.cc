@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "gtest/gtest.h"
+#include "kernels/pointwise/decay.h"
 #include "kernels/recurrence/bonus_decay.h"
 #include "kernels/recurrence/complex_key_decay.h"
 #include "kernels/recurrence/full_decay.h"
@@ -91,7 +92,7 @@ Mechanism DeltaRule(const std::string& name, Floats decay, float beta,
               b[i] = -written[i];
             }
             return [=](float* state, float* o) {
-              RankOneDecayStep(kK, kV, 1, decay.data(), a.data(), b.data(),
+              RankOneDecayStep(kK, kV, 1, {decay.data()}, a.data(), b.data(),
                                token.q.data(), written.data(), token.v.data(),
                                state, o);
             };
@@ -115,6 +116,28 @@ Mechanism SigmoidGates(const std::string& name, float mean, double bf16,
               x = std::pow(1 / (1 + std::exp(-x)), 1.0f / 16);
             }
             return KeyDecay(token, decay);
+          },
+          bf16, int16};
+}
+
+// Gates sigma(x)^(1/16) of one x a channel, spread evenly.
+Mechanism SigmoidBiases(const std::string& name, float least, float most,
+                        double bf16, double int16) {
+  return {name, kK,
+          [least, most](Token token, Numbers&) {
+            Floats log_decay(kK), decay(kK), low(kK);
+            for (size_t i = 0; i < kK; ++i) {
+              log_decay[i] = least + (most - least) * static_cast<float>(i) /
+                                         static_cast<float>(kK - 1);
+            }
+            LogSigmoidLogDecay(kK, log_decay.data(), 16, -HUGE_VALF,
+                               log_decay.data());
+            SplitDecay(kK, log_decay.data(), decay.data(), low.data());
+            return [token, decay, low](float* state, float* o) {
+              SplitKeyDecayStep(kK, kV, 1, decay.data(), low.data(),
+                                token.q.data(), token.k.data(), token.v.data(),
+                                state, o);
+            };
           },
           bf16, int16};
 }
@@ -160,8 +183,8 @@ Mechanism Hgrn(double bf16, double int16) {
             for (size_t j = 0; j < kV; ++j) v[j] *= 1 - decay[j];
             return [=](float* state, float* o) {
               const float one = 1;
-              OuterDecayStep(1, kV, 1, &one, decay.data(), &one, &one, v.data(),
-                             state, o);
+              OuterDecayStep(1, kV, 1, {&one}, {decay.data()}, &one, &one,
+                             v.data(), state, o);
             };
           },
           bf16, int16};
@@ -171,7 +194,7 @@ Mechanism Rwkv6(double bf16, double int16) {
   return {"RWKV-6: 1 - 2^-5 to 1 - 2^-12", kK,
           [](Token token, Numbers&) {
             return [token, decay = SlowDecays(kK)](float* state, float* o) {
-              BonusDecayStep(kK, kV, decay.data(), token.q.data(),
+              BonusDecayStep(kK, kV, {decay.data()}, token.q.data(),
                              token.q.data(), token.k.data(), token.v.data(),
                              state, o);
             };
@@ -188,7 +211,7 @@ Mechanism Rwkv7(double bf16, double int16) {
               b[i] = -a[i] * numbers.Uniform(0, 1);
             }
             return [=, decay = SlowDecays(kK)](float* state, float* o) {
-              RankOneDecayStep(kK, kV, 1, decay.data(), a.data(), b.data(),
+              RankOneDecayStep(kK, kV, 1, {decay.data()}, a.data(), b.data(),
                                token.q.data(), token.k.data(), token.v.data(),
                                state, o);
             };
@@ -205,7 +228,7 @@ Mechanism GateLoop(double bf16, double int16) {
               imaginary[i] *= std::sin(0.1f * static_cast<float>(i));
             }
             return [=](float* state, float* o) {
-              ComplexKeyDecayStep(kK, kV, 1, real.data(), imaginary.data(),
+              ComplexKeyDecayStep(kK, kV, 1, {real.data()}, {imaginary.data()},
                                   token.q.data(), token.k.data(),
                                   token.v.data(), state, o);
             };
@@ -245,6 +268,7 @@ INSTANTIATE_TEST_SUITE_P(
     testing::Values(
         SigmoidGates("GLA: gates of inputs -2 to 2", 0, 0.01, 2e-4),
         SigmoidGates("GLA: gates of inputs 1 to 5", 3, 0.03, 6e-4),
+        SigmoidBiases("GLA: biases 4 to 12", 4, 12, 0.7, 2e-2),
         MambaOne(0.01, 6e-4), MambaTwo(0.02, 4e-4),
         ScalarDecay("RetNet: 1 - 2^-5", 1 - 0x1p-5f, 0.02, 3e-4),
         ScalarDecay("RetNet: 1 - 2^-12", 1 - 0x1p-12f, 0.2, 4e-3),

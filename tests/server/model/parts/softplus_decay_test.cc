@@ -37,7 +37,8 @@ void ExpectFollowsFormula(std::optional<double> lower_bound) {
   const std::vector<float> bias = {-4, -1, 0, 0.5f, 1, 3};
   const std::vector<float> inputs = {-3, 2, 0.25f, -0.5f, 30, -6};
   std::vector<float> x = inputs;
-  MakeDecay(A_log, bias, lower_bound).Apply(x.data());
+  std::vector<float> low(x.size());
+  MakeDecay(A_log, bias, lower_bound).Apply(x.data(), low.data());
   for (size_t i = 0; i < x.size(); ++i) {
     const double f =
         static_cast<double>(inputs[i]) + static_cast<double>(bias[i]);
@@ -48,6 +49,14 @@ void ExpectFollowsFormula(std::optional<double> lower_bound) {
     EXPECT_NEAR(static_cast<double>(x[i]) / std::exp(log_alpha), 1,
                 2e-6 - 1e-6 * log_alpha)
         << i;
+    // What is left of one is right to its own places, too.
+    const double loss =
+        1 - static_cast<double>(x[i]) - static_cast<double>(low[i]);
+    if (log_alpha > -0.5) {
+      EXPECT_NEAR(loss / -std::expm1(log_alpha), 1, 2e-6) << i;
+    } else {
+      EXPECT_EQ(low[i], 0.0f) << i;
+    }
   }
 }
 
@@ -68,7 +77,8 @@ TEST(SoftplusDecayTest, HeadsMayShareWhatIsStored) {
       SoftplusDecay::Make(harness.builder(), 2, 2, std::nullopt, 2);
   ASSERT_TRUE(shared.ok()) << shared.status();
   std::vector<float> x = {1, 2, 1, 2};
-  shared->Apply(x.data());
+  std::vector<float> low(x.size());
+  shared->Apply(x.data(), low.data());
   EXPECT_EQ(x[0], x[2]);
   EXPECT_EQ(x[1], x[3]);
   EXPECT_NEAR(x[3], std::exp(-std::exp(-0.5) * std::log1p(std::exp(1.0))),
@@ -82,7 +92,8 @@ TEST(SoftplusDecayTest, SaturatesWithoutLeavingItsRange) {
   for (const std::optional<double> bound :
        {std::optional<double>(), std::optional<double>(-5)}) {
     std::vector<float> x = {-1e4f, 0, 1e4f, -1e4f, 0, 1e4f};
-    MakeDecay(A_log, bias, bound).Apply(x.data());
+    std::vector<float> low(x.size());
+    MakeDecay(A_log, bias, bound).Apply(x.data(), low.data());
     for (const float alpha : x) {
       EXPECT_GE(alpha, 0.0f);
       EXPECT_LE(alpha, 1.0f);
