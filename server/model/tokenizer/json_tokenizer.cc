@@ -20,8 +20,10 @@ namespace {
 
 using nlohmann::json;
 
-constexpr JsonLimits kLimits = {
-    .max_bytes = size_t{64} << 20, .max_depth = 16, .max_values = 8'000'000};
+constexpr JsonLimits kLimits = {.max_bytes = size_t{64} << 20,
+                                .max_depth = 16,
+                                .max_values = 8'000'000,
+                                .max_memory = size_t{512} << 20};
 
 // How many times as long a text may become before it is cut to words, and a
 // token by the decoder. The most that is of use is NFKC, 11, and "Metaspace",

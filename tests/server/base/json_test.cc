@@ -1,7 +1,11 @@
 #include "server/base/json.h"
 
+#include <sys/resource.h>
+
+#include <cstdint>
 #include <string>
 
+#include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "nlohmann/json.hpp"
@@ -16,6 +20,12 @@ std::string Refusal(absl::string_view text, const JsonLimits& limits = {}) {
   EXPECT_FALSE(value.ok()) << std::string(text);
   EXPECT_EQ(value.status().code(), absl::StatusCode::kInvalidArgument);
   return std::string(value.status().message());
+}
+
+std::string Repeated(absl::string_view text, size_t times) {
+  std::string all;
+  for (size_t i = 0; i < times; ++i) absl::StrAppend(&all, text);
+  return all;
 }
 
 TEST(ParseJsonTest, ReadsValues) {
@@ -60,6 +70,43 @@ TEST(ParseJsonTest, BoundsDepthSizeAndCount) {
   limits.max_bytes = 2;
   EXPECT_THAT(Refusal("[ ]", limits), HasSubstr("3 bytes"));
   EXPECT_THAT(Refusal(std::string(100'000, '[')), HasSubstr("deeper"));
+}
+
+TEST(ParseJsonTest, BoundsMemory) {
+  JsonLimits limits;
+  limits.max_memory = 4096;
+  EXPECT_TRUE(ParseJson("[{\"a\": [1, 2]}, \"b\"]", "t", limits).ok());
+  const std::string text(5000, 'x');
+  for (const std::string& large :
+       {absl::StrCat("[\"", text, "\"]"), absl::StrCat("{\"", text, "\": 1}"),
+        absl::StrCat("[", Repeated("1,", 200), "1]"),
+        absl::StrCat("[", Repeated("{},", 50), "1]"),
+        absl::StrCat("[", Repeated("\"\",", 100), "1]"),
+        absl::StrCat("[", Repeated("[],", 50), "1]")}) {
+    EXPECT_THAT(Refusal(large, limits), HasSubstr("more than 4096 bytes"));
+  }
+}
+
+// Kilobytes of this process, the most so far.
+int64_t PeakMemory() {
+  rusage usage{};
+  getrusage(RUSAGE_SELF, &usage);
+  return usage.ru_maxrss;
+}
+
+TEST(ParseJsonTest, TakesNoMemoryForWhatIsBeyondTheLimits) {
+  const std::string text(16 << 20, '[');
+  const int64_t before = PeakMemory();
+  EXPECT_THAT(Refusal(text), HasSubstr("deeper"));
+  EXPECT_LT(PeakMemory() - before, 64 << 10);
+}
+
+// For ten minutes, if time were quadratic in the number of objects.
+TEST(ParseJsonTest, ReadsArraysOfManyObjects) {
+  const auto value =
+      ParseJson(absl::StrCat("[", Repeated("{\"a\":1},", 500'000), "{}]"), "t");
+  ASSERT_TRUE(value.ok()) << value.status();
+  EXPECT_EQ(value->size(), 500'001u);
 }
 
 }  // namespace
