@@ -20,6 +20,7 @@ import urllib.request
 
 from testing import docker
 from testing.docker import docker_output
+from testing.elf import missing_guards
 from testing.skip import skip
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -115,6 +116,14 @@ class ImageTest(unittest.TestCase):
         self.assertEqual(beside - PROGRAMS, MODULES)
         for name in MODULES:
             self.assertTrue(file_system()[name][0].mode & 0o004, name)
+
+    def test_our_programs_have_guards_against_overruns(self):
+        for name in ("steadystate-server", "steadystate"):
+            content = file_system()[f"usr/local/bin/{name}"][1]
+            self.assertEqual(missing_guards(content), set(), name)
+        # The module calls no function that FORTIFY would replace.
+        content = file_system()["usr/local/bin/steadystate-sentencepiece.so"][1]
+        self.assertLessEqual(missing_guards(content), {"FORTIFY"})
 
     def test_nothing_is_left_of_the_build(self):
         left = [name for name in file_system() if re.search(
