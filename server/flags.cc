@@ -170,6 +170,9 @@ ABSL_FLAG(steadystate::ByteSize, max_message_bytes,
           steadystate::ByteSize{4 << 20},
           "Largest message either way, 64KiB to 1GiB. Most clients receive no "
           "more than 4MiB. Default 4MiB.");
+ABSL_FLAG(uint32_t, max_steps_per_message, 1024,
+          "Most steps of one StreamStep message, 1 to 1048576. A message with "
+          "more ends its stream.");
 ABSL_FLAG(uint32_t, max_concurrent_streams, 1024,
           "Most calls that one connection may have open, at least 1. More "
           "wait within the client.");
@@ -276,6 +279,8 @@ Flags Collect() {
       absl::GetFlag(FLAGS_max_queued_per_session);
   flags.server.listen = absl::GetFlag(FLAGS_listen);
   flags.server.max_message_bytes = absl::GetFlag(FLAGS_max_message_bytes).bytes;
+  flags.server.max_steps_per_message =
+      absl::GetFlag(FLAGS_max_steps_per_message);
   flags.server.max_concurrent_streams =
       absl::GetFlag(FLAGS_max_concurrent_streams);
   flags.server.reflection = absl::GetFlag(FLAGS_reflection);

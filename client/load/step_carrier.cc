@@ -8,8 +8,9 @@ namespace steadystate::client {
 namespace {
 
 // Of one message, and one prompt beyond: what a server takes is bounded in
-// bytes.
+// bytes, and in steps by --max_steps_per_message.
 constexpr uint64_t kMaxMessageTokens = 4096;
+constexpr int kMaxMessageSteps = 1024;
 
 }  // namespace
 
@@ -60,7 +61,8 @@ void StepCarrier::Enqueue(LoadSession& session,
 void StepCarrier::FillRequest() {
   request_.Clear();
   uint64_t tokens = 0;
-  while (!outbox_.empty() && tokens < kMaxMessageTokens) {
+  while (!outbox_.empty() && tokens < kMaxMessageTokens &&
+         request_.requests_size() < kMaxMessageSteps) {
     const Step& next = outbox_.front();
     v1::StreamStepRequest::Request& request = *request_.add_requests();
     request.set_request_id(absl::StrCat(next.session->index()));

@@ -8,13 +8,24 @@
 
 namespace steadystate {
 
+GenerationService::GenerationService(ServiceContext& services)
+    : TypedService(services) {
+  Add("/steadystate.v1.GenerationService/Step", &GenerationService::Step);
+  Add("/steadystate.v1.GenerationService/StreamStep",
+      &GenerationService::StreamStep);
+  Add("/steadystate.v1.GenerationService/Generate",
+      &GenerationService::Generate);
+  Add("/steadystate.v1.GenerationService/Score", &GenerationService::Score);
+  Add("/steadystate.v1.GenerationService/Embed", &GenerationService::Embed);
+}
+
 grpc::ServerUnaryReactor* GenerationService::Step(
     grpc::CallbackServerContext* context, const v1::StepRequest* request,
     v1::StepResponse* response) {
   return StepCall::Start(services_, *context, *request, *response);
 }
 
-grpc::ServerBidiReactor<v1::StreamStepRequest, v1::StreamStepResponse>*
+grpc::ServerBidiReactor<grpc::ByteBuffer, v1::StreamStepResponse>*
 GenerationService::StreamStep(grpc::CallbackServerContext* context) {
   return StreamStepReactor::Start(services_, *context);
 }

@@ -4,34 +4,29 @@
 #include "grpcpp/server_context.h"
 #include "grpcpp/support/server_callback.h"
 #include "server/rpc/service_context.h"
-#include "steadystate/v1/generation.grpc.pb.h"
+#include "server/rpc/typed_service.h"
+#include "steadystate/v1/generation.pb.h"
 
 namespace steadystate {
 
 // steadystate.v1.GenerationService on the engine. Calls never wait on gRPC's
 // threads: each lives in a reactor that the engine calls back. Thread-safe.
-class GenerationService final : public v1::GenerationService::CallbackService {
+class GenerationService final : public TypedService {
  public:
   // `services` outlives this object.
-  explicit GenerationService(ServiceContext& services) : services_(services) {}
+  explicit GenerationService(ServiceContext& services);
 
   grpc::ServerUnaryReactor* Step(grpc::CallbackServerContext* context,
                                  const v1::StepRequest* request,
-                                 v1::StepResponse* response) override;
-  grpc::ServerBidiReactor<v1::StreamStepRequest, v1::StreamStepResponse>*
-  StreamStep(grpc::CallbackServerContext* context) override;
+                                 v1::StepResponse* response);
+  grpc::ServerBidiReactor<grpc::ByteBuffer, v1::StreamStepResponse>* StreamStep(
+      grpc::CallbackServerContext* context);
   grpc::ServerWriteReactor<v1::GenerateResponse>* Generate(
-      grpc::CallbackServerContext* context,
-      const v1::GenerateRequest* request) override;
+      grpc::CallbackServerContext* context, const v1::GenerateRequest* request);
   grpc::ServerWriteReactor<v1::ScoreResponse>* Score(
-      grpc::CallbackServerContext* context,
-      const v1::ScoreRequest* request) override;
+      grpc::CallbackServerContext* context, const v1::ScoreRequest* request);
   grpc::ServerWriteReactor<v1::EmbedResponse>* Embed(
-      grpc::CallbackServerContext* context,
-      const v1::EmbedRequest* request) override;
-
- private:
-  ServiceContext& services_;
+      grpc::CallbackServerContext* context, const v1::EmbedRequest* request);
 };
 
 }  // namespace steadystate

@@ -14,6 +14,13 @@
 
 namespace steadystate {
 
+ModelService::ModelService(ServiceContext& services) : TypedService(services) {
+  Add("/steadystate.v1.ModelService/ListModels", &ModelService::ListModels);
+  Add("/steadystate.v1.ModelService/GetModel", &ModelService::GetModel);
+  Add("/steadystate.v1.ModelService/Tokenize", &ModelService::Tokenize);
+  Add("/steadystate.v1.ModelService/Detokenize", &ModelService::Detokenize);
+}
+
 grpc::ServerUnaryReactor* ModelService::ListModels(
     grpc::CallbackServerContext* context, const v1::ListModelsRequest* request,
     v1::ListModelsResponse* response) {

@@ -6,30 +6,29 @@
 #include "grpcpp/server_context.h"
 #include "grpcpp/support/server_callback.h"
 #include "server/rpc/service_context.h"
-#include "steadystate/v1/model.grpc.pb.h"
+#include "server/rpc/typed_service.h"
+#include "steadystate/v1/model.pb.h"
 
 namespace steadystate {
 
 // steadystate.v1.ModelService on the engine's model. Thread-safe.
-class ModelService final : public v1::ModelService::CallbackService {
+class ModelService final : public TypedService {
  public:
   // `services` outlives this object.
-  explicit ModelService(ServiceContext& services) : services_(services) {}
+  explicit ModelService(ServiceContext& services);
 
-  grpc::ServerUnaryReactor* ListModels(
-      grpc::CallbackServerContext* context,
-      const v1::ListModelsRequest* request,
-      v1::ListModelsResponse* response) override;
+  grpc::ServerUnaryReactor* ListModels(grpc::CallbackServerContext* context,
+                                       const v1::ListModelsRequest* request,
+                                       v1::ListModelsResponse* response);
   grpc::ServerUnaryReactor* GetModel(grpc::CallbackServerContext* context,
                                      const v1::GetModelRequest* request,
-                                     v1::Model* response) override;
+                                     v1::Model* response);
   grpc::ServerUnaryReactor* Tokenize(grpc::CallbackServerContext* context,
                                      const v1::TokenizeRequest* request,
-                                     v1::TokenizeResponse* response) override;
-  grpc::ServerUnaryReactor* Detokenize(
-      grpc::CallbackServerContext* context,
-      const v1::DetokenizeRequest* request,
-      v1::DetokenizeResponse* response) override;
+                                     v1::TokenizeResponse* response);
+  grpc::ServerUnaryReactor* Detokenize(grpc::CallbackServerContext* context,
+                                       const v1::DetokenizeRequest* request,
+                                       v1::DetokenizeResponse* response);
 
  private:
   // Empty names the server's only model.
@@ -38,8 +37,6 @@ class ModelService final : public v1::ModelService::CallbackService {
                           v1::TokenizeResponse& response) const;
   absl::Status DoDetokenize(const v1::DetokenizeRequest& request,
                             v1::DetokenizeResponse& response) const;
-
-  ServiceContext& services_;
 };
 
 }  // namespace steadystate

@@ -1,5 +1,6 @@
 #include "server/rpc/server.h"
 
+#include <algorithm>
 #include <optional>
 #include <thread>
 #include <utility>
@@ -29,6 +30,9 @@
 #include "server/rpc/model_service.h"
 #include "server/rpc/service_context.h"
 #include "server/rpc/session_service.h"
+#include "steadystate/v1/generation.grpc.pb.h"
+#include "steadystate/v1/model.grpc.pb.h"
+#include "steadystate/v1/session.grpc.pb.h"
 
 namespace steadystate {
 namespace {
@@ -46,6 +50,12 @@ constexpr int kQuotaThreads = 16;
 
 constexpr size_t kMinMessageBytes = size_t{64} << 10;
 constexpr size_t kMaxMessageBytes = size_t{1} << 30;
+constexpr size_t kMaxStepsPerMessage = size_t{1} << 20;
+
+// Large messages of streams that have not been taken up wholly, of all streams
+// together; where messages may be larger, a share of it has one of them.
+constexpr size_t kInboundBytes = size_t{256} << 20;
+constexpr size_t kInboundMessages = 16;
 
 struct ChannelArgument {
   const char* key;
@@ -115,6 +125,12 @@ absl::Status ValidateServerOptions(const ServerOptions& options) {
         "max_message_bytes is ", options.max_message_bytes, "; it must be in [",
         kMinMessageBytes, ", ", kMaxMessageBytes, "]"));
   }
+  if (options.max_steps_per_message < 1 ||
+      options.max_steps_per_message > kMaxStepsPerMessage) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("max_steps_per_message is ", options.max_steps_per_message,
+                     "; it must be in [1, ", kMaxStepsPerMessage, "]"));
+  }
   if (options.max_concurrent_streams < 1 ||
       options.max_concurrent_streams > INT32_MAX) {
     return absl::InvalidArgumentError(absl::StrCat(
@@ -136,13 +152,17 @@ absl::Status ValidateServerOptions(const ServerOptions& options) {
 
 struct Server::State {
   State(const ServerOptions& options, Engine& engine, Metrics& metrics)
-      : services{.engine = engine,
-                 .metrics = metrics,
-                 .converter = Converter(engine.model(), engine.options(),
-                                        options.max_message_bytes),
-                 .max_message_bytes = options.max_message_bytes,
-                 .open_streams = {},
-                 .texts = {}} {}
+      : services{
+            .engine = engine,
+            .metrics = metrics,
+            .converter = Converter(engine.model(), engine.options(),
+                                   options.max_message_bytes),
+            .max_message_bytes = options.max_message_bytes,
+            .max_steps_per_message = options.max_steps_per_message,
+            .inbound = InboundBudget(std::max(
+                kInboundBytes, kInboundMessages * options.max_message_bytes)),
+            .open_streams = {},
+            .texts = {}} {}
 
   // Whether new work is taken at all; whether the compute thread moves. Health
   // is what both say.

@@ -20,6 +20,8 @@ struct ServerOptions {
   // Largest message either way, [64 KiB, 1 GiB]. Clients have limits of their
   // own: gRPC's default for what they receive is 4 MiB.
   size_t max_message_bytes = size_t{4} << 20;
+  // Most steps of one message of StreamStep, [1, 2^20].
+  size_t max_steps_per_message = 1024;
   // Streams that one connection may have open, [1, 2^31). What a client
   // opens beyond that waits within the client.
   size_t max_concurrent_streams = 1024;

@@ -6,6 +6,7 @@
 #include "server/engine/engine.h"
 #include "server/metrics/metrics.h"
 #include "server/rpc/convert.h"
+#include "server/rpc/inbound_budget.h"
 #include "server/rpc/open_streams.h"
 #include "server/rpc/text_thread.h"
 
@@ -17,6 +18,8 @@ struct ServiceContext {
   Metrics& metrics;
   const Converter converter;
   const size_t max_message_bytes;
+  const size_t max_steps_per_message;
+  InboundBudget inbound;
   OpenStreams open_streams;
   TextThread texts;
 };

@@ -17,6 +17,17 @@ constexpr int32_t kMaxPageSize = 1000;
 
 }  // namespace
 
+SessionService::SessionService(ServiceContext& services)
+    : TypedService(services) {
+  Add("/steadystate.v1.SessionService/CreateSession",
+      &SessionService::CreateSession);
+  Add("/steadystate.v1.SessionService/GetSession", &SessionService::GetSession);
+  Add("/steadystate.v1.SessionService/ListSessions",
+      &SessionService::ListSessions);
+  Add("/steadystate.v1.SessionService/DeleteSession",
+      &SessionService::DeleteSession);
+}
+
 grpc::ServerUnaryReactor* SessionService::CreateSession(
     grpc::CallbackServerContext* context,
     const v1::CreateSessionRequest* request, v1::Session* response) {

@@ -4,37 +4,35 @@
 #include "grpcpp/server_context.h"
 #include "grpcpp/support/server_callback.h"
 #include "server/rpc/service_context.h"
-#include "steadystate/v1/session.grpc.pb.h"
+#include "server/rpc/typed_service.h"
+#include "steadystate/v1/session.pb.h"
 
 namespace steadystate {
 
 // steadystate.v1.SessionService on the engine. Thread-safe.
-class SessionService final : public v1::SessionService::CallbackService {
+class SessionService final : public TypedService {
  public:
   // `services` outlives this object.
-  explicit SessionService(ServiceContext& services) : services_(services) {}
+  explicit SessionService(ServiceContext& services);
 
   grpc::ServerUnaryReactor* CreateSession(
       grpc::CallbackServerContext* context,
-      const v1::CreateSessionRequest* request, v1::Session* response) override;
+      const v1::CreateSessionRequest* request, v1::Session* response);
   grpc::ServerUnaryReactor* GetSession(grpc::CallbackServerContext* context,
                                        const v1::GetSessionRequest* request,
-                                       v1::Session* response) override;
-  grpc::ServerUnaryReactor* ListSessions(
-      grpc::CallbackServerContext* context,
-      const v1::ListSessionsRequest* request,
-      v1::ListSessionsResponse* response) override;
+                                       v1::Session* response);
+  grpc::ServerUnaryReactor* ListSessions(grpc::CallbackServerContext* context,
+                                         const v1::ListSessionsRequest* request,
+                                         v1::ListSessionsResponse* response);
   grpc::ServerUnaryReactor* DeleteSession(
       grpc::CallbackServerContext* context,
       const v1::DeleteSessionRequest* request,
-      google::protobuf::Empty* response) override;
+      google::protobuf::Empty* response);
 
  private:
   absl::Status List(const v1::ListSessionsRequest& request,
                     v1::ListSessionsResponse& response);
   void SetSession(const SessionInfo& info, v1::Session& to) const;
-
-  ServiceContext& services_;
 };
 
 }  // namespace steadystate

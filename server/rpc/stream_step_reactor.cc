@@ -28,9 +28,8 @@ constexpr size_t kMaxRequestIdBytes = 128;
 constexpr size_t kMaxEchoBytes = 128;
 // Steps of one message for which memory is kept until the next one.
 constexpr size_t kKeptSteps = 256;
-// Steps of one message that are taken up under one lock, at most; fewer if they
-// are large, since for some there may be no room yet.
-constexpr int kStepsAtOnce = 64;
+// The cost of what is taken up under one lock, at most, but for the last step:
+// for more there may be no room yet.
 constexpr size_t kCostAtOnce = size_t{64} << 10;
 // So long before a request is answered, it is fetched.
 constexpr size_t kAnswersAhead = 4;
@@ -46,9 +45,7 @@ StreamStepReactor* StreamStepReactor::Start(
   reactor->self_ = reactor;
   services.metrics.AddStreams(1);
   services.open_streams.Add(*reactor);
-  Actions actions;
-  actions.read = true;
-  reactor->Act(std::move(actions));
+  reactor->Proceed();
   return reactor.get();
 }
 
@@ -59,6 +56,7 @@ StreamStepReactor::StreamStepReactor(ServiceContext& services,
       record_(kMethod, context, services),
       writer_(services.engine.NewWriter()),
       client_(ConnectionOf(context)),
+      message_(services.max_steps_per_message, services.max_message_bytes),
       outbound_(std::min(kCoalescedBytes, services.max_message_bytes)) {}
 
 void StreamStepReactor::OnReadDone(bool ok) {
@@ -69,10 +67,32 @@ void StreamStepReactor::OnReadDone(bool ok) {
     ok = reading_ == Reading::kHandling;
   }
   if (ok) {
-    next_step_ = 0;
+    const absl::Status taken = TakeMessage();
+    if (!taken.ok()) Refuse(taken);
     Submit();
   }
   Proceed();
+}
+
+absl::Status StreamStepReactor::TakeMessage() {
+  STEADYSTATE_RETURN_IF_ERROR(message_.Take(received_));
+  if (message_.bytes() <= InboundBudget::kSmallBytes) return absl::OkStatus();
+  STEADYSTATE_RETURN_IF_ERROR(services_.inbound.Add(client_, message_.bytes()));
+  charged_ = message_.bytes();
+  return absl::OkStatus();
+}
+
+void StreamStepReactor::Refuse(const absl::Status& status) {
+  DropMessage();
+  const MutexLock lock(mutex_);
+  refusal_ = status;
+}
+
+void StreamStepReactor::DropMessage() {
+  message_.Clear();
+  const size_t charged = std::exchange(charged_, 0);
+  if (charged == 0) return;
+  services_.inbound.Remove(client_, charged);
 }
 
 void StreamStepReactor::OnWriteDone(bool ok) {
@@ -99,6 +119,7 @@ void StreamStepReactor::OnWriteDone(bool ok) {
 void StreamStepReactor::OnCancel() { Break(); }
 
 void StreamStepReactor::OnDone() {
+  DropMessage();
   services_.open_streams.Remove(*this);
   services_.metrics.AddStreams(-1);
   // The engine has nothing of this object any more, unless it is about to
@@ -146,55 +167,48 @@ void StreamStepReactor::Submit() {
   } while (!GiveBack());
 }
 
-int StreamStepReactor::StepCount() const {
-  return (HasOwnStep() ? 1 : 0) + request_->requests_size();
-}
-
-bool StreamStepReactor::HasOwnStep() const {
-  // A message without anything is a request that lacks its step.
-  return request_->has_step() || request_->requests().empty();
-}
-
 void StreamStepReactor::TakeSteps() {
   bool room = true;
-  while (room && next_step_ < StepCount()) {
+  while (room && !message_.done()) {
+    const absl::Status read = message_.Read();
+    if (!read.ok()) {
+      Refuse(read);
+      return;
+    }
     ConvertSteps();
     room = TakeUp();
   }
 }
 
 void StreamStepReactor::ConvertSteps() {
-  const int own = HasOwnStep() ? 1 : 0;
-  const int end = std::min(StepCount(), next_step_ + kStepsAtOnce);
   size_t cost = 0;
-  for (int i = next_step_; i < end && cost < kCostAtOnce; ++i) {
-    if (i < own) {
-      cost += ConvertStep(request_->request_id(),
-                          request_->has_step() ? &request_->step() : nullptr);
-      continue;
-    }
-    const v1::StreamStepRequest::Request& request = request_->requests(i - own);
-    cost += ConvertStep(request.request_id(),
-                        request.has_step() ? &request.step() : nullptr);
+  for (size_t i = 0; i < message_.size() && cost < kCostAtOnce; ++i) {
+    cost += ConvertStep(message_[i], message_.refusal(i));
   }
 }
 
-size_t StreamStepReactor::ConvertStep(const std::string& request_id,
-                                      const v1::StepRequest* step) {
+size_t StreamStepReactor::ConvertStep(const StepMessage::Request& from,
+                                      const absl::Status& refusal) {
   const size_t place = serials_.size() + converted_;
   if (place == submissions_.size()) submissions_.emplace_back();
   StepRequest& request = submissions_[place].request;
   Arrival arrival = {
-      .request_id = &request_id,
-      .session = step == nullptr
-                     ? &v1::StepRequest::default_instance().session()
-                     : &step->session(),
-      .refusal = Convert(request_id, step, request)};
+      .request_id = &from.request_id(),
+      .session = &from.step().session(),
+      .refusal =
+          refusal.ok()
+              ? Convert(from.request_id(),
+                        from.has_step() ? &from.step() : nullptr, request)
+              : refusal};
   if (arrival.refusal.ok()) {
     arrival.cost = services_.converter.AnswerBytes(request.outputs) +
                    request.tokens.size() * sizeof(int32_t) +
                    request.embeddings.size() * sizeof(float);
     ++converted_;
+  } else {
+    // Its memory would go to the next step, which may be small, and with that
+    // to the engine, which knows nothing of it.
+    request = {};
   }
   arrivals_.push_back(std::move(arrival));
   return arrivals_.back().cost;
@@ -216,7 +230,7 @@ bool StreamStepReactor::TakeUp() {
     } else {
       Answer(pending, std::move(arrival.refusal));
     }
-    ++next_step_;
+    message_.Consume();
     room = !broken_ && HasRoom();
   }
   arrivals_.clear();
@@ -224,11 +238,13 @@ bool StreamStepReactor::TakeUp() {
 }
 
 bool StreamStepReactor::GiveBack() {
-  const bool done = next_step_ == StepCount();
-  if (done) request_.Clear();
+  const bool done = message_.done();
+  if (done) DropMessage();
   const MutexLock lock(mutex_);
   // Room that came too early for OnWriteDone to see that it was wanted.
   if (!done && !broken_ && HasRoom()) return false;
+  // Meanwhile it takes no more than its bytes.
+  if (!done) message_.Unread();
   reading_ = done ? Reading::kIdle : Reading::kStalled;
   return true;
 }
@@ -331,6 +347,16 @@ void StreamStepReactor::OnRoundEnd() {
   Act(std::move(actions));
 }
 
+void StreamStepReactor::OnRoom() {
+  Actions actions;
+  {
+    const MutexLock lock(mutex_);
+    room_awaited_ = false;
+    actions = Decide();
+  }
+  Act(std::move(actions));
+}
+
 void StreamStepReactor::Answer(Pending& pending,
                                const absl::StatusOr<StepResult>& result) {
   if (result.ok() && pending.first && !broken_) {
@@ -389,20 +415,28 @@ bool StreamStepReactor::HasRoom() const {
 
 bool StreamStepReactor::MayRead() const {
   return reading_ == Reading::kIdle && !reads_ended_ && !broken_ &&
-         !draining_ && HasRoom();
+         !draining_ && refusal_.ok() && HasRoom();
+}
+
+bool StreamStepReactor::HasInboundRoom() {
+  if (room_awaited_) return false;
+  if (services_.inbound.HasRoomForAll()) return true;
+  room_awaited_ = !services_.inbound.MayRead(client_, weak_from_this());
+  return !room_awaited_;
 }
 
 bool StreamStepReactor::MayFinish() const {
-  return (reads_ended_ || broken_ || draining_) && !writing_ &&
-         outbound_.empty() && pending_count_ == 0 && !round_open_ &&
-         reads_starting_ == 0 && reading_ != Reading::kHandling &&
-         reading_ != Reading::kStalled;
+  return (reads_ended_ || broken_ || draining_ || !refusal_.ok()) &&
+         !writing_ && outbound_.empty() && pending_count_ == 0 &&
+         !round_open_ && reads_starting_ == 0 &&
+         reading_ != Reading::kHandling && reading_ != Reading::kStalled;
 }
 
 absl::Status StreamStepReactor::EndStatus() const {
   if (broken_ || context_.IsCancelled()) {
     return MakeError(ErrorReason::kCancelled, "the client has gone");
   }
+  if (!refusal_.ok()) return refusal_;
   if (reads_ended_) return absl::OkStatus();
   return DrainingError();
 }
@@ -415,7 +449,7 @@ StreamStepReactor::Actions StreamStepReactor::Decide() {
     writing_ = true;
     actions.write = &outbound_.Next();
   }
-  if (MayRead()) {
+  if (MayRead() && HasInboundRoom()) {
     reading_ = Reading::kOutstanding;
     ++reads_starting_;
     actions.read = true;
@@ -436,7 +470,7 @@ void StreamStepReactor::Act(Actions actions) {
       MayPark("StreamStepReactor::Act, write started");
     }
     if (!actions.read) break;
-    StartRead(request_.get());
+    StartRead(&received_);
     MayPark("StreamStepReactor::Act, read started");
     // In one go with what is to be done next: nobody else may decide, in
     // between, that the call is at its end.

@@ -15,14 +15,16 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "grpcpp/server_context.h"
+#include "grpcpp/support/byte_buffer.h"
 #include "grpcpp/support/server_callback.h"
 #include "server/base/mutex.h"
 #include "server/engine/request.h"
-#include "server/rpc/arena_message.h"
 #include "server/rpc/call_record.h"
+#include "server/rpc/inbound_budget.h"
 #include "server/rpc/open_streams.h"
 #include "server/rpc/outbound_queue.h"
 #include "server/rpc/service_context.h"
+#include "server/rpc/step_message.h"
 #include "steadystate/v1/generation.pb.h"
 
 namespace steadystate {
@@ -46,14 +48,15 @@ namespace steadystate {
 //   Drain: OpenStreams, where OnDone waits for it;
 //   OnSteps: the requests that it answers, and then the open round, either of
 //     which keeps the call from being finished;
-//   OnRoundEnd, which closes the round: a reference that it takes before.
+//   OnRoundEnd, which closes the round: a reference that it takes before;
+//   OnRoom: its caller's reference.
 //
 // Lock order: the engine is never called with mutex_ held.
 class StreamStepReactor final
-    : public grpc::ServerBidiReactor<v1::StreamStepRequest,
-                                     v1::StreamStepResponse>,
+    : public grpc::ServerBidiReactor<grpc::ByteBuffer, v1::StreamStepResponse>,
       public OpenStream,
       public StepSink,
+      public WaitingStream,
       public std::enable_shared_from_this<StreamStepReactor> {
  public:
   static StreamStepReactor* Start(ServiceContext& services,
@@ -66,6 +69,7 @@ class StreamStepReactor final
   void Drain() override;
   void OnSteps(std::span<const StepAnswer> answers) override;
   void OnRoundEnd() override;
+  void OnRoom() override;
 
  private:
   using Result = v1::StreamStepResponse::Result;
@@ -88,7 +92,7 @@ class StreamStepReactor final
     std::optional<Result> answer;  // if others of its session are before it
   };
 
-  // Who has request_ at the moment.
+  // Who has message_ at the moment.
   enum class Reading : uint8_t {
     kIdle,         // nobody: the next read may start
     kOutstanding,  // gRPC, at once or soon
@@ -96,7 +100,7 @@ class StreamStepReactor final
     kStalled,      // nobody: it has requests for which there is no room
   };
 
-  // One of request_'s steps that has been looked at and not been taken up.
+  // One of message_'s steps that has been looked at and not been taken up.
   struct Arrival {
     const std::string* request_id = nullptr;
     const std::string* session = nullptr;
@@ -114,25 +118,30 @@ class StreamStepReactor final
   StreamStepReactor(ServiceContext& services,
                     grpc::CallbackServerContext& context);
 
-  // Hands to the engine as many of request_'s steps as there is room for. The
-  // caller has request_, and has it no more.
+  // Makes what was read the message to be handled. The caller has message_.
+  absl::Status TakeMessage();
+  // Hands to the engine as many of message_'s steps as there is room for. The
+  // caller has message_, and has it no more.
   void Submit() ABSL_LOCKS_EXCLUDED(mutex_);
-  // Adds steps of request_ to submissions_ while there is room.
+  // Adds steps of message_ to submissions_ while there is room.
   void TakeSteps() ABSL_LOCKS_EXCLUDED(mutex_);
-  int StepCount() const;
-  bool HasOwnStep() const;
-  // Looks at the next steps of request_, some at a time: adds them to
-  // arrivals_, and what they ask for behind submissions_' used part.
+  // Looks at steps of message_ that have been read: adds them to arrivals_, and
+  // what they ask for behind submissions_' used part.
   void ConvertSteps();
-  // Returns its cost.
-  size_t ConvertStep(const std::string& request_id,
-                     const v1::StepRequest* step);
+  // Returns its cost. `refusal`: OK, or why it was not read.
+  size_t ConvertStep(const StepMessage::Request& request,
+                     const absl::Status& refusal);
   absl::Status Convert(const std::string& request_id,
                        const v1::StepRequest* step, StepRequest& to) const;
   // Takes up arrivals_, or answers them with their refusals, while there is
   // room; and empties them. False if there is no more room.
   bool TakeUp() ABSL_LOCKS_EXCLUDED(mutex_);
-  // Lets go of request_; false if its next steps can be submitted at once.
+  // Ends the stream with `status` once what came before is answered. The caller
+  // has message_.
+  void Refuse(const absl::Status& status) ABSL_LOCKS_EXCLUDED(mutex_);
+  // Empties message_.
+  void DropMessage() ABSL_LOCKS_EXCLUDED(mutex_);
+  // Lets go of message_; false if its next steps can be submitted at once.
   bool GiveBack() ABSL_LOCKS_EXCLUDED(mutex_);
   Pending& AddPending(const std::string& request_id, const std::string& session,
                       size_t cost) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -158,6 +167,8 @@ class StreamStepReactor final
 
   bool HasRoom() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   bool MayRead() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // If the connection's messages leave no room, OnRoom will tell of it.
+  bool HasInboundRoom() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   bool MayFinish() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::Status EndStatus() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   Actions Decide() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -173,8 +184,9 @@ class StreamStepReactor final
   std::shared_ptr<StreamStepReactor> self_;  // from Start to OnDone
 
   // Owned by the outstanding read, or by who handles the message.
-  ArenaMessage<v1::StreamStepRequest> request_;
-  int next_step_ = 0;  // of request_; its own, then those of `requests`
+  grpc::ByteBuffer received_;
+  StepMessage message_;
+  size_t charged_ = 0;  // to the inbound budget, for message_
   std::vector<Arrival> arrivals_;
   size_t converted_ = 0;  // of them
   // The first serials_.size() are to be submitted. What is behind them is kept
@@ -191,12 +203,14 @@ class StreamStepReactor final
   uint64_t next_serial_ ABSL_GUARDED_BY(mutex_) = 1;
   size_t pending_count_ ABSL_GUARDED_BY(mutex_) = 0;
   size_t pending_cost_ ABSL_GUARDED_BY(mutex_) = 0;
-  Reading reading_ ABSL_GUARDED_BY(mutex_) = Reading::kOutstanding;
+  Reading reading_ ABSL_GUARDED_BY(mutex_) = Reading::kIdle;
   // Calls of StartRead decided on that have not returned: too early to finish.
-  size_t reads_starting_ ABSL_GUARDED_BY(mutex_) = 1;
-  bool round_open_ ABSL_GUARDED_BY(mutex_) = false;  // OnRoundEnd will come
+  size_t reads_starting_ ABSL_GUARDED_BY(mutex_) = 0;
+  bool room_awaited_ ABSL_GUARDED_BY(mutex_) = false;  // OnRoom will come
+  bool round_open_ ABSL_GUARDED_BY(mutex_) = false;    // OnRoundEnd will come
   bool writing_ ABSL_GUARDED_BY(mutex_) = false;
   bool reads_ended_ ABSL_GUARDED_BY(mutex_) = false;  // by the client
+  absl::Status refusal_ ABSL_GUARDED_BY(mutex_);      // of the rest of it
   bool broken_ ABSL_GUARDED_BY(mutex_) = false;
   bool draining_ ABSL_GUARDED_BY(mutex_) = false;
   bool finished_ ABSL_GUARDED_BY(mutex_) = false;

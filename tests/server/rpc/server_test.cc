@@ -58,6 +58,11 @@ TEST(ServerTest, LimitsOutOfRangeAreRefused) {
   options.max_message_bytes = size_t{2} << 30;
   EXPECT_FALSE(ValidateServerOptions(options).ok());
   options.max_message_bytes = size_t{1} << 20;
+  options.max_steps_per_message = 0;
+  EXPECT_FALSE(ValidateServerOptions(options).ok());
+  options.max_steps_per_message = (1 << 20) + 1;
+  EXPECT_FALSE(ValidateServerOptions(options).ok());
+  options.max_steps_per_message = 1 << 20;
   options.max_concurrent_streams = 0;
   EXPECT_FALSE(ValidateServerOptions(options).ok());
 }

@@ -193,7 +193,9 @@ TEST(StreamStepTest, MessagesOfManyStepsEqualManyMessages) {
 TEST(StreamStepTest, AMessageMayHaveMoreStepsThanThereIsRoomFor) {
   constexpr size_t kSessions = 100;
   constexpr size_t kSteps = 30;
-  OpenServer server;
+  OpenServerOptions options;
+  options.server.max_steps_per_message = kSessions * kSteps;
+  OpenServer server(options);
   const std::vector<std::string> sessions = server.CreateSessions(kSessions);
   std::vector<v1::StreamStepRequest> requests;
   for (size_t i = 0; i < kSteps; ++i) {
@@ -212,7 +214,9 @@ TEST(StreamStepTest, AMessageMayHaveMoreStepsThanThereIsRoomFor) {
 }
 
 TEST(StreamStepTest, CancelWithinALongMessageEndsTheStream) {
-  OpenServer server;
+  OpenServerOptions options;
+  options.server.max_steps_per_message = 5000;
+  OpenServer server(options);
   const std::string session = server.CreateSession();
   std::vector<v1::StreamStepRequest> requests(
       5000, RequestOf("", StepOf(session, {1})));
@@ -403,6 +407,7 @@ TEST(StreamStepTest, EmptyStreamEndsWithOk) {
 TEST(StreamStepTest, DeadlineCompletesWhatBeganAndLeavesTheRestUndone) {
   OpenServerOptions options;
   options.engine.prefill_chunk_rows = 1;
+  options.engine.max_step_tokens = 1 << 20;
   OpenServer server(options);
   constexpr char kCount[] =
       "steadystate_request_duration_seconds_count{code=\"DEADLINE_EXCEEDED\","

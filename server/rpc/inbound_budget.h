@@ -1,0 +1,70 @@
+#ifndef STEADYSTATE_SERVER_RPC_INBOUND_BUDGET_H_
+#define STEADYSTATE_SERVER_RPC_INBOUND_BUDGET_H_
+
+#include <atomic>
+#include <cstddef>
+#include <memory>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/container/flat_hash_map.h"
+#include "absl/status/status.h"
+#include "server/base/mutex.h"
+#include "server/engine/request.h"
+
+namespace steadystate {
+
+// A stream that would like to read and has been told to wait.
+class WaitingStream {
+ public:
+  virtual ~WaitingStream() = default;
+  // There may be room. Called without locks, on the thread that made it.
+  virtual void OnRoom() = 0;
+};
+
+// The bytes of large messages that streams have received and not yet taken up
+// wholly: a bound on all together, and a share for each connection, so that one
+// that sends and does not read leaves room for others. Messages up to
+// kSmallBytes are not for this: a stream holds but one. Thread-safe.
+class InboundBudget {
+ public:
+  static constexpr size_t kSmallBytes = size_t{64} << 10;
+
+  // A connection whose messages come to an eighth of `bytes` is not read any
+  // further until some of them have been taken up.
+  explicit InboundBudget(size_t bytes)
+      : bytes_(bytes), share_(bytes / kShares) {}
+
+  // Notes a message that has come. QUEUE_FULL: there is no room for it.
+  absl::Status Add(ClientId client, size_t bytes);
+  // It has been taken up, or given up. Tells those who wait for that.
+  void Remove(ClientId client, size_t bytes);
+
+  // May streams of every connection read? False is no answer.
+  bool HasRoomForAll() const {
+    return used_.load(std::memory_order_relaxed) < share_;
+  }
+
+  // May streams of this connection read? If not, `stream` is told when they
+  // may; once, or never if it is gone by then.
+  bool MayRead(ClientId client, std::weak_ptr<WaitingStream> stream);
+
+ private:
+  static constexpr size_t kShares = 8;
+
+  struct Client {
+    size_t bytes = 0;
+    std::vector<std::weak_ptr<WaitingStream>> waiting;
+  };
+
+  const size_t bytes_;
+  const size_t share_;
+  Mutex mutex_;
+  std::atomic<size_t> used_ = 0;  // written with mutex_ held
+  // Those with bytes.
+  absl::flat_hash_map<ClientId, Client> clients_ ABSL_GUARDED_BY(mutex_);
+};
+
+}  // namespace steadystate
+
+#endif  // STEADYSTATE_SERVER_RPC_INBOUND_BUDGET_H_

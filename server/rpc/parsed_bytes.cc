@@ -1,0 +1,145 @@
+#include "server/rpc/parsed_bytes.h"
+
+#include <algorithm>
+#include <cstdint>
+
+#include "server/rpc/wire_reader.h"
+
+namespace steadystate {
+namespace {
+
+using google::protobuf::Descriptor;
+using google::protobuf::FieldDescriptor;
+
+// The largest of our messages without what it points to, with the heap's own
+// and its place in the list that has it.
+constexpr size_t kMessageBytes = 192;
+// A node of a map, its place in the table, and the message that an entry
+// becomes for a moment, which stays on an arena.
+constexpr size_t kMapEntryBytes = 128;
+// A string object with the heap's own.
+constexpr size_t kStringBytes = 64;
+// An unknown field in a list that grows by doubling.
+constexpr size_t kUnknownBytes = 40;
+// Arrays grow by doubling, and an arena keeps the outgrown ones.
+constexpr size_t kGrowth = 2;
+constexpr int kMaxDepth = 100;
+
+size_t SizeOf(const FieldDescriptor& field) {
+  switch (field.cpp_type()) {
+    case FieldDescriptor::CPPTYPE_BOOL:
+      return sizeof(bool);
+    case FieldDescriptor::CPPTYPE_INT64:
+    case FieldDescriptor::CPPTYPE_UINT64:
+    case FieldDescriptor::CPPTYPE_DOUBLE:
+      return sizeof(uint64_t);
+    default:
+      return sizeof(uint32_t);
+  }
+}
+
+// The least that one element takes on the wire.
+size_t WireSizeOf(const FieldDescriptor& field) {
+  switch (field.type()) {
+    case FieldDescriptor::TYPE_DOUBLE:
+    case FieldDescriptor::TYPE_FIXED64:
+    case FieldDescriptor::TYPE_SFIXED64:
+      return sizeof(uint64_t);
+    case FieldDescriptor::TYPE_FLOAT:
+    case FieldDescriptor::TYPE_FIXED32:
+    case FieldDescriptor::TYPE_SFIXED32:
+      return sizeof(uint32_t);
+    default:
+      return 1;
+  }
+}
+
+size_t PackedCount(const FieldDescriptor& field, absl::string_view bytes) {
+  if (WireSizeOf(field) > 1) return bytes.size() / WireSizeOf(field);
+  // A number ends with a byte below 0x80.
+  return static_cast<size_t>(std::count_if(
+      bytes.begin(), bytes.end(),
+      [](char c) { return (static_cast<unsigned char>(c) & 0x80) == 0; }));
+}
+
+struct Sum {
+  size_t bytes = 0;
+  const size_t most;
+};
+
+// Goes on to the end, a fault or the most. `type`: null for an unknown group.
+bool Add(WireReader& wire, const Descriptor* type, int depth, Sum& sum);
+
+bool AddContents(absl::string_view bytes, const FieldDescriptor* field,
+                 int depth, Sum& sum) {
+  if (field == nullptr) {
+    sum.bytes += kUnknownBytes + kStringBytes + bytes.size();
+    return true;
+  }
+  if (field->type() == FieldDescriptor::TYPE_MESSAGE) {
+    sum.bytes += field->is_map() ? kMapEntryBytes : kMessageBytes;
+    WireReader within(bytes);
+    return Add(within, field->message_type(), depth + 1, sum);
+  }
+  if (field->cpp_type() == FieldDescriptor::CPPTYPE_STRING) {
+    sum.bytes += kStringBytes + bytes.size();
+    return true;
+  }
+  if (!field->is_repeated()) {
+    sum.bytes += kUnknownBytes + kStringBytes + bytes.size();
+    return true;
+  }
+  sum.bytes += PackedCount(*field, bytes) * SizeOf(*field) * kGrowth;
+  return true;
+}
+
+// A number, by itself or in a list; or what is no such field.
+size_t NumberBytes(const FieldDescriptor* field) {
+  if (field == nullptr ||
+      field->cpp_type() == FieldDescriptor::CPPTYPE_STRING ||
+      field->cpp_type() == FieldDescriptor::CPPTYPE_MESSAGE) {
+    return kUnknownBytes;
+  }
+  return field->is_repeated() ? SizeOf(*field) * kGrowth : 0;
+}
+
+bool Add(WireReader& wire, const Descriptor* type, int depth, Sum& sum) {
+  if (depth > kMaxDepth) return false;
+  WireTag tag;
+  while (!wire.done()) {
+    if (sum.bytes > sum.most || !wire.ReadTag(tag)) return false;
+    const FieldDescriptor* const field =
+        type == nullptr ? nullptr
+                        : type->FindFieldByNumber(static_cast<int>(tag.field));
+    switch (tag.type) {
+      case WireType::kBytes: {
+        absl::string_view bytes;
+        if (!wire.ReadBytes(bytes)) return false;
+        if (!AddContents(bytes, field, depth, sum)) return false;
+        break;
+      }
+      case WireType::kGroupBegin:
+        sum.bytes += kUnknownBytes + kStringBytes;
+        if (!Add(wire, nullptr, depth + 1, sum)) return false;
+        break;
+      case WireType::kGroupEnd:
+        return type == nullptr;
+      default:
+        sum.bytes += NumberBytes(field);
+        if (!wire.Skip(tag)) return false;
+    }
+  }
+  return true;
+}
+
+}  // namespace
+
+size_t ParsedBytes(absl::string_view wire, const Descriptor& type,
+                   size_t most) {
+  Sum sum{.bytes = kMessageBytes, .most = most};
+  WireReader reader(wire);
+  Add(reader, &type, 0, sum);
+  return sum.bytes;
+}
+
+}  // namespace steadystate

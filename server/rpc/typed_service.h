@@ -1,0 +1,107 @@
+#ifndef STEADYSTATE_SERVER_RPC_TYPED_SERVICE_H_
+#define STEADYSTATE_SERVER_RPC_TYPED_SERVICE_H_
+
+#include "grpcpp/impl/codegen/proto_utils.h"
+#include "grpcpp/impl/codegen/server_callback_handlers.h"
+#include "grpcpp/impl/rpc_service_method.h"
+#include "grpcpp/impl/service_type.h"
+#include "grpcpp/server_context.h"
+#include "grpcpp/support/byte_buffer.h"
+#include "grpcpp/support/server_callback.h"
+#include "server/rpc/call_record.h"
+#include "server/rpc/received.h"
+#include "server/rpc/service_context.h"
+#include "server/rpc/unary.h"
+
+namespace steadystate {
+
+// A call that ends with a status and nothing else. Deletes itself.
+template <typename Response>
+class RefusedStream final : public grpc::ServerWriteReactor<Response> {
+ public:
+  explicit RefusedStream(const grpc::Status& status) { this->Finish(status); }
+  void OnDone() override { delete this; }
+};
+
+// A service whose requests are read by us (received.h): the classes that protoc
+// generates let gRPC do it. A method is a member of the derived class, which
+// adds each of them under its path, a literal, "/package.Service/Method", in
+// its constructor. They are called with requests that could be read; the others
+// are answered here. Thread-safe once it is constructed.
+class TypedService : public grpc::Service {
+ protected:
+  template <typename Owner, typename Request, typename Response>
+  using Unary = grpc::ServerUnaryReactor* (
+      Owner::*)(grpc::CallbackServerContext*, const Request*, Response*);
+  template <typename Owner, typename Request, typename Response>
+  using ServerStream = grpc::ServerWriteReactor<Response>* (
+      Owner::*)(grpc::CallbackServerContext*, const Request*);
+  template <typename Owner, typename Response>
+  using RawBidi = grpc::ServerBidiReactor<grpc::ByteBuffer, Response>* (
+      Owner::*)(grpc::CallbackServerContext*);
+
+  // `services` outlives this object.
+  explicit TypedService(ServiceContext& services) : services_(services) {}
+
+  template <typename Owner, typename Request, typename Response>
+  void Add(const char* path, Unary<Owner, Request, Response> method) {
+    AddHandler(
+        path, grpc::internal::RpcMethod::NORMAL_RPC,
+        new grpc::internal::CallbackUnaryHandler<Received<Request>, Response>(
+            [this, path, method](grpc::CallbackServerContext* context,
+                                 const Received<Request>* request,
+                                 Response* response) {
+              if (request->status.ok()) {
+                return (static_cast<Owner*>(this)->*method)(
+                    context, &request->message, response);
+              }
+              return AnswerUnary(services_, *context, path + 1, *response,
+                                 [request] { return request->status; });
+            }));
+  }
+
+  template <typename Owner, typename Request, typename Response>
+  void Add(const char* path, ServerStream<Owner, Request, Response> method) {
+    using Reactor = grpc::ServerWriteReactor<Response>;
+    AddHandler(
+        path, grpc::internal::RpcMethod::SERVER_STREAMING,
+        new grpc::internal::CallbackServerStreamingHandler<Received<Request>,
+                                                           Response>(
+            [this, path, method](grpc::CallbackServerContext* context,
+                                 const Received<Request>* request) -> Reactor* {
+              if (request->status.ok()) {
+                return (static_cast<Owner*>(this)->*method)(context,
+                                                            &request->message);
+              }
+              CallRecord record(path + 1, *context, services_);
+              return new RefusedStream<Response>(record.End(request->status));
+            }));
+  }
+
+  // The messages of such a stream come as they are.
+  template <typename Owner, typename Response>
+  void Add(const char* path, RawBidi<Owner, Response> method) {
+    AddHandler(
+        path, grpc::internal::RpcMethod::BIDI_STREAMING,
+        new grpc::internal::CallbackBidiHandler<grpc::ByteBuffer, Response>(
+            [this, method](grpc::CallbackServerContext* context) {
+              return (static_cast<Owner*>(this)->*method)(context);
+            }));
+  }
+
+  ServiceContext& services_;
+
+ private:
+  // Takes `handler`.
+  void AddHandler(const char* path, grpc::internal::RpcMethod::RpcType type,
+                  grpc::internal::MethodHandler* handler) {
+    AddMethod(new grpc::internal::RpcServiceMethod(path, type, nullptr));
+    MarkMethodCallback(count_++, handler);
+  }
+
+  int count_ = 0;
+};
+
+}  // namespace steadystate
+
+#endif  // STEADYSTATE_SERVER_RPC_TYPED_SERVICE_H_

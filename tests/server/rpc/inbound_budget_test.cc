@@ -1,0 +1,53 @@
+// Goal: large messages stay within their budget, and a connection within its
+// share, with those who wait told when there is room. Method: the budget by
+// itself.
+#include "server/rpc/inbound_budget.h"
+
+#include <memory>
+
+#include "gtest/gtest.h"
+#include "server/base/error.h"
+
+namespace steadystate {
+namespace {
+
+struct Waiter final : public WaitingStream {
+  void OnRoom() override { ++told; }
+  int told = 0;
+};
+
+TEST(InboundBudgetTest, RefusesWhatIsBeyondTheBudget) {
+  InboundBudget budget(800);
+  EXPECT_TRUE(budget.Add(1, 500).ok());
+  EXPECT_TRUE(budget.Add(2, 300).ok());
+  const auto details = GetErrorDetails(budget.Add(3, 1));
+  ASSERT_TRUE(details.has_value());
+  EXPECT_EQ(details->reason, ErrorReason::kQueueFull);
+  EXPECT_EQ(details->metadata,
+            (ErrorMetadata{{"value", "1"}, {"bounds", "800"}}));
+  budget.Remove(1, 500);
+  EXPECT_TRUE(budget.Add(3, 500).ok());
+}
+
+TEST(InboundBudgetTest, AConnectionBeyondItsShareWaitsUntilItIsTold) {
+  InboundBudget budget(800);
+  const auto waiter = std::make_shared<Waiter>();
+  EXPECT_TRUE(budget.HasRoomForAll());
+  EXPECT_TRUE(budget.MayRead(1, waiter));
+  ASSERT_TRUE(budget.Add(1, 60).ok());
+  ASSERT_TRUE(budget.Add(1, 60).ok());
+  EXPECT_FALSE(budget.HasRoomForAll());
+  EXPECT_FALSE(budget.MayRead(1, waiter));
+  EXPECT_TRUE(budget.MayRead(2, waiter));
+  // One that ends meanwhile is forgotten.
+  EXPECT_FALSE(budget.MayRead(1, std::make_shared<Waiter>()));
+  budget.Remove(1, 60);
+  EXPECT_EQ(waiter->told, 1);
+  EXPECT_TRUE(budget.MayRead(1, waiter));
+  budget.Remove(1, 60);
+  EXPECT_EQ(waiter->told, 1);
+  EXPECT_TRUE(budget.HasRoomForAll());
+}
+
+}  // namespace
+}  // namespace steadystate
