@@ -115,7 +115,8 @@ TEST(ReceivedTest, WhatTakesMuchMemoryToReadIsNotRead) {
     EXPECT_EQ(call.Read(), std::nullopt);
     const grpc::Status status = call.Finish();
     EXPECT_THAT(status, IsAboutField("the request"));
-    EXPECT_EQ(ToWireError(status).metadata["bounds"], "at most 16777216 in memory");
+    EXPECT_EQ(ToWireError(status).metadata["bounds"],
+              "at most 16777216 in memory");
   }
   // As many tokens as one request may have are read, and found to have no
   // session.
