@@ -176,8 +176,13 @@ ABSL_FLAG(uint32_t, max_steps_per_message, 1024,
 ABSL_FLAG(uint32_t, max_concurrent_streams, 1024,
           "Most calls that one connection may have open, at least 1. More "
           "wait within the client.");
+ABSL_FLAG(absl::Duration, drain_lag, absl::ZeroDuration(),
+          "How long after SIGTERM the server takes requests as before, its "
+          "health being NOT_SERVING already, so that balancers can send "
+          "clients elsewhere; 0s to 1h. Where there are balancers: 5s.");
 ABSL_FLAG(absl::Duration, drain_timeout, absl::Seconds(5),
-          "How long requests that run may go on after SIGTERM, 0s to 1h.");
+          "How long requests that run may go on after SIGTERM and the drain "
+          "lag, 0s to 1h.");
 ABSL_FLAG(bool, reflection, true,
           "Whether clients may ask for the services' descriptions.");
 ABSL_FLAG(steadystate::LogLevelName, log_level, steadystate::LogLevelName{},
@@ -204,10 +209,11 @@ std::string HelpText() {
       "  steadystate-server --model=DIRECTORY [--flag=value ...]\n\n"
       "When it is ready it prints one line to standard output:\n"
       "  listening grpc=HOST:PORT metrics=HOST:PORT\n"
-      "SIGTERM and SIGINT end it in order, the second of them at once.\n"
-      "Exit codes: 0 after SIGTERM or SIGINT, 1 if the model cannot be loaded, "
-      "an\naddress not be had or the end is not orderly, 2 for wrong "
-      "flags.\n\n";
+      "SIGTERM and SIGINT end it in order, the second of them at once; before "
+      "it is\nready the first does.\n"
+      "Exit codes: 0 after SIGTERM or SIGINT, 143 or 130 after a second of "
+      "them, 1 if\nthe model cannot be loaded, an address not be had or the "
+      "end is not orderly, 2\nfor wrong flags.\n\n";
   for (const auto& [name, flag] : OwnFlags()) {
     const std::string value = flag->DefaultValue();
     absl::StrAppend(&text, "  --", name, "\n      ", flag->Help(),
@@ -285,9 +291,19 @@ Flags Collect() {
       absl::GetFlag(FLAGS_max_concurrent_streams);
   flags.server.reflection = absl::GetFlag(FLAGS_reflection);
   flags.metrics_listen = absl::GetFlag(FLAGS_metrics_listen);
+  flags.drain_lag = absl::GetFlag(FLAGS_drain_lag);
   flags.drain_timeout = absl::GetFlag(FLAGS_drain_timeout);
   flags.log_level = absl::GetFlag(FLAGS_log_level).level;
   return flags;
+}
+
+absl::Status CheckDrain(absl::string_view name, absl::Duration time) {
+  if (time >= absl::ZeroDuration() && time <= absl::Hours(1)) {
+    return absl::OkStatus();
+  }
+  return absl::InvalidArgumentError(absl::StrCat("--", name, " is ",
+                                                 absl::FormatDuration(time),
+                                                 "; it must be in [0s, 1h]"));
 }
 
 }  // namespace
@@ -320,12 +336,8 @@ absl::StatusOr<Flags> ParseFlags(int argc, char** argv) {
         absl::StrCat("--transformers_version is '", version,
                      "'; it must be a version such as 4.57.6"));
   }
-  if (flags.drain_timeout < absl::ZeroDuration() ||
-      flags.drain_timeout > absl::Hours(1)) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "--drain_timeout is ", absl::FormatDuration(flags.drain_timeout),
-        "; it must be in [0s, 1h]"));
-  }
+  STEADYSTATE_RETURN_IF_ERROR(CheckDrain("drain_lag", flags.drain_lag));
+  STEADYSTATE_RETURN_IF_ERROR(CheckDrain("drain_timeout", flags.drain_timeout));
   // What needs no model is told before loading one, which takes time.
   STEADYSTATE_RETURN_IF_ERROR(ValidateEngineOptions(flags.engine));
   STEADYSTATE_RETURN_IF_ERROR(ValidateServerOptions(flags.server));

@@ -19,6 +19,7 @@ struct Flags {
   EngineOptions engine;
   ServerOptions server;
   std::string metrics_listen;
+  absl::Duration drain_lag;
   absl::Duration drain_timeout;
   LogLevel log_level = LogLevel::kInfo;
   // --help or --version: print this and do nothing else.

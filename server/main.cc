@@ -120,8 +120,6 @@ std::string WithPort(const std::string& host_port, int port) {
 
 // Says that the server is ready, waits for a signal, shuts down.
 int Serve(const Flags& flags, Server& server, const Exposer& exposer) {
-  // Who reads the line may send a signal at once.
-  KeepFirstStopSignal();
   // Nobody may be reading.
   LineWriter output(STDOUT_FILENO, kOutputBytes);
   output.Write(absl::StrCat(
@@ -129,6 +127,7 @@ int Serve(const Flags& flags, Server& server, const Exposer& exposer) {
       " metrics=", WithPort(flags.metrics_listen, exposer.port()), "\n"));
   WaitForStopSignal();
   output.Flush(kFlushTime);
+  server.AnnounceShutdown(flags.drain_lag);
   const absl::Status ended = server.Shutdown(flags.drain_timeout);
   if (!ended.ok()) {
     Fail("shutdown was not orderly: ", ended, kExitFailure);
@@ -160,6 +159,8 @@ int Run(const Flags& flags) {
   if (!exposer.ok()) {
     return Fail("cannot serve metrics: ", exposer.status(), kExitFailure);
   }
+  // Calls may come from here on, and have to end in order.
+  KeepFirstStopSignal();
   absl::StatusOr<std::unique_ptr<Server>> server =
       Server::Start(flags.server, **engine, metrics);
   if (absl::IsInvalidArgument(server.status())) {

@@ -5,6 +5,8 @@
 #include <unistd.h>
 
 #include <chrono>
+#include <cstdlib>
+#include <optional>
 #include <thread>
 
 #include "server/base/logging.h"
@@ -29,13 +31,15 @@ Stop& TheStop() {
   return *stop;
 }
 
-// True if the signal is to end the process in order.
-bool NoteSignal(Stop& stop) {
+// The code to end the process with at once, or nothing if it is to end in
+// order.
+std::optional<int> NoteSignal(Stop& stop, int number) {
   const MutexLock lock(stop.mutex);
-  if (!stop.kept || stop.requested) return false;
+  if (!stop.kept) return EXIT_SUCCESS;
+  if (stop.requested) return 128 + number;
   stop.requested = true;
   stop.requested_changed.SignalAll();
-  return true;
+  return std::nullopt;
 }
 
 }  // namespace
@@ -52,11 +56,11 @@ void StartStopSignals() {
       int number = 0;
       if (sigwait(&signals, &number) != 0) continue;
       // First, since nothing that comes after may keep the process from ending.
-      const bool in_order = NoteSignal(stop);
+      const std::optional<int> code = NoteSignal(stop, number);
       LogInfo("signal received", {{"signal", strsignal(number)}});
-      if (in_order) continue;
+      if (!code.has_value()) continue;
       FlushLog(kFlushTime);
-      _exit(128 + number);
+      _exit(*code);
     }
   }).detach();
 }

@@ -7,12 +7,13 @@ namespace steadystate {
 // them; nothing runs in a signal handler.
 
 // Blocks the signals in this thread and in all that it starts, and starts the
-// waiting thread. A signal ends the process at once, with 128 plus its number.
-// Call once, before any other thread exists.
+// waiting thread. A signal ends the process at once, with 0: it has nothing yet
+// that would have to end in order. Call once, before any other thread that
+// signals could go to.
 void StartStopSignals();
 
 // From now on the first signal makes WaitForStopSignal return instead. The
-// second one still ends the process at once.
+// second one ends the process at once, with 128 plus its number.
 void KeepFirstStopSignal();
 
 // Returns after the first signal since KeepFirstStopSignal.

@@ -264,6 +264,22 @@ Server::~Server() {
 
 int Server::port() const { return state_->port; }
 
+void Server::AnnounceShutdown(absl::Duration lag) {
+  State& state = *state_;
+  state.SetAccepting(false);
+  if (lag > absl::ZeroDuration()) {
+    LogInfo("serving until the drain lag is over",
+            {{"drain_lag", absl::FormatDuration(lag)}});
+  }
+  const Clock& clock = Clock::Real();
+  const SteadyTime end = clock.Now() + lag;
+  const MutexLock lock(state.mutex);
+  for (absl::Duration left = lag; left > absl::ZeroDuration();
+       left = end - clock.Now()) {
+    state.ended_changed.WaitFor(state.mutex, absl::ToChronoNanoseconds(left));
+  }
+}
+
 absl::Status Server::Shutdown(absl::Duration drain_timeout) {
   State& state = *state_;
   const Clock& clock = Clock::Real();

@@ -48,6 +48,11 @@ class Server {
   // The port that is listened on.
   int port() const;
 
+  // Says that the end is near, and waits: health turns NOT_SERVING, and for
+  // `lag` all is served as before, so that balancers can send clients elsewhere
+  // first. Before Shutdown.
+  void AnnounceShutdown(absl::Duration lag);
+
   // Ends service in order: health turns NOT_SERVING; new sessions and requests
   // are refused with DRAINING; requests that were accepted get up to
   // `drain_timeout`, then they are cancelled; connections are closed.

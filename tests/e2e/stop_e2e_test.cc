@@ -1,0 +1,146 @@
+// Goal: a signal ends the server when it is due: at once while it loads, and
+// after the drain lag, in which it serves, when balancers have to know first.
+// Method: the real binary; a lag of an hour where nothing may end by itself.
+#include <csignal>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "absl/time/clock.h"
+#include "gmock/gmock.h"
+#include "grpc/health/v1/health.grpc.pb.h"
+#include "grpcpp/grpcpp.h"
+#include "gtest/gtest.h"
+#include "steadystate/v1/generation.grpc.pb.h"
+#include "steadystate/v1/session.grpc.pb.h"
+#include "tests/client/process.h"
+#include "tests/e2e/fetch_metrics.h"
+#include "tests/testing/temp_directory.h"
+#include "tests/testing/tiny_model.h"
+
+namespace steadystate {
+namespace {
+
+using grpc::health::v1::HealthCheckResponse;
+using testing::HasSubstr;
+
+constexpr char kServer[] = STEADYSTATE_BIN_DIR "/steadystate-server";
+
+class StopE2eTest : public testing::Test {
+ protected:
+  // Starts the server and waits until it is ready.
+  void Start(const std::vector<std::string>& flags) {
+    std::vector<std::string> command = {
+        kServer,       "--model",     model_.path(),
+        "--listen",    "127.0.0.1:0", "--metrics_listen",
+        "127.0.0.1:0", "--threads",   "1"};
+    command.insert(command.end(), flags.begin(), flags.end());
+    server_ = std::make_unique<Process>(command, directory_.path() + "/log");
+    const std::vector<std::string> words =
+        absl::StrSplit(server_->ReadLine(), absl::ByAnyChar(" ="));
+    ASSERT_EQ(words.size(), 5u) << Log();
+    metrics_ = words[4];
+    const auto channel =
+        grpc::CreateChannel(words[2], grpc::InsecureChannelCredentials());
+    sessions_ = v1::SessionService::NewStub(channel);
+    generation_ = v1::GenerationService::NewStub(channel);
+    health_ = grpc::health::v1::Health::NewStub(channel);
+  }
+
+  // Sends SIGTERM and waits until health says so.
+  void SignalAndWaitForHealth() {
+    grpc::ClientContext context;
+    const auto watch = health_->Watch(&context, {});
+    HealthCheckResponse response;
+    ASSERT_TRUE(watch->Read(&response));
+    EXPECT_EQ(response.status(), HealthCheckResponse::SERVING);
+    server_->Signal(SIGTERM);
+    ASSERT_TRUE(watch->Read(&response));
+    EXPECT_EQ(response.status(), HealthCheckResponse::NOT_SERVING);
+    context.TryCancel();
+    watch->Finish();
+  }
+
+  grpc::Status Create(v1::Session* session) {
+    grpc::ClientContext context;
+    return sessions_->CreateSession(&context, {}, session);
+  }
+
+  std::string Log() const { return ReadWholeFile(directory_.path() + "/log"); }
+
+  const TinyModel model_;
+  const TempDirectory directory_;
+  std::unique_ptr<Process> server_;
+  std::string metrics_;
+  std::unique_ptr<v1::SessionService::Stub> sessions_;
+  std::unique_ptr<v1::GenerationService::Stub> generation_;
+  std::unique_ptr<grpc::health::v1::Health::Stub> health_;
+};
+
+TEST_F(StopE2eTest, ServesDuringTheDrainLag) {
+  Start({"--drain_lag", "1h"});
+  SignalAndWaitForHealth();
+  EXPECT_THAT(FetchMetrics(metrics_), HasSubstr("\nsteadystate_ready{model="));
+  for (const absl::string_view line :
+       absl::StrSplit(FetchMetrics(metrics_), '\n')) {
+    if (absl::StartsWith(line, "steadystate_ready{")) {
+      EXPECT_TRUE(absl::EndsWith(line, "} 0")) << std::string(line);
+    }
+  }
+  v1::Session session;
+  EXPECT_TRUE(Create(&session).ok());
+  grpc::ClientContext context;
+  v1::StepRequest step;
+  step.set_session(session.name());
+  step.mutable_tokens()->add_ids(1);
+  v1::StepResponse stepped;
+  EXPECT_TRUE(generation_->Step(&context, step, &stepped).ok());
+  // A second signal does not wait for the lag's end.
+  server_->Signal(SIGTERM);
+  EXPECT_EQ(server_->Wait(), 128 + SIGTERM);
+}
+
+TEST_F(StopE2eTest, RefusesAfterTheDrainLagAndEndsInOrder) {
+  Start({"--drain_lag", "300ms", "--drain_timeout", "1h"});
+  v1::Session session;
+  ASSERT_TRUE(Create(&session).ok());
+  // While it runs, the server stays to refuse others.
+  v1::GenerateRequest request;
+  request.set_session(session.name());
+  request.set_text("a");
+  grpc::ClientContext context;
+  const auto stream = generation_->Generate(&context, request);
+  v1::GenerateResponse response;
+  ASSERT_TRUE(stream->Read(&response));
+  const absl::Time start = absl::Now();
+  SignalAndWaitForHealth();
+  grpc::Status status;
+  do {
+    status = Create(&session);
+    ASSERT_TRUE(stream->Read(&response));
+  } while (status.ok());
+  EXPECT_EQ(status.error_code(), grpc::StatusCode::UNAVAILABLE);
+  EXPECT_GE(absl::Now() - start, absl::Milliseconds(300));
+  context.TryCancel();
+  EXPECT_EQ(server_->Wait(), 0) << Log();
+}
+
+// Loading takes long enough for a signal that is sent when it begins.
+TEST_F(StopE2eTest, ASignalWhileItLoadsEndsItAtOnce) {
+  // Its log is what can be waited for.
+  Process server({"/bin/sh", "-c",
+                  absl::StrCat("exec ", kServer,
+                               " --model=" STEADYSTATE_SOURCE_DIR
+                               "/deploy/models/demo --listen=127.0.0.1:0 "
+                               "--metrics_listen=127.0.0.1:0 2>&1")},
+                 directory_.path() + "/log");
+  ASSERT_THAT(server.ReadLine(), HasSubstr("steadystate-server starts"));
+  server.Signal(SIGTERM);
+  EXPECT_EQ(server.Wait(), 0);
+}
+
+}  // namespace
+}  // namespace steadystate
