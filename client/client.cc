@@ -1,5 +1,9 @@
 #include "client/client.h"
 
+#include <algorithm>
+#include <climits>
+#include <cstdint>
+
 #include "absl/strings/str_cat.h"
 #include "client/clock.h"
 #include "client/error.h"
@@ -60,6 +64,11 @@ absl::Status ReadAll(
   return refused;
 }
 
+int Milliseconds(absl::Duration time) {
+  return static_cast<int>(
+      std::min<int64_t>(absl::ToInt64Milliseconds(time), INT_MAX));
+}
+
 // gRPC 1.51 looks at errno when it has done more than connect(). Where /sys is
 // not mounted, the allocator's look at it then makes a connection that is under
 // way seem to have failed, once in a process.
@@ -87,6 +96,12 @@ absl::StatusOr<Client> Client::Connect(const std::string& address,
   // A client is a connection, also if there are several to one server.
   arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
   arguments.SetMaxReceiveMessageSize(options.max_message_bytes);
+  arguments.SetInt(GRPC_ARG_KEEPALIVE_TIME_MS,
+                   Milliseconds(options.keepalive_time));
+  arguments.SetInt(GRPC_ARG_KEEPALIVE_TIMEOUT_MS,
+                   Milliseconds(options.keepalive_timeout));
+  // Else gRPC stops asking a server that has long said nothing.
+  arguments.SetInt(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);
   const gpr_timespec deadline = DeadlineIn(options.connect_timeout);
   for (int attempt = 0; attempt < kConnectAttempts; ++attempt) {
     const auto channel = grpc::CreateCustomChannel(

@@ -13,6 +13,9 @@
 
 namespace steadystate::client {
 
+// How long a server may take to answer what takes it no time.
+inline constexpr absl::Duration kUnaryTimeout = absl::Seconds(10);
+
 // What help says about a command, beside its options.
 struct CommandText {
   absl::string_view name;         // "session create"
@@ -25,7 +28,10 @@ struct CommandText {
 // A connected client, and how a command is to make its calls.
 struct Connection {
   Client client;
+  // For the command's work, which may take as long as it takes.
   CallOptions call;
+  // For calls that a server answers at once.
+  CallOptions unary;
 };
 
 // A subcommand of the command line. Used once, in the order of the methods:
@@ -40,8 +46,8 @@ class Command {
   // The command's own options; their targets lie in this object.
   virtual OptionTable options() = 0;
 
-  // How long one call may take unless --timeout says otherwise.
-  virtual absl::Duration default_timeout() const { return absl::Seconds(10); }
+  // How long one call of its work may take unless --timeout says otherwise.
+  virtual absl::Duration default_timeout() const { return kUnaryTimeout; }
 
   // Does all that needs no server: checks options and arguments, reads files.
   // An error is the user's.

@@ -4,6 +4,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <memory>
+#include <optional>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
@@ -37,23 +38,40 @@ std::vector<std::unique_ptr<Command>> AllCommands() {
 }
 
 // What every command has beside its own options.
-struct CommonOptions {
+class CommonOptions {
+ public:
   std::string address = kDefaultAddress;
-  absl::Duration timeout;
+  std::optional<absl::Duration> timeout;
   bool help = false;
 
-  void AppendTo(OptionTable& table) {
+  // `calls_last`: the command's own call takes as long as it takes.
+  void AppendTo(OptionTable& table, bool calls_last) {
     table.push_back({"address", "HOST:PORT",
                      "The server. Default: the environment variable "
                      "STEADYSTATE_ADDRESS, or 127.0.0.1:50051.",
                      &address});
     table.push_back(
         {"timeout", "DURATION",
-         timeout == absl::InfiniteDuration()
-             ? "Gives up if one call takes longer, such as 30s. Default: waits."
-             : "Gives up if one call takes longer. Default 10s; health 5s.",
-         &timeout});
+         calls_last
+             ? "Gives up if one call, or connecting, takes longer, such as "
+               "30s; 0: never. Default: what takes the server no time 10s, "
+               "connecting 5s, the rest for as long as the server gives signs "
+               "of life."
+             : "Gives up if one call, or connecting, takes longer; 0: never. "
+               "Default 10s; health and connecting 5s.",
+         [this](absl::string_view text) { return ReadTimeout(text); }});
     table.push_back({"help", "", "Shows this text.", &help});
+  }
+
+ private:
+  absl::Status ReadTimeout(absl::string_view text) {
+    absl::Duration time;
+    if (!absl::ParseDuration(text, &time) || time < absl::ZeroDuration()) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "'", text, "' is not a duration such as 500ms, 10s or 5m, nor 0"));
+    }
+    timeout = time == absl::ZeroDuration() ? absl::InfiniteDuration() : time;
+    return absl::OkStatus();
   }
 };
 
@@ -72,9 +90,11 @@ std::string Overview() {
       "STEADYSTATE_ADDRESS, or else ", kDefaultAddress, ".\n\n",
       "Exit codes:\n"
       "  0    done\n"
-      "  1    the server refused or failed: error: CODE REASON: message\n"
+      "  1    the server refused or failed: error: CODE REASON: message; or "
+      "a call\n"
+      "       took longer than --timeout: error: DEADLINE_EXCEEDED: message\n"
       "  2    the command line is wrong\n"
-      "  3    no server answers\n"
+      "  3    no server answers, or it gave no sign of life for 40 s\n"
       "  130  interrupted\n");
   return text;
 }
@@ -156,22 +176,26 @@ ExitCode Execute(Command& command, const CommonOptions& common) {
   const Interrupt interrupt(canceller);
   auto client = Client::Connect(
       common.address,
-      {.connect_timeout = std::min(common.timeout, kConnectTimeout)});
+      {.connect_timeout = common.timeout.value_or(kConnectTimeout)});
   if (!client.ok()) return Report(client.status(), canceller);
-  const Connection connection{
-      *std::move(client), {.timeout = common.timeout, .canceller = &canceller}};
+  const absl::Duration work = command.default_timeout();
+  const Connection connection{.client = *std::move(client),
+                              .call = {.timeout = common.timeout.value_or(work),
+                                       .canceller = &canceller},
+                              .unary = {.timeout = common.timeout.value_or(
+                                            std::min(work, kUnaryTimeout)),
+                                        .canceller = &canceller}};
   return Report(command.Run(connection), canceller);
 }
 
 ExitCode RunCommand(Command& command,
                     const std::vector<std::string>& arguments) {
   CommonOptions common;
-  common.timeout = command.default_timeout();
   if (const char* address = std::getenv("STEADYSTATE_ADDRESS")) {
     common.address = address;
   }
   OptionTable table = command.options();
-  common.AppendTo(table);
+  common.AppendTo(table, command.default_timeout() == absl::InfiniteDuration());
   const auto others = ParseOptions(table, arguments);
   const absl::string_view name = command.text().name;
   if (!others.ok()) return UsageError(others.status().message(), name);

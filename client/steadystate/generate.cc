@@ -226,7 +226,8 @@ absl::Status GenerateCommand::Generate(const Connection& connection,
 absl::Status GenerateCommand::Run(const Connection& connection) {
   v1::GetModelRequest model_request;
   model_request.set_name("models/-");
-  const auto model = connection.client.GetModel(model_request, connection.call);
+  const auto model =
+      connection.client.GetModel(model_request, connection.unary);
   if (!model.ok()) return model.status();
   print_ids_ = model->tokenizer().empty();
   auto use = SessionUse::Open(connection, session_id_);

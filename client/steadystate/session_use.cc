@@ -17,9 +17,9 @@ absl::StatusOr<SessionUse> SessionUse::Open(
   if (id) {
     v1::GetSessionRequest request;
     request.set_name(SessionName(*id));
-    session = connection.client.GetSession(request, connection.call);
+    session = connection.client.GetSession(request, connection.unary);
   } else {
-    session = connection.client.CreateSession({}, connection.call);
+    session = connection.client.CreateSession({}, connection.unary);
   }
   if (!session.ok()) return session.status();
   return SessionUse(&connection, *std::move(session), !id);
