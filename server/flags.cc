@@ -147,9 +147,11 @@ ABSL_FLAG(uint64_t, context_cap, 0,
           "state is reserved up to this. 0: the model's own bound.");
 ABSL_FLAG(uint32_t, max_batch_rows, 256,
           "Most tokens, of all sessions together, in one batch; 1 to 65536.");
-ABSL_FLAG(uint32_t, prefill_chunk_rows, 64,
+ABSL_FLAG(uint32_t, prefill_chunk_rows, 0,
           "Most tokens of one session in one batch, 1 to max_batch_rows. "
-          "Larger is faster for long prompts and slower for everybody else.");
+          "Larger is faster for long prompts and slower for everybody else. 0: "
+          "64, or up to 256 where the CPU multiplies more rows at once faster "
+          "(AMX); at most max_batch_rows.");
 ABSL_FLAG(absl::Duration, prefill_slice, absl::Milliseconds(10),
           "How long prompts compute before those who generate token by token "
           "have their turn, to the end of the layer at hand; 0 to 10s. Or "

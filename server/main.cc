@@ -114,6 +114,12 @@ void DescribeModel(const Model& model, absl::Duration load_time,
                            {"load_time", absl::FormatDuration(load_time)}});
 }
 
+void DescribeChunks(const EngineOptions& given, const EngineOptions& used) {
+  LogInfo("prompts are cut",
+          {{"prefill_chunk_rows", used.prefill_chunk_rows},
+           {"chosen_by", given.prefill_chunk_rows == 0 ? "hardware" : "flag"}});
+}
+
 std::string WithPort(const std::string& host_port, int port) {
   return absl::StrCat(host_port.substr(0, host_port.rfind(':')), ":", port);
 }
@@ -150,6 +156,7 @@ int Run(const Flags& flags) {
   absl::StatusOr<std::unique_ptr<Engine>> engine =
       Engine::Create(flags.engine, *model, Clock::Real(), metrics);
   if (!engine.ok()) return WrongUsage(engine.status());
+  DescribeChunks(flags.engine, (*engine)->options());
 
   absl::StatusOr<std::unique_ptr<Exposer>> exposer =
       Exposer::Start(flags.metrics_listen, metrics);

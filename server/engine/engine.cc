@@ -9,6 +9,7 @@
 #include "server/engine/core.h"
 #include "server/engine/embed_task.h"
 #include "server/engine/generate_task.h"
+#include "server/engine/prefill_chunk.h"
 #include "server/engine/score_task.h"
 #include "server/engine/step_task.h"
 #include "server/engine/validate.h"
@@ -33,8 +34,13 @@ absl::StatusOr<std::unique_ptr<Engine>> Engine::Create(
          {"value", absl::StrCat(options.state_memory_bytes)},
          {"bounds", absl::StrCat(session_bytes)}});
   }
+  EngineOptions used = options;
+  if (used.prefill_chunk_rows == 0) {
+    used.prefill_chunk_rows = PrefillChunkRowsFor(model->description().linear,
+                                                  options.max_batch_rows);
+  }
   return std::unique_ptr<Engine>(new Engine(
-      std::make_unique<Core>(options, std::move(model), clock, metrics)));
+      std::make_unique<Core>(used, std::move(model), clock, metrics)));
 }
 
 Engine::Engine(std::unique_ptr<Core> core) : core_(std::move(core)) {}

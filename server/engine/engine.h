@@ -24,9 +24,10 @@ namespace steadystate {
 struct EngineOptions {
   uint64_t state_memory_bytes = uint64_t{4} << 30;  // budget of all sessions
   absl::Duration session_ttl = absl::Hours(1);
-  size_t threads = 1;              // compute thread included
-  size_t max_batch_rows = 256;     // rows of one batch
-  size_t prefill_chunk_rows = 64;  // most rows of one session in one batch
+  size_t threads = 1;           // compute thread included
+  size_t max_batch_rows = 256;  // rows of one batch
+  // Most rows of one session in one batch; 0: PrefillChunkRowsFor the model.
+  size_t prefill_chunk_rows = 64;
   // How long prompts compute before live streams have their turn: this, or
   // twice as long as those took for theirs, if that is longer; and the layer at
   // hand.

@@ -175,7 +175,7 @@ absl::Status ValidateEngineOptions(const EngineOptions& options) {
   STEADYSTATE_RETURN_IF_ERROR(
       CheckRange("max_batch_rows", options.max_batch_rows, 1, kMaxBatchRows));
   STEADYSTATE_RETURN_IF_ERROR(CheckRange("prefill_chunk_rows",
-                                         options.prefill_chunk_rows, 1,
+                                         options.prefill_chunk_rows, 0,
                                          options.max_batch_rows));
   if (options.prefill_slice < absl::ZeroDuration() ||
       options.prefill_slice > kMaxPrefillSlice) {

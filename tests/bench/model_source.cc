@@ -69,8 +69,7 @@ void ModelSource::AppendTo(client::OptionTable& table) {
                    "As the server's flag. Default: the engine's.",
                    &batch_rows_});
   table.push_back({"prefill_chunk_rows", "N",
-                   "As the server's flag. Default: the engine's.",
-                   &chunk_rows_});
+                   "As the server's flag. Default 0.", &chunk_rows_});
   table.push_back({"prefill_slice", "DURATION",
                    "As the server's flag. Default: the engine's.",
                    &engine_.prefill_slice});
@@ -84,7 +83,7 @@ absl::Status ModelSource::Check(const RunOptions& run) {
   }
   engine_.threads = threads_;
   if (batch_rows_) engine_.max_batch_rows = *batch_rows_;
-  if (chunk_rows_) engine_.prefill_chunk_rows = *chunk_rows_;
+  engine_.prefill_chunk_rows = chunk_rows_.value_or(0);
   STEADYSTATE_RETURN_IF_ERROR(ValidateEngineOptions(engine_));
   STEADYSTATE_RETURN_IF_ERROR(ReadWeightType(weight_dtype_).status());
   STEADYSTATE_RETURN_IF_ERROR(ReadStateType(state_dtype_).status());

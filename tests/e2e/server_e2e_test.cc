@@ -34,6 +34,7 @@
 namespace steadystate {
 namespace {
 
+using testing::ContainsRegex;
 using testing::HasSubstr;
 
 constexpr char kServer[] = STEADYSTATE_BIN_DIR "/steadystate-server";
@@ -327,7 +328,7 @@ TEST(ServerE2eTest, WrongFlagsAreNamed) {
       {"--drain_lag=61m", "drain_lag is 1h1m; it must be in [0s, 1h]"},
       {"--drain_timeout=-1s", "drain_timeout"},
       {"--max_batch_rows=0", "max_batch_rows"},
-      {"--prefill_chunk_rows=0", "prefill_chunk_rows"},
+      {"--prefill_chunk_rows=257", "prefill_chunk_rows"},
       {"--max_step_tokens=0", "max_step_tokens"},
       {"--max_step_tokens=1048577", "max_step_tokens"},
       {"--max_message_bytes=1KiB", "max_message_bytes"},
@@ -378,6 +379,24 @@ TEST(ServerE2eTest, HelpNamesEveryFlagAndVersionIsTold) {
   const Outcome version = RunServer("--version");
   EXPECT_EQ(version.code, 0);
   EXPECT_THAT(version.out, HasSubstr("steadystate-server "));
+}
+
+// What the log of a server says, from its start to its end.
+std::string LogOf(const std::vector<std::string>& flags) {
+  ServerProcess server(flags);
+  server.process().Signal(SIGTERM);
+  EXPECT_EQ(server.process().Wait(), 0) << server.Log();
+  return server.Log();
+}
+
+TEST(ServerE2eTest, SaysHowManyRowsOfAPromptItTakesAtOnce) {
+  // Which of the numbers depends on the CPU.
+  EXPECT_THAT(LogOf({}), ContainsRegex("prefill_chunk_rows=(64|128|256) "
+                                       "chosen_by=hardware"));
+  EXPECT_THAT(LogOf({"--max_batch_rows", "16"}),
+              HasSubstr("prefill_chunk_rows=16 chosen_by=hardware"));
+  EXPECT_THAT(LogOf({"--prefill_chunk_rows", "7"}),
+              HasSubstr("prefill_chunk_rows=7 chosen_by=flag"));
 }
 
 TEST(ServerE2eTest, ModelThatIsNotThereIsNamed) {

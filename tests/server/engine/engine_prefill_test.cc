@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "gtest/gtest.h"
+#include "server/engine/prefill_chunk.h"
 #include "tests/server/engine/engine_harness.h"
 
 namespace steadystate {
@@ -21,6 +22,19 @@ EngineOptions Options(absl::Duration slice) {
   options.prefill_slice = slice;
   options.max_step_tokens = size_t{1} << 20;
   return options;
+}
+
+TEST(EngineChunkTest, RowsSuitTheHardwareUnlessTheyAreGiven) {
+  EngineOptions options;
+  options.prefill_chunk_rows = 0;
+  EngineHarness chosen(options);
+  Engine& engine = chosen.engine();
+  EXPECT_EQ(engine.options().prefill_chunk_rows,
+            PrefillChunkRowsFor(engine.model().description().linear,
+                                options.max_batch_rows));
+  options.prefill_chunk_rows = 9;
+  EngineHarness given(options);
+  EXPECT_EQ(given.engine().options().prefill_chunk_rows, 9u);
 }
 
 class EnginePrefillTest : public testing::Test {

@@ -36,7 +36,6 @@ TEST(ValidateEngineOptionsTest, ChecksEveryLimit) {
           {"threads", [](auto& o) { o.threads = 0; }},
           {"threads", [](auto& o) { o.threads = 100000; }},
           {"max_batch_rows", [](auto& o) { o.max_batch_rows = 0; }},
-          {"prefill_chunk_rows", [](auto& o) { o.prefill_chunk_rows = 0; }},
           {"prefill_chunk_rows", [](auto& o) { o.prefill_chunk_rows = 257; }},
           {"prefill_slice",
            [](auto& o) { o.prefill_slice = -absl::Nanoseconds(1); }},
