@@ -3,6 +3,7 @@
 // other cuts agree within rounding; a state is its bytes; every SIMD target
 // agrees. Method: the plain golden checkpoint of each family, fed in many ways.
 #include <algorithm>
+#include <cmath>
 #include <filesystem>
 #include <memory>
 #include <string>
@@ -14,6 +15,7 @@
 #include "kernels/cpu_target.h"
 #include "kernels/linear/linear.h"
 #include "tests/server/model/conformance/sequence.h"
+#include "tests/server/model/conformance/spread_weights.h"
 
 namespace steadystate {
 namespace {
@@ -78,6 +80,8 @@ void ExpectBatchesAreSingles(const Model& model, size_t threads) {
       parts.push_back({&batched[i], tokens[i]});
     }
     const auto logits = together.FeedTogether(parts);
+    ASSERT_TRUE(std::ranges::all_of(
+        logits[0], [](float logit) { return std::isfinite(logit); }));
     for (size_t i = 0; i < parts.size(); ++i) {
       const size_t whole[] = {tokens[i].size()};
       ASSERT_EQ(logits[i], alone.Feed(single[i], tokens[i], whole));
@@ -91,12 +95,15 @@ TEST_P(ConformanceTest, ABatchIsItsSingles) {
     SCOPED_TRACE(threads);
     ExpectBatchesAreSingles(*model_, threads);
   }
+  ExpectBatchesAreSingles(
+      *LoadWithSpreadWeights(GoldenFolder(GetParam()), DType::kF32), 2);
 }
 
 TEST_P(ConformanceTest, ABatchIsItsSinglesWithBf16Weights) {
   if (!LinearFactory::HasNativeBf16()) GTEST_SKIP() << "no native bf16";
-  const auto model = LoadGolden(GoldenFolder(GetParam()), DType::kBf16);
-  ExpectBatchesAreSingles(*model, 2);
+  const std::string folder = GoldenFolder(GetParam());
+  ExpectBatchesAreSingles(*LoadGolden(folder, DType::kBf16), 2);
+  ExpectBatchesAreSingles(*LoadWithSpreadWeights(folder, DType::kBf16), 2);
 }
 
 TEST_P(ConformanceTest, ABatchIsItsSinglesWithInt8Weights) {
