@@ -178,6 +178,13 @@ ABSL_FLAG(uint32_t, max_steps_per_message, 1024,
 ABSL_FLAG(uint32_t, max_concurrent_streams, 1024,
           "Most calls that one connection may have open, at least 1. More "
           "wait within the client.");
+ABSL_FLAG(uint64_t, max_connections, 0,
+          "Most connections at a time; more are closed at once. 0: as many as "
+          "the limit of open files leaves after a reserve of 48 to 256.");
+ABSL_FLAG(uint64_t, max_connections_per_peer, 0,
+          "Most connections from one IPv4 address or one IPv6 network of 64 "
+          "bits, at most max_connections. 0: half of them. Behind a proxy all "
+          "come from its address: give both flags one value there.");
 ABSL_FLAG(absl::Duration, drain_lag, absl::ZeroDuration(),
           "How long after SIGTERM the server takes requests as before, its "
           "health being NOT_SERVING already, so that balancers can send "
@@ -291,6 +298,9 @@ Flags Collect() {
       absl::GetFlag(FLAGS_max_steps_per_message);
   flags.server.max_concurrent_streams =
       absl::GetFlag(FLAGS_max_concurrent_streams);
+  flags.server.max_connections = absl::GetFlag(FLAGS_max_connections);
+  flags.server.max_connections_per_peer =
+      absl::GetFlag(FLAGS_max_connections_per_peer);
   flags.server.reflection = absl::GetFlag(FLAGS_reflection);
   flags.metrics_listen = absl::GetFlag(FLAGS_metrics_listen);
   flags.drain_lag = absl::GetFlag(FLAGS_drain_lag);

@@ -48,6 +48,11 @@ uint64_t DescriptorLimit() {
   return getrlimit(RLIMIT_NOFILE, &limit) == 0 ? limit.rlim_cur : 0;
 }
 
+uint64_t HardDescriptorLimit() {
+  rlimit limit{};
+  return getrlimit(RLIMIT_NOFILE, &limit) == 0 ? limit.rlim_max : 0;
+}
+
 size_t OpenDescriptors() {
   DIR* folder = opendir("/proc/self/fd");
   if (folder == nullptr) return 0;

@@ -41,9 +41,11 @@ class WakeUp {
   const Descriptor event_;
 };
 
-// Descriptors that the process may open, its soft limit, and those that it
-// has open now; 0 if the system does not say.
+// Descriptors that the process may open: its soft limit, and the hard one to
+// which it may raise that; and those that it has open now. 0 if the system does
+// not say.
 uint64_t DescriptorLimit();
+uint64_t HardDescriptorLimit();
 size_t OpenDescriptors();
 
 }  // namespace steadystate

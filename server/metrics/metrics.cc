@@ -116,10 +116,10 @@ struct Metrics::Families {
   const ProcessMetrics process{model};
 
   std::vector<Gauge*> sessions, state_bytes, state_capacity, per_session,
-      utilization, running, waiting, streams, load_duration, ready,
+      utilization, running, waiting, streams, connections, load_duration, ready,
       heartbeat_age, threads;
-  std::vector<Counter*> created, ended, rejections, tokens, mismatches,
-      nonfinite;
+  std::vector<Counter*> created, ended, rejections, accepted, refused, cut,
+      tokens, mismatches, nonfinite;
   std::vector<Histogram*> lifetime, session_tokens, queue, first_token,
       inter_token, step, batch_size, batch_rows;
   std::array<std::array<Counter*, 2>, 2> cancellations{};
@@ -209,6 +209,9 @@ Metrics::Families::Families(absl::string_view model_name) : model(model_name) {
   constexpr const char* kEnds[] = {"deleted", "expired", "shutdown"};
   constexpr const char* kRejections[] = {"state_budget", "queue_full",
                                          "draining"};
+  constexpr const char* kRefusals[] = {
+      "max_connections", "max_connections_per_peer", "descriptors"};
+  constexpr const char* kCuts[] = {"resets", "bytes"};
   constexpr const char* kPhases[] = {"prefill", "decode"};
   constexpr const char* kParts[] = {"projection", "recurrence", "other",
                                     "sample"};
@@ -229,6 +232,10 @@ Metrics::Families::Families(absl::string_view model_name) : model(model_name) {
   duration_family = &HistogramFamily(kRequestDuration);
   for (size_t i = 0; i < kMethodCount; ++i) Duration(i, absl::StatusCode::kOk);
   streams = Gauges(kGrpcStreams);
+  connections = Gauges(kGrpcConnections);
+  accepted = Counters(kGrpcConnectionsAccepted);
+  refused = Counters(kGrpcConnectionsRefused, "reason", kRefusals);
+  cut = Counters(kGrpcConnectionsCut, "reason", kCuts);
   AddErrorReasons();
   queue = Histograms(kQueueDuration, "phase", kPhases);
   first_token = Histograms(kTimeToFirstToken);
@@ -292,6 +299,20 @@ void Metrics::RequestFinished(absl::string_view method, absl::StatusCode code,
 }
 
 void Metrics::AddStreams(int delta) { families_->streams[0]->Increment(delta); }
+
+void Metrics::SetConnections(size_t open) {
+  families_->connections[0]->Set(static_cast<double>(open));
+}
+
+void Metrics::ConnectionAccepted() { families_->accepted[0]->Increment(); }
+
+void Metrics::ConnectionRefused(ConnectionRefusal reason) {
+  families_->refused[Index(reason)]->Increment();
+}
+
+void Metrics::ConnectionWasCut(ConnectionCut reason) {
+  families_->cut[Index(reason)]->Increment();
+}
 
 void Metrics::ErrorAnswered(absl::string_view reason) {
   auto& errors = families_->errors;

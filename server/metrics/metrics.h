@@ -25,6 +25,12 @@ enum class BatchPhase : uint8_t { kPrefill, kDecode };
 enum class StepPhase : uint8_t { kProjection, kRecurrence, kOther, kSample };
 enum class CancelSource : uint8_t { kClient, kDeadline };
 enum class CancelStage : uint8_t { kQueued, kRunning };
+enum class ConnectionRefusal : uint8_t {
+  kMaxConnections,
+  kMaxConnectionsPerPeer,
+  kDescriptors
+};
+enum class ConnectionCut : uint8_t { kResets, kBytes };
 
 // What metrics say once about the model and the machine.
 struct ModelInfoLabels {
@@ -60,6 +66,11 @@ class Metrics {
                        absl::Duration duration);
   // One more or one less open stream.
   void AddStreams(int delta);
+  // gRPC's connections: those open, and what became of new ones.
+  void SetConnections(size_t open);
+  void ConnectionAccepted();
+  void ConnectionRefused(ConnectionRefusal reason);
+  void ConnectionWasCut(ConnectionCut reason);
   // An error answered to a client, as a status or inside a stream; `reason` is
   // an ErrorReason's wire name.
   void ErrorAnswered(absl::string_view reason);

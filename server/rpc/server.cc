@@ -6,28 +6,29 @@
 #include <utility>
 #include <vector>
 
-#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/time/time.h"
 #include "google/protobuf/message.h"
-#include "grpc/health/v1/health.pb.h"
+#include "grpc/health/v1/health.grpc.pb.h"
 #include "grpc/support/time.h"
-#include "grpcpp/ext/proto_server_reflection_plugin.h"
 #include "grpcpp/grpcpp.h"
 #include "grpcpp/health_check_service_interface.h"
-#include "grpcpp/impl/server_builder_option.h"
-#include "grpcpp/impl/server_builder_plugin.h"
 #include "grpcpp/resource_quota.h"
 #include "server/base/clock.h"
+#include "server/base/descriptor.h"
+#include "server/base/listener.h"
 #include "server/base/logging.h"
 #include "server/base/mutex.h"
 #include "server/base/status_macros.h"
+#include "server/rpc/acceptor.h"
+#include "server/rpc/connection_caps.h"
 #include "server/rpc/convert.h"
 #include "server/rpc/generation_service.h"
 #include "server/rpc/heartbeat_watch.h"
 #include "server/rpc/library_logs.h"
 #include "server/rpc/model_service.h"
+#include "server/rpc/reflection_service.h"
 #include "server/rpc/service_context.h"
 #include "server/rpc/session_service.h"
 #include "steadystate/v1/generation.grpc.pb.h"
@@ -42,11 +43,9 @@ namespace {
 constexpr absl::Duration kCancelledGrace = absl::Seconds(1);
 constexpr absl::Duration kShutdownGrace = absl::Seconds(2);
 
-// Last-resort bounds, far above what MAX_CONCURRENT_STREAMS and the outbound
-// bounds of streams let happen. Threads are those of the reflection service,
-// the only synchronous one.
+// A last-resort bound, far above what MAX_CONCURRENT_STREAMS and the outbound
+// bounds of streams let happen.
 constexpr size_t kQuotaBytes = size_t{1} << 30;
-constexpr int kQuotaThreads = 16;
 
 constexpr size_t kMinMessageBytes = size_t{64} << 10;
 constexpr size_t kMaxMessageBytes = size_t{1} << 30;
@@ -71,8 +70,6 @@ std::vector<ChannelArgument> ChannelArguments(const ServerOptions& options) {
       {GRPC_ARG_MAX_SEND_MESSAGE_LENGTH,
        static_cast<int>(options.max_message_bytes)},
       {GRPC_ARG_MAX_METADATA_SIZE, 8 << 10},
-      // Else a second server on the same port starts without an error.
-      {GRPC_ARG_ALLOW_REUSEPORT, 0},
       // Finds peers that are gone without a word.
       {GRPC_ARG_KEEPALIVE_TIME_MS, 60'000},
       {GRPC_ARG_KEEPALIVE_TIMEOUT_MS, 20'000},
@@ -84,30 +81,15 @@ std::vector<ChannelArgument> ChannelArguments(const ServerOptions& options) {
   };
 }
 
-// Decides about the reflection service for one server: linking its library
-// alone would add it to all servers of the process.
-class ReflectionOption final : public grpc::ServerBuilderOption {
- public:
-  explicit ReflectionOption(bool enabled) : enabled_(enabled) {}
-
-  void UpdateArguments(grpc::ChannelArguments*) override {}
-  void UpdatePlugins(std::vector<std::unique_ptr<grpc::ServerBuilderPlugin>>*
-                         plugins) override {
-    auto reflection =
-        std::make_unique<grpc::reflection::ProtoServerReflectionPlugin>();
-    std::erase_if(*plugins, [&reflection](const auto& plugin) {
-      return plugin->name() == reflection->name();
-    });
-    if (!enabled_) return;
-    plugins->push_back(std::move(reflection));
-    // gRPC's health service has no descriptor of its own to show.
-    google::protobuf::LinkMessageReflection<
-        grpc::health::v1::HealthCheckRequest>();
-  }
-
- private:
-  const bool enabled_;
-};
+// Well above what a client has reason for: it may cancel all of its calls at
+// once, and again, and each of them may have a message on its way.
+ConductLimits LimitsOfConduct(const ServerOptions& options) {
+  ConductLimits limits;
+  limits.open_calls = options.max_concurrent_streams;
+  limits.resets = std::max<uint64_t>(4096, 2 * options.max_concurrent_streams);
+  limits.bytes_per_call = options.max_message_bytes + (64 << 10);
+  return limits;
+}
 
 // A deadline for gRPC, in steady time.
 gpr_timespec In(absl::Duration duration) {
@@ -137,17 +119,12 @@ absl::Status ValidateServerOptions(const ServerOptions& options) {
         "max_concurrent_streams is ", options.max_concurrent_streams,
         "; it must be in [1, ", INT32_MAX, "]"));
   }
-  const size_t colon = options.listen.rfind(':');
-  int port = 0;
-  if (colon == std::string::npos || colon == 0 ||
-      !absl::SimpleAtoi(options.listen.substr(colon + 1), &port) || port < 0 ||
-      port > 65535) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("'", options.listen,
-                     "' is not an address to listen on: give HOST:PORT, for "
-                     "instance 127.0.0.1:50051"));
-  }
-  return absl::OkStatus();
+  STEADYSTATE_RETURN_IF_ERROR(
+      ResolveConnectionCaps(options.max_connections,
+                            options.max_connections_per_peer,
+                            HardDescriptorLimit())
+          .status());
+  return ParseHostPort(options.listen).status();
 }
 
 struct Server::State {
@@ -163,6 +140,61 @@ struct Server::State {
                 kInboundBytes, kInboundMessages * options.max_message_bytes)),
             .open_streams = {},
             .texts = {}} {}
+
+  // Starts gRPC, without connections; `server` is null if that fails.
+  void StartServing(const ServerOptions& options) {
+    grpc::ServerBuilder builder;
+    for (const ChannelArgument& argument : ChannelArguments(options)) {
+      builder.AddChannelArgument(argument.key, argument.value);
+    }
+    // Compressed messages would be unpacked before their size is checked.
+    builder.SetCompressionAlgorithmSupportStatus(GRPC_COMPRESS_GZIP, false);
+    builder.SetCompressionAlgorithmSupportStatus(GRPC_COMPRESS_DEFLATE, false);
+    grpc::ResourceQuota quota("steadystate");
+    quota.Resize(kQuotaBytes);
+    builder.SetResourceQuota(quota);
+    connections = builder.experimental().AddExternalConnectionAcceptor(
+        grpc::ServerBuilder::experimental_type::ExternalConnectionType::FROM_FD,
+        grpc::InsecureServerCredentials());
+    builder.RegisterService(&session_service);
+    builder.RegisterService(&generation_service);
+    builder.RegisterService(&model_service);
+    if (options.reflection) {
+      builder.RegisterService(&reflection_service);
+      // gRPC's health service has no descriptor of its own to show.
+      google::protobuf::LinkMessageReflection<
+          grpc::health::v1::HealthCheckRequest>();
+    }
+    server = builder.BuildAndStart();
+  }
+
+  // After StartServing: the guard looks for the server that was started last.
+  absl::Status StartAccepting(Listener listener, const ConnectionCaps& caps,
+                              const ConductLimits& limits) {
+    STEADYSTATE_ASSIGN_OR_RETURN(
+        acceptor,
+        Acceptor::Start(
+            std::move(listener), caps, services.metrics,
+            [this](Descriptor socket, int listening) {
+              HandOver(std::move(socket), listening);
+            },
+            std::make_unique<ConnectionGuard>(limits, services.metrics)));
+    return absl::OkStatus();
+  }
+
+  void HandOver(Descriptor socket, int listening) {
+    grpc::experimental::ExternalConnectionAcceptor::NewConnectionParameters
+        connection;
+    connection.listener_fd = listening;
+    connection.fd = socket.Release();
+    connections->HandleNewConnection(&connection);
+  }
+
+  // Ends gRPC; calls that are left are cancelled after `grace`.
+  void Shutdown(absl::Duration grace) {
+    acceptor.reset();
+    server->Shutdown(In(grace));
+  }
 
   // Whether new work is taken at all; whether the compute thread moves. Health
   // is what both say.
@@ -194,8 +226,19 @@ struct Server::State {
   SessionService session_service{services};
   GenerationService generation_service{services};
   ModelService model_service{services};
+  ReflectionService reflection_service{
+      {grpc::health::v1::Health::service_full_name(),
+       grpc::reflection::v1alpha::ServerReflection::service_full_name(),
+       v1::GenerationService::service_full_name(),
+       v1::ModelService::service_full_name(),
+       v1::SessionService::service_full_name()}};
   int port = 0;
   std::unique_ptr<grpc::Server> server;
+  // Where connections are handed to gRPC.
+  std::unique_ptr<grpc::experimental::ExternalConnectionAcceptor> connections;
+  // Ends before the server: what comes later would never be closed.
+  std::unique_ptr<Acceptor> acceptor;
+
   Mutex serving_mutex;
   bool is_accepting ABSL_GUARDED_BY(serving_mutex) = false;
   bool is_alive ABSL_GUARDED_BY(serving_mutex) = true;
@@ -213,43 +256,39 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Start(
   LogWhatLibrariesSay();
   grpc::EnableDefaultHealthCheckService(true);
 
+  STEADYSTATE_ASSIGN_OR_RETURN(
+      const ConnectionCaps caps,
+      ResolveConnectionCaps(options.max_connections,
+                            options.max_connections_per_peer,
+                            DescriptorLimit()));
+  STEADYSTATE_ASSIGN_OR_RETURN(
+      Listener listener, Listen(options.listen, AnyAddress::kBothFamilies));
   auto state = std::make_shared<State>(options, engine, metrics);
-  grpc::ServerBuilder builder;
-  std::vector<std::string> arguments;
-  for (const ChannelArgument& argument : ChannelArguments(options)) {
-    builder.AddChannelArgument(argument.key, argument.value);
-    arguments.push_back(absl::StrCat(argument.key, "=", argument.value));
+  state->port = listener.port;
+  state->StartServing(options);
+  if (state->server == nullptr) {
+    return absl::UnavailableError("gRPC does not start: its log says why");
   }
-  // Compressed messages would be unpacked before their size is checked.
-  builder.SetCompressionAlgorithmSupportStatus(GRPC_COMPRESS_GZIP, false);
-  builder.SetCompressionAlgorithmSupportStatus(GRPC_COMPRESS_DEFLATE, false);
-  grpc::ResourceQuota quota("steadystate");
-  quota.Resize(kQuotaBytes).SetMaxThreads(kQuotaThreads);
-  builder.SetResourceQuota(quota);
-  builder.SetOption(std::make_unique<ReflectionOption>(options.reflection));
-  builder.AddListeningPort(options.listen, grpc::InsecureServerCredentials(),
-                           &state->port);
-  builder.RegisterService(&state->session_service);
-  builder.RegisterService(&state->generation_service);
-  builder.RegisterService(&state->model_service);
-  state->server = builder.BuildAndStart();
-  if (state->server == nullptr || state->port == 0) {
-    return absl::UnavailableError(
-        absl::StrCat("cannot listen on ", options.listen,
-                     ": the address is taken or not one of this machine"));
-  }
+  STEADYSTATE_RETURN_IF_ERROR(state->StartAccepting(std::move(listener), caps,
+                                                    LimitsOfConduct(options)));
   state->SetAccepting(true);
   state->watch.emplace(engine, metrics, [&target = *state](bool alive) {
     target.SetAlive(alive);
   });
-  LogInfo("grpc server started",
-          {{"listen", options.listen},
-           {"port", state->port},
-           {"reflection", options.reflection ? "true" : "false"},
-           {"resource_quota_bytes", kQuotaBytes},
-           {"resource_quota_threads", kQuotaThreads},
-           {"compression", "none"},
-           {"channel_arguments", absl::StrJoin(arguments, ",")}});
+  LogInfo(
+      "grpc server started",
+      {{"listen", options.listen},
+       {"port", state->port},
+       {"reflection", options.reflection ? "true" : "false"},
+       {"resource_quota_bytes", kQuotaBytes},
+       {"max_connections", caps.in_all},
+       {"max_connections_per_peer", caps.per_peer},
+       {"compression", "none"},
+       {"channel_arguments",
+        absl::StrJoin(ChannelArguments(options), ",",
+                      [](std::string* out, const ChannelArgument& argument) {
+                        absl::StrAppend(out, argument.key, "=", argument.value);
+                      })}});
   return std::unique_ptr<Server>(new Server(std::move(state)));
 }
 
@@ -259,7 +298,7 @@ Server::~Server() {
   // The state may live on with a call that does not end, the engine does not.
   state_->watch->Stop();
   const MutexLock lock(state_->mutex);
-  if (!state_->ended) state_->server->Shutdown(In(absl::ZeroDuration()));
+  if (!state_->ended) state_->Shutdown(absl::ZeroDuration());
 }
 
 int Server::port() const { return state_->port; }
@@ -296,7 +335,7 @@ absl::Status Server::Shutdown(absl::Duration drain_timeout) {
   }
   const SteadyTime give_up = clock.Now() + kCancelledGrace + kShutdownGrace;
   std::thread([state = state_] {
-    state->server->Shutdown(In(kCancelledGrace));
+    state->Shutdown(kCancelledGrace);
     const MutexLock lock(state->mutex);
     state->ended = true;
     state->ended_changed.SignalAll();

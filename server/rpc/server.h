@@ -25,6 +25,10 @@ struct ServerOptions {
   // Streams that one connection may have open, [1, 2^31). What a client
   // opens beyond that waits within the client.
   size_t max_concurrent_streams = 1024;
+  // Connections that may be open in all and from one peer (ConnectionCaps); 0
+  // for what the limit of open files allows.
+  uint64_t max_connections = 0;
+  uint64_t max_connections_per_peer = 0;
   // Whether clients may ask for the services' descriptions.
   bool reflection = true;
 };

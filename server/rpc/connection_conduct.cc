@@ -1,0 +1,49 @@
+#include "server/rpc/connection_conduct.h"
+
+#include <algorithm>
+
+namespace steadystate {
+namespace {
+
+// Resets that an answered call makes up for.
+constexpr double kResetsPerAnswer = 4;
+
+// The calls that have been reset, as far as can be told.
+uint64_t Resets(const ConnectionActivity& activity, uint64_t may_be_open) {
+  const uint64_t not_reset = activity.calls_answered + may_be_open;
+  return std::max(activity.calls_reset, activity.calls_begun > not_reset
+                                            ? activity.calls_begun - not_reset
+                                            : 0);
+}
+
+}  // namespace
+
+std::optional<ConnectionCut> ConnectionConduct::Judge(
+    Clock::time_point now, uint64_t bytes, const ConnectionActivity& activity,
+    const ConductLimits& limits) {
+  const std::chrono::duration<double> elapsed = now - last_time_.value_or(now);
+  last_time_ = now;
+  const auto answered =
+      static_cast<double>(activity.calls_answered - last_.calls_answered);
+  const uint64_t resets =
+      std::max(Resets(activity, limits.open_calls), last_resets_);
+  const auto reset = static_cast<double>(resets - last_resets_);
+  last_resets_ = resets;
+  const double made_up =
+      kResetsPerAnswer * answered +
+      static_cast<double>(limits.resets_per_second) * elapsed.count();
+  resets_ = std::max(resets_ + reset - made_up, 0.0);
+  if (activity != last_) bytes_at_progress_ = bytes;
+  last_ = activity;
+  if (resets_ > static_cast<double>(limits.resets)) {
+    return ConnectionCut::kResets;
+  }
+  const uint64_t calls_open = std::clamp<uint64_t>(
+      activity.calls_open(), 1, std::max<uint64_t>(limits.open_calls, 1));
+  if (bytes - bytes_at_progress_ > calls_open * limits.bytes_per_call) {
+    return ConnectionCut::kBytes;
+  }
+  return std::nullopt;
+}
+
+}  // namespace steadystate

@@ -1,0 +1,63 @@
+#ifndef STEADYSTATE_SERVER_RPC_CONNECTION_CONDUCT_H_
+#define STEADYSTATE_SERVER_RPC_CONNECTION_CONDUCT_H_
+
+#include <chrono>
+#include <cstdint>
+#include <optional>
+
+#include "server/metrics/metrics.h"
+
+namespace steadystate {
+
+// What gRPC has counted of a connection since its begin.
+struct ConnectionActivity {
+  uint64_t calls_begun = 0;
+  uint64_t calls_answered = 0;  // to their end, with whatever status
+  uint64_t calls_reset = 0;     // ended otherwise: cancelled, most of them
+  uint64_t messages = 0;        // either way
+
+  uint64_t calls_open() const {
+    const uint64_t ended = calls_answered + calls_reset;
+    return calls_begun > ended ? calls_begun - ended : 0;
+  }
+  bool operator==(const ConnectionActivity&) const = default;
+};
+
+// What a client may do before its connection is cut off.
+struct ConductLimits {
+  // Calls that may be open. gRPC counts a reset late while resets keep coming,
+  // so what has been begun beyond these, and not answered, counts as reset.
+  uint64_t open_calls = 1024;
+  // Calls reset at once, and a second; one that is answered makes up for four.
+  uint64_t resets = 4096;
+  uint64_t resets_per_second = 100;
+  // Bytes during which no call begins, ends or has a message: so many for each
+  // open call, whose next message may be on its way, or for one if there is
+  // none.
+  uint64_t bytes_per_call = 0;
+};
+
+// What one connection has done lately, judged: gRPC bounds neither how many
+// calls a client resets, each of which leaves memory behind, nor how long a
+// header is, all of which is read again with each frame. Thread-compatible.
+class ConnectionConduct {
+ public:
+  using Clock = std::chrono::steady_clock;
+
+  // Why the connection is to be cut off, if so. `bytes` have been received
+  // since its begin.
+  std::optional<ConnectionCut> Judge(Clock::time_point now, uint64_t bytes,
+                                     const ConnectionActivity& activity,
+                                     const ConductLimits& limits);
+
+ private:
+  ConnectionActivity last_;
+  uint64_t last_resets_ = 0;
+  std::optional<Clock::time_point> last_time_;
+  double resets_ = 0;               // less what time and answers made up for
+  uint64_t bytes_at_progress_ = 0;  // when `last_` last changed
+};
+
+}  // namespace steadystate
+
+#endif  // STEADYSTATE_SERVER_RPC_CONNECTION_CONDUCT_H_

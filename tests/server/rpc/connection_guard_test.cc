@@ -1,0 +1,134 @@
+// Goal: connections that misbehave are cut off, those that send much are not.
+// Method: a real server, raw HTTP/2 and gRPC's own client.
+#include "server/rpc/connection_guard.h"
+
+#include <sys/socket.h>
+
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "gtest/gtest.h"
+#include "tests/server/rpc/open_server.h"
+#include "tests/server/rpc/wire_error.h"
+#include "tests/testing/tcp_client.h"
+
+namespace steadystate {
+namespace {
+
+std::string BigEndian(uint32_t value, int bytes) {
+  std::string text;
+  for (int i = bytes - 1; i >= 0; --i) {
+    text.push_back(static_cast<char>(value >> (8 * i)));
+  }
+  return text;
+}
+
+std::string Frame(char type, char flags, uint32_t stream,
+                  const std::string& payload) {
+  return absl::StrCat(BigEndian(static_cast<uint32_t>(payload.size()), 3),
+                      std::string({type, flags}), BigEndian(stream, 4),
+                      payload);
+}
+
+constexpr char kHeaders = 1;
+constexpr char kReset = 3;
+constexpr char kSettings = 4;
+constexpr char kContinuation = 9;
+constexpr char kEndHeaders = 4;
+
+std::string Preface() {
+  return absl::StrCat("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
+                      Frame(kSettings, 0, 0, ""));
+}
+
+// A header that no table keeps; of fewer than 127 bytes.
+std::string Literal(const std::string& name, const std::string& value) {
+  return absl::StrCat(std::string(1, '\0'),
+                      std::string(1, static_cast<char>(name.size())), name,
+                      std::string(1, static_cast<char>(value.size())), value);
+}
+
+// Sends until the peer has closed, `limit` bytes at most. Whether it has.
+template <typename Next>
+bool IsCut(TcpClient& client, size_t limit, Next next) {
+  for (size_t sent = 0; sent < limit;) {
+    const std::string bytes = next();
+    if (!client.Send(bytes)) return true;
+    sent += bytes.size();
+    // gRPC reads no more from whoever does not read.
+    char answers[4096];
+    while (recv(client.fd(), answers, sizeof(answers), MSG_DONTWAIT) > 0) {
+    }
+  }
+  return client.ReceiveAll() != TcpClient::kMissing;
+}
+
+TEST(ConnectionGuardTest, CutsOffWhoResetsWithoutEnd) {
+  OpenServer server;
+  TcpClient client(server.server().port());
+  ASSERT_TRUE(client.Send(Preface()));
+  const std::string headers = absl::StrCat(
+      "\x83\x86", Literal(":path", "/steadystate.v1.GenerationService/Step"),
+      Literal(":authority", "x"), Literal("te", "trailers"),
+      Literal("content-type", "application/grpc"));
+  uint32_t stream = 1;
+  EXPECT_TRUE(IsCut(client, size_t{64} << 20, [&] {
+    std::string bytes;
+    for (int i = 0; i < 100; ++i, stream += 2) {
+      absl::StrAppend(&bytes, Frame(kHeaders, kEndHeaders, stream, headers),
+                      Frame(kReset, 0, stream, BigEndian(8, 4)));
+    }
+    return bytes;
+  }));
+  server.WaitForMetric(
+      "steadystate_grpc_connections_cut_total{reason=\"resets\"}", 1);
+  server.CreateSession();  // by a connection of its own
+}
+
+TEST(ConnectionGuardTest, CutsOffAHeaderWithoutEnd) {
+  OpenServerOptions options;
+  options.server.max_message_bytes = 64 << 10;
+  OpenServer server(options);
+  TcpClient client(server.server().port());
+  ASSERT_TRUE(client.Send(Preface()));
+  // One of 64 MiB: the length in groups of 7 bits, less 127.
+  ASSERT_TRUE(
+      client.Send(Frame(kHeaders, 0, 1,
+                        absl::StrCat("\x83\x86", std::string(1, '\0'), "\x01x",
+                                     "\x7f\x81\xff\xff\x1f"))));
+  const std::string more = Frame(kContinuation, 0, 1, std::string(16384, 'a'));
+  EXPECT_TRUE(IsCut(client, size_t{64} << 20, [&] { return more; }));
+  server.WaitForMetric(
+      "steadystate_grpc_connections_cut_total{reason=\"bytes\"}", 1);
+  server.CreateSession();
+}
+
+TEST(ConnectionGuardTest, LeavesBusyClientsAlone) {
+  OpenServerOptions options;
+  options.server.max_message_bytes = 64 << 10;
+  OpenServer server(options);
+  // Many times what may come without progress, on one stream.
+  Context context;
+  const auto stream = server.generation().StreamStep(&context);
+  v1::StreamStepRequest request;
+  request.set_request_id("x");
+  *request.mutable_step() =
+      StepOf("sessions/none", std::vector<int32_t>(30'000, 1));
+  v1::StreamStepResponse response;
+  for (int i = 0; i < 100; ++i) {
+    ASSERT_TRUE(stream->Write(request));
+    ASSERT_TRUE(stream->Read(&response));
+  }
+  stream->WritesDone();
+  EXPECT_TRUE(stream->Finish().ok());
+  for (const char* reason : {"resets", "bytes"}) {
+    EXPECT_EQ(
+        server.MetricValue(absl::StrCat(
+            "steadystate_grpc_connections_cut_total{reason=\"", reason, "\"}")),
+        0);
+  }
+}
+
+}  // namespace
+}  // namespace steadystate
