@@ -116,8 +116,8 @@ struct Metrics::Families {
   const ProcessMetrics process{model};
 
   std::vector<Gauge*> sessions, state_bytes, state_capacity, per_session,
-      utilization, running, waiting, streams, connections, load_duration, ready,
-      heartbeat_age, threads;
+      utilization, running, waiting, streams, connections, outbound,
+      outbound_waiting, load_duration, ready, heartbeat_age, threads;
   std::vector<Counter*> created, ended, rejections, accepted, refused, cut,
       tokens, mismatches, nonfinite;
   std::vector<Histogram*> lifetime, session_tokens, queue, first_token,
@@ -236,6 +236,8 @@ Metrics::Families::Families(absl::string_view model_name) : model(model_name) {
   accepted = Counters(kGrpcConnectionsAccepted);
   refused = Counters(kGrpcConnectionsRefused, "reason", kRefusals);
   cut = Counters(kGrpcConnectionsCut, "reason", kCuts);
+  outbound = Gauges(kOutboundBytes);
+  outbound_waiting = Gauges(kOutboundWaiting);
   AddErrorReasons();
   queue = Histograms(kQueueDuration, "phase", kPhases);
   first_token = Histograms(kTimeToFirstToken);
@@ -353,6 +355,11 @@ void Metrics::Cancelled(CancelStage stage, CancelSource source) {
 }
 
 void Metrics::NonFiniteState() { families_->nonfinite[0]->Increment(); }
+
+void Metrics::SetOutbound(uint64_t bytes, size_t waiting) {
+  families_->outbound[0]->Set(static_cast<double>(bytes));
+  families_->outbound_waiting[0]->Set(static_cast<double>(waiting));
+}
 
 void Metrics::SetModelInfo(const ModelInfoLabels& labels) {
   families_->GaugeFamily(MetricId::kModelInfo)

@@ -71,6 +71,8 @@ class Metrics {
   void ConnectionAccepted();
   void ConnectionRefused(ConnectionRefusal reason);
   void ConnectionWasCut(ConnectionCut reason);
+  // Memory of answers that have not been sent, and calls that wait for some.
+  void SetOutbound(uint64_t bytes, size_t waiting);
   // An error answered to a client, as a status or inside a stream; `reason` is
   // an ErrorReason's wire name.
   void ErrorAnswered(absl::string_view reason);

@@ -27,6 +27,8 @@ enum class MetricId : uint8_t {
   kGrpcConnectionsAccepted,
   kGrpcConnectionsRefused,
   kGrpcConnectionsCut,
+  kOutboundBytes,
+  kOutboundWaiting,
   kErrors,
   kQueueDuration,
   kTimeToFirstToken,

@@ -26,6 +26,10 @@ class ArenaMessage {
   Message* operator->() const { return message_; }
   Message* get() const { return message_; }
 
+  // Bytes that the message and its parts take, room kept for more included;
+  // texts of more than a few bytes are not in it.
+  size_t memory() const { return sizeof(*this) + arena_.SpaceAllocated(); }
+
   // Makes it a new, empty message.
   void Clear() {
     arena_.Reset();

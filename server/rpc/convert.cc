@@ -59,6 +59,9 @@ absl::StatusOr<SessionOptions> Converter::ToSessionOptions(
   if (session.has_ttl()) {
     STEADYSTATE_ASSIGN_OR_RETURN(options.ttl, ParseTtl(session.ttl()));
   }
+  // Before any of them is looked at: there may be as many as a message holds.
+  STEADYSTATE_RETURN_IF_ERROR(
+      Within("session", ValidateLabelCount(session.labels().size())));
   options.labels.insert(session.labels().begin(), session.labels().end());
   STEADYSTATE_RETURN_IF_ERROR(
       Within("session", ValidateLabels(options.labels)));

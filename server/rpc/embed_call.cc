@@ -7,7 +7,8 @@
 #include "server/base/status_macros.h"
 #include "server/rpc/answer.h"
 #include "server/rpc/connection.h"
-#include "server/rpc/result_stream.h"
+#include "server/rpc/piece_memory.h"
+#include "server/rpc/result_stream-inl.h"
 
 namespace steadystate {
 
@@ -19,14 +20,14 @@ grpc::ServerWriteReactor<v1::EmbedResponse>* StartEmbed(
       "steadystate.v1.GenerationService/Embed", services, context,
       request.text().size(),
       [&services, &context, &request](
-          SteadyTime deadline,
-          std::shared_ptr<EmbedSink> sink) -> absl::StatusOr<RequestId> {
+          const std::shared_ptr<Stream>& stream) -> absl::StatusOr<RequestId> {
         STEADYSTATE_ASSIGN_OR_RETURN(
             EmbedRequest embed, services.converter.ToEmbedRequest(request));
         embed.writer = services.engine.NewWriter();
         embed.client = ConnectionOf(context);
-        embed.deadline = deadline;
-        return services.engine.Embed(std::move(embed), std::move(sink));
+        embed.deadline = stream->deadline();
+        stream->ExpectPieces(PieceMemory(embed, services.engine));
+        return services.engine.Embed(std::move(embed), stream);
       },
       [](const EmbedSummary& summary, v1::EmbedResponse& to) {
         ToProto(summary, to);

@@ -15,6 +15,8 @@ namespace {
 
 // Enough to recognise a value by; clients know the rest.
 constexpr size_t kMaxShownBytes = 64;
+// What an error's metadata repeat of a name.
+constexpr size_t kMaxEchoBytes = 256;
 
 }  // namespace
 
@@ -93,7 +95,7 @@ absl::Status CheckModelName(absl::string_view field, absl::string_view name,
       ErrorReason::kModelNotFound,
       absl::StrCat("no model ", Excerpt(name, kMaxShownBytes),
                    " here; the server's only one is models/", model_id),
-      {{"model", std::string(name)}});
+      {{"model", std::string(Excerpt(name, kMaxEchoBytes))}});
 }
 
 }  // namespace steadystate

@@ -8,7 +8,8 @@
 #include "server/base/status_macros.h"
 #include "server/rpc/answer.h"
 #include "server/rpc/connection.h"
-#include "server/rpc/result_stream.h"
+#include "server/rpc/piece_memory.h"
+#include "server/rpc/result_stream-inl.h"
 
 namespace steadystate {
 
@@ -23,16 +24,16 @@ grpc::ServerWriteReactor<v1::GenerateResponse>* StartGenerate(
       "steadystate.v1.GenerationService/Generate", services, context,
       request.text().size(),
       [&services, &context, &request, seed](
-          SteadyTime deadline,
-          std::shared_ptr<GenerateSink> sink) -> absl::StatusOr<RequestId> {
+          const std::shared_ptr<Stream>& stream) -> absl::StatusOr<RequestId> {
         STEADYSTATE_ASSIGN_OR_RETURN(
             GenerateRequest generate,
             services.converter.ToGenerateRequest(request));
         generate.writer = services.engine.NewWriter();
         generate.client = ConnectionOf(context);
-        generate.deadline = deadline;
+        generate.deadline = stream->deadline();
+        stream->ExpectPieces(PieceMemory(generate));
         *seed = generate.sampling.seed;
-        return services.engine.Generate(std::move(generate), std::move(sink));
+        return services.engine.Generate(std::move(generate), stream);
       },
       [seed](const GenerateSummary& summary, v1::GenerateResponse& to) {
         ToProto(summary, *seed, to);

@@ -1,7 +1,9 @@
 #include "server/rpc/model_service.h"
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -13,6 +15,12 @@
 #include "server/rpc/unary.h"
 
 namespace steadystate {
+namespace {
+
+// The text of a token, about.
+constexpr size_t kTokenText = 8;
+
+}  // namespace
 
 ModelService::ModelService(ServiceContext& services) : TypedService(services) {
   Add("/steadystate.v1.ModelService/ListModels", &ModelService::ListModels);
@@ -58,18 +66,28 @@ grpc::ServerUnaryReactor* ModelService::GetModel(
 grpc::ServerUnaryReactor* ModelService::Tokenize(
     grpc::CallbackServerContext* context, const v1::TokenizeRequest* request,
     v1::TokenizeResponse* response) {
-  return AnswerTextUnary(
+  return AnswerLongUnary(
       services_, *context, "steadystate.v1.ModelService/Tokenize",
-      request->text().size(), *response,
+      UnaryCost{.work = request->text().size(),
+                .answer = AnswerMemory(request->text().size())},
+      *response,
       [this, request, response] { return DoTokenize(*request, *response); });
 }
 
 grpc::ServerUnaryReactor* ModelService::Detokenize(
     grpc::CallbackServerContext* context, const v1::DetokenizeRequest* request,
     v1::DetokenizeResponse* response) {
-  return AnswerUnary(
-      services_, *context, "steadystate.v1.ModelService/Detokenize", *response,
+  const auto tokens = static_cast<size_t>(request->tokens_size());
+  return AnswerLongUnary(
+      services_, *context, "steadystate.v1.ModelService/Detokenize",
+      UnaryCost{.work = tokens * sizeof(int32_t),
+                .answer = AnswerMemory(tokens * kTokenText)},
+      *response,
       [this, request, response] { return DoDetokenize(*request, *response); });
+}
+
+size_t ModelService::AnswerMemory(size_t text_bytes) const {
+  return 2 * std::min(text_bytes, services_.max_message_bytes);
 }
 
 absl::Status ModelService::CheckModel(absl::string_view name) const {
@@ -98,8 +116,11 @@ absl::Status ModelService::DoDetokenize(
   STEADYSTATE_RETURN_IF_ERROR(services_.converter.CheckTokens(
       "tokens", request.tokens().data(),
       static_cast<size_t>(request.tokens_size())));
-  const std::string bytes = services_.engine.model().tokenizer()->Decode(
-      {request.tokens().data(), static_cast<size_t>(request.tokens_size())});
+  const std::span<const int32_t> tokens(
+      request.tokens().data(), static_cast<size_t>(request.tokens_size()));
+  STEADYSTATE_RETURN_IF_ERROR(CheckDecodedSize(tokens));
+  const std::string bytes =
+      services_.engine.model().tokenizer()->Decode(tokens);
   TextStream stream({}, "");
   std::string text = stream.Append(bytes);
   text += stream.Flush();
@@ -107,6 +128,20 @@ absl::Status ModelService::DoDetokenize(
   if (!stream.unfinished().empty()) text += "\xEF\xBF\xBD";
   response.set_text(std::move(text));
   return absl::OkStatus();
+}
+
+// A token may stand for a hundred times the bytes that name it.
+absl::Status ModelService::CheckDecodedSize(
+    std::span<const int32_t> tokens) const {
+  size_t bytes = 0;
+  std::string token_bytes;
+  for (const int32_t token : tokens) {
+    token_bytes.clear();
+    services_.engine.model().tokenizer()->AppendBytes(token, token_bytes);
+    bytes += token_bytes.size();
+  }
+  if (bytes <= services_.max_message_bytes) return absl::OkStatus();
+  return MessageTooLarge(bytes, services_.max_message_bytes);
 }
 
 }  // namespace steadystate

@@ -1,6 +1,9 @@
 #ifndef STEADYSTATE_SERVER_RPC_MODEL_SERVICE_H_
 #define STEADYSTATE_SERVER_RPC_MODEL_SERVICE_H_
 
+#include <cstdint>
+#include <span>
+
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
 #include "grpcpp/server_context.h"
@@ -31,12 +34,16 @@ class ModelService final : public TypedService {
                                        v1::DetokenizeResponse* response);
 
  private:
+  // What an answer takes in memory, about, that has a text or its tokens.
+  size_t AnswerMemory(size_t text_bytes) const;
   // Empty names the server's only model.
   absl::Status CheckModel(absl::string_view name) const;
   absl::Status DoTokenize(const v1::TokenizeRequest& request,
                           v1::TokenizeResponse& response) const;
   absl::Status DoDetokenize(const v1::DetokenizeRequest& request,
                             v1::DetokenizeResponse& response) const;
+  // OK if the tokens' text fits in a message.
+  absl::Status CheckDecodedSize(std::span<const int32_t> tokens) const;
 };
 
 }  // namespace steadystate

@@ -12,7 +12,7 @@ namespace steadystate {
 
 // Messages that wait for their turn on a stream: whatever became ready since
 // the last write travels in one message, as long as that stays below a size.
-// The caller bounds the queue by looking at bytes(). Thread-compatible.
+// The caller bounds the queue by looking at memory(). Thread-compatible.
 template <typename Message>
 class OutboundQueue {
  public:
@@ -29,6 +29,7 @@ class OutboundQueue {
       } else {
         spare_->Clear();  // Here, since who fills it is who should clear it.
       }
+      if (!waiting_.empty()) Close(waiting_.back());
       waiting_.push_back({.message = std::move(spare_)});
     }
     waiting_.back().bytes += part_bytes;
@@ -36,13 +37,22 @@ class OutboundQueue {
     return **waiting_.back().message;
   }
 
-  // Bytes that wait or are being written.
+  // Bytes on the wire that wait or are being written.
   size_t bytes() const { return bytes_; }
+
+  // Bytes of memory that they take: as parts of messages, and once more as
+  // gRPC keeps them when a message is being written.
+  size_t memory() const {
+    if (waiting_.empty()) return closed_memory_;
+    return closed_memory_ + MemoryOf(waiting_.back());
+  }
+
   bool empty() const { return waiting_.empty(); }
 
   // Takes the oldest message out to be written. It stays valid until the next
   // call. REQUIRES: !empty(), and the message before has been written.
   const Message& Next() {
+    if (waiting_.size() == 1) Close(waiting_.front());
     writing_ = std::move(waiting_.front());
     waiting_.pop_front();
     return **writing_.message;
@@ -51,30 +61,45 @@ class OutboundQueue {
   // The message that Next gave has been written; its bytes no longer count.
   void WriteDone() {
     bytes_ -= writing_.bytes;
-    if (writing_.bytes <= kKeptBytes) spare_ = std::move(writing_.message);
+    closed_memory_ -= writing_.memory;
+    if (writing_.memory <= kKeptBytes) spare_ = std::move(writing_.message);
     writing_ = {};
   }
 
   // Drops what waits.
   void Clear() {
-    for (const Sized& sized : waiting_) bytes_ -= sized.bytes;
+    for (const Sized& sized : waiting_) {
+      bytes_ -= sized.bytes;
+      closed_memory_ -= sized.memory;
+    }
     waiting_.clear();
   }
 
  private:
   // A message up to this size is used again, and until then has its memory.
-  static constexpr size_t kKeptBytes = size_t{16} << 10;
+  static constexpr size_t kKeptBytes = size_t{32} << 10;
 
   struct Sized {
     std::unique_ptr<ArenaMessage<Message>> message;
-    size_t bytes = 0;
+    size_t bytes = 0;   // on the wire
+    size_t memory = 0;  // once nothing is added to it any more
   };
+
+  static size_t MemoryOf(const Sized& sized) {
+    return sized.bytes + sized.message->memory();
+  }
+
+  void Close(Sized& sized) {
+    sized.memory = MemoryOf(sized);
+    closed_memory_ += sized.memory;
+  }
 
   const size_t max_message_bytes_;
   std::deque<Sized> waiting_;
   Sized writing_;
   std::unique_ptr<ArenaMessage<Message>> spare_;  // or none
   size_t bytes_ = 0;
+  size_t closed_memory_ = 0;  // of all but the last that waits
 };
 
 }  // namespace steadystate

@@ -7,7 +7,8 @@
 #include "server/base/status_macros.h"
 #include "server/rpc/answer.h"
 #include "server/rpc/connection.h"
-#include "server/rpc/result_stream.h"
+#include "server/rpc/piece_memory.h"
+#include "server/rpc/result_stream-inl.h"
 
 namespace steadystate {
 
@@ -19,14 +20,14 @@ grpc::ServerWriteReactor<v1::ScoreResponse>* StartScore(
       "steadystate.v1.GenerationService/Score", services, context,
       request.text().size(),
       [&services, &context, &request](
-          SteadyTime deadline,
-          std::shared_ptr<ScoreSink> sink) -> absl::StatusOr<RequestId> {
+          const std::shared_ptr<Stream>& stream) -> absl::StatusOr<RequestId> {
         STEADYSTATE_ASSIGN_OR_RETURN(
             ScoreRequest score, services.converter.ToScoreRequest(request));
         score.writer = services.engine.NewWriter();
         score.client = ConnectionOf(context);
-        score.deadline = deadline;
-        return services.engine.Score(std::move(score), std::move(sink));
+        score.deadline = stream->deadline();
+        stream->ExpectPieces(PieceMemory(score, services.engine));
+        return services.engine.Score(std::move(score), stream);
       },
       [](const ScoreSummary& summary, v1::ScoreResponse& to) {
         ToProto(summary, to);

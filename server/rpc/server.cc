@@ -56,6 +56,12 @@ constexpr size_t kMaxStepsPerMessage = size_t{1} << 20;
 constexpr size_t kInboundBytes = size_t{256} << 20;
 constexpr size_t kInboundMessages = 16;
 
+// A few answers of a few connections.
+constexpr uint64_t kMinOutboundBytes = uint64_t{16} << 20;
+constexpr uint64_t kMaxOutboundBytes = uint64_t{1} << 40;
+// A connection may have an eighth of what is left for others.
+constexpr uint64_t kOutboundParts = 8;
+
 struct ChannelArgument {
   const char* key;
   int value;
@@ -113,6 +119,12 @@ absl::Status ValidateServerOptions(const ServerOptions& options) {
         absl::StrCat("max_steps_per_message is ", options.max_steps_per_message,
                      "; it must be in [1, ", kMaxStepsPerMessage, "]"));
   }
+  if (options.max_outbound_bytes < kMinOutboundBytes ||
+      options.max_outbound_bytes > kMaxOutboundBytes) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "max_outbound_bytes is ", options.max_outbound_bytes,
+        "; it must be in [", kMinOutboundBytes, ", ", kMaxOutboundBytes, "]"));
+  }
   if (options.max_concurrent_streams < 1 ||
       options.max_concurrent_streams > INT32_MAX) {
     return absl::InvalidArgumentError(absl::StrCat(
@@ -138,8 +150,12 @@ struct Server::State {
             .max_steps_per_message = options.max_steps_per_message,
             .inbound = InboundBudget(std::max(
                 kInboundBytes, kInboundMessages * options.max_message_bytes)),
+            .trimmer = {},
+            .outbound = {FairShare(options.max_outbound_bytes, 0,
+                                   kOutboundParts),
+                         kOwnOutboundBytes, metrics, services.trimmer},
             .open_streams = {},
-            .texts = {}} {}
+            .texts = TextThreads(services.trimmer)} {}
 
   // Starts gRPC, without connections; `server` is null if that fails.
   void StartServing(const ServerOptions& options) {
@@ -280,6 +296,7 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Start(
       {{"listen", options.listen},
        {"port", state->port},
        {"reflection", options.reflection ? "true" : "false"},
+       {"max_outbound_bytes", options.max_outbound_bytes},
        {"resource_quota_bytes", kQuotaBytes},
        {"max_connections", caps.in_all},
        {"max_connections_per_peer", caps.per_peer},

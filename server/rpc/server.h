@@ -22,6 +22,10 @@ struct ServerOptions {
   size_t max_message_bytes = size_t{4} << 20;
   // Most steps of one message of StreamStep, [1, 2^20].
   size_t max_steps_per_message = 1024;
+  // Memory that answers may take until they are sent, of all connections
+  // together, [16 MiB, 1 TiB]. One connection has a ninth of it at most, and
+  // each call 32 KiB beside it.
+  uint64_t max_outbound_bytes = uint64_t{256} << 20;
   // Streams that one connection may have open, [1, 2^31). What a client
   // opens beyond that waits within the client.
   size_t max_concurrent_streams = 1024;

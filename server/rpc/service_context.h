@@ -3,12 +3,14 @@
 
 #include <cstddef>
 
+#include "server/base/memory_trimmer.h"
 #include "server/engine/engine.h"
 #include "server/metrics/metrics.h"
 #include "server/rpc/convert.h"
 #include "server/rpc/inbound_budget.h"
 #include "server/rpc/open_streams.h"
-#include "server/rpc/text_thread.h"
+#include "server/rpc/outbound_budget.h"
+#include "server/rpc/text_threads.h"
 
 namespace steadystate {
 
@@ -20,15 +22,17 @@ struct ServiceContext {
   const size_t max_message_bytes;
   const size_t max_steps_per_message;
   InboundBudget inbound;
+  MemoryTrimmer trimmer;
+  OutboundBudget outbound;
   OpenStreams open_streams;
-  TextThread texts;
+  TextThreads texts;
 };
 
 // Answers that are ready together share a message up to this size.
 inline constexpr size_t kCoalescedBytes = size_t{1} << 20;
 
-// A stream with more than this waiting to be written, or expected to be, is
-// not read any further, and its requests pause.
+// A stream whose answers take more memory than this, waiting to be written or
+// expected to be, is not read any further, and its requests pause.
 inline constexpr size_t kOutboundBytes = size_t{2} << 20;
 
 }  // namespace steadystate

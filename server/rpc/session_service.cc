@@ -8,12 +8,24 @@
 #include "server/rpc/answer.h"
 #include "server/rpc/field_check.h"
 #include "server/rpc/unary.h"
+#include "server/session/session_id.h"
 
 namespace steadystate {
 namespace {
 
 constexpr int32_t kDefaultPageSize = 100;
 constexpr int32_t kMaxPageSize = 1000;
+// Sessions that are described under one lock of the engine.
+constexpr size_t kSessionsAtOnce = 64;
+// What a session in a list takes in work and memory, few labels assumed.
+constexpr UnaryCost kSessionCost = {.work = 64, .answer = 1024};
+// The framing of a session in a list.
+constexpr size_t kFramingBytes = 6;
+
+size_t PageSize(const v1::ListSessionsRequest& request) {
+  if (request.page_size() == 0) return kDefaultPageSize;
+  return static_cast<size_t>(std::clamp(request.page_size(), 0, kMaxPageSize));
+}
 
 }  // namespace
 
@@ -63,8 +75,10 @@ grpc::ServerUnaryReactor* SessionService::ListSessions(
     grpc::CallbackServerContext* context,
     const v1::ListSessionsRequest* request,
     v1::ListSessionsResponse* response) {
-  return AnswerUnary(
+  return AnswerLongUnary(
       services_, *context, "steadystate.v1.SessionService/ListSessions",
+      UnaryCost{.work = PageSize(*request) * kSessionCost.work,
+                .answer = PageSize(*request) * kSessionCost.answer},
       *response,
       [this, request, response] { return List(*request, *response); });
 }
@@ -87,25 +101,33 @@ absl::Status SessionService::List(const v1::ListSessionsRequest& request,
   if (request.page_size() < 0) {
     return OutOfBounds("page_size", request.page_size(), "at least 0");
   }
-  size_t page_size = static_cast<size_t>(
-      request.page_size() == 0 ? kDefaultPageSize
-                               : std::min(request.page_size(), kMaxPageSize));
-  while (true) {
+  // Labels can make a long page larger than a message may be. The least that
+  // this can be holds any one session.
+  const size_t max_bytes =
+      services_.max_message_bytes - kFramingBytes - kMaxPageTokenBytes;
+  size_t bytes = 0;
+  size_t left = PageSize(request);
+  std::string token = request.page_token();
+  do {
     STEADYSTATE_ASSIGN_OR_RETURN(
         const SessionPage page,
-        services_.engine.ListSessions(page_size, request.page_token()));
-    response.Clear();
+        services_.engine.ListSessions(std::min(left, kSessionsAtOnce), token));
     for (const SessionInfo& info : page.sessions) {
-      SetSession(info, *response.add_sessions());
+      v1::Session& added = *response.add_sessions();
+      SetSession(info, added);
+      bytes += added.ByteSizeLong() + kFramingBytes;
+      if (bytes > max_bytes) {
+        response.mutable_sessions()->RemoveLast();
+        response.set_next_page_token(token);
+        return absl::OkStatus();
+      }
+      token = MakePageToken(info.id);
     }
-    response.set_next_page_token(page.next_page_token);
-    // Labels can make a long page larger than a message may be.
-    if (response.ByteSizeLong() <= services_.max_message_bytes ||
-        page_size == 1) {
-      return absl::OkStatus();
-    }
-    page_size /= 2;
-  }
+    left -= page.sessions.size();
+    token = page.next_page_token;
+  } while (left > 0 && !token.empty());
+  response.set_next_page_token(token);
+  return absl::OkStatus();
 }
 
 void SessionService::SetSession(const SessionInfo& info,

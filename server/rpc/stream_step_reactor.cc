@@ -10,6 +10,8 @@
 #include "server/rpc/answer.h"
 #include "server/rpc/connection.h"
 #include "server/rpc/field_check.h"
+#include "server/rpc/piece_memory.h"
+#include "server/rpc/run_soon.h"
 #include "server/rpc/status.h"
 
 namespace steadystate {
@@ -20,21 +22,13 @@ constexpr absl::string_view kMethod =
 
 // Requests of one stream that may be in flight. More wait in HTTP/2's window.
 constexpr size_t kMaxPending = 1024;
-// Sessions of one stream that are remembered, beside those with requests.
-constexpr size_t kMaxLanes = 2 * kMaxPending;
-
-constexpr size_t kMaxRequestIdBytes = 128;
-// What an answer repeats of a request's session where that is no name.
-constexpr size_t kMaxEchoBytes = 128;
 // Steps of one message for which memory is kept until the next one.
 constexpr size_t kKeptSteps = 256;
 // The cost of what is taken up under one lock, at most, but for the last step:
 // for more there may be no room yet.
-constexpr size_t kCostAtOnce = size_t{64} << 10;
+constexpr size_t kCostAtOnce = size_t{24} << 10;
 // So long before a request is answered, it is fetched.
 constexpr size_t kAnswersAhead = 4;
-// Tag and length of a result within its message.
-constexpr size_t kResultFramingBytes = 8;
 
 }  // namespace
 
@@ -57,7 +51,8 @@ StreamStepReactor::StreamStepReactor(ServiceContext& services,
       writer_(services.engine.NewWriter()),
       client_(ConnectionOf(context)),
       message_(services.max_steps_per_message, services.max_message_bytes),
-      outbound_(std::min(kCoalescedBytes, services.max_message_bytes)) {}
+      outbound_(std::min(kCoalescedBytes, services.max_message_bytes)),
+      outbound_room_(services.outbound, client_) {}
 
 void StreamStepReactor::OnReadDone(bool ok) {
   {
@@ -97,15 +92,21 @@ void StreamStepReactor::DropMessage() {
 
 void StreamStepReactor::OnWriteDone(bool ok) {
   Actions actions;
+  OutboundBudget::Woken woken;
   bool submit = false;
   {
     const MutexLock lock(mutex_);
     writing_ = false;
     outbound_.WriteDone();
+    // With nothing in flight, what the call has of its own may do.
+    if (pending_count_ == 0 && outbound_.empty()) {
+      woken = outbound_room_.Release();
+    }
     submit = ok && reading_ == Reading::kStalled && HasRoom();
     if (submit) reading_ = Reading::kHandling;
     if (ok) actions = Decide();
   }
+  Tell(woken);
   if (!ok) {
     Break();
     return;
@@ -139,15 +140,18 @@ void StreamStepReactor::Drain() {
 
 void StreamStepReactor::Break() {
   std::vector<RequestId> ids;
+  OutboundBudget::Woken woken;
   Actions actions;
   {
     const MutexLock lock(mutex_);
     broken_ = true;
     outbound_.Clear();
+    woken = outbound_room_.Release();
     ids = PendingIds();
     actions = Decide();
   }
   for (const RequestId id : ids) services_.engine.Cancel(id);
+  Tell(woken);
   Act(std::move(actions));
 }
 
@@ -201,7 +205,7 @@ size_t StreamStepReactor::ConvertStep(const StepMessage::Request& from,
                         from.has_step() ? &from.step() : nullptr, request)
               : refusal};
   if (arrival.refusal.ok()) {
-    arrival.cost = services_.converter.AnswerBytes(request.outputs) +
+    arrival.cost = AnswerMemory(request.outputs, services_.engine) +
                    request.tokens.size() * sizeof(int32_t) +
                    request.embeddings.size() * sizeof(float);
     ++converted_;
@@ -216,8 +220,8 @@ size_t StreamStepReactor::ConvertStep(const StepMessage::Request& from,
 
 bool StreamStepReactor::TakeUp() {
   converted_ = 0;
-  bool room = true;
   const MutexLock lock(mutex_);
+  bool room = ReserveForArrivals();
   for (size_t i = 0; room && i < arrivals_.size(); ++i) {
     Arrival& arrival = arrivals_[i];
     Pending& pending =
@@ -262,39 +266,6 @@ absl::Status StreamStepReactor::Convert(const std::string& request_id,
   to.client = client_;
   to.deadline = record_.deadline();
   return absl::OkStatus();
-}
-
-StreamStepReactor::Pending& StreamStepReactor::AddPending(
-    const std::string& request_id, const std::string& session, size_t cost) {
-  if (free_.empty()) {
-    pool_.push_back(std::make_unique<Pending>());
-    pool_.back()->index = pool_.size() - 1;
-    free_.push_back(pool_.back().get());
-  }
-  Pending& pending = *free_.back();
-  free_.pop_back();
-  const absl::string_view id = Excerpt(request_id, kMaxRequestIdBytes);
-  pending.request_id.assign(id.data(), id.size());
-  pending.lane = LaneOf(Excerpt(session, kMaxEchoBytes));
-  pending.cost = cost;
-  pending.serial = next_serial_++;
-  Pending* const last = std::exchange(pending.lane->second, &pending);
-  pending.first = last == nullptr;
-  if (last != nullptr) last->next = &pending;
-  ++pending_count_;
-  pending_cost_ += cost;
-  return pending;
-}
-
-StreamStepReactor::Lanes::pointer StreamStepReactor::LaneOf(
-    absl::string_view session) {
-  const auto found = lanes_.find(session);
-  if (found != lanes_.end()) return &*found;
-  if (lanes_.size() >= kMaxLanes) {
-    absl::erase_if(lanes_,
-                   [](const auto& lane) { return lane.second == nullptr; });
-  }
-  return &*lanes_.emplace(session, nullptr).first;
 }
 
 void StreamStepReactor::NoteSubmitted() {
@@ -357,60 +328,31 @@ void StreamStepReactor::OnRoom() {
   Act(std::move(actions));
 }
 
-void StreamStepReactor::Answer(Pending& pending,
-                               const absl::StatusOr<StepResult>& result) {
-  if (result.ok() && pending.first && !broken_) {
-    const size_t bytes = WireBytes(*result) + pending.request_id.size() +
-                         2 * pending.lane->first.size();
-    Fill(pending, result, *outbound_.RoomFor(bytes).add_results());
-    Release(Forget(pending));
-    return;
-  }
-  Fill(pending, result, pending.answer.emplace());
-  if (pending.first) Release(&pending);
-}
-
-void StreamStepReactor::Fill(const Pending& pending,
-                             const absl::StatusOr<StepResult>& result,
-                             Result& answer) const {
-  if (result.ok()) {
-    ToProto(*result, pending.lane->first, *answer.mutable_step());
-  } else {
-    const PublicError error = ToPublicError(result.status());
-    services_.metrics.ErrorAnswered(Name(error.details.reason));
-    *answer.mutable_error() = ToRpcStatus(error);
-  }
-  answer.set_request_id(pending.request_id);
-  answer.set_session(pending.lane->first);
-}
-
-void StreamStepReactor::Release(Pending* pending) {
-  while (pending != nullptr) {
-    pending->first = true;
-    if (!pending->answer.has_value()) return;
-    if (!broken_) {
-      const size_t bytes =
-          pending->answer->ByteSizeLong() + kResultFramingBytes;
-      *outbound_.RoomFor(bytes).add_results() = *std::move(pending->answer);
-    }
-    pending = Forget(*pending);
-  }
-}
-
-StreamStepReactor::Pending* StreamStepReactor::Forget(Pending& pending) {
-  --pending_count_;
-  pending_cost_ -= pending.cost;
-  if (pending.next == nullptr) pending.lane->second = nullptr;
-  pending.serial = 0;
-  pending.engine_id = 0;
-  pending.answer.reset();
-  free_.push_back(&pending);
-  return std::exchange(pending.next, nullptr);
-}
-
 bool StreamStepReactor::HasRoom() const {
   return pending_count_ < kMaxPending &&
-         outbound_.bytes() + pending_cost_ < kOutboundBytes;
+         outbound_.memory() + pending_cost_ < kOutboundBytes &&
+         !outbound_room_.awaited();
+}
+
+bool StreamStepReactor::ReserveForArrivals() {
+  size_t cost = pending_cost_;
+  for (const Arrival& arrival : arrivals_) cost += arrival.cost;
+  return !broken_ &&
+         outbound_room_.Reserve(outbound_.memory(), cost, shared_from_this());
+}
+
+// The thread may be the engine's.
+void StreamStepReactor::OnOutboundRoom() {
+  {
+    const MutexLock lock(mutex_);
+    outbound_room_.Came();
+    if (reading_ != Reading::kStalled || broken_ || !HasRoom()) return;
+    reading_ = Reading::kHandling;
+  }
+  RunSoon([self = shared_from_this()] {
+    self->Submit();
+    self->Proceed();
+  });
 }
 
 bool StreamStepReactor::MayRead() const {
@@ -444,6 +386,7 @@ absl::Status StreamStepReactor::EndStatus() const {
 StreamStepReactor::Actions StreamStepReactor::Decide() {
   Actions actions;
   if (finished_) return actions;
+  actions.woken = outbound_room_.Count(outbound_.memory(), pending_count_ > 0);
   if (broken_ && reading_ == Reading::kStalled) reading_ = Reading::kIdle;
   if (!writing_ && !outbound_.empty()) {
     writing_ = true;
@@ -464,6 +407,7 @@ StreamStepReactor::Actions StreamStepReactor::Decide() {
 void StreamStepReactor::Act(Actions actions) {
   while (true) {
     MayPark("StreamStepReactor::Act");
+    Tell(actions.woken);
     // writing_ keeps the call from being finished until this has been written.
     if (actions.write != nullptr) {
       StartWrite(actions.write);

@@ -22,9 +22,11 @@
 #include "server/rpc/call_record.h"
 #include "server/rpc/inbound_budget.h"
 #include "server/rpc/open_streams.h"
+#include "server/rpc/outbound_budget.h"
 #include "server/rpc/outbound_queue.h"
 #include "server/rpc/service_context.h"
 #include "server/rpc/step_message.h"
+#include "server/rpc/step_room.h"
 #include "steadystate/v1/generation.pb.h"
 
 namespace steadystate {
@@ -57,6 +59,7 @@ class StreamStepReactor final
       public OpenStream,
       public StepSink,
       public WaitingStream,
+      public OutboundBudget::Waiter,
       public std::enable_shared_from_this<StreamStepReactor> {
  public:
   static StreamStepReactor* Start(ServiceContext& services,
@@ -70,8 +73,11 @@ class StreamStepReactor final
   void OnSteps(std::span<const StepAnswer> answers) override;
   void OnRoundEnd() override;
   void OnRoom() override;
+  void OnOutboundRoom() override;
 
  private:
+  static constexpr size_t kMaxRequestIdBytes = 128;
+
   using Result = v1::StreamStepResponse::Result;
   struct Pending;
 
@@ -110,6 +116,7 @@ class StreamStepReactor final
 
   // What to do once mutex_ is released.
   struct Actions {
+    OutboundBudget::Woken woken;
     bool read = false;
     const v1::StreamStepResponse* write = nullptr;
     std::optional<absl::Status> finish;
@@ -166,6 +173,9 @@ class StreamStepReactor final
   void Break() ABSL_LOCKS_EXCLUDED(mutex_);
 
   bool HasRoom() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Whether there is room among all calls' answers for those of arrivals_. If
+  // not, OnOutboundRoom will tell when there is.
+  bool ReserveForArrivals() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   bool MayRead() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // If the connection's messages leave no room, OnRoom will tell of it.
   bool HasInboundRoom() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -196,6 +206,7 @@ class StreamStepReactor final
 
   Mutex mutex_;
   OutboundQueue<v1::StreamStepResponse> outbound_ ABSL_GUARDED_BY(mutex_);
+  StepRoom outbound_room_ ABSL_GUARDED_BY(mutex_);
   std::vector<std::unique_ptr<Pending>> pool_ ABSL_GUARDED_BY(mutex_);
   std::vector<Pending*> free_ ABSL_GUARDED_BY(mutex_);
   // Sessions seen, not all of which have pending requests.

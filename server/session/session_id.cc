@@ -13,6 +13,7 @@
 #include "absl/strings/str_cat.h"
 #include "server/base/error.h"
 #include "server/base/logging.h"
+#include "server/base/status_macros.h"
 
 namespace steadystate {
 namespace {
@@ -106,16 +107,18 @@ absl::Status ValidateSessionTtl(absl::Duration ttl) {
                                absl::FormatDuration(kMaxSessionTtl))}});
 }
 
+absl::Status ValidateLabelCount(size_t count) {
+  if (count <= kMaxLabels) return absl::OkStatus();
+  return MakeError(ErrorReason::kInvalidArgument,
+                   absl::StrCat("labels has ", count, " entries, at most ",
+                                kMaxLabels, " are allowed"),
+                   {{"field", "labels"},
+                    {"value", absl::StrCat(count)},
+                    {"bounds", absl::StrCat(kMaxLabels)}});
+}
+
 absl::Status ValidateLabels(const std::map<std::string, std::string>& labels) {
-  if (labels.size() > kMaxLabels) {
-    return MakeError(
-        ErrorReason::kInvalidArgument,
-        absl::StrCat("labels has ", labels.size(), " entries, at most ",
-                     kMaxLabels, " are allowed"),
-        {{"field", "labels"},
-         {"value", absl::StrCat(labels.size())},
-         {"bounds", absl::StrCat(kMaxLabels)}});
-  }
+  STEADYSTATE_RETURN_IF_ERROR(ValidateLabelCount(labels.size()));
   for (const auto& [key, value] : labels) {
     if (!IsLabelKey(key)) {
       return MakeError(
@@ -145,7 +148,8 @@ std::string MakePageToken(absl::string_view last_id) {
 absl::StatusOr<std::string> ParsePageToken(absl::string_view token) {
   std::string text;
   // Decoding is lenient about padding; only the exact token counts.
-  if (absl::WebSafeBase64Unescape(token, &text) && !text.empty() &&
+  if (token.size() <= kMaxPageTokenBytes &&
+      absl::WebSafeBase64Unescape(token, &text) && !text.empty() &&
       text.front() == kPageTokenVersion) {
     text.erase(0, 1);
     if (IsSessionId(text) && MakePageToken(text) == token) return text;

@@ -20,6 +20,9 @@ inline constexpr absl::Duration kMaxSessionTtl = absl::Hours(24 * 30);
 inline constexpr size_t kMaxLabels = 16;
 inline constexpr size_t kMaxLabelBytes = 63;  // of a key, and of a value
 
+// What is longer is no page token.
+inline constexpr size_t kMaxPageTokenBytes = 128;
+
 // True for 1 to 63 of [a-z0-9-], beginning with a letter or digit.
 bool IsSessionId(absl::string_view id);
 
@@ -29,11 +32,13 @@ std::string NewSessionId();
 // Each returns INVALID_ARGUMENT naming the value and the bound.
 absl::Status ValidateSessionId(absl::string_view id);
 absl::Status ValidateSessionTtl(absl::Duration ttl);
+absl::Status ValidateLabelCount(size_t count);
 // Keys: 1 to 63 of [a-z0-9_.-], beginning with a letter. Values: at most 63
 // printable ASCII characters.
 absl::Status ValidateLabels(const std::map<std::string, std::string>& labels);
 
 // A page token stands for the last id of the page before; opaque to clients.
+// Well below kMaxPageTokenBytes long.
 std::string MakePageToken(absl::string_view last_id);
 // INVALID_PAGE_TOKEN for anything that MakePageToken did not make.
 absl::StatusOr<std::string> ParsePageToken(absl::string_view token);

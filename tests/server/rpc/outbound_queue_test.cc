@@ -3,6 +3,7 @@
 #include "server/rpc/outbound_queue.h"
 
 #include "gtest/gtest.h"
+#include "steadystate/v1/generation.pb.h"
 #include "steadystate/v1/model.pb.h"
 
 namespace steadystate {
@@ -65,6 +66,36 @@ TEST(OutboundQueueTest, ClearKeepsWhatIsBeingWritten) {
   EXPECT_EQ(queue.bytes(), 7u);
   queue.WriteDone();
   EXPECT_EQ(queue.bytes(), 0u);
+}
+
+// In memory a part is several times what it is on the wire.
+TEST(OutboundQueueTest, MemoryCountsUntilItIsWritten) {
+  OutboundQueue<v1::GenerateResponse> queue(1000);
+  EXPECT_EQ(queue.memory(), 0u);
+  const auto add = [&queue](size_t wire_bytes) {
+    const size_t before = queue.memory();
+    auto& token = *queue.RoomFor(wire_bytes).add_tokens();
+    for (int i = 0; i < 256; ++i) token.add_top_logprobs()->set_token(i);
+    return queue.memory() - before;
+  };
+  constexpr size_t kLeast = 256 * (sizeof(v1::TokenLogprob) + sizeof(void*));
+  const size_t first = add(900);
+  EXPECT_GE(first, 900 + kLeast);
+  const size_t second = add(900);
+  EXPECT_GE(second, 900 + kLeast);
+  queue.Next();
+  EXPECT_EQ(queue.memory(), first + second);
+  const size_t third = add(100);
+  EXPECT_GE(third, 100 + kLeast);
+  queue.WriteDone();
+  EXPECT_EQ(queue.memory(), second + third);
+  queue.Next();
+  EXPECT_EQ(queue.memory(), second + third);
+  add(1000);
+  queue.Clear();
+  EXPECT_EQ(queue.memory(), second + third);
+  queue.WriteDone();
+  EXPECT_EQ(queue.memory(), 0u);
 }
 
 }  // namespace

@@ -1,5 +1,6 @@
 // Goal: sessions are created, shown, listed and deleted as the proto says.
 // Method: a real server and client on a tiny model.
+#include <algorithm>
 #include <set>
 #include <string>
 #include <vector>
@@ -226,6 +227,29 @@ TEST(SessionServiceTest, APageNeverExceedsAMessage) {
     token = page.next_page_token();
   } while (!token.empty());
   EXPECT_EQ(seen, 60);
+}
+
+// More than are described at once, and than fit on gRPC's threads.
+TEST(SessionServiceTest, ALongPageHasAllInOrder) {
+  OpenServer server;
+  const std::vector<std::string> made = server.CreateSessions(150);
+  std::vector<std::string> expected = made;
+  std::sort(expected.begin(), expected.end());
+  for (const int page_size : {64, 128, 149, 150, 1000}) {
+    std::vector<std::string> names;
+    std::string token;
+    v1::ListSessionsResponse page;
+    do {
+      ASSERT_THAT(List(server, page_size, token, &page), IsOk());
+      EXPECT_LE(page.sessions_size(), page_size);
+      for (const v1::Session& session : page.sessions()) {
+        names.push_back(session.name());
+      }
+      token = page.next_page_token();
+      EXPECT_TRUE(token.empty() || page.sessions_size() == page_size);
+    } while (!token.empty());
+    EXPECT_EQ(names, expected) << page_size;
+  }
 }
 
 TEST(SessionServiceTest, DrainingServerMakesNoSessions) {

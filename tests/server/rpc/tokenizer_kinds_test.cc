@@ -182,6 +182,30 @@ TEST_P(TokenizerKindsTest, TextsHaveALengthThatEndsInTime) {
   }
 }
 
+// A small message may name tokens of a large text: that is found out before the
+// text is made, as the bytes of the tokens alone show.
+TEST_P(TokenizerKindsTest, TextsThatFitInNoMessageAreNotMade) {
+  const Tokenizer& tokenizer = *server_.model().tokenizer();
+  int32_t longest = 0;
+  size_t most = 0;
+  for (int32_t token = 0; token < 1500; ++token) {
+    std::string bytes;
+    tokenizer.AppendBytes(token, bytes);
+    if (bytes.size() <= most) continue;
+    most = bytes.size();
+    longest = token;
+  }
+  const size_t count = (size_t{4} << 20) / most + 1;
+  v1::DetokenizeRequest request;
+  request.mutable_tokens()->Resize(static_cast<int>(count), longest);
+  v1::DetokenizeResponse response;
+  Context context;
+  const grpc::Status status =
+      server_.models().Detokenize(&context, request, &response);
+  EXPECT_THAT(status, HasReason(ErrorReason::kMessageTooLarge));
+  EXPECT_EQ(ToWireError(status).metadata["bytes"], absl::StrCat(count * most));
+}
+
 INSTANTIATE_TEST_SUITE_P(
     All, TokenizerKindsTest,
     testing::Values(Kind{"neox/tokenizer.json", "byte_level_bpe"},

@@ -95,6 +95,9 @@ TEST(SessionIdTest, LabelsOutOfBoundsAreRefused) {
 TEST(SessionIdTest, PageTokensComeBackAndNothingElseDoes) {
   const std::string token = MakePageToken("a-9");
   EXPECT_EQ(*ParsePageToken(token), "a-9");
+  const std::string longest = MakePageToken(std::string(63, 'z'));
+  EXPECT_LT(longest.size(), kMaxPageTokenBytes);
+  EXPECT_EQ(*ParsePageToken(longest), std::string(63, 'z'));
   for (const std::string& wrong :
        {std::string("x"), absl::StrCat(token, "="), absl::StrCat(token, token),
         std::string("a-9"), MakePageToken("NOT AN ID"), MakePageToken(""),

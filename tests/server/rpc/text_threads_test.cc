@@ -1,7 +1,7 @@
-// Goal: long texts become tokens one after the other, within bounds, and nobody
-// else waits for them. Method: work that is held, then a real server with a
+// Goal: long texts become tokens in turn, within bounds, and nobody else waits
+// for them. Method: work that is held, then a real server with a
 // tokenizer of tests/data/tokenizers beside a tiny model.
-#include "server/rpc/text_thread.h"
+#include "server/rpc/text_threads.h"
 
 #include <atomic>
 #include <future>
@@ -26,16 +26,22 @@ ErrorReason ReasonOf(const absl::Status& status) {
   return GetErrorDetails(status)->reason;
 }
 
-// Keeps the thread busy until released. The thread may still be about to read
-// what releases it when this ends, so they share it.
+constexpr ClientId kClient = 1;
+constexpr ClientId kOther = 2;
+constexpr size_t kShort = TextThreads::kLongTextBytes;
+constexpr size_t kLong = TextThreads::kLongTextBytes + 1;
+
+// Keeps the thread for texts of `bytes` busy until released. The thread may
+// still be about to read what releases it when this ends, so they share it.
 class Hold {
  public:
-  explicit Hold(TextThread& texts) {
+  explicit Hold(TextThreads& texts, size_t bytes = kShort) {
     EXPECT_TRUE(texts
-                    .Run([state = state_](const absl::Status&) {
-                      state->begun.set_value();
-                      state->released.get_future().wait();
-                    })
+                    .Run(kClient, bytes,
+                         [state = state_](const absl::Status&) {
+                           state->begun.set_value();
+                           state->released.get_future().wait();
+                         })
                     .ok());
     state_->begun.get_future().wait();
   }
@@ -49,18 +55,20 @@ class Hold {
   std::shared_ptr<State> state_ = std::make_shared<State>();
 };
 
-TEST(TextThreadTest, WorksInOrderOnAThreadOfItsOwn) {
+TEST(TextThreadsTest, WorksInOrderOnAThreadOfItsOwn) {
   std::vector<int> order;
   std::thread::id thread;
+  MemoryTrimmer trimmer;
   {
-    TextThread texts;
+    TextThreads texts(trimmer);
     Hold hold(texts);
     for (int i = 0; i < 10; ++i) {
       EXPECT_TRUE(texts
-                      .Run([&order, &thread, i](const absl::Status&) {
-                        order.push_back(i);
-                        thread = std::this_thread::get_id();
-                      })
+                      .Run(kClient, kShort,
+                           [&order, &thread, i](const absl::Status&) {
+                             order.push_back(i);
+                             thread = std::this_thread::get_id();
+                           })
                       .ok());
     }
     EXPECT_TRUE(order.empty());
@@ -70,31 +78,131 @@ TEST(TextThreadTest, WorksInOrderOnAThreadOfItsOwn) {
   EXPECT_NE(thread, std::this_thread::get_id());
 }
 
-TEST(TextThreadTest, RefusesWhatIsBeyondItsBound) {
-  std::atomic<size_t> called = 0;
+TEST(TextThreadsTest, ServesClientsInTurn) {
+  std::vector<ClientId> order;
+  MemoryTrimmer trimmer;
   {
-    TextThread texts;
+    TextThreads texts(trimmer);
     Hold hold(texts);
-    const auto work = [&called](const absl::Status&) { ++called; };
-    for (size_t i = 0; i < TextThread::kMaxWaiting; ++i) {
-      EXPECT_TRUE(texts.Run(work).ok());
+    for (const ClientId client : {1u, 1u, 1u, 1u, 2u, 2u, 3u}) {
+      EXPECT_TRUE(texts
+                      .Run(client, kShort,
+                           [&order, client](const absl::Status&) {
+                             order.push_back(client);
+                           })
+                      .ok());
     }
-    EXPECT_EQ(ReasonOf(texts.Run(work)), ErrorReason::kQueueFull);
     hold.Release();
   }
-  EXPECT_EQ(called, TextThread::kMaxWaiting);
+  EXPECT_EQ(order, (std::vector<ClientId>{1, 2, 3, 1, 2, 1, 1}));
 }
 
-TEST(TextThreadTest, DrainingRefusesWhatWaitsAndWhatComes) {
-  absl::Status turn;
+TEST(TextThreadsTest, ShortTextsDoNotWaitForLongOnes) {
+  MemoryTrimmer trimmer;
+  TextThreads texts(trimmer);
+  Hold hold(texts, kLong);
+  std::promise<void> done;
+  EXPECT_TRUE(texts
+                  .Run(kOther, kShort,
+                       [&done](const absl::Status&) { done.set_value(); })
+                  .ok());
+  done.get_future().wait();
+  hold.Release();
+}
+
+TEST(TextThreadsTest, ForgetsAndAnswersWhatIsCancelled) {
+  MemoryTrimmer trimmer;
+  TextThreads texts(trimmer);
+  Hold hold(texts, kLong);
+  std::vector<int> called;
+  std::vector<TextTicket> tickets;
+  for (int i = 0; i < 3; ++i) {
+    const absl::StatusOr<TextTicket> ticket =
+        texts.Run(kClient, kLong, [&called, i](const absl::Status& turn) {
+          called.push_back(absl::IsCancelled(turn) ? i : -i);
+        });
+    ASSERT_TRUE(ticket.ok());
+    tickets.push_back(*ticket);
+  }
+  texts.Forget(tickets[1]);
+  EXPECT_EQ(called, std::vector<int>{1});
+  texts.Forget(tickets[2]);
+  texts.Forget(tickets[2]);
+  texts.Forget(0);
+  EXPECT_EQ(called, (std::vector<int>{1, 2}));
+  texts.Forget(tickets[0]);
+  EXPECT_EQ(called, (std::vector<int>{1, 2, 0}));
+  hold.Release();
+}
+
+TEST(TextThreadsTest, RefusesAClientWhatIsBeyondItsShare) {
+  constexpr size_t kShare =
+      TextThreads::kOwnWaiting +
+      TextThreads::kMaxWaiting / (TextThreads::kParts + 1);
+  std::atomic<size_t> called = 0;
+  MemoryTrimmer trimmer;
   {
-    TextThread texts;
+    TextThreads texts(trimmer);
     Hold hold(texts);
-    EXPECT_TRUE(
-        texts.Run([&turn](const absl::Status& status) { turn = status; }).ok());
+    const auto work = [&called](const absl::Status&) { ++called; };
+    size_t accepted = 0;
+    absl::StatusOr<TextTicket> ticket = 0;
+    while (ticket.ok()) {
+      ticket = texts.Run(kClient, 1, work);
+      accepted += ticket.ok();
+    }
+    EXPECT_EQ(ReasonOf(ticket.status()), ErrorReason::kQueueFull);
+    EXPECT_EQ(accepted, kShare);
+    EXPECT_TRUE(texts.Run(kOther, 1, work).ok());
+    hold.Release();
+  }
+  EXPECT_EQ(called, kShare + 1);
+}
+
+TEST(TextThreadsTest, BoundsTheBytesThatWait) {
+  constexpr size_t kShare =
+      TextThreads::kOwnWaitingBytes +
+      TextThreads::kMaxWaitingBytes / (TextThreads::kParts + 1);
+  MemoryTrimmer trimmer;
+  TextThreads texts(trimmer);
+  Hold hold(texts, kLong);
+  const auto work = [](const absl::Status&) {};
+  EXPECT_TRUE(texts.Run(kClient, kShare, work).ok());
+  EXPECT_EQ(ReasonOf(texts.Run(kClient, 1, work).status()),
+            ErrorReason::kQueueFull);
+  EXPECT_EQ(ReasonOf(texts.Run(kOther, kShare, work).status()),
+            ErrorReason::kQueueFull);
+  EXPECT_TRUE(texts.Run(kOther, kShare / 2, work).ok());
+  EXPECT_TRUE(texts.Run(3, TextThreads::kOwnWaitingBytes, work).ok());
+  hold.Release();
+}
+
+// It must be done some time, however long messages may be.
+TEST(TextThreadsTest, TakesATextOfAnyLengthWhereNoneWaits) {
+  MemoryTrimmer trimmer;
+  TextThreads texts(trimmer);
+  Hold hold(texts, kLong);
+  const auto work = [](const absl::Status&) {};
+  EXPECT_TRUE(texts.Run(kOther, 2 * TextThreads::kMaxWaitingBytes, work).ok());
+  EXPECT_FALSE(texts.Run(kClient, kLong, work).ok());
+  hold.Release();
+}
+
+TEST(TextThreadsTest, DrainingRefusesWhatWaitsAndWhatComes) {
+  absl::Status turn;
+  MemoryTrimmer trimmer;
+  {
+    TextThreads texts(trimmer);
+    Hold hold(texts);
+    EXPECT_TRUE(texts
+                    .Run(kClient, kShort,
+                         [&turn](const absl::Status& status) { turn = status; })
+                    .ok());
     texts.Drain();
-    EXPECT_EQ(ReasonOf(texts.Run([](const absl::Status&) { FAIL(); })),
-              ErrorReason::kDraining);
+    EXPECT_EQ(
+        ReasonOf(texts.Run(kClient, kShort, [](const absl::Status&) { FAIL(); })
+                     .status()),
+        ErrorReason::kDraining);
     hold.Release();
   }
   EXPECT_EQ(ReasonOf(turn), ErrorReason::kDraining);

@@ -1,0 +1,146 @@
+#ifndef STEADYSTATE_SERVER_RPC_OUTBOUND_BUDGET_H_
+#define STEADYSTATE_SERVER_RPC_OUTBOUND_BUDGET_H_
+
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <set>
+#include <utility>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/container/flat_hash_map.h"
+#include "server/base/memory_trimmer.h"
+#include "server/base/mutex.h"
+#include "server/engine/request.h"
+#include "server/metrics/metrics.h"
+#include "server/rpc/fair_share.h"
+
+namespace steadystate {
+
+// An answer up to this size need not be counted: its call takes more.
+inline constexpr uint64_t kSmallAnswerBytes = uint64_t{8} << 10;
+
+// What each call may have in any case: a token with 256 alternatives.
+inline constexpr uint64_t kOwnOutboundBytes = uint64_t{32} << 10;
+
+// The memory that answers may take, of all calls together, from when they are
+// made until they are sent. A call reserves it before it lets an answer be
+// computed; where there is no room it waits, and is told when there is. Each
+// call has something of its own in any case, so that a client may read its
+// calls one after the other. What the calls of one connection hold beyond that
+// is bounded by what is left for others (FairShare), so clients that do not
+// read pause themselves and nobody else. Of those that wait, who needs least is
+// first, and of one connection who waits longest.
+//
+// An answer that is larger than any share gets through all the same: one at a
+// time, for a connection that holds nothing. So what is held stays within the
+// bound, or exceeds it by that one answer. Thread-safe.
+class OutboundBudget {
+ public:
+  // Told when what it waits for has been reserved.
+  class Waiter {
+   public:
+    virtual ~Waiter() = default;
+    // Called without any lock of the budget, on any thread.
+    virtual void OnOutboundRoom() = 0;
+  };
+  // Those to be told. The caller does so when it has released its own locks.
+  using Woken = std::vector<std::shared_ptr<Waiter>>;
+
+  // What one call holds. It holds nothing when it is destroyed. Its members
+  // are the budget's.
+  class Account {
+   public:
+    explicit Account(ClientId client) : client_(client) {}
+    Account(const Account&) = delete;
+    Account& operator=(const Account&) = delete;
+
+   private:
+    friend class OutboundBudget;
+    const ClientId client_;
+    uint64_t held_ = 0;      // by answers that have been made
+    uint64_t reserved_ = 0;  // for those that are being made
+    uint64_t wanted_ = 0;    // to be reserved beside that, by a waiter
+    std::shared_ptr<Waiter> waiter_;
+    bool overdraws_ = false;  // it holds more than its share, see above
+  };
+
+  // `share` divides the bytes among connections, beside `own_bytes` that each
+  // call has. The others outlive the budget.
+  OutboundBudget(FairShare share, uint64_t own_bytes, Metrics& metrics,
+                 MemoryTrimmer& trimmer);
+
+  // True: `bytes` are reserved for the account's next answers. False: there is
+  // no room; `waiter` will be told once they are reserved, and is kept until
+  // then or until Release.
+  bool Reserve(Account& account, uint64_t bytes,
+               std::shared_ptr<Waiter> waiter);
+
+  // The account's answers take `bytes` now; what came to that was reserved, as
+  // far as it was. Returns who finds room because of it.
+  [[nodiscard]] Woken Hold(Account& account, uint64_t bytes);
+
+  // No more answers will be made for the account: gives back what is reserved,
+  // and it waits no more. Returns who finds room because of it.
+  [[nodiscard]] Woken EndReserve(Account& account);
+
+  // Held and reserved, by all.
+  uint64_t used() const;
+
+ private:
+  // The calls of one client that wait, the first of which is next.
+  struct Queue {
+    std::deque<Account*> accounts;
+    uint64_t need = 0;  // FairShare's, of the first; its place in order_
+  };
+
+  // What the account's bytes are beyond its own.
+  uint64_t Charge(uint64_t bytes) const {
+    return bytes > own_bytes_ ? bytes - own_bytes_ : 0;
+  }
+  // What the share has to have for `bytes` more.
+  uint64_t ChargeOfMore(const Account& account, uint64_t bytes) const {
+    const uint64_t now = account.held_ + account.reserved_;
+    return Charge(now + bytes) - Charge(now);
+  }
+  bool TryReserve(Account& account, uint64_t bytes)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void Set(Account& account, uint64_t held, uint64_t reserved)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void AddWaiter(Account& account) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void RemoveWaiter(Account& account) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Puts the client's first waiter in its place in order_.
+  void Reorder(ClientId client) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Reserves for those that wait, as far as there is room.
+  Woken WakeWaiters() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Reserves for a waiter that there is room for.
+  void Wake(Account& account, Woken& woken)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // The waiter that may have its answer now; null if there is none.
+  Account* NextToWake() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void Report() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+
+  const uint64_t own_bytes_;
+  Metrics& metrics_;
+  MemoryTrimmer& trimmer_;
+  mutable Mutex mutex_;
+  FairShare share_ ABSL_GUARDED_BY(mutex_);
+  uint64_t used_ ABSL_GUARDED_BY(mutex_) = 0;  // by all, their own included
+  bool overdrawn_ ABSL_GUARDED_BY(mutex_) = false;  // by some account
+  // A waiter's connection may have come to hold nothing.
+  bool may_overdraw_ ABSL_GUARDED_BY(mutex_) = false;
+  absl::flat_hash_map<ClientId, Queue> queues_ ABSL_GUARDED_BY(mutex_);
+  // Clients that have waiters by what their first one needs: the bytes that
+  // have to be free for it.
+  std::set<std::pair<uint64_t, ClientId>> order_ ABSL_GUARDED_BY(mutex_);
+  size_t waiting_ ABSL_GUARDED_BY(mutex_) = 0;
+  uint64_t reported_ ABSL_GUARDED_BY(mutex_) = 0;  // to the trimmer
+};
+
+// Tells them. REQUIRES: the caller has no lock that they may take.
+void Tell(const OutboundBudget::Woken& woken);
+
+}  // namespace steadystate
+
+#endif  // STEADYSTATE_SERVER_RPC_OUTBOUND_BUDGET_H_

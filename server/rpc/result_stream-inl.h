@@ -1,0 +1,200 @@
+#ifndef STEADYSTATE_SERVER_RPC_RESULT_STREAM_INL_H_
+#define STEADYSTATE_SERVER_RPC_RESULT_STREAM_INL_H_
+
+#include <algorithm>
+#include <iterator>
+#include <memory>
+#include <utility>
+
+#include "server/base/parking.h"
+#include "server/rpc/answer.h"
+#include "server/rpc/result_stream.h"
+
+namespace steadystate {
+
+template <typename Response, typename Item, typename Summary>
+ResultStream<Response, Item, Summary>*
+ResultStream<Response, Item, Summary>::Start(
+    absl::string_view method, ServiceContext& services,
+    grpc::CallbackServerContext& context, size_t text_bytes, Submit submit,
+    AddSummary add_summary) {
+  const std::shared_ptr<ResultStream> stream(
+      new ResultStream(method, services, context, std::move(add_summary)));
+  stream->self_ = stream;
+  if (text_bytes <= kShortTextBytes) {
+    stream->Begin(submit);
+    return stream.get();
+  }
+  const absl::StatusOr<TextTicket> ticket = services.texts.Run(
+      ConnectionOf(context), text_bytes,
+      [stream, submit = std::move(submit)](const absl::Status& turn) {
+        if (turn.ok()) {
+          stream->Begin(submit);
+        } else {
+          stream->OnDone(turn);
+        }
+      });
+  if (ticket.ok()) {
+    stream->ticket_ = *ticket;
+  } else {
+    stream->OnDone(ticket.status());
+  }
+  return stream.get();
+}
+
+template <typename Response, typename Item, typename Summary>
+bool ResultStream<Response, Item, Summary>::Ready() {
+  Actions actions;
+  bool ready = false;
+  {
+    const MutexLock lock(mutex_);
+    if (!broken_ && !HasRoom()) {
+      pause_ = Pause::kStream;
+      actions.woken = services_.outbound.EndReserve(account_);
+    } else if (!broken_ &&
+               !services_.outbound.Reserve(account_, piece_memory_, self_)) {
+      pause_ = Pause::kBudget;
+    } else {
+      pause_ = Pause::kNone;
+    }
+    ready = pause_ == Pause::kNone;
+  }
+  Act(actions);
+  return ready;
+}
+
+template <typename Response, typename Item, typename Summary>
+void ResultStream<Response, Item, Summary>::OnItem(Item item) {
+  Actions actions;
+  {
+    const MutexLock lock(mutex_);
+    if (broken_) return;
+    ToProto(item, queue_.RoomFor(WireBytes(item)));
+    ++waiting_items_;
+    actions = Decide();
+  }
+  Act(actions);
+}
+
+template <typename Response, typename Item, typename Summary>
+void ResultStream<Response, Item, Summary>::OnDone(
+    absl::StatusOr<Summary> summary) {
+  Actions actions;
+  {
+    const MutexLock lock(mutex_);
+    if (summary.ok()) add_summary_(*summary, queue_.RoomFor(kSummaryBytes));
+    end_ = std::move(summary).status();
+    actions = Decide();
+  }
+  Act(actions);
+}
+
+template <typename Response, typename Item, typename Summary>
+void ResultStream<Response, Item, Summary>::OnOutboundRoom() {
+  Actions actions;
+  {
+    const MutexLock lock(mutex_);
+    if (pause_ == Pause::kBudget) GoOn(actions);
+  }
+  Act(actions);
+}
+
+template <typename Response, typename Item, typename Summary>
+void ResultStream<Response, Item, Summary>::OnWriteDone(bool ok) {
+  Actions actions;
+  {
+    const MutexLock lock(mutex_);
+    writing_ = false;
+    queue_.WriteDone();
+    if (!ok) broken_ = true;
+    actions = Decide();
+  }
+  Act(actions);
+}
+
+template <typename Response, typename Item, typename Summary>
+void ResultStream<Response, Item, Summary>::OnCancel() {
+  Actions actions;
+  RequestId id = 0;
+  {
+    const MutexLock lock(mutex_);
+    broken_ = true;
+    id = id_;
+    actions = Decide();
+  }
+  services_.texts.Forget(ticket_);
+  services_.engine.Cancel(id);
+  Act(actions);
+}
+
+template <typename Response, typename Item, typename Summary>
+void ResultStream<Response, Item, Summary>::Begin(const Submit& submit) {
+  absl::StatusOr<RequestId> id = absl::CancelledError("the client has gone");
+  if (!Broken()) id = submit(self_);
+  MayPark("ResultStream::Begin");
+  if (id.ok()) {
+    SetId(*id);
+  } else {
+    OnDone(std::move(id).status());
+  }
+}
+
+template <typename Response, typename Item, typename Summary>
+void ResultStream<Response, Item, Summary>::SetId(RequestId id) {
+  bool wake = false;
+  bool cancel = false;
+  {
+    const MutexLock lock(mutex_);
+    id_ = id;
+    wake = wake_due_;
+    cancel = broken_;
+  }
+  if (wake) services_.engine.Wake(id);
+  if (cancel) services_.engine.Cancel(id);
+}
+
+template <typename Response, typename Item, typename Summary>
+typename ResultStream<Response, Item, Summary>::Actions
+ResultStream<Response, Item, Summary>::Decide() {
+  Actions actions;
+  if (broken_) queue_.Clear();
+  if (!writing_ && !queue_.empty()) {
+    writing_ = true;
+    actions.write = &queue_.Next();
+  }
+  if (queue_.empty()) waiting_items_ = 0;
+  if ((pause_ == Pause::kStream && HasRoom()) ||
+      (pause_ != Pause::kNone && broken_)) {
+    GoOn(actions);
+  }
+  actions.woken = services_.outbound.Hold(account_, queue_.memory());
+  if (broken_ || end_.has_value()) {
+    OutboundBudget::Woken more = services_.outbound.EndReserve(account_);
+    std::move(more.begin(), more.end(), std::back_inserter(actions.woken));
+  }
+  if (end_.has_value() && !writing_ && !finished_) {
+    finished_ = true;
+    actions.finish = *end_;
+  }
+  return actions;
+}
+
+template <typename Response, typename Item, typename Summary>
+void ResultStream<Response, Item, Summary>::Act(const Actions& actions) {
+  MayPark("ResultStream::Act");
+  Tell(actions.woken);
+  if (actions.wake != 0) services_.engine.Wake(actions.wake);
+  if (actions.write != nullptr) {
+    this->StartWrite(actions.write);
+    MayPark("ResultStream::Act, write started");
+  }
+  // The last thing that happens: the call may be over afterwards.
+  if (actions.finish.has_value()) {
+    this->Finish(record_.End(*actions.finish));
+    MayPark("ResultStream::Act, finished");
+  }
+}
+
+}  // namespace steadystate
+
+#endif  // STEADYSTATE_SERVER_RPC_RESULT_STREAM_INL_H_
