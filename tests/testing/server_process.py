@@ -31,12 +31,14 @@ class ServerProcess:
             *flags,
         ]
         self._timeout_s = timeout_s
+        self._stderr = None  # its log, unless a test sets another
 
     def __enter__(self):
         self._log = tempfile.TemporaryFile(mode="w+")
+        self._stderr = self._stderr or self._log
         self._process = subprocess.Popen(
             self._command, cwd=ROOT, text=True, stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE, stderr=self._log)
+            stdout=subprocess.PIPE, stderr=self._stderr)
         try:
             self.grpc, self.metrics = self._wait_until_ready()
         except BaseException:

@@ -1,0 +1,138 @@
+"""Goal: what a client sends and does not read, or reserves and does not use,
+takes no more memory than is promised, and is given back.
+
+Method: the server's resident memory, before, during and after.
+"""
+
+import unittest
+
+from adversarial.arena import (
+    LONG, MIB, SANITIZED, Arena, main, wait_until)
+from adversarial.http2 import Http2Client
+from adversarial.stubs import GENERATION, Client, generation
+from testing.scrape import value
+
+MESSAGE_BYTES = 4 * MIB - 16
+MAX_UNREAD_MESSAGE = 24 * MIB
+MAX_UNREAD_GENERATE = int(2.5 * MIB)
+# What the pages of code and the like add once to a server that has just begun.
+FIRST_USE = 16 * MIB
+
+
+def generate_request(name):
+    return generation.GenerateRequest(
+        session=name, tokens=generation.Tokens(ids=[65]), ignore_eos=True,
+        logprobs=256).SerializeToString()
+
+
+class UnreadMessages(unittest.TestCase):
+    """One StreamStep message of 4 MiB on each of some streams, whose answers
+    are not read."""
+
+    COUNT = 8
+
+    def hold(self, body, may_refuse):
+        with Arena(self) as arena:
+            clients = [Http2Client(arena.grpc) for _ in range(self.COUNT)]
+            for client in clients:
+                stream = client.open(GENERATION + "StreamStep")
+                sent = client.send_message(stream, body)
+                self.assertTrue(sent or may_refuse)
+            held = arena.settled_rss() - arena.calm_rss - FIRST_USE
+            arena.assert_held(held / self.COUNT, MAX_UNREAD_MESSAGE,
+                              "a message")
+            for client in clients:
+                client.close()
+
+    def test_of_empty_requests(self):
+        self.hold(b"\x1a\x00" * (MESSAGE_BYTES // 2), may_refuse=True)
+
+    def test_of_as_many_steps_as_allowed(self):
+        request = generation.StreamStepRequest()
+        for _ in range(1024):
+            step = request.requests.add().step
+            step.session = "sessions/nobody"
+            step.tokens.ids[:] = [65] * 1024
+        self.hold(request.SerializeToString(), may_refuse=False)
+
+    def test_of_logit_biases(self):
+        request = generation.StreamStepRequest()
+        step = request.requests.add().step
+        step.session = "sessions/nobody"
+        for token in range(MESSAGE_BYTES // 12):
+            step.output.sample.logit_bias[token] = 0.5
+        self.hold(request.SerializeToString(), may_refuse=False)
+
+    def test_of_unknown_fields(self):
+        # Field 100, a varint: what protobuf keeps of it is larger.
+        self.hold(b"\xa0\x06\x01" * (MESSAGE_BYTES // 3), may_refuse=True)
+
+
+class UnreadAnswers(unittest.TestCase):
+
+    def test_of_generate(self):
+        count = 1000 if LONG else 60
+        with Arena(self, may_slow=LONG) as arena, Client(arena.grpc) as owner:
+            names = [owner.new_session() for _ in range(count)]
+            before = arena.settled_rss()
+            attacker = Http2Client(arena.grpc)
+            for name in names:
+                stream = attacker.open(GENERATION + "Generate")
+                self.assertTrue(attacker.send_message(
+                    stream, generate_request(name), end=True))
+            held = arena.settled_rss(60) - before
+            arena.assert_held(held / count, MAX_UNREAD_GENERATE, "a call")
+            attacker.close()
+            wait_until(lambda: value(
+                arena.metrics, "steadystate_requests_running") <= 1, 5,
+                "the calls' end after their connection's")
+
+    def test_all_together(self):
+        bound = 24 * MIB
+        with Arena(self, "--max_outbound_bytes", str(bound)) as arena, \
+                Client(arena.grpc) as owner:
+            names = [owner.new_session() for _ in range(150)]
+            before = arena.settled_rss()
+            attacker = Http2Client(arena.grpc)
+            for name in names:
+                stream = attacker.open(GENERATION + "Generate")
+                self.assertTrue(attacker.send_message(
+                    stream, generate_request(name), end=True))
+            held = arena.settled_rss(60) - before
+            arena.assert_held(held, bound + FIRST_USE, "all calls")
+            attacker.close()
+
+    def test_memory_comes_back(self):
+        count = 1000 if LONG else 100
+        with Arena(self, may_slow=LONG) as arena, Client(arena.grpc) as owner:
+            names = [owner.new_session() for _ in range(count)]
+            for name in names:
+                owner.one_step(name)
+            before = arena.settled_rss()
+            with Http2Client(arena.grpc) as attacker:
+                for name in names:
+                    stream = attacker.open(GENERATION + "Generate")
+                    attacker.send_message(
+                        stream, generate_request(name), end=True)
+                during = arena.settled_rss(60)
+            allowed = before * 1.1 + (0 if LONG else FIRST_USE)
+            wait_until(lambda: SANITIZED or arena.rss() < allowed, 20,
+                       f"memory of {before / MIB:.0f} MiB before, "
+                       f"{during / MIB:.0f} during, back after")
+
+
+class UnusedSessions(unittest.TestCase):
+
+    def test_never_stepped_ones_take_nothing_when_they_end(self):
+        count = 10000 if LONG else 1500
+        with Arena(self) as arena, Client(arena.grpc) as owner:
+            names = [owner.new_session() for _ in range(count)]
+            before = arena.settled_rss()
+            for name in names:
+                owner.delete_session(name)
+            grown = arena.settled_rss() - before
+            arena.assert_held(grown / count, 10 * 1024, "a session's end")
+
+
+if __name__ == "__main__":
+    main()
