@@ -136,12 +136,12 @@ void WaitForAStep(OpenServer& server, const std::string& session) {
 }
 
 // What of this process is in memory.
-size_t ResidentBytes() {
+double ResidentMiB() {
   std::ifstream stream("/proc/self/statm");
-  size_t total = 0;
-  size_t resident = 0;
+  double total = 0;
+  double resident = 0;
   stream >> total >> resident;
-  return resident * 4096;
+  return resident * 4096 / (1 << 20);
 }
 
 TEST(StreamStepLimitsTest, AMessageThatIsNotReadHoldsLittle) {
@@ -171,7 +171,7 @@ TEST(StreamStepLimitsTest, AMessageThatIsNotReadHoldsLittle) {
   };
   for (const std::string& part : parts) {
     const std::vector<std::string> sessions = server.CreateSessions(kStreams);
-    const size_t before = ResidentBytes();
+    const double before = ResidentMiB();
     std::vector<std::unique_ptr<RawCall>> calls;
     for (const std::string& session : sessions) {
       calls.push_back(std::make_unique<RawCall>(server.channel(), kStreamStep));
@@ -188,8 +188,7 @@ TEST(StreamStepLimitsTest, AMessageThatIsNotReadHoldsLittle) {
       if (sum != position) unchanged = 0;
       position = sum;
     }
-    const double held =
-        static_cast<double>(ResidentBytes() - before) / kStreams / (1 << 20);
+    const double held = (ResidentMiB() - before) / kStreams;
     std::printf("%s: %.1f MiB a message\n",
                 testing::PrintToString(part).c_str(), held);
     // The first time client and server take what they keep.
