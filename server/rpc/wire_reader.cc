@@ -5,6 +5,7 @@ namespace {
 
 // As protobuf's parser has it.
 constexpr size_t kMaxVarintBytes = 10;
+constexpr size_t kMaxTagBytes = 5;
 constexpr size_t kMaxGroupDepth = 100;
 
 }  // namespace
@@ -20,11 +21,17 @@ bool WireReader::ReadVarint(uint64_t& value) {
 }
 
 bool WireReader::ReadTag(WireTag& tag) {
-  uint64_t value = 0;
-  if (!ReadVarint(value) || value > UINT32_MAX) return false;
-  tag.field = static_cast<uint32_t>(value >> 3);
-  tag.type = static_cast<WireType>(value & 7);
-  return tag.field != 0 && tag.type <= WireType::kFixed32;
+  uint32_t value = 0;
+  for (size_t i = 0; i < kMaxTagBytes && i < rest_.size(); ++i) {
+    const auto byte = static_cast<uint8_t>(rest_[i]);
+    // The bits of the last byte that do not fit are lost there, too.
+    value |= (byte & 0x7FU) << (7 * i);
+    if (byte >= 0x80) continue;
+    tag.field = value >> 3;
+    tag.type = static_cast<WireType>(value & 7);
+    return tag.field != 0 && tag.type <= WireType::kFixed32 && Advance(i + 1);
+  }
+  return false;
 }
 
 bool WireReader::ReadBytes(absl::string_view& bytes) {

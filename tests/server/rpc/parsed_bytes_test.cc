@@ -42,6 +42,9 @@ TEST(ParsedBytesTest, BoundsWhatProtobufUses) {
   ExpectBounded<v1::GenerateRequest>(Times(kCount, {"\x7a\x00", 2}));
   ExpectBounded<v1::GenerateRequest>(Times(kCount, "\x78\x01"));
   ExpectBounded<v1::GenerateRequest>(Times(kCount, "\x7b\x7c"));
+  // The first of their tags has more than 32 bits.
+  ExpectBounded<v1::GenerateRequest>("\xb8\xbf\xff\xff\x1d\x01" +
+                                     Times(kCount, "\x78\x01"));
   v1::GenerateRequest generate;
   for (int i = 0; i < int{kCount}; ++i) {
     (*generate.mutable_sampling()->mutable_logit_bias())[i] = 1;

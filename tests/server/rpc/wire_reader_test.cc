@@ -72,6 +72,21 @@ TEST(WireReaderTest, FindsTheEndWhereverItComes) {
   }
 }
 
+// It drops the bits of a tag that do not fit, and takes no sixth byte.
+TEST(WireReaderTest, ReadsTagsOfTooManyBitsAsProtobufDoes) {
+  const std::string bytes = "\xb8\xbf\xff\xff\x1d\x01";
+  WireReader reader(bytes);
+  WireTag tag;
+  ASSERT_TRUE(reader.ReadTag(tag));
+  EXPECT_EQ(tag.field, 0xDFFFDFB8 >> 3);
+  EXPECT_EQ(tag.type, WireType::kVarint);
+  bool good = false;
+  EXPECT_EQ(CountFields(bytes, good), 1);
+  EXPECT_TRUE(good);
+  CountFields("\xb8\xbf\xff\xff\x80\x01\x01", good);
+  EXPECT_FALSE(good);
+}
+
 TEST(WireReaderTest, RefusesWhatProtobufRefuses) {
   const std::string faults[] = {std::string("\x00\x01", 2), "\x0c", "\x0f\x01",
                                 std::string(10, '\xff') + "\x01",
