@@ -212,25 +212,31 @@ absl::StatusOr<absl::string_view> HeaderText(absl::string_view path,
 
 }  // namespace
 
-absl::StatusOr<SafetensorsFile> SafetensorsFile::Open(const std::string& path) {
-  STEADYSTATE_ASSIGN_OR_RETURN(MappedFile file, MappedFile::Open(path));
+absl::StatusOr<std::map<std::string, StoredTensor>> ReadTensors(
+    absl::string_view what, std::span<const std::byte> file) {
   STEADYSTATE_ASSIGN_OR_RETURN(const absl::string_view text,
-                               HeaderText(path, file.bytes()));
+                               HeaderText(what, file));
   STEADYSTATE_ASSIGN_OR_RETURN(
       const json header,
-      ParseJson(text, absl::StrCat(path, ": header"),
+      ParseJson(text, absl::StrCat(what, ": header"),
                 {.max_bytes = kMaxHeaderBytes, .max_depth = 8}));
   if (header.size() > kMaxTensors) {
-    return FileError(path, absl::StrCat(header.size(), " tensors; at most ",
+    return FileError(what, absl::StrCat(header.size(), " tensors; at most ",
                                         kMaxTensors, " are allowed"));
   }
-  HeaderReader reader(path, file.bytes().subspan(kLengthBytes + text.size()));
+  HeaderReader reader(what, file.subspan(kLengthBytes + text.size()));
   for (const auto& [name, value] : header.items()) {
     if (absl::string_view(name) == kMetadataKey) continue;
     STEADYSTATE_RETURN_IF_ERROR(reader.Read(name, value));
   }
   STEADYSTATE_RETURN_IF_ERROR(reader.CheckCoverage());
-  return SafetensorsFile(std::move(file), std::move(reader).Take());
+  return std::move(reader).Take();
+}
+
+absl::StatusOr<SafetensorsFile> SafetensorsFile::Open(const std::string& path) {
+  STEADYSTATE_ASSIGN_OR_RETURN(MappedFile file, MappedFile::Open(path));
+  STEADYSTATE_ASSIGN_OR_RETURN(auto tensors, ReadTensors(path, file.bytes()));
+  return SafetensorsFile(std::move(file), std::move(tensors));
 }
 
 }  // namespace steadystate

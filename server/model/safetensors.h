@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 #include "server/base/mapped_file.h"
 
 namespace steadystate {
@@ -19,6 +20,11 @@ struct StoredTensor {
   const std::byte* data = nullptr;  // any alignment
   size_t bytes = 0;                 // product of shape times the element's size
 };
+
+// The tensors, by name, of the bytes of a .safetensors file, in which their
+// data stays; `what` names it in messages. Errors as SafetensorsFile::Open.
+absl::StatusOr<std::map<std::string, StoredTensor>> ReadTensors(
+    absl::string_view what, std::span<const std::byte> file);
 
 // One .safetensors file: 8 bytes of header length, a JSON header, the data.
 // https://github.com/huggingface/safetensors#format

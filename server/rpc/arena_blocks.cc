@@ -50,7 +50,7 @@ void* ArenaBlocks::Allocate(size_t bytes) {
 
 void ArenaBlocks::Free(void* block, size_t bytes) {
   if (bytes == kBytes && Kept().Keep(block)) return;
-  ::operator delete(block, bytes);
+  ::operator delete(block);
 }
 
 }  // namespace steadystate

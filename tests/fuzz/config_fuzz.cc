@@ -1,0 +1,74 @@
+// A config.json, up to the first tensor that a layer asks for: the checkpoint
+// has none.
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+
+#include "absl/strings/string_view.h"
+#include "kernels/linear/linear.h"
+#include "nlohmann/json.hpp"
+#include "server/model/block.h"
+#include "server/model/checkpoint.h"
+#include "server/model/config.h"
+#include "server/model/model_config.h"
+#include "server/model/weight_store.h"
+#include "tests/fuzz/require.h"
+#include "tests/testing/checkpoint_writer.h"
+#include "tests/testing/temp_directory.h"
+
+namespace steadystate {
+namespace {
+
+// What all inputs share.
+struct Empty {
+  Empty() : linears(*LinearFactory::Create(DType::kF32)) {
+    WriteCheckpoint({.config = nlohmann::json::object(), .tensors = {}},
+                    directory.path());
+    checkpoint.emplace(*Checkpoint::Open(directory.path()));
+  }
+  TempDirectory directory;
+  std::optional<Checkpoint> checkpoint;
+  std::unique_ptr<LinearFactory> linears;
+};
+
+void MakeLayer(const Config& config, const ModelConfig& model, size_t layer) {
+  static Empty& empty = *new Empty;
+  WeightStore store(*empty.checkpoint);
+  StateLayoutBuilder state;
+  ScratchSize scratch;
+  const WeightScope root(store, "");
+  const MixerBuilder builder{.layer = layer,
+                             .layers = model.softmax.size(),
+                             .hidden_size = model.hidden_size,
+                             .norm_eps = 1e-6f,
+                             .context_cap = 64,
+                             .config = config,
+                             .root = root,
+                             .weights = root.Child("layer."),
+                             .linears = *empty.linears,
+                             .state = state,
+                             .scratch = scratch};
+  if (model.family->make_layer != nullptr) {
+    Require(!model.family->make_layer(model, builder).ok(), "no weights");
+  } else {
+    Require(!MakeTokenMixer(model, builder).ok(), "no weights");
+  }
+}
+
+}  // namespace
+}  // namespace steadystate
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  using steadystate::Require;
+  const auto config = steadystate::Config::Parse(
+      absl::string_view(reinterpret_cast<const char*>(data), size), "input");
+  if (!config.ok()) return 0;
+  const auto model = steadystate::ReadModelConfig(*config);
+  if (!model.ok()) return 0;
+  Require(model->family != nullptr, "there is a family");
+  Require(!model->softmax.empty(), "there are layers");
+  steadystate::MakeLayer(*config, *model, 0);
+  steadystate::MakeLayer(*config, *model, model->softmax.size() - 1);
+  return 0;
+}

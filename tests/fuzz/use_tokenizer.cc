@@ -1,0 +1,38 @@
+#include "tests/fuzz/use_tokenizer.h"
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/strings/string_view.h"
+#include "tests/fuzz/require.h"
+
+namespace steadystate {
+
+void UseTokenizer(const Tokenizer& tokenizer, size_t vocab_size) {
+  constexpr absl::string_view kTexts[] = {
+      "",
+      "The cat's 12345 hats,  they've\n\n \t<s>x</s> <|endoftext|>",
+      "\xc3\xa9t\xc3\xa9 e\xcc\x81 \xe2\x96\x81\xef\xb7\xba\xf0\x9f\x98\x80",
+      "\xff\xc3\xe2\x82\xf0\x9f\x98 \xed\xa0\x80 \xf4\x90\x80\x80",
+      absl::string_view("\0a\0", 3),
+      "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa",
+  };
+  for (const absl::string_view text : kTexts) {
+    const std::vector<int32_t> tokens = tokenizer.Encode(text);
+    for (const int32_t token : tokens) {
+      Require(token >= 0 && static_cast<size_t>(token) < vocab_size,
+              "tokens are the model's");
+    }
+    tokenizer.Decode(tokens);
+  }
+  std::vector<int32_t> all;
+  std::string bytes;
+  for (size_t i = 0; i < vocab_size; ++i) {
+    all.push_back(static_cast<int32_t>(i));
+    tokenizer.AppendBytes(all.back(), bytes);
+  }
+  tokenizer.Decode(all);
+}
+
+}  // namespace steadystate
