@@ -19,12 +19,6 @@ MAX_UNREAD_GENERATE = int(2.5 * MIB)
 FIRST_USE = 16 * MIB
 
 
-def generate_request(name):
-    return generation.GenerateRequest(
-        session=name, tokens=generation.Tokens(ids=[65]), ignore_eos=True,
-        logprobs=256).SerializeToString()
-
-
 class UnreadMessages(unittest.TestCase):
     """One StreamStep message of 4 MiB on each of some streams, whose answers
     are not read."""
@@ -70,16 +64,23 @@ class UnreadMessages(unittest.TestCase):
 
 class UnreadAnswers(unittest.TestCase):
 
+    def generate(self, attacker, names):
+        """Begins a Generate without an end on each of the sessions."""
+        for name in names:
+            request = generation.GenerateRequest(
+                session=name, tokens=generation.Tokens(ids=[65]),
+                ignore_eos=True, logprobs=256)
+            stream = attacker.open(GENERATION + "Generate")
+            self.assertTrue(attacker.send_message(
+                stream, request.SerializeToString(), end=True))
+
     def test_of_generate(self):
         count = 1000 if LONG else 60
         with Arena(self, may_slow=LONG) as arena, Client(arena.grpc) as owner:
             names = [owner.new_session() for _ in range(count)]
             before = arena.settled_rss()
             attacker = Http2Client(arena.grpc)
-            for name in names:
-                stream = attacker.open(GENERATION + "Generate")
-                self.assertTrue(attacker.send_message(
-                    stream, generate_request(name), end=True))
+            self.generate(attacker, names)
             held = arena.settled_rss(60) - before
             arena.assert_held(held / count, MAX_UNREAD_GENERATE, "a call")
             attacker.close()
@@ -94,10 +95,7 @@ class UnreadAnswers(unittest.TestCase):
             names = [owner.new_session() for _ in range(150)]
             before = arena.settled_rss()
             attacker = Http2Client(arena.grpc)
-            for name in names:
-                stream = attacker.open(GENERATION + "Generate")
-                self.assertTrue(attacker.send_message(
-                    stream, generate_request(name), end=True))
+            self.generate(attacker, names)
             held = arena.settled_rss(60) - before
             arena.assert_held(held, bound + FIRST_USE, "all calls")
             attacker.close()
@@ -110,10 +108,7 @@ class UnreadAnswers(unittest.TestCase):
                 owner.one_step(name)
             before = arena.settled_rss()
             with Http2Client(arena.grpc) as attacker:
-                for name in names:
-                    stream = attacker.open(GENERATION + "Generate")
-                    attacker.send_message(
-                        stream, generate_request(name), end=True)
+                self.generate(attacker, names)
                 during = arena.settled_rss(60)
             allowed = before * 1.1 + (0 if LONG else FIRST_USE)
             wait_until(lambda: SANITIZED or arena.rss() < allowed, 20,
