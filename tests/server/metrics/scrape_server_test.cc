@@ -2,21 +2,21 @@
 // descriptors. Method: real servers on free ports, clients that misbehave.
 #include "server/metrics/scrape_server.h"
 
-#include <sys/resource.h>
-#include <unistd.h>
-
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "tests/testing/no_descriptors.h"
 #include "tests/testing/tcp_client.h"
 
 namespace steadystate {
 namespace {
 
+using testing::Each;
 using testing::EndsWith;
+using testing::SizeIs;
 using testing::StartsWith;
 
 constexpr absl::string_view kRequest =
@@ -107,23 +107,6 @@ TEST(ScrapeServerTest, MakesRoomByClosingTheOldestThatHasNotAsked) {
   EXPECT_THAT(idle.back()->ReceiveAll(), StartsWith("HTTP/1.1 200 OK\r\n"));
 }
 
-// Takes all descriptors of the process but those that are open.
-class NoDescriptors {
- public:
-  NoDescriptors() {
-    getrlimit(RLIMIT_NOFILE, &before_);
-    rlimit none = before_;
-    // Descriptors are numbered from the lowest that is free.
-    none.rlim_cur = static_cast<rlim_t>(dup(0));
-    close(static_cast<int>(none.rlim_cur));
-    setrlimit(RLIMIT_NOFILE, &none);
-  }
-  ~NoDescriptors() { setrlimit(RLIMIT_NOFILE, &before_); }
-
- private:
-  rlimit before_{};
-};
-
 TEST(ScrapeServerTest, AnswersWithoutDescriptors) {
   const auto server = StartServer();
   TcpClient idle(server->port());
@@ -131,13 +114,17 @@ TEST(ScrapeServerTest, AnswersWithoutDescriptors) {
   // A client takes a descriptor too.
   Clients clients;
   for (int i = 0; i < 8; ++i) clients.push_back(std::make_unique<TcpClient>());
-  const NoDescriptors none;
-  ASSERT_EQ(dup(0), -1);
-  for (const auto& client : clients) {
-    ASSERT_TRUE(client->Connect(server->port()));
-    ASSERT_TRUE(client->Send(kRequest));
-    EXPECT_THAT(client->ReceiveAll(), StartsWith("HTTP/1.1 200 OK\r\n"));
+  std::vector<std::string> answers;
+  {
+    const NoDescriptors none;
+    for (const auto& client : clients) {
+      client->Connect(server->port());
+      client->Send(kRequest);
+      answers.push_back(client->ReceiveAll());
+    }
   }
+  EXPECT_THAT(answers, SizeIs(8));
+  EXPECT_THAT(answers, Each(StartsWith("HTTP/1.1 200 OK\r\n")));
 }
 
 TEST(ScrapeServerTest, EndsBesideOpenConnections) {

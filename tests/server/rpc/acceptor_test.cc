@@ -3,7 +3,6 @@
 // with a handler that keeps the sockets.
 #include "server/rpc/acceptor.h"
 
-#include <sys/resource.h>
 #include <unistd.h>
 
 #include <memory>
@@ -16,6 +15,7 @@
 #include "absl/strings/strip.h"
 #include "gtest/gtest.h"
 #include "server/base/mutex.h"
+#include "tests/testing/no_descriptors.h"
 #include "tests/testing/tcp_client.h"
 
 namespace steadystate {
@@ -125,17 +125,15 @@ TEST_F(AcceptorTest, GoesOnAfterDescriptorsHaveRunOut) {
   EXPECT_TRUE(IsTaken());
   std::vector<std::unique_ptr<TcpClient>> clients;
   for (int i = 0; i < 20; ++i) clients.push_back(std::make_unique<TcpClient>());
-  rlimit before{};
-  getrlimit(RLIMIT_NOFILE, &before);
-  rlimit none = before;
-  none.rlim_cur = static_cast<rlim_t>(dup(0));
-  close(static_cast<int>(none.rlim_cur));
-  setrlimit(RLIMIT_NOFILE, &none);
-  for (const auto& client : clients) EXPECT_TRUE(client->Connect(port_));
-  // The spare descriptor takes one of them at a time, to refuse it.
-  EXPECT_EQ(clients.front()->Receive(), "");
+  std::string greeting;
+  {
+    const NoDescriptors none;
+    for (const auto& client : clients) EXPECT_TRUE(client->Connect(port_));
+    // The spare descriptor takes one of them at a time, to refuse it.
+    greeting = clients.front()->Receive();
+  }
+  EXPECT_EQ(greeting, "");
   EXPECT_GE(Refused("descriptors"), 1);
-  setrlimit(RLIMIT_NOFILE, &before);
   EXPECT_TRUE(IsTaken());
 }
 
