@@ -67,30 +67,33 @@ struct Sum {
   const size_t most;
 };
 
-// Goes on to the end, a fault or the most. `type`: null for an unknown group.
+// Goes on to the end, a fault or the most; false if it did not get to the end.
+// `type`: null for an unknown group.
 bool Add(WireReader& wire, const Descriptor* type, int depth, Sum& sum);
 
+// What a field of bytes that is no message takes: a string, a packed list, or
+// what is kept as unknown.
+size_t ContentsBytes(absl::string_view bytes, const FieldDescriptor* field) {
+  if (field != nullptr &&
+      field->cpp_type() == FieldDescriptor::CPPTYPE_STRING) {
+    return kStringBytes + bytes.size();
+  }
+  if (field != nullptr && field->is_repeated()) {
+    return PackedCount(*field, bytes) * SizeOf(*field) * kGrowth;
+  }
+  return kUnknownBytes + kStringBytes + bytes.size();
+}
+
+// False as Add.
 bool AddContents(absl::string_view bytes, const FieldDescriptor* field,
                  int depth, Sum& sum) {
-  if (field == nullptr) {
-    sum.bytes += kUnknownBytes + kStringBytes + bytes.size();
+  if (field == nullptr || field->type() != FieldDescriptor::TYPE_MESSAGE) {
+    sum.bytes += ContentsBytes(bytes, field);
     return true;
   }
-  if (field->type() == FieldDescriptor::TYPE_MESSAGE) {
-    sum.bytes += field->is_map() ? kMapEntryBytes : kMessageBytes;
-    WireReader within(bytes);
-    return Add(within, field->message_type(), depth + 1, sum);
-  }
-  if (field->cpp_type() == FieldDescriptor::CPPTYPE_STRING) {
-    sum.bytes += kStringBytes + bytes.size();
-    return true;
-  }
-  if (!field->is_repeated()) {
-    sum.bytes += kUnknownBytes + kStringBytes + bytes.size();
-    return true;
-  }
-  sum.bytes += PackedCount(*field, bytes) * SizeOf(*field) * kGrowth;
-  return true;
+  sum.bytes += field->is_map() ? kMapEntryBytes : kMessageBytes;
+  WireReader within(bytes);
+  return Add(within, field->message_type(), depth + 1, sum);
 }
 
 // A number, by itself or in a list; or what is no such field.

@@ -4,9 +4,14 @@
 #include <utility>
 
 #include "absl/container/flat_hash_set.h"
+#include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "google/protobuf/descriptor.h"
 #include "google/protobuf/descriptor.pb.h"
+#include "grpcpp/support/byte_buffer.h"
+#include "server/base/error.h"
+#include "server/rpc/received.h"
+#include "server/rpc/status.h"
 
 namespace steadystate {
 namespace {
@@ -30,34 +35,42 @@ void SetError(grpc::StatusCode code, const std::string& message,
   error.set_error_message(message);
 }
 
+// INVALID_ARGUMENT: it is no such request, or too long.
+absl::Status Read(grpc::ByteBuffer& received, ServerReflectionRequest& to) {
+  if (received.Length() > kMaxRequestBytes) {
+    return MakeError(
+        ErrorReason::kInvalidArgument,
+        absl::StrCat("the request has ", received.Length(), " bytes; at most ",
+                     kMaxRequestBytes, " are allowed: send a shorter name"),
+        {{"field", "the request"},
+         {"value", absl::StrCat(received.Length(), " bytes")},
+         {"bounds", absl::StrCat("at most ", kMaxRequestBytes)}});
+  }
+  return ReadRequest(received, to);
+}
+
 // One stream. gRPC makes one call of it at a time: a read is begun when the
 // last answer has been written.
 class ReflectionReactor final
-    : public grpc::ServerBidiReactor<ServerReflectionRequest,
+    : public grpc::ServerBidiReactor<grpc::ByteBuffer,
                                      ServerReflectionResponse> {
  public:
   explicit ReflectionReactor(const std::vector<std::string>& services)
       : services_(services) {
-    StartRead(&request_);
+    StartRead(&received_);
   }
 
   void OnReadDone(bool ok) override {
-    if (!ok) {
-      Finish(grpc::Status::OK);
-    } else if (request_.ByteSizeLong() > kMaxRequestBytes) {
-      Finish(grpc::Status(
-          grpc::StatusCode::INVALID_ARGUMENT,
-          absl::StrCat("the request has ", request_.ByteSizeLong(),
-                       " bytes; at most ", kMaxRequestBytes, " are allowed")));
-    } else {
-      Answer();
-      StartWrite(&response_);
-    }
+    if (!ok) return Finish(grpc::Status::OK);
+    const absl::Status status = Read(received_, request_);
+    if (!status.ok()) return Finish(ToGrpcStatus(ToPublicError(status)));
+    Answer();
+    StartWrite(&response_);
   }
 
   void OnWriteDone(bool ok) override {
     if (ok) {
-      StartRead(&request_);
+      StartRead(&received_);
     } else {
       Finish(grpc::Status::CANCELLED);
     }
@@ -72,6 +85,7 @@ class ReflectionReactor final
   void AddFile(const FileDescriptor& file);
 
   const std::vector<std::string>& services_;
+  grpc::ByteBuffer received_;
   ServerReflectionRequest request_;
   ServerReflectionResponse response_;
   // Those that the client has; at most all that are linked in.
@@ -156,12 +170,16 @@ void ReflectionReactor::AddFile(const FileDescriptor& file) {
 
 }  // namespace
 
-ReflectionService::ReflectionService(std::vector<std::string> services)
-    : services_(std::move(services)) {}
+ReflectionService::ReflectionService(ServiceContext& services,
+                                     std::vector<std::string> names)
+    : TypedService(services), names_(std::move(names)) {
+  Add("/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo",
+      &ReflectionService::ServerReflectionInfo);
+}
 
-grpc::ServerBidiReactor<ServerReflectionRequest, ServerReflectionResponse>*
+grpc::ServerBidiReactor<grpc::ByteBuffer, ServerReflectionResponse>*
 ReflectionService::ServerReflectionInfo(grpc::CallbackServerContext*) {
-  return new ReflectionReactor(services_);
+  return new ReflectionReactor(names_);
 }
 
 }  // namespace steadystate

@@ -4,7 +4,11 @@
 #include <string>
 #include <vector>
 
-#include "grpc/reflection/v1alpha/reflection.grpc.pb.h"
+#include "grpc/reflection/v1alpha/reflection.pb.h"
+#include "grpcpp/server_context.h"
+#include "grpcpp/support/server_callback.h"
+#include "server/rpc/service_context.h"
+#include "server/rpc/typed_service.h"
 
 namespace steadystate {
 
@@ -12,18 +16,17 @@ namespace steadystate {
 // a thread for each stream, for as long as the client likes: a few idle
 // streams take all that there are. Here a stream takes none, and no more memory
 // than one request and one answer. Thread-safe.
-class ReflectionService final
-    : public grpc::reflection::v1alpha::ServerReflection::CallbackService {
+class ReflectionService final : public TypedService {
  public:
-  // `services` are the full names to list.
-  explicit ReflectionService(std::vector<std::string> services);
+  // `services` outlives this object; `names` are the full names to list.
+  ReflectionService(ServiceContext& services, std::vector<std::string> names);
 
-  grpc::ServerBidiReactor<grpc::reflection::v1alpha::ServerReflectionRequest,
+  grpc::ServerBidiReactor<grpc::ByteBuffer,
                           grpc::reflection::v1alpha::ServerReflectionResponse>*
-  ServerReflectionInfo(grpc::CallbackServerContext* context) override;
+  ServerReflectionInfo(grpc::CallbackServerContext* context);
 
  private:
-  const std::vector<std::string> services_;
+  const std::vector<std::string> names_;
 };
 
 }  // namespace steadystate

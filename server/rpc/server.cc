@@ -11,6 +11,7 @@
 #include "absl/time/time.h"
 #include "google/protobuf/message.h"
 #include "grpc/health/v1/health.grpc.pb.h"
+#include "grpc/reflection/v1alpha/reflection.grpc.pb.h"
 #include "grpc/support/time.h"
 #include "grpcpp/grpcpp.h"
 #include "grpcpp/health_check_service_interface.h"
@@ -243,6 +244,7 @@ struct Server::State {
   GenerationService generation_service{services};
   ModelService model_service{services};
   ReflectionService reflection_service{
+      services,
       {grpc::health::v1::Health::service_full_name(),
        grpc::reflection::v1alpha::ServerReflection::service_full_name(),
        v1::GenerationService::service_full_name(),

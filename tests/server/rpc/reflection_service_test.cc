@@ -3,14 +3,17 @@
 #include "server/rpc/reflection_service.h"
 
 #include <memory>
+#include <optional>
 #include <set>
 #include <string>
 #include <vector>
 
 #include "gmock/gmock.h"
 #include "google/protobuf/descriptor.pb.h"
+#include "grpc/reflection/v1alpha/reflection.grpc.pb.h"
 #include "gtest/gtest.h"
 #include "tests/server/rpc/open_server.h"
+#include "tests/server/rpc/raw_call.h"
 #include "tests/server/rpc/wire_error.h"
 
 namespace steadystate {
@@ -124,8 +127,18 @@ TEST(ReflectionServiceTest, RefusesOverlongRequests) {
   ServerReflectionResponse response;
   asker.stream().Write(ForSymbol(std::string(5000, 'x')));
   EXPECT_FALSE(asker.stream().Read(&response));
-  EXPECT_EQ(asker.stream().Finish().error_code(),
-            grpc::StatusCode::INVALID_ARGUMENT);
+  EXPECT_THAT(asker.stream().Finish(), HasReason(ErrorReason::kInvalidArgument));
+}
+
+// gRPC, which read them before, ended the stream with OK.
+TEST(ReflectionServiceTest, RefusesWhatIsNoRequest) {
+  OpenServer server;
+  RawCall call(
+      server.channel(),
+      "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo");
+  ASSERT_TRUE(call.Write("\xff"));
+  EXPECT_EQ(call.Read(), std::nullopt);
+  EXPECT_THAT(call.Finish(), HasReason(ErrorReason::kInvalidArgument));
 }
 
 TEST(ReflectionServiceTest, OpenStreamsDoNotHoldUpTheEnd) {
