@@ -21,6 +21,15 @@ absl::Status QueueFull(absl::string_view message, uint64_t bound) {
                    {{"bounds", absl::StrCat(bound)}}, kQueueRetry);
 }
 
+// Trying again would not help.
+absl::Status InputTooLarge(uint64_t bytes, uint64_t bound) {
+  return MakeError(
+      ErrorReason::kInvalidArgument,
+      absl::StrCat("the request's inputs take ", bytes, " bytes; at most ",
+                   bound, " have room here: send them in several requests"),
+      {{"value", absl::StrCat(bytes)}, {"bounds", absl::StrCat(bound)}});
+}
+
 }  // namespace
 
 absl::Status Backlog::Check(const Session* session, ClientId client,
@@ -70,6 +79,7 @@ absl::Status Backlog::CheckInput(const Share& share,
   const uint64_t all = limits_.max_input_bytes;
   const bool small = input_bytes <= kSmallInputBytes;
   const uint64_t bound = small ? all : LargestInput(all);
+  if (input_bytes > bound) return InputTooLarge(input_bytes, bound);
   if (input_bytes > bound - std::min(input_bytes_, bound)) {
     return QueueFull(
         absl::StrCat("the inputs of requests in progress take ", input_bytes_,

@@ -91,7 +91,8 @@ class Backlog {
   explicit Backlog(const Limits& limits) : limits_(limits) {}
 
   // May this client's writer add a request to the session, or, if that is null,
-  // to one that nobody uses? SESSION_BUSY, QUEUE_FULL.
+  // to one that nobody uses? SESSION_BUSY, QUEUE_FULL, INVALID_ARGUMENT: an
+  // input larger than there will ever be room for.
   absl::Status Check(const Session* session, ClientId client, WriterId writer,
                      uint64_t input_bytes) const;
 

@@ -32,7 +32,10 @@ UNITS = re.compile(r"none|short|s|bytes|percentunit|reqps|dateTimeFromNow"
 # Zero is what these show while all is well; the others must show something.
 MAY_BE_ZERO = {
     "Alerts firing/A",
+    "Connections refused and cut/A",
+    "Connections refused and cut/B",
     "Requests and streams in progress/B",
+    "Requests and streams in progress/D",
 }
 
 

@@ -134,7 +134,7 @@ TEST_F(BacklogTest, BoundsTheBytesOfInputs) {
   EXPECT_EQ(Refusal(1, kWriter, 41), ErrorReason::kQueueFull);
   backlog_.Remove(large);
   EXPECT_TRUE(backlog_.Check(&session(1), kNobody, kWriter, 100).ok());
-  EXPECT_EQ(Refusal(1, kWriter, 101), ErrorReason::kQueueFull);
+  EXPECT_EQ(Refusal(1, kWriter, 101), ErrorReason::kInvalidArgument);
 }
 
 TEST_F(BacklogTest, AClientHasAsManyPlacesAsItLeavesFree) {
