@@ -1,17 +1,10 @@
 // A tokenizer.model. Of SentencePiece itself, which is not built for it, the
 // fuzzer sees no paths. What is accepted encodes and decodes.
-#include <cstddef>
-#include <cstdint>
-
-#include "absl/strings/string_view.h"
 #include "server/model/tokenizer/sentencepiece_tokenizer.h"
 #include "tests/fuzz/use_tokenizer.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  constexpr size_t kVocabSize = 512;
-  const auto tokenizer = steadystate::MakeSentencePieceTokenizer(
-      absl::string_view(reinterpret_cast<const char*>(data), size), "input",
-      kVocabSize);
-  if (tokenizer.ok()) steadystate::UseTokenizer(**tokenizer, kVocabSize);
+  steadystate::FuzzTokenizer(data, size,
+                             steadystate::MakeSentencePieceTokenizer);
   return 0;
 }

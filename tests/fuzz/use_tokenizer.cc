@@ -1,10 +1,5 @@
 #include "tests/fuzz/use_tokenizer.h"
 
-#include <cstdint>
-#include <string>
-#include <vector>
-
-#include "absl/strings/string_view.h"
 #include "tests/fuzz/require.h"
 
 namespace steadystate {
