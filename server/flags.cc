@@ -242,6 +242,9 @@ std::string HelpText() {
 absl::Status SetFlag(absl::CommandLineFlag& flag, absl::string_view value) {
   std::string error;
   if (flag.ParseFrom(value, &error)) return absl::OkStatus();
+  if (flag.IsOfType<absl::Duration>()) {
+    absl::StrAppend(&error, ": a duration has a unit, such as 500ms or 10s");
+  }
   return absl::InvalidArgumentError(
       absl::StrCat("--", flag.Name(), ": ", error));
 }

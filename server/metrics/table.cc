@@ -198,7 +198,8 @@ constexpr MetricRow kTable[] = {
      kGauge,
      "steadystate_ready",
      "",
-     "1 while the server takes work and its compute thread moves, else 0.",
+     "1 while the server is not shutting down and its compute thread moves, "
+     "else 0.",
      {}},
     {kHeartbeatAge,
      kGauge,

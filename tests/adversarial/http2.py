@@ -9,11 +9,11 @@ import struct
 import time
 
 from testing.http2 import (
-    DATA, END_HEADERS, HEADERS, PREFACE, RST_STREAM, SETTINGS, frame,
-    request_headers)
+    DATA, END_HEADERS, END_STREAM, HEADERS, PREFACE, RST_STREAM, SETTINGS,
+    frame, request_headers)
 
 PING, WINDOW_UPDATE = 6, 8
-END_STREAM, ACK = 1, 1
+ACK = 1
 INITIAL_WINDOW = 65535
 MAX_FRAME = 16384
 CANCEL = 8

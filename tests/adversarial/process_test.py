@@ -142,13 +142,16 @@ def busiest_thread(pid, work):
 class StuckThread(unittest.TestCase):
 
     def test_health_tells(self):
+        # Health is asked on a connection that is never stepped: the thread may
+        # be held while it sends an answer, and then its connection is, too.
         with Arena(self, "--threads", "1", may_slow=True) as arena, \
-                Client(arena.grpc) as client:
-            name = client.new_session()
+                Client(arena.grpc) as worker, Client(arena.grpc) as client:
+            self.assertTrue(client.serving())
+            name = worker.new_session()
 
             def work():
                 for _ in range(12):
-                    client.one_step(name, [65] * 4096)
+                    worker.one_step(name, [65] * 4096)
 
             thread = busiest_thread(arena.pid, work)
             with Tracer(thread):

@@ -23,12 +23,14 @@ CONFIG = ROOT / "deploy/nginx/steadystate.conf"
 NGINX = (shutil.which("nginx", path=os.environ["PATH"] + ":/usr/sbin") or
          skip("no nginx here; deploy/install-packages --tests brings it"))
 STEP = b"/steadystate.v1.GenerationService/Step"
+WATCH = b"/grpc.health.v1.Health/Watch"
 
 # What Debian's nginx.conf has around the file.
 AROUND = """
 daemon off;
 pid {folder}/pid;
 error_log stderr error;
+worker_processes 4;
 {user}
 events {{ worker_connections 4096; }}
 http {{
@@ -58,8 +60,9 @@ def replaced(text, old, new):
 class Nginx:
     """Runs nginx before a server within a `with` block; address is where."""
 
-    def __init__(self, upstream):
+    def __init__(self, upstream, max_conns=4096):
         self._upstream = upstream
+        self._max_conns = max_conns
 
     def __enter__(self):
         self._folder = tempfile.TemporaryDirectory()
@@ -67,6 +70,7 @@ class Nginx:
         self.address = f"127.0.0.1:{free_port()}"
         text = replaced(CONFIG.read_text(), "127.0.0.1:50051", self._upstream)
         text = replaced(text, "127.0.0.1:50052", self.address)
+        text = replaced(text, "max_conns=4096", f"max_conns={self._max_conns}")
         with open(f"{folder}/steadystate.conf", "w") as file:
             file.write(text)
         with open(f"{folder}/nginx.conf", "w") as file:
@@ -96,6 +100,18 @@ class Nginx:
         self._folder.cleanup()
 
 
+def wait_for_headers(connection):
+    """Reads until an answer begins, whichever."""
+    with connection.makefile("rb") as received:
+        while True:
+            head = received.read(9)
+            if len(head) < 9:
+                raise AssertionError("closed without an answer")
+            received.read(int.from_bytes(head[:3], "big"))
+            if head[3] == http2.HEADERS:
+                return
+
+
 class NginxTest(unittest.TestCase):
 
     @classmethod
@@ -116,8 +132,8 @@ class NginxTest(unittest.TestCase):
             raise AssertionError(f"{arguments}: {result.stderr}")
         return result.stdout
 
-    def connect(self):
-        host, port = self.nginx.address.split(":")
+    def connect(self, nginx=None):
+        host, port = (nginx or self.nginx).address.split(":")
         connection = socket.create_connection((host, int(port)), timeout=60)
         self.addCleanup(connection.close)
         connection.sendall(http2.PREFACE + http2.frame(http2.SETTINGS, 0, 0))
@@ -162,6 +178,21 @@ class NginxTest(unittest.TestCase):
         self.assertLess(self.metric(counted[0]) - cpu_s, 2)
         self.assertEqual(self.metric(counted[1]), connections)
         self.assertIn("SERVING", self.steadystate("health"))
+
+    def test_all_workers_together_keep_to_max_conns(self):
+        """Calls that last, on connections that any worker may take."""
+        name = "steadystate_grpc_connections_accepted_total"
+        before = self.metric(name)
+        with Nginx(self.server.grpc, max_conns=2) as nginx:
+            connections = [self.connect(nginx) for _ in range(32)]
+            for connection in connections:
+                connection.sendall(
+                    http2.frame(http2.HEADERS, http2.END_HEADERS, 1,
+                                http2.request_headers(WATCH)) +
+                    http2.frame(http2.DATA, http2.END_STREAM, 1, bytes(5)))
+            for connection in connections:
+                wait_for_headers(connection)
+        self.assertEqual(self.metric(name) - before, 2)
 
     def test_resets_leave_no_memory_behind(self):
         before = self.metric("process_resident_memory_bytes")
