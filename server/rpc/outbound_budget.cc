@@ -4,6 +4,8 @@
 #include <cstdlib>
 #include <utility>
 
+#include "server/base/parking.h"
+
 namespace steadystate {
 namespace {
 
@@ -174,7 +176,10 @@ void OutboundBudget::Report() {
 }
 
 void Tell(const OutboundBudget::Woken& woken) {
-  for (const auto& waiter : woken) waiter->OnOutboundRoom();
+  for (const auto& waiter : woken) {
+    MayPark("OutboundBudget, room given");
+    waiter->OnOutboundRoom();
+  }
 }
 
 }  // namespace steadystate

@@ -56,7 +56,10 @@ void StepCall::Submit(const grpc::CallbackServerContext& context,
 
 // The thread may be the engine's.
 void StepCall::OnOutboundRoom() {
-  RunSoon([self = shared_from_this()] { self->Begin(); });
+  RunSoon([self = shared_from_this()] {
+    MayPark("StepCall::OnOutboundRoom");
+    self->Begin();
+  });
 }
 
 void StepCall::Begin() {

@@ -204,5 +204,83 @@ TEST(LifetimesTest, AServerThatShutsDownLeavesNoThreadBehind) {
   }
 }
 
+// A call that ends after a while, with its own thread and context.
+class OwnCall {
+ public:
+  template <typename Work>
+  explicit OwnCall(Work work) : thread_([this, work] { work(context_); }) {}
+  ~OwnCall() { thread_.join(); }
+  void Cancel() { context_.TryCancel(); }
+
+ private:
+  Context context_;
+  std::thread thread_;
+};
+
+// Answers of half a mebibyte and more, of which few have room at a time.
+class CallsThatWait {
+ public:
+  explicit CallsThatWait(OpenServer& server)
+      : server_(server), sessions_(server.CreateSessions(kCalls)) {}
+
+  void Round(uint32_t seed) {
+    std::vector<std::unique_ptr<OwnCall>> calls;
+    {
+      EngineHold hold(server_);
+      for (size_t i = 0; i < kCalls; ++i) calls.push_back(Begin(i));
+      server_.WaitForMetric("steadystate_outbound_waiting", kWaiting);
+      const Parking parking;
+      std::minstd_rand random(seed);
+      for (const auto& call : calls) {
+        if (random() % 3 == 0) call->Cancel();
+      }
+      hold.Release();
+      for (const auto& call : calls) {
+        if (random() % 3 == 0) call->Cancel();
+      }
+      calls.clear();
+    }
+    server_.WaitForMetric("steadystate_outbound_bytes", 0);
+  }
+
+ private:
+  static constexpr size_t kCalls = 12;
+  static constexpr double kWaiting = 9;
+
+  // Every third one a stream.
+  std::unique_ptr<OwnCall> Begin(size_t i) {
+    const v1::StepRequest step = LogitsStepOf(sessions_[i], {1, 2});
+    if (i % 3 != 0) {
+      return std::make_unique<OwnCall>([this, step](Context& context) {
+        v1::StepResponse response;
+        server_.generation().Step(&context, step, &response);
+      });
+    }
+    return std::make_unique<OwnCall>([this, step](Context& context) {
+      const auto stream = server_.generation().StreamStep(&context);
+      v1::StreamStepRequest request;
+      *request.mutable_step() = step;
+      stream->Write(request);
+      stream->WritesDone();
+      v1::StreamStepResponse response;
+      while (stream->Read(&response)) {
+      }
+      stream->Finish();
+    });
+  }
+
+  OpenServer& server_;
+  const std::vector<std::string> sessions_;
+};
+
+TEST(LifetimesTest, CallsThatWaitForRoomEndInAnyOrder) {
+  OpenServerOptions options;
+  options.model.vocab_size = 1 << 16;
+  options.server.max_outbound_bytes = 16 << 20;
+  OpenServer server(options);
+  CallsThatWait calls(server);
+  for (uint32_t i = 0; i < Rounds() / 20; ++i) calls.Round(i + 1);
+}
+
 }  // namespace
 }  // namespace steadystate
