@@ -337,7 +337,9 @@ void Engine::Core::AskReceivers() {
       request->stage = RequestStage::kScheduled;
       const Piece piece = request->task->Next();
       // Work without rows, on pending logits, counts as one.
-      scheduler_.Add(request->id, std::max<size_t>(piece.rows, 1),
+      scheduler_.Add({.id = request->id,
+                      .client = request->client,
+                      .rows = std::max<size_t>(piece.rows, 1)},
                      PhaseOf(piece));
     } else {
       request->stage = RequestStage::kPaused;

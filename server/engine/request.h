@@ -24,8 +24,9 @@ using RequestId = uint64_t;
 // one writer on one session queue up; another writer meanwhile is refused.
 using WriterId = uint64_t;
 
-// Names whoever shares bounds with nobody else: one connection. 0: the process
-// itself, which has no share of them that is less than the whole.
+// Names whoever shares bounds with nobody else and takes turns with all others:
+// one connection. 0: the process itself, which has no share of the bounds that
+// is less than the whole.
 using ClientId = uint64_t;
 
 // What every request carries.

@@ -1,20 +1,12 @@
 #include "server/engine/scheduler.h"
 
+#include <algorithm>
+#include <tuple>
+
 namespace steadystate {
 
-// Moves those that wait to the front when at least as many have gone, so that
-// each is moved once on average.
-void Scheduler::Queue::push_back(const Waiting& waiting) {
-  if (waiting_.size() == waiting_.capacity() && 2 * first_ >= waiting_.size()) {
-    waiting_.erase(waiting_.begin(),
-                   waiting_.begin() + static_cast<ptrdiff_t>(first_));
-    first_ = 0;
-  }
-  waiting_.push_back(waiting);
-}
-
-void Scheduler::Add(RequestId id, size_t rows, BatchPhase phase) {
-  (phase == BatchPhase::kDecode ? decode_ : prefill_).push_back({id, rows});
+void Scheduler::Add(const Segment& segment, BatchPhase phase) {
+  (phase == BatchPhase::kDecode ? decode_ : prefill_).Add(segment);
   ++waiting_;
 }
 
@@ -23,23 +15,34 @@ void Scheduler::Remove(RequestId id) {
   --waiting_;
 }
 
+// Steps of one message are answered together where they lie together.
 void Scheduler::TakeBatch(BatchPhase phase, std::vector<RequestId>& batch) {
-  Queue& queue = phase == BatchPhase::kDecode ? decode_ : prefill_;
+  Take(phase == BatchPhase::kDecode ? decode_ : prefill_);
+  std::sort(taken_.begin(), taken_.end(), [](const Taken& a, const Taken& b) {
+    return std::tie(a.client, a.turn) < std::tie(b.client, b.turn);
+  });
   batch.clear();
-  size_t rows = 0;
-  DropRemoved(queue);
-  while (!queue.empty() && rows + queue.front().rows <= max_rows_) {
-    rows += queue.front().rows;
-    batch.push_back(queue.front().id);
-    queue.pop_front();
-    DropRemoved(queue);
-  }
+  for (const Taken& taken : taken_) batch.push_back(taken.id);
   waiting_ -= batch.size();
 }
 
-void Scheduler::DropRemoved(Queue& queue) {
+// What goes into the next batch, in taken_.
+void Scheduler::Take(TurnQueue& queue) {
+  taken_.clear();
+  size_t rows = 0;
+  DropRemoved(queue);
+  while (!queue.empty() && rows + queue.front().rows <= max_rows_) {
+    const Segment& segment = queue.front();
+    rows += segment.rows;
+    taken_.push_back({segment.client, taken_.size(), segment.id});
+    queue.TakeFront();
+    DropRemoved(queue);
+  }
+}
+
+void Scheduler::DropRemoved(TurnQueue& queue) {
   while (!queue.empty() && removed_.erase(queue.front().id) > 0) {
-    queue.pop_front();
+    queue.DropFront();
   }
 }
 

@@ -166,5 +166,41 @@ TEST_F(EnginePrefillTest, TheEngineEndsWithThePieceThatRuns) {
   EXPECT_EQ(ReasonOf(step.Get().status()), ErrorReason::kDraining);
 }
 
+// How many batches are formed until a step of one client is answered that
+// comes after 100 steps of another.
+double BatchesBesideAnother(size_t tokens, size_t tokens_of_another) {
+  EngineOptions options = Options(absl::ZeroDuration());
+  options.max_batch_rows = 4 * kChunk;
+  EngineHarness harness(options);
+  const auto step = [&harness](ClientId client, size_t length) {
+    StepRequest request =
+        StepOf(harness.CreateSession(), MakeTokens(length, client));
+    request.client = client;
+    return request;
+  };
+  const auto batches = [&harness] {
+    return harness.Metric({"steadystate_batch_size_count"});
+  };
+  Future<double> after;
+  ComputeHold hold(harness);
+  const double before = batches();
+  for (int i = 0; i < 100; ++i) {
+    harness.StepAsync(step(1, tokens_of_another));
+  }
+  harness.engine().Step(step(2, tokens), [&batches, after](const auto& result) {
+    EXPECT_TRUE(result.ok()) << result.status();
+    after.Set(batches());
+  });
+  hold.Release();
+  return after.Get() - before;
+}
+
+TEST(EngineTurnsTest, AClientIsInTheNextBatchWhateverAnotherHasWaiting) {
+  EXPECT_EQ(BatchesBesideAnother(2, 10 * kChunk), 1);
+  EXPECT_EQ(BatchesBesideAnother(kChunk, 10 * kChunk), 1);
+  EXPECT_EQ(BatchesBesideAnother(5 * kChunk, 10 * kChunk), 5);
+  EXPECT_EQ(BatchesBesideAnother(1, 1), 1);
+}
+
 }  // namespace
 }  // namespace steadystate
