@@ -10,7 +10,7 @@ import threading
 import time
 import unittest
 
-from adversarial.arena import LONG, Arena, main, wait_until
+from adversarial.arena import LONG, SANITIZED, Arena, main, wait_until
 from adversarial.checkpoint import write_with_long_token, write_with_tokenizer
 from adversarial.http2 import Http2Client
 from adversarial.stubs import (
@@ -84,6 +84,49 @@ class LongSteps(unittest.TestCase):
                 for _ in range(20):
                     other.one_step(name)
             attacker.close()
+
+    def _assert_soon(self, client, name, tokens, bound_s):
+        start = time.monotonic()
+        client.one_step(name, [65] * tokens, timeout=60)
+        taken = time.monotonic() - start
+        print(f"    a step of {tokens} tokens took {taken:.3f} s")
+        if not SANITIZED:
+            self.assertLess(taken, bound_s)
+
+    def test_prompts_of_others_take_their_turn(self):
+        """However many rows one connection has waiting, another one's prompts
+        are in the next batches."""
+        count = 900 if LONG else 400
+        with Arena(self) as arena, Client(arena.grpc) as attacker, \
+                Client(arena.grpc) as other:
+            names = [attacker.new_session() for _ in range(count)]
+            name = other.new_session()
+            calls = [attacker.step.future(step_request(each, [65] * 4096),
+                                          timeout=600) for each in names]
+            wait_until(lambda: running(arena) + waiting(arena) >= count, 20,
+                       "the steps of one connection")
+            self._assert_soon(other, name, 2, 0.5)
+            self._assert_soon(other, name, 64, 0.5)
+            self._assert_soon(other, name, 1000, 3)
+            self.assertFalse(any(call.done() for call in calls))
+            for call in calls:
+                call.cancel()
+
+    def test_single_steps_of_others_take_their_turn(self):
+        count = 20_000 if LONG else 8000
+        per_message = 1000
+        with Arena(self) as arena, Client(arena.grpc) as other, \
+                Http2Client(arena.grpc) as attacker:
+            names = [other.new_session() for _ in range(count)]
+            name = other.new_session()
+            for i in range(0, count, per_message):
+                request = generation.StreamStepRequest()
+                for each in names[i:i + per_message]:
+                    request.requests.add().step.CopyFrom(step_request(each))
+                stream = attacker.open(GENERATION + "StreamStep")
+                attacker.send_message(stream, request.SerializeToString())
+            time.sleep(0.1)  # until they are queued
+            self._assert_soon(other, name, 1, 1)
 
 
 class LongRequests(unittest.TestCase):
