@@ -186,6 +186,8 @@ absl::Status ValidateEngineOptions(const EngineOptions& options) {
                      absl::FormatDuration(kMaxPrefillSlice)));
   }
   STEADYSTATE_RETURN_IF_ERROR(CheckRange(
+      "max_queued_per_session", options.max_queued_per_session, 1, kNoBound));
+  STEADYSTATE_RETURN_IF_ERROR(CheckRange(
       "max_queued_requests", options.max_queued_requests, 1, kNoBound));
   STEADYSTATE_RETURN_IF_ERROR(CheckRange(
       "max_queued_input_bytes", options.max_queued_input_bytes, 1, kNoBound));

@@ -329,6 +329,7 @@ TEST(ServerE2eTest, WrongFlagsAreNamed) {
       {"--drain_timeout=-1s", "drain_timeout"},
       {"--max_batch_rows=0", "max_batch_rows"},
       {"--prefill_chunk_rows=257", "prefill_chunk_rows"},
+      {"--max_queued_per_session=0", "max_queued_per_session"},
       {"--max_step_tokens=0", "max_step_tokens"},
       {"--max_step_tokens=1048577", "max_step_tokens"},
       {"--max_message_bytes=1KiB", "max_message_bytes"},

@@ -40,6 +40,8 @@ TEST(ValidateEngineOptionsTest, ChecksEveryLimit) {
           {"prefill_slice",
            [](auto& o) { o.prefill_slice = -absl::Nanoseconds(1); }},
           {"prefill_slice", [](auto& o) { o.prefill_slice = absl::Hours(1); }},
+          {"max_queued_per_session",
+           [](auto& o) { o.max_queued_per_session = 0; }},
           {"max_queued_requests", [](auto& o) { o.max_queued_requests = 0; }},
           {"max_queued_input_bytes",
            [](auto& o) { o.max_queued_input_bytes = 0; }},
