@@ -19,6 +19,7 @@
 #include "server/base/clock.h"
 #include "server/base/line_writer.h"
 #include "server/base/logging.h"
+#include "server/base/standard_descriptors.h"
 #include "server/base/version.h"
 #include "server/engine/engine.h"
 #include "server/flags.h"
@@ -204,6 +205,7 @@ int Main(int argc, char** argv) {
 }  // namespace steadystate
 
 int main(int argc, char** argv) {
+  steadystate::OpenStandardDescriptors();
   steadystate::StartLogThread();
   steadystate::FlushLogOnAbort();
   const int code = steadystate::Main(argc, argv);

@@ -4,8 +4,10 @@
 
 #include "absl/synchronization/mutex.h"
 #include "client/steadystate/command_line.h"
+#include "client/steadystate/standard_descriptors.h"
 
 int main(int argc, char** argv) {
+  steadystate::client::OpenStandardDescriptors();
   // Distributions build Abseil with its checks: each lock that gRPC takes then
   // looks into a graph of all locks, and an order that might deadlock would
   // abort the process.

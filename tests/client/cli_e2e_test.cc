@@ -57,6 +57,12 @@ TEST_F(CliTest, WrongCommandLinesAreExplained) {
   EXPECT_THAT(Fail(2, "session get"), HasSubstr("id is missing"));
 }
 
+// The connection does not get their numbers, and what is written there.
+TEST_F(CliTest, StandardDescriptorsMayBeClosed) {
+  EXPECT_EQ(Print("health 0<&- 2>&-"), "SERVING\n");
+  EXPECT_THAT(Fail(1, "health >&-"), HasSubstr("standard output"));
+}
+
 TEST_F(CliTest, EveryCommandHasHelp) {
   const std::string overview = Print("help");
   for (const char* command :

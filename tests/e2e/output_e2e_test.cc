@@ -141,6 +141,46 @@ TEST(OutputE2eTest, EndsWhereNobodyReadsStandardOutput) {
   EXPECT_EQ(server.Wait(), 0);
 }
 
+// What a process has open under a number.
+std::string FileOf(const Process& process, int fd) {
+  char target[256];
+  const ssize_t size =
+      readlink(absl::StrCat("/proc/", process.pid(), "/fd/", fd).c_str(),
+               target, sizeof(target));
+  return size < 0 ? "" : std::string(target, static_cast<size_t>(size));
+}
+
+TEST(OutputE2eTest, NothingGetsTheNumbersOfStandardDescriptorsThatAreClosed) {
+  const TinyModel model;
+  const TempDirectory directory;
+  const std::string command =
+      absl::StrCat("exec ", absl::StrJoin(Command(model), " "), " 0<&- 2>&-");
+  Process server({"/bin/sh", "-c", command}, directory.path() + "/stderr");
+  EXPECT_NE(ReadAddresses(server).grpc, "");
+  EXPECT_EQ(FileOf(server, STDIN_FILENO), "/dev/null");
+  EXPECT_EQ(FileOf(server, STDERR_FILENO), "/dev/null");
+  server.Signal(SIGTERM);
+  EXPECT_EQ(server.Wait(), 0);
+}
+
+TEST(OutputE2eTest, EndsWhereStandardOutputIsClosed) {
+  const TinyModel model;
+  const TempDirectory directory;
+  // Its log is what can be read.
+  const std::string command =
+      absl::StrCat("exec 3>&1 1>&-; exec ", absl::StrJoin(Command(model), " "),
+                   " 2>&3 3>&-");
+  Process server({"/bin/sh", "-c", command}, directory.path() + "/stderr");
+  std::string line = server.ReadLine();
+  while (!absl::StrContains(line, "grpc server started")) {
+    ASSERT_NE(line, "");
+    line = server.ReadLine();
+  }
+  EXPECT_EQ(FileOf(server, STDOUT_FILENO), "/dev/null");
+  server.Signal(SIGTERM);
+  EXPECT_EQ(server.Wait(), 0);
+}
+
 TEST(OutputE2eTest, SaysNoToWrongFlagsWhereNobodyReads) {
   const FullPipe pipe;
   Process server({kServer, "--no_such_flag"}, pipe.path());
