@@ -43,8 +43,9 @@ class HealthCommand : public Command {
     if (!printed.ok() || *status == HealthCheckResponse::SERVING) {
       return printed;
     }
-    return absl::FailedPreconditionError("the server is not ready: it is shutting down, or its compute thread does not "
-        "move");
+    return absl::FailedPreconditionError(
+        "the server is not ready: it is shutting down, or its compute thread "
+        "does not move");
   }
 
  private:

@@ -127,7 +127,8 @@ TEST(ReflectionServiceTest, RefusesOverlongRequests) {
   ServerReflectionResponse response;
   asker.stream().Write(ForSymbol(std::string(5000, 'x')));
   EXPECT_FALSE(asker.stream().Read(&response));
-  EXPECT_THAT(asker.stream().Finish(), HasReason(ErrorReason::kInvalidArgument));
+  EXPECT_THAT(asker.stream().Finish(),
+              HasReason(ErrorReason::kInvalidArgument));
 }
 
 // gRPC, which read them before, ended the stream with OK.
