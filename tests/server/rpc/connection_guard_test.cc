@@ -11,43 +11,11 @@
 #include "gtest/gtest.h"
 #include "tests/server/rpc/open_server.h"
 #include "tests/server/rpc/wire_error.h"
+#include "tests/testing/http2.h"
 #include "tests/testing/tcp_client.h"
 
 namespace steadystate {
 namespace {
-
-std::string BigEndian(uint32_t value, int bytes) {
-  std::string text;
-  for (int i = bytes - 1; i >= 0; --i) {
-    text.push_back(static_cast<char>(value >> (8 * i)));
-  }
-  return text;
-}
-
-std::string Frame(char type, char flags, uint32_t stream,
-                  const std::string& payload) {
-  return absl::StrCat(BigEndian(static_cast<uint32_t>(payload.size()), 3),
-                      std::string({type, flags}), BigEndian(stream, 4),
-                      payload);
-}
-
-constexpr char kHeaders = 1;
-constexpr char kReset = 3;
-constexpr char kSettings = 4;
-constexpr char kContinuation = 9;
-constexpr char kEndHeaders = 4;
-
-std::string Preface() {
-  return absl::StrCat("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
-                      Frame(kSettings, 0, 0, ""));
-}
-
-// A header that no table keeps; of fewer than 127 bytes.
-std::string Literal(const std::string& name, const std::string& value) {
-  return absl::StrCat(std::string(1, '\0'),
-                      std::string(1, static_cast<char>(name.size())), name,
-                      std::string(1, static_cast<char>(value.size())), value);
-}
 
 // Sends until the peer has closed, `limit` bytes at most. Whether it has.
 template <typename Next>
@@ -67,17 +35,16 @@ bool IsCut(TcpClient& client, size_t limit, Next next) {
 TEST(ConnectionGuardTest, CutsOffWhoResetsWithoutEnd) {
   OpenServer server;
   TcpClient client(server.server().port());
-  ASSERT_TRUE(client.Send(Preface()));
-  const std::string headers = absl::StrCat(
-      "\x83\x86", Literal(":path", "/steadystate.v1.GenerationService/Step"),
-      Literal(":authority", "x"), Literal("te", "trailers"),
-      Literal("content-type", "application/grpc"));
+  ASSERT_TRUE(client.Send(Http2Preface()));
+  const std::string headers =
+      RequestHeaders("/steadystate.v1.GenerationService/Step");
   uint32_t stream = 1;
   EXPECT_TRUE(IsCut(client, size_t{64} << 20, [&] {
     std::string bytes;
     for (int i = 0; i < 100; ++i, stream += 2) {
-      absl::StrAppend(&bytes, Frame(kHeaders, kEndHeaders, stream, headers),
-                      Frame(kReset, 0, stream, BigEndian(8, 4)));
+      absl::StrAppend(&bytes,
+                      Frame(Http2Frame::kHeaders, kEndHeaders, stream, headers),
+                      Frame(Http2Frame::kReset, 0, stream, BigEndian(8, 4)));
     }
     return bytes;
   }));
@@ -91,13 +58,14 @@ TEST(ConnectionGuardTest, CutsOffAHeaderWithoutEnd) {
   options.server.max_message_bytes = 64 << 10;
   OpenServer server(options);
   TcpClient client(server.server().port());
-  ASSERT_TRUE(client.Send(Preface()));
+  ASSERT_TRUE(client.Send(Http2Preface()));
   // One of 64 MiB: the length in groups of 7 bits, less 127.
   ASSERT_TRUE(
-      client.Send(Frame(kHeaders, 0, 1,
+      client.Send(Frame(Http2Frame::kHeaders, 0, 1,
                         absl::StrCat("\x83\x86", std::string(1, '\0'), "\x01x",
                                      "\x7f\x81\xff\xff\x1f"))));
-  const std::string more = Frame(kContinuation, 0, 1, std::string(16384, 'a'));
+  const std::string more =
+      Frame(Http2Frame::kContinuation, 0, 1, std::string(16384, 'a'));
   EXPECT_TRUE(IsCut(client, size_t{64} << 20, [&] { return more; }));
   server.WaitForMetric(
       "steadystate_grpc_connections_cut_total{reason=\"bytes\"}", 1);
