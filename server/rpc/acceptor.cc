@@ -91,10 +91,15 @@ Acceptor::Acceptor(Listener listener, const ConnectionCaps& caps,
       handler_(std::move(handler)),
       guard_(std::move(guard)) {}
 
-Acceptor::~Acceptor() {
-  if (!thread_.joinable()) return;
-  end_.Signal();
-  thread_.join();
+Acceptor::~Acceptor() { Stop(); }
+
+ConnectionTable Acceptor::Stop() {
+  if (thread_.joinable()) {
+    end_.Signal();
+    thread_.join();
+  }
+  listener_.sockets.clear();
+  return std::exchange(table_, {});
 }
 
 void Acceptor::Run() {

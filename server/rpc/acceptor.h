@@ -27,14 +27,18 @@ class Acceptor {
   // it was accepted from. Called on the acceptor's thread.
   using Handler = std::function<void(Descriptor socket, int listener)>;
 
-  // Accepts until it is destroyed. `guard` watches over the connections; there
+  // Accepts until it is stopped. `guard` watches over the connections; there
   // may be none. `metrics` outlives the acceptor. UNAVAILABLE if there are no
   // descriptors.
   static absl::StatusOr<std::unique_ptr<Acceptor>> Start(
       Listener listener, const ConnectionCaps& caps, Metrics& metrics,
       Handler handler, std::unique_ptr<ConnectionGuard> guard = nullptr);
-  // Stops listening. No call of the handler is in flight afterwards.
+  // Stops.
   ~Acceptor();
+
+  // Stops listening: no call of the handler is in flight afterwards. Returns
+  // the connections that were open then, the first time.
+  ConnectionTable Stop();
 
  private:
   using Clock = std::chrono::steady_clock;
@@ -52,7 +56,7 @@ class Acceptor {
   void Inspect();
   void RefuseOne(int listener);
 
-  const Listener listener_;
+  Listener listener_;
   const ConnectionCaps caps_;
   Metrics& metrics_;
   const Handler handler_;

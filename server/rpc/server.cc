@@ -24,6 +24,7 @@
 #include "server/base/status_macros.h"
 #include "server/rpc/acceptor.h"
 #include "server/rpc/connection_caps.h"
+#include "server/rpc/connection_cutter.h"
 #include "server/rpc/convert.h"
 #include "server/rpc/generation_service.h"
 #include "server/rpc/heartbeat_watch.h"
@@ -39,9 +40,12 @@
 namespace steadystate {
 namespace {
 
-// How long calls may take to end once everything in them has been cancelled,
-// and how long gRPC may take after that.
+// How long calls may take to end once everything in them has been cancelled;
+// how long gRPC may then take to write what it has begun with, before
+// connections are cut off; and how long it may take to end since the first of
+// these.
 constexpr absl::Duration kCancelledGrace = absl::Seconds(1);
+constexpr absl::Duration kLastWritesGrace = absl::Milliseconds(500);
 constexpr absl::Duration kShutdownGrace = absl::Seconds(2);
 
 // A last-resort bound, far above what MAX_CONCURRENT_STREAMS and the outbound
@@ -207,9 +211,11 @@ struct Server::State {
     connections->HandleNewConnection(&connection);
   }
 
-  // Ends gRPC; calls that are left are cancelled after `grace`.
+  // Ends gRPC; calls that are left are cancelled after `grace`, connections
+  // that are left after that are cut off. gRPC would never close one that came
+  // while it ends: so none is accepted any more.
   void Shutdown(absl::Duration grace) {
-    acceptor.reset();
+    const ConnectionCutter cutter(acceptor->Stop(), grace + kLastWritesGrace);
     server->Shutdown(In(grace));
   }
 
@@ -254,7 +260,6 @@ struct Server::State {
   std::unique_ptr<grpc::Server> server;
   // Where connections are handed to gRPC.
   std::unique_ptr<grpc::experimental::ExternalConnectionAcceptor> connections;
-  // Ends before the server: what comes later would never be closed.
   std::unique_ptr<Acceptor> acceptor;
 
   Mutex serving_mutex;

@@ -14,7 +14,9 @@ from testing.http2 import (
 
 PING, WINDOW_UPDATE = 6, 8
 ACK = 1
+INITIAL_WINDOW_SIZE = 4  # a setting
 INITIAL_WINDOW = 65535
+MAX_WINDOW = (1 << 31) - 1
 MAX_FRAME = 16384
 CANCEL = 8
 
@@ -45,6 +47,15 @@ class Http2Client:
 
     def close(self):
         self.socket.close()
+
+    def go_deaf(self):
+        """Opens HTTP/2's windows, so that only TCP, which has room for little
+        here, holds up what the server sends to whoever does not read."""
+        self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 2048)
+        self.send(frame(SETTINGS, 0, 0,
+                        struct.pack(">HI", INITIAL_WINDOW_SIZE, MAX_WINDOW)) +
+                  frame(WINDOW_UPDATE, 0, 0,
+                        struct.pack(">I", MAX_WINDOW - INITIAL_WINDOW)))
 
     def send(self, data):
         """False, now and ever after, if the server has closed."""
@@ -119,7 +130,7 @@ class Http2Client:
         elif kind == SETTINGS and not flags & ACK:
             for i in range(0, len(payload), 6):
                 name, value = struct.unpack(">HI", payload[i:i + 6])
-                if name == 4:
+                if name == INITIAL_WINDOW_SIZE:
                     self._set_initial_window(value)
             self.send(frame(SETTINGS, ACK, 0))
         elif kind == PING and not flags & ACK:

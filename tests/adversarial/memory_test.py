@@ -4,12 +4,14 @@ takes no more memory than is promised, and is given back.
 Method: the server's resident memory, before, during and after.
 """
 
+import time
 import unittest
 
 from adversarial.arena import (
     LONG, MIB, SANITIZED, Arena, main, wait_until)
 from adversarial.http2 import Http2Client
-from adversarial.stubs import GENERATION, Client, generation
+from adversarial.stubs import (
+    GENERATION, Client, generation, step_request)
 from testing.scrape import value
 
 MESSAGE_BYTES = 4 * MIB - 16
@@ -114,6 +116,64 @@ class UnreadAnswers(unittest.TestCase):
             wait_until(lambda: SANITIZED or arena.rss() < allowed, 20,
                        f"memory of {before / MIB:.0f} MiB before, "
                        f"{during / MIB:.0f} during, back after")
+
+
+class UnreadSockets(unittest.TestCase):
+    """HTTP/2's windows are open, and nobody reads the sockets: a write that
+    waits for TCP ends with its connection only. The server must end all the
+    same."""
+
+    def hold(self, count, method, request_of):
+        with Arena(self) as arena, Client(arena.grpc) as owner:
+            names = [owner.new_session() for _ in range(count)]
+            attackers = [Http2Client(arena.grpc) for _ in range(count)]
+            for attacker, name in zip(attackers, names):
+                attacker.go_deaf()
+                stream = attacker.open(GENERATION + method)
+                self.assertTrue(attacker.send_message(
+                    stream, request_of(name).SerializeToString()))
+            wait_until(Standstill(owner, names), 30, "a full socket")
+        # Not before the server has ended.
+        for attacker in attackers:
+            attacker.close()
+
+    def generate(self, name):
+        return generation.GenerateRequest(
+            session=name, tokens=generation.Tokens(ids=[65]), ignore_eos=True,
+            logprobs=256)
+
+    def steps(self, name):
+        request = generation.StreamStepRequest()
+        for _ in range(1000):
+            request.requests.add().step.CopyFrom(step_request(
+                name, output=generation.StepOutput(logits=True, hidden=True)))
+        return request
+
+    def test_of_generate(self):
+        self.hold(1, "Generate", self.generate)
+
+    def test_of_many_connections(self):
+        self.hold(16, "Generate", self.generate)
+
+    def test_of_steps(self):
+        self.hold(4, "StreamStep", self.steps)
+
+
+class Standstill:
+    """Whether sessions have begun, and got no further since half a second."""
+
+    def __init__(self, owner, names):
+        self._owner = owner
+        self._names = names
+        self._seen = []
+        self._since = time.monotonic()
+
+    def __call__(self):
+        positions = [self._owner.position(name) for name in self._names]
+        if positions != self._seen or 0 in positions:
+            self._seen = positions
+            self._since = time.monotonic()
+        return time.monotonic() - self._since > 0.5
 
 
 class UnusedSessions(unittest.TestCase):

@@ -105,6 +105,10 @@ class Client:
     def delete_session(self, name):
         self.delete(session.DeleteSessionRequest(name=name), timeout=20)
 
+    def position(self, name):
+        return self.get(session.GetSessionRequest(name=name),
+                        timeout=20).position
+
     def one_step(self, name, tokens=(65,), timeout=20):
         return self.step(step_request(name, tokens), timeout=timeout)
 

@@ -137,11 +137,12 @@ TEST_F(AcceptorTest, GoesOnAfterDescriptorsHaveRunOut) {
   EXPECT_TRUE(IsTaken());
 }
 
-TEST_F(AcceptorTest, StopsListening) {
+TEST_F(AcceptorTest, StopsListeningAndTellsWhatIsOpen) {
   Start({.in_all = 4, .per_peer = 4});
   const auto client = Connect();
   EXPECT_EQ(client->Receive(), kGreeting);
-  acceptor_.reset();
+  const ConnectionTable open = acceptor_->Stop();
+  EXPECT_EQ(open.size(), 1u);
   EXPECT_FALSE(TcpClient().Connect(port_));
 }
 

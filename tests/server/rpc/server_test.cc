@@ -2,6 +2,9 @@
 // limits of messages, the end. Method: real servers on free ports.
 #include "server/rpc/server.h"
 
+#include <sys/socket.h>
+
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <thread>
@@ -16,7 +19,9 @@
 #include "server/rpc/heartbeat_watch.h"
 #include "tests/server/rpc/open_server.h"
 #include "tests/server/rpc/wire_error.h"
+#include "tests/testing/http2.h"
 #include "tests/testing/manual_clock.h"
+#include "tests/testing/tcp_client.h"
 
 namespace steadystate {
 namespace {
@@ -252,6 +257,16 @@ TEST(ServerTest, ShutdownCutsOffWhatDoesNotEnd) {
   reader.join();
 }
 
+// Waits until the position of a session that has been stepped stays the same.
+void WaitUntilStuck(OpenServer& server, const std::string& session) {
+  uint64_t position = 0;
+  for (int unchanged = 0; unchanged < 100;) {
+    const uint64_t before = position;
+    position = server.PositionOf(session);
+    unchanged = position > 1 && position == before ? unchanged + 1 : 0;
+  }
+}
+
 TEST(ServerTest, ShutdownDoesNotWaitForAClientThatDoesNotRead) {
   OpenServer server;
   v1::GenerateRequest request;
@@ -260,12 +275,7 @@ TEST(ServerTest, ShutdownDoesNotWaitForAClientThatDoesNotRead) {
   request.set_logprobs(256);
   Context context;
   const auto stream = server.generation().Generate(&context, request);
-  uint64_t position = 0;
-  for (int unchanged = 0; unchanged < 100;) {
-    const uint64_t before = position;
-    position = server.PositionOf(request.session());
-    unchanged = position > 1 && position == before ? unchanged + 1 : 0;
-  }
+  WaitUntilStuck(server, request.session());
   const absl::Time start = absl::Now();
   EXPECT_TRUE(server.server().Shutdown(absl::Milliseconds(50)).ok());
   EXPECT_LT(absl::Now() - start, absl::Seconds(5));
@@ -273,6 +283,66 @@ TEST(ServerTest, ShutdownDoesNotWaitForAClientThatDoesNotRead) {
   while (stream->Read(&response)) {
   }
   EXPECT_FALSE(stream->Finish().ok());
+}
+
+// Connections with a Generate each that never read their sockets, although
+// HTTP/2's windows are open: so the server waits for TCP.
+class DeafClients {
+ public:
+  DeafClients(OpenServer& server, int count) {
+    for (int i = 0; i < count; ++i) {
+      clients_.push_back(std::make_unique<TcpClient>());
+      sessions_.push_back(server.CreateSession());
+      Start(*clients_.back(), server.server().port(), sessions_.back());
+    }
+    for (const std::string& session : sessions_) {
+      WaitUntilStuck(server, session);
+    }
+  }
+
+ private:
+  static void Start(TcpClient& client, int port, const std::string& session) {
+    const int buffer = 4096;
+    setsockopt(client.fd(), SOL_SOCKET, SO_RCVBUF, &buffer, sizeof(buffer));
+    ASSERT_TRUE(client.Connect(port));
+    v1::GenerateRequest request;
+    request.set_session(session);
+    request.set_text("a");
+    request.set_ignore_eos(true);
+    request.set_logprobs(256);
+    ASSERT_TRUE(client.Send(absl::StrCat(
+        Http2Preface(),
+        // The windows of streams, and that of the connection.
+        Frame(Http2Frame::kSettings, 0, 0,
+              absl::StrCat(BigEndian(4, 2), BigEndian(INT32_MAX, 4))),
+        Frame(Http2Frame::kWindowUpdate, 0, 0, BigEndian(1 << 30, 4)),
+        Frame(Http2Frame::kHeaders, kEndHeaders, 1,
+              RequestHeaders("/steadystate.v1.GenerationService/Generate")),
+        Frame(Http2Frame::kData, kEndStream, 1,
+              GrpcMessage(request.SerializeAsString())))));
+  }
+
+  std::vector<std::unique_ptr<TcpClient>> clients_;
+  std::vector<std::string> sessions_;
+};
+
+TEST(ServerTest, ShutdownDoesNotWaitForSocketsThatNobodyReads) {
+  for (const absl::Duration drain :
+       {absl::ZeroDuration(), absl::Milliseconds(50)}) {
+    OpenServer server;
+    const DeafClients clients(server, 4);
+    const absl::Time start = absl::Now();
+    EXPECT_TRUE(server.server().Shutdown(drain).ok());
+    EXPECT_LT(absl::Now() - start, absl::Seconds(5));
+  }
+}
+
+TEST(ServerTest, EndsWithoutShutdownAlthoughNobodyReadsSockets) {
+  auto server = std::make_unique<OpenServer>();
+  const DeafClients clients(*server, 4);
+  const absl::Time start = absl::Now();
+  server.reset();
+  EXPECT_LT(absl::Now() - start, absl::Seconds(5));
 }
 
 }  // namespace
