@@ -10,6 +10,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/time/time.h"
 #include "google/protobuf/message.h"
+#include "grpc/grpc.h"
 #include "grpc/health/v1/health.grpc.pb.h"
 #include "grpc/reflection/v1alpha/reflection.grpc.pb.h"
 #include "grpc/support/time.h"
@@ -43,10 +44,10 @@ namespace {
 // How long calls may take to end once everything in them has been cancelled;
 // how long gRPC may then take to write what it has begun with, before
 // connections are cut off; and how long it may take to end since the first of
-// these.
+// these: for tens of thousands of calls, some 0.1 ms each.
 constexpr absl::Duration kCancelledGrace = absl::Seconds(1);
 constexpr absl::Duration kLastWritesGrace = absl::Milliseconds(500);
-constexpr absl::Duration kShutdownGrace = absl::Seconds(2);
+constexpr absl::Duration kShutdownGrace = absl::Seconds(5);
 
 // A last-resort bound, far above what MAX_CONCURRENT_STREAMS and the outbound
 // bounds of streams let happen.
@@ -107,6 +108,17 @@ gpr_timespec In(absl::Duration duration) {
   return gpr_time_add(
       gpr_now(GPR_CLOCK_MONOTONIC),
       gpr_time_from_nanos(absl::ToInt64Nanoseconds(duration), GPR_TIMESPAN));
+}
+
+// Keeps gRPC's library from being shut down with the last server. That would
+// wait for a thread of it that polls for up to 10 s at a time, and does so once
+// a peer has not read for a while.
+void KeepLibrary() {
+  static const bool kept = [] {
+    grpc_init();
+    return true;
+  }();
+  static_cast<void>(kept);
 }
 
 }  // namespace
@@ -277,6 +289,7 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Start(
     const ServerOptions& options, Engine& engine, Metrics& metrics) {
   STEADYSTATE_RETURN_IF_ERROR(ValidateServerOptions(options));
   LogWhatLibrariesSay();
+  KeepLibrary();
   grpc::EnableDefaultHealthCheckService(true);
 
   STEADYSTATE_ASSIGN_OR_RETURN(
