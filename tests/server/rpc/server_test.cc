@@ -237,6 +237,27 @@ TEST(ServerTest, OverlongRequestsAreRefused) {
   EXPECT_EQ(server.PositionOf(session), 0u);
 }
 
+TEST(ServerTest, RequestsThatAreCutShortAreRefused) {
+  OpenServer server;
+  v1::ListSessionsRequest request;
+  request.set_page_size(1);
+  std::string message = GrpcMessage(request.SerializeAsString());
+  message.pop_back();
+  TcpClient client(server.server().port());
+  ASSERT_TRUE(client.Send(absl::StrCat(
+      Http2Preface(),
+      Frame(Http2Frame::kHeaders, kEndHeaders, 1,
+            RequestHeaders("/steadystate.v1.SessionService/ListSessions")),
+      Frame(Http2Frame::kData, kEndStream, 1, message))));
+  std::string answer;
+  while (!absl::StrContains(answer, "grpc-status")) {
+    const std::string more = client.Receive();
+    ASSERT_NE(more, "");
+    answer += more;
+  }
+  EXPECT_TRUE(absl::StrContains(answer, "the call brought no request"));
+}
+
 TEST(ServerTest, ShutdownCutsOffWhatDoesNotEnd) {
   OpenServer server;
   v1::GenerateRequest request;
