@@ -19,6 +19,7 @@
 #include "server/base/clock.h"
 #include "server/base/line_writer.h"
 #include "server/base/logging.h"
+#include "server/base/memory_trimmer.h"
 #include "server/base/standard_descriptors.h"
 #include "server/base/version.h"
 #include "server/engine/engine.h"
@@ -167,6 +168,7 @@ int Run(const Flags& flags) {
   if (!exposer.ok()) {
     return Fail("cannot serve metrics: ", exposer.status(), kExitFailure);
   }
+  const MemoryTrimmer trimmer;
   // Calls may come from here on, and have to end in order.
   KeepFirstStopSignal();
   absl::StatusOr<std::unique_ptr<Server>> server =

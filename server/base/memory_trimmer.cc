@@ -3,21 +3,27 @@
 #include <malloc.h>
 
 #include <algorithm>
-#include <chrono>
 #include <utility>
 
 namespace steadystate {
 namespace {
 
-// What is needed again so soon is not handed back.
-constexpr std::chrono::milliseconds kPatience(500);
+using Clock = std::chrono::steady_clock;
+
+// One part of the time in so many is for looking.
+constexpr int kLookingShare = 200;
+
+MemoryTrimmer::Heap ProcessHeap() {
+  return {.unused = [] { return uint64_t{mallinfo2().fordblks}; },
+          .trim = [] { malloc_trim(0); }};
+}
 
 }  // namespace
 
-MemoryTrimmer::MemoryTrimmer() : MemoryTrimmer([] { malloc_trim(0); }) {}
+MemoryTrimmer::MemoryTrimmer() : MemoryTrimmer(ProcessHeap(), kPeriod) {}
 
-MemoryTrimmer::MemoryTrimmer(std::function<void()> trim)
-    : trim_(std::move(trim)), thread_([this] { Loop(); }) {}
+MemoryTrimmer::MemoryTrimmer(Heap heap, std::chrono::milliseconds period)
+    : heap_(std::move(heap)), period_(period), thread_([this] { Loop(); }) {}
 
 MemoryTrimmer::~MemoryTrimmer() {
   {
@@ -28,30 +34,38 @@ MemoryTrimmer::~MemoryTrimmer() {
   thread_.join();
 }
 
-void MemoryTrimmer::Use(int64_t bytes) {
-  const MutexLock lock(mutex_);
-  const bool was_worth_while = WorthWhile();
-  used_ += bytes;
-  most_ = std::max(most_, used_);
-  if (!was_worth_while && WorthWhile()) changed_.SignalOne();
-}
-
-bool MemoryTrimmer::WorthWhile() const {
-  return most_ - used_ >= std::max(kWorthWhile, used_);
-}
-
 void MemoryTrimmer::Loop() {
-  while (true) {
-    {
-      const MutexLock lock(mutex_);
-      while (!WorthWhile() && !stopping_) changed_.Wait(mutex_);
-      if (!stopping_) changed_.WaitFor(mutex_, kPatience);
-      if (stopping_) return;
-      if (!WorthWhile()) continue;
-      most_ = used_;
-    }
-    trim_();
+  std::chrono::nanoseconds pause = period_;
+  while (Wait(pause)) {
+    const Clock::time_point start = Clock::now();
+    Look();
+    pause = std::max<std::chrono::nanoseconds>(
+        period_, kLookingShare * (Clock::now() - start));
   }
+}
+
+// What has been handed back still counts as kept without use: so it is what is
+// more than the least of late that is worth handing back. What was in use at
+// the last look may be needed again soon.
+void MemoryTrimmer::Look() {
+  const uint64_t unused = heap_.unused();
+  const uint64_t lasting = std::min(unused, last_);
+  last_ = unused;
+  least_ = std::min(least_, unused);
+  if (lasting < least_ + kWorthWhile) return;
+  heap_.trim();
+  least_ = last_ = heap_.unused();
+}
+
+bool MemoryTrimmer::Wait(std::chrono::nanoseconds time) {
+  const Clock::time_point end = Clock::now() + time;
+  const MutexLock lock(mutex_);
+  while (!stopping_) {
+    const std::chrono::nanoseconds left = end - Clock::now();
+    if (left.count() <= 0) return true;
+    changed_.WaitFor(mutex_, left);
+  }
+  return false;
 }
 
 }  // namespace steadystate

@@ -1,6 +1,7 @@
 #ifndef STEADYSTATE_SERVER_BASE_MEMORY_TRIMMER_H_
 #define STEADYSTATE_SERVER_BASE_MEMORY_TRIMMER_H_
 
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <thread>
@@ -10,33 +11,43 @@
 
 namespace steadystate {
 
-// Hands memory that the heap has kept back to the system, once the need for
-// much of it is over. The heap does so by itself only with what lies at its
-// end, so what was needed for a moment, for answers that nobody read for
-// instance, would be kept for good. On a thread of its own, since it may take
-// tens of milliseconds. Thread-safe.
+// Hands memory that the heap keeps without use back to the system. The heap
+// does so by itself only with what lies at its end, so what was needed for a
+// moment, for answers that nobody read or for calls that were reset, would be
+// kept for good. On a thread of its own, since looking and handing back may
+// take tens of milliseconds where there are millions of pieces.
 class MemoryTrimmer {
  public:
-  // It is worth while when so much less is in use than was, and half at least.
-  static constexpr int64_t kWorthWhile = int64_t{8} << 20;
+  // Less than this is not handed back.
+  static constexpr uint64_t kWorthWhile = uint64_t{8} << 20;
+  static constexpr std::chrono::milliseconds kPeriod{1000};
 
-  // `trim` hands memory back; by default malloc_trim.
+  // The process' heap: what it keeps without use, in bytes, handed back or not;
+  // and how it hands that back.
+  struct Heap {
+    std::function<uint64_t()> unused;
+    std::function<void()> trim;
+  };
+
+  // Looks at the process' heap: once a second, or so seldom that looking takes
+  // half a percent of the time.
   MemoryTrimmer();
-  explicit MemoryTrimmer(std::function<void()> trim);
+  MemoryTrimmer(Heap heap, std::chrono::milliseconds period);
   ~MemoryTrimmer();
 
-  // So many bytes more, or less, are in use, about. Takes no time.
-  void Use(int64_t bytes);
-
  private:
-  bool WorthWhile() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Loop();
+  // Looks once, and hands back what two looks have found without use.
+  void Look();
+  // False if it is to end.
+  bool Wait(std::chrono::nanoseconds time);
 
-  const std::function<void()> trim_;
+  const Heap heap_;
+  const std::chrono::milliseconds period_;
+  uint64_t least_ = 0;  // without use since it was last handed back
+  uint64_t last_ = 0;   // without use at the last look
   Mutex mutex_;
   CondVar changed_;
-  int64_t used_ ABSL_GUARDED_BY(mutex_) = 0;
-  int64_t most_ ABSL_GUARDED_BY(mutex_) = 0;  // since the last time
   bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
   std::thread thread_;  // last: it uses all of the above
 };

@@ -1,25 +1,17 @@
 #include "server/rpc/outbound_budget.h"
 
 #include <algorithm>
-#include <cstdlib>
 #include <utility>
 
 #include "server/base/parking.h"
 
 namespace steadystate {
-namespace {
 
-// The trimmer hears of no less.
-constexpr int64_t kReportedBytes = int64_t{1} << 20;
-
-}  // namespace
-
-OutboundBudget::OutboundBudget(FairShare share, uint64_t own_bytes,
-                               Metrics& metrics, MemoryTrimmer& trimmer)
-    : own_bytes_(own_bytes),
+OutboundBudget::OutboundBudget(FairShare share, Own own, Metrics& metrics)
+    : own_each_(own.each),
       metrics_(metrics),
-      trimmer_(trimmer),
-      share_(std::move(share)) {}
+      share_(std::move(share)),
+      own_left_(own.in_all) {}
 
 bool OutboundBudget::Reserve(Account& account, uint64_t bytes,
                              std::shared_ptr<Waiter> waiter) {
@@ -85,18 +77,39 @@ bool OutboundBudget::TryReserve(Account& account, uint64_t bytes) {
   return true;
 }
 
+uint64_t OutboundBudget::OwnOf(const Account& account) const {
+  if (account.held_ + account.reserved_ > 0) return account.own_;
+  return own_left_ >= own_each_ ? own_each_ : 0;
+}
+
+uint64_t OutboundBudget::Charge(const Account& account, uint64_t bytes) const {
+  return bytes - std::min(bytes, OwnOf(account));
+}
+
+uint64_t OutboundBudget::ChargeOfMore(const Account& account,
+                                      uint64_t bytes) const {
+  const uint64_t now = account.held_ + account.reserved_;
+  return Charge(account, now + bytes) - Charge(account, now);
+}
+
 void OutboundBudget::Set(Account& account, uint64_t held, uint64_t reserved) {
   const uint64_t before = account.held_ + account.reserved_;
   const uint64_t after = held + reserved;
+  const uint64_t own = OwnOf(account);
+  const uint64_t charged = Charge(account, before);
+  const uint64_t charge = Charge(account, after);
   account.held_ = held;
   account.reserved_ = reserved;
+  account.own_ = after > 0 ? own : 0;
+  own_left_ += (before > 0 ? own : 0);
+  own_left_ -= account.own_;
   used_ += after - before;
-  if (Charge(after) >= Charge(before)) {
-    share_.Take(account.client_, Charge(after) - Charge(before));
+  if (charge >= charged) {
+    share_.Take(account.client_, charge - charged);
   } else {
-    share_.GiveBack(account.client_, Charge(before) - Charge(after));
+    share_.GiveBack(account.client_, charged - charge);
   }
-  if (account.overdraws_ && Charge(after) == 0) {
+  if (account.overdraws_ && charge == 0) {
     account.overdraws_ = false;
     overdrawn_ = false;
     may_overdraw_ = true;
@@ -107,6 +120,11 @@ void OutboundBudget::Set(Account& account, uint64_t held, uint64_t reserved) {
 
 void OutboundBudget::AddWaiter(Account& account) {
   ++waiting_;
+  if (OwnOf(account) < account.wanted_ && account.wanted_ <= own_each_ &&
+      account.held_ + account.reserved_ == 0) {
+    account.turn_ = ++last_turn_;
+    ownless_.emplace(account.turn_, &account);
+  }
   Queue& queue = queues_[account.client_];
   queue.accounts.push_back(&account);
   if (queue.accounts.size() == 1) {
@@ -117,6 +135,7 @@ void OutboundBudget::AddWaiter(Account& account) {
 
 void OutboundBudget::RemoveWaiter(Account& account) {
   --waiting_;
+  ownless_.erase(std::exchange(account.turn_, 0));
   const auto found = queues_.find(account.client_);
   std::deque<Account*>& accounts = found->second.accounts;
   accounts.erase(std::find(accounts.begin(), accounts.end(), &account));
@@ -154,6 +173,9 @@ void OutboundBudget::Wake(Account& account, Woken& woken) {
 }
 
 OutboundBudget::Account* OutboundBudget::NextToWake() {
+  if (!ownless_.empty() && own_left_ >= own_each_) {
+    return ownless_.begin()->second;
+  }
   if (order_.empty()) return nullptr;
   const ClientId least = order_.begin()->second;
   Account* const first = queues_.find(least)->second.accounts.front();
@@ -167,13 +189,7 @@ OutboundBudget::Account* OutboundBudget::NextToWake() {
   return nullptr;
 }
 
-void OutboundBudget::Report() {
-  metrics_.SetOutbound(used_, waiting_);
-  const auto more = static_cast<int64_t>(used_ - reported_);
-  if (std::abs(more) < kReportedBytes) return;
-  trimmer_.Use(more);
-  reported_ = used_;
-}
+void OutboundBudget::Report() { metrics_.SetOutbound(used_, waiting_); }
 
 void Tell(const OutboundBudget::Woken& woken) {
   for (const auto& waiter : woken) {

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <deque>
+#include <map>
 #include <memory>
 #include <set>
 #include <utility>
@@ -10,7 +11,6 @@
 
 #include "absl/base/thread_annotations.h"
 #include "absl/container/flat_hash_map.h"
-#include "server/base/memory_trimmer.h"
 #include "server/base/mutex.h"
 #include "server/engine/request.h"
 #include "server/metrics/metrics.h"
@@ -21,21 +21,23 @@ namespace steadystate {
 // An answer up to this size need not be counted: its call takes more.
 inline constexpr uint64_t kSmallAnswerBytes = uint64_t{8} << 10;
 
-// What each call may have in any case: a token with 256 alternatives.
+// What a call may have of its own: a token with 256 alternatives.
 inline constexpr uint64_t kOwnOutboundBytes = uint64_t{32} << 10;
 
 // The memory that answers may take, of all calls together, from when they are
 // made until they are sent. A call reserves it before it lets an answer be
 // computed; where there is no room it waits, and is told when there is. Each
-// call has something of its own in any case, so that a client may read its
-// calls one after the other. What the calls of one connection hold beyond that
+// call has something of its own, so that a client may read its calls one after
+// the other. What the calls of one connection hold beyond that
 // is bounded by what is left for others (FairShare), so clients that do not
 // read pause themselves and nobody else. Of those that wait, who needs least is
 // first, and of one connection who waits longest.
 //
 // An answer that is larger than any share gets through all the same: one at a
 // time, for a connection that holds nothing. So what is held stays within the
-// bound, or exceeds it by that one answer. Thread-safe.
+// bound, or exceeds it by that one answer. Where so many calls hold something
+// that there is nothing left for others to have of their own, all of what these
+// want counts as their connection's. Thread-safe.
 class OutboundBudget {
  public:
   // Told when what it waits for has been reserved.
@@ -62,14 +64,22 @@ class OutboundBudget {
     uint64_t held_ = 0;      // by answers that have been made
     uint64_t reserved_ = 0;  // for those that are being made
     uint64_t wanted_ = 0;    // to be reserved beside that, by a waiter
+    uint64_t own_ = 0;       // of held_ and reserved_, if it has any
+    uint64_t turn_ = 0;      // of a waiter that would have some, in ownless_
     std::shared_ptr<Waiter> waiter_;
     bool overdraws_ = false;  // it holds more than its share, see above
   };
 
-  // `share` divides the bytes among connections, beside `own_bytes` that each
-  // call has. The others outlive the budget.
-  OutboundBudget(FairShare share, uint64_t own_bytes, Metrics& metrics,
-                 MemoryTrimmer& trimmer);
+  // What calls may have of their own: so much each, as long as all of them
+  // together have no more than `in_all`.
+  struct Own {
+    uint64_t each = 0;
+    uint64_t in_all = 0;
+  };
+
+  // `share` divides bytes among connections, beside those of `own`. `metrics`
+  // outlives the budget.
+  OutboundBudget(FairShare share, Own own, Metrics& metrics);
 
   // True: `bytes` are reserved for the account's next answers. False: there is
   // no room; `waiter` will be told once they are reserved, and is kept until
@@ -95,15 +105,15 @@ class OutboundBudget {
     uint64_t need = 0;  // FairShare's, of the first; its place in order_
   };
 
-  // What the account's bytes are beyond its own.
-  uint64_t Charge(uint64_t bytes) const {
-    return bytes > own_bytes_ ? bytes - own_bytes_ : 0;
-  }
+  // What the account has of its own, or would have.
+  uint64_t OwnOf(const Account& account) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // What so many bytes are beyond that.
+  uint64_t Charge(const Account& account, uint64_t bytes) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // What the share has to have for `bytes` more.
-  uint64_t ChargeOfMore(const Account& account, uint64_t bytes) const {
-    const uint64_t now = account.held_ + account.reserved_;
-    return Charge(now + bytes) - Charge(now);
-  }
+  uint64_t ChargeOfMore(const Account& account, uint64_t bytes) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   bool TryReserve(Account& account, uint64_t bytes)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Set(Account& account, uint64_t held, uint64_t reserved)
@@ -121,12 +131,12 @@ class OutboundBudget {
   Account* NextToWake() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Report() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
-  const uint64_t own_bytes_;
+  const uint64_t own_each_;
   Metrics& metrics_;
-  MemoryTrimmer& trimmer_;
   mutable Mutex mutex_;
   FairShare share_ ABSL_GUARDED_BY(mutex_);
   uint64_t used_ ABSL_GUARDED_BY(mutex_) = 0;  // by all, their own included
+  uint64_t own_left_ ABSL_GUARDED_BY(mutex_);  // for calls that have none
   bool overdrawn_ ABSL_GUARDED_BY(mutex_) = false;  // by some account
   // A waiter's connection may have come to hold nothing.
   bool may_overdraw_ ABSL_GUARDED_BY(mutex_) = false;
@@ -135,7 +145,10 @@ class OutboundBudget {
   // have to be free for it.
   std::set<std::pair<uint64_t, ClientId>> order_ ABSL_GUARDED_BY(mutex_);
   size_t waiting_ ABSL_GUARDED_BY(mutex_) = 0;
-  uint64_t reported_ ABSL_GUARDED_BY(mutex_) = 0;  // to the trimmer
+  // Waiters that hold nothing, for which what a call has of its own would do,
+  // by turn. There are some only while there is none of that left.
+  std::map<uint64_t, Account*> ownless_ ABSL_GUARDED_BY(mutex_);
+  uint64_t last_turn_ ABSL_GUARDED_BY(mutex_) = 0;
 };
 
 // Tells them. REQUIRES: the caller has no lock that they may take.

@@ -68,6 +68,11 @@ constexpr uint64_t kMaxOutboundBytes = uint64_t{1} << 40;
 // A connection may have an eighth of what is left for others.
 constexpr uint64_t kOutboundParts = 8;
 
+// A quarter is for what each call has of its own.
+uint64_t OwnOutboundBytes(const ServerOptions& options) {
+  return options.max_outbound_bytes / 4;
+}
+
 struct ChannelArgument {
   const char* key;
   int value;
@@ -167,12 +172,14 @@ struct Server::State {
             .max_steps_per_message = options.max_steps_per_message,
             .inbound = InboundBudget(std::max(
                 kInboundBytes, kInboundMessages * options.max_message_bytes)),
-            .trimmer = {},
-            .outbound = {FairShare(options.max_outbound_bytes, 0,
-                                   kOutboundParts),
-                         kOwnOutboundBytes, metrics, services.trimmer},
+            .outbound = {FairShare(options.max_outbound_bytes -
+                                       OwnOutboundBytes(options),
+                                   0, kOutboundParts),
+                         {.each = kOwnOutboundBytes,
+                          .in_all = OwnOutboundBytes(options)},
+                         metrics},
             .open_streams = {},
-            .texts = TextThreads(services.trimmer)} {}
+            .texts = {}} {}
 
   // Starts gRPC, without connections; `server` is null if that fails.
   void StartServing(const ServerOptions& options) {

@@ -3,7 +3,6 @@
 
 #include <cstddef>
 
-#include "server/base/memory_trimmer.h"
 #include "server/engine/engine.h"
 #include "server/metrics/metrics.h"
 #include "server/rpc/convert.h"
@@ -22,7 +21,6 @@ struct ServiceContext {
   const size_t max_message_bytes;
   const size_t max_steps_per_message;
   InboundBudget inbound;
-  MemoryTrimmer trimmer;
   OutboundBudget outbound;
   OpenStreams open_streams;
   TextThreads texts;

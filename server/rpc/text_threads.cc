@@ -9,14 +9,8 @@
 #include "server/rpc/status.h"
 
 namespace steadystate {
-namespace {
 
-// What making tokens of a byte takes for a while, by the order of magnitude.
-constexpr int64_t kMemoryPerByte = 32;
-
-}  // namespace
-
-TextThreads::TextThreads(MemoryTrimmer& trimmer) : trimmer_(trimmer) {
+TextThreads::TextThreads() {
   for (Lane& lane : lanes_) {
     lane.thread = std::thread([this, &lane] { Loop(lane); });
   }
@@ -129,11 +123,7 @@ void TextThreads::Loop(Lane& lane) {
       job = TakeNext(lane);
       if (draining_) turn = DrainingError();
     }
-    const auto memory = static_cast<int64_t>(job.bytes) * kMemoryPerByte;
-    trimmer_.Use(memory);
     job.work(turn);
-    job.work = nullptr;
-    trimmer_.Use(-memory);
   }
 }
 

@@ -12,7 +12,6 @@
 #include "absl/container/flat_hash_map.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "server/base/memory_trimmer.h"
 #include "server/base/mutex.h"
 #include "server/engine/request.h"
 #include "server/rpc/fair_share.h"
@@ -50,8 +49,7 @@ class TextThreads {
   static constexpr size_t kOwnWaiting = 4;
   static constexpr size_t kOwnWaitingBytes = kLongTextBytes;
 
-  // `trimmer` outlives this object.
-  explicit TextThreads(MemoryTrimmer& trimmer);
+  TextThreads();
   // Tells what waits that it shall not be done.
   ~TextThreads();
 
@@ -92,7 +90,6 @@ class TextThreads {
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Loop(Lane& lane);
 
-  MemoryTrimmer& trimmer_;
   Mutex mutex_;
   std::array<Lane, 2> lanes_;  // of short work and of long; see mutex_
   FairShare waiting_ ABSL_GUARDED_BY(mutex_){kMaxWaiting, kOwnWaiting, kParts};

@@ -9,7 +9,6 @@
 #include <vector>
 
 #include "gtest/gtest.h"
-#include "server/base/memory_trimmer.h"
 #include "server/metrics/metrics.h"
 
 namespace steadystate {
@@ -31,6 +30,11 @@ struct Call {
     return budget.Reserve(account, bytes, waiter);
   }
   void Hold(uint64_t bytes) { Tell(budget.Hold(account, bytes)); }
+  // An answer that nobody reads.
+  void ReserveAndHold(uint64_t bytes) {
+    EXPECT_TRUE(Reserve(bytes));
+    Hold(bytes);
+  }
   void End() {
     Tell(budget.EndReserve(account));
     Tell(budget.Hold(account, 0));
@@ -46,8 +50,7 @@ struct Call {
 class OutboundBudgetTest : public testing::Test {
  protected:
   Metrics metrics_{"m"};
-  MemoryTrimmer trimmer_;
-  OutboundBudget budget_{FairShare(100, 0, 1), 0, metrics_, trimmer_};
+  OutboundBudget budget_{FairShare(100, 0, 1), {}, metrics_};
 };
 
 TEST_F(OutboundBudgetTest, WhatIsReservedIsThenHeld) {
@@ -68,8 +71,7 @@ TEST_F(OutboundBudgetTest, WhatIsReservedIsThenHeld) {
 TEST_F(OutboundBudgetTest, WhoWaitsIsToldOnceItIsReserved) {
   Call reads(budget_, 1);
   Call waits(budget_, 1);
-  ASSERT_TRUE(reads.Reserve(40));
-  reads.Hold(40);
+  reads.ReserveAndHold(40);
   EXPECT_FALSE(waits.Reserve(20));
   EXPECT_FALSE(waits.Reserve(20));
   reads.Hold(35);
@@ -85,12 +87,10 @@ TEST_F(OutboundBudgetTest, AClientThatDoesNotReadLeavesRoomForOthers) {
   Call unread(budget_, 1);
   Call more(budget_, 1);
   Call other(budget_, 2);
-  ASSERT_TRUE(unread.Reserve(50));
-  unread.Hold(50);
+  unread.ReserveAndHold(50);
   EXPECT_FALSE(more.Reserve(1));
   for (int i = 0; i < 10; ++i) {
-    EXPECT_TRUE(other.Reserve(20));
-    other.Hold(20);
+    other.ReserveAndHold(20);
     other.Hold(0);
   }
   EXPECT_EQ(more.told(), 0);
@@ -100,8 +100,7 @@ TEST_F(OutboundBudgetTest, CallsOfAClientGetRoomInOrder) {
   Call holds(budget_, 1);
   Call large(budget_, 1);
   Call small(budget_, 1);
-  ASSERT_TRUE(holds.Reserve(40));
-  holds.Hold(40);
+  holds.ReserveAndHold(40);
   EXPECT_FALSE(large.Reserve(30));
   EXPECT_FALSE(small.Reserve(1));  // there is room, but it was not first
   holds.Hold(15);
@@ -113,8 +112,7 @@ TEST_F(OutboundBudgetTest, RoomThatAnotherClientGivesBackCountsToo) {
   Call one(budget_, 1);
   Call two(budget_, 2);
   Call waits(budget_, 2);
-  ASSERT_TRUE(one.Reserve(50));
-  one.Hold(50);
+  one.ReserveAndHold(50);
   ASSERT_TRUE(two.Reserve(1));
   EXPECT_FALSE(waits.Reserve(40));
   one.Hold(19);
@@ -128,8 +126,7 @@ TEST_F(OutboundBudgetTest, OneAnswerLargerThanAShareGetsThroughAtATime) {
   Call one(budget_, 1);
   Call same(budget_, 1);
   Call two(budget_, 2);
-  EXPECT_TRUE(one.Reserve(1000));
-  one.Hold(1000);
+  one.ReserveAndHold(1000);
   EXPECT_FALSE(same.Reserve(1000));
   EXPECT_FALSE(two.Reserve(1000));
   EXPECT_EQ(budget_.used(), 1000u);
@@ -145,14 +142,13 @@ TEST_F(OutboundBudgetTest, OneAnswerLargerThanAShareGetsThroughAtATime) {
 
 // It is first in its turn as soon as that will do.
 TEST_F(OutboundBudgetTest, EachCallHasSomethingOfItsOwn) {
-  OutboundBudget budget(FairShare(100, 0, 1), 10, metrics_, trimmer_);
+  OutboundBudget budget(FairShare(100, 0, 1), {.each = 10, .in_all = 100},
+                        metrics_);
   Call unread(budget, 1);
   Call waits(budget, 1);
   Call reads(budget, 1);
-  ASSERT_TRUE(unread.Reserve(60));
-  unread.Hold(60);
-  ASSERT_TRUE(waits.Reserve(10));
-  waits.Hold(10);
+  unread.ReserveAndHold(60);
+  waits.ReserveAndHold(10);
   EXPECT_FALSE(waits.Reserve(10));
   for (int i = 0; i < 3; ++i) {
     ASSERT_TRUE(reads.Reserve(8));
@@ -167,12 +163,37 @@ TEST_F(OutboundBudgetTest, EachCallHasSomethingOfItsOwn) {
   EXPECT_EQ(budget.used(), 70u + 8u);
 }
 
+// What calls have of their own is bounded in all: beyond that the connection's
+// share has to do, and who waits for some is told when there is.
+TEST_F(OutboundBudgetTest, CallsWithSomethingOfTheirOwnAreBounded) {
+  OutboundBudget budget(FairShare(100, 0, 1), {.each = 10, .in_all = 25},
+                        metrics_);
+  Call own(budget, 1);
+  Call more(budget, 1);
+  own.ReserveAndHold(10);
+  more.ReserveAndHold(10);
+  Call charged(budget, 1);
+  charged.ReserveAndHold(50);
+  EXPECT_EQ(budget.used(), 70u);
+  Call waits(budget, 1);
+  Call larger(budget, 1);
+  EXPECT_FALSE(waits.Reserve(8));
+  EXPECT_FALSE(larger.Reserve(20));
+  Call other(budget, 2);
+  other.ReserveAndHold(25);
+  own.Hold(2);
+  EXPECT_EQ(waits.told(), 0);
+  own.Hold(0);
+  EXPECT_EQ(waits.told(), 1);
+  EXPECT_EQ(larger.told(), 0);
+  EXPECT_EQ(budget.used(), 10u + 50u + 25u + 8u);
+}
+
 TEST_F(OutboundBudgetTest, WhoEndsWaitsNoMore) {
   Call holds(budget_, 1);
   Call gone(budget_, 1);
   Call next(budget_, 1);
-  ASSERT_TRUE(holds.Reserve(50));
-  holds.Hold(50);
+  holds.ReserveAndHold(50);
   EXPECT_FALSE(gone.Reserve(50));
   EXPECT_FALSE(next.Reserve(10));
   const std::weak_ptr<CountingWaiter> waiter = gone.waiter;

@@ -58,9 +58,8 @@ class Hold {
 TEST(TextThreadsTest, WorksInOrderOnAThreadOfItsOwn) {
   std::vector<int> order;
   std::thread::id thread;
-  MemoryTrimmer trimmer;
   {
-    TextThreads texts(trimmer);
+    TextThreads texts;
     Hold hold(texts);
     for (int i = 0; i < 10; ++i) {
       EXPECT_TRUE(texts
@@ -80,9 +79,8 @@ TEST(TextThreadsTest, WorksInOrderOnAThreadOfItsOwn) {
 
 TEST(TextThreadsTest, ServesClientsInTurn) {
   std::vector<ClientId> order;
-  MemoryTrimmer trimmer;
   {
-    TextThreads texts(trimmer);
+    TextThreads texts;
     Hold hold(texts);
     for (const ClientId client : {1u, 1u, 1u, 1u, 2u, 2u, 3u}) {
       EXPECT_TRUE(texts
@@ -98,8 +96,7 @@ TEST(TextThreadsTest, ServesClientsInTurn) {
 }
 
 TEST(TextThreadsTest, ShortTextsDoNotWaitForLongOnes) {
-  MemoryTrimmer trimmer;
-  TextThreads texts(trimmer);
+  TextThreads texts;
   Hold hold(texts, kLong);
   std::promise<void> done;
   EXPECT_TRUE(texts
@@ -111,8 +108,7 @@ TEST(TextThreadsTest, ShortTextsDoNotWaitForLongOnes) {
 }
 
 TEST(TextThreadsTest, ForgetsAndAnswersWhatIsCancelled) {
-  MemoryTrimmer trimmer;
-  TextThreads texts(trimmer);
+  TextThreads texts;
   Hold hold(texts, kLong);
   std::vector<int> called;
   std::vector<TextTicket> tickets;
@@ -140,9 +136,8 @@ TEST(TextThreadsTest, RefusesAClientWhatIsBeyondItsShare) {
       TextThreads::kOwnWaiting +
       TextThreads::kMaxWaiting / (TextThreads::kParts + 1);
   std::atomic<size_t> called = 0;
-  MemoryTrimmer trimmer;
   {
-    TextThreads texts(trimmer);
+    TextThreads texts;
     Hold hold(texts);
     const auto work = [&called](const absl::Status&) { ++called; };
     size_t accepted = 0;
@@ -163,8 +158,7 @@ TEST(TextThreadsTest, BoundsTheBytesThatWait) {
   constexpr size_t kShare =
       TextThreads::kOwnWaitingBytes +
       TextThreads::kMaxWaitingBytes / (TextThreads::kParts + 1);
-  MemoryTrimmer trimmer;
-  TextThreads texts(trimmer);
+  TextThreads texts;
   Hold hold(texts, kLong);
   const auto work = [](const absl::Status&) {};
   EXPECT_TRUE(texts.Run(kClient, kShare, work).ok());
@@ -179,8 +173,7 @@ TEST(TextThreadsTest, BoundsTheBytesThatWait) {
 
 // It must be done some time, however long messages may be.
 TEST(TextThreadsTest, TakesATextOfAnyLengthWhereNoneWaits) {
-  MemoryTrimmer trimmer;
-  TextThreads texts(trimmer);
+  TextThreads texts;
   Hold hold(texts, kLong);
   const auto work = [](const absl::Status&) {};
   EXPECT_TRUE(texts.Run(kOther, 2 * TextThreads::kMaxWaitingBytes, work).ok());
@@ -190,9 +183,8 @@ TEST(TextThreadsTest, TakesATextOfAnyLengthWhereNoneWaits) {
 
 TEST(TextThreadsTest, DrainingRefusesWhatWaitsAndWhatComes) {
   absl::Status turn;
-  MemoryTrimmer trimmer;
   {
-    TextThreads texts(trimmer);
+    TextThreads texts;
     Hold hold(texts);
     EXPECT_TRUE(texts
                     .Run(kClient, kShort,
