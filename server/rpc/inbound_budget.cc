@@ -15,9 +15,8 @@ absl::Status InboundBudget::Add(ClientId client, size_t bytes) {
         ErrorReason::kQueueFull,
         absl::StrCat(
             "the stream's message of ", bytes, " bytes has no room: ", used,
-            " bytes of large messages wait to be taken up, of at "
-            "most ",
-            bytes_, "; try again, read answers, send smaller messages"),
+            " bytes of messages wait to be taken up, of at most ", bytes_,
+            "; try again, read answers, send smaller messages"),
         {{"value", absl::StrCat(bytes)}, {"bounds", absl::StrCat(bytes_)}});
   }
   used_ += bytes;

@@ -22,12 +22,12 @@ class WaitingStream {
   virtual void OnRoom() = 0;
 };
 
-// The bytes of large messages that streams have received and not yet taken up
-// wholly: a bound on all together, and a share for each connection, so that one
-// that sends and does not read leaves room for others. Messages up to
-// kSmallBytes are not for this: a stream holds but one. Thread-safe.
+// The bytes of messages that streams have received and not yet taken up wholly:
+// a bound on all together, and a share for each connection, so that one that
+// sends and does not read leaves room for others. Thread-safe.
 class InboundBudget {
  public:
+  // A message of up to so many bytes need not be counted before it has to wait.
   static constexpr size_t kSmallBytes = size_t{64} << 10;
 
   // A connection whose messages come to an eighth of `bytes` is not read any

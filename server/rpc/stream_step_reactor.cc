@@ -72,6 +72,11 @@ void StreamStepReactor::OnReadDone(bool ok) {
 absl::Status StreamStepReactor::TakeMessage() {
   STEADYSTATE_RETURN_IF_ERROR(message_.Take(received_));
   if (message_.bytes() <= InboundBudget::kSmallBytes) return absl::OkStatus();
+  return ChargeMessage();
+}
+
+absl::Status StreamStepReactor::ChargeMessage() {
+  if (charged_ > 0) return absl::OkStatus();
   STEADYSTATE_RETURN_IF_ERROR(services_.inbound.Add(client_, message_.bytes()));
   charged_ = message_.bytes();
   return absl::OkStatus();
@@ -242,6 +247,11 @@ bool StreamStepReactor::TakeUp() {
 }
 
 bool StreamStepReactor::GiveBack() {
+  if (!message_.done()) {
+    // It is about to wait, however small it is.
+    const absl::Status charged = ChargeMessage();
+    if (!charged.ok()) Refuse(charged);
+  }
   const bool done = message_.done();
   if (done) DropMessage();
   const MutexLock lock(mutex_);

@@ -143,6 +143,8 @@ class StreamStepReactor final
   // Takes up arrivals_, or answers them with their refusals, while there is
   // room; and empties them. False if there is no more room.
   bool TakeUp() ABSL_LOCKS_EXCLUDED(mutex_);
+  // Counts message_'s bytes, if they are not counted yet.
+  absl::Status ChargeMessage();
   // Ends the stream with `status` once what came before is answered. The caller
   // has message_.
   void Refuse(const absl::Status& status) ABSL_LOCKS_EXCLUDED(mutex_);

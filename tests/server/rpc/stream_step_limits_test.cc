@@ -233,5 +233,36 @@ TEST(StreamStepLimitsTest, AConnectionThatDoesNotReadIsNotReadEither) {
   }
 }
 
+// A client that does not read has 32 MiB of them wait, and then no more read.
+TEST(StreamStepLimitsTest, SmallMessagesThatWaitAreCountedToo) {
+  constexpr size_t kStreams = 600;
+  constexpr size_t kBytes = 63 << 10;
+  constexpr size_t kSteps = 20;
+  OpenServerOptions options;
+  options.model.vocab_size = 32768;  // 128 KiB an answer
+  OpenServer server(options);
+  grpc::ChannelArguments arguments;
+  arguments.SetInt(GRPC_ARG_HTTP2_BDP_PROBE, 0);
+  const auto channel = server.NewChannel(arguments);
+  std::vector<std::unique_ptr<RawCall>> calls;
+  for (const std::string& session : server.CreateSessions(kStreams)) {
+    const std::string step = LogitsStepOf(session, {1}).SerializeAsString();
+    const std::string request =
+        Field(3, Field(2, step) + Padding(kBytes / kSteps - 100));
+    calls.push_back(std::make_unique<RawCall>(channel, kStreamStep));
+    EXPECT_TRUE(calls.back()->Write(Times(kSteps, request)));
+  }
+  // Until nothing moves. Streams that have been read wait for room for answers.
+  const std::string other = server.CreateSession();
+  double waiting = 0;
+  for (int unchanged = 0; unchanged < 100; ++unchanged) {
+    server.Step(StepOf(other, {1}));
+    const double now = server.MetricValue("steadystate_outbound_waiting");
+    if (now != waiting || now < 400) unchanged = 0;
+    waiting = now;
+  }
+  EXPECT_LT(waiting * kBytes, 34 << 20);
+}
+
 }  // namespace
 }  // namespace steadystate
