@@ -30,7 +30,7 @@ class MemoryTrimmer {
   };
 
   // Looks at the process' heap: once a second, or so seldom that looking takes
-  // half a percent of the time.
+  // a processor for two percent of the time.
   MemoryTrimmer();
   MemoryTrimmer(Heap heap, std::chrono::milliseconds period);
   ~MemoryTrimmer();

@@ -211,7 +211,7 @@ Metrics::Families::Families(absl::string_view model_name) : model(model_name) {
                                          "draining"};
   constexpr const char* kRefusals[] = {
       "max_connections", "max_connections_per_peer", "descriptors"};
-  constexpr const char* kCuts[] = {"resets", "bytes"};
+  constexpr const char* kCuts[] = {"resets", "bytes", "unfinished"};
   constexpr const char* kPhases[] = {"prefill", "decode"};
   constexpr const char* kParts[] = {"projection", "recurrence", "other",
                                     "sample"};

@@ -30,7 +30,7 @@ enum class ConnectionRefusal : uint8_t {
   kMaxConnectionsPerPeer,
   kDescriptors
 };
-enum class ConnectionCut : uint8_t { kResets, kBytes };
+enum class ConnectionCut : uint8_t { kResets, kBytes, kUnfinished };
 
 // What metrics say once about the model and the machine.
 struct ModelInfoLabels {

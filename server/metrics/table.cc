@@ -119,8 +119,8 @@ constexpr MetricRow kTable[] = {
      kCounter,
      "steadystate_grpc_connections_cut_total",
      "reason",
-     "Connections of clients cut off: too many calls reset, or too many bytes "
-     "without a call that moves on.",
+     "Connections of clients cut off: too many calls reset, too many bytes "
+     "without a call that moves on, or of messages that do not end.",
      {}},
     {kOutboundBytes,
      kGauge,

@@ -24,8 +24,8 @@ constexpr std::chrono::seconds kSweepPeriod(1);
 constexpr milliseconds kMinSweepGap(10);
 constexpr int kSweepShare = 10;
 // How often the guard looks at the connections, for a twentieth of the time at
-// most.
-constexpr milliseconds kInspectionPeriod(200);
+// most. Meanwhile much can come.
+constexpr milliseconds kInspectionPeriod(50);
 constexpr int kInspectionShare = 20;
 // Connections that are accepted in one turn.
 constexpr int kAcceptsPerTurn = 64;
@@ -166,7 +166,9 @@ void Acceptor::Take(Descriptor socket, const sockaddr_storage& address,
   }
   SetTcpOption(socket.get(), TCP_NODELAY, 1);
   SetTcpOption(socket.get(), TCP_USER_TIMEOUT, kUserTimeoutMs);
-  table_.Add(socket.get(), peer, ConnectionName(address));
+  ConnectionTable::Connection& connection =
+      table_.Add(socket.get(), peer, ConnectionName(address));
+  if (guard_ != nullptr) guard_->Watch(connection);
   metrics_.ConnectionAccepted();
   handler_(std::move(socket), listener);
 }

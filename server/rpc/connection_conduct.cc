@@ -8,6 +8,14 @@ namespace {
 // Resets that an answered call makes up for.
 constexpr double kResetsPerAnswer = 4;
 
+// What is received beside the bytes of messages, at most: headers of a call,
+// what goes with each message either way, a part of each frame. More of these
+// than usual: what is not forgiven adds up for as long as a connection has open
+// calls.
+constexpr uint64_t kBytesPerCall = 2 << 10;
+constexpr uint64_t kBytesPerMessage = 64;
+constexpr uint64_t kMessageBytesPerFrameByte = 256;
+
 // The calls that have been reset, as far as can be told.
 uint64_t Resets(const ConnectionActivity& activity, uint64_t may_be_open) {
   const uint64_t not_reset = activity.calls_answered + may_be_open;
@@ -33,6 +41,7 @@ std::optional<ConnectionCut> ConnectionConduct::Judge(
       kResetsPerAnswer * answered +
       static_cast<double>(limits.resets_per_second) * elapsed.count();
   resets_ = std::max(resets_ + reset - made_up, 0.0);
+  CountUnfinished(bytes, activity);
   if (activity != last_) bytes_at_progress_ = bytes;
   last_ = activity;
   if (resets_ > static_cast<double>(limits.resets)) {
@@ -44,6 +53,22 @@ std::optional<ConnectionCut> ConnectionConduct::Judge(
     return ConnectionCut::kBytes;
   }
   return std::nullopt;
+}
+
+// Sums up what came since the last time less what was taken. Never below 0: who
+// has much forgiven now cannot make use of that later.
+void ConnectionConduct::CountUnfinished(uint64_t bytes,
+                                        const ConnectionActivity& activity) {
+  const uint64_t received = bytes - last_bytes_;
+  last_bytes_ = bytes;
+  const uint64_t taken = activity.bytes_taken - last_.bytes_taken;
+  const uint64_t accounted =
+      taken + taken / kMessageBytesPerFrameByte +
+      kBytesPerCall * (activity.calls_begun - last_.calls_begun) +
+      kBytesPerMessage * (activity.messages - last_.messages);
+  unfinished_ += received;
+  unfinished_ -= std::min(unfinished_, accounted);
+  if (activity.calls_open() == 0) unfinished_ = 0;
 }
 
 }  // namespace steadystate

@@ -15,6 +15,7 @@ struct ConnectionActivity {
   uint64_t calls_answered = 0;  // to their end, with whatever status
   uint64_t calls_reset = 0;     // ended otherwise: cancelled, most of them
   uint64_t messages = 0;        // either way
+  uint64_t bytes_taken = 0;     // of messages, by the server, see TakenBytes
 
   uint64_t calls_open() const {
     const uint64_t ended = calls_answered + calls_reset;
@@ -35,27 +36,40 @@ struct ConductLimits {
   // open call, whose next message may be on its way, or for one if there is
   // none.
   uint64_t bytes_per_call = 0;
+  // Bytes that gRPC holds of messages that have not ended, or that nobody has
+  // asked it for, of all connections together: one may hold as much as it
+  // leaves.
+  uint64_t unfinished = 0;
 };
 
 // What one connection has done lately, judged: gRPC bounds neither how many
 // calls a client resets, each of which leaves memory behind, nor how long a
-// header is, all of which is read again with each frame. Thread-compatible.
+// header is, all of which is read again with each frame, nor what it holds of
+// messages that do not end. Thread-compatible.
 class ConnectionConduct {
  public:
   using Clock = std::chrono::steady_clock;
 
-  // Why the connection is to be cut off, if so. `bytes` have been received
-  // since its begin.
+  // Why the connection is to be cut off by itself, if so. `bytes` have been
+  // received since its begin. `activity` was counted before them.
   std::optional<ConnectionCut> Judge(Clock::time_point now, uint64_t bytes,
                                      const ConnectionActivity& activity,
                                      const ConductLimits& limits);
 
+  // What gRPC holds of messages that have not been taken, as far as can be
+  // told, in bytes.
+  uint64_t unfinished() const { return unfinished_; }
+
  private:
+  void CountUnfinished(uint64_t bytes, const ConnectionActivity& activity);
+
   ConnectionActivity last_;
   uint64_t last_resets_ = 0;
   std::optional<Clock::time_point> last_time_;
-  double resets_ = 0;               // less what time and answers made up for
+  double resets_ = 0;  // less what time and answers made up for
+  uint64_t last_bytes_ = 0;
   uint64_t bytes_at_progress_ = 0;  // when `last_` last changed
+  uint64_t unfinished_ = 0;
 };
 
 }  // namespace steadystate

@@ -4,18 +4,23 @@
 #include <netinet/in.h>
 #include <sys/socket.h>
 
+#include <algorithm>
 #include <cstddef>
+#include <memory>
 #include <optional>
 #include <string>
 
 #include "absl/container/flat_hash_map.h"
 #include "server/base/logging.h"
+#include "server/rpc/connection.h"
 
 namespace steadystate {
 namespace {
 
 // Fewer bytes since the last look are not worth one: some 500 resets.
 constexpr uint64_t kBytesWorthALook = 16 << 10;
+
+constexpr const char* kReasons[] = {"resets", "bytes", "unfinished"};
 
 // What the system has received of a connection, 0 if it does not say. The
 // descriptor may be another file's by now: so nothing is done with it here.
@@ -30,22 +35,41 @@ uint64_t BytesReceived(int fd) {
   return info.tcpi_bytes_received;
 }
 
+bool IsWorthALook(const ConnectionTable::Connection& connection) {
+  if (connection.cut) return false;
+  const uint64_t bytes = BytesReceived(connection.fd);
+  // Fewer than before are another socket's.
+  return bytes >= connection.bytes_seen + kBytesWorthALook ||
+         (bytes >= connection.bytes_seen &&
+          connection.conduct.unfinished() >= kBytesWorthALook);
+}
+
+uint64_t Unfinished(const ConnectionTable::Connection& connection) {
+  return connection.cut ? 0 : connection.conduct.unfinished();
+}
+
 }  // namespace
 
-ConnectionGuard::ConnectionGuard(const ConductLimits& limits, Metrics& metrics)
-    : limits_(limits), metrics_(metrics) {}
+ConnectionGuard::ConnectionGuard(const ConductLimits& limits, TakenBytes& taken,
+                                 Metrics& metrics)
+    : limits_(limits), taken_(taken), metrics_(metrics) {}
+
+void ConnectionGuard::Watch(ConnectionTable::Connection& connection) {
+  connection.taken =
+      std::make_unique<TakenBytes::Count>(taken_, ClientOf(connection.name));
+}
 
 void ConnectionGuard::Inspect(ConnectionTable& table) {
   bool listed = false;
   for (ConnectionTable::Connection& connection : table.connections()) {
-    const uint64_t bytes = BytesReceived(connection.fd);
-    if (bytes < connection.bytes_seen + kBytesWorthALook) continue;
+    if (!IsWorthALook(connection)) continue;
     if (connection.counters == 0 && !listed) {
       FindSockets(table);
       listed = true;
     }
-    Inspect(connection, bytes);
+    Inspect(connection);
   }
+  BoundUnfinished(table);
 }
 
 void ConnectionGuard::FindSockets(ConnectionTable& table) {
@@ -60,23 +84,47 @@ void ConnectionGuard::FindSockets(ConnectionTable& table) {
   }
 }
 
-void ConnectionGuard::Inspect(ConnectionTable::Connection& connection,
-                              uint64_t bytes) {
+void ConnectionGuard::Inspect(ConnectionTable::Connection& connection) {
   if (connection.counters == 0) return;
-  const std::optional<ConnectionActivity> activity =
+  std::optional<ConnectionActivity> activity =
       ConnectionCounters::Read(connection.counters);
   if (!activity.has_value()) return;
-  connection.bytes_seen = bytes;
-  const std::optional<ConnectionCut> cut = connection.conduct.Judge(
-      ConnectionConduct::Clock::now(), bytes, *activity, limits_);
-  if (!cut.has_value() || !ConnectionTable::Cut(connection)) return;
-  metrics_.ConnectionWasCut(*cut);
+  activity->bytes_taken = connection.taken->Get();
+  connection.bytes_seen =
+      std::max(connection.bytes_seen, BytesReceived(connection.fd));
+  const std::optional<ConnectionCut> cut =
+      connection.conduct.Judge(ConnectionConduct::Clock::now(),
+                               connection.bytes_seen, *activity, limits_);
+  if (cut.has_value()) Cut(connection, *cut);
+}
+
+void ConnectionGuard::BoundUnfinished(ConnectionTable& table) {
+  uint64_t sum = 0;
+  for (const ConnectionTable::Connection& connection : table.connections()) {
+    sum += Unfinished(connection);
+  }
+  // One alone may hold half.
+  if (sum <= limits_.unfinished / 2) return;
+  for (ConnectionTable::Connection& connection : table.connections()) {
+    const uint64_t held = Unfinished(connection);
+    const uint64_t left =
+        limits_.unfinished - std::min(sum, limits_.unfinished);
+    if (held <= left || held < kBytesWorthALook) continue;
+    Cut(connection, ConnectionCut::kUnfinished);
+    sum -= held;
+  }
+}
+
+void ConnectionGuard::Cut(ConnectionTable::Connection& connection,
+                          ConnectionCut reason) {
+  if (!ConnectionTable::Cut(connection)) return;
+  connection.cut = true;
+  metrics_.ConnectionWasCut(reason);
   LogWarning("connection cut off",
              {{"peer", connection.name},
-              {"reason", *cut == ConnectionCut::kResets ? "resets" : "bytes"},
-              {"bytes", bytes},
-              {"calls_reset", activity->calls_reset},
-              {"calls_answered", activity->calls_answered}});
+              {"reason", kReasons[static_cast<size_t>(reason)]},
+              {"bytes", connection.bytes_seen},
+              {"unfinished_bytes", connection.conduct.unfinished()}});
 }
 
 }  // namespace steadystate

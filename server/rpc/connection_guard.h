@@ -5,6 +5,7 @@
 #include "server/rpc/connection_conduct.h"
 #include "server/rpc/connection_counters.h"
 #include "server/rpc/connection_table.h"
+#include "server/rpc/taken_bytes.h"
 
 namespace steadystate {
 
@@ -14,17 +15,25 @@ namespace steadystate {
 // nothing wrong but is not found there is left alone. Thread-compatible.
 class ConnectionGuard {
  public:
-  // Watches over the connections of the server that was started last.
-  // `metrics` outlives the guard.
-  ConnectionGuard(const ConductLimits& limits, Metrics& metrics);
+  // Watches over the connections of the server that was started last. `taken`
+  // and `metrics` outlive the guard, and `taken` also the connections.
+  ConnectionGuard(const ConductLimits& limits, TakenBytes& taken,
+                  Metrics& metrics);
+
+  // A connection has been added to the table, and nothing was read of it yet.
+  void Watch(ConnectionTable::Connection& connection);
 
   void Inspect(ConnectionTable& table);
 
  private:
   void FindSockets(ConnectionTable& table);
-  void Inspect(ConnectionTable::Connection& connection, uint64_t bytes);
+  void Inspect(ConnectionTable::Connection& connection);
+  // Cuts those that hold more of messages that do not end than they leave.
+  void BoundUnfinished(ConnectionTable& table);
+  void Cut(ConnectionTable::Connection& connection, ConnectionCut reason);
 
   const ConductLimits limits_;
+  TakenBytes& taken_;
   Metrics& metrics_;
   ConnectionCounters counters_;
 };

@@ -40,7 +40,9 @@ size_t ConnectionTable::CountOf(const PeerNetwork& peer) const {
   return found == counts_.end() ? 0 : found->second;
 }
 
-void ConnectionTable::Add(int fd, const PeerNetwork& peer, std::string name) {
+ConnectionTable::Connection& ConnectionTable::Add(int fd,
+                                                  const PeerNetwork& peer,
+                                                  std::string name) {
   Connection connection;
   connection.fd = fd;
   connection.inode = InodeOf(fd);
@@ -48,6 +50,7 @@ void ConnectionTable::Add(int fd, const PeerNetwork& peer, std::string name) {
   connection.name = std::move(name);
   connections_.push_back(std::move(connection));
   ++counts_[peer];
+  return connections_.back();
 }
 
 void ConnectionTable::Sweep() {

@@ -6,12 +6,14 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
 #include "server/rpc/connection_conduct.h"
+#include "server/rpc/taken_bytes.h"
 
 namespace steadystate {
 
@@ -46,15 +48,18 @@ class ConnectionTable {
     // received when last looked at; and what it did until then.
     int64_t counters = 0;
     uint64_t bytes_seen = 0;
+    std::unique_ptr<TakenBytes::Count> taken;
     ConnectionConduct conduct;
+    bool cut = false;  // off; gRPC has not noticed yet
   };
 
   size_t size() const { return connections_.size(); }
   // The open connections of one peer.
   size_t CountOf(const PeerNetwork& peer) const;
 
-  // Notes the connection whose socket is `fd`, which must be open.
-  void Add(int fd, const PeerNetwork& peer, std::string name);
+  // Notes the connection whose socket is `fd`, which must be open. It is valid
+  // until the next call.
+  Connection& Add(int fd, const PeerNetwork& peer, std::string name);
   // Forgets the connections that have been closed.
   void Sweep();
 

@@ -20,6 +20,7 @@ template <typename Message>
 struct Received {
   Message message;
   absl::Status status;  // not OK: the message is of no use
+  size_t bytes = 0;     // as they came
 };
 
 // The bytes of a buffer in one piece: its only slice, or a copy. Empties it.
@@ -53,6 +54,7 @@ class grpc::SerializationTraits<steadystate::Received<Message>> {
  public:
   static grpc::Status Deserialize(grpc::ByteBuffer* buffer,
                                   steadystate::Received<Message>* to) {
+    to->bytes = buffer->Length();
     to->status = steadystate::ReadRequest(*buffer, to->message);
     return grpc::Status::OK;
   }

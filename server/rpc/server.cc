@@ -16,7 +16,6 @@
 #include "grpc/support/time.h"
 #include "grpcpp/grpcpp.h"
 #include "grpcpp/health_check_service_interface.h"
-#include "grpcpp/resource_quota.h"
 #include "server/base/clock.h"
 #include "server/base/descriptor.h"
 #include "server/base/listener.h"
@@ -48,10 +47,6 @@ namespace {
 constexpr absl::Duration kCancelledGrace = absl::Seconds(1);
 constexpr absl::Duration kLastWritesGrace = absl::Milliseconds(500);
 constexpr absl::Duration kShutdownGrace = absl::Seconds(5);
-
-// A last-resort bound, far above what MAX_CONCURRENT_STREAMS and the outbound
-// bounds of streams let happen.
-constexpr size_t kQuotaBytes = size_t{1} << 30;
 
 constexpr size_t kMinMessageBytes = size_t{64} << 10;
 constexpr size_t kMaxMessageBytes = size_t{1} << 30;
@@ -105,6 +100,8 @@ ConductLimits LimitsOfConduct(const ServerOptions& options) {
   limits.open_calls = options.max_concurrent_streams;
   limits.resets = std::max<uint64_t>(4096, 2 * options.max_concurrent_streams);
   limits.bytes_per_call = options.max_message_bytes + (64 << 10);
+  limits.unfinished = std::max(options.max_unfinished_bytes,
+                               uint64_t{16} * options.max_message_bytes);
   return limits;
 }
 
@@ -170,6 +167,7 @@ struct Server::State {
                                    options.max_message_bytes),
             .max_message_bytes = options.max_message_bytes,
             .max_steps_per_message = options.max_steps_per_message,
+            .taken = {},
             .inbound = InboundBudget(std::max(
                 kInboundBytes, kInboundMessages * options.max_message_bytes)),
             .outbound = {FairShare(options.max_outbound_bytes -
@@ -190,9 +188,8 @@ struct Server::State {
     // Compressed messages would be unpacked before their size is checked.
     builder.SetCompressionAlgorithmSupportStatus(GRPC_COMPRESS_GZIP, false);
     builder.SetCompressionAlgorithmSupportStatus(GRPC_COMPRESS_DEFLATE, false);
-    grpc::ResourceQuota quota("steadystate");
-    quota.Resize(kQuotaBytes);
-    builder.SetResourceQuota(quota);
+    // No quota of gRPC's: where one is used up it ends streams, whosever they
+    // are, and 1.51 may crash. What clients make it hold is bounded by us.
     connections = builder.experimental().AddExternalConnectionAcceptor(
         grpc::ServerBuilder::experimental_type::ExternalConnectionType::FROM_FD,
         grpc::InsecureServerCredentials());
@@ -212,13 +209,13 @@ struct Server::State {
   absl::Status StartAccepting(Listener listener, const ConnectionCaps& caps,
                               const ConductLimits& limits) {
     STEADYSTATE_ASSIGN_OR_RETURN(
-        acceptor,
-        Acceptor::Start(
-            std::move(listener), caps, services.metrics,
-            [this](Descriptor socket, int listening) {
-              HandOver(std::move(socket), listening);
-            },
-            std::make_unique<ConnectionGuard>(limits, services.metrics)));
+        acceptor, Acceptor::Start(
+                      std::move(listener), caps, services.metrics,
+                      [this](Descriptor socket, int listening) {
+                        HandOver(std::move(socket), listening);
+                      },
+                      std::make_unique<ConnectionGuard>(limits, services.taken,
+                                                        services.metrics)));
     return absl::OkStatus();
   }
 
@@ -324,7 +321,6 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Start(
        {"port", state->port},
        {"reflection", options.reflection ? "true" : "false"},
        {"max_outbound_bytes", options.max_outbound_bytes},
-       {"resource_quota_bytes", kQuotaBytes},
        {"max_connections", caps.in_all},
        {"max_connections_per_peer", caps.per_peer},
        {"compression", "none"},

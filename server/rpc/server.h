@@ -23,9 +23,14 @@ struct ServerOptions {
   // Most steps of one message of StreamStep, [1, 2^20].
   size_t max_steps_per_message = 1024;
   // Memory that answers may take until they are sent, of all connections
-  // together, [16 MiB, 1 TiB]. One connection has a ninth of it at most, and
-  // each call 32 KiB beside it.
+  // together, [16 MiB, 1 TiB]. A quarter is for what each
+  // call has of its own, 32 KiB; one connection has a ninth of the rest at
+  // most.
   uint64_t max_outbound_bytes = uint64_t{256} << 20;
+  // What gRPC may hold of messages that have not ended or are not asked for, of
+  // all connections, or 16 of the largest messages if that is more. A
+  // connection that holds more of it than it leaves is cut off.
+  uint64_t max_unfinished_bytes = uint64_t{512} << 20;
   // Streams that one connection may have open, [1, 2^31). What a client
   // opens beyond that waits within the client.
   size_t max_concurrent_streams = 1024;

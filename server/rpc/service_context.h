@@ -9,6 +9,7 @@
 #include "server/rpc/inbound_budget.h"
 #include "server/rpc/open_streams.h"
 #include "server/rpc/outbound_budget.h"
+#include "server/rpc/taken_bytes.h"
 #include "server/rpc/text_threads.h"
 
 namespace steadystate {
@@ -20,6 +21,7 @@ struct ServiceContext {
   const Converter converter;
   const size_t max_message_bytes;
   const size_t max_steps_per_message;
+  TakenBytes taken;
   InboundBudget inbound;
   OutboundBudget outbound;
   OpenStreams open_streams;

@@ -70,6 +70,7 @@ void StreamStepReactor::OnReadDone(bool ok) {
 }
 
 absl::Status StreamStepReactor::TakeMessage() {
+  services_.taken.Add(client_, received_.Length());
   STEADYSTATE_RETURN_IF_ERROR(message_.Take(received_));
   if (message_.bytes() <= InboundBudget::kSmallBytes) return absl::OkStatus();
   return ChargeMessage();

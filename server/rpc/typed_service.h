@@ -1,6 +1,8 @@
 #ifndef STEADYSTATE_SERVER_RPC_TYPED_SERVICE_H_
 #define STEADYSTATE_SERVER_RPC_TYPED_SERVICE_H_
 
+#include <cstddef>
+
 #include "grpcpp/impl/codegen/proto_utils.h"
 #include "grpcpp/impl/codegen/server_callback_handlers.h"
 #include "grpcpp/impl/rpc_service_method.h"
@@ -9,6 +11,7 @@
 #include "grpcpp/support/byte_buffer.h"
 #include "grpcpp/support/server_callback.h"
 #include "server/rpc/call_record.h"
+#include "server/rpc/connection.h"
 #include "server/rpc/received.h"
 #include "server/rpc/service_context.h"
 #include "server/rpc/unary.h"
@@ -51,6 +54,7 @@ class TypedService : public grpc::Service {
             [this, path, method](grpc::CallbackServerContext* context,
                                  const Received<Request>* request,
                                  Response* response) {
+              CountTaken(*context, request->bytes);
               if (request->status.ok()) {
                 return (static_cast<Owner*>(this)->*method)(
                     context, &request->message, response);
@@ -69,6 +73,7 @@ class TypedService : public grpc::Service {
                                                            Response>(
             [this, path, method](grpc::CallbackServerContext* context,
                                  const Received<Request>* request) -> Reactor* {
+              CountTaken(*context, request->bytes);
               if (request->status.ok()) {
                 return (static_cast<Owner*>(this)->*method)(context,
                                                             &request->message);
@@ -92,6 +97,10 @@ class TypedService : public grpc::Service {
   ServiceContext& services_;
 
  private:
+  void CountTaken(const grpc::CallbackServerContext& context, size_t bytes) {
+    services_.taken.Add(ConnectionOf(context), bytes);
+  }
+
   // Takes `handler`.
   void AddHandler(const char* path, grpc::internal::RpcMethod::RpcType type,
                   grpc::internal::MethodHandler* handler) {

@@ -21,8 +21,9 @@ MAX_FRAME = 16384
 CANCEL = 8
 
 
-def grpc_message(body):
-    return b"\0" + struct.pack(">I", len(body)) + body
+def grpc_message(body, missing=0):
+    """A message of which so many bytes are missing at its end."""
+    return b"\0" + struct.pack(">I", len(body) + missing) + body
 
 
 class Http2Client:
@@ -75,10 +76,11 @@ class Http2Client:
                         stream, request_headers(path.encode())))
         return stream
 
-    def send_message(self, stream, body, end=False, timeout_s=20):
-        """Sends one gRPC message, as the server's windows allow. False if
-        they did not within the time, or the server has closed."""
-        rest = grpc_message(body)
+    def send_message(self, stream, body, end=False, timeout_s=20, missing=0):
+        """Sends one gRPC message, or all of it but its end, as the server's
+        windows allow. False if they did not within the time, or the server has
+        closed."""
+        rest = grpc_message(body, missing)
         deadline = time.monotonic() + timeout_s
         while rest:
             room = min(self._windows[0], self._windows[stream], MAX_FRAME)

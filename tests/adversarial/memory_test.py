@@ -64,6 +64,49 @@ class UnreadMessages(unittest.TestCase):
         self.hold(b"\xa0\x06\x01" * (MESSAGE_BYTES // 3), may_refuse=True)
 
 
+class UnfinishedMessages(unittest.TestCase):
+    """Calls with a message of 4 MiB that lacks its end, on some connections,
+    until these are cut off."""
+
+    BOUND = 512 * MIB
+    # What comes between two looks at the connections, and what it takes beside
+    # its bytes.
+    MORE = 256 * MIB
+
+    def test_hold_so_much_together(self):
+        body = bytes(MESSAGE_BYTES)
+        with Arena(self, may_slow=True) as arena:
+            before = arena.settled_rss()
+            most = before
+            clients = [Http2Client(arena.grpc) for _ in range(4)]
+            for i in range(400 if LONG else 200):
+                client = clients[i % len(clients)]
+                if not client.closed:
+                    client.send_message(client.open(GENERATION + "Step"), body,
+                                        timeout_s=1, missing=1)
+                most = max(most, arena.rss())
+            arena.assert_held(most - before, self.BOUND + self.MORE, "all")
+            wait_until(lambda: value(
+                arena.metrics, "steadystate_grpc_connections_cut_total",
+                reason="unfinished") > 0, 5, "a connection cut off")
+            for client in clients:
+                client.close()
+            allowed = before * 1.1 + FIRST_USE
+            wait_until(lambda: SANITIZED or arena.rss() < allowed, 20,
+                       f"{(most - before) / MIB:.0f} MiB back")
+
+    def test_leave_slow_clients_alone(self):
+        """Some large messages that take their time."""
+        with Arena(self) as arena, Http2Client(arena.grpc) as client:
+            for _ in range(16):
+                self.assertTrue(client.send_message(
+                    client.open(GENERATION + "Step"), bytes(MESSAGE_BYTES),
+                    missing=1))
+            time.sleep(1)
+            client.read(0.1)
+            self.assertFalse(client.closed)
+
+
 class UnreadAnswers(unittest.TestCase):
 
     def generate(self, attacker, names):

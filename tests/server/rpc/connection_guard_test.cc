@@ -72,6 +72,42 @@ TEST(ConnectionGuardTest, CutsOffAHeaderWithoutEnd) {
   server.CreateSession();
 }
 
+TEST(ConnectionGuardTest, CutsOffMessagesThatDoNotEnd) {
+  OpenServerOptions options;
+  options.server.max_message_bytes = 64 << 10;
+  options.server.max_unfinished_bytes = 4 << 20;
+  OpenServer server(options);
+  Context context;
+  const auto other = server.generation().StreamStep(&context);
+  TcpClient client(server.server().port());
+  ASSERT_TRUE(client.Send(Http2Preface()));
+  const std::string headers =
+      RequestHeaders("/steadystate.v1.GenerationService/Step");
+  uint32_t stream = 1;
+  // Calls with a message that lacks its last byte; each is within the window
+  // that a stream begins with.
+  EXPECT_TRUE(IsCut(client, size_t{64} << 20, [&] {
+    constexpr size_t kBytes = 16000;
+    const std::string begin =
+        absl::StrCat(std::string(1, '\0'), BigEndian(kBytes + 1, 4),
+                     std::string(kBytes, 'x'));
+    const std::string bytes =
+        absl::StrCat(Frame(Http2Frame::kHeaders, kEndHeaders, stream, headers),
+                     Frame(Http2Frame::kData, 0, stream, begin));
+    stream += 2;
+    return bytes;
+  }));
+  server.WaitForMetric(
+      "steadystate_grpc_connections_cut_total{reason=\"unfinished\"}", 1);
+  // The other one goes on.
+  v1::StreamStepRequest request;
+  *request.mutable_step() = StepOf(server.CreateSession(), {1});
+  v1::StreamStepResponse response;
+  EXPECT_TRUE(other->Write(request));
+  EXPECT_TRUE(other->Read(&response));
+  EXPECT_TRUE(response.results(0).has_step()) << response.DebugString();
+}
+
 TEST(ConnectionGuardTest, LeavesBusyClientsAlone) {
   OpenServerOptions options;
   options.server.max_message_bytes = 64 << 10;
@@ -90,7 +126,7 @@ TEST(ConnectionGuardTest, LeavesBusyClientsAlone) {
   }
   stream->WritesDone();
   EXPECT_TRUE(stream->Finish().ok());
-  for (const char* reason : {"resets", "bytes"}) {
+  for (const char* reason : {"resets", "bytes", "unfinished"}) {
     EXPECT_EQ(
         server.MetricValue(absl::StrCat(
             "steadystate_grpc_connections_cut_total{reason=\"", reason, "\"}")),

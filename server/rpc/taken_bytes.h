@@ -1,0 +1,53 @@
+#ifndef STEADYSTATE_SERVER_RPC_TAKEN_BYTES_H_
+#define STEADYSTATE_SERVER_RPC_TAKEN_BYTES_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/container/flat_hash_map.h"
+#include "server/base/mutex.h"
+#include "server/engine/request.h"
+
+namespace steadystate {
+
+// The bytes of messages that the server has taken from gRPC, by connection:
+// what has been received of a connection beyond these, gRPC still holds.
+// Thread-safe.
+class TakenBytes {
+ public:
+  // Bytes of one connection are counted while this exists.
+  class Count {
+   public:
+    // `bytes` and `client` become one of those that are counted.
+    Count(TakenBytes& bytes, ClientId client);
+    ~Count();
+    Count(const Count&) = delete;
+    Count& operator=(const Count&) = delete;
+
+    // Since this exists.
+    uint64_t Get() const;
+
+   private:
+    TakenBytes& bytes_;
+    const ClientId client_;
+    uint64_t before_ = 0;  // by a connection of the same name that is closed
+  };
+
+  // A message has been taken. Counts nothing for clients without a Count.
+  void Add(ClientId client, size_t bytes);
+
+ private:
+  struct Client {
+    uint64_t bytes = 0;
+    size_t counts = 0;
+  };
+
+  mutable Mutex mutex_;
+  absl::flat_hash_map<ClientId, Client> clients_ ABSL_GUARDED_BY(mutex_);
+};
+
+}  // namespace steadystate
+
+#endif  // STEADYSTATE_SERVER_RPC_TAKEN_BYTES_H_
