@@ -175,11 +175,11 @@ ABSL_FLAG(steadystate::ByteSize, max_message_bytes,
 ABSL_FLAG(uint32_t, max_steps_per_message, 1024,
           "Most steps of one StreamStep message, 1 to 1048576. A message with "
           "more ends its stream.");
-ABSL_FLAG(steadystate::ByteSize, max_outbound_bytes,
-          steadystate::ByteSize{256 << 20},
-          "Memory for answers that have not been sent, of all clients, 16MiB "
-          "to 1TiB. Requests pause when their connection has a twelfth of it, or "
-          "less where others have much. Default 256MiB.");
+ABSL_FLAG(
+    steadystate::ByteSize, max_outbound_bytes, steadystate::ByteSize{256 << 20},
+    "Memory for answers that have not been sent, of all clients, 16MiB "
+    "to 1TiB. Requests pause when their connection has a twelfth of it, or "
+    "less where others have much. Default 256MiB.");
 ABSL_FLAG(uint32_t, max_concurrent_streams, 1024,
           "Most calls that one connection may have open, at least 1. More "
           "wait within the client.");

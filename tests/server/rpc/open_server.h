@@ -71,6 +71,10 @@ class OpenServer {
   // Waits until it is `value`; expects that this comes to pass.
   void WaitForMetric(absl::string_view series, double value) const;
 
+  // Waits until it is more than 0; expects that this comes to pass.
+  void WaitForSome(absl::string_view series) const {
+    WaitForEither(series, series);
+  }
   // Returns when one of two counters has counted something, with a failure
   // after a minute.
   void WaitForEither(absl::string_view one, absl::string_view other) const;
