@@ -56,14 +56,18 @@ void MemoryTrimmer::Loop() {
 
 // What has been handed back still counts as kept without use: so it is what is
 // more than the least of late that is worth handing back. What was in use at
-// the last look may be needed again soon.
+// the last look may be needed again soon. What has been handed back, used and
+// freed between two looks shows in neither: so it is handed back now and then
+// in any case.
 void MemoryTrimmer::Look() {
   const uint64_t unused = heap_.unused();
   const uint64_t lasting = std::min(unused, last_);
   last_ = unused;
   least_ = std::min(least_, unused);
-  if (lasting < least_ + kWorthWhile) return;
+  const bool due = ++looks_ >= kLooksBetweenTrims && unused >= kWorthWhile;
+  if (lasting < least_ + kWorthWhile && !due) return;
   heap_.trim();
+  looks_ = 0;
   least_ = last_ = heap_.unused();
 }
 

@@ -21,6 +21,8 @@ class MemoryTrimmer {
   // Less than this is not handed back.
   static constexpr uint64_t kWorthWhile = uint64_t{8} << 20;
   static constexpr std::chrono::milliseconds kPeriod{1000};
+  // Looks after which it is handed back whether or not more has been found.
+  static constexpr int kLooksBetweenTrims = 30;
 
   // The process' heap: what it keeps without use, in bytes, handed back or not;
   // and how it hands that back.
@@ -37,7 +39,8 @@ class MemoryTrimmer {
 
  private:
   void Loop();
-  // Looks once, and hands back what two looks have found without use.
+  // Looks once, and hands back what two looks have found without use; and once
+  // in a while what is without use now.
   void Look();
   // False if it is to end.
   bool Wait(std::chrono::nanoseconds time);
@@ -46,6 +49,7 @@ class MemoryTrimmer {
   const std::chrono::milliseconds period_;
   uint64_t least_ = 0;  // without use since it was last handed back
   uint64_t last_ = 0;   // without use at the last look
+  int looks_ = 0;       // since it was last handed back
   Mutex mutex_;
   CondVar changed_;
   bool stopping_ ABSL_GUARDED_BY(mutex_) = false;

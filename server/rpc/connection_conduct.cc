@@ -15,6 +15,9 @@ constexpr double kResetsPerAnswer = 4;
 constexpr uint64_t kBytesPerCall = 2 << 10;
 constexpr uint64_t kBytesPerMessage = 64;
 constexpr uint64_t kMessageBytesPerFrameByte = 256;
+// What gRPC holds of one call, at most: a message that has not ended, and the
+// window that is open for the next.
+constexpr uint64_t kMessagesHeldPerCall = 2;
 
 // The calls that have been reset, as far as can be told.
 uint64_t Resets(const ConnectionActivity& activity, uint64_t may_be_open) {
@@ -22,6 +25,11 @@ uint64_t Resets(const ConnectionActivity& activity, uint64_t may_be_open) {
   return std::max(activity.calls_reset, activity.calls_begun > not_reset
                                             ? activity.calls_begun - not_reset
                                             : 0);
+}
+
+uint64_t CallsOpen(const ConnectionActivity& activity,
+                   const ConductLimits& limits) {
+  return std::min(activity.calls_open(), limits.open_calls);
 }
 
 }  // namespace
@@ -41,24 +49,26 @@ std::optional<ConnectionCut> ConnectionConduct::Judge(
       kResetsPerAnswer * answered +
       static_cast<double>(limits.resets_per_second) * elapsed.count();
   resets_ = std::max(resets_ + reset - made_up, 0.0);
-  CountUnfinished(bytes, activity);
+  CountUnfinished(bytes, activity, limits);
   if (activity != last_) bytes_at_progress_ = bytes;
   last_ = activity;
   if (resets_ > static_cast<double>(limits.resets)) {
     return ConnectionCut::kResets;
   }
-  const uint64_t calls_open = std::clamp<uint64_t>(
-      activity.calls_open(), 1, std::max<uint64_t>(limits.open_calls, 1));
-  if (bytes - bytes_at_progress_ > calls_open * limits.bytes_per_call) {
+  const uint64_t calls = std::max<uint64_t>(CallsOpen(activity, limits), 1);
+  if (bytes - bytes_at_progress_ > calls * limits.bytes_per_call) {
     return ConnectionCut::kBytes;
   }
   return std::nullopt;
 }
 
 // Sums up what came since the last time less what was taken. Never below 0: who
-// has much forgiven now cannot make use of that later.
+// has much forgiven now cannot make use of that later. Nor more than the calls
+// that are open can hold: nobody tells what gRPC has dropped of those that have
+// ended, a message that was too long or that nobody wanted any more.
 void ConnectionConduct::CountUnfinished(uint64_t bytes,
-                                        const ConnectionActivity& activity) {
+                                        const ConnectionActivity& activity,
+                                        const ConductLimits& limits) {
   const uint64_t received = bytes - last_bytes_;
   last_bytes_ = bytes;
   const uint64_t taken = activity.bytes_taken - last_.bytes_taken;
@@ -68,7 +78,9 @@ void ConnectionConduct::CountUnfinished(uint64_t bytes,
       kBytesPerMessage * (activity.messages - last_.messages);
   unfinished_ += received;
   unfinished_ -= std::min(unfinished_, accounted);
-  if (activity.calls_open() == 0) unfinished_ = 0;
+  unfinished_ = std::min(unfinished_, kMessagesHeldPerCall *
+                                          CallsOpen(activity, limits) *
+                                          limits.bytes_per_call);
 }
 
 }  // namespace steadystate

@@ -37,8 +37,8 @@ struct ConductLimits {
   // none.
   uint64_t bytes_per_call = 0;
   // Bytes that gRPC holds of messages that have not ended, or that nobody has
-  // asked it for, of all connections together: one may hold as much as it
-  // leaves.
+  // asked it for, of all connections together, as far as can be told: one may
+  // hold as much as it leaves.
   uint64_t unfinished = 0;
 };
 
@@ -61,7 +61,8 @@ class ConnectionConduct {
   uint64_t unfinished() const { return unfinished_; }
 
  private:
-  void CountUnfinished(uint64_t bytes, const ConnectionActivity& activity);
+  void CountUnfinished(uint64_t bytes, const ConnectionActivity& activity,
+                       const ConductLimits& limits);
 
   ConnectionActivity last_;
   uint64_t last_resets_ = 0;

@@ -9,6 +9,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "absl/container/flat_hash_map.h"
 #include "server/base/logging.h"
@@ -46,6 +47,14 @@ bool IsWorthALook(const ConnectionTable::Connection& connection) {
 
 uint64_t Unfinished(const ConnectionTable::Connection& connection) {
   return connection.cut ? 0 : connection.conduct.unfinished();
+}
+
+uint64_t SumUnfinished(ConnectionTable& table) {
+  uint64_t sum = 0;
+  for (const ConnectionTable::Connection& connection : table.connections()) {
+    sum += Unfinished(connection);
+  }
+  return sum;
 }
 
 }  // namespace
@@ -99,18 +108,23 @@ void ConnectionGuard::Inspect(ConnectionTable::Connection& connection) {
 }
 
 void ConnectionGuard::BoundUnfinished(ConnectionTable& table) {
-  uint64_t sum = 0;
-  for (const ConnectionTable::Connection& connection : table.connections()) {
-    sum += Unfinished(connection);
-  }
   // One alone may hold half.
-  if (sum <= limits_.unfinished / 2) return;
+  if (SumUnfinished(table) <= limits_.unfinished / 2) return;
+  table.Sweep();  // those that have been closed hold nothing any more
+  uint64_t sum = SumUnfinished(table);
+  std::vector<ConnectionTable::Connection*> most_first;
   for (ConnectionTable::Connection& connection : table.connections()) {
-    const uint64_t held = Unfinished(connection);
+    if (Unfinished(connection) > 0) most_first.push_back(&connection);
+  }
+  std::sort(most_first.begin(), most_first.end(), [](auto* a, auto* b) {
+    return Unfinished(*a) > Unfinished(*b);
+  });
+  for (ConnectionTable::Connection* connection : most_first) {
+    const uint64_t held = Unfinished(*connection);
     const uint64_t left =
         limits_.unfinished - std::min(sum, limits_.unfinished);
-    if (held <= left || held < kBytesWorthALook) continue;
-    Cut(connection, ConnectionCut::kUnfinished);
+    if (held <= left) return;
+    Cut(*connection, ConnectionCut::kUnfinished);
     sum -= held;
   }
 }

@@ -28,7 +28,8 @@ class ConnectionGuard {
  private:
   void FindSockets(ConnectionTable& table);
   void Inspect(ConnectionTable::Connection& connection);
-  // Cuts those that hold more of messages that do not end than they leave.
+  // Cuts those that hold more of messages that do not end than they leave, the
+  // one that holds most first.
   void BoundUnfinished(ConnectionTable& table);
   void Cut(ConnectionTable::Connection& connection, ConnectionCut reason);
 

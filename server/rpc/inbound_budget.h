@@ -11,6 +11,7 @@
 #include "absl/status/status.h"
 #include "server/base/mutex.h"
 #include "server/engine/request.h"
+#include "server/rpc/fair_share.h"
 
 namespace steadystate {
 
@@ -24,18 +25,24 @@ class WaitingStream {
 
 // The bytes of messages that streams have received and not yet taken up wholly:
 // a bound on all together, and a share for each connection, so that one that
-// sends and does not read leaves room for others. Thread-safe.
+// sends and does not read leaves room for others. Reads that have been begun
+// cannot be taken back, so a connection may come to more than its share, but
+// never to more than it leaves. Thread-safe.
 class InboundBudget {
  public:
   // A message of up to so many bytes need not be counted before it has to wait.
   static constexpr size_t kSmallBytes = size_t{64} << 10;
 
   // A connection whose messages come to an eighth of `bytes` is not read any
-  // further until some of them have been taken up.
-  explicit InboundBudget(size_t bytes)
-      : bytes_(bytes), share_(bytes / kShares) {}
+  // further until some of them have been taken up. Each has room for
+  // `allowance` bytes beside these.
+  explicit InboundBudget(size_t bytes, size_t allowance = kSmallBytes)
+      : bytes_(bytes),
+        share_(bytes / kShares),
+        held_(bytes, allowance, /*parts=*/1) {}
 
-  // Notes a message that has come. QUEUE_FULL: there is no room for it.
+  // Notes a message that has come. QUEUE_FULL: there is no room for it, or the
+  // connection would hold more than it leaves to others.
   absl::Status Add(ClientId client, size_t bytes);
   // It has been taken up, or given up. Tells those who wait for that.
   void Remove(ClientId client, size_t bytes);
@@ -52,17 +59,15 @@ class InboundBudget {
  private:
   static constexpr size_t kShares = 8;
 
-  struct Client {
-    size_t bytes = 0;
-    std::vector<std::weak_ptr<WaitingStream>> waiting;
-  };
+  using Waiting = std::vector<std::weak_ptr<WaitingStream>>;
 
   const size_t bytes_;
   const size_t share_;
   Mutex mutex_;
-  std::atomic<size_t> used_ = 0;  // written with mutex_ held
-  // Those with bytes.
-  absl::flat_hash_map<ClientId, Client> clients_ ABSL_GUARDED_BY(mutex_);
+  std::atomic<size_t> used_ = 0;  // held_.held()
+  FairShare held_ ABSL_GUARDED_BY(mutex_);
+  // Of those that hold their share.
+  absl::flat_hash_map<ClientId, Waiting> waiting_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace steadystate

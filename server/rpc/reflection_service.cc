@@ -10,6 +10,7 @@
 #include "google/protobuf/descriptor.pb.h"
 #include "grpcpp/support/byte_buffer.h"
 #include "server/base/error.h"
+#include "server/rpc/connection.h"
 #include "server/rpc/received.h"
 #include "server/rpc/status.h"
 
@@ -55,13 +56,16 @@ class ReflectionReactor final
     : public grpc::ServerBidiReactor<grpc::ByteBuffer,
                                      ServerReflectionResponse> {
  public:
-  explicit ReflectionReactor(const std::vector<std::string>& services)
-      : services_(services) {
+  // Messages are noted in `taken` as of `client`. `services` are listed.
+  ReflectionReactor(const std::vector<std::string>& services, TakenBytes& taken,
+                    ClientId client)
+      : services_(services), taken_(taken), client_(client) {
     StartRead(&received_);
   }
 
   void OnReadDone(bool ok) override {
     if (!ok) return Finish(grpc::Status::OK);
+    taken_.Add(client_, received_.Length());
     const absl::Status status = Read(received_, request_);
     if (!status.ok()) return Finish(ToGrpcStatus(ToPublicError(status)));
     Answer();
@@ -85,6 +89,8 @@ class ReflectionReactor final
   void AddFile(const FileDescriptor& file);
 
   const std::vector<std::string>& services_;
+  TakenBytes& taken_;
+  const ClientId client_;
   grpc::ByteBuffer received_;
   ServerReflectionRequest request_;
   ServerReflectionResponse response_;
@@ -178,8 +184,8 @@ ReflectionService::ReflectionService(ServiceContext& services,
 }
 
 grpc::ServerBidiReactor<grpc::ByteBuffer, ServerReflectionResponse>*
-ReflectionService::ServerReflectionInfo(grpc::CallbackServerContext*) {
-  return new ReflectionReactor(names_);
+ReflectionService::ServerReflectionInfo(grpc::CallbackServerContext* context) {
+  return new ReflectionReactor(names_, services_.taken, ConnectionOf(*context));
 }
 
 }  // namespace steadystate

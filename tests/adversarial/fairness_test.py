@@ -125,7 +125,8 @@ class LongSteps(unittest.TestCase):
                     request.requests.add().step.CopyFrom(step_request(each))
                 stream = attacker.open(GENERATION + "StreamStep")
                 attacker.send_message(stream, request.SerializeToString())
-            time.sleep(0.1)  # until they are queued
+            wait_until(lambda: waiting(arena) >= count / 4, 20,
+                       "the steps of one connection")
             self._assert_soon(other, name, 1, 1.5)
 
 

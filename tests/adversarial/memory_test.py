@@ -83,7 +83,7 @@ class UnfinishedMessages(unittest.TestCase):
                 client = clients[i % len(clients)]
                 if not client.closed:
                     client.send_message(client.open(GENERATION + "Step"), body,
-                                        timeout_s=1, missing=1)
+                                        timeout_s=20, missing=1)
                 most = max(most, arena.rss())
             arena.assert_held(most - before, self.BOUND + self.MORE, "all")
             wait_until(lambda: value(

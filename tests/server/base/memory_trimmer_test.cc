@@ -64,6 +64,18 @@ TEST(MemoryTrimmerTest, DoesNotHandBackTheSameAgain) {
   EXPECT_EQ(TrimsDuring({kMuch, kMuch, 2 * kMuch, 2 * kMuch}), 2);
 }
 
+// As after a burst that has taken and freed between two looks what was handed
+// back before.
+TEST(MemoryTrimmerTest, HandsBackTheSameAgainOnceInAWhile) {
+  const auto looks = [](int count, uint64_t unused) {
+    return std::vector<uint64_t>(static_cast<size_t>(count), unused);
+  };
+  constexpr int kLooks = MemoryTrimmer::kLooksBetweenTrims;
+  EXPECT_EQ(TrimsDuring(looks(2 + kLooks - 1, kMuch)), 1);
+  EXPECT_EQ(TrimsDuring(looks(2 + kLooks, kMuch)), 2);
+  EXPECT_EQ(TrimsDuring(looks(100 * kLooks, kMuch - 1)), 0);
+}
+
 TEST(MemoryTrimmerTest, BeginsAnewWhereItHasBeenUsedAgain) {
   EXPECT_EQ(TrimsDuring({kMuch, kMuch, 0, kMuch, kMuch}), 2);
 }

@@ -132,6 +132,19 @@ TEST(ConnectionConductTest, WithoutOpenCallsNothingIsUnfinished) {
   EXPECT_EQ(conduct.unfinished(), 0u);
 }
 
+// As when a client tries again and again to send a message that is too long.
+TEST(ConnectionConductTest, WhatIsDroppedDoesNotAddUp) {
+  Conduct conduct;
+  conduct.activity.calls_begun = 1;
+  for (int i = 0; i < 1000; ++i) {
+    conduct.activity.calls_begun += 1;
+    conduct.activity.calls_answered += 1;
+    conduct.bytes += 5 * kMiB;
+    ASSERT_EQ(conduct.After(kSoon), std::nullopt) << i;
+    ASSERT_LE(conduct.unfinished(), 2 * kMiB) << i;
+  }
+}
+
 // A stream that has been open for long, with messages of each size, frames of
 // 4 KiB and the headers of many calls beside it.
 TEST(ConnectionConductTest, WhatGoesWithMessagesDoesNotAddUp) {
