@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/base/config.h"
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "server/base/status_macros.h"
@@ -88,7 +89,7 @@ std::string ModulePath() {
 // of models does that nobody has destroyed.
 absl::StatusOr<OpenSentencePiece> LoadModule() {
   int flags = RTLD_NOW | RTLD_LOCAL;
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#if defined(ABSL_HAVE_ADDRESS_SANITIZER) || defined(ABSL_HAVE_THREAD_SANITIZER)
   // Sanitizers forbid RTLD_DEEPBIND. Without it the module must not meet
   // another Protobuf: see sentencepiece_module.cc.
   constexpr char kVerifyVersion[] =

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/base/config.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "gtest/gtest.h"
@@ -145,7 +146,7 @@ double ResidentMiB() {
 }
 
 TEST(StreamStepLimitsTest, AMessageThatIsNotReadHoldsLittle) {
-#ifdef __SANITIZE_ADDRESS__
+#ifdef ABSL_HAVE_ADDRESS_SANITIZER
   GTEST_SKIP() << "what is free is not given back";
 #endif
   constexpr size_t kStreams = 4;

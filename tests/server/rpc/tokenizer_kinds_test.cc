@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/base/config.h"
 #include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -61,7 +62,7 @@ class TokenizerKindsTest : public testing::TestWithParam<Kind> {
       : checkpoint_(GetParam().file), server_(checkpoint_.Options()) {}
 
   void SetUp() override {
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#if defined(ABSL_HAVE_ADDRESS_SANITIZER) || defined(ABSL_HAVE_THREAD_SANITIZER)
     if (GetParam().kind == std::string("sentencepiece")) {
       GTEST_SKIP() << "sanitizers forbid RTLD_DEEPBIND";
     }
