@@ -1,5 +1,5 @@
-"""Another client: one stream, one session, a step as soon as the last one is
-answered. Runs in a process of its own, so that no attack slows its clock.
+"""Another client: one stream, one session, a step 5 ms after the last one has
+been answered. Runs in a process of its own, so that no attack slows its clock.
 
     bystander.py ADDRESS
 

@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/string_view.h"
 #include "gtest/gtest.h"
 #include "kernels/linear/row_tiles.h"
 #include "tests/kernels/linear/summation_orders.h"
@@ -115,7 +116,7 @@ class FakeBlock {
 };
 
 const SummationOrder& Named(const std::vector<SummationOrder>& orders,
-                            const std::string& name) {
+                            absl::string_view name) {
   for (const SummationOrder& order : orders) {
     if (order.name == name) return order;
   }
