@@ -54,7 +54,8 @@ TEST(UnicodeTest, CharactersAreWhatTheLibraryTakesThemFor) {
     ASSERT_EQ(texts.size(), one.at("results").size());
     ASSERT_GE(texts.size(), 20u);
     for (size_t i = 0; i < texts.size(); ++i) {
-      EXPECT_EQ(BytesOfTokens(*tokenizer, texts[i]), one.at("results")[i])
+      EXPECT_EQ(BytesOfTokens(*tokenizer, texts[i]),
+                one.at("results")[i].get<std::string>())
           << "text " << i;
     }
   }
