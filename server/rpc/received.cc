@@ -5,14 +5,13 @@
 
 #include "absl/strings/str_cat.h"
 #include "server/base/error.h"
+#include "server/base/parking.h"
 #include "server/base/status_macros.h"
 #include "server/rpc/parsed_bytes.h"
 
 namespace steadystate {
 namespace {
 
-// Requests up to this size are read without a look at what they take.
-constexpr size_t kSmallBytes = size_t{64} << 10;
 // What reading one may take: the tokens that one may have, twice as much while
 // the array grows, and as much again; for larger messages so many times their
 // size.
@@ -69,7 +68,8 @@ absl::Status ReadRequest(grpc::ByteBuffer& buffer,
   grpc::Slice slice;
   STEADYSTATE_RETURN_IF_ERROR(TakeBytes(buffer, slice));
   const absl::string_view wire = BytesOf(slice);
-  if (wire.size() > kSmallBytes) {
+  if (wire.size() > kSmallRequestBytes) {
+    MayPark("ReadRequest");
     const size_t bound =
         std::max(kMostParsedBytes, kMostParsedRatio * wire.size());
     if (ParsedBytes(wire, *to.GetDescriptor(), bound) > bound) {

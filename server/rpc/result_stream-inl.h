@@ -25,7 +25,7 @@ ResultStream<Response, Item, Summary>::Start(
     stream->Begin(submit);
     return stream.get();
   }
-  const absl::StatusOr<TextTicket> ticket = services.texts.Run(
+  const absl::StatusOr<TurnTicket> ticket = services.texts.Run(
       ConnectionOf(context), text_bytes,
       [stream, submit = std::move(submit)](const absl::Status& turn) {
         if (turn.ok()) {

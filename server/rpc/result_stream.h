@@ -22,7 +22,7 @@
 #include "server/rpc/outbound_queue.h"
 #include "server/rpc/service_context.h"
 #include "server/rpc/status.h"
-#include "server/rpc/text_threads.h"
+#include "server/rpc/turn_threads.h"
 
 namespace steadystate {
 
@@ -144,7 +144,7 @@ class ResultStream : public grpc::ServerWriteReactor<Response>,
   CallRecord record_;
   const AddSummary add_summary_;
   std::shared_ptr<ResultStream> self_;  // from Start to OnDone
-  TextTicket ticket_ = 0;               // constant once Start has returned
+  TurnTicket ticket_ = 0;               // constant once Start has returned
 
   Mutex mutex_;
   OutboundBudget::Account account_ ABSL_GUARDED_BY(mutex_);

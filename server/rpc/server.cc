@@ -53,7 +53,8 @@ constexpr size_t kMaxMessageBytes = size_t{1} << 30;
 constexpr size_t kMaxStepsPerMessage = size_t{1} << 20;
 
 // Large messages of streams that have not been taken up wholly, of all streams
-// together; where messages may be larger, a share of it has one of them.
+// together, and once more large requests that have not been read; where
+// messages may be larger, a share of it has one of them.
 constexpr size_t kInboundBytes = size_t{256} << 20;
 constexpr size_t kInboundMessages = 16;
 
@@ -62,6 +63,10 @@ constexpr uint64_t kMinOutboundBytes = uint64_t{16} << 20;
 constexpr uint64_t kMaxOutboundBytes = uint64_t{1} << 40;
 // A connection may have an eighth of what is left for others.
 constexpr uint64_t kOutboundParts = 8;
+
+size_t InboundBytes(const ServerOptions& options) {
+  return std::max(kInboundBytes, kInboundMessages * options.max_message_bytes);
+}
 
 // A quarter is for what each call has of its own.
 uint64_t OwnOutboundBytes(const ServerOptions& options) {
@@ -160,24 +165,24 @@ absl::Status ValidateServerOptions(const ServerOptions& options) {
 
 struct Server::State {
   State(const ServerOptions& options, Engine& engine, Metrics& metrics)
-      : services{
-            .engine = engine,
-            .metrics = metrics,
-            .converter = Converter(engine.model(), engine.options(),
-                                   options.max_message_bytes),
-            .max_message_bytes = options.max_message_bytes,
-            .max_steps_per_message = options.max_steps_per_message,
-            .taken = {},
-            .inbound = InboundBudget(std::max(
-                kInboundBytes, kInboundMessages * options.max_message_bytes)),
-            .outbound = {FairShare(options.max_outbound_bytes -
-                                       OwnOutboundBytes(options),
-                                   0, kOutboundParts),
-                         {.each = kOwnOutboundBytes,
-                          .in_all = OwnOutboundBytes(options)},
-                         metrics},
-            .open_streams = {},
-            .texts = {}} {}
+      : services{.engine = engine,
+                 .metrics = metrics,
+                 .converter = Converter(engine.model(), engine.options(),
+                                        options.max_message_bytes),
+                 .max_message_bytes = options.max_message_bytes,
+                 .max_steps_per_message = options.max_steps_per_message,
+                 .taken = {},
+                 .inbound = InboundBudget(InboundBytes(options)),
+                 .outbound = {FairShare(options.max_outbound_bytes -
+                                            OwnOutboundBytes(options),
+                                        0, kOutboundParts),
+                              {.each = kOwnOutboundBytes,
+                               .in_all = OwnOutboundBytes(options)},
+                              metrics},
+                 .open_streams = {},
+                 .texts = TurnThreads(kTextBounds),
+                 .reading = TurnThreads(ReadingBounds(InboundBytes(options)))} {
+  }
 
   // Starts gRPC, without connections; `server` is null if that fails.
   void StartServing(const ServerOptions& options) {
@@ -365,6 +370,7 @@ absl::Status Server::Shutdown(absl::Duration drain_timeout) {
   const SteadyTime start = clock.Now();
   state.SetAccepting(false);
   state.services.engine.BeginDrain();
+  state.services.reading.Drain();
   state.services.texts.Drain();
   state.services.open_streams.Drain();
   if (!state.services.engine.WaitIdle(drain_timeout)) {

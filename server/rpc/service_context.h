@@ -2,6 +2,7 @@
 #define STEADYSTATE_SERVER_RPC_SERVICE_CONTEXT_H_
 
 #include <cstddef>
+#include <cstdint>
 
 #include "server/engine/engine.h"
 #include "server/metrics/metrics.h"
@@ -9,10 +10,42 @@
 #include "server/rpc/inbound_budget.h"
 #include "server/rpc/open_streams.h"
 #include "server/rpc/outbound_budget.h"
+#include "server/rpc/received.h"
 #include "server/rpc/taken_bytes.h"
-#include "server/rpc/text_threads.h"
+#include "server/rpc/turn_threads.h"
 
 namespace steadystate {
+
+// Texts up to this many bytes become tokens on gRPC's own threads: that takes a
+// millisecond at most.
+inline constexpr size_t kShortTextBytes = size_t{4} << 10;
+
+// For turning a text into tokens, seconds for megabytes, or tokens into a text,
+// or listing a thousand sessions. A text of 64 KiB takes some ten milliseconds.
+inline constexpr TurnBounds kTextBounds = {
+    .name = "texts",
+    .what = "long texts",
+    .instead = "try again, or send token ids",
+    .long_bytes = size_t{64} << 10,
+    .waiting = 512,
+    .own_waiting = 4,
+    .bytes = size_t{256} << 20,
+    .own_bytes = size_t{64} << 10,
+    .parts = 8};
+
+// For reading large requests, some ten milliseconds for 4 MiB: they wait as the
+// bytes that have come.
+inline constexpr TurnBounds ReadingBounds(size_t bytes) {
+  return {.name = "reading",
+          .what = "large requests",
+          .instead = "try again",
+          .long_bytes = SIZE_MAX,
+          .waiting = 1024,
+          .own_waiting = 4,
+          .bytes = bytes,
+          .own_bytes = kSmallRequestBytes,
+          .parts = 2};
+}
 
 // What all services work with. Outlives every call.
 struct ServiceContext {
@@ -25,7 +58,8 @@ struct ServiceContext {
   InboundBudget inbound;
   OutboundBudget outbound;
   OpenStreams open_streams;
-  TextThreads texts;
+  TurnThreads texts;
+  TurnThreads reading;
 };
 
 // Answers that are ready together share a message up to this size.

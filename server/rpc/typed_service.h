@@ -2,6 +2,8 @@
 #define STEADYSTATE_SERVER_RPC_TYPED_SERVICE_H_
 
 #include <cstddef>
+#include <memory>
+#include <utility>
 
 #include "grpcpp/impl/codegen/proto_utils.h"
 #include "grpcpp/impl/codegen/server_callback_handlers.h"
@@ -17,6 +19,51 @@
 #include "server/rpc/unary.h"
 
 namespace steadystate {
+
+// Lets `handler` carry out a method with requests that have been read: of large
+// ones that takes as long as their sender likes, so they are read on a thread
+// for that. gRPC keeps the call until its handler has run, however late; what
+// it hands over is copied.
+template <typename Request>
+class ReadingHandler final : public grpc::internal::MethodHandler {
+ public:
+  // `services` outlives this object.
+  ReadingHandler(ServiceContext& services,
+                 std::unique_ptr<grpc::internal::MethodHandler> handler)
+      : services_(services), handler_(std::move(handler)) {}
+
+  void* Deserialize(grpc_call* call, grpc_byte_buffer* bytes,
+                    grpc::Status* status, void** handler_data) override {
+    return handler_->Deserialize(call, bytes, status, handler_data);
+  }
+
+  void RunHandler(const HandlerParameter& parameter) override {
+    auto& received = *static_cast<Received<Request>*>(parameter.request);
+    const ClientId client = ConnectionOf(
+        *static_cast<grpc::CallbackServerContext*>(parameter.server_context));
+    services_.taken.Add(client, received.bytes);
+    if (!received.unread.Valid()) {
+      handler_->RunHandler(parameter);
+      return;
+    }
+    const absl::StatusOr<TurnTicket> ticket = services_.reading.Run(
+        client, received.bytes,
+        [this, &received, parameter](const absl::Status& turn) {
+          received.status =
+              turn.ok() ? ReadRequest(received.unread, received.message) : turn;
+          received.unread.Clear();
+          handler_->RunHandler(parameter);
+        });
+    if (ticket.ok()) return;
+    received.status = ticket.status();
+    received.unread.Clear();
+    handler_->RunHandler(parameter);
+  }
+
+ private:
+  ServiceContext& services_;
+  const std::unique_ptr<grpc::internal::MethodHandler> handler_;
+};
 
 // A call that ends with a status and nothing else. Deletes itself.
 template <typename Response>
@@ -48,13 +95,12 @@ class TypedService : public grpc::Service {
 
   template <typename Owner, typename Request, typename Response>
   void Add(const char* path, Unary<Owner, Request, Response> method) {
-    AddHandler(
+    AddReadingHandler<Request>(
         path, grpc::internal::RpcMethod::NORMAL_RPC,
         new grpc::internal::CallbackUnaryHandler<Received<Request>, Response>(
             [this, path, method](grpc::CallbackServerContext* context,
                                  const Received<Request>* request,
                                  Response* response) {
-              CountTaken(*context, request->bytes);
               if (request->status.ok()) {
                 return (static_cast<Owner*>(this)->*method)(
                     context, &request->message, response);
@@ -67,13 +113,12 @@ class TypedService : public grpc::Service {
   template <typename Owner, typename Request, typename Response>
   void Add(const char* path, ServerStream<Owner, Request, Response> method) {
     using Reactor = grpc::ServerWriteReactor<Response>;
-    AddHandler(
+    AddReadingHandler<Request>(
         path, grpc::internal::RpcMethod::SERVER_STREAMING,
         new grpc::internal::CallbackServerStreamingHandler<Received<Request>,
                                                            Response>(
             [this, path, method](grpc::CallbackServerContext* context,
                                  const Received<Request>* request) -> Reactor* {
-              CountTaken(*context, request->bytes);
               if (request->status.ok()) {
                 return (static_cast<Owner*>(this)->*method)(context,
                                                             &request->message);
@@ -97,8 +142,15 @@ class TypedService : public grpc::Service {
   ServiceContext& services_;
 
  private:
-  void CountTaken(const grpc::CallbackServerContext& context, size_t bytes) {
-    services_.taken.Add(ConnectionOf(context), bytes);
+  // Takes `handler`.
+  template <typename Request>
+  void AddReadingHandler(const char* path,
+                         grpc::internal::RpcMethod::RpcType type,
+                         grpc::internal::MethodHandler* handler) {
+    AddHandler(path, type,
+               new ReadingHandler<Request>(
+                   services_,
+                   std::unique_ptr<grpc::internal::MethodHandler>(handler)));
   }
 
   // Takes `handler`.

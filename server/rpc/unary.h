@@ -19,7 +19,7 @@
 #include "server/rpc/connection.h"
 #include "server/rpc/outbound_budget.h"
 #include "server/rpc/service_context.h"
-#include "server/rpc/text_threads.h"
+#include "server/rpc/turn_threads.h"
 
 namespace steadystate {
 
@@ -88,7 +88,7 @@ class LongUnaryCall final
       if (cancelled_) return;  // and answered
       has_room_ = true;
     }
-    const absl::StatusOr<TextTicket> ticket = services_.texts.Run(
+    const absl::StatusOr<TurnTicket> ticket = services_.texts.Run(
         ConnectionOf(context_), cost_.work,
         [self = this->shared_from_this()](const absl::Status& turn) {
           self->Answer(turn);
@@ -111,7 +111,7 @@ class LongUnaryCall final
 
   void OnCancel() override {
     bool had_room = false;
-    TextTicket ticket = 0;
+    TurnTicket ticket = 0;
     {
       const MutexLock lock(mutex_);
       cancelled_ = true;
@@ -169,7 +169,7 @@ class LongUnaryCall final
   OutboundBudget::Account account_;
 
   Mutex mutex_;
-  TextTicket ticket_ ABSL_GUARDED_BY(mutex_) = 0;  // or none yet
+  TurnTicket ticket_ ABSL_GUARDED_BY(mutex_) = 0;  // or none yet
   bool has_room_ ABSL_GUARDED_BY(mutex_) = false;
   bool cancelled_ ABSL_GUARDED_BY(mutex_) = false;
 };

@@ -64,7 +64,7 @@ class Client {
       : server_(server), random_(seed), sessions_(server.CreateSessions(3)) {}
 
   void Round() {
-    switch (Random(8)) {
+    switch (Random(9)) {
       case 0:
         return DoStep();
       case 1:
@@ -73,6 +73,8 @@ class Client {
         return DoScore();
       case 3:
         return DoTokenize();
+      case 4:
+        return DoLargeRequest();
       default:
         return DoStreamStep();
     }
@@ -155,6 +157,18 @@ class Client {
     request.set_text(std::string(5000, 'x'));
     v1::TokenizeResponse response;
     server_.models().Tokenize(&context, request, &response);
+    canceller.join();
+  }
+
+  // Which a thread for that reads.
+  void DoLargeRequest() {
+    Context context;
+    std::thread canceller([&] { CancelPerhaps(context); });
+    v1::CreateSessionRequest request;
+    (*request.mutable_session()->mutable_labels())["label"] =
+        std::string(100'000, 'x');
+    v1::Session response;
+    server_.sessions().CreateSession(&context, request, &response);
     canceller.join();
   }
 

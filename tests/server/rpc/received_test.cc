@@ -3,12 +3,16 @@
 // bytes as the requests of a real server.
 #include "server/rpc/received.h"
 
+#include <atomic>
+#include <future>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "google/protobuf/descriptor.h"
 #include "gtest/gtest.h"
+#include "server/base/parking.h"
 #include "tests/server/rpc/open_server.h"
 #include "tests/server/rpc/raw_call.h"
 #include "tests/server/rpc/wire_error.h"
@@ -127,6 +131,132 @@ TEST(ReceivedTest, WhatTakesMuchMemoryToReadIsNotRead) {
   call.WritesDone();
   EXPECT_EQ(call.Read(), std::nullopt);
   EXPECT_THAT(call.Finish(), IsAboutField("session"));
+}
+
+// Where the server's threads are held while one exists that begin to read a
+// large request.
+class ReadingHold {
+ public:
+  ReadingHold() {
+    held = 0;
+    released = std::promise<void>();
+    until = released.get_future().share();
+    parking_hook = [](const char* place) {
+      if (absl::string_view(place) != "ReadRequest") return;
+      ++held;
+      until.wait();
+    };
+  }
+  ~ReadingHold() { Release(); }
+  ReadingHold(const ReadingHold&) = delete;
+  ReadingHold& operator=(const ReadingHold&) = delete;
+
+  void WaitUntilHeld() const {
+    while (held == 0) std::this_thread::yield();
+  }
+  void Release() {
+    if (parking_hook.exchange(nullptr) != nullptr) released.set_value();
+  }
+
+ private:
+  static inline std::atomic<int> held = 0;
+  static inline std::promise<void> released;
+  static inline std::shared_future<void> until;
+};
+
+// Calls of Generate side by side, too long to be read on gRPC's threads, with
+// tokens for a session that is none.
+class LargeCalls {
+ public:
+  LargeCalls(OpenServer& server, size_t count, int tokens = 100'000)
+      : calls_(count) {
+    for (int i = 0; i < tokens; ++i) request_.mutable_tokens()->add_ids(i % 2);
+    for (Call& call : calls_) {
+      call.thread = std::thread([this, &server, &call] {
+        const auto stream =
+            server.generation().Generate(&call.context, request_);
+        v1::GenerateResponse response;
+        EXPECT_FALSE(stream->Read(&response));
+        call.status = stream->Finish();
+        ++done_;
+      });
+    }
+  }
+  ~LargeCalls() { Wait(); }
+
+  // How many have ended.
+  size_t done() const { return done_; }
+  std::vector<grpc::Status> Wait() {
+    std::vector<grpc::Status> statuses;
+    for (Call& call : calls_) {
+      if (call.thread.joinable()) call.thread.join();
+      statuses.push_back(call.status);
+    }
+    return statuses;
+  }
+  void CancelOne() { calls_.front().context.TryCancel(); }
+
+ private:
+  struct Call {
+    Context context;
+    grpc::Status status;
+    std::thread thread;
+  };
+
+  v1::GenerateRequest request_;
+  std::vector<Call> calls_;
+  std::atomic<size_t> done_ = 0;
+};
+
+// More than gRPC has threads.
+constexpr size_t kManyCalls = 50;
+
+TEST(LargeRequestsTest, AreReadWhereNobodyElseWaitsForIt) {
+  OpenServer server;
+  const std::string session = server.CreateSession();
+  ReadingHold hold;
+  LargeCalls calls(server, kManyCalls);
+  hold.WaitUntilHeld();
+  for (int i = 0; i < 10; ++i) server.Step(StepOf(session, {1}));
+  EXPECT_EQ(calls.done(), 0u);
+  hold.Release();
+  for (const grpc::Status& status : calls.Wait()) {
+    EXPECT_THAT(status, IsAboutField("session"));
+  }
+}
+
+TEST(LargeRequestsTest, AClientHasAShareOfThoseThatWait) {
+  OpenServer server;
+  ReadingHold hold;
+  const LargeCalls first(server, 1);
+  hold.WaitUntilHeld();
+  LargeCalls calls(server, kManyCalls, 2'000'000);
+  // A third of 256 MiB and its own 64 KiB have room for 44.
+  constexpr size_t kRefused = kManyCalls - 44;
+  while (calls.done() < kRefused) std::this_thread::yield();
+  hold.Release();
+  size_t refused = 0;
+  for (const grpc::Status& status : calls.Wait()) {
+    refused += ToWireError(status).reason == Name(ErrorReason::kQueueFull);
+  }
+  EXPECT_EQ(refused, kRefused);
+}
+
+TEST(LargeRequestsTest, EndWhenTheServerDrains) {
+  OpenServer server;
+  ReadingHold hold;
+  LargeCalls calls(server, 4);
+  hold.WaitUntilHeld();
+  calls.CancelOne();
+  std::thread shutdown([&server] {
+    EXPECT_TRUE(server.server().Shutdown(absl::Seconds(30)).ok());
+  });
+  server.WaitForMetric("steadystate_ready", 0);
+  hold.Release();
+  shutdown.join();
+  for (const grpc::Status& status : calls.Wait()) {
+    EXPECT_NE(status.error_code(), grpc::StatusCode::OK);
+  }
 }
 
 }  // namespace

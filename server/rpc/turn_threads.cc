@@ -1,6 +1,9 @@
-#include "server/rpc/text_threads.h"
+#include "server/rpc/turn_threads.h"
+
+#include <pthread.h>
 
 #include <algorithm>
+#include <cstdint>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -10,13 +13,17 @@
 
 namespace steadystate {
 
-TextThreads::TextThreads() {
+TurnThreads::TurnThreads(const TurnBounds& bounds)
+    : bounds_(bounds),
+      lanes_(bounds.long_bytes == SIZE_MAX ? 1 : 2),
+      waiting_(bounds.waiting, bounds.own_waiting, bounds.parts),
+      waiting_bytes_(bounds.bytes, bounds.own_bytes, bounds.parts) {
   for (Lane& lane : lanes_) {
     lane.thread = std::thread([this, &lane] { Loop(lane); });
   }
 }
 
-TextThreads::~TextThreads() {
+TurnThreads::~TurnThreads() {
   {
     const MutexLock lock(mutex_);
     draining_ = true;
@@ -26,14 +33,14 @@ TextThreads::~TextThreads() {
   for (Lane& lane : lanes_) lane.thread.join();
 }
 
-absl::StatusOr<TextTicket> TextThreads::Run(ClientId client, size_t bytes,
+absl::StatusOr<TurnTicket> TurnThreads::Run(ClientId client, size_t bytes,
                                             Work work) {
   const MutexLock lock(mutex_);
   if (draining_) return DrainingError();
   STEADYSTATE_RETURN_IF_ERROR(CheckRoom(client, bytes));
   waiting_.Take(client, 1);
   waiting_bytes_.Take(client, bytes);
-  Lane& lane = lanes_[bytes > kLongTextBytes ? 1 : 0];
+  Lane& lane = lanes_[bytes > bounds_.long_bytes ? 1 : 0];
   Jobs& jobs = lane.jobs[client];
   if (jobs.empty()) lane.turns.push_back(client);
   jobs.push_back(
@@ -42,30 +49,30 @@ absl::StatusOr<TextTicket> TextThreads::Run(ClientId client, size_t bytes,
   return last_ticket_;
 }
 
-// Where nothing waits, a text of any length may.
-absl::Status TextThreads::CheckRoom(ClientId client, size_t bytes) const {
+// Where nothing waits, work of any length may.
+absl::Status TurnThreads::CheckRoom(ClientId client, size_t bytes) const {
   if (!waiting_.HasRoom(client, 1)) {
-    return MakeError(
-        ErrorReason::kQueueFull,
-        absl::StrCat(waiting_.held(), " long texts wait, ",
-                     waiting_.HeldBy(client),
-                     " of them yours: that is your share of ", kMaxWaiting,
-                     "; try again, or send token ids"),
-        {{"bounds", absl::StrCat(kMaxWaiting)}});
+    return MakeError(ErrorReason::kQueueFull,
+                     absl::StrCat(waiting_.held(), " ", bounds_.what, " wait, ",
+                                  waiting_.HeldBy(client),
+                                  " of them yours: that is your share of ",
+                                  bounds_.waiting, "; ", bounds_.instead),
+                     {{"bounds", absl::StrCat(bounds_.waiting)}});
   }
   if (waiting_.held() > 0 && !waiting_bytes_.HasRoom(client, bytes)) {
     return MakeError(
         ErrorReason::kQueueFull,
-        absl::StrCat("long texts of ", waiting_bytes_.held(), " bytes wait, ",
-                     waiting_bytes_.HeldBy(client), " of them yours, and of ",
-                     bytes, " more are beyond your share of ", kMaxWaitingBytes,
-                     " bytes; try again, or send token ids"),
-        {{"bounds", absl::StrCat(kMaxWaitingBytes)}});
+        absl::StrCat(bounds_.what, " of ", waiting_bytes_.held(),
+                     " bytes wait, ", waiting_bytes_.HeldBy(client),
+                     " of them yours, and of ", bytes,
+                     " more are beyond your share of ", bounds_.bytes,
+                     " bytes; ", bounds_.instead),
+        {{"bounds", absl::StrCat(bounds_.bytes)}});
   }
   return absl::OkStatus();
 }
 
-void TextThreads::Forget(TextTicket ticket) {
+void TurnThreads::Forget(TurnTicket ticket) {
   Job job;
   {
     const MutexLock lock(mutex_);
@@ -77,18 +84,18 @@ void TextThreads::Forget(TextTicket ticket) {
     job.work(absl::CancelledError("the client has gone"));
 }
 
-void TextThreads::Drain() {
+void TurnThreads::Drain() {
   const MutexLock lock(mutex_);
   draining_ = true;
 }
 
-TextThreads::Job TextThreads::TakeNext(Lane& lane) {
+TurnThreads::Job TurnThreads::TakeNext(Lane& lane) {
   const ClientId client = lane.turns.front();
   std::rotate(lane.turns.begin(), lane.turns.begin() + 1, lane.turns.end());
   return Remove(lane, client, lane.jobs.find(client)->second.begin());
 }
 
-TextThreads::Job TextThreads::TakeOut(Lane& lane, TextTicket ticket) {
+TurnThreads::Job TurnThreads::TakeOut(Lane& lane, TurnTicket ticket) {
   for (auto& [client, jobs] : lane.jobs) {
     const auto found =
         std::find_if(jobs.begin(), jobs.end(),
@@ -98,7 +105,7 @@ TextThreads::Job TextThreads::TakeOut(Lane& lane, TextTicket ticket) {
   return {};
 }
 
-TextThreads::Job TextThreads::Remove(Lane& lane, ClientId client,
+TurnThreads::Job TurnThreads::Remove(Lane& lane, ClientId client,
                                      Jobs::iterator place) {
   Job job = std::move(*place);
   waiting_.GiveBack(client, 1);
@@ -112,7 +119,8 @@ TextThreads::Job TextThreads::Remove(Lane& lane, ClientId client,
   return job;
 }
 
-void TextThreads::Loop(Lane& lane) {
+void TurnThreads::Loop(Lane& lane) {
+  pthread_setname_np(pthread_self(), bounds_.name);
   while (true) {
     Job job;
     absl::Status turn;

@@ -1,7 +1,7 @@
 // Goal: long texts become tokens in turn, within bounds, and nobody else waits
 // for them. Method: work that is held, then a real server with a
 // tokenizer of tests/data/tokenizers beside a tiny model.
-#include "server/rpc/text_threads.h"
+#include "server/rpc/turn_threads.h"
 
 #include <atomic>
 #include <future>
@@ -13,6 +13,7 @@
 #include "absl/strings/str_cat.h"
 #include "gtest/gtest.h"
 #include "server/base/error.h"
+#include "server/rpc/service_context.h"
 #include "tests/server/rpc/open_server.h"
 #include "tests/server/rpc/wire_error.h"
 #include "tests/testing/checkpoint_writer.h"
@@ -28,14 +29,14 @@ ErrorReason ReasonOf(const absl::Status& status) {
 
 constexpr ClientId kClient = 1;
 constexpr ClientId kOther = 2;
-constexpr size_t kShort = TextThreads::kLongTextBytes;
-constexpr size_t kLong = TextThreads::kLongTextBytes + 1;
+constexpr size_t kShort = kTextBounds.long_bytes;
+constexpr size_t kLong = kTextBounds.long_bytes + 1;
 
 // Keeps the thread for texts of `bytes` busy until released. The thread may
 // still be about to read what releases it when this ends, so they share it.
 class Hold {
  public:
-  explicit Hold(TextThreads& texts, size_t bytes = kShort) {
+  explicit Hold(TurnThreads& texts, size_t bytes = kShort) {
     EXPECT_TRUE(texts
                     .Run(kClient, bytes,
                          [state = state_](const absl::Status&) {
@@ -55,11 +56,11 @@ class Hold {
   std::shared_ptr<State> state_ = std::make_shared<State>();
 };
 
-TEST(TextThreadsTest, WorksInOrderOnAThreadOfItsOwn) {
+TEST(TurnThreadsTest, WorksInOrderOnAThreadOfItsOwn) {
   std::vector<int> order;
   std::thread::id thread;
   {
-    TextThreads texts;
+    TurnThreads texts(kTextBounds);
     Hold hold(texts);
     for (int i = 0; i < 10; ++i) {
       EXPECT_TRUE(texts
@@ -77,10 +78,10 @@ TEST(TextThreadsTest, WorksInOrderOnAThreadOfItsOwn) {
   EXPECT_NE(thread, std::this_thread::get_id());
 }
 
-TEST(TextThreadsTest, ServesClientsInTurn) {
+TEST(TurnThreadsTest, ServesClientsInTurn) {
   std::vector<ClientId> order;
   {
-    TextThreads texts;
+    TurnThreads texts(kTextBounds);
     Hold hold(texts);
     for (const ClientId client : {1u, 1u, 1u, 1u, 2u, 2u, 3u}) {
       EXPECT_TRUE(texts
@@ -95,8 +96,8 @@ TEST(TextThreadsTest, ServesClientsInTurn) {
   EXPECT_EQ(order, (std::vector<ClientId>{1, 2, 3, 1, 2, 1, 1}));
 }
 
-TEST(TextThreadsTest, ShortTextsDoNotWaitForLongOnes) {
-  TextThreads texts;
+TEST(TurnThreadsTest, ShortTextsDoNotWaitForLongOnes) {
+  TurnThreads texts(kTextBounds);
   Hold hold(texts, kLong);
   std::promise<void> done;
   EXPECT_TRUE(texts
@@ -107,13 +108,13 @@ TEST(TextThreadsTest, ShortTextsDoNotWaitForLongOnes) {
   hold.Release();
 }
 
-TEST(TextThreadsTest, ForgetsAndAnswersWhatIsCancelled) {
-  TextThreads texts;
+TEST(TurnThreadsTest, ForgetsAndAnswersWhatIsCancelled) {
+  TurnThreads texts(kTextBounds);
   Hold hold(texts, kLong);
   std::vector<int> called;
-  std::vector<TextTicket> tickets;
+  std::vector<TurnTicket> tickets;
   for (int i = 0; i < 3; ++i) {
-    const absl::StatusOr<TextTicket> ticket =
+    const absl::StatusOr<TurnTicket> ticket =
         texts.Run(kClient, kLong, [&called, i](const absl::Status& turn) {
           called.push_back(absl::IsCancelled(turn) ? i : -i);
         });
@@ -131,17 +132,16 @@ TEST(TextThreadsTest, ForgetsAndAnswersWhatIsCancelled) {
   hold.Release();
 }
 
-TEST(TextThreadsTest, RefusesAClientWhatIsBeyondItsShare) {
+TEST(TurnThreadsTest, RefusesAClientWhatIsBeyondItsShare) {
   constexpr size_t kShare =
-      TextThreads::kOwnWaiting +
-      TextThreads::kMaxWaiting / (TextThreads::kParts + 1);
+      kTextBounds.own_waiting + kTextBounds.waiting / (kTextBounds.parts + 1);
   std::atomic<size_t> called = 0;
   {
-    TextThreads texts;
+    TurnThreads texts(kTextBounds);
     Hold hold(texts);
     const auto work = [&called](const absl::Status&) { ++called; };
     size_t accepted = 0;
-    absl::StatusOr<TextTicket> ticket = 0;
+    absl::StatusOr<TurnTicket> ticket = 0;
     while (ticket.ok()) {
       ticket = texts.Run(kClient, 1, work);
       accepted += ticket.ok();
@@ -154,11 +154,10 @@ TEST(TextThreadsTest, RefusesAClientWhatIsBeyondItsShare) {
   EXPECT_EQ(called, kShare + 1);
 }
 
-TEST(TextThreadsTest, BoundsTheBytesThatWait) {
+TEST(TurnThreadsTest, BoundsTheBytesThatWait) {
   constexpr size_t kShare =
-      TextThreads::kOwnWaitingBytes +
-      TextThreads::kMaxWaitingBytes / (TextThreads::kParts + 1);
-  TextThreads texts;
+      kTextBounds.own_bytes + kTextBounds.bytes / (kTextBounds.parts + 1);
+  TurnThreads texts(kTextBounds);
   Hold hold(texts, kLong);
   const auto work = [](const absl::Status&) {};
   EXPECT_TRUE(texts.Run(kClient, kShare, work).ok());
@@ -167,24 +166,24 @@ TEST(TextThreadsTest, BoundsTheBytesThatWait) {
   EXPECT_EQ(ReasonOf(texts.Run(kOther, kShare, work).status()),
             ErrorReason::kQueueFull);
   EXPECT_TRUE(texts.Run(kOther, kShare / 2, work).ok());
-  EXPECT_TRUE(texts.Run(3, TextThreads::kOwnWaitingBytes, work).ok());
+  EXPECT_TRUE(texts.Run(3, kTextBounds.own_bytes, work).ok());
   hold.Release();
 }
 
 // It must be done some time, however long messages may be.
-TEST(TextThreadsTest, TakesATextOfAnyLengthWhereNoneWaits) {
-  TextThreads texts;
+TEST(TurnThreadsTest, TakesATextOfAnyLengthWhereNoneWaits) {
+  TurnThreads texts(kTextBounds);
   Hold hold(texts, kLong);
   const auto work = [](const absl::Status&) {};
-  EXPECT_TRUE(texts.Run(kOther, 2 * TextThreads::kMaxWaitingBytes, work).ok());
+  EXPECT_TRUE(texts.Run(kOther, 2 * kTextBounds.bytes, work).ok());
   EXPECT_FALSE(texts.Run(kClient, kLong, work).ok());
   hold.Release();
 }
 
-TEST(TextThreadsTest, DrainingRefusesWhatWaitsAndWhatComes) {
+TEST(TurnThreadsTest, DrainingRefusesWhatWaitsAndWhatComes) {
   absl::Status turn;
   {
-    TextThreads texts;
+    TurnThreads texts(kTextBounds);
     Hold hold(texts);
     EXPECT_TRUE(texts
                     .Run(kClient, kShort,
