@@ -9,13 +9,11 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/time/time.h"
-#include "google/protobuf/message.h"
 #include "grpc/grpc.h"
 #include "grpc/health/v1/health.grpc.pb.h"
 #include "grpc/reflection/v1alpha/reflection.grpc.pb.h"
 #include "grpc/support/time.h"
 #include "grpcpp/grpcpp.h"
-#include "grpcpp/health_check_service_interface.h"
 #include "server/base/clock.h"
 #include "server/base/descriptor.h"
 #include "server/base/listener.h"
@@ -27,6 +25,7 @@
 #include "server/rpc/connection_cutter.h"
 #include "server/rpc/convert.h"
 #include "server/rpc/generation_service.h"
+#include "server/rpc/health_service.h"
 #include "server/rpc/heartbeat_watch.h"
 #include "server/rpc/library_logs.h"
 #include "server/rpc/model_service.h"
@@ -201,12 +200,8 @@ struct Server::State {
     builder.RegisterService(&session_service);
     builder.RegisterService(&generation_service);
     builder.RegisterService(&model_service);
-    if (options.reflection) {
-      builder.RegisterService(&reflection_service);
-      // gRPC's health service has no descriptor of its own to show.
-      google::protobuf::LinkMessageReflection<
-          grpc::health::v1::HealthCheckRequest>();
-    }
+    builder.RegisterService(&health_service);
+    if (options.reflection) builder.RegisterService(&reflection_service);
     server = builder.BuildAndStart();
   }
 
@@ -234,42 +229,22 @@ struct Server::State {
 
   // Ends gRPC; calls that are left are cancelled after `grace`, connections
   // that are left after that are cut off. gRPC would never close one that came
-  // while it ends: so none is accepted any more.
+  // while it ends: so none is accepted any more. Those who watch health would
+  // use up `grace`, and have heard the last by now.
   void Shutdown(absl::Duration grace) {
+    health_service.EndWatches();
     const ConnectionCutter cutter(acceptor->Stop(), grace + kLastWritesGrace);
     server->Shutdown(In(grace));
-  }
-
-  // Whether new work is taken at all; whether the compute thread moves. Health
-  // is what both say.
-  void SetAccepting(bool accepting) {
-    const MutexLock lock(serving_mutex);
-    is_accepting = accepting;
-    TellServing();
-  }
-  void SetAlive(bool alive) {
-    const MutexLock lock(serving_mutex);
-    is_alive = alive;
-    TellServing();
-  }
-
-  void TellServing() ABSL_EXCLUSIVE_LOCKS_REQUIRED(serving_mutex) {
-    const bool serving = is_accepting && is_alive;
-    grpc::HealthCheckServiceInterface& health =
-        *server->GetHealthCheckService();
-    for (const char* name : {v1::GenerationService::service_full_name(),
-                             v1::ModelService::service_full_name(),
-                             v1::SessionService::service_full_name()}) {
-      health.SetServingStatus(name, serving);
-    }
-    health.SetServingStatus("", serving);
-    services.metrics.SetReady(serving);
   }
 
   ServiceContext services;
   SessionService session_service{services};
   GenerationService generation_service{services};
   ModelService model_service{services};
+  HealthService health_service{services,
+                               {v1::GenerationService::service_full_name(),
+                                v1::ModelService::service_full_name(),
+                                v1::SessionService::service_full_name()}};
   ReflectionService reflection_service{
       services,
       {grpc::health::v1::Health::service_full_name(),
@@ -283,10 +258,6 @@ struct Server::State {
   std::unique_ptr<grpc::experimental::ExternalConnectionAcceptor> connections;
   std::unique_ptr<Acceptor> acceptor;
 
-  Mutex serving_mutex;
-  bool is_accepting ABSL_GUARDED_BY(serving_mutex) = false;
-  bool is_alive ABSL_GUARDED_BY(serving_mutex) = true;
-
   Mutex mutex;
   CondVar ended_changed;
   bool ended ABSL_GUARDED_BY(mutex) = false;
@@ -299,7 +270,6 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Start(
   STEADYSTATE_RETURN_IF_ERROR(ValidateServerOptions(options));
   LogWhatLibrariesSay();
   KeepLibrary();
-  grpc::EnableDefaultHealthCheckService(true);
 
   STEADYSTATE_ASSIGN_OR_RETURN(
       const ConnectionCaps caps,
@@ -316,9 +286,9 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Start(
   }
   STEADYSTATE_RETURN_IF_ERROR(state->StartAccepting(std::move(listener), caps,
                                                     LimitsOfConduct(options)));
-  state->SetAccepting(true);
+  state->health_service.SetAccepting(true);
   state->watch.emplace(engine, metrics, [&target = *state](bool alive) {
-    target.SetAlive(alive);
+    target.health_service.SetAlive(alive);
   });
   LogInfo(
       "grpc server started",
@@ -350,7 +320,7 @@ int Server::port() const { return state_->port; }
 
 void Server::AnnounceShutdown(absl::Duration lag) {
   State& state = *state_;
-  state.SetAccepting(false);
+  state.health_service.SetAccepting(false);
   if (lag > absl::ZeroDuration()) {
     LogInfo("serving until the drain lag is over",
             {{"drain_lag", absl::FormatDuration(lag)}});
@@ -368,7 +338,7 @@ absl::Status Server::Shutdown(absl::Duration drain_timeout) {
   State& state = *state_;
   const Clock& clock = Clock::Real();
   const SteadyTime start = clock.Now();
-  state.SetAccepting(false);
+  state.health_service.SetAccepting(false);
   state.services.engine.BeginDrain();
   state.services.reading.Drain();
   state.services.texts.Drain();
