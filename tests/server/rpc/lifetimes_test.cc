@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "absl/strings/numbers.h"
+#include "grpc/health/v1/health.grpc.pb.h"
 #include "gtest/gtest.h"
 #include "server/base/parking.h"
 #include "tests/server/rpc/open_server.h"
@@ -64,7 +65,7 @@ class Client {
       : server_(server), random_(seed), sessions_(server.CreateSessions(3)) {}
 
   void Round() {
-    switch (Random(9)) {
+    switch (Random(10)) {
       case 0:
         return DoStep();
       case 1:
@@ -75,6 +76,8 @@ class Client {
         return DoTokenize();
       case 4:
         return DoLargeRequest();
+      case 5:
+        return DoWatch();
       default:
         return DoStreamStep();
     }
@@ -169,6 +172,24 @@ class Client {
         std::string(100'000, 'x');
     v1::Session response;
     server_.sessions().CreateSession(&context, request, &response);
+    canceller.join();
+  }
+
+  // Which nobody but the client or the server's end ends.
+  void DoWatch() {
+    Context context;
+    const auto health = grpc::health::v1::Health::NewStub(server_.channel());
+    grpc::health::v1::HealthCheckRequest request;
+    if (Random(2) == 0) request.set_service("other");
+    const auto stream = health->Watch(&context, request);
+    std::thread canceller([&] {
+      CancelPerhaps(context);
+      context.TryCancel();
+    });
+    grpc::health::v1::HealthCheckResponse response;
+    while (stream->Read(&response)) {
+    }
+    stream->Finish();
     canceller.join();
   }
 
