@@ -117,7 +117,7 @@ struct Metrics::Families {
 
   std::vector<Gauge*> sessions, state_bytes, state_capacity, per_session,
       utilization, running, waiting, streams, connections, outbound,
-      outbound_waiting, load_duration, ready, heartbeat_age, threads;
+      outbound_waiting, long_work, load_duration, ready, heartbeat_age, threads;
   std::vector<Counter*> created, ended, rejections, accepted, refused, cut,
       tokens, mismatches, nonfinite;
   std::vector<Histogram*> lifetime, session_tokens, queue, first_token,
@@ -212,6 +212,7 @@ Metrics::Families::Families(absl::string_view model_name) : model(model_name) {
   constexpr const char* kRefusals[] = {
       "max_connections", "max_connections_per_peer", "descriptors"};
   constexpr const char* kCuts[] = {"resets", "bytes", "unfinished"};
+  constexpr const char* kLongWork[] = {"reading", "texts"};
   constexpr const char* kPhases[] = {"prefill", "decode"};
   constexpr const char* kParts[] = {"projection", "recurrence", "other",
                                     "sample"};
@@ -238,6 +239,7 @@ Metrics::Families::Families(absl::string_view model_name) : model(model_name) {
   cut = Counters(kGrpcConnectionsCut, "reason", kCuts);
   outbound = Gauges(kOutboundBytes);
   outbound_waiting = Gauges(kOutboundWaiting);
+  long_work = Gauges(kLongWorkWaiting, "kind", kLongWork);
   AddErrorReasons();
   queue = Histograms(kQueueDuration, "phase", kPhases);
   first_token = Histograms(kTimeToFirstToken);
@@ -359,6 +361,10 @@ void Metrics::NonFiniteState() { families_->nonfinite[0]->Increment(); }
 void Metrics::SetOutbound(uint64_t bytes, size_t waiting) {
   families_->outbound[0]->Set(static_cast<double>(bytes));
   families_->outbound_waiting[0]->Set(static_cast<double>(waiting));
+}
+
+void Metrics::SetLongWorkWaiting(LongWork kind, size_t waiting) {
+  families_->long_work[Index(kind)]->Set(static_cast<double>(waiting));
 }
 
 void Metrics::SetModelInfo(const ModelInfoLabels& labels) {

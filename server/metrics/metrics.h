@@ -30,6 +30,8 @@ enum class ConnectionRefusal : uint8_t {
   kMaxConnectionsPerPeer,
   kDescriptors
 };
+// What takes long and is done on threads for it.
+enum class LongWork : uint8_t { kReading, kTexts };
 enum class ConnectionCut : uint8_t { kResets, kBytes, kUnfinished };
 
 // What metrics say once about the model and the machine.
@@ -73,6 +75,8 @@ class Metrics {
   void ConnectionWasCut(ConnectionCut reason);
   // Memory of answers that have not been sent, and calls that wait for some.
   void SetOutbound(uint64_t bytes, size_t waiting);
+  // What waits for such a thread.
+  void SetLongWorkWaiting(LongWork kind, size_t waiting);
   // An error answered to a client, as a status or inside a stream; `reason` is
   // an ErrorReason's wire name.
   void ErrorAnswered(absl::string_view reason);

@@ -134,6 +134,13 @@ constexpr MetricRow kTable[] = {
      "",
      "Calls that pause until there is memory for their answers.",
      {}},
+    {kLongWorkWaiting,
+     kGauge,
+     "steadystate_long_work_waiting",
+     "kind",
+     "Large requests that wait to be read, and calls whose long texts or lists "
+     "wait for a thread.",
+     {}},
     {kErrors,
      kCounter,
      "steadystate_errors_total",

@@ -29,6 +29,7 @@ enum class MetricId : uint8_t {
   kGrpcConnectionsCut,
   kOutboundBytes,
   kOutboundWaiting,
+  kLongWorkWaiting,
   kErrors,
   kQueueDuration,
   kTimeToFirstToken,

@@ -11,6 +11,8 @@
 namespace steadystate {
 namespace {
 
+thread_local std::optional<SteadyTime> arrived_at;
+
 // gRPC keeps a deadline in steady time and tells it as a time of day, by the
 // clock as it is when it is asked: that clock is read at once.
 SteadyTime DeadlineOf(const grpc::CallbackServerContext& context,
@@ -26,6 +28,9 @@ SteadyTime DeadlineOf(const grpc::CallbackServerContext& context,
 
 }  // namespace
 
+ArrivedAt::ArrivedAt(SteadyTime time) { arrived_at = time; }
+ArrivedAt::~ArrivedAt() { arrived_at.reset(); }
+
 CallRecord::CallRecord(absl::string_view method,
                        grpc::CallbackServerContext& context,
                        const ServiceContext& services)
@@ -33,7 +38,7 @@ CallRecord::CallRecord(absl::string_view method,
       context_(context),
       metrics_(services.metrics),
       clock_(services.engine.clock()),
-      start_(clock_.Now()),
+      start_(arrived_at.has_value() ? *arrived_at : clock_.Now()),
       deadline_(DeadlineOf(context, clock_)) {}
 
 grpc::Status CallRecord::End(const absl::Status& status) {

@@ -10,12 +10,22 @@
 
 namespace steadystate {
 
+// While it exists, the calls that are recorded on this thread arrived at `time`
+// already, by the engine's clock: they have waited before.
+class ArrivedAt {
+ public:
+  explicit ArrivedAt(SteadyTime time);
+  ~ArrivedAt();
+  ArrivedAt(const ArrivedAt&) = delete;
+  ArrivedAt& operator=(const ArrivedAt&) = delete;
+};
+
 // Times a call and counts how it ended: the one way in which calls end.
 // Thread-compatible.
 class CallRecord {
  public:
   // `method` is a full RPC name, a literal. The others outlive the record. Make
-  // it when the call arrives: its deadline is told as a time of day.
+  // it when the call arrives (or see ArrivedAt).
   CallRecord(absl::string_view method, grpc::CallbackServerContext& context,
              const ServiceContext& services);
 

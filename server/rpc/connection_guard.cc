@@ -1,7 +1,9 @@
 #include "server/rpc/connection_guard.h"
 
+#include <linux/sockios.h>
 #include <linux/tcp.h>
 #include <netinet/in.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
 
 #include <algorithm>
@@ -23,9 +25,11 @@ constexpr uint64_t kBytesWorthALook = 16 << 10;
 
 constexpr const char* kReasons[] = {"resets", "bytes", "unfinished"};
 
-// What the system has received of a connection, 0 if it does not say. The
-// descriptor may be another file's by now: so nothing is done with it here.
-uint64_t BytesReceived(int fd) {
+// What gRPC has read of a connection, 0 if the system does not say. What it has
+// not come to yet tells nothing of the client: a server that was held up finds
+// megabytes of many calls. The descriptor may be another file's by now: so
+// nothing is done with it here.
+uint64_t BytesRead(int fd) {
   tcp_info info{};
   socklen_t size = sizeof(info);
   if (getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &size) != 0 ||
@@ -33,12 +37,15 @@ uint64_t BytesReceived(int fd) {
                  sizeof(info.tcpi_bytes_received)) {
     return 0;
   }
-  return info.tcpi_bytes_received;
+  int unread = 0;
+  if (ioctl(fd, SIOCINQ, &unread) != 0 || unread < 0) return 0;
+  const uint64_t received = info.tcpi_bytes_received;
+  return received - std::min(received, static_cast<uint64_t>(unread));
 }
 
 bool IsWorthALook(const ConnectionTable::Connection& connection) {
   if (connection.cut) return false;
-  const uint64_t bytes = BytesReceived(connection.fd);
+  const uint64_t bytes = BytesRead(connection.fd);
   // Fewer than before are another socket's.
   return bytes >= connection.bytes_seen + kBytesWorthALook ||
          (bytes >= connection.bytes_seen &&
@@ -64,8 +71,8 @@ ConnectionGuard::ConnectionGuard(const ConductLimits& limits, TakenBytes& taken,
     : limits_(limits), taken_(taken), metrics_(metrics) {}
 
 void ConnectionGuard::Watch(ConnectionTable::Connection& connection) {
-  connection.taken =
-      std::make_unique<TakenBytes::Count>(taken_, ClientOf(connection.name));
+  connection.taken = std::make_unique<TakenBytes::Count>(
+      taken_, ClientOf(connection.name), connection.fd);
 }
 
 void ConnectionGuard::Inspect(ConnectionTable& table) {
@@ -100,7 +107,7 @@ void ConnectionGuard::Inspect(ConnectionTable::Connection& connection) {
   if (!activity.has_value()) return;
   activity->bytes_taken = connection.taken->Get();
   connection.bytes_seen =
-      std::max(connection.bytes_seen, BytesReceived(connection.fd));
+      std::max(connection.bytes_seen, BytesRead(connection.fd));
   const std::optional<ConnectionCut> cut =
       connection.conduct.Judge(ConnectionConduct::Clock::now(),
                                connection.bytes_seen, *activity, limits_);
@@ -116,9 +123,8 @@ void ConnectionGuard::BoundUnfinished(ConnectionTable& table) {
   for (ConnectionTable::Connection& connection : table.connections()) {
     if (Unfinished(connection) > 0) most_first.push_back(&connection);
   }
-  std::sort(most_first.begin(), most_first.end(), [](auto* a, auto* b) {
-    return Unfinished(*a) > Unfinished(*b);
-  });
+  std::sort(most_first.begin(), most_first.end(),
+            [](auto* a, auto* b) { return Unfinished(*a) > Unfinished(*b); });
   for (ConnectionTable::Connection* connection : most_first) {
     const uint64_t held = Unfinished(*connection);
     const uint64_t left =

@@ -64,7 +64,10 @@ size_t PackedCount(const FieldDescriptor& field, absl::string_view bytes) {
 
 struct Sum {
   size_t bytes = 0;
+  size_t parts = 0;
   const size_t most;
+
+  bool TooMuch() const { return bytes > most || parts > kMostParts; }
 };
 
 // Goes on to the end, a fault or the most; false if it did not get to the end.
@@ -97,38 +100,42 @@ bool AddContents(absl::string_view bytes, const FieldDescriptor* field,
 }
 
 // A number, by itself or in a list; or what is no such field.
-size_t NumberBytes(const FieldDescriptor* field) {
+void AddNumber(const FieldDescriptor* field, Sum& sum) {
   if (field == nullptr ||
       field->cpp_type() == FieldDescriptor::CPPTYPE_STRING ||
       field->cpp_type() == FieldDescriptor::CPPTYPE_MESSAGE) {
-    return kUnknownBytes;
+    ++sum.parts;
+    sum.bytes += kUnknownBytes;
+  } else if (field->is_repeated()) {
+    sum.bytes += SizeOf(*field) * kGrowth;
   }
-  return field->is_repeated() ? SizeOf(*field) * kGrowth : 0;
 }
 
 bool Add(WireReader& wire, const Descriptor* type, int depth, Sum& sum) {
   if (depth > kMaxDepth) return false;
   WireTag tag;
   while (!wire.done()) {
-    if (sum.bytes > sum.most || !wire.ReadTag(tag)) return false;
+    if (sum.TooMuch() || !wire.ReadTag(tag)) return false;
     const FieldDescriptor* const field =
         type == nullptr ? nullptr
                         : type->FindFieldByNumber(static_cast<int>(tag.field));
     switch (tag.type) {
       case WireType::kBytes: {
+        ++sum.parts;
         absl::string_view bytes;
         if (!wire.ReadBytes(bytes)) return false;
         if (!AddContents(bytes, field, depth, sum)) return false;
         break;
       }
       case WireType::kGroupBegin:
+        ++sum.parts;
         sum.bytes += kUnknownBytes + kStringBytes;
         if (!Add(wire, nullptr, depth + 1, sum)) return false;
         break;
       case WireType::kGroupEnd:
         return type == nullptr;
       default:
-        sum.bytes += NumberBytes(field);
+        AddNumber(field, sum);
         if (!wire.Skip(tag)) return false;
     }
   }
@@ -142,7 +149,7 @@ size_t ParsedBytes(absl::string_view wire, const Descriptor& type,
   Sum sum{.bytes = kMessageBytes, .most = most};
   WireReader reader(wire);
   Add(reader, &type, 0, sum);
-  return sum.bytes;
+  return sum.parts > kMostParts ? SIZE_MAX : sum.bytes;
 }
 
 }  // namespace steadystate

@@ -52,10 +52,8 @@ absl::Status TooMuchToReadError(absl::string_view what, size_t bytes,
                                 size_t bound) {
   return MakeError(
       ErrorReason::kInvalidArgument,
-      absl::StrCat(what, " of ", bytes,
-                   " bytes has so many parts that reading it would take more "
-                   "than ",
-                   bound,
+      absl::StrCat(what, " of ", bytes, " bytes has more than ", kMostParts,
+                   " parts, or reading it would take more than ", bound,
                    " bytes of memory: send fewer repeated or unknown fields"),
       {{"field", std::string(what)},
        {"value", absl::StrCat(bytes, " bytes")},

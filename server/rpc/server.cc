@@ -67,6 +67,12 @@ size_t InboundBytes(const ServerOptions& options) {
   return std::max(kInboundBytes, kInboundMessages * options.max_message_bytes);
 }
 
+TurnThreads::Report Reporter(Metrics& metrics, LongWork kind) {
+  return [&metrics, kind](size_t waiting) {
+    metrics.SetLongWorkWaiting(kind, waiting);
+  };
+}
+
 // A quarter is for what each call has of its own.
 uint64_t OwnOutboundBytes(const ServerOptions& options) {
   return options.max_outbound_bytes / 4;
@@ -164,24 +170,27 @@ absl::Status ValidateServerOptions(const ServerOptions& options) {
 
 struct Server::State {
   State(const ServerOptions& options, Engine& engine, Metrics& metrics)
-      : services{.engine = engine,
-                 .metrics = metrics,
-                 .converter = Converter(engine.model(), engine.options(),
-                                        options.max_message_bytes),
-                 .max_message_bytes = options.max_message_bytes,
-                 .max_steps_per_message = options.max_steps_per_message,
-                 .taken = {},
-                 .inbound = InboundBudget(InboundBytes(options)),
-                 .outbound = {FairShare(options.max_outbound_bytes -
-                                            OwnOutboundBytes(options),
-                                        0, kOutboundParts),
-                              {.each = kOwnOutboundBytes,
-                               .in_all = OwnOutboundBytes(options)},
-                              metrics},
-                 .open_streams = {},
-                 .texts = TurnThreads(kTextBounds),
-                 .reading = TurnThreads(ReadingBounds(InboundBytes(options)))} {
-  }
+      : services{
+            .engine = engine,
+            .metrics = metrics,
+            .converter = Converter(engine.model(), engine.options(),
+                                   options.max_message_bytes),
+            .max_message_bytes = options.max_message_bytes,
+            .max_steps_per_message = options.max_steps_per_message,
+            .taken = {},
+            .inbound = InboundBudget(InboundBytes(options)),
+            .outbound = {FairShare(options.max_outbound_bytes -
+                                       OwnOutboundBytes(options),
+                                   0, kOutboundParts),
+                         {.each = kOwnOutboundBytes,
+                          .in_all = OwnOutboundBytes(options)},
+                         metrics},
+            .open_streams = {},
+            .texts =
+                TurnThreads(kTextBounds, Reporter(metrics, LongWork::kTexts)),
+            .reading = TurnThreads(
+                ReadingBounds(InboundBytes(options), options.max_message_bytes),
+                Reporter(metrics, LongWork::kReading))} {}
 
   // Starts gRPC, without connections; `server` is null if that fails.
   void StartServing(const ServerOptions& options) {

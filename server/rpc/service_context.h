@@ -33,9 +33,9 @@ inline constexpr TurnBounds kTextBounds = {
     .own_bytes = size_t{64} << 10,
     .parts = 8};
 
-// For reading large requests, some ten milliseconds for 4 MiB: they wait as the
-// bytes that have come.
-inline constexpr TurnBounds ReadingBounds(size_t bytes) {
+// For reading large requests, some ten milliseconds for 4 MiB: `bytes` of them
+// may wait, and one of `message_bytes` of each connection beside these.
+inline constexpr TurnBounds ReadingBounds(size_t bytes, size_t message_bytes) {
   return {.name = "reading",
           .what = "large requests",
           .instead = "try again",
@@ -43,7 +43,7 @@ inline constexpr TurnBounds ReadingBounds(size_t bytes) {
           .waiting = 1024,
           .own_waiting = 4,
           .bytes = bytes,
-          .own_bytes = kSmallRequestBytes,
+          .own_bytes = message_bytes,
           .parts = 2};
 }
 

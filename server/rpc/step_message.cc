@@ -20,6 +20,10 @@ constexpr uint32_t kRequests = 3;
 // A field of v1::StepRequest.
 constexpr uint32_t kSession = 1;
 
+// Fields beside a message's requests. A client has no reason for more than a
+// few, and each has to be looked at.
+constexpr size_t kOtherFields = 4096;
+
 // Requests read at once, at most, and bytes of them; but one at least.
 constexpr size_t kAtOnce = 64;
 constexpr size_t kBytesAtOnce = size_t{16} << 10;
@@ -34,11 +38,13 @@ bool IsA(WireTag tag, uint32_t field) {
 }
 
 // Calls visit(tag, contents) for each field of type kBytes among the first
-// `most` fields; false if they are not well formed.
+// `most` fields; false if they are not well formed. Sets `whole` to whether
+// those are all.
 template <typename Visitor>
-bool VisitBytes(absl::string_view wire, const Visitor& visit,
-                size_t most = SIZE_MAX) {
+bool VisitBytes(absl::string_view wire, size_t most, bool& whole,
+                const Visitor& visit) {
   WireReader reader(wire);
+  whole = false;
   for (size_t i = 0; i < most && !reader.done(); ++i) {
     WireTag tag;
     absl::string_view contents;
@@ -50,6 +56,7 @@ bool VisitBytes(absl::string_view wire, const Visitor& visit,
     if (!reader.ReadBytes(contents)) return false;
     visit(tag, contents);
   }
+  whole = reader.done();
   return true;
 }
 
@@ -57,12 +64,23 @@ absl::Status TooManySteps(size_t count, size_t bound) {
   return MakeError(
       ErrorReason::kInvalidArgument,
       absl::StrCat("a message of the stream has ", count,
-                   " steps; it may have at most ", bound,
+                   " steps or more; it may have at most ", bound,
                    ": send them in several messages. None of it was carried "
                    "out, and the stream ends"),
       {{"field", "requests"},
        {"value", absl::StrCat(count)},
        {"bounds", absl::StrCat("at most ", bound)}});
+}
+
+absl::Status TooManyFields(size_t bound) {
+  return MakeError(
+      ErrorReason::kInvalidArgument,
+      absl::StrCat("a message of the stream has more than ", bound,
+                   " fields: send its steps in several messages, and no "
+                   "fields that are unknown here. None of it was carried out, "
+                   "and the stream ends"),
+      {{"field", "the stream's message"},
+       {"bounds", absl::StrCat("at most ", bound, " fields")}});
 }
 
 // What request number `index` of a message is called.
@@ -82,11 +100,14 @@ absl::Status StepMessage::Take(grpc::ByteBuffer& buffer) {
 absl::Status StepMessage::Scan(absl::string_view wire) {
   size_t requests = 0;
   size_t own_parts = 0;
+  const size_t most_fields = max_steps_ + kOtherFields;
+  bool whole = false;
   const bool good =
-      VisitBytes(wire, [&](WireTag tag, absl::string_view /*contents*/) {
-        if (IsA(tag, kRequests)) ++requests;
-        if (IsA(tag, kStep)) ++own_parts;
-      });
+      VisitBytes(wire, most_fields, whole,
+                 [&](WireTag tag, absl::string_view /*contents*/) {
+                   if (IsA(tag, kRequests)) ++requests;
+                   if (IsA(tag, kStep)) ++own_parts;
+                 });
   if (!good) {
     return UnreadableError("the stream's message",
                            *v1::StreamStepRequest::descriptor());
@@ -95,6 +116,7 @@ absl::Status StepMessage::Scan(absl::string_view wire) {
   has_own_ = own_parts > 0 || requests == 0;
   count_ = requests + (has_own_ ? 1 : 0);
   if (count_ > max_steps_) return TooManySteps(count_, max_steps_);
+  if (!whole) return TooManyFields(most_fields);
   unread_ = count_;
   rest_ = wire;
   if (has_own_) FindOwn(wire, requests);
@@ -182,14 +204,15 @@ absl::Status StepMessage::Parse(absl::string_view record, Request& to) {
 absl::Status StepMessage::ParseNames(absl::string_view record, Request& to) {
   std::string request_id;
   std::string session;
+  bool whole = false;
   const auto visit_step = [&](WireTag tag, absl::string_view contents) {
     if (IsA(tag, kSession)) session = std::string(contents);
   };
   const auto visit = [&](WireTag tag, absl::string_view contents) {
     if (IsA(tag, kRequestId)) request_id = std::string(contents);
-    if (IsA(tag, kStep)) VisitBytes(contents, visit_step, kNamedWithin);
+    if (IsA(tag, kStep)) VisitBytes(contents, kNamedWithin, whole, visit_step);
   };
-  const bool good = VisitBytes(record, visit, kNamedWithin);
+  const bool good = VisitBytes(record, kNamedWithin, whole, visit);
   to.set_request_id(std::move(request_id));
   to.mutable_step()->set_session(std::move(session));
   // As the parser would, looks at its texts.

@@ -20,8 +20,9 @@ class TakenBytes {
   // Bytes of one connection are counted while this exists.
   class Count {
    public:
-    // `bytes` and `client` become one of those that are counted.
-    Count(TakenBytes& bytes, ClientId client);
+    // `client`, whose socket is `fd`, becomes one of those that are counted in
+    // `bytes`.
+    Count(TakenBytes& bytes, ClientId client, int fd);
     ~Count();
     Count(const Count&) = delete;
     Count& operator=(const Count&) = delete;
@@ -38,10 +39,16 @@ class TakenBytes {
   // A message has been taken. Counts nothing for clients without a Count.
   void Add(ClientId client, size_t bytes);
 
+  // False if the client has a Count and its connection has ended, which gRPC
+  // need not have noticed. REQUIRES: a call of it has not ended, so that its
+  // socket is open.
+  bool IsConnected(ClientId client) const;
+
  private:
   struct Client {
     uint64_t bytes = 0;
     size_t counts = 0;
+    int fd = -1;  // of the last one
   };
 
   mutable Mutex mutex_;

@@ -13,8 +13,9 @@
 
 namespace steadystate {
 
-TurnThreads::TurnThreads(const TurnBounds& bounds)
+TurnThreads::TurnThreads(const TurnBounds& bounds, Report report)
     : bounds_(bounds),
+      report_(std::move(report)),
       lanes_(bounds.long_bytes == SIZE_MAX ? 1 : 2),
       waiting_(bounds.waiting, bounds.own_waiting, bounds.parts),
       waiting_bytes_(bounds.bytes, bounds.own_bytes, bounds.parts) {
@@ -39,6 +40,7 @@ absl::StatusOr<TurnTicket> TurnThreads::Run(ClientId client, size_t bytes,
   if (draining_) return DrainingError();
   STEADYSTATE_RETURN_IF_ERROR(CheckRoom(client, bytes));
   waiting_.Take(client, 1);
+  if (report_ != nullptr) report_(waiting_.held());
   waiting_bytes_.Take(client, bytes);
   Lane& lane = lanes_[bytes > bounds_.long_bytes ? 1 : 0];
   Jobs& jobs = lane.jobs[client];
@@ -109,6 +111,7 @@ TurnThreads::Job TurnThreads::Remove(Lane& lane, ClientId client,
                                      Jobs::iterator place) {
   Job job = std::move(*place);
   waiting_.GiveBack(client, 1);
+  if (report_ != nullptr) report_(waiting_.held());
   waiting_bytes_.GiveBack(client, job.bytes);
   const auto jobs = lane.jobs.find(client);
   jobs->second.erase(place);

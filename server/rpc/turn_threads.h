@@ -51,7 +51,10 @@ class TurnThreads {
   // shall not be done; or within Forget.
   using Work = std::function<void(const absl::Status& turn)>;
 
-  explicit TurnThreads(const TurnBounds& bounds);
+  // Told how much waits, whenever that changes, with a lock held.
+  using Report = std::function<void(size_t waiting)>;
+
+  explicit TurnThreads(const TurnBounds& bounds, Report report = nullptr);
   // Tells what waits that it shall not be done.
   ~TurnThreads();
 
@@ -93,6 +96,7 @@ class TurnThreads {
   void Loop(Lane& lane);
 
   const TurnBounds bounds_;
+  const Report report_;
   Mutex mutex_;
   std::vector<Lane> lanes_;  // of short work, and of long; see mutex_
   FairShare waiting_ ABSL_GUARDED_BY(mutex_);

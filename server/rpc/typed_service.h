@@ -1,6 +1,7 @@
 #ifndef STEADYSTATE_SERVER_RPC_TYPED_SERVICE_H_
 #define STEADYSTATE_SERVER_RPC_TYPED_SERVICE_H_
 
+#include <chrono>
 #include <cstddef>
 #include <memory>
 #include <utility>
@@ -20,10 +21,10 @@
 
 namespace steadystate {
 
-// Lets `handler` carry out a method with requests that have been read: of large
-// ones that takes as long as their sender likes, so they are read on a thread
-// for that. gRPC keeps the call until its handler has run, however late; what
-// it hands over is copied.
+// Lets `handler` carry out a method with requests that have been read. A large
+// one is read on the thread for that, where the handler then runs, too. gRPC
+// keeps a call until its handler has run, however late, and tells nothing of
+// its end before; what it hands over is copied.
 template <typename Request>
 class ReadingHandler final : public grpc::internal::MethodHandler {
  public:
@@ -39,19 +40,25 @@ class ReadingHandler final : public grpc::internal::MethodHandler {
 
   void RunHandler(const HandlerParameter& parameter) override {
     auto& received = *static_cast<Received<Request>*>(parameter.request);
-    const ClientId client = ConnectionOf(
-        *static_cast<grpc::CallbackServerContext*>(parameter.server_context));
+    const auto& context =
+        *static_cast<grpc::CallbackServerContext*>(parameter.server_context);
+    const ClientId client = ConnectionOf(context);
     services_.taken.Add(client, received.bytes);
     if (!received.unread.Valid()) {
       handler_->RunHandler(parameter);
       return;
     }
+    const SteadyTime arrived = services_.engine.clock().Now();
     const absl::StatusOr<TurnTicket> ticket = services_.reading.Run(
         client, received.bytes,
-        [this, &received, parameter](const absl::Status& turn) {
-          received.status =
-              turn.ok() ? ReadRequest(received.unread, received.message) : turn;
+        [this, client, arrived, &context, &received,
+         parameter](const absl::Status& turn) {
+          received.status = turn.ok() ? CheckWanted(client, context) : turn;
+          if (received.status.ok()) {
+            received.status = ReadRequest(received.unread, received.message);
+          }
           received.unread.Clear();
+          const ArrivedAt at(arrived);
           handler_->RunHandler(parameter);
         });
     if (ticket.ok()) return;
@@ -61,6 +68,19 @@ class ReadingHandler final : public grpc::internal::MethodHandler {
   }
 
  private:
+  // OK if somebody waits for the answer, as far as can be told: of a call that
+  // was cancelled by itself gRPC says nothing yet.
+  absl::Status CheckWanted(ClientId client,
+                           const grpc::CallbackServerContext& context) const {
+    if (context.deadline() <= std::chrono::system_clock::now()) {
+      return absl::DeadlineExceededError("the deadline passed");
+    }
+    if (!services_.taken.IsConnected(client)) {
+      return absl::CancelledError("the client has gone");
+    }
+    return absl::OkStatus();
+  }
+
   ServiceContext& services_;
   const std::unique_ptr<grpc::internal::MethodHandler> handler_;
 };

@@ -14,7 +14,7 @@ from adversarial.arena import LONG, SANITIZED, Arena, main, wait_until
 from adversarial.checkpoint import write_with_long_token, write_with_tokenizer
 from adversarial.http2 import Http2Client
 from adversarial.stubs import (
-    GENERATION, Client, generation, grpc, model, reason_of, session,
+    GENERATION, HEALTH, Client, generation, grpc, model, reason_of, session,
     step_request)
 from testing.scrape import value
 
@@ -185,6 +185,42 @@ class LongRequests(unittest.TestCase):
                 self.assertLess(taken, 5)
                 for call in calls:
                     call.cancel()
+
+
+class UnknownFields(unittest.TestCase):
+    """Two bytes on the wire each, and all of them would be looked at."""
+
+    SECONDS = 8 if LONG else 1.5
+
+    def _flood(self, address, path, body, until):
+        while time.monotonic() < until:
+            with Http2Client(address) as client:
+                for _ in range(20):
+                    stream = client.open(path)
+                    if not client.send_message(stream, body, end=True):
+                        break
+                    client.read(0.001)
+
+    def _assert_others_go_on(self, path):
+        body = b"\x78\x01" * (MESSAGE_BYTES // 2 - 64)
+        with Arena(self) as arena:
+            until = time.monotonic() + self.SECONDS
+            threads = [threading.Thread(
+                target=self._flood, args=(arena.grpc, path, body, until))
+                for _ in range(8)]
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join()
+
+    def test_of_health(self):
+        self._assert_others_go_on(HEALTH)
+
+    def test_of_streams(self):
+        self._assert_others_go_on(GENERATION + "StreamStep")
+
+    def test_of_other_methods(self):
+        self._assert_others_go_on(GENERATION + "Score")
 
 
 class Reflection(unittest.TestCase):

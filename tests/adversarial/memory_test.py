@@ -121,7 +121,7 @@ class UnreadAnswers(unittest.TestCase):
 
     def test_of_generate(self):
         count = 1000 if LONG else 60
-        with Arena(self, may_slow=LONG) as arena, Client(arena.grpc) as owner:
+        with Arena(self) as arena, Client(arena.grpc) as owner:
             names = [owner.new_session() for _ in range(count)]
             before = arena.settled_rss()
             attacker = Http2Client(arena.grpc)
@@ -147,7 +147,7 @@ class UnreadAnswers(unittest.TestCase):
 
     def test_memory_comes_back(self):
         count = 1000 if LONG else 100
-        with Arena(self, may_slow=LONG) as arena, Client(arena.grpc) as owner:
+        with Arena(self) as arena, Client(arena.grpc) as owner:
             names = [owner.new_session() for _ in range(count)]
             for name in names:
                 owner.one_step(name)

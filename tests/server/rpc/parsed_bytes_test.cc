@@ -31,7 +31,7 @@ void ExpectBounded(const std::string& bytes) {
 }
 
 TEST(ParsedBytesTest, BoundsWhatProtobufUses) {
-  constexpr size_t kCount = 20'000;
+  constexpr size_t kCount = 4'000;
   ExpectBounded<v1::StreamStepRequest>("");
   ExpectBounded<v1::StreamStepRequest>(Times(kCount, {"\x1a\x00", 2}));
   ExpectBounded<v1::StreamStepRequest>(Times(kCount, {"\x1a\x02\x12\x00", 4}));
@@ -69,6 +69,26 @@ TEST(ParsedBytesTest, StopsWhereItIsTooMuch) {
   const size_t said = ParsedBytes(bytes, *v1::StepRequest::descriptor(), 5000);
   EXPECT_GT(said, 5000u);
   EXPECT_LT(said, 6000u);
+}
+
+TEST(ParsedBytesTest, CountsPartsAndNotNumbers) {
+  const auto& type = *v1::GenerateRequest::descriptor();
+  // Unknown numbers, texts, lists, groups, entries of a map; one too many each.
+  for (const std::string& part :
+       {std::string("\x78\x01"), std::string("\x3a\x00", 2),
+        std::string("\x42\x00", 2), std::string("\x7b\x7c"),
+        std::string("\x2a\x02\x52\x00", 4)}) {
+    const size_t each = part.size() == 4 ? 2 : 1;
+    EXPECT_EQ(ParsedBytes(Times(kMostParts / each + 1, part), type, SIZE_MAX),
+              SIZE_MAX)
+        << testing::PrintToString(part);
+    EXPECT_LT(ParsedBytes(Times(kMostParts / each, part), type, SIZE_MAX),
+              SIZE_MAX)
+        << testing::PrintToString(part);
+  }
+  // Numbers of a list, each by itself.
+  EXPECT_LT(ParsedBytes(Times(4 * kMostParts, "\x40\x01"), type, SIZE_MAX),
+            SIZE_MAX);
 }
 
 TEST(ParsedBytesTest, StopsAtAFault) {

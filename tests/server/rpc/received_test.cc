@@ -7,15 +7,18 @@
 #include <future>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
 #include "google/protobuf/descriptor.h"
 #include "gtest/gtest.h"
 #include "server/base/parking.h"
 #include "tests/server/rpc/open_server.h"
 #include "tests/server/rpc/raw_call.h"
 #include "tests/server/rpc/wire_error.h"
+#include "tests/testing/manual_clock.h"
 
 namespace steadystate {
 namespace {
@@ -147,7 +150,10 @@ class ReadingHold {
       until.wait();
     };
   }
-  ~ReadingHold() { Release(); }
+  ~ReadingHold() {
+    parking_hook = nullptr;
+    Release();
+  }
   ReadingHold(const ReadingHold&) = delete;
   ReadingHold& operator=(const ReadingHold&) = delete;
 
@@ -155,10 +161,13 @@ class ReadingHold {
     while (held == 0) std::this_thread::yield();
   }
   void Release() {
-    if (parking_hook.exchange(nullptr) != nullptr) released.set_value();
+    if (!std::exchange(released_, true)) released.set_value();
   }
+  // How many were begun to be read.
+  int begun() const { return held; }
 
  private:
+  bool released_ = false;
   static inline std::atomic<int> held = 0;
   static inline std::promise<void> released;
   static inline std::shared_future<void> until;
@@ -168,11 +177,13 @@ class ReadingHold {
 // tokens for a session that is none.
 class LargeCalls {
  public:
-  LargeCalls(OpenServer& server, size_t count, int tokens = 100'000)
+  LargeCalls(OpenServer& server, size_t count, int tokens = 100'000,
+             absl::Duration timeout = absl::Seconds(60))
       : calls_(count) {
     for (int i = 0; i < tokens; ++i) request_.mutable_tokens()->add_ids(i % 2);
     for (Call& call : calls_) {
-      call.thread = std::thread([this, &server, &call] {
+      call.thread = std::thread([this, &server, &call, timeout] {
+        call.context.set_deadline(absl::ToChronoTime(absl::Now() + timeout));
         const auto stream =
             server.generation().Generate(&call.context, request_);
         v1::GenerateResponse response;
@@ -208,6 +219,9 @@ class LargeCalls {
   std::atomic<size_t> done_ = 0;
 };
 
+constexpr char kReadingWaits[] =
+    "steadystate_long_work_waiting{kind=\"reading\"}";
+
 // More than gRPC has threads.
 constexpr size_t kManyCalls = 50;
 
@@ -231,8 +245,8 @@ TEST(LargeRequestsTest, AClientHasAShareOfThoseThatWait) {
   const LargeCalls first(server, 1);
   hold.WaitUntilHeld();
   LargeCalls calls(server, kManyCalls, 2'000'000);
-  // A third of 256 MiB and its own 64 KiB have room for 44.
-  constexpr size_t kRefused = kManyCalls - 44;
+  // A third of 256 MiB and its own 4 MiB have room for 46.
+  constexpr size_t kRefused = kManyCalls - 46;
   while (calls.done() < kRefused) std::this_thread::yield();
   hold.Release();
   size_t refused = 0;
@@ -240,6 +254,49 @@ TEST(LargeRequestsTest, AClientHasAShareOfThoseThatWait) {
     refused += ToWireError(status).reason == Name(ErrorReason::kQueueFull);
   }
   EXPECT_EQ(refused, kRefused);
+}
+
+// Of a passed deadline and a closed connection the server knows without a call.
+TEST(LargeRequestsTest, AreNotReadForWhoHasGone) {
+  OpenServer server;
+  ReadingHold hold;
+  LargeCalls first(server, 1);
+  hold.WaitUntilHeld();
+  LargeCalls late(server, 3, 100'000, absl::Milliseconds(200));
+  late.Wait();
+  {
+    const auto channel = server.NewChannel();
+    RawCall call(channel, "/steadystate.v1.GenerationService/Generate");
+    call.Write(std::string(100'000, '\xff'));
+    call.WritesDone();
+    server.WaitForMetric(kReadingWaits, 4);
+  }
+  hold.Release();
+  const std::string finished =
+      "steadystate_request_duration_seconds_count{code=\"%s\",method="
+      "\"steadystate.v1.GenerationService/Generate\"}";
+  server.WaitForMetric(
+      absl::StrReplaceAll(finished, {{"%s", "DEADLINE_EXCEEDED"}}), 3);
+  server.WaitForMetric(absl::StrReplaceAll(finished, {{"%s", "CANCELLED"}}), 1);
+  EXPECT_THAT(first.Wait()[0], IsAboutField("session"));
+  EXPECT_EQ(hold.begun(), 1);
+}
+
+TEST(LargeRequestsTest, AreTimedFromWhenTheyCome) {
+  ManualClock clock;
+  OpenServerOptions options;
+  options.clock = &clock;
+  OpenServer server(options);
+  ReadingHold hold;
+  LargeCalls calls(server, 1);
+  hold.WaitUntilHeld();
+  clock.Advance(absl::Seconds(7));
+  hold.Release();
+  calls.Wait();
+  EXPECT_GE(server.MetricValue("steadystate_request_duration_seconds_sum{code="
+                               "\"INVALID_ARGUMENT\",method=\"steadystate.v1."
+                               "GenerationService/Generate\"}"),
+            7);
 }
 
 TEST(LargeRequestsTest, EndWhenTheServerDrains) {

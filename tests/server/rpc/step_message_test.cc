@@ -127,6 +127,22 @@ TEST(StepMessageTest, RefusesMoreStepsThanTheBound) {
   EXPECT_EQ(message.bytes(), 0u);
 }
 
+// Each would have to be looked at.
+TEST(StepMessageTest, FieldsThatNobodyKnowsAreFew) {
+  StepMessage message(3, kMessageBytes);
+  std::string wire;
+  for (int i = 0; i < 3 + 4096; ++i) wire += "\x78\x01";
+  EXPECT_TRUE(Take(message, wire).ok());
+  message.Clear();
+  const auto details = GetErrorDetails(Take(message, wire + "\x78\x01"));
+  ASSERT_TRUE(details.has_value());
+  EXPECT_EQ(details->reason, ErrorReason::kInvalidArgument);
+  EXPECT_EQ(details->metadata,
+            (ErrorMetadata{{"field", "the stream's message"},
+                           {"bounds", "at most 4099 fields"}}));
+  EXPECT_TRUE(message.done());
+}
+
 TEST(StepMessageTest, WhatComesBeforeAFaultIsGiven) {
   StepMessage message(1024, kMessageBytes);
   v1::StreamStepRequest request;

@@ -1,5 +1,5 @@
-// Goal: long texts become tokens in turn, within bounds, and nobody else waits
-// for them. Method: work that is held, then a real server with a
+// Goal: what takes long is done in turn, within bounds, and nobody else waits
+// for it. Method: work that is held, then a real server with a
 // tokenizer of tests/data/tokenizers beside a tiny model.
 #include "server/rpc/turn_threads.h"
 
@@ -167,6 +167,23 @@ TEST(TurnThreadsTest, BoundsTheBytesThatWait) {
             ErrorReason::kQueueFull);
   EXPECT_TRUE(texts.Run(kOther, kShare / 2, work).ok());
   EXPECT_TRUE(texts.Run(3, kTextBounds.own_bytes, work).ok());
+  hold.Release();
+}
+
+// However many others have as much as they may, one of the largest requests of
+// another client still waits with them.
+TEST(TurnThreadsTest, EveryClientMayWaitWithALargeRequest) {
+  constexpr size_t kMessage = size_t{4} << 20;
+  TurnThreads reading(ReadingBounds(size_t{256} << 20, kMessage));
+  Hold hold(reading);
+  const auto work = [](const absl::Status&) {};
+  size_t waiting = 0;
+  for (ClientId client = 1; client <= 30; ++client) {
+    while (reading.Run(client, kMessage, work).ok()) ++waiting;
+  }
+  EXPECT_LE(waiting, 64u + 30u);
+  EXPECT_TRUE(reading.Run(31, kMessage, work).ok());
+  EXPECT_FALSE(reading.Run(31, kMessage, work).ok());
   hold.Release();
 }
 
