@@ -25,24 +25,6 @@ constexpr uint64_t kBytesWorthALook = 16 << 10;
 
 constexpr const char* kReasons[] = {"resets", "bytes", "unfinished"};
 
-// What gRPC has read of a connection, 0 if the system does not say. What it has
-// not come to yet tells nothing of the client: a server that was held up finds
-// megabytes of many calls. The descriptor may be another file's by now: so
-// nothing is done with it here.
-uint64_t BytesRead(int fd) {
-  tcp_info info{};
-  socklen_t size = sizeof(info);
-  if (getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &size) != 0 ||
-      size < offsetof(tcp_info, tcpi_bytes_received) +
-                 sizeof(info.tcpi_bytes_received)) {
-    return 0;
-  }
-  int unread = 0;
-  if (ioctl(fd, SIOCINQ, &unread) != 0 || unread < 0) return 0;
-  const uint64_t received = info.tcpi_bytes_received;
-  return received - std::min(received, static_cast<uint64_t>(unread));
-}
-
 bool IsWorthALook(const ConnectionTable::Connection& connection) {
   if (connection.cut) return false;
   const uint64_t bytes = BytesRead(connection.fd);
@@ -65,6 +47,20 @@ uint64_t SumUnfinished(ConnectionTable& table) {
 }
 
 }  // namespace
+
+uint64_t BytesRead(int fd) {
+  tcp_info info{};
+  socklen_t size = sizeof(info);
+  if (getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &size) != 0 ||
+      size < offsetof(tcp_info, tcpi_bytes_received) +
+                 sizeof(info.tcpi_bytes_received)) {
+    return 0;
+  }
+  int unread = 0;
+  if (ioctl(fd, SIOCINQ, &unread) != 0 || unread < 0) return 0;
+  const uint64_t received = info.tcpi_bytes_received;
+  return received - std::min(received, static_cast<uint64_t>(unread));
+}
 
 ConnectionGuard::ConnectionGuard(const ConductLimits& limits, TakenBytes& taken,
                                  Metrics& metrics)

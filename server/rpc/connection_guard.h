@@ -1,6 +1,8 @@
 #ifndef STEADYSTATE_SERVER_RPC_CONNECTION_GUARD_H_
 #define STEADYSTATE_SERVER_RPC_CONNECTION_GUARD_H_
 
+#include <cstdint>
+
 #include "server/metrics/metrics.h"
 #include "server/rpc/connection_conduct.h"
 #include "server/rpc/connection_counters.h"
@@ -8,6 +10,12 @@
 #include "server/rpc/taken_bytes.h"
 
 namespace steadystate {
+
+// What has been read of the socket `fd` since it was connected, in bytes; 0 if
+// the system does not say. What has arrived and nobody has come to tells
+// nothing of the client: a server that was held up finds megabytes of many
+// calls. The descriptor may be another file's by now: nothing is done to it.
+uint64_t BytesRead(int fd);
 
 // Cuts off connections whose conduct ConnectionConduct does not allow. It sees
 // what the system counts of a connection's bytes, at some 0.5 us a connection,

@@ -6,14 +6,13 @@ Method: raw sockets at the gRPC port and at the metrics port.
 
 import os
 import resource
-import signal
 import socket
 import time
 import unittest
 
 from adversarial.arena import LONG, Arena, main, wait_until
 from adversarial.http2 import Http2Client
-from adversarial.stubs import GENERATION, Client, generation, grpc, reason_of
+from adversarial.stubs import GENERATION, Client, grpc
 from testing.http2 import PREFACE, SETTINGS, frame, giant_header
 from testing.scrape import scrape
 
@@ -164,27 +163,6 @@ class PlainPort(unittest.TestCase):
             attacker.close()
             wait_until(lambda: serves_newcomers(arena), 30,
                        "service to a new client")
-
-
-class Innocent(unittest.TestCase):
-
-    def test_who_sends_while_the_server_is_held_up_is_not_cut_off(self):
-        """What has not been read says nothing of who sent it."""
-        body = generation.ScoreRequest(
-            session="sessions/none",
-            tokens=generation.Tokens(ids=[1] * 1_000_000)).SerializeToString()
-        with Arena(self, may_slow=True) as arena, \
-                Client(arena.grpc) as client:
-            for _ in range(5 if LONG else 2):
-                os.kill(arena.pid, signal.SIGSTOP)
-                calls = [client.score(body, timeout=60) for _ in range(16)]
-                time.sleep(0.5)
-                os.kill(arena.pid, signal.SIGCONT)
-                for call in calls:
-                    with self.assertRaises(grpc.RpcError) as caught:
-                        list(call)
-                    self.assertEqual(reason_of(caught.exception),
-                                     "SESSION_NOT_FOUND")
 
 
 if __name__ == "__main__":

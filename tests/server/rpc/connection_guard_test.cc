@@ -9,6 +9,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "gtest/gtest.h"
+#include "server/base/listener.h"
 #include "tests/server/rpc/open_server.h"
 #include "tests/server/rpc/wire_error.h"
 #include "tests/testing/http2.h"
@@ -30,6 +31,23 @@ bool IsCut(TcpClient& client, size_t limit, Next next) {
     }
   }
   return client.ReceiveAll() != TcpClient::kMissing;
+}
+
+// A server that was held up finds megabytes in a socket, of any number of
+// calls.
+TEST(ConnectionGuardTest, CountsWhatHasBeenRead) {
+  const auto listener = Listen("127.0.0.1:0", AnyAddress::kIpv4Only);
+  ASSERT_TRUE(listener.ok());
+  TcpClient client(listener->port);
+  const Descriptor socket(
+      accept4(listener->sockets.front().get(), nullptr, nullptr, 0));
+  ASSERT_TRUE(client.Send(std::string(60'000, 'x')));
+  EXPECT_EQ(BytesRead(socket.get()), 0u);
+  std::string bytes(20'000, '\0');
+  ASSERT_EQ(recv(socket.get(), bytes.data(), bytes.size(), MSG_WAITALL),
+            static_cast<ssize_t>(bytes.size()));
+  EXPECT_EQ(BytesRead(socket.get()), 20'000u);
+  EXPECT_EQ(BytesRead(-1), 0u);
 }
 
 TEST(ConnectionGuardTest, CutsOffWhoResetsWithoutEnd) {

@@ -50,7 +50,7 @@ class HealthServer {
                   .outbound = {FairShare(4 << 20, 0, 1), {}, metrics_},
                   .open_streams = {},
                   .texts = TurnThreads(kTextBounds),
-                  .reading = TurnThreads(ReadingBounds(4 << 20))} {
+                  .reading = TurnThreads(ReadingBounds(4 << 20, 4 << 20))} {
     health_.SetAccepting(true);
     grpc::ServerBuilder builder;
     int port = 0;

@@ -131,7 +131,26 @@ double OpenServer::MetricValue(absl::string_view series) const {
 
 void OpenServer::WaitForMetric(absl::string_view series, double value) const {
   const absl::Time deadline = absl::Now() + absl::Seconds(60);
-  while (MetricValue(series) != value && absl::Now() < deadline) {
+  double seen = MetricValue(series);
+  while (seen != value && absl::Now() < deadline) seen = MetricValue(series);
+  EXPECT_EQ(seen, value) << series;
+}
+
+void OpenServer::WaitUntilStill(absl::string_view series, double value,
+                                absl::Duration still) const {
+  const auto page = [this] {
+    return absl::StrCat(MetricValue("steadystate_outbound_bytes"), " ",
+                        MetricValue("steadystate_tokens_total{kind=\"generated"
+                                    "\"}"));
+  };
+  const absl::Time deadline = absl::Now() + absl::Seconds(60);
+  absl::Time since = absl::Now();
+  std::string last;
+  while (absl::Now() - since < still && absl::Now() < deadline) {
+    std::string now = page();
+    if (MetricValue(series) == value && now == last) continue;
+    last = std::move(now);
+    since = absl::Now();
   }
   EXPECT_EQ(MetricValue(series), value) << series;
 }

@@ -71,6 +71,10 @@ class OpenServer {
   // Waits until it is `value`; expects that this comes to pass.
   void WaitForMetric(absl::string_view series, double value) const;
 
+  // The same; and answers have neither been made nor sent for a while.
+  void WaitUntilStill(absl::string_view series, double value,
+                      absl::Duration still = absl::Milliseconds(200)) const;
+
   // Waits until it is more than 0; expects that this comes to pass.
   void WaitForSome(absl::string_view series) const {
     WaitForEither(series, series);
