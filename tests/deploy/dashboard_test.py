@@ -36,6 +36,7 @@ MAY_BE_ZERO = {
     "Connections refused and cut/B",
     "Requests and streams in progress/B",
     "Requests and streams in progress/D",
+    "Requests and streams in progress/E",
 }
 
 
