@@ -199,10 +199,12 @@ class UnknownFields(unittest.TestCase):
                     stream = client.open(path)
                     if not client.send_message(stream, body, end=True):
                         break
+                    self.sent += 1
                     client.read(0.001)
 
     def _assert_others_go_on(self, path):
         body = b"\x78\x01" * (MESSAGE_BYTES // 2 - 64)
+        self.sent = 0
         with Arena(self) as arena:
             until = time.monotonic() + self.SECONDS
             threads = [threading.Thread(
@@ -212,6 +214,7 @@ class UnknownFields(unittest.TestCase):
                 thread.start()
             for thread in threads:
                 thread.join()
+        self.assertGreater(self.sent, 0)
 
     def test_of_health(self):
         self._assert_others_go_on(HEALTH)

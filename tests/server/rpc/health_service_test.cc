@@ -6,7 +6,6 @@
 
 #include <atomic>
 #include <chrono>
-#include <future>
 #include <memory>
 #include <optional>
 #include <random>
@@ -15,12 +14,11 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 #include "grpc/health/v1/health.grpc.pb.h"
 #include "gtest/gtest.h"
-#include "server/base/parking.h"
 #include "tests/server/rpc/open_server.h"
+#include "tests/server/rpc/parked_threads.h"
 #include "tests/server/rpc/raw_call.h"
 #include "tests/server/rpc/wire_error.h"
 
@@ -108,38 +106,6 @@ class Watching {
   const std::unique_ptr<grpc::ClientReader<HealthCheckResponse>> stream_;
 };
 
-// Holds the server's threads that come to a place, while it exists.
-class Hold {
- public:
-  explicit Hold(const char* place) {
-    at = place;
-    held = 0;
-    released = std::promise<void>();
-    until = released.get_future().share();
-    parking_hook = [](const char* where) {
-      if (absl::string_view(where) != at) return;
-      ++held;
-      until.wait();
-    };
-  }
-  ~Hold() { Release(); }
-  Hold(const Hold&) = delete;
-  Hold& operator=(const Hold&) = delete;
-
-  void WaitUntilHeld() const {
-    while (held == 0) std::this_thread::yield();
-  }
-  void Release() {
-    if (parking_hook.exchange(nullptr) != nullptr) released.set_value();
-  }
-
- private:
-  static inline absl::string_view at;
-  static inline std::atomic<int> held = 0;
-  static inline std::promise<void> released;
-  static inline std::shared_future<void> until;
-};
-
 // A request with one field that nobody knows.
 std::string LargeRequest(size_t bytes) {
   HealthCheckRequest request;
@@ -225,7 +191,7 @@ TEST(HealthServiceTest, LargeRequestsAreReadWhereNobodyElseWaitsForIt) {
   OpenServer server;
   const std::string session = server.CreateSession();
   const std::string request = LargeRequest((4 << 20) - 100);
-  Hold hold("ReadRequest");
+  ThreadHold hold("ReadRequest");
   std::atomic<size_t> done = 0;
   std::vector<std::thread> calls;
   for (size_t i = 0; i < kCalls; ++i) {
@@ -290,7 +256,7 @@ TEST(HealthServiceTest, WhoReadsSlowlyGetsTheLatest) {
   OpenServer other;
   HealthServer server(other);
   for (const bool last : {false, true}) {
-    Hold hold("Watcher::OnWriteDone");
+    ThreadHold hold("Watcher::OnWriteDone");
     Watching watch(server.stub(), kKnown);
     EXPECT_EQ(watch.Next(), HealthCheckResponse::SERVING);
     hold.WaitUntilHeld();
@@ -341,21 +307,6 @@ TEST(HealthServiceTest, OpenWatchesDoNotHoldUpTheEnd) {
   }
 }
 
-std::atomic<uint32_t> parked = 0;
-
-// Every fourth time the other threads go ahead for up to 200 us. Bounded, since
-// what they wait for may be this thread.
-void LetOthersGoAhead(const char* /*place*/) {
-  thread_local std::minstd_rand random(parked.fetch_add(1) + 1);
-  if (random() % 4 != 0) return;
-  ++parked;
-  const auto end = std::chrono::steady_clock::now() +
-                   std::chrono::microseconds(random() % 200);
-  do {
-    std::this_thread::yield();
-  } while (std::chrono::steady_clock::now() < end);
-}
-
 // Watches, and cancels or not, until the server has ended.
 void WatchAgainAndAgain(HealthServer& server, uint32_t seed) {
   std::minstd_rand random(seed);
@@ -377,8 +328,8 @@ TEST(HealthServiceTest, NoWatchGoesUnderAThreadThatIsParked) {
   OpenServer other;
   for (uint32_t round = 0; round < 10; ++round) {
     HealthServer server(other);
-    const uint32_t enough = parked + 200;
-    parking_hook = &LetOthersGoAhead;
+    const uint64_t enough = Parking::count() + 200;
+    const Parking parking;
     std::vector<std::thread> threads;
     for (uint32_t i = 0; i < 6; ++i) {
       threads.emplace_back([&server, seed = 6 * round + i + 1] {
@@ -386,7 +337,7 @@ TEST(HealthServiceTest, NoWatchGoesUnderAThreadThatIsParked) {
       });
     }
     const auto change = [&server, enough] {
-      for (int i = 0; parked < enough; ++i) {
+      for (int i = 0; Parking::count() < enough; ++i) {
         server.health().SetAlive(i % 2 == 0);
         server.health().SetAccepting(i % 3 == 0);
       }
@@ -395,7 +346,6 @@ TEST(HealthServiceTest, NoWatchGoesUnderAThreadThatIsParked) {
     change();
     server.Shutdown();
     for (std::thread& thread : threads) thread.join();
-    parking_hook = nullptr;
   }
 }
 

@@ -5,7 +5,6 @@
 // after it has gone; every build sees a crash or a call that never ends.
 // STEADYSTATE_PARKED_ROUNDS sets the number of rounds, 1000 if it is absent.
 #include <atomic>
-#include <chrono>
 #include <cstdlib>
 #include <memory>
 #include <random>
@@ -16,8 +15,8 @@
 #include "absl/strings/numbers.h"
 #include "grpc/health/v1/health.grpc.pb.h"
 #include "gtest/gtest.h"
-#include "server/base/parking.h"
 #include "tests/server/rpc/open_server.h"
+#include "tests/server/rpc/parked_threads.h"
 #include "tests/server/rpc/wire_error.h"
 
 namespace steadystate {
@@ -31,31 +30,6 @@ size_t Rounds() {
   }
   return rounds;
 }
-
-std::atomic<uint64_t> parked = 0;
-
-// Every fourth time the other threads go ahead for up to 200 us. Bounded, since
-// what they wait for may be this thread.
-void LetOthersGoAhead(const char* /*place*/) {
-  thread_local std::minstd_rand random(
-      static_cast<uint32_t>(parked.fetch_add(1) + 1));
-  if (random() % 4 != 0) return;
-  ++parked;
-  const auto end = std::chrono::steady_clock::now() +
-                   std::chrono::microseconds(random() % 200);
-  do {
-    std::this_thread::yield();
-  } while (std::chrono::steady_clock::now() < end);
-}
-
-// Parks the server's threads while it lives.
-class Parking {
- public:
-  Parking() { parking_hook = &LetOthersGoAhead; }
-  ~Parking() { parking_hook = nullptr; }
-  Parking(const Parking&) = delete;
-  Parking& operator=(const Parking&) = delete;
-};
 
 // A client that does one call after the other, chosen and ended by chance. All
 // that is expected of a call is that it ends.
@@ -215,7 +189,7 @@ TEST(LifetimesTest, NoObjectGoesUnderAThreadThatIsParked) {
     for (std::thread& client : clients) client.join();
     server.WaitForMetric("steadystate_grpc_streams", 0);
   }
-  EXPECT_GT(parked, rounds);
+  EXPECT_GT(Parking::count(), rounds);
   server.Step(StepOf(server.CreateSession(), {1}));
 }
 

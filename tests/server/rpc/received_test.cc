@@ -4,18 +4,16 @@
 #include "server/rpc/received.h"
 
 #include <atomic>
-#include <future>
 #include <string>
 #include <thread>
-#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
 #include "google/protobuf/descriptor.h"
 #include "gtest/gtest.h"
-#include "server/base/parking.h"
 #include "tests/server/rpc/open_server.h"
+#include "tests/server/rpc/parked_threads.h"
 #include "tests/server/rpc/raw_call.h"
 #include "tests/server/rpc/wire_error.h"
 #include "tests/testing/manual_clock.h"
@@ -136,43 +134,6 @@ TEST(ReceivedTest, WhatTakesMuchMemoryToReadIsNotRead) {
   EXPECT_THAT(call.Finish(), IsAboutField("session"));
 }
 
-// Where the server's threads are held while one exists that begin to read a
-// large request.
-class ReadingHold {
- public:
-  ReadingHold() {
-    held = 0;
-    released = std::promise<void>();
-    until = released.get_future().share();
-    parking_hook = [](const char* place) {
-      if (absl::string_view(place) != "ReadRequest") return;
-      ++held;
-      until.wait();
-    };
-  }
-  ~ReadingHold() {
-    parking_hook = nullptr;
-    Release();
-  }
-  ReadingHold(const ReadingHold&) = delete;
-  ReadingHold& operator=(const ReadingHold&) = delete;
-
-  void WaitUntilHeld() const {
-    while (held == 0) std::this_thread::yield();
-  }
-  void Release() {
-    if (!std::exchange(released_, true)) released.set_value();
-  }
-  // How many were begun to be read.
-  int begun() const { return held; }
-
- private:
-  bool released_ = false;
-  static inline std::atomic<int> held = 0;
-  static inline std::promise<void> released;
-  static inline std::shared_future<void> until;
-};
-
 // Calls of Generate side by side, too long to be read on gRPC's threads, with
 // tokens for a session that is none.
 class LargeCalls {
@@ -228,7 +189,7 @@ constexpr size_t kManyCalls = 50;
 TEST(LargeRequestsTest, AreReadWhereNobodyElseWaitsForIt) {
   OpenServer server;
   const std::string session = server.CreateSession();
-  ReadingHold hold;
+  ThreadHold hold("ReadRequest");
   LargeCalls calls(server, kManyCalls);
   hold.WaitUntilHeld();
   for (int i = 0; i < 10; ++i) server.Step(StepOf(session, {1}));
@@ -241,7 +202,7 @@ TEST(LargeRequestsTest, AreReadWhereNobodyElseWaitsForIt) {
 
 TEST(LargeRequestsTest, AClientHasAShareOfThoseThatWait) {
   OpenServer server;
-  ReadingHold hold;
+  ThreadHold hold("ReadRequest");
   const LargeCalls first(server, 1);
   hold.WaitUntilHeld();
   LargeCalls calls(server, kManyCalls, 2'000'000);
@@ -259,7 +220,7 @@ TEST(LargeRequestsTest, AClientHasAShareOfThoseThatWait) {
 // Of a passed deadline and a closed connection the server knows without a call.
 TEST(LargeRequestsTest, AreNotReadForWhoHasGone) {
   OpenServer server;
-  ReadingHold hold;
+  ThreadHold hold("ReadRequest");
   LargeCalls first(server, 1);
   hold.WaitUntilHeld();
   LargeCalls late(server, 3, 100'000, absl::Milliseconds(200));
@@ -279,7 +240,7 @@ TEST(LargeRequestsTest, AreNotReadForWhoHasGone) {
       absl::StrReplaceAll(finished, {{"%s", "DEADLINE_EXCEEDED"}}), 3);
   server.WaitForMetric(absl::StrReplaceAll(finished, {{"%s", "CANCELLED"}}), 1);
   EXPECT_THAT(first.Wait()[0], IsAboutField("session"));
-  EXPECT_EQ(hold.begun(), 1);
+  EXPECT_EQ(hold.count(), 1);
 }
 
 TEST(LargeRequestsTest, AreTimedFromWhenTheyCome) {
@@ -287,7 +248,7 @@ TEST(LargeRequestsTest, AreTimedFromWhenTheyCome) {
   OpenServerOptions options;
   options.clock = &clock;
   OpenServer server(options);
-  ReadingHold hold;
+  ThreadHold hold("ReadRequest");
   LargeCalls calls(server, 1);
   hold.WaitUntilHeld();
   clock.Advance(absl::Seconds(7));
@@ -301,7 +262,7 @@ TEST(LargeRequestsTest, AreTimedFromWhenTheyCome) {
 
 TEST(LargeRequestsTest, EndWhenTheServerDrains) {
   OpenServer server;
-  ReadingHold hold;
+  ThreadHold hold("ReadRequest");
   LargeCalls calls(server, 4);
   hold.WaitUntilHeld();
   calls.CancelOne();

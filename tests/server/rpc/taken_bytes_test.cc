@@ -2,14 +2,14 @@
 // end.
 #include "server/rpc/taken_bytes.h"
 
-#include <netinet/in.h>
 #include <sys/socket.h>
-#include <unistd.h>
 
 #include <memory>
 #include <thread>
 
 #include "gtest/gtest.h"
+#include "server/base/listener.h"
+#include "tests/testing/tcp_client.h"
 
 namespace steadystate {
 namespace {
@@ -28,25 +28,19 @@ TEST(TakenBytesTest, CountsByConnectionFromItsBegin) {
 }
 
 TEST(TakenBytesTest, KnowsWhoseConnectionHasEnded) {
-  const int listener = socket(AF_INET, SOCK_STREAM, 0);
-  ASSERT_EQ(listen(listener, 1), 0);
-  sockaddr_in address{};
-  socklen_t size = sizeof(address);
-  auto* const at = reinterpret_cast<sockaddr*>(&address);  // NOLINT
-  ASSERT_EQ(getsockname(listener, at, &size), 0);
-  const int peer = socket(AF_INET, SOCK_STREAM, 0);
-  ASSERT_EQ(connect(peer, at, size), 0);
-  const int fd = accept(listener, nullptr, nullptr);
+  const auto listener = Listen("127.0.0.1:0", AnyAddress::kIpv4Only);
+  ASSERT_TRUE(listener.ok());
+  auto peer = std::make_unique<TcpClient>(listener->port);
+  const Descriptor socket(
+      accept4(listener->sockets.front().get(), nullptr, nullptr, 0));
 
   TakenBytes bytes;
-  const TakenBytes::Count count(bytes, 1, fd);
+  const TakenBytes::Count count(bytes, 1, socket.get());
   EXPECT_TRUE(bytes.IsConnected(1));
-  close(peer);
+  peer.reset();
   while (bytes.IsConnected(1)) std::this_thread::yield();
   // Of others nothing is known.
   EXPECT_TRUE(bytes.IsConnected(2));
-  close(fd);
-  close(listener);
 }
 
 // A peer may come again by the same port before its end has been noticed.
