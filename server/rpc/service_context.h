@@ -10,7 +10,6 @@
 #include "server/rpc/inbound_budget.h"
 #include "server/rpc/open_streams.h"
 #include "server/rpc/outbound_budget.h"
-#include "server/rpc/received.h"
 #include "server/rpc/taken_bytes.h"
 #include "server/rpc/turn_threads.h"
 

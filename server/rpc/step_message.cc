@@ -1,6 +1,7 @@
 #include "server/rpc/step_message.h"
 
 #include <cstdint>
+#include <optional>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -38,26 +39,24 @@ bool IsA(WireTag tag, uint32_t field) {
 }
 
 // Calls visit(tag, contents) for each field of type kBytes among the first
-// `most` fields; false if they are not well formed. Sets `whole` to whether
-// those are all.
+// `most` fields. Returns what comes after these, or nothing if they are not
+// well formed.
 template <typename Visitor>
-bool VisitBytes(absl::string_view wire, size_t most, bool& whole,
-                const Visitor& visit) {
+std::optional<absl::string_view> VisitBytes(absl::string_view wire, size_t most,
+                                            const Visitor& visit) {
   WireReader reader(wire);
-  whole = false;
   for (size_t i = 0; i < most && !reader.done(); ++i) {
     WireTag tag;
     absl::string_view contents;
-    if (!reader.ReadTag(tag)) return false;
+    if (!reader.ReadTag(tag)) return std::nullopt;
     if (tag.type != WireType::kBytes) {
-      if (!reader.Skip(tag)) return false;
+      if (!reader.Skip(tag)) return std::nullopt;
       continue;
     }
-    if (!reader.ReadBytes(contents)) return false;
+    if (!reader.ReadBytes(contents)) return std::nullopt;
     visit(tag, contents);
   }
-  whole = reader.done();
-  return true;
+  return reader.rest();
 }
 
 absl::Status TooManySteps(size_t count, size_t bound) {
@@ -101,14 +100,12 @@ absl::Status StepMessage::Scan(absl::string_view wire) {
   size_t requests = 0;
   size_t own_parts = 0;
   const size_t most_fields = max_steps_ + kOtherFields;
-  bool whole = false;
-  const bool good =
-      VisitBytes(wire, most_fields, whole,
-                 [&](WireTag tag, absl::string_view /*contents*/) {
-                   if (IsA(tag, kRequests)) ++requests;
-                   if (IsA(tag, kStep)) ++own_parts;
-                 });
-  if (!good) {
+  const std::optional<absl::string_view> rest = VisitBytes(
+      wire, most_fields, [&](WireTag tag, absl::string_view /*contents*/) {
+        if (IsA(tag, kRequests)) ++requests;
+        if (IsA(tag, kStep)) ++own_parts;
+      });
+  if (!rest.has_value()) {
     return UnreadableError("the stream's message",
                            *v1::StreamStepRequest::descriptor());
   }
@@ -116,7 +113,7 @@ absl::Status StepMessage::Scan(absl::string_view wire) {
   has_own_ = own_parts > 0 || requests == 0;
   count_ = requests + (has_own_ ? 1 : 0);
   if (count_ > max_steps_) return TooManySteps(count_, max_steps_);
-  if (!whole) return TooManyFields(most_fields);
+  if (!rest->empty()) return TooManyFields(most_fields);
   unread_ = count_;
   rest_ = wire;
   if (has_own_) FindOwn(wire, requests);
@@ -204,15 +201,14 @@ absl::Status StepMessage::Parse(absl::string_view record, Request& to) {
 absl::Status StepMessage::ParseNames(absl::string_view record, Request& to) {
   std::string request_id;
   std::string session;
-  bool whole = false;
   const auto visit_step = [&](WireTag tag, absl::string_view contents) {
     if (IsA(tag, kSession)) session = std::string(contents);
   };
   const auto visit = [&](WireTag tag, absl::string_view contents) {
     if (IsA(tag, kRequestId)) request_id = std::string(contents);
-    if (IsA(tag, kStep)) VisitBytes(contents, kNamedWithin, whole, visit_step);
+    if (IsA(tag, kStep)) VisitBytes(contents, kNamedWithin, visit_step);
   };
-  const bool good = VisitBytes(record, kNamedWithin, whole, visit);
+  const bool good = VisitBytes(record, kNamedWithin, visit).has_value();
   to.set_request_id(std::move(request_id));
   to.mutable_step()->set_session(std::move(session));
   // As the parser would, looks at its texts.

@@ -13,6 +13,7 @@
 #include "grpcpp/server_context.h"
 #include "grpcpp/support/byte_buffer.h"
 #include "grpcpp/support/server_callback.h"
+#include "server/base/parking.h"
 #include "server/rpc/call_record.h"
 #include "server/rpc/connection.h"
 #include "server/rpc/received.h"
@@ -49,22 +50,21 @@ class ReadingHandler final : public grpc::internal::MethodHandler {
       return;
     }
     const SteadyTime arrived = services_.engine.clock().Now();
-    const absl::StatusOr<TurnTicket> ticket = services_.reading.Run(
-        client, received.bytes,
-        [this, client, arrived, &context, &received,
-         parameter](const absl::Status& turn) {
-          received.status = turn.ok() ? CheckWanted(client, context) : turn;
-          if (received.status.ok()) {
-            received.status = ReadRequest(received.unread, received.message);
-          }
-          received.unread.Clear();
-          const ArrivedAt at(arrived);
-          handler_->RunHandler(parameter);
-        });
-    if (ticket.ok()) return;
-    received.status = ticket.status();
-    received.unread.Clear();
-    handler_->RunHandler(parameter);
+    const auto read = [this, client, arrived, &context, &received,
+                       parameter](const absl::Status& turn) {
+      received.status = turn.ok() ? CheckWanted(client, context) : turn;
+      if (received.status.ok()) {
+        received.status = ReadRequest(received.unread, received.message);
+      }
+      received.unread.Clear();
+      const ArrivedAt at(arrived);
+      handler_->RunHandler(parameter);
+    };
+    const absl::StatusOr<TurnTicket> ticket =
+        services_.reading.Run(client, received.bytes, read);
+    // The call may be over by now.
+    MayPark("ReadingHandler::RunHandler");
+    if (!ticket.ok()) read(ticket.status());
   }
 
  private:
