@@ -15,8 +15,8 @@
 #include "server/base/cpu_count.h"
 #include "server/base/status_macros.h"
 #include "server/base/version.h"
+#include "server/checkpoint/library_version.h"
 #include "server/engine/validate.h"
-#include "server/model/library_version.h"
 
 namespace steadystate {
 namespace {

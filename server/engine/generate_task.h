@@ -14,7 +14,7 @@
 #include "server/engine/task.h"
 #include "server/metrics/metrics.h"
 #include "server/model/model.h"
-#include "server/model/text_stream.h"
+#include "server/text/text_stream.h"
 
 namespace steadystate {
 

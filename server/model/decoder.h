@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "server/checkpoint/config.h"
 #include "server/model/block.h"
-#include "server/model/config.h"
 #include "server/model/embedding.h"
 #include "server/model/mixer.h"
 #include "server/model/model.h"

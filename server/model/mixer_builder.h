@@ -6,9 +6,9 @@
 
 #include "absl/strings/string_view.h"
 #include "kernels/linear/linear.h"
-#include "server/model/config.h"
+#include "server/checkpoint/config.h"
+#include "server/checkpoint/weight_store.h"
 #include "server/model/state_layout.h"
-#include "server/model/weight_store.h"
 #include "server/model/workspace.h"
 
 namespace steadystate {

@@ -16,7 +16,7 @@
 #include "kernels/thread_pool.h"
 #include "server/model/mixer.h"
 #include "server/model/state_layout.h"
-#include "server/model/tokenizer.h"
+#include "server/text/tokenizer.h"
 
 namespace steadystate {
 

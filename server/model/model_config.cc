@@ -6,7 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "server/base/status_macros.h"
-#include "server/model/library_version.h"
+#include "server/checkpoint/library_version.h"
 
 namespace steadystate {
 namespace {

@@ -9,7 +9,7 @@
 
 #include "absl/status/statusor.h"
 #include "kernels/pointwise/activation.h"
-#include "server/model/config.h"
+#include "server/checkpoint/config.h"
 #include "server/model/mixers/registry.h"
 #include "server/model/mixers/softmax_attention.h"
 #include "server/model/norm.h"

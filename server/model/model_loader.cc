@@ -10,13 +10,13 @@
 #include "absl/strings/strip.h"
 #include "kernels/cpu_target.h"
 #include "server/base/status_macros.h"
-#include "server/model/checkpoint.h"
-#include "server/model/config.h"
+#include "server/checkpoint/checkpoint.h"
+#include "server/checkpoint/config.h"
+#include "server/checkpoint/weight_store.h"
 #include "server/model/mixers/registry.h"
 #include "server/model/model_config.h"
 #include "server/model/model_parts.h"
-#include "server/model/tokenizer/tokenizer_factory.h"
-#include "server/model/weight_store.h"
+#include "server/text/tokenizer_factory.h"
 
 namespace steadystate {
 namespace {

@@ -6,7 +6,7 @@
 #include "server/model/decoder.h"
 #include "server/model/model.h"
 #include "server/model/state_layout.h"
-#include "server/model/tokenizer.h"
+#include "server/text/tokenizer.h"
 
 namespace steadystate {
 

@@ -7,7 +7,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
-#include "server/model/weight_store.h"
+#include "server/checkpoint/weight_store.h"
 
 namespace steadystate {
 

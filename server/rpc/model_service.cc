@@ -9,10 +9,10 @@
 
 #include "server/base/error.h"
 #include "server/base/status_macros.h"
-#include "server/model/text_stream.h"
 #include "server/rpc/answer.h"
 #include "server/rpc/field_check.h"
 #include "server/rpc/unary.h"
+#include "server/text/text_stream.h"
 
 namespace steadystate {
 namespace {

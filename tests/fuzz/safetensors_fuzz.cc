@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <span>
 
-#include "server/model/safetensors.h"
+#include "server/checkpoint/safetensors.h"
 #include "tests/fuzz/require.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {

@@ -9,7 +9,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
-#include "server/model/tokenizer.h"
+#include "server/text/tokenizer.h"
 
 namespace steadystate {
 

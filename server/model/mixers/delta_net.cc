@@ -14,7 +14,7 @@
 
 #include "absl/strings/string_view.h"
 #include "server/base/status_macros.h"
-#include "server/model/library_version.h"
+#include "server/checkpoint/library_version.h"
 #include "server/model/parts/delta_layer.h"
 #include "server/model/parts/head_shape.h"
 

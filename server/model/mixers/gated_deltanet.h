@@ -4,7 +4,7 @@
 #include <memory>
 
 #include "absl/status/statusor.h"
-#include "server/model/config.h"
+#include "server/checkpoint/config.h"
 #include "server/model/mixer.h"
 #include "server/model/mixer_builder.h"
 

@@ -28,7 +28,7 @@
 #include "kernels/feature_map/feature_map.h"
 #include "kernels/pointwise/activation.h"
 #include "server/base/status_macros.h"
-#include "server/model/config_choice.h"
+#include "server/checkpoint/config_choice.h"
 #include "server/model/parts/causal_conv.h"
 #include "server/model/parts/decay_gate.h"
 #include "server/model/parts/gated_recurrence.h"

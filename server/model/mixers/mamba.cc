@@ -17,7 +17,7 @@
 
 #include "kernels/pointwise/activation.h"
 #include "server/base/status_macros.h"
-#include "server/model/library_version.h"
+#include "server/checkpoint/library_version.h"
 #include "server/model/parts/causal_conv.h"
 #include "server/model/parts/gated_recurrence.h"
 #include "server/model/parts/mamba_layer.h"

@@ -10,7 +10,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
-#include "server/model/config.h"
+#include "server/checkpoint/config.h"
 #include "server/model/mixer.h"
 #include "server/model/mixer_builder.h"
 #include "server/model/norm.h"

@@ -5,7 +5,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "server/model/config.h"
+#include "server/checkpoint/config.h"
 #include "server/model/mixer.h"
 #include "server/model/mixer_builder.h"
 #include "server/model/model_config.h"

@@ -5,8 +5,8 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "server/checkpoint/config.h"
 #include "server/model/block.h"
-#include "server/model/config.h"
 #include "server/model/mixer.h"
 #include "server/model/mixer_builder.h"
 #include "server/model/model_config.h"

@@ -5,8 +5,8 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "server/checkpoint/config.h"
 #include "server/model/block.h"
-#include "server/model/config.h"
 #include "server/model/mixer_builder.h"
 #include "server/model/mixers/registry.h"
 #include "server/model/model_config.h"

@@ -8,7 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "kernels/pointwise/decay.h"
 #include "server/base/status_macros.h"
-#include "server/model/config_choice.h"
+#include "server/checkpoint/config_choice.h"
 
 namespace steadystate {
 namespace {

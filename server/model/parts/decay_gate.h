@@ -12,7 +12,7 @@
 #include "absl/strings/string_view.h"
 #include "kernels/linear/linear.h"
 #include "kernels/pointwise/activation.h"
-#include "server/model/config.h"
+#include "server/checkpoint/config.h"
 #include "server/model/mixer_builder.h"
 #include "server/model/parts/gated_recurrence.h"
 #include "server/model/parts/head_rows.h"

@@ -11,7 +11,7 @@
 #include "absl/status/statusor.h"
 #include "kernels/linear/linear.h"
 #include "kernels/pointwise/activation.h"
-#include "server/model/config.h"
+#include "server/checkpoint/config.h"
 #include "server/model/mixer.h"
 #include "server/model/mixer_builder.h"
 #include "server/model/parts/causal_conv.h"

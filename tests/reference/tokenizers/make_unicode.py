@@ -1,4 +1,4 @@
-"""Makes server/model/tokenizer/unicode_tables.inc: what the library `tokenizers`
+"""Makes server/text/unicode_tables.inc: what the library `tokenizers`
 takes characters for, where Debian's libraries of Unicode may not agree.
 
 The library consists of parts with a Unicode of their own each, all of other
@@ -6,7 +6,7 @@ versions; so it is asked about every code point there is. Needs, from PyPI,
 tokenizers and unicodedata2; run it as
 
     python3 tests/reference/tokenizers/make_unicode.py \\
-        server/model/tokenizer/unicode_tables.inc
+        server/text/unicode_tables.inc
 
 It takes a few minutes.
 """

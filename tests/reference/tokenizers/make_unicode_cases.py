@@ -5,7 +5,7 @@ Needs, from PyPI, tokenizers, unicodedata2 and what make_unicode.py wrote; run
 it as
 
     python3 tests/reference/tokenizers/make_unicode_cases.py \\
-        server/model/tokenizer/unicode_tables.inc \\
+        server/text/unicode_tables.inc \\
         tests/data/tokenizers/unicode.json
 
 A tokenizer here has a token for each byte. Its steps remove what they match, so

@@ -9,7 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "server/model/text_stream.h"
+#include "server/text/text_stream.h"
 #include "tests/server/rpc/open_server.h"
 #include "tests/server/rpc/wire_error.h"
 #include "tests/testing/checkpoint_writer.h"

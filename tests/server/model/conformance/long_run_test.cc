@@ -12,7 +12,7 @@
 #include "absl/strings/match.h"
 #include "gtest/gtest.h"
 #include "kernels/dtype.h"
-#include "server/model/checkpoint.h"
+#include "server/checkpoint/checkpoint.h"
 #include "tests/server/model/conformance/sequence.h"
 #include "tests/testing/checkpoint_writer.h"
 #include "tests/testing/temp_directory.h"

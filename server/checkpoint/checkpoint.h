@@ -1,0 +1,55 @@
+#ifndef STEADYSTATE_SERVER_CHECKPOINT_CHECKPOINT_H_
+#define STEADYSTATE_SERVER_CHECKPOINT_CHECKPOINT_H_
+
+#include <map>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "server/checkpoint/safetensors.h"
+
+namespace steadystate {
+
+// The files of a checkpoint directory: config.json and the weights, in one
+// model.safetensors or in the shards that model.safetensors.index.json lists.
+// Immutable; thread-safe.
+class Checkpoint {
+ public:
+  // NOT_FOUND if the directory or a file is missing; INVALID_ARGUMENT, naming
+  // file and tensor, if it is no directory, a file is malformed, or the index
+  // names a file outside of the directory or a tensor that its shard lacks.
+  static absl::StatusOr<Checkpoint> Open(const std::string& directory);
+
+  const std::string& directory() const { return directory_; }
+  const std::string& config_path() const { return config_path_; }
+  const std::string& config_text() const { return config_text_; }
+
+  // By name. Valid as long as this object.
+  const std::map<std::string, const StoredTensor*>& tensors() const {
+    return tensors_;
+  }
+
+  // SHA-256 of all files, in 64 hexadecimal digits: config.json, the index if
+  // there is one, the weight files by name; each preceded by its length in 8
+  // bytes, little-endian. File names and places do not count. A version that
+  // the checkpoint is read as, unless empty, follows in the same way.
+  std::string Fingerprint(absl::string_view read_as = "") const;
+
+ private:
+  absl::Status OpenSingle(const std::string& path);
+  absl::Status OpenShards(const std::string& directory,
+                          const std::string& index_path);
+
+  std::string directory_;
+  std::string config_path_;
+  std::string config_text_;
+  std::string index_text_;
+  std::map<std::string, SafetensorsFile> files_;  // by file name
+  std::map<std::string, const StoredTensor*> tensors_;
+};
+
+}  // namespace steadystate
+
+#endif  // STEADYSTATE_SERVER_CHECKPOINT_CHECKPOINT_H_

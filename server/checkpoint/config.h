@@ -1,0 +1,114 @@
+#ifndef STEADYSTATE_SERVER_CHECKPOINT_CONFIG_H_
+#define STEADYSTATE_SERVER_CHECKPOINT_CONFIG_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "kernels/pointwise/activation.h"
+#include "nlohmann/json_fwd.hpp"
+
+namespace steadystate {
+
+// A key that would change the result and whose one supported value is its
+// default.
+struct FixedKey {
+  absl::string_view key;
+  absl::string_view default_json;  // "null", "true", "4"
+};
+
+// How the keys of a config.json object are treated. A key in no list is
+// unknown: a warning. null is the same as absent, everywhere.
+struct KeyTable {
+  std::span<const absl::string_view> used;   // change the result, honoured
+  std::span<const absl::string_view> inert;  // do not change the result
+  std::span<const FixedKey> must_be_default;
+};
+
+// Bounds of a number, both included.
+struct Bounds {
+  double min = 0;
+  double max = 0;
+};
+
+// One object of a config.json, read through typed getters. A key that is absent
+// or null takes the default given. All errors are INVALID_ARGUMENT and name
+// file, key, value and bounds. Immutable; cheap to copy; thread-safe.
+class Config {
+ public:
+  // `what` names the text in messages: the file's path.
+  static absl::StatusOr<Config> Parse(absl::string_view text,
+                                      absl::string_view what);
+
+  // The same file with this text under a key. REQUIRES: this is no object
+  // within another.
+  Config With(absl::string_view key, absl::string_view text) const;
+
+  bool Has(absl::string_view key) const;
+  // True if the key is there, as null.
+  bool IsNull(absl::string_view key) const;
+
+  // A whole number within bounds.
+  absl::StatusOr<size_t> Size(absl::string_view key, size_t fallback,
+                              Bounds bounds) const;
+  absl::StatusOr<std::optional<size_t>> OptionalSize(absl::string_view key,
+                                                     Bounds bounds) const;
+  absl::StatusOr<double> Number(absl::string_view key, double fallback,
+                                Bounds bounds) const;
+  absl::StatusOr<std::optional<double>> OptionalNumber(absl::string_view key,
+                                                       Bounds bounds) const;
+  absl::StatusOr<bool> Bool(absl::string_view key, bool fallback) const;
+  absl::StatusOr<std::string> String(absl::string_view key,
+                                     absl::string_view fallback) const;
+
+  // Whole numbers within bounds, at most max_count; a lone number is a list of
+  // one. Absent: nothing; null: an empty list.
+  absl::StatusOr<std::optional<std::vector<size_t>>> SizeList(
+      absl::string_view key, Bounds bounds, size_t max_count) const;
+
+  // Numbers within bounds, at most max_count. Infinity may be written as Python
+  // writes it, Infinity, or as transformers 5 does, {"__float__": "Infinity"}.
+  absl::StatusOr<std::optional<std::vector<double>>> NumberList(
+      absl::string_view key, Bounds bounds, size_t max_count) const;
+
+  // The activation that a key names. UNIMPLEMENTED for unknown names.
+  absl::StatusOr<Activation> ActivationOf(absl::string_view key,
+                                          absl::string_view fallback) const;
+
+  // The objects under a key: none if absent, one, or a list of them.
+  absl::StatusOr<std::vector<Config>> Objects(absl::string_view key,
+                                              size_t max_count) const;
+
+  // UNIMPLEMENTED, naming key and value, if a key that must be default is not.
+  absl::Status CheckFixedKeys(const KeyTable& table) const;
+
+  // Keys that stand in none of the tables, with their path ("attn.foo").
+  std::vector<std::string> UnknownKeys(std::span<const KeyTable> tables) const;
+
+  // UNIMPLEMENTED: `key`, whose value follows, is not supported because `why`.
+  absl::Status Unsupported(absl::string_view key, absl::string_view why) const;
+  // INVALID_ARGUMENT: "<file>: <key> is <value>; <what>".
+  absl::Status Invalid(absl::string_view key, absl::string_view what) const;
+
+ private:
+  Config(std::shared_ptr<const nlohmann::json> root,
+         const nlohmann::json* object, std::string what, std::string path);
+
+  // The value of a key, or null if it is absent or null.
+  const nlohmann::json* Find(absl::string_view key) const;
+
+  std::shared_ptr<const nlohmann::json> root_;
+  const nlohmann::json* object_;
+  std::string what_;  // "models/demo/config.json"
+  std::string path_;  // "" or "attn."
+};
+
+}  // namespace steadystate
+
+#endif  // STEADYSTATE_SERVER_CHECKPOINT_CONFIG_H_

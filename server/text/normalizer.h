@@ -1,0 +1,39 @@
+#ifndef STEADYSTATE_SERVER_TEXT_NORMALIZER_H_
+#define STEADYSTATE_SERVER_TEXT_NORMALIZER_H_
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "nlohmann/json_fwd.hpp"
+#include "server/text/growth.h"
+
+namespace steadystate {
+
+// The "normalizer" of a tokenizer.json: steps that change text before it is
+// looked up. Immutable; thread-safe.
+class Normalizer {
+ public:
+  // From null (no step), "NFC", "NFD", "NFKC", "NFKD", "Prepend", "Replace",
+  // "Strip", "ByteLevel" or a "Sequence" of such. UNIMPLEMENTED for others,
+  // INVALID_ARGUMENT for what is malformed.
+  static absl::StatusOr<Normalizer> FromJson(const nlohmann::json& description);
+
+  // REQUIRES: `text` is UTF-8. So is the result.
+  std::string Normalize(std::string text) const;
+
+  // How long Normalize can make a text.
+  const Growth& growth() const { return growth_; }
+
+ private:
+  absl::Status Add(const nlohmann::json& description);
+
+  std::vector<std::function<std::string(std::string)>> steps_;
+  Growth growth_;
+};
+
+}  // namespace steadystate
+
+#endif  // STEADYSTATE_SERVER_TEXT_NORMALIZER_H_

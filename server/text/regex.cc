@@ -1,0 +1,265 @@
+#define PCRE2_CODE_UNIT_WIDTH 8
+#include "server/text/regex.h"
+
+#include <pcre2.h>
+
+#include <algorithm>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "server/base/status_macros.h"
+#include "server/text/unicode.h"
+
+namespace steadystate {
+namespace {
+
+constexpr size_t kMaxPatternBytes = 16 << 10;
+constexpr unsigned kMaxHeapKib = 64 << 10;
+
+// White_Space, as Oniguruma's \s; PCRE2's has U+180E besides.
+constexpr absl::string_view kWhiteSpace =
+    "\\x{09}-\\x{0D}\\x{20}\\x{85}\\x{A0}\\x{1680}\\x{2000}-\\x{200A}"
+    "\\x{2028}\\x{2029}\\x{202F}\\x{205F}\\x{3000}";
+
+absl::Status Unsupported(absl::string_view pattern, absl::string_view what) {
+  return absl::UnimplementedError(
+      absl::StrCat("the pattern \"", pattern.substr(0, 200), "\" has ", what,
+                   ", which is not supported"));
+}
+
+// Writes a pattern of Oniguruma as one of PCRE2 that means the same.
+class Translator {
+ public:
+  explicit Translator(absl::string_view pattern) : pattern_(pattern) {}
+
+  absl::StatusOr<std::string> Translate() && {
+    while (at_ < pattern_.size()) {
+      const char c = pattern_[at_];
+      if (c == '\\') {
+        STEADYSTATE_RETURN_IF_ERROR(TranslateEscape());
+      } else if (in_class_) {
+        STEADYSTATE_RETURN_IF_ERROR(TranslateInClass(c));
+      } else {
+        STEADYSTATE_RETURN_IF_ERROR(TranslateOutside(c));
+      }
+    }
+    return std::move(out_);
+  }
+
+ private:
+  absl::Status TranslateOutside(char c) {
+    if (Next("(?") && !NextGroup()) {
+      return Unsupported(pattern_, "a group or flags of an unknown kind");
+    }
+    if (Next("{,")) return Unsupported(pattern_, "a repetition from nothing");
+    if (Next("(*")) return Unsupported(pattern_, "a verb");
+    if (c == '[') {
+      in_class_ = true;
+      Take(Next("[^") ? 2 : 1);
+      return absl::OkStatus();
+    }
+    // A plus after an interval repeats it in Ruby and forbids to go back in
+    // Perl.
+    const bool interval = c == '}';
+    Take(1);
+    if (interval && Next("+")) {
+      return Unsupported(pattern_, "a repetition of an interval");
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status TranslateInClass(char c) {
+    if (c == '[') return Unsupported(pattern_, "a class within a class");
+    if (Next("&&")) return Unsupported(pattern_, "an intersection");
+    if (c == ']') in_class_ = false;
+    Take(1);
+    return absl::OkStatus();
+  }
+
+  // The letter after a backslash; what is no letter or digit is itself.
+  absl::Status TranslateEscape() {
+    if (at_ + 1 == pattern_.size()) {
+      return absl::InvalidArgumentError("a pattern ends in a backslash");
+    }
+    const char letter = pattern_[at_ + 1];
+    if (letter == 's' || (letter == 'S' && !in_class_)) {
+      absl::StrAppend(&out_,
+                      in_class_       ? ""
+                      : letter == 's' ? "["
+                                      : "[^",
+                      kWhiteSpace, in_class_ ? "" : "]");
+      at_ += 2;
+      return absl::OkStatus();
+    }
+    if (letter == 'p' || letter == 'P') return TranslateProperty();
+    if (absl::ascii_isalnum(static_cast<unsigned char>(letter)) &&
+        !absl::StrContains("SdDrntfx", absl::string_view(&letter, 1))) {
+      return Unsupported(pattern_, absl::StrCat("\\", std::string(1, letter)));
+    }
+    Take(2);
+    return absl::OkStatus();
+  }
+
+  // \p{L} is the same in both; longer names are scripts, which PCRE2 by itself
+  // widens to their extensions.
+  absl::Status TranslateProperty() {
+    const size_t close = pattern_.find('}', at_);
+    if (at_ + 2 >= pattern_.size() || pattern_[at_ + 2] != '{' ||
+        close == absl::string_view::npos) {
+      return Unsupported(pattern_, "a property without braces");
+    }
+    absl::string_view name = pattern_.substr(at_ + 3, close - at_ - 3);
+    const bool negated = absl::StartsWith(name, "^");
+    if (negated) name.remove_prefix(1);
+    absl::StrAppend(&out_, pattern_.substr(at_, 3), negated ? "^" : "",
+                    name.size() > 2 ? "sc:" : "", name, "}");
+    at_ = close + 1;
+    return absl::OkStatus();
+  }
+
+  bool Next(absl::string_view text) const {
+    return absl::StartsWith(pattern_.substr(at_), text);
+  }
+  bool NextGroup() const {
+    if (Next("(?<")) return Next("(?<=") || Next("(?<!");
+    return Next("(?:") || Next("(?=") || Next("(?!") || Next("(?>") ||
+           Next("(?i:");
+  }
+  void Take(size_t bytes) {
+    absl::StrAppend(&out_, pattern_.substr(at_, bytes));
+    at_ += bytes;
+  }
+
+  absl::string_view pattern_;
+  size_t at_ = 0;
+  bool in_class_ = false;
+  std::string out_;
+};
+
+absl::StatusOr<void*> CompilePcre2(absl::string_view pattern,
+                                   uint32_t options) {
+  if (pattern.size() > kMaxPatternBytes) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "a pattern of ", pattern.size(), " bytes, at most ", kMaxPatternBytes));
+  }
+  int error = 0;
+  size_t where = 0;
+  // Ruby's ^ and $ are those of lines.
+  pcre2_code* code = pcre2_compile(reinterpret_cast<PCRE2_SPTR>(pattern.data()),
+                                   pattern.size(), options | PCRE2_UTF, &error,
+                                   &where, nullptr);
+  // Oniguruma has it.
+  if (error == PCRE2_ERROR_LOOKBEHIND_NOT_FIXED_LENGTH) {
+    return Unsupported(pattern, "a look behind of no fixed length");
+  }
+  if (code == nullptr) {
+    PCRE2_UCHAR message[160] = {};
+    pcre2_get_error_message(error, message, sizeof(message));
+    return absl::InvalidArgumentError(absl::StrCat(
+        "the pattern \"", pattern.substr(0, 200), "\" is wrong at byte ", where,
+        ": ", reinterpret_cast<const char*>(message)));
+  }
+  return code;
+}
+
+// What one search needs. Freed with the object.
+class Search {
+ public:
+  explicit Search(const pcre2_code* code)
+      : code_(code),
+        match_(pcre2_match_data_create(1, nullptr)),
+        context_(pcre2_match_context_create(nullptr)) {
+    pcre2_set_match_limit(context_, Regex::kMaxSteps);
+    pcre2_set_heap_limit(context_, kMaxHeapKib);
+  }
+  ~Search() {
+    pcre2_match_data_free(match_);
+    pcre2_match_context_free(context_);
+  }
+  Search(const Search&) = delete;
+  Search& operator=(const Search&) = delete;
+
+  // The bounds of the first match at or after `from`; false if there is none.
+  bool Find(absl::string_view text, size_t from, size_t& begin, size_t& end) {
+    const int found =
+        pcre2_match(code_, reinterpret_cast<PCRE2_SPTR>(text.data()),
+                    text.size(), from, PCRE2_NO_UTF_CHECK, match_, context_);
+    // Zero says that a group did not fit, which nobody asked for.
+    if (found < 0) return false;
+    begin = pcre2_get_ovector_pointer(match_)[0];
+    end = pcre2_get_ovector_pointer(match_)[1];
+    return begin <= end;
+  }
+
+ private:
+  const pcre2_code* code_;
+  pcre2_match_data* match_;
+  pcre2_match_context* context_;
+};
+
+size_t AfterCharacter(absl::string_view text, size_t at) {
+  ++at;
+  while (at < text.size() &&
+         (static_cast<unsigned char>(text[at]) & 0xC0) == 0x80) {
+    ++at;
+  }
+  return at;
+}
+
+}  // namespace
+
+void Regex::Free::operator()(void* code) const {
+  pcre2_code_free(static_cast<pcre2_code*>(code));
+}
+
+absl::StatusOr<Regex> Regex::Compile(absl::string_view pattern) {
+  STEADYSTATE_ASSIGN_OR_RETURN(const std::string translated,
+                               Translator(pattern).Translate());
+  STEADYSTATE_ASSIGN_OR_RETURN(
+      void* code, CompilePcre2(translated, PCRE2_UCP | PCRE2_MULTILINE));
+  return Regex(code, false);
+}
+
+absl::StatusOr<Regex> Regex::OfLiteral(absl::string_view text) {
+  STEADYSTATE_ASSIGN_OR_RETURN(void* code, CompilePcre2(text, PCRE2_LITERAL));
+  return Regex(code, true);
+}
+
+size_t Regex::least_match() const {
+  uint32_t characters = 0;
+  pcre2_pattern_info(static_cast<const pcre2_code*>(code_.get()),
+                     PCRE2_INFO_MINLENGTH, &characters);
+  return std::max<size_t>(characters, 1);
+}
+
+std::vector<Stretch> Regex::Cut(absl::string_view text) const {
+  std::vector<Stretch> stretches;
+  const std::optional<std::string> stand_ins =
+      literal_ ? std::nullopt : WithStandIns(text);
+  const absl::string_view subject = stand_ins.has_value() ? *stand_ins : text;
+  Search search(static_cast<const pcre2_code*>(code_.get()));
+  size_t cut = 0;   // up to here `text` is in stretches
+  size_t from = 0;  // the next match begins here or later
+  size_t begin = 0;
+  size_t end = 0;
+  while (from < text.size() && search.Find(subject, from, begin, end)) {
+    from = end;
+    if (begin == end) {
+      from = AfterCharacter(text, end);
+      continue;
+    }
+    if (cut < begin)
+      stretches.push_back({text.substr(cut, begin - cut), false});
+    stretches.push_back({text.substr(begin, end - begin), true});
+    cut = end;
+  }
+  if (cut < text.size()) stretches.push_back({text.substr(cut), false});
+  return stretches;
+}
+
+}  // namespace steadystate

@@ -1,0 +1,57 @@
+#ifndef STEADYSTATE_SERVER_TEXT_REGEX_H_
+#define STEADYSTATE_SERVER_TEXT_REGEX_H_
+
+#include <cstddef>
+#include <memory>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+
+namespace steadystate {
+
+// A stretch of a text: matched by a pattern, or between matches.
+struct Stretch {
+  absl::string_view text;
+  bool matched;
+};
+
+// A regular expression as tokenizer.json files have them: Oniguruma's Ruby
+// syntax over Unicode, run by PCRE2. Immutable; thread-safe.
+class Regex {
+ public:
+  // INVALID_ARGUMENT if the pattern is none; UNIMPLEMENTED if it has something
+  // that the two libraries take differently and that is not translated: \w, \b,
+  // \h, \R, \X, \G, \K, anchors by letter, back references, named groups,
+  // inline flags but (?i:), intersections, classes within classes and
+  // looks behind of no fixed length.
+  static absl::StatusOr<Regex> Compile(absl::string_view pattern);
+
+  // A pattern that matches `text` itself.
+  static absl::StatusOr<Regex> OfLiteral(absl::string_view text);
+
+  // Cuts `text` into matches, leftmost first, and what lies between; matches of
+  // nothing are left out. The parts point into `text`. A pattern that needs
+  // more steps than kMaxSteps for one match finds nothing from there on.
+  // Categories of characters are those of the library (unicode.h).
+  // REQUIRES: `text` is UTF-8.
+  std::vector<Stretch> Cut(absl::string_view text) const;
+
+  // The least that a match of Cut has: characters, so bytes, too.
+  size_t least_match() const;
+
+  static constexpr unsigned kMaxSteps = 20'000'000;
+
+ private:
+  struct Free {
+    void operator()(void* code) const;
+  };
+  Regex(void* code, bool literal) : code_(code), literal_(literal) {}
+
+  std::unique_ptr<void, Free> code_;  // a pcre2_code
+  bool literal_;                      // made by OfLiteral
+};
+
+}  // namespace steadystate
+
+#endif  // STEADYSTATE_SERVER_TEXT_REGEX_H_

@@ -1,0 +1,47 @@
+#ifndef STEADYSTATE_SERVER_TEXT_TOKENIZER_H_
+#define STEADYSTATE_SERVER_TEXT_TOKENIZER_H_
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "absl/strings/string_view.h"
+
+namespace steadystate {
+
+// Text to token ids and back. Immutable; thread-safe. The kinds are in
+// tokenizer/, and tokenizer/tokenizer_factory.h chooses among them.
+class Tokenizer {
+ public:
+  virtual ~Tokenizer() = default;
+
+  // A name for ModelService: "bytes", "byte_level_bpe", "byte_fallback_bpe",
+  // "bpe", "sentencepiece" or "rwkv".
+  virtual absl::string_view kind() const = 0;
+
+  // Most bytes of a text that Encode takes in reasonable time and memory.
+  virtual size_t max_text_bytes() const { return SIZE_MAX; }
+
+  // The ids of `text`, each below the vocabulary size. No special tokens are
+  // added; those whose text occurs in `text` are found if the kind does so. Any
+  // bytes are accepted; kinds that know characters take what is not UTF-8 for
+  // U+FFFD.
+  virtual std::vector<int32_t> Encode(absl::string_view text) const = 0;
+
+  // Appends the bytes that `token` stands for in the middle of a text: perhaps
+  // a part of a UTF-8 character, perhaps none (special tokens). A token that
+  // means "space, then a word" has its space here, whatever came before.
+  // REQUIRES: 0 <= token < vocabulary size.
+  virtual void AppendBytes(int32_t token, std::string& to) const = 0;
+
+  // The bytes of a text that begins with `tokens`. As AppendBytes of each, less
+  // what Encode puts before a text of itself, such as the first space of Llama
+  // and SentencePiece: mostly, Decode(Encode(text)) is the text.
+  // REQUIRES: as AppendBytes.
+  virtual std::string Decode(std::span<const int32_t> tokens) const;
+};
+
+}  // namespace steadystate
+
+#endif  // STEADYSTATE_SERVER_TEXT_TOKENIZER_H_

@@ -1,0 +1,86 @@
+#include "server/text/tokenizer_factory.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <system_error>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
+#include "server/base/mapped_file.h"
+#include "server/base/status_macros.h"
+#include "server/text/byte_tokenizer.h"
+#include "server/text/json_tokenizer.h"
+#include "server/text/rwkv_tokenizer.h"
+#include "server/text/sentencepiece_tokenizer.h"
+
+namespace steadystate {
+namespace {
+
+constexpr size_t kMaxFileBytes = size_t{64} << 20;
+
+using Made = absl::StatusOr<std::unique_ptr<Tokenizer>>;
+
+Made MakeFromText(absl::string_view name, const std::string& text,
+                  const std::string& path, size_t vocab_size,
+                  std::vector<std::string>& warnings) {
+  if (name == "tokenizer.json") {
+    return MakeJsonTokenizer(text, path, vocab_size, warnings);
+  }
+  if (name == "tokenizer.model") {
+    return MakeSentencePieceTokenizer(text, path, vocab_size);
+  }
+  return MakeRwkvTokenizer(text, path, vocab_size);
+}
+
+// The names of the tokenizers' files in a directory, in the order of trying.
+std::vector<std::string> FilesOf(const std::string& directory) {
+  std::vector<std::string> rwkv;
+  std::error_code ignored;
+  bool json = false;
+  bool sentencepiece = false;
+  for (const auto& entry :
+       std::filesystem::directory_iterator(directory, ignored)) {
+    const std::string name = entry.path().filename().string();
+    json |= name == "tokenizer.json";
+    sentencepiece |= name == "tokenizer.model";
+    if (absl::StartsWith(name, "rwkv_vocab_") && absl::EndsWith(name, ".txt")) {
+      rwkv.push_back(name);
+    }
+  }
+  // The names end in dates: the newest first.
+  std::sort(rwkv.rbegin(), rwkv.rend());
+  if (sentencepiece) rwkv.insert(rwkv.begin(), "tokenizer.model");
+  if (json) rwkv.insert(rwkv.begin(), "tokenizer.json");
+  return rwkv;
+}
+
+}  // namespace
+
+absl::StatusOr<TokenizerChoice> MakeTokenizer(const std::string& directory,
+                                              bool bytes, size_t vocab_size) {
+  TokenizerChoice choice;
+  if (bytes) {
+    STEADYSTATE_ASSIGN_OR_RETURN(choice.tokenizer,
+                                 MakeByteTokenizer(vocab_size));
+    return choice;
+  }
+  for (const std::string& name : FilesOf(directory)) {
+    const std::string path = absl::StrCat(directory, "/", name);
+    STEADYSTATE_ASSIGN_OR_RETURN(const std::string text,
+                                 ReadFile(path, kMaxFileBytes));
+    Made made = MakeFromText(name, text, path, vocab_size, choice.warnings);
+    if (made.ok()) {
+      choice.tokenizer = *std::move(made);
+      return choice;
+    }
+    if (!absl::IsUnimplemented(made.status())) return made.status();
+    choice.warnings.push_back(
+        absl::StrCat("not used as the tokenizer: ", made.status().message()));
+  }
+  return choice;
+}
+
+}  // namespace steadystate

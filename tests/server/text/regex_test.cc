@@ -1,0 +1,102 @@
+// Goal: patterns written for Oniguruma match the same in PCRE2, and what cannot
+// is refused. Method: the constructs in which the two differ.
+#include "server/text/regex.h"
+
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace steadystate {
+namespace {
+
+using testing::ElementsAre;
+
+// The matches of `pattern` in `text`.
+std::vector<std::string> Matches(absl::string_view pattern,
+                                 absl::string_view text) {
+  const auto regex = Regex::Compile(pattern);
+  EXPECT_TRUE(regex.ok()) << regex.status();
+  std::vector<std::string> matches;
+  if (!regex.ok()) return matches;
+  for (const Stretch& stretch : regex->Cut(text)) {
+    if (stretch.matched) matches.emplace_back(stretch.text);
+  }
+  return matches;
+}
+
+TEST(RegexTest, WhatIsBetweenMatchesIsKept) {
+  const auto regex = Regex::Compile("[0-9]+");
+  ASSERT_TRUE(regex.ok());
+  const std::string text = "a12b3";
+  std::string cut;
+  for (const Stretch& stretch : regex->Cut(text)) {
+    absl::StrAppend(&cut, stretch.matched ? "<" : "(", stretch.text);
+  }
+  EXPECT_EQ(cut, "(a<12(b<3");
+  EXPECT_TRUE(regex->Cut("").empty());
+}
+
+// U+180E was white space in Unicode until 2013, and is to PCRE2.
+TEST(RegexTest, WhiteSpaceIsUnicodes) {
+  EXPECT_THAT(Matches("\\s+", "a\xC2\xA0\xE3\x80\x80 b\xE1\xA0\x8E"),
+              ElementsAre("\xC2\xA0\xE3\x80\x80 "));
+  EXPECT_THAT(Matches("[^\\s]+", "a b\xE1\xA0\x8E"),
+              ElementsAre("a", "b\xE1\xA0\x8E"));
+  EXPECT_THAT(Matches("\\S", " \xE1\xA0\x8E"), ElementsAre("\xE1\xA0\x8E"));
+}
+
+TEST(RegexTest, ScriptsAreNotWidened) {
+  // U+30FC is of no one script, though Hiragana and Katakana have it in common.
+  EXPECT_THAT(Matches("\\p{Hiragana}+", "\xE3\x81\x82\xE3\x83\xBC"),
+              ElementsAre("\xE3\x81\x82"));
+  EXPECT_THAT(Matches("\\p{^L}+", "ab12"), ElementsAre("12"));
+}
+
+TEST(RegexTest, AnchorsAreThoseOfLines) {
+  EXPECT_THAT(Matches("^.", "ab\ncd"), ElementsAre("a", "c"));
+}
+
+TEST(RegexTest, MatchesOfNothingAreLeftOut) {
+  EXPECT_THAT(Matches("x*", "ax\xC3\xA9xx"), ElementsAre("x", "xx"));
+}
+
+TEST(RegexTest, WhatDiffersIsUnimplemented) {
+  for (const char* pattern :
+       {"\\w", "a\\b", "\\h", "\\R", "\\X", "\\K", "\\Aa", "(a)\\1", "(?m:a)",
+        "(?<n>a)", "[a&&b]", "[[:alpha:]]", "a{1,2}+", "a{,2}", "(*FAIL)",
+        "\\pL", "(?<=a*)b"}) {
+    EXPECT_EQ(Regex::Compile(pattern).status().code(),
+              absl::StatusCode::kUnimplemented)
+        << pattern;
+  }
+  for (const char* pattern : {"(", "a)", "[a", "\\", "*", "\\p{Nosuch}"}) {
+    EXPECT_EQ(Regex::Compile(pattern).status().code(),
+              absl::StatusCode::kInvalidArgument)
+        << pattern;
+  }
+}
+
+TEST(RegexTest, LiteralsAreNoPatterns) {
+  const auto regex = Regex::OfLiteral("a.\\s");
+  ASSERT_TRUE(regex.ok());
+  EXPECT_EQ(regex->Cut("a.\\s").size(), 1u);
+  EXPECT_FALSE(regex->Cut("abcs")[0].matched);
+}
+
+// This pattern takes time exponential in the length of the text.
+TEST(RegexTest, EndlessSearchesEnd) {
+  const auto regex = Regex::Compile("b|(?:a+)+c");
+  ASSERT_TRUE(regex.ok());
+  const std::string text = "b" + std::string(40, 'a');
+  const std::vector<Stretch> stretches = regex->Cut(text);
+  ASSERT_EQ(stretches.size(), 2u);
+  EXPECT_TRUE(stretches[0].matched);
+  EXPECT_FALSE(stretches[1].matched);
+}
+
+}  // namespace
+}  // namespace steadystate

@@ -1,0 +1,116 @@
+// Goal: a checkpoint's files say which tokenizer it has; what is not supported
+// is passed over with a warning, what is damaged is an error. Method:
+// directories with the files of tests/data/tokenizers.
+#include "server/text/tokenizer_factory.h"
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/testing/temp_directory.h"
+
+namespace steadystate {
+namespace {
+
+using testing::HasSubstr;
+
+constexpr size_t kVocabSize = 2000;
+
+std::string Data(absl::string_view name) {
+  return ReadWholeFile(
+      absl::StrCat(STEADYSTATE_SOURCE_DIR, "/tests/data/tokenizers/", name));
+}
+
+std::string KindOf(const absl::StatusOr<TokenizerChoice>& choice) {
+  if (!choice.ok()) return choice.status().ToString();
+  if (choice->tokenizer == nullptr) return "none";
+  return std::string(choice->tokenizer->kind());
+}
+
+TEST(TokenizerFactoryTest, FilesAreTriedInOrder) {
+  const TempDirectory directory;
+  directory.Write("tokenizer_config.json", "{}");
+  EXPECT_EQ(KindOf(MakeTokenizer(directory.path(), false, kVocabSize)), "none");
+  directory.Write("rwkv_vocab_v1.txt", Data("rwkv/rwkv_vocab_small.txt"));
+  EXPECT_EQ(KindOf(MakeTokenizer(directory.path(), false, kVocabSize)), "rwkv");
+  directory.Write("tokenizer.model", Data("sentencepiece_bpe/tokenizer.model"));
+  EXPECT_EQ(KindOf(MakeTokenizer(directory.path(), false, kVocabSize)),
+            "sentencepiece");
+  directory.Write("tokenizer.json", Data("neox/tokenizer.json"));
+  EXPECT_EQ(KindOf(MakeTokenizer(directory.path(), false, kVocabSize)),
+            "byte_level_bpe");
+  EXPECT_EQ(KindOf(MakeTokenizer(directory.path(), true, kVocabSize)), "bytes");
+}
+
+TEST(TokenizerFactoryTest, UnsupportedKindsArePassedOver) {
+  const TempDirectory directory;
+  directory.Write("tokenizer.json", R"({"model": {"type": "Unigram"}})");
+  auto choice = MakeTokenizer(directory.path(), false, kVocabSize);
+  EXPECT_EQ(KindOf(choice), "none");
+  ASSERT_EQ(choice->warnings.size(), 1u);
+  EXPECT_THAT(choice->warnings[0], HasSubstr("tokenizer.json"));
+  EXPECT_THAT(choice->warnings[0], HasSubstr("'Unigram' is not supported"));
+  directory.Write("tokenizer.model", Data("sentencepiece_bpe/tokenizer.model"));
+  EXPECT_EQ(KindOf(MakeTokenizer(directory.path(), false, kVocabSize)),
+            "sentencepiece");
+}
+
+TEST(TokenizerFactoryTest, DamagedFilesAreErrors) {
+  for (const char* name :
+       {"tokenizer.json", "tokenizer.model", "rwkv_vocab_v1.txt"}) {
+    const TempDirectory directory;
+    directory.Write(name, "{ damaged");
+    const auto choice = MakeTokenizer(directory.path(), false, kVocabSize);
+    EXPECT_EQ(choice.status().code(), absl::StatusCode::kInvalidArgument);
+    EXPECT_THAT(std::string(choice.status().message()), HasSubstr(name));
+  }
+}
+
+TEST(TokenizerFactoryTest, TokensBeyondTheModelAreErrors) {
+  for (const auto& [folder, name] :
+       {std::pair("neox", "tokenizer.json"),
+        std::pair("sentencepiece_bpe", "tokenizer.model"),
+        std::pair("rwkv", "rwkv_vocab_small.txt")}) {
+    const TempDirectory directory;
+    directory.Write(name, Data(absl::StrCat(folder, "/", name)));
+    EXPECT_THAT(KindOf(MakeTokenizer(directory.path(), false, 900)),
+                HasSubstr("900"));
+  }
+  EXPECT_EQ(MakeTokenizer(".", true, 255).status().code(),
+            absl::StatusCode::kInvalidArgument);
+}
+
+class LongTextTest : public testing::TestWithParam<const char*> {};
+
+// A tokenizer whose time grows with the square of a word's length would need
+// minutes for these.
+TEST_P(LongTextTest, LongWordsAreNoProblem) {
+  const std::string folder = absl::StrCat(
+      STEADYSTATE_SOURCE_DIR, "/tests/data/tokenizers/", GetParam());
+  const auto choice = MakeTokenizer(folder, false, kVocabSize);
+  ASSERT_TRUE(choice.ok()) << choice.status();
+  constexpr size_t kBytes = 100'000;
+  for (const char* part :
+       {"a", "ab", " ", "\n", " \n", "7", "'", "\xE4\xB8\xAD", "\xE2\x96\x81x",
+        "\xCC\x81\xCC\xA3", "e\xCC\x81"}) {
+    std::string text;
+    while (text.size() < kBytes) text += part;
+    const Tokenizer& tokenizer = *choice->tokenizer;
+    const std::vector<int32_t> tokens = tokenizer.Encode(text);
+    const std::string back = tokenizer.Decode(tokens);
+    EXPECT_EQ(tokenizer.Encode(back), tokens) << "of \"" << part << "\"";
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(All, LongTextTest,
+                         testing::Values("neox", "llama3", "llama", "rwkv"),
+                         [](const auto& test) {
+                           return std::string(test.param);
+                         });
+
+}  // namespace
+}  // namespace steadystate
