@@ -9,11 +9,13 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/string_view.h"
 #include "gmock/gmock.h"
@@ -38,28 +40,72 @@ bool HasAnySuffix(absl::string_view path,
                      });
 }
 
-std::vector<SourceFile> ReadSources() {
+std::vector<std::string> ReadLines(const fs::path& path) {
+  std::ifstream stream(path);
+  const std::string text{std::istreambuf_iterator<char>(stream), {}};
+  return absl::StrSplit(text, '\n');
+}
+
+bool IsBuildFile(absl::string_view path) {
+  return HasAnySuffix(path, {"CMakeLists.txt", ".cmake"});
+}
+
+bool IsSource(absl::string_view path) {
+  return HasAnySuffix(path, {".h", ".cc", ".proto"});
+}
+
+std::vector<SourceFile> ReadFiles(bool (*wanted)(absl::string_view path)) {
   std::vector<SourceFile> files;
   const fs::path root = STEADYSTATE_SOURCE_DIR;
   for (const char* folder :
        {"proto", "kernels", "server", "client", "deploy", "tests"}) {
     for (const auto& entry : fs::recursive_directory_iterator(root / folder)) {
       const std::string path = fs::relative(entry.path(), root).string();
-      if (!entry.is_regular_file() ||
-          !HasAnySuffix(path, {".h", ".cc", ".proto"})) {
-        continue;
+      if (entry.is_regular_file() && wanted(path)) {
+        files.push_back({path, ReadLines(entry.path())});
       }
-      std::ifstream stream(entry.path());
-      const std::string text{std::istreambuf_iterator<char>(stream), {}};
-      files.push_back({path, absl::StrSplit(text, '\n')});
     }
   }
   return files;
 }
 
 const std::vector<SourceFile>& Sources() {
-  static const auto* const files = new std::vector(ReadSources());
+  static const auto* const files = new std::vector(ReadFiles(IsSource));
   return *files;
+}
+
+// Those that are built into programs.
+bool IsShipped(absl::string_view path) {
+  return absl::StartsWith(path, "server/") ||
+         absl::StartsWith(path, "kernels/") ||
+         absl::StartsWith(path, "client/");
+}
+
+bool Exists(const std::string& path) {
+  return fs::exists(fs::path(STEADYSTATE_SOURCE_DIR) / path);
+}
+
+// The lines of a list beside this file, of two words each.
+struct ListedPair {
+  std::string where;  // "tests/tidy/tested_by.txt:2"
+  std::string first;
+  std::string second;
+};
+
+std::vector<ListedPair> ReadList(const std::string& name) {
+  const std::string path = absl::StrCat("tests/tidy/", name);
+  std::vector<ListedPair> pairs;
+  size_t number = 0;
+  for (const std::string& line :
+       ReadLines(fs::path(STEADYSTATE_SOURCE_DIR) / path)) {
+    ++number;
+    if (line.empty() || line[0] == '#') continue;
+    const std::vector<std::string> words = absl::StrSplit(line, ' ');
+    const std::string where = absl::StrCat(path, ":", number);
+    EXPECT_EQ(words.size(), 2) << where << " has not two words: " << line;
+    if (words.size() == 2) pairs.push_back({where, words[0], words[1]});
+  }
+  return pairs;
 }
 
 // The file of an #include "..." line, or nothing.
@@ -221,6 +267,158 @@ TEST(TidyTest, LinesAreNarrowAsciiWithoutTrailingBlanks) {
         wrong.push_back(where + " has a tab or a byte beyond ASCII");
       }
     }
+  }
+  EXPECT_THAT(wrong, IsEmpty());
+}
+
+TEST(TidyTest, BuildFilesAreNarrow) {
+  std::vector<SourceFile> files = ReadFiles(IsBuildFile);
+  files.push_back(
+      {"CMakeLists.txt",
+       ReadLines(fs::path(STEADYSTATE_SOURCE_DIR) / "CMakeLists.txt")});
+  std::vector<std::string> wrong;
+  for (const SourceFile& file : files) {
+    for (size_t i = 0; i < file.lines.size(); ++i) {
+      if (file.lines[i].size() > 80) {
+        wrong.push_back(
+            absl::StrCat(file.path, ":", i + 1, " is wider than 80 columns"));
+      }
+    }
+  }
+  EXPECT_THAT(wrong, IsEmpty());
+}
+
+// "tests/server/base/json_test.cc" of "server/base/json.cc"; the command line
+// has its tests beside the client's.
+std::string TestOf(absl::string_view source) {
+  const absl::string_view stem = source.substr(0, source.size() - 3);
+  return absl::StrCat(
+      "tests/", absl::StrReplaceAll(stem, {{"client/steadystate/", "client/"}}),
+      "_test.cc");
+}
+
+TEST(TidyTest, EverySourceHasATestOfItsNameOrASuiteThatCoversIt) {
+  const char* const kList = "tests/tidy/tested_by.txt";
+  std::vector<std::string> wrong;
+  std::set<std::string> listed;
+  for (const ListedPair& pair : ReadList("tested_by.txt")) {
+    if (!listed.insert(pair.first).second) {
+      wrong.push_back(absl::StrCat(pair.where, ": ", pair.first,
+                                   " is there twice: delete one line"));
+    }
+    if (!Exists(pair.first)) {
+      wrong.push_back(absl::StrCat(pair.where, ": ", pair.first,
+                                   " is gone: delete the line, or name the "
+                                   "file that its code is in now"));
+    } else if (Exists(TestOf(pair.first))) {
+      wrong.push_back(absl::StrCat(pair.where, ": ", pair.first, " has ",
+                                   TestOf(pair.first), ": delete the line"));
+    }
+    if (!absl::StartsWith(pair.second, "tests/") || !Exists(pair.second)) {
+      wrong.push_back(absl::StrCat(pair.where, ": there is no ", pair.second,
+                                   ": name the suite that covers ",
+                                   pair.first));
+    }
+  }
+  for (const SourceFile& file : Sources()) {
+    if (absl::EndsWith(file.path, ".cc") && IsShipped(file.path) &&
+        listed.count(file.path) == 0 && !Exists(TestOf(file.path))) {
+      wrong.push_back(absl::StrCat(file.path, " has no ", TestOf(file.path),
+                                   ": write it, or add the line '", file.path,
+                                   " tests/...' to ", kList,
+                                   ", which names the suite that covers it"));
+    }
+  }
+  EXPECT_THAT(wrong, IsEmpty());
+}
+
+// The code of a file: less comments and the preprocessor's lines.
+std::string CodeOf(const SourceFile& file) {
+  std::string code;
+  for (absl::string_view line : file.lines) {
+    if (absl::StartsWith(line, "#")) continue;
+    absl::StrAppend(&code, line.substr(0, line.find("//")), "\n");
+  }
+  return code;
+}
+
+struct ParameterList {
+  std::string function;
+  size_t count = 0;
+};
+
+// What stands in parentheses after a name, counted by its outermost commas.
+std::vector<ParameterList> ParameterLists(const std::string& code) {
+  const auto in_name = [&code](size_t at) {
+    const auto c = static_cast<unsigned char>(code[at]);
+    return absl::ascii_isalnum(c) || c == '_';
+  };
+  std::vector<ParameterList> lists;
+  for (size_t open = code.find('('); open != std::string::npos;
+       open = code.find('(', open + 1)) {
+    size_t start = open;
+    while (start > 0 && in_name(start - 1)) --start;
+    if (start == open) continue;
+    ParameterList list{.function = code.substr(start, open - start)};
+    int depth = 0;
+    bool empty = true;
+    for (size_t i = open + 1; i < code.size() && depth >= 0; ++i) {
+      const char c = code[i];
+      const bool arrow = c == '>' && code[i - 1] == '-';
+      if (absl::StrContains("([{<", c)) ++depth;
+      if (absl::StrContains(")]}>", c) && !arrow) --depth;
+      if (c == ',' && depth == 0) ++list.count;
+      if (depth >= 0 && !absl::ascii_isspace(static_cast<unsigned char>(c))) {
+        empty = false;
+      }
+    }
+    if (!empty) ++list.count;
+    lists.push_back(std::move(list));
+  }
+  return lists;
+}
+
+TEST(TidyTest, ParameterListsAreCounted) {
+  const auto counts = [](const std::string& code) {
+    std::vector<size_t> found;
+    for (const ParameterList& list : ParameterLists(code)) {
+      found.push_back(list.count);
+    }
+    return found;
+  };
+  using testing::ElementsAre;
+  EXPECT_THAT(counts("void Take();"), ElementsAre(0));
+  EXPECT_THAT(counts("int Take(std::map<int, int> map, int more = 1);"),
+              ElementsAre(2));
+  EXPECT_THAT(counts("void Take(const std::function<void(int, int)>& call,\n"
+                     "          int (&three)[3], int last) const {"),
+              ElementsAre(3, 2));
+}
+
+TEST(TidyTest, FunctionsHaveFewParameters) {
+  constexpr size_t kMost = 8;
+  std::vector<std::string> wrong;
+  std::map<std::pair<std::string, std::string>, std::string> unused;
+  for (const ListedPair& pair : ReadList("many_parameters.txt")) {
+    unused[{pair.first, pair.second}] = pair.where;
+  }
+  const auto listed = unused;
+  for (const SourceFile& file : Sources()) {
+    if (!absl::EndsWith(file.path, ".h") || !IsShipped(file.path)) continue;
+    for (const ParameterList& list : ParameterLists(CodeOf(file))) {
+      if (list.count <= kMost) continue;
+      unused.erase({file.path, list.function});
+      if (listed.count({file.path, list.function}) > 0) continue;
+      wrong.push_back(
+          absl::StrCat(file.path, ": ", list.function, " has ", list.count,
+                       " parameters, at most ", kMost,
+                       ": gather those that belong together in a struct"));
+    }
+  }
+  for (const auto& [function, where] : unused) {
+    wrong.push_back(absl::StrCat(where, ": ", function.second, " of ",
+                                 function.first, " has no more than ", kMost,
+                                 " parameters: delete the line"));
   }
   EXPECT_THAT(wrong, IsEmpty());
 }
