@@ -29,22 +29,24 @@ class GenerateCarrier::Call final
     for (uint64_t i = 0; i < options.prompt_tokens; ++i) {
       ids.Add(session_.DrawPromptToken());
     }
+    grpc::ClientContext* context = nullptr;
     {
-      const std::lock_guard<std::mutex> lock(carrier_.mutex_);
-      context_.emplace();
+      const MutexLock lock(carrier_.mutex_);
+      context = &context_.emplace();
       const absl::Duration timeout = carrier_.context_.call_timeout;
       if (timeout != absl::InfiniteDuration()) {
-        context_->set_deadline(DeadlineIn(timeout));
+        context->set_deadline(DeadlineIn(timeout));
       }
-      if (cancelled_) context_->TryCancel();
+      if (cancelled_) context->TryCancel();
     }
-    carrier_.stub_.async()->Generate(&*context_, &request_, this);
+    carrier_.stub_.async()->Generate(context, &request_, this);
     StartRead(&response_);
     StartCall();
   }
 
   // Needs the carrier's mutex.
   void Cancel() {
+    carrier_.mutex_.AssertHeld();
     cancelled_ = true;
     if (context_) context_->TryCancel();
   }
@@ -52,7 +54,7 @@ class GenerateCarrier::Call final
   void OnReadDone(bool ok) override {
     if (!ok) return;
     {
-      const std::lock_guard<std::mutex> lock(carrier_.mutex_);
+      const MutexLock lock(carrier_.mutex_);
       carrier_.Take(session_, response_, LoadClock::now());
     }
     StartRead(&response_);
@@ -61,7 +63,7 @@ class GenerateCarrier::Call final
   void OnDone(const grpc::Status& status) override {
     std::optional<Turn> next;
     {
-      const std::lock_guard<std::mutex> lock(carrier_.mutex_);
+      const MutexLock lock(carrier_.mutex_);
       const LoadTime now = LoadClock::now();
       const SessionFate fate = carrier_.End(session_, ToStatus(status), now);
       next = carrier_.context_.pool.Finish(session_, fate, now);
@@ -70,7 +72,7 @@ class GenerateCarrier::Call final
         session_.Sent(carrier_.context_.options.prompt_tokens);
       } else {
         --carrier_.running_;
-        carrier_.quiet_.notify_all();
+        carrier_.quiet_.SignalAll();
       }
     }
     if (next) Start();
@@ -81,9 +83,8 @@ class GenerateCarrier::Call final
   LoadSession& session_;
   v1::GenerateRequest request_;
   v1::GenerateResponse response_;
-  // Guarded by the carrier's mutex.
-  std::optional<grpc::ClientContext> context_;
-  bool cancelled_ = false;
+  std::optional<grpc::ClientContext> context_ ABSL_GUARDED_BY(carrier_.mutex_);
+  bool cancelled_ ABSL_GUARDED_BY(carrier_.mutex_) = false;
 };
 
 GenerateCarrier::GenerateCarrier(const LoadContext& context,
@@ -95,7 +96,7 @@ GenerateCarrier::~GenerateCarrier() = default;
 void GenerateCarrier::Begin(const Turn& turn) {
   Call* call = nullptr;
   {
-    const std::lock_guard<std::mutex> lock(mutex_);
+    const MutexLock lock(mutex_);
     auto& place = calls_[turn.session->index()];
     if (place == nullptr) place = std::make_unique<Call>(*this, *turn.session);
     call = place.get();
@@ -130,24 +131,24 @@ SessionFate GenerateCarrier::End(LoadSession& session,
 }
 
 void GenerateCarrier::Cancel() {
-  const std::lock_guard<std::mutex> lock(mutex_);
+  const MutexLock lock(mutex_);
   for (const auto& call : calls_) {
     if (call != nullptr) call->Cancel();
   }
 }
 
 void GenerateCarrier::WaitUntilClosed() {
-  std::unique_lock<std::mutex> lock(mutex_);
-  quiet_.wait(lock, [this] { return running_ == 0; });
+  const MutexLock lock(mutex_);
+  while (running_ > 0) quiet_.Wait(mutex_);
 }
 
 Tally GenerateCarrier::tally() const {
-  const std::lock_guard<std::mutex> lock(mutex_);
+  const MutexLock lock(mutex_);
   return tally_;
 }
 
 Carrier::Progress GenerateCarrier::progress() const {
-  const std::lock_guard<std::mutex> lock(mutex_);
+  const MutexLock lock(mutex_);
   return {tally_.drawn_tokens, tally_.failed};
 }
 

@@ -1,12 +1,12 @@
 #ifndef STEADYSTATE_CLIENT_LOAD_GENERATE_CARRIER_H_
 #define STEADYSTATE_CLIENT_LOAD_GENERATE_CARRIER_H_
 
-#include <condition_variable>
 #include <memory>
-#include <mutex>
 #include <vector>
 
+#include "absl/base/thread_annotations.h"
 #include "client/load/carrier.h"
+#include "client/mutex.h"
 #include "steadystate/v1/generation.grpc.pb.h"
 
 namespace steadystate::client {
@@ -29,23 +29,20 @@ class GenerateCarrier final : public Carrier {
  private:
   class Call;
 
-  // The call of a session, made on first use and used again and again.
-  Call& CallOf(const LoadSession& session);
-  // These need mutex_.
   void Take(LoadSession& session, const v1::GenerateResponse& message,
-            LoadTime now);
+            LoadTime now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   SessionFate End(LoadSession& session, const absl::Status& status,
-                  LoadTime now);
+                  LoadTime now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   const LoadContext& context_;
   v1::GenerationService::Stub& stub_;
 
-  mutable std::mutex mutex_;
-  std::condition_variable quiet_;
-  // Guarded by mutex_.
-  std::vector<std::unique_ptr<Call>> calls_;  // by session
-  size_t running_ = 0;                        // calls
-  Tally tally_;
+  mutable Mutex mutex_;
+  CondVar quiet_;
+  // By session: made on first use, and used again and again.
+  std::vector<std::unique_ptr<Call>> calls_ ABSL_GUARDED_BY(mutex_);
+  size_t running_ ABSL_GUARDED_BY(mutex_) = 0;  // calls
+  Tally tally_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace steadystate::client

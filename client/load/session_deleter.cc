@@ -52,8 +52,8 @@ void SessionDeleter::Insist(const std::function<SessionStore::Outcome()>& ask) {
     }
     if (outcome == Outcome::kDone || outcome == Outcome::kNobody) return;
     if (now >= retry_until_) return;
-    std::unique_lock<std::mutex> lock(mutex_);
-    progress_.wait_for(lock, kPoll);
+    const MutexLock lock(mutex_);
+    progress_.WaitUntil(mutex_, LoadClock::now() + kPoll);
   }
 }
 
@@ -64,9 +64,14 @@ void SessionDeleter::Work() {
     Insist([&] { return store.Settle(session); });
     Insist([&] { return store.Delete(session); });
   }
-  const std::lock_guard<std::mutex> lock(mutex_);
+  const MutexLock lock(mutex_);
   tally_.Merge(store.tally());
-  progress_.notify_all();
+  progress_.SignalAll();
+}
+
+Tally SessionDeleter::tally() const {
+  const MutexLock lock(mutex_);
+  return tally_;
 }
 
 uint64_t SessionDeleter::left_behind() const {

@@ -2,20 +2,20 @@
 #define STEADYSTATE_CLIENT_LOAD_SESSION_DELETER_H_
 
 #include <atomic>
-#include <condition_variable>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <memory>
-#include <mutex>
 #include <vector>
 
+#include "absl/base/thread_annotations.h"
 #include "absl/time/time.h"
 #include "client/client.h"
 #include "client/load/load_clock.h"
 #include "client/load/load_session.h"
 #include "client/load/session_store.h"
 #include "client/load/tally.h"
+#include "client/mutex.h"
 
 namespace steadystate::client {
 
@@ -34,7 +34,7 @@ class SessionDeleter {
   // Learns where they stand, if need be, and deletes them.
   void Run();
 
-  const Tally& tally() const { return tally_; }
+  Tally tally() const;
   // Sessions that could not be deleted.
   uint64_t left_behind() const;
 
@@ -54,9 +54,9 @@ class SessionDeleter {
   LoadTime retry_until_;
   std::atomic<LoadTime> last_answer_;
 
-  std::mutex mutex_;
-  std::condition_variable progress_;
-  Tally tally_;  // guarded by mutex_ while Run works
+  mutable Mutex mutex_;
+  CondVar progress_;
+  Tally tally_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace steadystate::client

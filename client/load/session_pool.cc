@@ -6,24 +6,24 @@
 namespace steadystate::client {
 
 std::optional<Turn> SessionPool::Add(LoadSession& session, LoadTime now) {
-  const std::lock_guard<std::mutex> lock(mutex_);
+  const MutexLock lock(mutex_);
   ++counts_.alive;
   return BeginNext(session, now);
 }
 
 std::optional<Turn> SessionPool::GiveBack(LoadSession& session, LoadTime now) {
-  const std::lock_guard<std::mutex> lock(mutex_);
+  const MutexLock lock(mutex_);
   return BeginNext(session, now);
 }
 
 void SessionPool::Retire() {
-  const std::lock_guard<std::mutex> lock(mutex_);
+  const MutexLock lock(mutex_);
   --counts_.alive;
-  changed_.notify_one();
+  changed_.SignalOne();
 }
 
 std::optional<Turn> SessionPool::Arrive(LoadTime intended) {
-  const std::lock_guard<std::mutex> lock(mutex_);
+  const MutexLock lock(mutex_);
   if (stopped_) return std::nullopt;
   if (free_.empty()) {
     if (backlog_.size() == max_backlog_) {
@@ -61,7 +61,7 @@ std::optional<Turn> SessionPool::Finish(LoadSession& session, SessionFate fate,
   std::optional<Turn> next;
   bool tell = false;
   {
-    const std::lock_guard<std::mutex> lock(mutex_);
+    const MutexLock lock(mutex_);
     --counts_.busy;
     switch (fate) {
       case SessionFate::kGoesOn:
@@ -69,7 +69,7 @@ std::optional<Turn> SessionPool::Finish(LoadSession& session, SessionFate fate,
         break;
       case SessionFate::kBroken:
         broken_.push_back(&session);
-        broken_changed_.notify_one();
+        broken_changed_.SignalOne();
         break;
       case SessionFate::kRetired:
         --counts_.alive;
@@ -77,12 +77,12 @@ std::optional<Turn> SessionPool::Finish(LoadSession& session, SessionFate fate,
     }
     tell = fate == SessionFate::kRetired || Quiet();
   }
-  if (tell) changed_.notify_one();
+  if (tell) changed_.SignalOne();
   return next;
 }
 
 LoadSession* SessionPool::TakeBroken() {
-  const std::lock_guard<std::mutex> lock(mutex_);
+  const MutexLock lock(mutex_);
   if (broken_.empty()) return nullptr;
   LoadSession* const session = broken_.front();
   broken_.pop_front();
@@ -90,20 +90,21 @@ LoadSession* SessionPool::TakeBroken() {
 }
 
 bool SessionPool::WaitForBroken(LoadTime time) {
-  std::unique_lock<std::mutex> lock(mutex_);
-  broken_changed_.wait_until(
-      lock, time, [this] { return !broken_.empty() || mending_over_; });
+  const MutexLock lock(mutex_);
+  while (broken_.empty() && !mending_over_ &&
+         broken_changed_.WaitUntil(mutex_, time)) {
+  }
   return !mending_over_;
 }
 
 void SessionPool::StopMending() {
-  const std::lock_guard<std::mutex> lock(mutex_);
+  const MutexLock lock(mutex_);
   mending_over_ = true;
-  broken_changed_.notify_one();
+  broken_changed_.SignalOne();
 }
 
 std::deque<LoadTime> SessionPool::Stop(bool cut) {
-  const std::lock_guard<std::mutex> lock(mutex_);
+  const MutexLock lock(mutex_);
   stopped_ = true;
   if (!cut) return {};
   cut_ = true;
@@ -112,19 +113,19 @@ std::deque<LoadTime> SessionPool::Stop(bool cut) {
 }
 
 SessionPool::Counts SessionPool::counts() const {
-  const std::lock_guard<std::mutex> lock(mutex_);
+  const MutexLock lock(mutex_);
   Counts counts = counts_;
   counts.backlog = backlog_.size();
   return counts;
 }
 
 size_t SessionPool::peak_backlog() const {
-  const std::lock_guard<std::mutex> lock(mutex_);
+  const MutexLock lock(mutex_);
   return peak_backlog_;
 }
 
 uint64_t SessionPool::unsent() const {
-  const std::lock_guard<std::mutex> lock(mutex_);
+  const MutexLock lock(mutex_);
   return unsent_;
 }
 
@@ -133,9 +134,9 @@ bool SessionPool::Quiet() const {
 }
 
 void SessionPool::WaitUntil(LoadTime time) {
-  std::unique_lock<std::mutex> lock(mutex_);
-  changed_.wait_until(lock, time,
-                      [this] { return counts_.alive == 0 || Quiet(); });
+  const MutexLock lock(mutex_);
+  while (counts_.alive > 0 && !Quiet() && changed_.WaitUntil(mutex_, time)) {
+  }
 }
 
 }  // namespace steadystate::client

@@ -2,15 +2,15 @@
 #define STEADYSTATE_CLIENT_LOAD_SESSION_POOL_H_
 
 #include <atomic>
-#include <condition_variable>
 #include <cstddef>
 #include <cstdint>
 #include <deque>
-#include <mutex>
 #include <optional>
 
+#include "absl/base/thread_annotations.h"
 #include "client/load/load_clock.h"
 #include "client/load/load_session.h"
+#include "client/mutex.h"
 
 namespace steadystate::client {
 
@@ -78,25 +78,25 @@ class SessionPool {
   void WaitUntil(LoadTime time);
 
  private:
-  std::optional<Turn> BeginNext(LoadSession& session, LoadTime now);
-  bool Quiet() const;
+  std::optional<Turn> BeginNext(LoadSession& session, LoadTime now)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  bool Quiet() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   const bool open_loop_;
   const size_t max_backlog_;
   std::atomic<bool> cut_ = false;
 
-  mutable std::mutex mutex_;
-  std::condition_variable changed_;
-  std::condition_variable broken_changed_;
-  // Guarded by mutex_.
-  std::deque<LoadSession*> free_;
-  std::deque<LoadSession*> broken_;
-  std::deque<LoadTime> backlog_;
-  Counts counts_;  // backlog is not kept
-  size_t peak_backlog_ = 0;
-  uint64_t unsent_ = 0;
-  bool stopped_ = false;
-  bool mending_over_ = false;
+  mutable Mutex mutex_;
+  CondVar changed_;
+  CondVar broken_changed_;
+  std::deque<LoadSession*> free_ ABSL_GUARDED_BY(mutex_);
+  std::deque<LoadSession*> broken_ ABSL_GUARDED_BY(mutex_);
+  std::deque<LoadTime> backlog_ ABSL_GUARDED_BY(mutex_);
+  Counts counts_ ABSL_GUARDED_BY(mutex_);  // backlog is not kept
+  size_t peak_backlog_ ABSL_GUARDED_BY(mutex_) = 0;
+  uint64_t unsent_ ABSL_GUARDED_BY(mutex_) = 0;
+  bool stopped_ ABSL_GUARDED_BY(mutex_) = false;
+  bool mending_over_ ABSL_GUARDED_BY(mutex_) = false;
 };
 
 }  // namespace steadystate::client

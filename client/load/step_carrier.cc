@@ -29,7 +29,7 @@ StepCarrier::StepCarrier(const LoadContext& context,
 
 void StepCarrier::Begin(const Turn& turn) {
   {
-    const std::lock_guard<std::mutex> lock(mutex_);
+    const MutexLock lock(mutex_);
     BeginLocked(turn);
   }
   Flush();
@@ -91,7 +91,7 @@ void StepCarrier::FillStep(const Step& next, v1::StepRequest& to) {
 
 void StepCarrier::Flush() {
   {
-    const std::lock_guard<std::mutex> lock(mutex_);
+    const MutexLock lock(mutex_);
     if (writing_ || broken_ || outbox_.empty()) return;
     writing_ = true;
     FillRequest();
@@ -102,7 +102,7 @@ void StepCarrier::Flush() {
 void StepCarrier::OnWriteDone(bool ok) {
   bool close = false;
   {
-    const std::lock_guard<std::mutex> lock(mutex_);
+    const MutexLock lock(mutex_);
     writing_ = false;
     close = closing_ && ok;
   }
@@ -116,7 +116,7 @@ void StepCarrier::OnWriteDone(bool ok) {
 
 void StepCarrier::OnReadDone(bool ok) {
   {
-    const std::lock_guard<std::mutex> lock(mutex_);
+    const MutexLock lock(mutex_);
     if (!ok) {
       broken_ = true;
       FailAll();
@@ -196,7 +196,7 @@ void StepCarrier::Cancel() { call_.TryCancel(); }
 void StepCarrier::Close() {
   bool close = false;
   {
-    const std::lock_guard<std::mutex> lock(mutex_);
+    const MutexLock lock(mutex_);
     closing_ = true;
     close = !writing_ && !broken_;
   }
@@ -205,7 +205,7 @@ void StepCarrier::Close() {
 }
 
 void StepCarrier::OnDone(const grpc::Status& status) {
-  const std::lock_guard<std::mutex> lock(mutex_);
+  const MutexLock lock(mutex_);
   const absl::Status end = ToStatus(status);
   // What the connection has to say was counted with every request that it left
   // unanswered.
@@ -215,21 +215,21 @@ void StepCarrier::OnDone(const grpc::Status& status) {
     ++tally_.given_up;
   }
   done_ = true;
-  done_changed_.notify_all();
+  done_changed_.SignalAll();
 }
 
 void StepCarrier::WaitUntilClosed() {
-  std::unique_lock<std::mutex> lock(mutex_);
-  done_changed_.wait(lock, [this] { return done_; });
+  const MutexLock lock(mutex_);
+  while (!done_) done_changed_.Wait(mutex_);
 }
 
 Tally StepCarrier::tally() const {
-  const std::lock_guard<std::mutex> lock(mutex_);
+  const MutexLock lock(mutex_);
   return tally_;
 }
 
 Carrier::Progress StepCarrier::progress() const {
-  const std::lock_guard<std::mutex> lock(mutex_);
+  const MutexLock lock(mutex_);
   return {tally_.drawn_tokens, tally_.failed};
 }
 

@@ -1,14 +1,14 @@
 #ifndef STEADYSTATE_CLIENT_LOAD_STEP_CARRIER_H_
 #define STEADYSTATE_CLIENT_LOAD_STEP_CARRIER_H_
 
-#include <condition_variable>
 #include <deque>
-#include <mutex>
 #include <optional>
 #include <vector>
 
+#include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "client/load/carrier.h"
+#include "client/mutex.h"
 #include "grpcpp/client_context.h"
 #include "grpcpp/support/client_callback.h"
 #include "steadystate/v1/generation.grpc.pb.h"
@@ -51,40 +51,43 @@ class StepCarrier final
     bool samples;
   };
 
-  // These need mutex_.
-  void BeginLocked(const Turn& turn);
-  void Enqueue(LoadSession& session, const std::optional<int32_t>& token);
-  void Take(const Result& result, LoadTime now);
+  void BeginLocked(const Turn& turn) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void Enqueue(LoadSession& session, const std::optional<int32_t>& token)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void Take(const Result& result, LoadTime now)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void TakeStep(LoadSession& session, const v1::StepResponse& step,
-                LoadTime now);
-  void Finish(LoadSession& session, SessionFate fate, LoadTime now);
-  void FailAll();
-  void FillRequest();
-  void FillStep(const Step& next, v1::StepRequest& to);
+                LoadTime now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void Finish(LoadSession& session, SessionFate fate, LoadTime now)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void FailAll() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void FillRequest() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void FillStep(const Step& next, v1::StepRequest& to)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Where a session of this stream has its place.
   size_t Slot(size_t session_index) const {
     return session_index / context_.options.streams;
   }
 
-  // Writes what waits, if nothing is being written. Not to be called with
-  // mutex_, since gRPC may do much at once.
-  void Flush();
+  // Writes what waits, if nothing is being written. Not with mutex_, since gRPC
+  // may do much at once.
+  void Flush() ABSL_LOCKS_EXCLUDED(mutex_);
 
   const LoadContext& context_;
   grpc::ClientContext call_;
   v1::StreamStepRequest request_;    // owned by the write under way
   v1::StreamStepResponse response_;  // owned by the read under way
 
-  mutable std::mutex mutex_;
-  std::condition_variable done_changed_;
-  // Guarded by mutex_.
-  std::deque<Step> outbox_;
-  std::vector<LoadSession*> in_flight_;  // by Slot; nullptr: none
-  Tally tally_;
-  bool writing_ = false;
-  bool closing_ = false;
-  bool broken_ = false;
-  bool done_ = false;
+  mutable Mutex mutex_;
+  CondVar done_changed_;
+  std::deque<Step> outbox_ ABSL_GUARDED_BY(mutex_);
+  // By Slot; nullptr: none.
+  std::vector<LoadSession*> in_flight_ ABSL_GUARDED_BY(mutex_);
+  Tally tally_ ABSL_GUARDED_BY(mutex_);
+  bool writing_ ABSL_GUARDED_BY(mutex_) = false;
+  bool closing_ ABSL_GUARDED_BY(mutex_) = false;
+  bool broken_ ABSL_GUARDED_BY(mutex_) = false;
+  bool done_ ABSL_GUARDED_BY(mutex_) = false;
 };
 
 }  // namespace steadystate::client

@@ -223,7 +223,7 @@ ExitCode RunCommandLine(const std::vector<std::string>& arguments) {
   if (first == "help" || first == "--help" || first == "-h") {
     if (arguments.size() == 1) return Report(Print(Overview()), Canceller());
     rest.erase(rest.begin());
-    rest.push_back("--help");
+    rest.emplace_back("--help");
   }
   const auto command = TakeCommand(rest);
   if (command == nullptr) return UnknownCommand(rest);

@@ -19,8 +19,8 @@ TurnThreads::TurnThreads(const TurnBounds& bounds, Report report)
       lanes_(bounds.long_bytes == SIZE_MAX ? 1 : 2),
       waiting_(bounds.waiting, bounds.own_waiting, bounds.parts),
       waiting_bytes_(bounds.bytes, bounds.own_bytes, bounds.parts) {
-  for (Lane& lane : lanes_) {
-    lane.thread = std::thread([this, &lane] { Loop(lane); });
+  for (size_t lane = 0; lane < lanes_.size(); ++lane) {
+    threads_.emplace_back([this, lane] { Loop(lane); });
   }
 }
 
@@ -31,7 +31,7 @@ TurnThreads::~TurnThreads() {
     stopping_ = true;
     for (Lane& lane : lanes_) lane.changed.SignalOne();
   }
-  for (Lane& lane : lanes_) lane.thread.join();
+  for (std::thread& thread : threads_) thread.join();
 }
 
 absl::StatusOr<TurnTicket> TurnThreads::Run(ClientId client, size_t bytes,
@@ -122,13 +122,14 @@ TurnThreads::Job TurnThreads::Remove(Lane& lane, ClientId client,
   return job;
 }
 
-void TurnThreads::Loop(Lane& lane) {
+void TurnThreads::Loop(size_t lane_index) {
   pthread_setname_np(pthread_self(), bounds_.name);
   while (true) {
     Job job;
     absl::Status turn;
     {
       const MutexLock lock(mutex_);
+      Lane& lane = lanes_[lane_index];
       while (lane.turns.empty() && !stopping_) lane.changed.Wait(mutex_);
       if (lane.turns.empty()) return;
       job = TakeNext(lane);

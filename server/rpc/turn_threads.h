@@ -81,7 +81,6 @@ class TurnThreads {
     CondVar changed;
     std::deque<ClientId> turns;  // those that have jobs, next one first
     absl::flat_hash_map<ClientId, Jobs> jobs;
-    std::thread thread;
   };
 
   absl::Status CheckRoom(ClientId client, size_t bytes) const
@@ -93,17 +92,20 @@ class TurnThreads {
   // Removes a job, and its client from those in turn if it was the last.
   Job Remove(Lane& lane, ClientId client, Jobs::iterator place)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  void Loop(Lane& lane);
+  void Loop(size_t lane_index);
 
   const TurnBounds bounds_;
   const Report report_;
   Mutex mutex_;
-  std::vector<Lane> lanes_;  // of short work, and of long; see mutex_
+  // Of short work, and of long.
+  std::vector<Lane> lanes_ ABSL_GUARDED_BY(mutex_);
   FairShare waiting_ ABSL_GUARDED_BY(mutex_);
   FairShare waiting_bytes_ ABSL_GUARDED_BY(mutex_);
   TurnTicket last_ticket_ ABSL_GUARDED_BY(mutex_) = 0;
   bool draining_ ABSL_GUARDED_BY(mutex_) = false;
   bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
+
+  std::vector<std::thread> threads_;  // one a lane; last: they use all this
 };
 
 }  // namespace steadystate
