@@ -78,9 +78,9 @@ void ConnectionConduct::CountUnfinished(uint64_t bytes,
       kBytesPerMessage * (activity.messages - last_.messages);
   unfinished_ += received;
   unfinished_ -= std::min(unfinished_, accounted);
-  unfinished_ = std::min(unfinished_, kMessagesHeldPerCall *
-                                          CallsOpen(activity, limits) *
-                                          limits.bytes_per_call);
+  unfinished_ =
+      std::min(unfinished_, kMessagesHeldPerCall * CallsOpen(activity, limits) *
+                                limits.bytes_per_call);
 }
 
 }  // namespace steadystate

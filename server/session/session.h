@@ -35,7 +35,7 @@ struct Session {
   uint64_t position = 0;  // state.position() after the last finished batch
   // When its last request ended, or its last batch; creation before the first.
   Moment last_step;
-  bool active = false;    // a request is queued or running: cannot expire
+  bool active = false;  // a request is queued or running: cannot expire
 
   // What is queued for it, the engine's: null if nothing is.
   Lane* lane = nullptr;
