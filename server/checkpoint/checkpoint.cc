@@ -144,7 +144,8 @@ absl::Status Checkpoint::OpenShards(const std::string& directory,
   return absl::OkStatus();
 }
 
-std::string Checkpoint::Fingerprint(absl::string_view read_as) const {
+absl::StatusOr<std::string> Checkpoint::Fingerprint(
+    absl::string_view read_as) const {
   Sha256 hash;
   HashFile(std::as_bytes(std::span(config_text_)), hash);
   if (!index_text_.empty()) {

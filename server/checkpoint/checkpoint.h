@@ -34,8 +34,9 @@ class Checkpoint {
   // SHA-256 of all files, in 64 hexadecimal digits: config.json, the index if
   // there is one, the weight files by name; each preceded by its length in 8
   // bytes, little-endian. File names and places do not count. A version that
-  // the checkpoint is read as, unless empty, follows in the same way.
-  std::string Fingerprint(absl::string_view read_as = "") const;
+  // the checkpoint is read as, unless empty, follows in the same way. INTERNAL
+  // as Sha256.
+  absl::StatusOr<std::string> Fingerprint(absl::string_view read_as = "") const;
 
  private:
   absl::Status OpenSingle(const std::string& path);

@@ -139,7 +139,7 @@ absl::StatusOr<std::shared_ptr<const Model>> ModelLoader::Load(
                                LinearFactory::Create(weights));
 
   // Reading every byte takes about as long as packing them: at the same time.
-  std::future<std::string> fingerprint =
+  std::future<absl::StatusOr<std::string>> fingerprint =
       std::async(std::launch::async, [&checkpoint, &options] {
         return checkpoint.Fingerprint(options.transformers_version);
       });
@@ -169,7 +169,7 @@ absl::StatusOr<std::shared_ptr<const Model>> ModelLoader::Load(
     description.warnings.push_back(
         absl::StrCat("tensor '", name, "' is not used"));
   }
-  description.fingerprint = fingerprint.get();
+  STEADYSTATE_ASSIGN_OR_RETURN(description.fingerprint, fingerprint.get());
   return std::shared_ptr<const Model>(new Model(std::move(parts)));
 }
 

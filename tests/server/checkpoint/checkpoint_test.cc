@@ -106,7 +106,7 @@ TEST(CheckpointTest, TheFingerprintFollowsTheContentAlone) {
     const TempDirectory directory;
     directory.Write("config.json", config);
     directory.Write("model.safetensors", OneTensor("a", value));
-    return Checkpoint::Open(directory.path())->Fingerprint();
+    return Checkpoint::Open(directory.path())->Fingerprint().value();
   };
   const std::string base = fingerprint("{}", 1);
   EXPECT_EQ(base.size(), 64u);
@@ -119,7 +119,7 @@ TEST(CheckpointTest, TheIndexCountsTowardsTheFingerprint) {
   const auto fingerprint = [](const std::string& map) {
     const TempDirectory directory;
     WriteShards(directory, map);
-    return Checkpoint::Open(directory.path())->Fingerprint();
+    return Checkpoint::Open(directory.path())->Fingerprint().value();
   };
   EXPECT_NE(fingerprint(R"({"a": "s1.safetensors"})"),
             fingerprint(R"({"b": "s2.safetensors"})"));
