@@ -8,7 +8,7 @@ ForwardStage::ForwardStage(const Model& model, size_t max_rows,
                            ThreadPool& pool)
     : model_(model),
       hidden_size_(model.description().hidden_size),
-      workspace_(model, max_rows, pool),
+      workspace_(model.MakeWorkspace(max_rows, pool)),
       hidden_(max_rows * hidden_size_) {
   rows_.reserve(max_rows);
   segments_.reserve(max_rows);

@@ -5,7 +5,6 @@
 #include "absl/strings/str_cat.h"
 #include "kernels/pointwise/activation.h"
 #include "server/base/status_macros.h"
-#include "server/model/mixers/registry.h"
 
 namespace steadystate {
 namespace {
@@ -44,21 +43,22 @@ absl::StatusOr<Decoder> Decoder::Make(const Config& config,
     STEADYSTATE_ASSIGN_OR_RETURN(
         decoder.input_norm_, Norm::Make(model.norm, root, model.input_norm, D));
   }
-  for (size_t layer = 0; layer < model.softmax.size(); ++layer) {
+  for (size_t i = 0; i < model.layers.size(); ++i) {
     STEADYSTATE_ASSIGN_OR_RETURN(
-        Block block, Block::Make(model, {.layer = layer,
-                                         .layers = model.softmax.size(),
-                                         .hidden_size = D,
-                                         .norm_eps = model.norm.eps,
-                                         .context_cap = context_cap,
-                                         .config = config,
-                                         .root = root,
-                                         .weights = root.Child(absl::StrCat(
-                                             frame.layers, layer, ".")),
-                                         .linears = linears,
-                                         .state = state,
-                                         .scratch = decoder.scratch_}));
-    decoder.blocks_.push_back(std::move(block));
+        Layer layer,
+        Layer::Make(model,
+                    {.layer = i,
+                     .layers = model.layers.size(),
+                     .hidden_size = D,
+                     .norm_eps = model.norm.eps,
+                     .context_cap = context_cap,
+                     .config = config,
+                     .root = root,
+                     .weights = root.Child(absl::StrCat(frame.layers, i, ".")),
+                     .linears = linears,
+                     .state = state,
+                     .scratch = decoder.scratch_}));
+    decoder.layers_.push_back(std::move(layer));
   }
   const std::string final_norm = absl::StrCat(frame.final_norm, ".weight");
   if (!model.final_norm_may_be_missing || root.Has(final_norm)) {
@@ -87,7 +87,7 @@ void Decoder::Forward(std::span<const InputRow> rows,
   const size_t count = one_class ? rows.size() : other->first_row;
   float* residual = workspace.residual();
   Embed(rows.first(count), residual, workspace);
-  for (size_t layer = 0; layer < blocks_.size(); ++layer) {
+  for (size_t layer = 0; layer < layers_.size(); ++layer) {
     ForwardLayer(layer, {segments.begin(), other}, count, residual, workspace);
   }
   Finish(count, residual, hidden, workspace);
@@ -117,22 +117,22 @@ void Decoder::Embed(std::span<const InputRow> rows, float* residual,
 }
 
 std::optional<size_t> Decoder::FirstCausalLayer() const {
-  const auto found = std::ranges::find_if_not(blocks_, &Block::bidirectional);
-  if (found == blocks_.end()) return std::nullopt;
-  return static_cast<size_t>(found - blocks_.begin());
+  const auto found = std::ranges::find_if_not(layers_, &Layer::bidirectional);
+  if (found == layers_.end()) return std::nullopt;
+  return static_cast<size_t>(found - layers_.begin());
 }
 
 void Decoder::ForwardLayer(size_t layer, std::span<const Segment> segments,
                            size_t rows, float* residual,
                            Workspace& workspace) const {
   PhaseTimer& phases = workspace.buffers().phases;
-  const Block& block = blocks_[layer];
+  const Layer& at = layers_[layer];
   workspace.buffers().row_class = RowClassOf(segments.front());
   phases.Start();
   if (segments.front().pass == Pass::kAbsorb) {
-    block.Absorb(segments, rows, residual, workspace);
+    at.Absorb(segments, rows, residual, workspace);
   } else {
-    block.Forward(segments, rows, residual, workspace);
+    at.Forward(segments, rows, residual, workspace);
   }
   phases.Enter(Phase::kOther);
 }

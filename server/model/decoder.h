@@ -10,17 +10,17 @@
 
 #include "absl/status/statusor.h"
 #include "server/checkpoint/config.h"
-#include "server/model/block.h"
 #include "server/model/embedding.h"
+#include "server/model/family.h"
+#include "server/model/layer.h"
 #include "server/model/mixer.h"
-#include "server/model/model.h"
-#include "server/model/model_config.h"
 #include "server/model/norm.h"
+#include "server/model/state_layout.h"
 #include "server/model/workspace.h"
 
 namespace steadystate {
 
-// The causal language model: embedding, blocks, final norm, head. Immutable;
+// The causal language model: embedding, layers, final norm, head. Immutable;
 // thread-safe given distinct workspaces.
 class Decoder {
  public:
@@ -59,7 +59,7 @@ class Decoder {
   ScratchSize scratch_;
   std::optional<Embedding> embedding_;
   std::optional<Norm> input_norm_;
-  std::vector<Block> blocks_;
+  std::vector<Layer> layers_;
   std::optional<Norm> final_norm_;
   std::unique_ptr<Linear> head_;  // D -> vocab_size
   bool tied_ = false;

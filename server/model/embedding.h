@@ -9,6 +9,13 @@
 
 namespace steadystate {
 
+// One input of a batch: a token id, or an embedding that takes the place of the
+// token's row of the embedding table.
+struct InputRow {
+  int32_t token = -1;                // in [0, vocab_size) unless ...
+  const float* embedding = nullptr;  // ... f32[D] is given
+};
+
 // The table of token embeddings, [vocab_size, D], kept in the checkpoint's own
 // element type; with bf16 weights it is kept as bf16 whatever it was. One row
 // is converted at a time. Immutable; thread-safe.

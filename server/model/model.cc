@@ -1,58 +1,235 @@
 #include "server/model/model.h"
 
+#include <future>
+#include <memory>
+#include <string>
 #include <utility>
+#include <vector>
 
-#include "server/model/model_loader.h"
-#include "server/model/model_parts.h"
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
+#include "kernels/cpu_target.h"
+#include "server/base/status_macros.h"
+#include "server/checkpoint/checkpoint.h"
+#include "server/checkpoint/config.h"
+#include "server/checkpoint/weight_store.h"
+#include "server/model/decoder.h"
+#include "server/model/family.h"
+#include "server/model/model_config_reader.h"
+#include "server/model/registry.h"
+#include "server/text/tokenizer_factory.h"
 
 namespace steadystate {
+namespace {
+
+// Bounds the attention's scratch memory, 4 bytes a token and worker.
+constexpr uint64_t kMaxContextCap = uint64_t{1} << 24;
+
+// The directory's own name, "demo" of "models/demo/".
+std::string DirectoryName(absl::string_view path) {
+  while (absl::ConsumeSuffix(&path, "/")) {
+  }
+  const size_t slash = path.rfind('/');
+  return std::string(slash == absl::string_view::npos ? path
+                                                      : path.substr(slash + 1));
+}
+
+// config.json, as of the version that it shall be read as.
+absl::StatusOr<Config> ReadConfig(const ModelOptions& options,
+                                  const Checkpoint& checkpoint) {
+  STEADYSTATE_ASSIGN_OR_RETURN(
+      Config config,
+      Config::Parse(checkpoint.config_text(), checkpoint.config_path()));
+  if (options.transformers_version.empty()) return config;
+  return config.With("transformers_version", options.transformers_version);
+}
+
+size_t SoftmaxLayers(const ModelConfig& config) {
+  size_t layers = 0;
+  for (const LayerPlan& plan : config.layers) {
+    layers += plan.tokens == TokenMixer::kSoftmax;
+  }
+  return layers;
+}
+
+// The cap of softmax layers without a window.
+absl::StatusOr<uint64_t> ContextCap(const ModelOptions& options,
+                                    const ModelConfig& config) {
+  const uint64_t cap = options.context_cap != 0
+                           ? options.context_cap
+                           : config.max_position_embeddings;
+  if (SoftmaxLayers(config) > 0 && cap > kMaxContextCap) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "a context cap of ", cap, " tokens for softmax layers (",
+        options.context_cap != 0 ? "as set" : "max_position_embeddings",
+        "); at most ", kMaxContextCap, " are possible"));
+  }
+  return cap;
+}
+
+// What shall be kept in less must be there, and bear it.
+absl::Status CheckStateDType(const ModelOptions& options, const Family& family,
+                             const StateLayoutBuilder& state) {
+  if (options.state_dtype == StateDType::kF32) return absl::OkStatus();
+  if (!state.has_matrices()) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("this model of model_type '", family.model_type,
+                     "' has no recurrent matrices that could be kept in ",
+                     Name(options.state_dtype), "; its state dtype is f32"));
+  }
+  if (options.state_dtype != StateDType::kBf16 || family.bf16_states) {
+    return absl::OkStatus();
+  }
+  return absl::FailedPreconditionError(absl::StrCat(
+      "states of model_type '", family.model_type, "' cannot be kept in ",
+      Name(options.state_dtype), ": over 10^5 tokens its outputs can be off ",
+      "by more than 1 %. State dtypes of int16, as small and more exact, and ",
+      "f32 are possible"));
+}
+
+std::vector<std::string> LayerKinds(const ModelConfig& config) {
+  std::vector<std::string> kinds;
+  for (const LayerPlan& plan : config.layers) {
+    if (plan.tokens == TokenMixer::kFamily) {
+      kinds.emplace_back(config.family->model_type);
+    } else {
+      kinds.emplace_back(plan.softmax.window.has_value() ? "softmax window"
+                                                         : "softmax");
+    }
+  }
+  return kinds;
+}
+
+ModelDescription Describe(const ModelOptions& options,
+                          const ModelConfig& config) {
+  return {.id = options.id.empty() ? DirectoryName(options.path) : options.id,
+          .family = std::string(config.family->model_type),
+          .fingerprint = "",
+          .vocab_size = config.vocab_size,
+          .hidden_size = config.hidden_size,
+          .layers = config.layers.size(),
+          .softmax_layers = SoftmaxLayers(config),
+          .layer_kinds = LayerKinds(config),
+          .norm = config.norm.kind == NormStyle::Kind::kRms ? "rmsnorm"
+                                                            : "layernorm",
+          .norm_eps = config.norm.eps,
+          .tied_head = false,
+          .parameters = 0,
+          .bos_tokens = config.bos_tokens,
+          .eos_tokens = config.eos_tokens,
+          .linear = {},
+          .kernel_target = KernelTargetName(),
+          .warnings = config.warnings,
+          .readings = config.readings};
+}
+
+}  // namespace
+
+struct Model::Contents {
+  ModelDescription description;
+  StateLayout layout;
+  std::unique_ptr<Tokenizer> tokenizer;  // or null
+  Decoder decoder;
+};
 
 absl::StatusOr<std::shared_ptr<const Model>> Model::Load(
     const ModelOptions& options) {
-  return ModelLoader::Load(options);
+  STEADYSTATE_ASSIGN_OR_RETURN(const Checkpoint checkpoint,
+                               Checkpoint::Open(options.path));
+  STEADYSTATE_ASSIGN_OR_RETURN(const Config config,
+                               ReadConfig(options, checkpoint));
+  STEADYSTATE_ASSIGN_OR_RETURN(const ModelConfig model_config,
+                               ReadModelConfig(config));
+  STEADYSTATE_ASSIGN_OR_RETURN(const uint64_t context_cap,
+                               ContextCap(options, model_config));
+  const DType weights = options.weight_dtype.value_or(
+      LinearFactory::HasNativeBf16() ? DType::kBf16 : DType::kF32);
+  STEADYSTATE_ASSIGN_OR_RETURN(const std::unique_ptr<LinearFactory> linears,
+                               LinearFactory::Create(weights));
+
+  // Reading every byte takes about as long as packing them: at the same time.
+  std::future<absl::StatusOr<std::string>> fingerprint =
+      std::async(std::launch::async, [&checkpoint, &options] {
+        return checkpoint.Fingerprint(options.transformers_version);
+      });
+  auto contents = std::make_unique<Model::Contents>();
+  contents->description = Describe(options, model_config);
+  WeightStore store(checkpoint);
+  StateLayoutBuilder state(options.state_dtype);
+  STEADYSTATE_ASSIGN_OR_RETURN(contents->decoder,
+                               Decoder::Make(config, model_config, context_cap,
+                                             weights, store, *linears, state));
+  STEADYSTATE_RETURN_IF_ERROR(
+      CheckStateDType(options, *model_config.family, state));
+  contents->layout = std::move(state).Build();
+  STEADYSTATE_ASSIGN_OR_RETURN(
+      TokenizerChoice tokenizer,
+      MakeTokenizer(options.path, model_config.byte_tokenizer,
+                    model_config.vocab_size));
+  contents->tokenizer = std::move(tokenizer.tokenizer);
+  ModelDescription& description = contents->description;
+  for (std::string& warning : tokenizer.warnings) {
+    description.warnings.push_back(std::move(warning));
+  }
+  description.tied_head = contents->decoder.tied();
+  description.parameters = store.parameters();
+  description.linear = linears->report();
+  for (const std::string& name : store.Unused()) {
+    description.warnings.push_back(
+        absl::StrCat("tensor '", name, "' is not used"));
+  }
+  STEADYSTATE_ASSIGN_OR_RETURN(description.fingerprint, fingerprint.get());
+  return std::shared_ptr<const Model>(new Model(std::move(contents)));
 }
 
-Model::Model(std::unique_ptr<Parts> parts) : parts_(std::move(parts)) {}
+Model::Model(std::unique_ptr<Contents> contents)
+    : contents_(std::move(contents)) {}
 
 Model::~Model() = default;
 
 const ModelDescription& Model::description() const {
-  return parts_->description;
+  return contents_->description;
 }
 
-const StateLayout& Model::state_layout() const { return parts_->layout; }
+const StateLayout& Model::state_layout() const { return contents_->layout; }
 
-const Tokenizer* Model::tokenizer() const { return parts_->tokenizer.get(); }
+const Tokenizer* Model::tokenizer() const { return contents_->tokenizer.get(); }
+
+Workspace Model::MakeWorkspace(size_t max_rows, ThreadPool& pool) const {
+  return Workspace(contents_->description.hidden_size,
+                   contents_->decoder.scratch(), max_rows, pool);
+}
 
 void Model::Forward(std::span<const InputRow> rows,
                     std::span<const Segment> segments, float* hidden,
                     Workspace& workspace) const {
-  parts_->decoder.Forward(rows, segments, hidden, workspace);
+  contents_->decoder.Forward(rows, segments, hidden, workspace);
 }
 
 std::optional<size_t> Model::FirstCausalLayer() const {
-  return parts_->decoder.FirstCausalLayer();
+  return contents_->decoder.FirstCausalLayer();
 }
 
 void Model::Embed(std::span<const InputRow> rows, float* residual,
                   Workspace& workspace) const {
-  parts_->decoder.Embed(rows, residual, workspace);
+  contents_->decoder.Embed(rows, residual, workspace);
 }
 
 void Model::ForwardLayer(size_t layer, std::span<const Segment> segments,
                          size_t rows, float* residual,
                          Workspace& workspace) const {
-  parts_->decoder.ForwardLayer(layer, segments, rows, residual, workspace);
+  contents_->decoder.ForwardLayer(layer, segments, rows, residual, workspace);
 }
 
 void Model::Finish(size_t rows, const float* residual, float* hidden,
                    Workspace& workspace) const {
-  parts_->decoder.Finish(rows, residual, hidden, workspace);
+  contents_->decoder.Finish(rows, residual, hidden, workspace);
 }
 
 void Model::Head(size_t rows, const float* hidden, float* logits,
                  Workspace& workspace) const {
-  parts_->decoder.Head(rows, hidden, logits, workspace);
+  contents_->decoder.Head(rows, hidden, logits, workspace);
 }
 
 }  // namespace steadystate

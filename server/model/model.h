@@ -10,12 +10,13 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "absl/time/time.h"
 #include "kernels/dtype.h"
 #include "kernels/linear/linear.h"
 #include "kernels/thread_pool.h"
+#include "server/model/embedding.h"
 #include "server/model/mixer.h"
 #include "server/model/state_layout.h"
+#include "server/model/workspace.h"
 #include "server/text/tokenizer.h"
 
 namespace steadystate {
@@ -66,47 +67,6 @@ struct ModelDescription {
   std::vector<std::string> readings;
 };
 
-// One input of a batch: a token id, or an embedding that takes the place of the
-// token's row of the embedding table.
-struct InputRow {
-  int32_t token = -1;                // in [0, vocab_size) unless ...
-  const float* embedding = nullptr;  // ... f32[D] is given
-};
-
-class Model;
-
-// Time spent in the parts of Forward and Head since the last TakePhases.
-struct PhaseTimes {
-  absl::Duration projection;  // matrix products
-  absl::Duration recurrence;  // mixers, without their projections
-  absl::Duration other;       // norms, activations, embedding
-};
-
-// Everything a compute thread needs beside the model: its worker threads and
-// scratch memory for batches of up to max_rows rows. Allocates when it is made,
-// and a little when a thread first meets a shape of matrix product; not
-// afterwards. Thread-compatible.
-class Workspace {
- public:
-  // REQUIRES: max_rows >= 1. The model and the pool outlive the workspace.
-  Workspace(const Model& model, size_t max_rows, ThreadPool& pool);
-  ~Workspace();
-
-  size_t max_rows() const;
-  PhaseTimes TakePhases();
-
-  // f32[max_rows, D]: the residual stream of a pass that goes layer by layer.
-  // Forward uses it, too.
-  float* residual();
-
-  // For model/ only: buffers of the forward pass. Defined in workspace.h.
-  struct Buffers;
-  Buffers& buffers() { return *buffers_; }
-
- private:
-  std::unique_ptr<Buffers> buffers_;
-};
-
 // An immutable loaded model: maps (rows, states) to hidden vectors and logits.
 // Thread-safe given distinct workspaces.
 class Model {
@@ -129,6 +89,11 @@ class Model {
   const StateLayout& state_layout() const;
   // Null if the checkpoint carries none that is known.
   const Tokenizer* tokenizer() const;
+
+  // What a compute thread needs to run the model over batches of up to max_rows
+  // rows. REQUIRES: max_rows >= 1. The model and the pool outlive the
+  // workspace.
+  Workspace MakeWorkspace(size_t max_rows, ThreadPool& pool) const;
 
   // Runs all layers over a batch and advances the states in place. Rows of
   // different RowClass go through the layers one class after the other, as
@@ -188,11 +153,9 @@ class Model {
             Workspace& workspace) const;
 
  private:
-  friend class ModelLoader;
-  friend class Workspace;
-  struct Parts;
-  explicit Model(std::unique_ptr<Parts> parts);
-  std::unique_ptr<Parts> parts_;
+  struct Contents;
+  explicit Model(std::unique_ptr<Contents> contents);
+  std::unique_ptr<Contents> contents_;
 };
 
 }  // namespace steadystate

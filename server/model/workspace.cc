@@ -1,7 +1,5 @@
 #include "server/model/workspace.h"
 
-#include "server/model/model_parts.h"
-
 namespace steadystate {
 
 Workspace::Buffers::Buffers(size_t hidden_size, const ScratchSize& sizes,
@@ -23,18 +21,5 @@ void Workspace::Buffers::Project(const Linear& linear_map, size_t rows,
   const PhaseScope scope(phases, Phase::kProjection);
   linear_map.Run(rows, x, x_stride, y, y_stride, pool, linear, row_class);
 }
-
-Workspace::Workspace(const Model& model, size_t max_rows, ThreadPool& pool)
-    : buffers_(std::make_unique<Buffers>(model.description().hidden_size,
-                                         model.parts_->decoder.scratch(),
-                                         max_rows, pool)) {}
-
-Workspace::~Workspace() = default;
-
-size_t Workspace::max_rows() const { return buffers_->max_rows; }
-
-float* Workspace::residual() { return buffers_->residual.data(); }
-
-PhaseTimes Workspace::TakePhases() { return buffers_->phases.Take(); }
 
 }  // namespace steadystate

@@ -12,7 +12,7 @@
 #include "absl/strings/str_split.h"
 #include "server/base/cpu_count.h"
 #include "server/base/status_macros.h"
-#include "server/model/mixers/registry.h"
+#include "server/model/registry.h"
 #include "tests/bench/command.h"
 #include "tests/bench/engine_load.h"
 #include "tests/bench/environment.h"
@@ -128,8 +128,9 @@ absl::Status AgeCommand::Check(const RunOptions& run) {
                      " and --pairs at least 1"));
   }
   if (!families_.empty()) return absl::OkStatus();
-  for (const MixerFamily& family : MixerFamilies()) {
-    if (!family.all_softmax) families_.emplace_back(family.model_type);
+  for (const Family& family : Families()) {
+    if (family.layer.tokens == TokenMixer::kFamily)
+      families_.emplace_back(family.model_type);
   }
   if (run.quick) families_ = {"gla"};
   return absl::OkStatus();

@@ -11,8 +11,8 @@
 #include "server/checkpoint/checkpoint.h"
 #include "server/checkpoint/config.h"
 #include "server/checkpoint/weight_store.h"
-#include "server/model/block.h"
-#include "server/model/model_config.h"
+#include "server/model/layer.h"
+#include "server/model/model_config_reader.h"
 #include "tests/fuzz/require.h"
 #include "tests/testing/checkpoint_writer.h"
 #include "tests/testing/temp_directory.h"
@@ -39,7 +39,7 @@ void MakeLayer(const Config& config, const ModelConfig& model, size_t layer) {
   ScratchSize scratch;
   const WeightScope root(store, "");
   const MixerBuilder builder{.layer = layer,
-                             .layers = model.softmax.size(),
+                             .layers = model.layers.size(),
                              .hidden_size = model.hidden_size,
                              .norm_eps = 1e-6f,
                              .context_cap = 64,
@@ -49,10 +49,9 @@ void MakeLayer(const Config& config, const ModelConfig& model, size_t layer) {
                              .linears = *empty.linears,
                              .state = state,
                              .scratch = scratch};
-  if (model.family->make_layer != nullptr) {
-    Require(!model.family->make_layer(model, builder).ok(), "no weights");
-  } else {
-    Require(!MakeTokenMixer(model, builder).ok(), "no weights");
+  Require(!MakeTokenMixer(model, builder).ok(), "no weights");
+  if (model.layers[layer].channels != ChannelMixer::kNone) {
+    Require(!MakeChannelMixer(model, builder).ok(), "no weights");
   }
 }
 
@@ -67,8 +66,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const auto model = steadystate::ReadModelConfig(*config);
   if (!model.ok()) return 0;
   Require(model->family != nullptr, "there is a family");
-  Require(!model->softmax.empty(), "there are layers");
+  Require(!model->layers.empty(), "there are layers");
   steadystate::MakeLayer(*config, *model, 0);
-  steadystate::MakeLayer(*config, *model, model->softmax.size() - 1);
+  steadystate::MakeLayer(*config, *model, model->layers.size() - 1);
   return 0;
 }

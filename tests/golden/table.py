@@ -71,8 +71,10 @@ LIBRARIES = {
 
 def families():
     """model_type of every row of the registry, by name."""
-    source = (ROOT / "server/model/mixers/registry.cc").read_text()
-    return sorted(re.findall(r'\.model_type = "(\w+)"', source))
+    sources = (ROOT / "server/model/mixers").glob("*.cc")
+    return sorted(
+        name for source in sources
+        for name in re.findall(r'\.model_type = "(\w+)"', source.read_text()))
 
 
 def family_of(case):

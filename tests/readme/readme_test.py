@@ -219,8 +219,9 @@ class FactsTest(unittest.TestCase):
                         flags[name][1])
 
     def test_mechanisms(self):
-        registry = (ROOT / "server/model/mixers/registry.cc").read_text()
-        known = set(re.findall(r'\.model_type = "(\w+)"', registry))
+        known = {name for source in (ROOT / "server/model/mixers").glob("*.cc")
+                 for name in re.findall(r'\.model_type = "(\w+)"',
+                                        source.read_text())}
         rows = table_rows(section("What works today"))
         named = {name for row in rows for name in re.findall(r"`(\w+)`", row[1])}
         self.assertEqual(named - {"attn"}, known)

@@ -6,7 +6,7 @@ DirectSession::DirectSession(const Model& model, size_t max_rows,
                              size_t threads)
     : model_(model),
       pool_(threads),
-      workspace_(model, max_rows, pool_),
+      workspace_(model.MakeWorkspace(max_rows, pool_)),
       state_(model.state_layout().bytes() / sizeof(float)) {}
 
 std::vector<float> DirectSession::Feed(std::span<const int32_t> tokens) {

@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "kernels/thread_pool.h"
-#include "server/model/aligned_floats.h"
 #include "server/model/model.h"
+#include "server/model/workspace.h"
 
 namespace steadystate {
 

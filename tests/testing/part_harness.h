@@ -10,7 +10,6 @@
 #include "server/checkpoint/checkpoint.h"
 #include "server/checkpoint/config.h"
 #include "server/checkpoint/weight_store.h"
-#include "server/model/aligned_floats.h"
 #include "server/model/mixer.h"
 #include "server/model/mixer_builder.h"
 #include "server/model/state_layout.h"

@@ -18,6 +18,7 @@
 #include "absl/strings/str_replace.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/string_view.h"
+#include "absl/strings/strip.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
@@ -178,6 +179,49 @@ TEST(TidyTest, IncludesPointDownTheLayersOnly) {
       const auto include = QuotedInclude(line);
       if (include.has_value() && BeginsWithAny(*include, kGuarded) &&
           !BeginsWithAny(*include, layer->may_include)) {
+        wrong.push_back(absl::StrCat(file.path, " includes ", *include));
+      }
+    }
+  }
+  EXPECT_THAT(wrong, IsEmpty());
+}
+
+// The floors of server/model, the ground floor first: beginnings of paths. A
+// file includes files of its own floor and of those below.
+const std::vector<std::vector<std::string>> kModelFloors = {
+    {"sampler", "philox", "state_layout", "workspace", "norm", "embedding"},
+    {"mixer.h"},
+    {"mixer_builder.h"},
+    {"family.h"},
+    {"parts/"},
+    {"mixers/"},
+    {"registry"},
+    {"model_config_reader", "layer"},
+    {"decoder"},
+    {"model."},
+};
+
+// The floor of a file of server/model; kModelFloors.size() if it has none.
+size_t ModelFloor(absl::string_view path) {
+  absl::ConsumePrefix(&path, "server/model/");
+  const auto floor = std::find_if(
+      kModelFloors.begin(), kModelFloors.end(),
+      [path](const auto& files) { return BeginsWithAny(path, files); });
+  return static_cast<size_t>(floor - kModelFloors.begin());
+}
+
+TEST(TidyTest, IncludesWithinTheModelPointDownItsFloors) {
+  std::vector<std::string> wrong;
+  for (const SourceFile& file : Sources()) {
+    if (!absl::StartsWith(file.path, "server/model/")) continue;
+    const size_t floor = ModelFloor(file.path);
+    if (floor == kModelFloors.size()) {
+      wrong.push_back(absl::StrCat(file.path, " stands on no floor"));
+    }
+    for (const std::string& line : file.lines) {
+      const auto include = QuotedInclude(line);
+      if (include.has_value() && absl::StartsWith(*include, "server/model/") &&
+          ModelFloor(*include) > floor) {
         wrong.push_back(absl::StrCat(file.path, " includes ", *include));
       }
     }

@@ -8,13 +8,12 @@
 // x / sum(|x|) since 0.6.0, which makes a difference only to activations that
 // can be negative. The norm of the output is always there, whatever
 // use_output_norm says.
-#include "server/model/mixers/delta_net.h"
-
 #include <string>
 
 #include "absl/strings/string_view.h"
 #include "server/base/status_macros.h"
 #include "server/checkpoint/library_version.h"
+#include "server/model/mixers/mixers.h"
 #include "server/model/parts/delta_layer.h"
 #include "server/model/parts/head_shape.h"
 
@@ -57,8 +56,6 @@ absl::Status ReadQk(const Config& config, DeltaLayerOptions& options) {
       "it must be \"silu\", \"relu\", \"elu\" or \"identity\"");
 }
 
-}  // namespace
-
 absl::StatusOr<std::unique_ptr<Mixer>> MakeDeltaNet(
     const MixerBuilder& builder) {
   const Config& config = builder.config;
@@ -78,7 +75,8 @@ absl::StatusOr<std::unique_ptr<Mixer>> MakeDeltaNet(
   return DeltaLayer::Make(builder, options);
 }
 
-absl::Status ReadDeltaNetConfig(const Config& config, ModelConfig& model) {
+// Says how "qk_norm": "sum" is read, where versions of fla differ.
+absl::Status ReadConfig(const Config& config, ModelConfig& model) {
   DeltaLayerOptions options;
   STEADYSTATE_RETURN_IF_ERROR(ReadQk(config, options));
   const bool has_signs = options.qk_activation == Activation::kSilu ||
@@ -99,9 +97,16 @@ absl::Status ReadDeltaNetConfig(const Config& config, ModelConfig& model) {
   return absl::OkStatus();
 }
 
-KeyTable DeltaNetKeys() {
-  return {
-      .used = kUsedKeys, .inert = kInertKeys, .must_be_default = kFixedKeys};
+}  // namespace
+
+Family DeltaNetFamily() {
+  return {.model_type = "delta_net",
+          .source = "delta_net.cc",
+          .keys = {.used = kUsedKeys,
+                   .inert = kInertKeys,
+                   .must_be_default = kFixedKeys},
+          .read_config = ReadConfig,
+          .make_token_mixer = MakeDeltaNet};
 }
 
 }  // namespace steadystate

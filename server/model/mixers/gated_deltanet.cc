@@ -4,9 +4,8 @@
 //   S <- alpha S,  u = beta (v - S^T k),  S <- S + k u^T,  o = K^-1/2 S^T q
 //   y = W_o (RMSNorm(o, per head) act(W_g x)), the gate only with use_gate
 // Value head j reads key head j / (HV / H). beta doubles with allow_neg_eigval.
-#include "server/model/mixers/gated_deltanet.h"
-
 #include "server/base/status_macros.h"
+#include "server/model/mixers/mixers.h"
 #include "server/model/parts/delta_layer.h"
 
 namespace steadystate {
@@ -19,8 +18,6 @@ constexpr absl::string_view kUsedKeys[] = {
 constexpr absl::string_view kInertKeys[] = {"share_conv_kernel"};
 constexpr FixedKey kFixedKeys[] = {{"conv_bias", "false"},
                                    {"use_mamba_gate", "true"}};
-
-}  // namespace
 
 absl::StatusOr<std::unique_ptr<Mixer>> MakeGatedDeltanet(
     const MixerBuilder& builder) {
@@ -43,9 +40,16 @@ absl::StatusOr<std::unique_ptr<Mixer>> MakeGatedDeltanet(
   return DeltaLayer::Make(builder, options);
 }
 
-KeyTable GatedDeltanetKeys() {
-  return {
-      .used = kUsedKeys, .inert = kInertKeys, .must_be_default = kFixedKeys};
+}  // namespace
+
+Family GatedDeltanetFamily() {
+  return {.model_type = "gated_deltanet",
+          .source = "gated_deltanet.cc",
+          .keys = {.used = kUsedKeys,
+                   .inert = kInertKeys,
+                   .must_be_default = kFixedKeys},
+          .defaults = {.layers = 21},
+          .make_token_mixer = MakeGatedDeltanet};
 }
 
 }  // namespace steadystate

@@ -7,12 +7,11 @@
 // each; they then share decay and state too, which is kept once per kv head.
 // The paper has no 1/16, no norm and a sigmoid gate; the rank of W_2 W_1 is 16
 // in fla and read from the tensor's shape here.
-#include "server/model/mixers/gla.h"
-
 #include <memory>
 
 #include "kernels/pointwise/decay.h"
 #include "server/base/status_macros.h"
+#include "server/model/mixers/mixers.h"
 #include "server/model/parts/gated_attention.h"
 #include "server/model/workspace.h"
 
@@ -91,13 +90,14 @@ void Gla::Forward(std::span<const Segment> segments, size_t rows,
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<Mixer>> MakeGla(const MixerBuilder& builder) {
-  return Gla::Make(builder);
-}
-
-KeyTable GlaKeys() {
-  return {
-      .used = kUsedKeys, .inert = kInertKeys, .must_be_default = kFixedKeys};
+Family GlaFamily() {
+  return {.model_type = "gla",
+          .source = "gla.cc",
+          .keys = {.used = kUsedKeys,
+                   .inert = kInertKeys,
+                   .must_be_default = kFixedKeys},
+          .bf16_states = true,
+          .make_token_mixer = Gla::Make};
 }
 
 }  // namespace steadystate

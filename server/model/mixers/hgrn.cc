@@ -6,8 +6,6 @@
 //   y   = W_o (RMSNorm(h) * silu(W_g x))
 // The norm is over all channels. The convolution has no activation. It is the
 // general recurrence with keys and queries of width 1 that are always 1.
-#include "server/model/mixers/hgrn.h"
-
 #include <memory>
 #include <numeric>
 #include <vector>
@@ -15,6 +13,7 @@
 #include "kernels/pointwise/activation.h"
 #include "kernels/pointwise/decay.h"
 #include "server/base/status_macros.h"
+#include "server/model/mixers/mixers.h"
 #include "server/model/parts/causal_conv.h"
 #include "server/model/parts/gated_recurrence.h"
 #include "server/model/parts/head_output.h"
@@ -155,12 +154,11 @@ void Hgrn::Forward(std::span<const Segment> segments, size_t rows,
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<Mixer>> MakeHgrn(const MixerBuilder& builder) {
-  return Hgrn::Make(builder);
-}
-
-KeyTable HgrnKeys() {
-  return {.used = kUsedKeys, .inert = {}, .must_be_default = {}};
+Family HgrnFamily() {
+  return {.model_type = "hgrn",
+          .source = "hgrn.cc",
+          .keys = {.used = kUsedKeys, .inert = {}, .must_be_default = {}},
+          .make_token_mixer = Hgrn::Make};
 }
 
 }  // namespace steadystate

@@ -5,8 +5,6 @@
 //   y   = W_o RMSNorm(o)
 // The norm is over all heads at once, and its eps is 1e-5 whatever norm_eps
 // says. The convolution has no activation.
-#include "server/model/mixers/hgrn2.h"
-
 #include <cmath>
 #include <memory>
 #include <optional>
@@ -17,6 +15,7 @@
 #include "kernels/pointwise/activation.h"
 #include "kernels/pointwise/decay.h"
 #include "server/base/status_macros.h"
+#include "server/model/mixers/mixers.h"
 #include "server/model/parts/causal_conv.h"
 #include "server/model/parts/gated_recurrence.h"
 #include "server/model/parts/head_output.h"
@@ -180,12 +179,12 @@ void Hgrn2::Forward(std::span<const Segment> segments, size_t rows,
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<Mixer>> MakeHgrn2(const MixerBuilder& builder) {
-  return Hgrn2::Make(builder);
-}
-
-KeyTable Hgrn2Keys() {
-  return {.used = kUsedKeys, .inert = kInertKeys, .must_be_default = {}};
+Family Hgrn2Family() {
+  return {
+      .model_type = "hgrn2",
+      .source = "hgrn2.cc",
+      .keys = {.used = kUsedKeys, .inert = kInertKeys, .must_be_default = {}},
+      .make_token_mixer = Hgrn2::Make};
 }
 
 }  // namespace steadystate

@@ -10,9 +10,8 @@
 // since fla 0.5.0; in 0.4.1 and 0.4.2 those of one key head have them in
 // common, and b_proj, f_proj.1, A_log and dt_bias are stored per key head. The
 // rows of b_proj tell which it is.
-#include "server/model/mixers/kda.h"
-
 #include "server/base/status_macros.h"
+#include "server/model/mixers/mixers.h"
 #include "server/model/parts/delta_layer.h"
 
 namespace steadystate {
@@ -25,8 +24,6 @@ constexpr absl::string_view kUsedKeys[] = {
 constexpr FixedKey kFixedKeys[] = {{"conv_bias", "false"}};
 // Log decays below this are 0 in float32 ten times over.
 constexpr Bounds kLowerBound = {-1000, 0};
-
-}  // namespace
 
 absl::StatusOr<std::unique_ptr<Mixer>> MakeKda(const MixerBuilder& builder) {
   const Config& config = builder.config;
@@ -50,8 +47,14 @@ absl::StatusOr<std::unique_ptr<Mixer>> MakeKda(const MixerBuilder& builder) {
   return DeltaLayer::Make(builder, options);
 }
 
-KeyTable KdaKeys() {
-  return {.used = kUsedKeys, .inert = {}, .must_be_default = kFixedKeys};
+}  // namespace
+
+Family KdaFamily() {
+  return {
+      .model_type = "kda",
+      .source = "kda.cc",
+      .keys = {.used = kUsedKeys, .inert = {}, .must_be_default = kFixedKeys},
+      .make_token_mixer = MakeKda};
 }
 
 }  // namespace steadystate

@@ -9,8 +9,6 @@
 // norm. Feature maps that fla does not have (feature_map.h) always divide by Z,
 // have no s, and an eps of their own. H query heads share G key/value heads;
 // where the map is the same for all heads, state is kept once per kv head.
-#include "server/model/mixers/linear_attn.h"
-
 #include <algorithm>
 #include <cmath>
 #include <optional>
@@ -22,6 +20,7 @@
 #include "server/base/status_macros.h"
 #include "server/checkpoint/config_choice.h"
 #include "server/checkpoint/library_version.h"
+#include "server/model/mixers/mixers.h"
 #include "server/model/parts/feature_map.h"
 #include "server/model/parts/gated_recurrence.h"
 #include "server/model/parts/head_output.h"
@@ -265,14 +264,8 @@ void LinearAttn::MapRow(const float* fused, float* scratch,
   }
 }
 
-}  // namespace
-
-absl::StatusOr<std::unique_ptr<Mixer>> MakeLinearAttn(
-    const MixerBuilder& builder) {
-  return LinearAttn::Make(builder);
-}
-
-absl::Status ReadLinearAttnConfig(const Config& config, ModelConfig& model) {
+// Says how "feature_map": "dpfp" is read, where versions of fla differ.
+absl::Status ReadConfig(const Config& config, ModelConfig& model) {
   STEADYSTATE_ASSIGN_OR_RETURN(const std::string map,
                                config.String("feature_map", ""));
   if (map != "dpfp") return absl::OkStatus();
@@ -289,8 +282,14 @@ absl::Status ReadLinearAttnConfig(const Config& config, ModelConfig& model) {
   return absl::OkStatus();
 }
 
-KeyTable LinearAttnKeys() {
-  return {.used = kUsedKeys, .inert = {}, .must_be_default = {}};
+}  // namespace
+
+Family LinearAttnFamily() {
+  return {.model_type = "linear_attn",
+          .source = "linear_attn.cc",
+          .keys = {.used = kUsedKeys, .inert = {}, .must_be_default = {}},
+          .read_config = ReadConfig,
+          .make_token_mixer = LinearAttn::Make};
 }
 
 }  // namespace steadystate

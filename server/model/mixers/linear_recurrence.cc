@@ -17,8 +17,6 @@
 //   GLA as in the paper        key of low rank, sigmoid gate, q_scale 1
 //   HGRN-2's core              key, complement
 //   DFW; Mamba's core; GateLoop                   outer; full; key_complex
-#include "server/model/mixers/linear_recurrence.h"
-
 #include <cmath>
 #include <memory>
 #include <optional>
@@ -29,6 +27,7 @@
 #include "kernels/pointwise/activation.h"
 #include "server/base/status_macros.h"
 #include "server/checkpoint/config_choice.h"
+#include "server/model/mixers/mixers.h"
 #include "server/model/parts/causal_conv.h"
 #include "server/model/parts/decay_gate.h"
 #include "server/model/parts/gated_recurrence.h"
@@ -360,15 +359,8 @@ void LinearRecurrence::Forward(std::span<const Segment> segments, size_t rows,
   buffers.Project(*out_, rows, out, o.H * o.V, y, D_);
 }
 
-}  // namespace
-
-absl::StatusOr<std::unique_ptr<Mixer>> MakeLinearRecurrence(
-    const MixerBuilder& builder) {
-  return LinearRecurrence::Make(builder);
-}
-
-absl::Status ReadLinearRecurrenceConfig(const Config& config,
-                                        ModelConfig& model) {
+// Checks `decay`; its unknown keys become warnings.
+absl::Status ReadConfig(const Config& config, ModelConfig& model) {
   STEADYSTATE_ASSIGN_OR_RETURN(const Options options, ReadOptions(config));
   STEADYSTATE_ASSIGN_OR_RETURN(
       const DecayOptions decay,
@@ -376,8 +368,14 @@ absl::Status ReadLinearRecurrenceConfig(const Config& config,
   return CheckTogether(config, options, decay);
 }
 
-KeyTable LinearRecurrenceKeys() {
-  return {.used = kUsedKeys, .inert = {}, .must_be_default = {}};
+}  // namespace
+
+Family LinearRecurrenceFamily() {
+  return {.model_type = "linear_recurrence",
+          .source = "linear_recurrence.cc",
+          .keys = {.used = kUsedKeys, .inert = {}, .must_be_default = {}},
+          .read_config = ReadConfig,
+          .make_token_mixer = LinearRecurrence::Make};
 }
 
 }  // namespace steadystate

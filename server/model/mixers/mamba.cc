@@ -7,8 +7,6 @@
 // The token's own input is in y. In the words of the recurrence B is the key, C
 // the query, dt o x the value and the decay a full matrix; the E channels are
 // columns of the state, cut into heads only to share the work.
-#include "server/model/mixers/mamba.h"
-
 #include <algorithm>
 #include <cmath>
 #include <optional>
@@ -18,6 +16,7 @@
 #include "kernels/pointwise/activation.h"
 #include "server/base/status_macros.h"
 #include "server/checkpoint/library_version.h"
+#include "server/model/mixers/mixers.h"
 #include "server/model/parts/causal_conv.h"
 #include "server/model/parts/gated_recurrence.h"
 #include "server/model/parts/mamba_layer.h"
@@ -189,18 +188,8 @@ void Mamba::Forward(std::span<const Segment> segments, size_t rows,
   buffers.Project(*out_, rows, out, E_, y, D_);
 }
 
-}  // namespace
-
-absl::StatusOr<std::unique_ptr<Mixer>> MakeMamba(const MixerBuilder& builder) {
-  return Mamba::Make(builder);
-}
-
-KeyTable MambaKeys() {
-  return {
-      .used = kUsedKeys, .inert = kInertKeys, .must_be_default = kFixedKeys};
-}
-
-absl::StatusOr<FamilyDefaults> MambaDefaults(const Config& config) {
+// The defaults of transformers' MambaConfig, or of fla's.
+absl::StatusOr<FamilyDefaults> ReadDefaults(const Config& config) {
   if (IsMambaOfFla(config)) {
     return FamilyDefaults{.hidden_size = 2048, .layers = 48, .norm_eps = 1e-5};
   }
@@ -215,6 +204,22 @@ absl::StatusOr<FamilyDefaults> MambaDefaults(const Config& config) {
                         .bos_token = 0,
                         .eos_token = 0,
                         .tied_head = ties ? TiedHead::kYes : TiedHead::kNo};
+}
+
+}  // namespace
+
+Family MambaFamily() {
+  return {.model_type = "mamba",
+          .source = "mamba.cc",
+          .keys = {.used = kUsedKeys,
+                   .inert = kInertKeys,
+                   .must_be_default = kFixedKeys},
+          .frame = MambaFrame(),
+          .read_defaults = ReadDefaults,
+          .layer = {.channels = ChannelMixer::kNone},
+          .hybrid = false,
+          .bf16_states = true,
+          .make_token_mixer = Mamba::Make};
 }
 
 }  // namespace steadystate

@@ -12,8 +12,6 @@
 // fla's files may say more: norm_before_gate (RMSNorm(y) * silu(z)), rmsnorm
 // false (y * silu(z)) and D_has_hdim (D per channel). Transformers' may bear
 // norm_before_gate, too, but there it changes nothing.
-#include "server/model/mixers/mamba2.h"
-
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -26,6 +24,7 @@
 #include "kernels/pointwise/decay.h"
 #include "server/base/status_macros.h"
 #include "server/checkpoint/library_version.h"
+#include "server/model/mixers/mixers.h"
 #include "server/model/parts/causal_conv.h"
 #include "server/model/parts/gated_recurrence.h"
 #include "server/model/parts/head_output.h"
@@ -283,18 +282,8 @@ void Mamba2::Forward(std::span<const Segment> segments, size_t rows,
   buffers.Project(*out_, rows, out, E_, y, D_);
 }
 
-}  // namespace
-
-absl::StatusOr<std::unique_ptr<Mixer>> MakeMamba2(const MixerBuilder& builder) {
-  return Mamba2::Make(builder);
-}
-
-KeyTable Mamba2Keys() {
-  return {
-      .used = kUsedKeys, .inert = kInertKeys, .must_be_default = kFixedKeys};
-}
-
-absl::Status ReadMamba2Config(const Config& config, ModelConfig& model) {
+// Says over what the norm is taken where versions of the libraries differ.
+absl::Status ReadConfig(const Config& config, ModelConfig& model) {
   STEADYSTATE_ASSIGN_OR_RETURN(const size_t groups,
                                ReadGroups(config, kMaxHeads));
   STEADYSTATE_ASSIGN_OR_RETURN(const NormReading norm, ReadNorm(config));
@@ -311,7 +300,8 @@ absl::Status ReadMamba2Config(const Config& config, ModelConfig& model) {
   return absl::OkStatus();
 }
 
-absl::StatusOr<FamilyDefaults> Mamba2Defaults(const Config& config) {
+// The defaults of transformers' Mamba2Config, or of fla's.
+absl::StatusOr<FamilyDefaults> ReadDefaults(const Config& config) {
   if (IsMambaOfFla(config)) {
     return FamilyDefaults{.hidden_size = 2048, .layers = 48, .norm_eps = 1e-5};
   }
@@ -320,6 +310,22 @@ absl::StatusOr<FamilyDefaults> Mamba2Defaults(const Config& config) {
                         .vocab_size = 32768,
                         .norm_eps = 1e-5,
                         .bos_token = 0};
+}
+
+}  // namespace
+
+Family Mamba2Family() {
+  return {.model_type = "mamba2",
+          .source = "mamba2.cc",
+          .keys = {.used = kUsedKeys,
+                   .inert = kInertKeys,
+                   .must_be_default = kFixedKeys},
+          .frame = MambaFrame(),
+          .read_defaults = ReadDefaults,
+          .layer = {.channels = ChannelMixer::kNone},
+          .hybrid = false,
+          .read_config = ReadConfig,
+          .make_token_mixer = Mamba2::Make};
 }
 
 }  // namespace steadystate

@@ -8,8 +8,6 @@
 // state of its own. torchscale scales k instead, rotates pairs of neighbours
 // and adds stabilisers that the norm cancels. fla's configuration has a short
 // convolution that its model never makes.
-#include "server/model/mixers/retnet.h"
-
 #include <cmath>
 #include <memory>
 #include <string>
@@ -17,6 +15,7 @@
 
 #include "kernels/pointwise/activation.h"
 #include "server/base/status_macros.h"
+#include "server/model/mixers/mixers.h"
 #include "server/model/parts/gated_attention.h"
 #include "server/model/parts/rotary_rows.h"
 #include "server/model/workspace.h"
@@ -115,13 +114,9 @@ void Retnet::Forward(std::span<const Segment> segments, size_t rows,
   attention_.Finish(segments, rows, in, {}, y, buffers);
 }
 
-}  // namespace
-
-absl::StatusOr<std::unique_ptr<Mixer>> MakeRetnet(const MixerBuilder& builder) {
-  return Retnet::Make(builder);
-}
-
-absl::Status ReadRetnetConfig(const Config& config, ModelConfig&) {
+// UNIMPLEMENTED, naming a key, if the file is one of other libraries that call
+// themselves "retnet", too.
+absl::Status ReadConfig(const Config& config, ModelConfig&) {
   for (const absl::string_view key : kForeignKeys) {
     if (!config.Has(key)) continue;
     return config.Unsupported(
@@ -133,8 +128,16 @@ absl::Status ReadRetnetConfig(const Config& config, ModelConfig&) {
   return absl::OkStatus();
 }
 
-KeyTable RetnetKeys() {
-  return {.used = kUsedKeys, .inert = kInertKeys, .must_be_default = {}};
+}  // namespace
+
+Family RetnetFamily() {
+  return {
+      .model_type = "retnet",
+      .source = "retnet.cc",
+      .keys = {.used = kUsedKeys, .inert = kInertKeys, .must_be_default = {}},
+      .defaults = {.hidden_ratio = 2},
+      .read_config = ReadConfig,
+      .make_token_mixer = Retnet::Make};
 }
 
 }  // namespace steadystate

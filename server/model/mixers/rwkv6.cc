@@ -9,8 +9,6 @@
 // makes up for. RWKV's own checkpoints order the five w, k, v, r, g; and their
 // last norm has an eps of 64e-5, of which fla's config.json says nothing, so
 // that it is norm_eps here as in fla.
-#include "server/model/mixers/rwkv6.h"
-
 #include <algorithm>
 #include <array>
 #include <cstddef>
@@ -21,6 +19,7 @@
 #include "kernels/pointwise/activation.h"
 #include "kernels/pointwise/decay.h"
 #include "server/base/status_macros.h"
+#include "server/model/mixers/mixers.h"
 #include "server/model/parts/gated_recurrence.h"
 #include "server/model/parts/head_output.h"
 #include "server/model/parts/head_shape.h"
@@ -46,7 +45,7 @@ constexpr ChannelMixingNames kChannelMixing = {
     .receptance = "receptance.linear"};
 
 // What a token is projected to, in the order of the mixing's tensors.
-enum Part : size_t { kR, kW, kK, kV, kG, kParts };
+enum Projection : size_t { kR, kW, kK, kV, kG, kProjections };
 
 class Rwkv6 final : public Mixer {
  public:
@@ -56,14 +55,14 @@ class Rwkv6 final : public Mixer {
                float* y, Workspace& workspace) const override;
 
  private:
-  // Where the parts of a batch lie in the scratch memory, f32[rows, ...].
+  // Where the numbers of a batch lie in the scratch memory, f32[rows, ...].
   struct Buffer {
-    float* delta;                      // D
-    float* mixed;                      // D
-    float* low;                        // 5 rank
-    std::array<float*, kParts> parts;  // widths_[i]
-    float *decay, *decay_low;          // H K
-    float* out;                        // H V
+    float* delta;                                // D
+    float* mixed;                                // D
+    float* low;                                  // 5 rank
+    std::array<float*, kProjections> projected;  // widths_[i]
+    float *decay, *decay_low;                    // H K
+    float* out;                                  // H V
   };
 
   absl::Status TakeMixing(const MixerBuilder& from);
@@ -71,23 +70,24 @@ class Rwkv6 final : public Mixer {
   absl::Status TakeOutput(const MixerBuilder& from);
   size_t scratch_floats() const;  // of a row
   Buffer Cut(float* scratch, size_t rows) const;
-  // Fills the parts.
+  // Fills `projected`.
   void Project(size_t rows, const float* x, const Buffer& b,
                Workspace::Buffers& buffers) const;
-  // The decays of all rows, from the part w.
+  // The decays of all rows, from the projection w.
   void Decay(size_t rows, const Buffer& b, Workspace::Buffers& buffers) const;
 
   HeadShape shape_;
   size_t rank_ = 0;  // of the mixing
-  std::array<size_t, kParts> widths_{};
+  std::array<size_t, kProjections> widths_{};
   TokenShift shift_;
-  std::vector<float> share_;                            // f32[D], mu
-  std::unique_ptr<Linear> mix_down_;                    // D -> 5 rank
-  std::array<std::unique_ptr<Linear>, kParts> mix_up_;  // rank -> D
-  std::array<std::unique_ptr<Linear>, kParts> parts_;   // D -> widths_[i]
-  std::unique_ptr<Linear> decay_up_;                    // widths_[kW] -> H K
-  std::unique_ptr<Linear> out_;                         // H V -> D
-  std::vector<float> bonus_;                            // f32[H, K]
+  std::vector<float> share_;                                  // f32[D], mu
+  std::unique_ptr<Linear> mix_down_;                          // D -> 5 rank
+  std::array<std::unique_ptr<Linear>, kProjections> mix_up_;  // rank -> D
+  std::array<std::unique_ptr<Linear>, kProjections>
+      projections_;                   // D -> widths_[i]
+  std::unique_ptr<Linear> decay_up_;  // widths_[kW] -> H K
+  std::unique_ptr<Linear> out_;       // H V -> D
+  std::vector<float> bonus_;          // f32[H, K]
   GatedRecurrence recurrence_;
   HeadOutput output_;
 };
@@ -98,12 +98,12 @@ absl::Status Rwkv6::TakeMixing(const MixerBuilder& from) {
   STEADYSTATE_ASSIGN_OR_RETURN(
       const size_t stacked,
       weights.OpenSize("x_proj.0.linear.weight", {WeightScope::kOpen, D}));
-  rank_ = stacked / kParts;
-  if (rank_ * kParts != stacked) {
+  rank_ = stacked / kProjections;
+  if (rank_ * kProjections != stacked) {
     return absl::InvalidArgumentError(
         absl::StrCat("layer ", from.layer, ": x_proj.0.linear.weight has ",
                      stacked, " rows; they must be as many for each of the ",
-                     size_t{kParts}, " mixes"));
+                     size_t{kProjections}, " mixes"));
   }
   STEADYSTATE_ASSIGN_OR_RETURN(
       mix_down_,
@@ -113,10 +113,10 @@ absl::Status Rwkv6::TakeMixing(const MixerBuilder& from) {
       const std::vector<float> up,
       weights.TakeFloats("x_proj.2.weight", {D, stacked}));
   STEADYSTATE_ASSIGN_OR_RETURN(const std::vector<float> bias,
-                               weights.TakeFloats("x_bias", {kParts, D}));
+                               weights.TakeFloats("x_bias", {kProjections, D}));
   // Each of the five has columns of its own.
   std::vector<float> columns(D * rank_);
-  for (size_t i = 0; i < kParts; ++i) {
+  for (size_t i = 0; i < kProjections; ++i) {
     for (size_t row = 0; row < D; ++row) {
       std::copy_n(up.data() + row * stacked + i * rank_, rank_,
                   columns.data() + row * rank_);
@@ -132,7 +132,7 @@ absl::Status Rwkv6::TakeMixing(const MixerBuilder& from) {
 absl::Status Rwkv6::TakeProjections(const MixerBuilder& from) {
   const HeadShape& s = shape_;
   const std::string decay = "w_proj.linear.lora.";
-  const std::array<std::string, kParts> names = {
+  const std::array<std::string, kProjections> names = {
       "r_proj.linear", absl::StrCat(decay, 0), "k_proj.linear", "v_proj.linear",
       "g_proj.linear"};
   STEADYSTATE_ASSIGN_OR_RETURN(
@@ -140,9 +140,9 @@ absl::Status Rwkv6::TakeProjections(const MixerBuilder& from) {
       from.weights.OpenSize(absl::StrCat(names[kW], ".weight"),
                             {WeightScope::kOpen, s.D}));
   widths_ = {s.H * s.K, decay_rank, s.H * s.K, s.H * s.V, s.H * s.V};
-  for (size_t i = 0; i < kParts; ++i) {
+  for (size_t i = 0; i < kProjections; ++i) {
     STEADYSTATE_ASSIGN_OR_RETURN(
-        parts_[i],
+        projections_[i],
         MakeProjection(from.weights, names[i], s.D, widths_[i], from.linears));
   }
   STEADYSTATE_ASSIGN_OR_RETURN(
@@ -196,7 +196,7 @@ absl::StatusOr<std::unique_ptr<Mixer>> Rwkv6::Make(const MixerBuilder& from) {
 
 size_t Rwkv6::scratch_floats() const {
   const HeadShape& s = shape_;
-  size_t floats = 2 * s.D + kParts * rank_ + s.H * (2 * s.K + s.V);
+  size_t floats = 2 * s.D + kProjections * rank_ + s.H * (2 * s.K + s.V);
   for (const size_t width : widths_) floats += width;
   return floats;
 }
@@ -209,8 +209,8 @@ Rwkv6::Buffer Rwkv6::Cut(float* scratch, size_t rows) const {
   Buffer b;
   b.delta = take(s.D);
   b.mixed = take(s.D);
-  b.low = take(kParts * rank_);
-  for (size_t i = 0; i < kParts; ++i) b.parts[i] = take(widths_[i]);
+  b.low = take(kProjections * rank_);
+  for (size_t i = 0; i < kProjections; ++i) b.projected[i] = take(widths_[i]);
   b.decay = take(s.H * s.K);
   b.decay_low = take(s.H * s.K);
   b.out = take(s.H * s.V);
@@ -220,20 +220,21 @@ Rwkv6::Buffer Rwkv6::Cut(float* scratch, size_t rows) const {
 void Rwkv6::Project(size_t rows, const float* x, const Buffer& b,
                     Workspace::Buffers& buffers) const {
   const size_t D = shape_.D;
-  const size_t stacked = kParts * rank_;
+  const size_t stacked = kProjections * rank_;
   MixInShifts(rows, x, b.delta, share_, b.mixed, buffers);
   buffers.Project(*mix_down_, rows, b.mixed, D, b.low, stacked);
   buffers.ForRows(rows, stacked, [&](size_t row, size_t) {
     float* low = b.low + row * stacked;
     Activate(Activation::kTanh, stacked, low, low);
   });
-  for (size_t i = 0; i < kParts; ++i) {
+  for (size_t i = 0; i < kProjections; ++i) {
     buffers.Project(*mix_up_[i], rows, b.low + i * rank_, stacked, b.mixed, D);
     buffers.ForRows(rows, D, [&](size_t row, size_t) {
       const size_t at = row * D;
       MixInShift(D, x + at, b.delta + at, b.mixed + at, b.mixed + at);
     });
-    buffers.Project(*parts_[i], rows, b.mixed, D, b.parts[i], widths_[i]);
+    buffers.Project(*projections_[i], rows, b.mixed, D, b.projected[i],
+                    widths_[i]);
   }
 }
 
@@ -242,10 +243,10 @@ void Rwkv6::Decay(size_t rows, const Buffer& b,
   const size_t rank = widths_[kW];
   const size_t width = shape_.H * shape_.K;
   buffers.ForRows(rows, rank, [&](size_t row, size_t) {
-    float* low = b.parts[kW] + row * rank;
+    float* low = b.projected[kW] + row * rank;
     Activate(Activation::kTanh, rank, low, low);
   });
-  buffers.Project(*decay_up_, rows, b.parts[kW], rank, b.decay, width);
+  buffers.Project(*decay_up_, rows, b.projected[kW], rank, b.decay, width);
   buffers.ForRows(rows, width, [&](size_t row, size_t) {
     float* decay = b.decay + row * width;
     Activate(Activation::kExp, width, decay, decay);
@@ -267,32 +268,37 @@ void Rwkv6::Forward(std::span<const Segment> segments, size_t rows,
   Project(rows, x, b, buffers);
   Decay(rows, b, buffers);
   recurrence_.Run(segments,
-                  {.q = {b.parts[kR], keys, s.K},
-                   .k = {b.parts[kK], keys, s.K},
-                   .v = {b.parts[kV], values, s.V},
+                  {.q = {b.projected[kR], keys, s.K},
+                   .k = {b.projected[kK], keys, s.K},
+                   .v = {b.projected[kV], values, s.V},
                    .alpha = {b.decay, keys, s.K},
                    .alpha_low = {b.decay_low, keys, s.K},
                    .bonus = {bonus_.data(), 0, s.K}},
                   b.out, values, buffers);
   buffers.ForRows(rows, values, [&](size_t row, size_t) {
-    output_.Apply(b.out + row * values, b.parts[kG] + row * values);
+    output_.Apply(b.out + row * values, b.projected[kG] + row * values);
   });
   buffers.Project(*out_, rows, b.out, values, y, s.D);
 }
 
+absl::StatusOr<std::unique_ptr<Mixer>> MakeChannelMixing(
+    const MixerBuilder& builder) {
+  return MakeRwkvChannelMixing(builder, kChannelMixing, 3.5);
+}
+
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<Mixer>> MakeRwkv6(const MixerBuilder& builder) {
-  return Rwkv6::Make(builder);
-}
-
-absl::StatusOr<std::vector<ResidualStep>> MakeRwkv6Layer(
-    const ModelConfig& config, const MixerBuilder& builder) {
-  return MakeRwkvLayer(config, builder, kChannelMixing);
-}
-
-KeyTable Rwkv6Keys() {
-  return {.used = kUsedKeys, .inert = kInertKeys, .must_be_default = {}};
+Family Rwkv6Family() {
+  return {
+      .model_type = "rwkv6",
+      .source = "rwkv6.cc",
+      .keys = {.used = kUsedKeys, .inert = kInertKeys, .must_be_default = {}},
+      .frame = RwkvFrame(),
+      .defaults = {.norm_eps = 1e-5},
+      .layer = {.channels = ChannelMixer::kFamily},
+      .read_config = ReadRwkvConfig,
+      .make_token_mixer = Rwkv6::Make,
+      .make_channel_mixer = MakeChannelMixing};
 }
 
 }  // namespace steadystate

@@ -12,8 +12,6 @@
 // kappa comes from k as projected; kappa^T S is of the state before the decay;
 // the eps of the last norm is head_dim norm_eps. With fuse_norm fla's kappa has
 // its eps under the root, else it is a bound of the length.
-#include "server/model/mixers/rwkv7.h"
-
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -26,6 +24,7 @@
 #include "kernels/pointwise/activation.h"
 #include "kernels/pointwise/decay.h"
 #include "server/base/status_macros.h"
+#include "server/model/mixers/mixers.h"
 #include "server/model/parts/delta_recurrence.h"
 #include "server/model/parts/head_output.h"
 #include "server/model/parts/rwkv_layer.h"
@@ -52,7 +51,7 @@ constexpr float kLogDecayFloor = -0.6065306597126334f;  // -e^(-1/2)
 
 // What reads the token and the one before in a share of its own, in the order
 // of the stacked tensor of the first releases.
-enum Part : size_t { kR, kW, kK, kV, kA, kG, kParts };
+enum Input : size_t { kR, kW, kK, kV, kA, kG, kInputs };
 constexpr absl::string_view kLetters = "rwkvag";
 
 // A matrix of low rank, with an activation between its factors.
@@ -71,7 +70,7 @@ class Rwkv7 final : public Mixer {
                float* y, Workspace& workspace) const override;
 
  private:
-  // Where the parts of a batch lie in the scratch memory, f32[rows, ...].
+  // Where the numbers of a batch lie in the scratch memory, f32[rows, ...].
   struct Buffer {
     float *delta, *mixed;      // D
     float* low;                // low_columns_
@@ -90,14 +89,14 @@ class Rwkv7 final : public Mixer {
   absl::Status TakeShares(const MixerBuilder& from);
   absl::Status TakeVectors(const MixerBuilder& from);
   absl::Status TakeProjections(const MixerBuilder& from);
-  // Takes `<part>_lora.lora.2`, [out, rank], and perhaps its bias.
+  // Takes `<input>_lora.lora.2`, [out, rank], and perhaps its bias.
   static absl::StatusOr<LowRank> TakeUp(const MixerBuilder& from,
-                                        absl::string_view part, size_t out,
+                                        absl::string_view input, size_t out,
                                         Bias bias);
-  // The same and `<part>_lora.lora.0`, [rank, D].
+  // The same and `<input>_lora.lora.0`, [rank, D].
   static absl::StatusOr<LowRank> TakeLowRank(const MixerBuilder& from,
-                                             absl::string_view part, size_t out,
-                                             Bias bias,
+                                             absl::string_view input,
+                                             size_t out, Bias bias,
                                              std::optional<Activation> between);
 
   size_t values() const { return H_ * V_; }
@@ -117,10 +116,10 @@ class Rwkv7 final : public Mixer {
   bool eps_under_root_ = true;
   size_t v_columns_ = 0, low_columns_ = 0;
   TokenShift shift_;
-  std::array<std::vector<float>, kParts> shares_;  // f32[D], x_r ...
-  std::vector<float> k_k_, k_a_, r_k_;             // f32[D]
-  std::unique_ptr<Linear> r_, k_;                  // D -> D
-  std::unique_ptr<Linear> v_;                      // D -> v_columns_
+  std::array<std::vector<float>, kInputs> shares_;  // f32[D], x_r ...
+  std::vector<float> k_k_, k_a_, r_k_;              // f32[D]
+  std::unique_ptr<Linear> r_, k_;                   // D -> D
+  std::unique_ptr<Linear> v_;                       // D -> v_columns_
   LowRank decay_, a_, gate_, v_share_;
   std::unique_ptr<Linear> out_;  // H V -> D
   DeltaRecurrence recurrence_;
@@ -171,14 +170,14 @@ absl::Status Rwkv7::ReadShape(const MixerBuilder& from) {
 absl::Status Rwkv7::TakeShares(const MixerBuilder& from) {
   if (from.weights.Has("x_x")) {
     STEADYSTATE_ASSIGN_OR_RETURN(const std::vector<float> stacked,
-                                 from.weights.TakeFloats("x_x", {kParts, D_}));
-    for (size_t i = 0; i < kParts; ++i) {
+                                 from.weights.TakeFloats("x_x", {kInputs, D_}));
+    for (size_t i = 0; i < kInputs; ++i) {
       const float* share = stacked.data() + i * D_;
       shares_[i].assign(share, share + D_);
     }
     return absl::OkStatus();
   }
-  for (size_t i = 0; i < kParts; ++i) {
+  for (size_t i = 0; i < kInputs; ++i) {
     STEADYSTATE_ASSIGN_OR_RETURN(
         shares_[i], from.weights.TakeFloats(
                         absl::StrCat("x_", kLetters.substr(i, 1)), {1, 1, D_}));
@@ -203,27 +202,29 @@ absl::Status Rwkv7::TakeVectors(const MixerBuilder& from) {
 }
 
 absl::StatusOr<LowRank> Rwkv7::TakeUp(const MixerBuilder& from,
-                                      absl::string_view part, size_t out,
+                                      absl::string_view input, size_t out,
                                       Bias bias) {
   LowRank map;
   STEADYSTATE_ASSIGN_OR_RETURN(
-      map.rank, from.weights.OpenSize(absl::StrCat(part, "_lora.lora.0.weight"),
-                                      {WeightScope::kOpen, from.hidden_size}));
+      map.rank,
+      from.weights.OpenSize(absl::StrCat(input, "_lora.lora.0.weight"),
+                            {WeightScope::kOpen, from.hidden_size}));
   STEADYSTATE_ASSIGN_OR_RETURN(
-      map.up, MakeProjection(from.weights, absl::StrCat(part, "_lora.lora.2"),
+      map.up, MakeProjection(from.weights, absl::StrCat(input, "_lora.lora.2"),
                              map.rank, out, from.linears, bias));
   return map;
 }
 
 absl::StatusOr<LowRank> Rwkv7::TakeLowRank(const MixerBuilder& from,
-                                           absl::string_view part, size_t out,
+                                           absl::string_view input, size_t out,
                                            Bias bias,
                                            std::optional<Activation> between) {
-  STEADYSTATE_ASSIGN_OR_RETURN(LowRank map, TakeUp(from, part, out, bias));
+  STEADYSTATE_ASSIGN_OR_RETURN(LowRank map, TakeUp(from, input, out, bias));
   map.between = between;
   STEADYSTATE_ASSIGN_OR_RETURN(
-      map.down, MakeProjection(from.weights, absl::StrCat(part, "_lora.lora.0"),
-                               from.hidden_size, map.rank, from.linears));
+      map.down,
+      MakeProjection(from.weights, absl::StrCat(input, "_lora.lora.0"),
+                     from.hidden_size, map.rank, from.linears));
   return map;
 }
 
@@ -313,8 +314,8 @@ void Rwkv7::RunLowRank(const LowRank& map, size_t rows, const Buffer& b,
 
 void Rwkv7::Project(size_t rows, const float* x, const Buffer& b,
                     Workspace::Buffers& buffers) const {
-  const auto mix = [&](Part part) {
-    MixInShifts(rows, x, b.delta, shares_[part], b.mixed, buffers);
+  const auto mix = [&](Input input) {
+    MixInShifts(rows, x, b.delta, shares_[input], b.mixed, buffers);
   };
   mix(kR);
   buffers.Project(*r_, rows, b.mixed, D_, b.r, D_);
@@ -415,20 +416,15 @@ void Rwkv7::Forward(std::span<const Segment> segments, size_t rows,
   buffers.Project(*out_, rows, b.out, values(), y, D_);
 }
 
-}  // namespace
-
-absl::StatusOr<std::unique_ptr<Mixer>> MakeRwkv7(const MixerBuilder& builder) {
-  return Rwkv7::Make(builder);
-}
-
-absl::Status ReadRwkv7Config(const Config& config, ModelConfig& model) {
+// UNIMPLEMENTED for another author's checkpoints of this model_type.
+absl::Status ReadConfig(const Config& config, ModelConfig& model) {
   if (config.Has("head_size")) {
     return config.Unsupported(
         "head_size",
         "this is another code's \"rwkv7\" than fla's, which has head_dim; "
         "convert the checkpoint");
   }
-  if (model.softmax[0].has_value()) {
+  if (model.layers[0].tokens == TokenMixer::kSoftmax) {
     return config.Unsupported(
         "attn",
         "layer 0 must not be softmax attention, for the layers after it mix in "
@@ -437,13 +433,24 @@ absl::Status ReadRwkv7Config(const Config& config, ModelConfig& model) {
   return ReadRwkvConfig(config, model);
 }
 
-absl::StatusOr<std::vector<ResidualStep>> MakeRwkv7Layer(
-    const ModelConfig& config, const MixerBuilder& builder) {
-  return MakeRwkvLayer(config, builder, kChannelMixing);
+absl::StatusOr<std::unique_ptr<Mixer>> MakeChannelMixing(
+    const MixerBuilder& builder) {
+  return MakeRwkvChannelMixing(builder, kChannelMixing, 4);
 }
 
-KeyTable Rwkv7Keys() {
-  return {.used = kUsedKeys, .inert = kInertKeys, .must_be_default = {}};
+}  // namespace
+
+Family Rwkv7Family() {
+  return {
+      .model_type = "rwkv7",
+      .source = "rwkv7.cc",
+      .keys = {.used = kUsedKeys, .inert = kInertKeys, .must_be_default = {}},
+      .frame = RwkvFrame(),
+      .defaults = {.norm_eps = 1e-5},
+      .layer = {.channels = ChannelMixer::kFamily},
+      .read_config = ReadConfig,
+      .make_token_mixer = Rwkv7::Make,
+      .make_channel_mixer = MakeChannelMixing};
 }
 
 }  // namespace steadystate

@@ -5,12 +5,11 @@
 //   S_t = g_t S_{t-1} + k_t v_t^T,   o_t = K^-1/2 S_t^T q_t
 //   y   = W_o (RMSNorm(o, per head) * silu(W_g x))
 // Names, keys and their defaults are those of gla, but for the convolution.
-#include "server/model/mixers/simple_gla.h"
-
 #include <memory>
 
 #include "kernels/pointwise/decay.h"
 #include "server/base/status_macros.h"
+#include "server/model/mixers/mixers.h"
 #include "server/model/parts/gated_attention.h"
 #include "server/model/workspace.h"
 
@@ -76,13 +75,13 @@ void SimpleGla::Forward(std::span<const Segment> segments, size_t rows,
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<Mixer>> MakeSimpleGla(
-    const MixerBuilder& builder) {
-  return SimpleGla::Make(builder);
-}
-
-KeyTable SimpleGlaKeys() {
-  return {.used = kUsedKeys, .inert = {}, .must_be_default = kFixedKeys};
+Family SimpleGlaFamily() {
+  return {
+      .model_type = "simple_gla",
+      .source = "simple_gla.cc",
+      .keys = {.used = kUsedKeys, .inert = {}, .must_be_default = kFixedKeys},
+      .bf16_states = true,
+      .make_token_mixer = SimpleGla::Make};
 }
 
 }  // namespace steadystate

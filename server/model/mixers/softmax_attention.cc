@@ -5,7 +5,7 @@
 //   y   = W_o o
 // H query heads share G key/value heads, H/G each. The cache holds rotated
 // keys.
-#include "server/model/mixers/softmax_attention.h"
+#include "kernels/attention/softmax_attention.h"
 
 #include <algorithm>
 #include <cmath>
@@ -13,9 +13,9 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "kernels/attention/softmax_attention.h"
 #include "kernels/pointwise/norm.h"
 #include "server/base/status_macros.h"
+#include "server/model/mixers/mixers.h"
 #include "server/model/parts/rotary_rows.h"
 #include "server/model/workspace.h"
 
@@ -228,6 +228,13 @@ absl::StatusOr<std::unique_ptr<Mixer>> MakeSoftmaxAttention(
   STEADYSTATE_RETURN_IF_ERROR(mixer->DeclareState(builder));
   STEADYSTATE_RETURN_IF_ERROR(mixer->MakeRotary(options, builder));
   return mixer;
+}
+
+Family TransformerFamily() {
+  return {.model_type = "transformer",
+          .source = "softmax_attention.cc",
+          .keys = SoftmaxAttentionKeys(),
+          .layer = {.tokens = TokenMixer::kSoftmax}};
 }
 
 }  // namespace steadystate

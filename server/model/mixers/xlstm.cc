@@ -8,8 +8,6 @@
 // capped like the gates. use_bias gives a bias to every projection and norm of
 // the layers. The paper's own package scales k instead of q in one of its
 // forms: the same outputs, another state.
-#include "server/model/mixers/xlstm.h"
-
 #include <cmath>
 #include <memory>
 #include <utility>
@@ -17,8 +15,9 @@
 #include "absl/strings/str_cat.h"
 #include "kernels/pointwise/activation.h"
 #include "server/base/status_macros.h"
-#include "server/model/mlp.h"
+#include "server/model/mixers/mixers.h"
 #include "server/model/parts/head_output.h"
+#include "server/model/parts/mlp.h"
 #include "server/model/parts/mlstm_recurrence.h"
 #include "server/model/parts/stacked_projection.h"
 #include "server/model/workspace.h"
@@ -210,47 +209,32 @@ absl::StatusOr<size_t> ReadFeedForwardWidth(const MixerBuilder& from) {
   return units * multiple;
 }
 
-}  // namespace
-
-absl::StatusOr<std::vector<ResidualStep>> MakeXlstmLayer(
-    const ModelConfig& config, const MixerBuilder& builder) {
+absl::StatusOr<Bias> ReadBias(const Config& config) {
   STEADYSTATE_ASSIGN_OR_RETURN(const bool biased,
-                               builder.config.Bool("use_bias", false));
+                               config.Bool("use_bias", false));
+  return biased ? Bias::kYes : Bias::kNone;
+}
+
+absl::StatusOr<std::unique_ptr<Mixer>> MakeMlstm(const MixerBuilder& builder) {
+  STEADYSTATE_ASSIGN_OR_RETURN(const Bias bias, ReadBias(builder.config));
+  return Mlstm::Make(builder, bias);
+}
+
+absl::StatusOr<std::unique_ptr<Mixer>> MakeFeedForward(
+    const MixerBuilder& builder) {
+  STEADYSTATE_ASSIGN_OR_RETURN(const Bias bias, ReadBias(builder.config));
   STEADYSTATE_ASSIGN_OR_RETURN(const size_t width,
                                ReadFeedForwardWidth(builder));
-  const Bias bias = biased ? Bias::kYes : Bias::kNone;
-  NormStyle style = config.norm;
-  style.bias = biased;
-  std::vector<ResidualStep> steps(2);
-  STEADYSTATE_ASSIGN_OR_RETURN(
-      steps[0].norm,
-      Norm::Make(style, builder.weights, "norm_mlstm", config.hidden_size));
-  STEADYSTATE_ASSIGN_OR_RETURN(
-      steps[1].norm,
-      Norm::Make(style, builder.weights, "norm_ffn", config.hidden_size));
-  STEADYSTATE_ASSIGN_OR_RETURN(
-      steps[0].mixer, Mlstm::Make(builder.Child("mlstm_layer."), bias));
-  STEADYSTATE_ASSIGN_OR_RETURN(
-      steps[1].mixer, Mlp::Make(width, Activation::kSilu, builder.Child("ffn."),
-                                {.gate = "proj_up_gate",
-                                 .up = "proj_up",
-                                 .down = "proj_down",
-                                 .bias = bias}));
-  return steps;
+  return Mlp::Make(width, Activation::kSilu, builder,
+                   {.gate = "proj_up_gate",
+                    .up = "proj_up",
+                    .down = "proj_down",
+                    .bias = bias});
 }
 
-KeyTable XlstmKeys() {
-  return {
-      .used = kUsedKeys, .inert = kInertKeys, .must_be_default = kFixedKeys};
-}
-
-ModelFrame XlstmFrame() {
-  return {.embeddings = "backbone.embeddings.weight",
-          .layers = "backbone.blocks.",
-          .final_norm = "backbone.out_norm"};
-}
-
-absl::StatusOr<FamilyDefaults> XlstmDefaults(const Config& config) {
+// The defaults of transformers' xLSTMConfig, in which embedding_dim and
+// num_blocks are other names of hidden_size and num_hidden_layers.
+absl::StatusOr<FamilyDefaults> ReadDefaults(const Config& config) {
   FamilyDefaults defaults = {.vocab_size = 50304, .bos_token = 0};
   STEADYSTATE_ASSIGN_OR_RETURN(defaults.hidden_size,
                                config.Size("embedding_dim", 4096, kWidths));
@@ -261,7 +245,7 @@ absl::StatusOr<FamilyDefaults> XlstmDefaults(const Config& config) {
   return defaults;
 }
 
-absl::Status ReadXlstmConfig(const Config& config, ModelConfig& model) {
+absl::Status ReadConfig(const Config& config, ModelConfig& model) {
   if (model.defaults.hidden_size != model.hidden_size &&
       config.Has("embedding_dim")) {
     return config.Invalid(
@@ -270,7 +254,7 @@ absl::Status ReadXlstmConfig(const Config& config, ModelConfig& model) {
   }
   // transformers (4.54 to 5.23) makes num_blocks blocks and writes
   // num_hidden_layers beside it, which is 32 for who did not set it.
-  model.softmax.resize(model.defaults.layers);
+  model.layers.resize(model.defaults.layers, model.family->layer);
   // xlstm (2.0.6) has no norm then; transformers has it whatever the key says.
   STEADYSTATE_ASSIGN_OR_RETURN(const bool final_norm,
                                config.Bool("add_out_norm", true));
@@ -278,9 +262,34 @@ absl::Status ReadXlstmConfig(const Config& config, ModelConfig& model) {
   STEADYSTATE_ASSIGN_OR_RETURN(
       const double cap, config.Number("output_logit_soft_cap", 30, kCaps));
   model.logit_cap = static_cast<float>(cap);
+  STEADYSTATE_ASSIGN_OR_RETURN(const Bias bias, ReadBias(config));
+  model.layer_norm.bias = bias == Bias::kYes;
   // transformers has the flag and does not tie: the file's head is used.
   model.tied_head = TiedHead::kNo;
   return absl::OkStatus();
+}
+
+}  // namespace
+
+Family XlstmFamily() {
+  return {.model_type = "xlstm",
+          .source = "xlstm.cc",
+          .keys = {.used = kUsedKeys,
+                   .inert = kInertKeys,
+                   .must_be_default = kFixedKeys},
+          .frame = {.embeddings = "backbone.embeddings.weight",
+                    .layers = "backbone.blocks.",
+                    .final_norm = "backbone.out_norm",
+                    .token_norm = "norm_mlstm",
+                    .token_mixer = "mlstm_layer.",
+                    .channel_norm = "norm_ffn",
+                    .channel_mixer = "ffn."},
+          .read_defaults = ReadDefaults,
+          .layer = {.channels = ChannelMixer::kFamily},
+          .hybrid = false,
+          .read_config = ReadConfig,
+          .make_token_mixer = MakeMlstm,
+          .make_channel_mixer = MakeFeedForward};
 }
 
 }  // namespace steadystate

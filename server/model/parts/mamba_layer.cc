@@ -13,18 +13,9 @@ ModelFrame MambaFrame() {
   return {.embeddings = "backbone.embeddings.weight",
           .other_embeddings = "backbone.embedding.weight",
           .layers = "backbone.layers.",
-          .final_norm = "backbone.norm_f"};
-}
-
-absl::StatusOr<std::vector<ResidualStep>> MakeMambaLayer(
-    const ModelConfig& config, const MixerBuilder& builder) {
-  std::vector<ResidualStep> steps(1);
-  STEADYSTATE_ASSIGN_OR_RETURN(
-      steps[0].norm,
-      Norm::Make(config.norm, builder.weights, "norm", config.hidden_size));
-  STEADYSTATE_ASSIGN_OR_RETURN(steps[0].mixer,
-                               config.family->make(builder.Child("mixer.")));
-  return steps;
+          .final_norm = "backbone.norm_f",
+          .token_norm = "norm",
+          .token_mixer = "mixer."};
 }
 
 bool IsMambaOfFla(const Config& config) {

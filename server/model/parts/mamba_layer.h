@@ -2,15 +2,12 @@
 #define STEADYSTATE_SERVER_MODEL_PARTS_MAMBA_LAYER_H_
 
 #include <cstddef>
-#include <memory>
-#include <vector>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "server/checkpoint/config.h"
-#include "server/model/block.h"
+#include "server/model/family.h"
 #include "server/model/mixer_builder.h"
-#include "server/model/mixers/registry.h"
-#include "server/model/model_config.h"
 #include "server/model/parts/causal_conv.h"
 #include "server/model/parts/stacked_projection.h"
 
@@ -18,14 +15,9 @@ namespace steadystate {
 
 // What Mamba-1 and Mamba-2 have in common, as transformers and fla write them.
 
-// Their names: backbone.layers.N., backbone.norm_f, and backbone.embeddings,
-// which mamba_ssm calls backbone.embedding.
+// Their names: backbone.layers.N., in a layer norm and mixer., backbone.norm_f,
+// and backbone.embeddings, which mamba_ssm calls backbone.embedding.
 ModelFrame MambaFrame();
-
-// A layer: h += mixer(norm(h)), with the family's mixer under mixer., and no
-// MLP.
-absl::StatusOr<std::vector<ResidualStep>> MakeMambaLayer(
-    const ModelConfig& config, const MixerBuilder& builder);
 
 // True if fla wrote the config: it has keys that transformers does not know.
 // Both use the same model_type, with other defaults.

@@ -1,31 +1,33 @@
 #ifndef STEADYSTATE_SERVER_MODEL_PARTS_RWKV_LAYER_H_
 #define STEADYSTATE_SERVER_MODEL_PARTS_RWKV_LAYER_H_
 
-#include <vector>
+#include <memory>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "server/checkpoint/config.h"
-#include "server/model/block.h"
+#include "server/model/family.h"
+#include "server/model/mixer.h"
 #include "server/model/mixer_builder.h"
-#include "server/model/model_config.h"
 #include "server/model/parts/channel_mixing.h"
 
 namespace steadystate {
 
-// Reads what fla's RWKV models have around their layers: norm_bias, and with
-// norm_first a norm between embedding and first layer.
+// What RWKV-6 and RWKV-7 have in common, as fla writes them.
+
+// Their names: attn_norm and attn., the time mixing, ffn_norm and ffn., the
+// channel mixing. The norms are LayerNorms.
+ModelFrame RwkvFrame();
+
+// Reads what is around their layers: norm_bias, and with norm_first a norm
+// between embedding and first layer.
 absl::Status ReadRwkvConfig(const Config& config, ModelConfig& model);
 
-// A layer of RWKV, in fla's names:
-//   h += time mixing(norm(h; attn_norm)), its tensors under attn.,
-//   h += channel mixing(norm(h; ffn_norm)), its tensors under ffn.
-// `attn` in the config puts softmax attention in place of the time mixing only.
-// Reads intermediate_size, hidden_ratio and hidden_act. `weights` of `builder`
-// are those of the layer.
-absl::StatusOr<std::vector<ResidualStep>> MakeRwkvLayer(
-    const ModelConfig& config, const MixerBuilder& builder,
-    const ChannelMixingNames& names);
+// Makes the channel mixing. Reads intermediate_size, hidden_ratio, which is
+// `default_ratio` where the file is silent, and hidden_act.
+absl::StatusOr<std::unique_ptr<Mixer>> MakeRwkvChannelMixing(
+    const MixerBuilder& builder, const ChannelMixingNames& names,
+    double default_ratio);
 
 }  // namespace steadystate
 

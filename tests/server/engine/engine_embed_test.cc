@@ -162,7 +162,7 @@ TEST_F(EngineBidirectionalTest, EmbeddingsMayTakeTheTokensPlace) {
   request.tokens.clear();
   request.embeddings.resize(rows.size() * Linear()->description().hidden_size);
   ThreadPool pool(1);
-  Workspace workspace(*Linear(), rows.size(), pool);
+  Workspace workspace = Linear()->MakeWorkspace(rows.size(), pool);
   Linear()->Embed(rows, request.embeddings.data(), workspace);
   const auto by_vector = harness.Embed(request);
   const auto by_token = harness.Embed(Request());

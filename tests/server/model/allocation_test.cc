@@ -5,9 +5,9 @@
 
 #include "gtest/gtest.h"
 #include "kernels/thread_pool.h"
-#include "server/model/aligned_floats.h"
 #include "server/model/model.h"
 #include "server/model/sampler.h"
+#include "server/model/workspace.h"
 #include "tests/testing/allocation_counter.h"
 #include "tests/testing/tiny_model.h"
 
@@ -23,7 +23,7 @@ class Batch {
   explicit Batch(const Model& model)
       : model_(model),
         pool_(1),
-        workspace_(model, kSessions * kRowsEach, pool_),
+        workspace_(model.MakeWorkspace(kSessions * kRowsEach, pool_)),
         hidden_(rows_.size() * model.description().hidden_size),
         logits_(rows_.size() * model.description().vocab_size) {
     for (size_t i = 0; i < kSessions; ++i) {

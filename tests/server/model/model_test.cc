@@ -16,7 +16,7 @@
 #include "gtest/gtest.h"
 #include "kernels/linear/linear.h"
 #include "kernels/thread_pool.h"
-#include "server/model/aligned_floats.h"
+#include "server/model/workspace.h"
 #include "tests/testing/direct_session.h"
 #include "tests/testing/tiny_model.h"
 
@@ -98,7 +98,7 @@ void ExpectBatchesDoNotMatter(const TinyModelOptions& options, DType dtype,
     std::mt19937 random(kSeed);
     std::vector<Member> members = MakeMembers(*model, sessions, random);
     ThreadPool pool(threads);
-    Workspace workspace(*model, kMaxRows, pool);
+    Workspace workspace = model->MakeWorkspace(kMaxRows, pool);
     const auto busy = [](const Member& member) {
       return member.position < member.tokens.size();
     };
@@ -173,7 +173,7 @@ TEST(ModelTest, AnEmbeddingMayTakeATokensPlace) {
   const auto model = tiny.Load();
   const size_t D = model->description().hidden_size;
   ThreadPool pool(1);
-  Workspace workspace(*model, 2, pool);
+  Workspace workspace = model->MakeWorkspace(2, pool);
   std::vector<float> hidden[2];
   for (const bool by_token : {true, false}) {
     const AlignedFloats state(model->state_layout().bytes() / sizeof(float));
@@ -212,7 +212,7 @@ TEST(ModelTest, PhasesAddUpTheTimeSpent) {
   const TinyModel tiny;
   const auto model = tiny.Load();
   ThreadPool pool(1);
-  Workspace workspace(*model, 1, pool);
+  Workspace workspace = model->MakeWorkspace(1, pool);
   EXPECT_EQ(workspace.max_rows(), 1u);
   const AlignedFloats state(model->state_layout().bytes() / sizeof(float));
   const InputRow row{.token = 1};

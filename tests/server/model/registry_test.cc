@@ -1,6 +1,6 @@
 // Goal: the table of families is complete: every row has its source, its golden
 // case, and a name of its own. Method: compare with the tree.
-#include "server/model/mixers/registry.h"
+#include "server/model/registry.h"
 
 #include <filesystem>
 #include <set>
@@ -18,14 +18,14 @@ const fs::path kRoot = STEADYSTATE_SOURCE_DIR;
 
 TEST(RegistryTest, EveryMixerFileHasARow) {
   std::set<std::string> sources;
-  for (const MixerFamily& family : MixerFamilies()) {
+  for (const Family& family : Families()) {
     sources.insert(std::string(family.source));
   }
   std::set<std::string> files;
   for (const auto& entry :
        fs::directory_iterator(kRoot / "server/model/mixers")) {
     const fs::path& path = entry.path();
-    if (path.extension() == ".cc" && path.filename() != "registry.cc") {
+    if (path.extension() == ".cc") {
       files.insert(path.filename());
     }
   }
@@ -33,7 +33,7 @@ TEST(RegistryTest, EveryMixerFileHasARow) {
 }
 
 TEST(RegistryTest, EveryFamilyHasAGoldenCaseOfItsName) {
-  for (const MixerFamily& family : MixerFamilies()) {
+  for (const Family& family : Families()) {
     const fs::path folder =
         kRoot / "tests/golden" / std::string(family.model_type);
     EXPECT_TRUE(fs::exists(folder / "logits.npy")) << folder;
@@ -42,13 +42,15 @@ TEST(RegistryTest, EveryFamilyHasAGoldenCaseOfItsName) {
 
 TEST(RegistryTest, FamiliesAreFoundByName) {
   std::set<absl::string_view> names;
-  for (const MixerFamily& family : MixerFamilies()) {
-    EXPECT_EQ(FindMixerFamily(family.model_type), &family);
+  for (const Family& family : Families()) {
+    EXPECT_EQ(FindFamily(family.model_type), &family);
     EXPECT_TRUE(names.insert(family.model_type).second);
-    EXPECT_NE(family.all_softmax,
-              family.make != nullptr || family.make_layer != nullptr);
+    EXPECT_EQ(family.make_token_mixer != nullptr,
+              family.layer.tokens == TokenMixer::kFamily);
+    EXPECT_EQ(family.make_channel_mixer != nullptr,
+              family.layer.channels == ChannelMixer::kFamily);
   }
-  EXPECT_EQ(FindMixerFamily("nothing"), nullptr);
+  EXPECT_EQ(FindFamily("nothing"), nullptr);
 }
 
 }  // namespace

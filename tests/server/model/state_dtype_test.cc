@@ -7,8 +7,8 @@
 #include "absl/strings/match.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "server/model/mixers/registry.h"
 #include "server/model/model.h"
+#include "server/model/registry.h"
 
 namespace steadystate {
 namespace {
@@ -48,12 +48,13 @@ TEST(StateDTypeTest, HalvesTheMatricesAndLeavesTheRest) {
 }
 
 TEST(StateDTypeTest, EveryFamilyThatFadesMayBeInInt16) {
-  for (const MixerFamily& family : MixerFamilies()) {
+  for (const Family& family : Families()) {
     const auto model = Load(std::string(family.model_type), StateDType::kInt16);
     // The plain case of the general recurrence has no decay.
     const bool adds_up = family.model_type == "linear_attn" ||
                          family.model_type == "linear_recurrence";
-    EXPECT_EQ(model.ok(), !adds_up && !family.all_softmax)
+    EXPECT_EQ(model.ok(),
+              !adds_up && family.layer.tokens == TokenMixer::kFamily)
         << family.model_type << " " << model.status();
   }
 }
@@ -68,7 +69,7 @@ TEST(StateDTypeTest, TheGeneralRecurrenceMayWhereItFades) {
 }
 
 TEST(StateDTypeTest, OnlyFamiliesThatBearItMayBeInBf16) {
-  for (const MixerFamily& family : MixerFamilies()) {
+  for (const Family& family : Families()) {
     const auto model = Load(std::string(family.model_type), StateDType::kBf16);
     EXPECT_EQ(model.ok(), family.bf16_states) << family.model_type;
     if (model.ok()) continue;

@@ -11,7 +11,7 @@
 #include "absl/status/status.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "server/model/aligned_floats.h"
+#include "server/model/workspace.h"
 
 namespace steadystate {
 namespace {

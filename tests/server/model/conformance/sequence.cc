@@ -7,14 +7,14 @@
 #include <utility>
 
 #include "kernels/thread_pool.h"
-#include "server/model/aligned_floats.h"
-#include "server/model/mixers/registry.h"
+#include "server/model/registry.h"
+#include "server/model/workspace.h"
 
 namespace steadystate {
 
 std::vector<std::string> AllFamilies() {
   std::vector<std::string> names;
-  for (const MixerFamily& family : MixerFamilies()) {
+  for (const Family& family : Families()) {
     names.emplace_back(family.model_type);
   }
   return names;
@@ -43,7 +43,9 @@ void Sequence::Restore(std::vector<std::byte> state, uint64_t position) {
 }
 
 Runner::Runner(const Model& model, size_t max_rows, size_t threads)
-    : model_(model), pool_(threads), workspace_(model, max_rows, pool_) {}
+    : model_(model),
+      pool_(threads),
+      workspace_(model.MakeWorkspace(max_rows, pool_)) {}
 
 Runner::~Runner() = default;
 

@@ -12,8 +12,8 @@
 #include "gtest/gtest.h"
 #include "kernels/thread_pool.h"
 #include "nlohmann/json.hpp"
-#include "server/model/aligned_floats.h"
 #include "server/model/model.h"
+#include "server/model/workspace.h"
 #include "tests/testing/npy.h"
 #include "tests/testing/temp_directory.h"
 
@@ -52,7 +52,7 @@ std::vector<float> RunPass(const Model& model,
                            size_t threads) {
   const size_t D = model.description().hidden_size;
   ThreadPool pool(threads);
-  Workspace workspace(model, piece, pool);
+  Workspace workspace = model.MakeWorkspace(piece, pool);
   const AlignedFloats state(model.state_layout().bytes() / sizeof(float));
   std::vector<InputRow> inputs;
   for (const int32_t token : tokens) inputs.push_back({.token = token});

@@ -7,14 +7,14 @@
 #include <string>
 
 #include "gtest/gtest.h"
-#include "server/model/mixers/registry.h"
+#include "server/model/registry.h"
 
 namespace steadystate {
 namespace {
 
 TEST(ReadmeTableTest, HasTheRowsOfTheRegistry) {
   std::set<std::string> families;
-  for (const MixerFamily& family : MixerFamilies()) {
+  for (const Family& family : Families()) {
     families.insert(std::string(family.model_type));
   }
   std::set<std::string> rows;

@@ -1,7 +1,5 @@
 // Goal: options that DeltaNet does not have are refused by name; vanished keys
 // divide by no zero. Method: golden weights with changed configs; weights of 0.
-#include "server/model/mixers/delta_net.h"
-
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
@@ -10,6 +8,7 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "server/model/mixers/mixers.h"
 #include "tests/testing/checkpoint_writer.h"
 #include "tests/testing/direct_session.h"
 #include "tests/testing/golden_options.h"

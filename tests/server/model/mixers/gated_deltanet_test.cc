@@ -1,11 +1,10 @@
 // Goal: options that Gated DeltaNet does not have are refused by name. Method:
 // golden weights with changed configs.
-#include "server/model/mixers/gated_deltanet.h"
-
 #include <string>
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "server/model/mixers/mixers.h"
 #include "tests/testing/golden_options.h"
 
 namespace steadystate {

@@ -1,7 +1,5 @@
 // Goal: HGRN-2 finds its heads by the library's rule and refuses bad values by
 // name. Method: golden weights with changed configs.
-#include "server/model/mixers/hgrn2.h"
-
 #include <string>
 #include <utility>
 #include <vector>
@@ -9,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "server/model/mixers/mixers.h"
 #include "tests/testing/golden_options.h"
 
 namespace steadystate {

@@ -1,12 +1,11 @@
 // Goal: a feature map whose meaning changed between versions of the library is
 // read as the version that wrote the checkpoint does, and the model says so.
 // Method: golden weights with changed configs.
-#include "server/model/mixers/linear_attn.h"
-
 #include <string>
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "server/model/mixers/mixers.h"
 #include "tests/testing/golden_options.h"
 
 namespace steadystate {

@@ -1,8 +1,6 @@
 // Goal: the general recurrence takes what is defined and refuses the rest by
 // key and value, keys within `decay` too. Method: golden weights with changed
 // configs.
-#include "server/model/mixers/linear_recurrence.h"
-
 #include <string>
 #include <utility>
 #include <vector>
@@ -11,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "server/model/mixers/mixers.h"
 #include "tests/testing/golden_options.h"
 
 namespace steadystate {

@@ -1,8 +1,6 @@
 // Goal: Mamba-2's config is read as either library writes it, with infinity in
 // every spelling, and bad values are refused by name. Method: golden weights
 // with changed configs.
-#include "server/model/mixers/mamba2.h"
-
 #include <string>
 #include <utility>
 #include <vector>
@@ -12,7 +10,8 @@
 #include "absl/strings/str_replace.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "server/model/model_config.h"
+#include "server/model/mixers/mixers.h"
+#include "server/model/model_config_reader.h"
 #include "tests/testing/golden_options.h"
 #include "tests/testing/temp_directory.h"
 
@@ -37,13 +36,13 @@ TEST(Mamba2Test, DefaultsAreThoseOfTheLibraryThatWroteTheFile) {
   const auto of_transformers = read(R"({"model_type": "mamba2"})");
   ASSERT_TRUE(of_transformers.ok()) << of_transformers.status();
   EXPECT_EQ(of_transformers->hidden_size, 4096u);
-  EXPECT_EQ(of_transformers->softmax.size(), 64u);
+  EXPECT_EQ(of_transformers->layers.size(), 64u);
   EXPECT_EQ(of_transformers->vocab_size, 32768u);
   EXPECT_FLOAT_EQ(of_transformers->norm.eps, 1e-5f);
   const auto of_fla = read(R"({"model_type": "mamba2", "rmsnorm": true})");
   ASSERT_TRUE(of_fla.ok()) << of_fla.status();
   EXPECT_EQ(of_fla->hidden_size, 2048u);
-  EXPECT_EQ(of_fla->softmax.size(), 48u);
+  EXPECT_EQ(of_fla->layers.size(), 48u);
   EXPECT_EQ(of_fla->vocab_size, 32000u);
 }
 

@@ -2,8 +2,6 @@
 // read as either library writes it, and bad values are refused by name. Method:
 // a layer of 480 channels against its formula in double; golden weights with
 // spoiled configs.
-#include "server/model/mixers/mamba.h"
-
 #include <cmath>
 #include <random>
 #include <string>
@@ -13,7 +11,8 @@
 #include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "server/model/model_config.h"
+#include "server/model/mixers/mixers.h"
+#include "server/model/model_config_reader.h"
 #include "tests/testing/checkpoint_writer.h"
 #include "tests/testing/direct_session.h"
 #include "tests/testing/golden_checkpoint.h"
@@ -166,13 +165,13 @@ TEST(MambaTest, DefaultsAreThoseOfTheLibraryThatWroteTheFile) {
   const auto of_transformers = read(R"({"model_type": "mamba"})");
   ASSERT_TRUE(of_transformers.ok()) << of_transformers.status();
   EXPECT_EQ(of_transformers->hidden_size, 768u);
-  EXPECT_EQ(of_transformers->softmax.size(), 32u);
+  EXPECT_EQ(of_transformers->layers.size(), 32u);
   EXPECT_EQ(of_transformers->vocab_size, 50280u);
   EXPECT_FLOAT_EQ(of_transformers->norm.eps, 1e-5f);
   const auto of_fla = read(R"({"model_type": "mamba", "dt_rank": "auto"})");
   ASSERT_TRUE(of_fla.ok()) << of_fla.status();
   EXPECT_EQ(of_fla->hidden_size, 2048u);
-  EXPECT_EQ(of_fla->softmax.size(), 48u);
+  EXPECT_EQ(of_fla->layers.size(), 48u);
   EXPECT_EQ(of_fla->vocab_size, 32000u);
 }
 

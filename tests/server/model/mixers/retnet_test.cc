@@ -1,8 +1,6 @@
 // Goal: RetNet's config is read as flash-linear-attention writes it, models of
 // other authors that share its name are told apart, and bad values are refused
 // by name. Method: golden weights with changed configs.
-#include "server/model/mixers/retnet.h"
-
 #include <string>
 #include <utility>
 #include <vector>
@@ -11,6 +9,8 @@
 #include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "server/model/mixers/mixers.h"
+#include "server/model/model_config_reader.h"
 #include "tests/testing/golden_options.h"
 
 namespace steadystate {
@@ -28,7 +28,7 @@ TEST(RetnetTest, DefaultsAreThoseOfTheLibrary) {
       *Config::Parse(R"({"model_type": "retnet"})", "config.json"));
   ASSERT_TRUE(model.ok()) << model.status();
   EXPECT_EQ(model->hidden_size, 2048u);
-  EXPECT_EQ(model->softmax.size(), 24u);
+  EXPECT_EQ(model->layers.size(), 24u);
   EXPECT_EQ(model->intermediate_size, 2816u);  // with a hidden_ratio of 2
   const auto null = ReadModelConfig(*Config::Parse(
       R"({"model_type": "retnet", "hidden_ratio": null})", "config.json"));

@@ -1,13 +1,12 @@
 // Goal: options that RWKV-6 does not have are refused by name. Method: golden
 // weights with changed configs.
-#include "server/model/mixers/rwkv6.h"
-
 #include <cstdint>
 #include <string>
 #include <vector>
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "server/model/mixers/mixers.h"
 #include "tests/testing/direct_session.h"
 #include "tests/testing/golden_options.h"
 

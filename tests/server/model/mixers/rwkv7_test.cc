@@ -1,14 +1,13 @@
 // Goal: options that RWKV-7 does not have, and another code's checkpoints of
 // the same name, are refused by name. Method: golden weights with changed
 // configs.
-#include "server/model/mixers/rwkv7.h"
-
 #include <cstdint>
 #include <string>
 #include <vector>
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "server/model/mixers/mixers.h"
 #include "tests/testing/direct_session.h"
 #include "tests/testing/golden_options.h"
 

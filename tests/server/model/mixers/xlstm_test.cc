@@ -1,7 +1,5 @@
 // Goal: xLSTM's config is read as transformers writes it, and bad values are
 // refused by name. Method: golden weights with changed configs.
-#include "server/model/mixers/xlstm.h"
-
 #include <string>
 #include <utility>
 #include <vector>
@@ -10,6 +8,8 @@
 #include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "server/model/mixers/mixers.h"
+#include "server/model/model_config_reader.h"
 #include "tests/testing/golden_options.h"
 
 namespace steadystate {
@@ -27,7 +27,7 @@ TEST(XlstmTest, DefaultsAreThoseOfTransformers) {
       *Config::Parse(R"({"model_type": "xlstm"})", "config.json"));
   ASSERT_TRUE(model.ok()) << model.status();
   EXPECT_EQ(model->hidden_size, 4096u);
-  EXPECT_EQ(model->softmax.size(), 32u);
+  EXPECT_EQ(model->layers.size(), 32u);
   EXPECT_EQ(model->vocab_size, 50304u);
   EXPECT_FLOAT_EQ(model->norm.eps, 1e-6f);
   EXPECT_EQ(model->logit_cap, 30.0f);

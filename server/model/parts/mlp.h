@@ -1,5 +1,5 @@
-#ifndef STEADYSTATE_SERVER_MODEL_MLP_H_
-#define STEADYSTATE_SERVER_MODEL_MLP_H_
+#ifndef STEADYSTATE_SERVER_MODEL_PARTS_MLP_H_
+#define STEADYSTATE_SERVER_MODEL_PARTS_MLP_H_
 
 #include <cstddef>
 #include <memory>
@@ -45,4 +45,4 @@ class Mlp final : public Mixer {
 
 }  // namespace steadystate
 
-#endif  // STEADYSTATE_SERVER_MODEL_MLP_H_
+#endif  // STEADYSTATE_SERVER_MODEL_PARTS_MLP_H_

@@ -1,32 +1,28 @@
-#ifndef STEADYSTATE_SERVER_MODEL_BLOCK_H_
-#define STEADYSTATE_SERVER_MODEL_BLOCK_H_
+#ifndef STEADYSTATE_SERVER_MODEL_LAYER_H_
+#define STEADYSTATE_SERVER_MODEL_LAYER_H_
 
 #include <cstddef>
 #include <memory>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "server/model/family.h"
 #include "server/model/mixer.h"
 #include "server/model/mixer_builder.h"
-#include "server/model/model_config.h"
 #include "server/model/norm.h"
 
 namespace steadystate {
 
-// One step of the residual stream: h += mixer(norm(h)).
-struct ResidualStep {
-  Norm norm;
-  std::unique_ptr<Mixer> mixer;
-};
-
-// One layer: its residual steps, one after the other. Immutable; thread-safe
-// given distinct workspaces.
-class Block {
+// One layer, as its LayerPlan says: residual steps h += mixer(norm(h)), first
+// with the token mixer, then with the channel mixer if there is one. Immutable;
+// thread-safe given distinct workspaces.
+class Layer {
  public:
   // `layer` and `weights` of `builder` are those of the layer,
   // "model.layers.N.".
-  static absl::StatusOr<Block> Make(const ModelConfig& config,
+  static absl::StatusOr<Layer> Make(const ModelConfig& config,
                                     const MixerBuilder& builder);
 
   //   residual  f32[rows, D]  in/out; rows <= workspace.max_rows()
@@ -44,23 +40,25 @@ class Block {
               const float* residual, Workspace& workspace) const;
 
  private:
-  explicit Block(std::vector<ResidualStep> steps) : steps_(std::move(steps)) {}
+  // h += mixer(norm(h)).
+  struct Step {
+    Norm norm;
+    std::unique_ptr<Mixer> mixer;
+  };
+  explicit Layer(std::vector<Step> steps) : steps_(std::move(steps)) {}
 
-  std::vector<ResidualStep> steps_;
+  std::vector<Step> steps_;
 };
 
-// The mixer over tokens that a layer has: the family's own, or softmax
-// attention where the config says so. `weights` of `builder` are the mixer's,
-// "model.layers.N.attn.".
+// The token mixer of layer `builder.layer`. `weights` of `builder` are the
+// mixer's, "model.layers.N.attn.".
 absl::StatusOr<std::unique_ptr<Mixer>> MakeTokenMixer(
     const ModelConfig& config, const MixerBuilder& builder);
 
-// The layer of most families:
-//   h += mixer(norm(h; attn_norm)) with the mixer's tensors under attn.,
-//   h += mlp(norm(h; mlp_norm)) with those of a SwiGLU MLP under mlp.
-absl::StatusOr<std::vector<ResidualStep>> MakeMixerAndMlp(
+// The channel mixer of the layer, likewise. REQUIRES: the layer has one.
+absl::StatusOr<std::unique_ptr<Mixer>> MakeChannelMixer(
     const ModelConfig& config, const MixerBuilder& builder);
 
 }  // namespace steadystate
 
-#endif  // STEADYSTATE_SERVER_MODEL_BLOCK_H_
+#endif  // STEADYSTATE_SERVER_MODEL_LAYER_H_

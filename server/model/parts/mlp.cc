@@ -1,4 +1,4 @@
-#include "server/model/mlp.h"
+#include "server/model/parts/mlp.h"
 
 #include <utility>
 #include <vector>

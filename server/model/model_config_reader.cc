@@ -1,4 +1,4 @@
-#include "server/model/model_config.h"
+#include "server/model/model_config_reader.h"
 
 #include <iterator>
 
@@ -7,6 +7,8 @@
 #include "absl/strings/str_join.h"
 #include "server/base/status_macros.h"
 #include "server/checkpoint/library_version.h"
+#include "server/model/mixers/mixers.h"
+#include "server/model/registry.h"
 
 namespace steadystate {
 namespace {
@@ -24,7 +26,7 @@ constexpr absl::string_view kUsedKeys[] = {
     "layer_norm_epsilon",  "bos_token_id", "eos_token_id",
     "tie_word_embeddings", "tokenizer",    "max_position_embeddings",
     "transformers_version"};
-// Of the common layer's MLP.
+// Of the gated MLP.
 constexpr absl::string_view kMlpKeys[] = {"hidden_ratio", "hidden_act",
                                           "intermediate_size"};
 constexpr absl::string_view kHybridKey[] = {"attn"};
@@ -67,7 +69,7 @@ constexpr KeyTable kHybridTable = {
 
 absl::Status ReadFamily(const Config& config, ModelConfig& model) {
   std::vector<absl::string_view> known;
-  for (const MixerFamily& family : MixerFamilies()) {
+  for (const Family& family : Families()) {
     known.push_back(family.model_type);
   }
   const std::string supported =
@@ -75,7 +77,7 @@ absl::Status ReadFamily(const Config& config, ModelConfig& model) {
   STEADYSTATE_ASSIGN_OR_RETURN(const std::string model_type,
                                config.String("model_type", ""));
   if (model_type.empty()) return config.Invalid("model_type", supported);
-  model.family = FindMixerFamily(model_type);
+  model.family = FindFamily(model_type);
   if (model.family == nullptr) {
     return config.Unsupported("model_type", supported);
   }
@@ -150,11 +152,10 @@ absl::Status ReadTokens(const Config& config, ModelConfig& model) {
   return absl::OkStatus();
 }
 
-// The layers that `attn` turns into softmax attention.
-absl::Status ReadHybrid(const Config& config, size_t layers,
-                        ModelConfig& model) {
-  model.softmax.resize(layers);
-  if (!model.family->hybrid) return absl::OkStatus();
+// Turns the layers that `attn` names into softmax attention.
+absl::Status ReadHybrid(const Config& config, ModelConfig& model) {
+  const size_t layers = model.layers.size();
+  std::vector<bool> listed(layers);
   STEADYSTATE_ASSIGN_OR_RETURN(const std::vector<Config> groups,
                                config.Objects("attn", layers));
   for (const Config& group : groups) {
@@ -175,18 +176,35 @@ absl::Status ReadHybrid(const Config& config, size_t layers,
       return group.Invalid("layers", "hybrid layers need it");
     }
     for (const size_t layer : *indices) {
-      if (model.softmax[layer].has_value()) {
+      if (listed[layer]) {
         return group.Invalid("layers", "a layer is listed twice");
       }
-      model.softmax[layer] = options;
+      listed[layer] = true;
+      model.layers[layer].tokens = TokenMixer::kSoftmax;
+      model.layers[layer].softmax = options;
     }
   }
   return absl::OkStatus();
 }
 
-// True if its layers are the common ones.
+// Which layers are softmax attention, and what kind of it.
+absl::Status ReadSoftmaxLayers(const Config& config, ModelConfig& model) {
+  if (model.family->hybrid) {
+    STEADYSTATE_RETURN_IF_ERROR(ReadHybrid(config, model));
+  }
+  if (model.family->layer.tokens != TokenMixer::kSoftmax) {
+    return absl::OkStatus();
+  }
+  STEADYSTATE_ASSIGN_OR_RETURN(
+      const SoftmaxAttentionOptions options,
+      ReadSoftmaxAttentionOptions(config, model.hidden_size, 32));
+  for (LayerPlan& plan : model.layers) plan.softmax = options;
+  return absl::OkStatus();
+}
+
+// True if its layers have the gated MLP.
 bool HasMlp(const ModelConfig& model) {
-  return model.family->make_layer == nullptr;
+  return model.family->layer.channels == ChannelMixer::kGatedMlp;
 }
 
 // The newest name wins where a file has several.
@@ -199,6 +217,7 @@ absl::Status ReadNorm(const Config& config, ModelConfig& model) {
   model.norm = {.kind = model.family->frame.norm,
                 .bias = false,
                 .eps = static_cast<float>(eps)};
+  model.layer_norm = model.norm;
   return absl::OkStatus();
 }
 
@@ -245,17 +264,12 @@ absl::StatusOr<ModelConfig> ReadModelConfig(const Config& config) {
   STEADYSTATE_ASSIGN_OR_RETURN(
       const size_t layers,
       config.Size("num_hidden_layers", defaults.layers, kLayers));
+  model.layers.assign(layers, model.family->layer);
   STEADYSTATE_RETURN_IF_ERROR(ReadNorm(config, model));
   STEADYSTATE_RETURN_IF_ERROR(ReadTiedHead(config, model));
   if (HasMlp(model)) STEADYSTATE_RETURN_IF_ERROR(ReadMlp(config, model));
   STEADYSTATE_RETURN_IF_ERROR(ReadTokens(config, model));
-  STEADYSTATE_RETURN_IF_ERROR(ReadHybrid(config, layers, model));
-  if (model.family->all_softmax) {
-    STEADYSTATE_ASSIGN_OR_RETURN(
-        const SoftmaxAttentionOptions options,
-        ReadSoftmaxAttentionOptions(config, model.hidden_size, 32));
-    model.softmax.assign(layers, options);
-  }
+  STEADYSTATE_RETURN_IF_ERROR(ReadSoftmaxLayers(config, model));
   STEADYSTATE_ASSIGN_OR_RETURN(
       model.max_position_embeddings,
       config.Size("max_position_embeddings", 2048, kPositions));

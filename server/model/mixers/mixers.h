@@ -1,27 +1,38 @@
-#ifndef STEADYSTATE_SERVER_MODEL_MIXERS_SOFTMAX_ATTENTION_H_
-#define STEADYSTATE_SERVER_MODEL_MIXERS_SOFTMAX_ATTENTION_H_
+#ifndef STEADYSTATE_SERVER_MODEL_MIXERS_MIXERS_H_
+#define STEADYSTATE_SERVER_MODEL_MIXERS_MIXERS_H_
 
 #include <cstddef>
 #include <memory>
-#include <optional>
 
 #include "absl/status/statusor.h"
 #include "server/checkpoint/config.h"
+#include "server/model/family.h"
 #include "server/model/mixer.h"
 #include "server/model/mixer_builder.h"
 
 namespace steadystate {
 
-// How a softmax layer is made, from the `attn` object of a hybrid's config or
-// from the config of a model_type "transformer".
-struct SoftmaxAttentionOptions {
-  size_t num_heads = 0;     // divides D
-  size_t num_kv_heads = 0;  // divides num_heads
-  bool qkv_bias = false;
-  bool qk_norm = false;          // RMSNorm of each head's q and k, eps 1e-5
-  std::optional<size_t> window;  // tokens seen, the own one included
-  double rope_theta = 10000;
-};
+// The rows of the registry. Each stands in the file that its `source` names,
+// whose head comment has the formulas.
+Family DeltaNetFamily();
+Family GatedDeltanetFamily();
+Family GlaFamily();
+Family HgrnFamily();
+Family Hgrn2Family();
+Family KdaFamily();
+Family LinearAttnFamily();
+Family LinearRecurrenceFamily();
+Family MambaFamily();
+Family Mamba2Family();
+Family RetnetFamily();
+Family Rwkv6Family();
+Family Rwkv7Family();
+Family SimpleGlaFamily();
+Family TransformerFamily();
+Family XlstmFamily();
+
+// Softmax attention, which layers of most families may have in place of their
+// own mixer (softmax_attention.cc).
 
 // Reads the options; errors name the key. `default_heads` of 0 makes num_heads
 // required.
@@ -38,4 +49,4 @@ absl::StatusOr<std::unique_ptr<Mixer>> MakeSoftmaxAttention(
 
 }  // namespace steadystate
 
-#endif  // STEADYSTATE_SERVER_MODEL_MIXERS_SOFTMAX_ATTENTION_H_
+#endif  // STEADYSTATE_SERVER_MODEL_MIXERS_MIXERS_H_

@@ -1,0 +1,94 @@
+#include "server/model/layer.h"
+
+#include <algorithm>
+
+#include "kernels/pointwise/activation.h"
+#include "server/base/status_macros.h"
+#include "server/model/mixers/mixers.h"
+#include "server/model/parts/mlp.h"
+#include "server/model/workspace.h"
+
+namespace steadystate {
+
+absl::StatusOr<std::unique_ptr<Mixer>> MakeTokenMixer(
+    const ModelConfig& config, const MixerBuilder& builder) {
+  const LayerPlan& plan = config.layers[builder.layer];
+  if (plan.tokens == TokenMixer::kSoftmax) {
+    return MakeSoftmaxAttention(plan.softmax, builder);
+  }
+  return config.family->make_token_mixer(builder);
+}
+
+absl::StatusOr<std::unique_ptr<Mixer>> MakeChannelMixer(
+    const ModelConfig& config, const MixerBuilder& builder) {
+  if (config.layers[builder.layer].channels == ChannelMixer::kGatedMlp) {
+    return Mlp::Make(config.intermediate_size, config.mlp_activation, builder);
+  }
+  return config.family->make_channel_mixer(builder);
+}
+
+absl::StatusOr<Layer> Layer::Make(const ModelConfig& config,
+                                  const MixerBuilder& builder) {
+  const ModelFrame& names = config.family->frame;
+  const size_t D = config.hidden_size;
+  const bool mixes_channels =
+      config.layers[builder.layer].channels != ChannelMixer::kNone;
+  std::vector<Step> steps(mixes_channels ? 2 : 1);
+  STEADYSTATE_ASSIGN_OR_RETURN(
+      steps[0].norm,
+      Norm::Make(config.layer_norm, builder.weights, names.token_norm, D));
+  if (mixes_channels) {
+    STEADYSTATE_ASSIGN_OR_RETURN(
+        steps[1].norm,
+        Norm::Make(config.layer_norm, builder.weights, names.channel_norm, D));
+  }
+  STEADYSTATE_ASSIGN_OR_RETURN(
+      steps[0].mixer, MakeTokenMixer(config, builder.Child(names.token_mixer)));
+  if (mixes_channels) {
+    STEADYSTATE_ASSIGN_OR_RETURN(
+        steps[1].mixer,
+        MakeChannelMixer(config, builder.Child(names.channel_mixer)));
+  }
+  return Layer(std::move(steps));
+}
+
+void Layer::Forward(std::span<const Segment> segments, size_t rows,
+                    float* residual, Workspace& workspace) const {
+  Workspace::Buffers& buffers = workspace.buffers();
+  float* normed = buffers.normed.data();
+  float* mixed = buffers.mixed.data();
+  const size_t D = steps_.front().norm.size();
+  for (size_t i = 0; i < steps_.size(); ++i) {
+    const Step& step = steps_[i];
+    buffers.ForRows(rows, 2 * D, [&](size_t row, size_t) {
+      if (i > 0) AddTo(D, mixed + row * D, residual + row * D);
+      step.norm.Apply(residual + row * D, normed + row * D);
+    });
+    step.mixer->Forward(segments, rows, normed, mixed, workspace);
+  }
+  buffers.ForRows(rows, D, [&](size_t row, size_t) {
+    AddTo(D, mixed + row * D, residual + row * D);
+  });
+}
+
+// A later step with a state would have to absorb what the first one puts out
+// for the whole sequence.
+bool Layer::bidirectional() const {
+  return steps_.front().mixer->bidirectional() &&
+         std::all_of(steps_.begin() + 1, steps_.end(),
+                     [](const Step& step) { return step.mixer->per_token(); });
+}
+
+void Layer::Absorb(std::span<const Segment> segments, size_t rows,
+                   const float* residual, Workspace& workspace) const {
+  Workspace::Buffers& buffers = workspace.buffers();
+  float* normed = buffers.normed.data();
+  const Step& first = steps_.front();
+  const size_t D = first.norm.size();
+  buffers.ForRows(rows, D, [&](size_t row, size_t) {
+    first.norm.Apply(residual + row * D, normed + row * D);
+  });
+  first.mixer->Forward(segments, rows, normed, buffers.mixed.data(), workspace);
+}
+
+}  // namespace steadystate
