@@ -1,11 +1,11 @@
 #ifndef STEADYSTATE_CLIENT_MUTEX_H_
 #define STEADYSTATE_CLIENT_MUTEX_H_
 
+#include <chrono>
 #include <condition_variable>
 #include <mutex>
 
 #include "absl/base/thread_annotations.h"
-#include "client/clock.h"
 
 namespace steadystate::client {
 
@@ -58,7 +58,7 @@ class CondVar {
   }
 
   // Returns false if `deadline` came first.
-  bool WaitUntil(Mutex& mutex, SteadyTime deadline)
+  bool WaitUntil(Mutex& mutex, std::chrono::steady_clock::time_point deadline)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex) {
     std::unique_lock<std::mutex> lock(mutex.mutex_, std::adopt_lock);
     const bool woken =

@@ -2,11 +2,15 @@
 #define STEADYSTATE_CLIENT_LOAD_CARRIER_H_
 
 #include <chrono>
+#include <cstdint>
+#include <memory>
 
-#include "client/load/load_session.h"
+#include "absl/time/time.h"
+#include "client/load/load.h"
 #include "client/load/session_pool.h"
 #include "client/load/tally.h"
 #include "google/protobuf/duration.pb.h"
+#include "steadystate/client.h"
 
 namespace steadystate::client {
 
@@ -58,6 +62,17 @@ class Carrier {
   };
   virtual Progress progress() const = 0;
 };
+
+// One StreamStep stream: the prompt of a request is a step that samples, and so
+// is every token that it is answered with, but the last. A prompt that is
+// longer than steps may be is cut, and its last piece samples. At most one step
+// of a session is in flight. `context` outlives the carrier.
+std::unique_ptr<Carrier> MakeStepCarrier(const Client& client,
+                                         const LoadContext& context);
+
+// A Generate call for each request. `client` and `context` outlive the carrier.
+std::unique_ptr<Carrier> MakeGenerateCarrier(const Client& client,
+                                             const LoadContext& context);
 
 }  // namespace steadystate::client
 

@@ -1,114 +1,106 @@
-#include "client/load/generate_carrier.h"
-
 #include <optional>
+#include <vector>
 
-#include "client/clock.h"
-#include "client/error.h"
-#include "grpcpp/client_context.h"
-#include "grpcpp/support/client_callback.h"
+#include "absl/base/thread_annotations.h"
+#include "client/load/carrier.h"
+#include "client/mutex.h"
 
 namespace steadystate::client {
+namespace {
 
-// The call that a session has under way. gRPC calls its methods one at a time;
-// none comes between OnDone and the next Start.
-class GenerateCarrier::Call final
-    : public grpc::ClientReadReactor<v1::GenerateResponse> {
+// Lock order: mutex_, then that of the pool.
+class GenerateCarrier final : public Carrier {
  public:
-  Call(GenerateCarrier& carrier, LoadSession& session)
-      : carrier_(carrier), session_(session) {}
+  GenerateCarrier(const Client& client, const LoadContext& context)
+      : client_(client), context_(context), calls_(context.options.sessions) {}
 
-  void Start() {
-    const LoadOptions& options = carrier_.context_.options;
-    request_.set_session(session_.name());
-    request_.set_expected_position(session_.position());
-    request_.mutable_sampling()->set_seed(options.seed);
-    request_.set_max_tokens(options.generate_tokens);
-    request_.set_ignore_eos(true);
-    auto& ids = *request_.mutable_tokens()->mutable_ids();
-    ids.Clear();
-    for (uint64_t i = 0; i < options.prompt_tokens; ++i) {
-      ids.Add(session_.DrawPromptToken());
-    }
-    grpc::ClientContext* context = nullptr;
+  void Begin(const Turn& turn) override {
+    GenerateCall* call = nullptr;
     {
-      const MutexLock lock(carrier_.mutex_);
-      context = &context_.emplace();
-      const absl::Duration timeout = carrier_.context_.call_timeout;
-      if (timeout != absl::InfiniteDuration()) {
-        context->set_deadline(DeadlineIn(timeout));
-      }
-      if (cancelled_) context->TryCancel();
+      const MutexLock lock(mutex_);
+      Enter(turn);
+      ++running_;
+      call = &CallOf(*turn.session);
     }
-    carrier_.stub_.async()->Generate(context, &request_, this);
-    StartRead(&response_);
-    StartCall();
+    Start(*turn.session, *call);
   }
 
-  // Needs the carrier's mutex.
-  void Cancel() {
-    carrier_.mutex_.AssertHeld();
-    cancelled_ = true;
-    if (context_) context_->TryCancel();
+  void Cancel() override { canceller_.Cancel(); }
+  void Close() override {}
+
+  void WaitUntilClosed() override {
+    const MutexLock lock(mutex_);
+    while (running_ > 0) quiet_.Wait(mutex_);
   }
 
-  void OnReadDone(bool ok) override {
-    if (!ok) return;
-    {
-      const MutexLock lock(carrier_.mutex_);
-      carrier_.Take(session_, response_, LoadClock::now());
-    }
-    StartRead(&response_);
+  Tally tally() const override {
+    const MutexLock lock(mutex_);
+    return tally_;
   }
 
-  void OnDone(const grpc::Status& status) override {
-    std::optional<Turn> next;
-    {
-      const MutexLock lock(carrier_.mutex_);
-      const LoadTime now = LoadClock::now();
-      const SessionFate fate = carrier_.End(session_, ToStatus(status), now);
-      next = carrier_.context_.pool.Finish(session_, fate, now);
-      if (next) {
-        next->session->Begin(next->intended, carrier_.tally_);
-        session_.Sent(carrier_.context_.options.prompt_tokens);
-      } else {
-        --carrier_.running_;
-        carrier_.quiet_.SignalAll();
-      }
-    }
-    if (next) Start();
+  Progress progress() const override {
+    const MutexLock lock(mutex_);
+    return {tally_.drawn_tokens, tally_.failed};
   }
 
  private:
-  GenerateCarrier& carrier_;
-  LoadSession& session_;
-  v1::GenerateRequest request_;
-  v1::GenerateResponse response_;
-  std::optional<grpc::ClientContext> context_ ABSL_GUARDED_BY(carrier_.mutex_);
-  bool cancelled_ ABSL_GUARDED_BY(carrier_.mutex_) = false;
-};
-
-GenerateCarrier::GenerateCarrier(const LoadContext& context,
-                                 v1::GenerationService::Stub& stub)
-    : context_(context), stub_(stub), calls_(context.options.sessions) {}
-
-GenerateCarrier::~GenerateCarrier() = default;
-
-void GenerateCarrier::Begin(const Turn& turn) {
-  Call* call = nullptr;
-  {
-    const MutexLock lock(mutex_);
-    auto& place = calls_[turn.session->index()];
-    if (place == nullptr) place = std::make_unique<Call>(*this, *turn.session);
-    call = place.get();
+  void Enter(const Turn& turn) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     turn.session->Begin(turn.intended, tally_);
     turn.session->Sent(context_.options.prompt_tokens);
-    ++running_;
   }
-  call->Start();
+
+  // The session's calls, one after the other.
+  GenerateCall& CallOf(LoadSession& session)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void Start(LoadSession& session, GenerateCall& call);
+  void Take(LoadSession& session, const v1::GenerateResponse& message);
+  void TakeEnd(LoadSession& session, const absl::Status& end);
+  SessionFate FateAfter(LoadSession& session, const absl::Status& end,
+                        LoadTime now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+
+  const Client& client_;
+  const LoadContext& context_;
+  Canceller canceller_;
+
+  mutable Mutex mutex_;
+  CondVar quiet_;
+  size_t running_ ABSL_GUARDED_BY(mutex_) = 0;  // calls
+  Tally tally_ ABSL_GUARDED_BY(mutex_);
+  // By session, made on first use. Last, since they call the others.
+  std::vector<std::unique_ptr<GenerateCall>> calls_ ABSL_GUARDED_BY(mutex_);
+};
+
+GenerateCall& GenerateCarrier::CallOf(LoadSession& session) {
+  auto& place = calls_[session.index()];
+  if (place == nullptr) {
+    place = std::make_unique<GenerateCall>(
+        client_,
+        [this, &session](const v1::GenerateResponse& message) {
+          Take(session, message);
+        },
+        [this, &session](const absl::Status& end) { TakeEnd(session, end); });
+  }
+  return *place;
+}
+
+void GenerateCarrier::Start(LoadSession& session, GenerateCall& call) {
+  v1::GenerateRequest request;
+  request.set_session(session.name());
+  request.set_expected_position(session.position());
+  request.mutable_sampling()->set_seed(context_.options.seed);
+  request.set_max_tokens(context_.options.generate_tokens);
+  request.set_ignore_eos(true);
+  for (uint64_t i = 0; i < context_.options.prompt_tokens; ++i) {
+    request.mutable_tokens()->add_ids(session.DrawPromptToken());
+  }
+  call.Start(request,
+             {.timeout = context_.call_timeout, .canceller = &canceller_});
 }
 
 void GenerateCarrier::Take(LoadSession& session,
-                           const v1::GenerateResponse& message, LoadTime now) {
+                           const v1::GenerateResponse& message) {
+  const MutexLock lock(mutex_);
+  const LoadTime now = LoadClock::now();
   const auto tokens = static_cast<uint64_t>(message.tokens_size());
   if (tokens > 0) {
     session.Absorbed(message.position(), tokens, tally_);
@@ -119,37 +111,39 @@ void GenerateCarrier::Take(LoadSession& session,
   }
 }
 
-SessionFate GenerateCarrier::End(LoadSession& session,
-                                 const absl::Status& status, LoadTime now) {
-  if (status.ok()) return session.Complete(now, context_.window, tally_);
-  if (absl::IsCancelled(status) && context_.pool.cut()) {
+SessionFate GenerateCarrier::FateAfter(LoadSession& session,
+                                       const absl::Status& end, LoadTime now) {
+  if (end.ok()) return session.Complete(now, context_.window, tally_);
+  if (absl::IsCancelled(end) && context_.pool.cut()) {
     session.CutShort(now, context_.window, tally_);
     return SessionFate::kGoesOn;
   }
-  return session.Fail(status, /*all_or_nothing=*/false, context_.window,
-                      tally_);
+  return session.Fail(end, /*all_or_nothing=*/false, context_.window, tally_);
 }
 
-void GenerateCarrier::Cancel() {
-  const MutexLock lock(mutex_);
-  for (const auto& call : calls_) {
-    if (call != nullptr) call->Cancel();
+void GenerateCarrier::TakeEnd(LoadSession& session, const absl::Status& end) {
+  GenerateCall* call = nullptr;
+  {
+    const MutexLock lock(mutex_);
+    const LoadTime now = LoadClock::now();
+    const SessionFate fate = FateAfter(session, end, now);
+    const auto next = context_.pool.Finish(session, fate, now);
+    if (!next) {
+      --running_;
+      quiet_.SignalAll();
+      return;
+    }
+    Enter(*next);
+    call = &CallOf(session);
   }
+  Start(session, *call);
 }
 
-void GenerateCarrier::WaitUntilClosed() {
-  const MutexLock lock(mutex_);
-  while (running_ > 0) quiet_.Wait(mutex_);
-}
+}  // namespace
 
-Tally GenerateCarrier::tally() const {
-  const MutexLock lock(mutex_);
-  return tally_;
-}
-
-Carrier::Progress GenerateCarrier::progress() const {
-  const MutexLock lock(mutex_);
-  return {tally_.drawn_tokens, tally_.failed};
+std::unique_ptr<Carrier> MakeGenerateCarrier(const Client& client,
+                                             const LoadContext& context) {
+  return std::make_unique<GenerateCarrier>(client, context);
 }
 
 }  // namespace steadystate::client

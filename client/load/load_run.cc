@@ -1,4 +1,5 @@
-#include "client/load/load_run.h"
+#include <sched.h>
+#include <sys/resource.h>
 
 #include <algorithm>
 #include <atomic>
@@ -11,15 +12,12 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "client/error.h"
-#include "client/load/arrivals.h"
-#include "client/load/generate_carrier.h"
-#include "client/load/process_usage.h"
-#include "client/load/session_deleter.h"
-#include "client/load/session_mender.h"
+#include "client/load/carrier.h"
+#include "client/load/load.h"
+#include "client/load/random.h"
+#include "client/load/session_care.h"
 #include "client/load/session_pool.h"
-#include "client/load/session_store.h"
-#include "client/load/step_carrier.h"
+#include "steadystate/error.h"
 
 namespace steadystate::client {
 namespace {
@@ -44,6 +42,22 @@ constexpr absl::Duration kInterruptedGrace = absl::Seconds(1);
 constexpr int kMaxRefusals = 3;
 // Over which the speed that progress shows is taken.
 constexpr absl::Duration kSpeedTime = absl::Milliseconds(500);
+
+// Processor time that this process has used so far, all threads.
+absl::Duration ProcessCpuTime() {
+  rusage usage{};
+  getrusage(RUSAGE_SELF, &usage);
+  return absl::DurationFromTimeval(usage.ru_utime) +
+         absl::DurationFromTimeval(usage.ru_stime);
+}
+
+// Processors that this process may run on, at least 1.
+size_t UsableProcessors() {
+  cpu_set_t processors;
+  CPU_ZERO(&processors);
+  if (sched_getaffinity(0, sizeof(processors), &processors) != 0) return 1;
+  return static_cast<size_t>(std::max(CPU_COUNT(&processors), 1));
+}
 
 LoadTime After(LoadTime time, absl::Duration duration) {
   return duration == absl::InfiniteDuration()
@@ -70,7 +84,6 @@ class LoadRun {
         timeout_(std::min(call.timeout, kCallTimeout)),
         options_(options),
         on_progress_(on_progress),
-        stub_(v1::GenerationService::NewStub(client.channel())),
         pool_(options.open_loop()) {}
 
   absl::StatusOr<LoadResult> Run();
@@ -102,7 +115,6 @@ class LoadRun {
   const absl::Duration timeout_;  // of a call about a session
   const LoadOptions options_;
   const std::function<void(const LoadProgress&)>& on_progress_;
-  const std::unique_ptr<v1::GenerationService::Stub> stub_;
   std::vector<std::unique_ptr<LoadSession>> sessions_;
   SessionPool pool_;
   std::vector<std::unique_ptr<Carrier>> carriers_;
@@ -181,11 +193,11 @@ absl::Status LoadRun::CreateSessions() {
 
 void LoadRun::OpenCarriers(const LoadContext& context) {
   if (options_.rpc == LoadRpc::kGenerate) {
-    carriers_.push_back(std::make_unique<GenerateCarrier>(context, *stub_));
+    carriers_.push_back(MakeGenerateCarrier(client_, context));
     return;
   }
   for (size_t i = 0; i < options_.streams; ++i) {
-    carriers_.push_back(std::make_unique<StepCarrier>(context, *stub_));
+    carriers_.push_back(MakeStepCarrier(client_, context));
   }
 }
 

@@ -1,6 +1,8 @@
 #ifndef STEADYSTATE_CLIENT_LOAD_RANDOM_H_
 #define STEADYSTATE_CLIENT_LOAD_RANDOM_H_
 
+#include <chrono>
+#include <cmath>
 #include <cstdint>
 
 namespace steadystate::client {
@@ -31,6 +33,34 @@ class Random {
   }
 
   uint64_t state_;
+};
+
+// The times at which requests of a Poisson process arrive: gaps are independent
+// and exponentially distributed, as of many users who know nothing of each
+// other nor of the server's speed. The same seed gives the same times.
+// Thread-compatible.
+class PoissonArrivals {
+ public:
+  // REQUIRES: rate_per_second > 0.
+  PoissonArrivals(double rate_per_second, uint64_t seed)
+      : mean_gap_seconds_(1 / rate_per_second), random_(seed, kStream) {}
+
+  // When the next request arrives, counted from the beginning. Never decreases.
+  std::chrono::nanoseconds Next() {
+    seconds_ -= std::log(random_.Unit()) * mean_gap_seconds_;
+    return std::chrono::nanoseconds(
+        std::llround(std::fmin(seconds_, kMaxSeconds) * 1e9));
+  }
+
+ private:
+  // A sequence that no session draws its prompts from.
+  static constexpr uint64_t kStream = ~uint64_t{0};
+  // A gap that would not fit a clock is as good as none: two centuries.
+  static constexpr double kMaxSeconds = 6e9;
+
+  const double mean_gap_seconds_;
+  Random random_;
+  double seconds_ = 0;
 };
 
 }  // namespace steadystate::client

@@ -1,154 +1,145 @@
-#include "client/load/step_carrier.h"
+#include <optional>
+#include <vector>
 
-#include "absl/strings/numbers.h"
-#include "absl/strings/str_cat.h"
-#include "client/error.h"
+#include "absl/base/thread_annotations.h"
+#include "absl/types/span.h"
+#include "client/load/carrier.h"
+#include "client/mutex.h"
+#include "steadystate/error.h"
+#include "steadystate/step_stream.h"
 
 namespace steadystate::client {
 namespace {
 
-// Of one message, and one prompt beyond: what a server takes is bounded in
-// bytes, and in steps by --max_steps_per_message.
-constexpr uint64_t kMaxMessageTokens = 4096;
-constexpr int kMaxMessageSteps = 1024;
-
-}  // namespace
-
-StepCarrier::StepCarrier(const LoadContext& context,
-                         v1::GenerationService::Stub& stub)
-    : context_(context),
-      in_flight_(Slot(context.options.sessions - 1) + 1, nullptr) {
-  request_.mutable_step()->mutable_output()->mutable_sample()->set_seed(
-      context.options.seed);
-  stub.async()->StreamStep(&call_, this);
-  // Requests come from outside the stream's own callbacks, until Close.
-  AddHold();
-  StartRead(&response_);
-  StartCall();
-}
-
-void StepCarrier::Begin(const Turn& turn) {
-  {
-    const MutexLock lock(mutex_);
-    BeginLocked(turn);
+// Lock order: mutex_, then those of the pool and of the stream. A send from
+// outside the stream's callbacks may take long, and is made without mutex_.
+class StepCarrier final : public Carrier {
+ public:
+  StepCarrier(const Client& client, const LoadContext& context)
+      : context_(context), places_(Slot(context.options.sessions - 1) + 1) {
+    sampling_.mutable_sample()->set_seed(context.options.seed);
+    StepStreamOptions options;
+    options.max_in_flight = places_.size();
+    options.max_in_flight_per_session = 1;
+    options.on_answers = [this](absl::Span<StepAnswer> answers) {
+      Take(answers);
+    };
+    options.on_end = [this](const absl::Status& end) { TakeEnd(end); };
+    stream_ = StepStream::Open(client, options);
   }
-  Flush();
-}
 
-void StepCarrier::BeginLocked(const Turn& turn) {
+  void Begin(const Turn& turn) override {
+    size_t number = 0;
+    {
+      const MutexLock lock(mutex_);
+      number = Enter(turn);
+    }
+    if (SendPrompt(*turn.session, number)) return;
+    const MutexLock lock(mutex_);
+    Refuse(*turn.session);
+  }
+
+  void Cancel() override { stream_->Cancel(); }
+  void Close() override { stream_->Close(); }
+  void WaitUntilClosed() override { stream_->Finish().IgnoreError(); }
+
+  Tally tally() const override {
+    const MutexLock lock(mutex_);
+    return tally_;
+  }
+
+  Progress progress() const override {
+    const MutexLock lock(mutex_);
+    return {tally_.drawn_tokens, tally_.failed};
+  }
+
+ private:
+  // A session's, from its first request on.
+  struct Place {
+    std::optional<size_t> number;    // by which the stream knows it
+    LoadSession* session = nullptr;  // while it has a step in flight
+  };
+
+  // Where a session of this stream has its place.
+  size_t Slot(size_t session_index) const {
+    return session_index / context_.options.streams;
+  }
+
+  // Enters a request; returns the number of its session.
+  size_t Enter(const Turn& turn) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Sends the next piece of the session's prompt. False if the stream has
+  // ended.
+  bool SendPrompt(LoadSession& session, size_t number) const;
+  bool Send(LoadSession& session, size_t number,
+            absl::Span<const int32_t> tokens) const;
+
+  void Take(absl::Span<StepAnswer> answers);
+  void TakeStep(LoadSession& session, size_t number,
+                const v1::StepResponse& step, LoadTime now)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void Finish(LoadSession& session, SessionFate fate, LoadTime now)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // The session's step never left.
+  void Refuse(LoadSession& session) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void TakeEnd(const absl::Status& end);
+
+  const LoadContext& context_;
+  v1::StepOutput sampling_;
+
+  mutable Mutex mutex_;
+  std::vector<Place> places_ ABSL_GUARDED_BY(mutex_);  // by Slot
+  Tally tally_ ABSL_GUARDED_BY(mutex_);
+
+  std::unique_ptr<StepStream> stream_;  // last, since it calls the others
+};
+
+size_t StepCarrier::Enter(const Turn& turn) {
   LoadSession& session = *turn.session;
   session.Begin(turn.intended, tally_);
-  if (broken_) {
-    const SessionFate fate =
-        session.Fail(absl::UnavailableError("the stream has ended"),
-                     /*all_or_nothing=*/true, context_.window, tally_);
-    Finish(session, fate, turn.intended);
-    return;
-  }
-  Enqueue(session, std::nullopt);
-}
-
-void StepCarrier::Enqueue(LoadSession& session,
-                          const std::optional<int32_t>& token) {
-  in_flight_[Slot(session.index())] = &session;
-  const uint64_t prompt_tokens =
-      token ? 0 : session.TakePrompt(context_.max_step_tokens);
-  session.Sent(token ? 1 : prompt_tokens);
-  outbox_.push_back({&session, token, prompt_tokens, !session.has_prompt()});
-}
-
-// Steps that are ready together travel together.
-void StepCarrier::FillRequest() {
-  request_.Clear();
-  uint64_t tokens = 0;
-  while (!outbox_.empty() && tokens < kMaxMessageTokens &&
-         request_.requests_size() < kMaxMessageSteps) {
-    const Step& next = outbox_.front();
-    v1::StreamStepRequest::Request& request = *request_.add_requests();
-    request.set_request_id(absl::StrCat(next.session->index()));
-    FillStep(next, *request.mutable_step());
-    tokens += static_cast<uint64_t>(request.step().tokens().ids_size());
-    outbox_.pop_front();
-  }
-}
-
-void StepCarrier::FillStep(const Step& next, v1::StepRequest& to) {
-  LoadSession& session = *next.session;
-  if (next.samples) {
-    to.mutable_output()->mutable_sample()->set_seed(context_.options.seed);
-  }
-  to.set_session(session.name());
-  to.set_expected_position(session.position());
-  auto& ids = *to.mutable_tokens()->mutable_ids();
-  if (next.token) {
-    ids.Add(*next.token);
+  Place& place = places_[Slot(session.index())];
+  place.session = &session;
+  if (!place.number) {
+    place.number = stream_->AddSession(session.name(), session.position());
   } else {
-    for (uint64_t i = 0; i < next.prompt_tokens; ++i) {
-      ids.Add(session.DrawPromptToken());
+    // Refused by a stream that has ended, which refuses to send as well.
+    stream_->PlaceSession(*place.number, session.name(), session.position())
+        .IgnoreError();
+  }
+  return *place.number;
+}
+
+bool StepCarrier::SendPrompt(LoadSession& session, size_t number) const {
+  std::vector<int32_t> tokens(session.TakePrompt(context_.max_step_tokens));
+  for (int32_t& token : tokens) token = session.DrawPromptToken();
+  return Send(session, number, tokens);
+}
+
+bool StepCarrier::Send(LoadSession& session, size_t number,
+                       absl::Span<const int32_t> tokens) const {
+  session.Sent(tokens.size());
+  Step step;
+  step.tokens = tokens;
+  if (!session.has_prompt()) step.output = &sampling_;
+  return stream_->Send(number, step, Slot(session.index())).ok();
+}
+
+void StepCarrier::Take(absl::Span<StepAnswer> answers) {
+  const MutexLock lock(mutex_);
+  const LoadTime now = LoadClock::now();
+  for (const StepAnswer& answer : answers) {
+    LoadSession& session = *places_[answer.tag].session;
+    if (answer.step.ok()) {
+      TakeStep(session, answer.session, *answer.step, now);
+      continue;
     }
+    const SessionFate fate = session.Fail(
+        answer.step.status(), /*all_or_nothing=*/true, context_.window, tally_);
+    Finish(session, fate, now);
   }
 }
 
-void StepCarrier::Flush() {
-  {
-    const MutexLock lock(mutex_);
-    if (writing_ || broken_ || outbox_.empty()) return;
-    writing_ = true;
-    FillRequest();
-  }
-  StartWrite(&request_);
-}
-
-void StepCarrier::OnWriteDone(bool ok) {
-  bool close = false;
-  {
-    const MutexLock lock(mutex_);
-    writing_ = false;
-    close = closing_ && ok;
-  }
-  // Where it failed, the read fails too and tells.
-  if (close) {
-    StartWritesDone();
-  } else if (ok) {
-    Flush();
-  }
-}
-
-void StepCarrier::OnReadDone(bool ok) {
-  {
-    const MutexLock lock(mutex_);
-    if (!ok) {
-      broken_ = true;
-      FailAll();
-      return;
-    }
-    const LoadTime now = LoadClock::now();
-    for (const Result& result : response_.results()) Take(result, now);
-  }
-  Flush();
-  StartRead(&response_);
-}
-
-void StepCarrier::Take(const Result& result, LoadTime now) {
-  size_t index = 0;
-  if (!absl::SimpleAtoi(result.request_id(), &index) ||
-      Slot(index) >= in_flight_.size()) {
-    return;
-  }
-  LoadSession* const session = in_flight_[Slot(index)];
-  if (session == nullptr) return;
-  if (result.has_step()) {
-    TakeStep(*session, result.step(), now);
-    return;
-  }
-  const SessionFate fate =
-      session->Fail(ToStatus(result.error()),
-                    /*all_or_nothing=*/true, context_.window, tally_);
-  Finish(*session, fate, now);
-}
-
-void StepCarrier::TakeStep(LoadSession& session, const v1::StepResponse& step,
-                           LoadTime now) {
+void StepCarrier::TakeStep(LoadSession& session, size_t number,
+                           const v1::StepResponse& step, LoadTime now) {
   session.Absorbed(step.position(), /*generated=*/0, tally_);
   if (context_.window.Contains(now)) {
     tally_.server_queue.Record(ToNanoseconds(step.timing().queue()));
@@ -158,55 +149,51 @@ void StepCarrier::TakeStep(LoadSession& session, const v1::StepResponse& step,
   if (drawn) session.Received(1, now, context_.window, tally_);
   if (drawn && session.complete()) {
     Finish(session, session.Complete(now, context_.window, tally_), now);
-  } else if (context_.pool.cut()) {
+    return;
+  }
+  if (context_.pool.cut()) {
     session.Cut(now, context_.window, tally_);
     Finish(session, SessionFate::kGoesOn, now);
-  } else {
-    Enqueue(session,
-            drawn ? std::optional(step.sampled_token()) : std::nullopt);
+    return;
   }
+  const int32_t token = step.sampled_token();
+  const bool sent =
+      drawn ? Send(session, number, {&token, 1}) : SendPrompt(session, number);
+  if (!sent) Refuse(session);
 }
 
 void StepCarrier::Finish(LoadSession& session, SessionFate fate, LoadTime now) {
-  in_flight_[Slot(session.index())] = nullptr;
+  places_[Slot(session.index())].session = nullptr;
   const auto next = context_.pool.Finish(session, fate, now);
-  if (next) BeginLocked(*next);
+  if (!next) return;
+  const size_t number = Enter(*next);
+  if (!SendPrompt(*next->session, number)) Refuse(*next->session);
 }
 
-// The stream has ended with these requests unanswered.
-void StepCarrier::FailAll() {
-  outbox_.clear();
+void StepCarrier::Refuse(LoadSession& session) {
+  const SessionFate fate =
+      session.Fail(absl::UnavailableError("the stream has ended"),
+                   /*all_or_nothing=*/true, context_.window, tally_);
+  Finish(session, fate, LoadClock::now());
+}
+
+// Requests in flight are unanswered.
+void StepCarrier::TakeEnd(const absl::Status& end) {
+  const MutexLock lock(mutex_);
   const LoadTime now = LoadClock::now();
-  for (LoadSession* const session : in_flight_) {
-    if (session == nullptr) continue;
+  for (const Place& place : places_) {
+    if (place.session == nullptr) continue;
+    LoadSession& session = *place.session;
     if (context_.pool.cut()) {
-      session->CutShort(now, context_.window, tally_);
-      Finish(*session, SessionFate::kGoesOn, now);
+      session.CutShort(now, context_.window, tally_);
+      Finish(session, SessionFate::kGoesOn, now);
       continue;
     }
     const SessionFate fate =
-        session->Fail(absl::UnavailableError("the stream has ended"),
-                      /*all_or_nothing=*/false, context_.window, tally_);
-    Finish(*session, fate, now);
+        session.Fail(absl::UnavailableError("the stream has ended"),
+                     /*all_or_nothing=*/false, context_.window, tally_);
+    Finish(session, fate, now);
   }
-}
-
-void StepCarrier::Cancel() { call_.TryCancel(); }
-
-void StepCarrier::Close() {
-  bool close = false;
-  {
-    const MutexLock lock(mutex_);
-    closing_ = true;
-    close = !writing_ && !broken_;
-  }
-  if (close) StartWritesDone();
-  RemoveHold();
-}
-
-void StepCarrier::OnDone(const grpc::Status& status) {
-  const MutexLock lock(mutex_);
-  const absl::Status end = ToStatus(status);
   // What the connection has to say was counted with every request that it left
   // unanswered.
   if (GetErrorDetails(end)) {
@@ -214,23 +201,13 @@ void StepCarrier::OnDone(const grpc::Status& status) {
   } else if (absl::IsCancelled(end)) {
     ++tally_.given_up;
   }
-  done_ = true;
-  done_changed_.SignalAll();
 }
 
-void StepCarrier::WaitUntilClosed() {
-  const MutexLock lock(mutex_);
-  while (!done_) done_changed_.Wait(mutex_);
-}
+}  // namespace
 
-Tally StepCarrier::tally() const {
-  const MutexLock lock(mutex_);
-  return tally_;
-}
-
-Carrier::Progress StepCarrier::progress() const {
-  const MutexLock lock(mutex_);
-  return {tally_.drawn_tokens, tally_.failed};
+std::unique_ptr<Carrier> MakeStepCarrier(const Client& client,
+                                         const LoadContext& context) {
+  return std::make_unique<StepCarrier>(client, context);
 }
 
 }  // namespace steadystate::client

@@ -1,17 +1,17 @@
 #include "client/load/tally.h"
 
-#include "client/error.h"
+#include "steadystate/error.h"
 
 namespace steadystate::client {
 
-std::string ReasonOf(const absl::Status& status) {
+std::string ErrorName(const absl::Status& status) {
   const auto details = GetErrorDetails(status);
   return details ? details->reason : absl::StatusCodeToString(status.code());
 }
 
 void Tally::CountError(const absl::Status& status) {
   auto& errors = GetErrorDetails(status) ? server_errors : client_errors;
-  ++errors[ReasonOf(status)];
+  ++errors[ErrorName(status)];
   if (&errors == &client_errors &&
       (absl::IsCancelled(status) || absl::IsDeadlineExceeded(status))) {
     ++given_up;

@@ -2,15 +2,19 @@
 #define STEADYSTATE_CLIENT_LOAD_TALLY_H_
 
 #include <atomic>
+#include <chrono>
 #include <cstdint>
 #include <map>
 #include <string>
 
 #include "absl/status/status.h"
 #include "client/load/histogram.h"
-#include "client/load/load_clock.h"
 
 namespace steadystate::client {
+
+// Latencies are differences of a clock that nobody sets.
+using LoadClock = std::chrono::steady_clock;
+using LoadTime = std::chrono::steady_clock::time_point;
 
 // The part of a run that latencies and rates are about. Thread-safe.
 class Window {
@@ -80,7 +84,7 @@ struct Tally {
 
 // The name that an error is counted by: the server's reason, or the code of
 // what the connection says, "UNAVAILABLE".
-std::string ReasonOf(const absl::Status& status);
+std::string ErrorName(const absl::Status& status);
 
 }  // namespace steadystate::client
 

@@ -179,7 +179,7 @@ int Main(std::vector<std::string> arguments) {
 }  // namespace steadystate::bench
 
 int main(int argc, char** argv) {
-  // As the client has it: see client/steadystate/main.cc.
+  // As the client has it: see client/cli/main.cc.
   absl::SetMutexDeadlockDetectionMode(absl::OnDeadlockCycle::kIgnore);
   // A server that has gone is an error of writing to it.
   std::signal(SIGPIPE, SIG_IGN);

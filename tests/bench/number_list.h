@@ -4,7 +4,7 @@
 #include <cstddef>
 #include <vector>
 
-#include "client/steadystate/options.h"
+#include "client/cli/options.h"
 
 namespace steadystate::bench {
 

@@ -4,10 +4,10 @@
 #include <optional>
 
 #include "absl/strings/str_cat.h"
-#include "client/client.h"
-#include "client/load/load_run.h"
+#include "client/load/load.h"
 #include "server/base/status_macros.h"
 #include "server/session/session_state.h"
+#include "steadystate/client.h"
 #include "tests/bench/command.h"
 #include "tests/bench/engine_load.h"
 #include "tests/bench/environment.h"

@@ -9,7 +9,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "client/client.h"
+#include "steadystate/client.h"
 #include "steadystate/v1/generation.pb.h"
 
 namespace steadystate::bench {

@@ -5,9 +5,9 @@
 #include <optional>
 
 #include "absl/strings/str_cat.h"
-#include "client/client.h"
 #include "server/base/status_macros.h"
 #include "server/session/session_state.h"
+#include "steadystate/client.h"
 #include "tests/bench/command.h"
 #include "tests/bench/environment.h"
 #include "tests/bench/model_source.h"

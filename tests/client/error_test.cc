@@ -1,6 +1,6 @@
 // Goal: what the server said about an error reaches the caller. Method: encode
 // what travels on the wire, decode it.
-#include "client/error.h"
+#include "steadystate/error.h"
 
 #include "gmock/gmock.h"
 #include "google/rpc/error_details.pb.h"

@@ -1,6 +1,6 @@
 // Goal: only UTF-8 and token ids get through, and inputs are cut without loss.
 // Method: edge cases by hand, and cuts of every length put together again.
-#include "client/steadystate/input.h"
+#include "client/cli/input.h"
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"

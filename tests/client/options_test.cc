@@ -1,6 +1,6 @@
 // Goal: options land in their targets, and what cannot be read is said in words
 // that help. Method: small tables.
-#include "client/steadystate/options.h"
+#include "client/cli/options.h"
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"

@@ -1,13 +1,20 @@
-// Goal: messages print as JSON and as lines, nothing lost. Method: messages of
-// the contract with every kind of field.
-#include "client/steadystate/output.h"
+// Goal: messages print as JSON and as lines, nothing lost; .npy files are such
+// that NumPy reads them, whole or visibly empty. Method: messages of the
+// contract with every kind of field; bytes read back by the rules of the
+// format.
+#include "client/cli/output.h"
 
-#include "client/steadystate/generation_report.h"
+#include <cstdio>
+#include <cstring>
+#include <vector>
+
+#include "client/cli/input.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "steadystate/v1/generation.pb.h"
 #include "steadystate/v1/model.pb.h"
 #include "steadystate/v1/session.pb.h"
+#include "tests/testing/temp_directory.h"
 
 namespace steadystate::client {
 namespace {
@@ -67,50 +74,89 @@ TEST(FormatLinesTest, AlignsMembersAndCountsLists) {
             "name   a b\ncount  7\nids    [1,2]\nslots  2 (see --json)\n");
 }
 
-// Adds one message with `count` tokens at `now`.
-void AddTokens(int count, SteadyTime now, GenerationReport& report) {
-  v1::GenerateResponse message;
-  for (int i = 0; i < count; ++i) message.add_tokens()->set_token(65);
-  message.set_text_delta(std::string(static_cast<size_t>(count), 'A'));
-  report.Add(message, now);
+class NpyWriterTest : public testing::Test {
+ protected:
+  NpyWriter Open(NpyWriter::Shape shape) {
+    return *NpyWriter::Open(path_, shape);
+  }
+
+  // The header's text; checks what the format asks of it.
+  std::string Header() {
+    const std::string file = *ReadFile(path_);
+    EXPECT_EQ(file.substr(0, 8), std::string("\x93NUMPY\x01\x00", 8));
+    const size_t length = static_cast<unsigned char>(file[8]) +
+                          size_t{256} * static_cast<unsigned char>(file[9]);
+    EXPECT_EQ((10 + length) % 64, 0u);
+    const std::string header = file.substr(10, length);
+    EXPECT_EQ(header.back(), '\n');
+    data_ = file.substr(10 + length);
+    return header;
+  }
+
+  std::vector<float> Data() {
+    std::vector<float> values(data_.size() / sizeof(float));
+    std::memcpy(values.data(), data_.data(), data_.size());
+    return values;
+  }
+
+  const TempDirectory directory_;
+  const std::string path_ = directory_.path() + "/matrix.npy";
+  std::string data_;
+};
+
+TEST_F(NpyWriterTest, WritesAMatrixRowByRow) {
+  NpyWriter writer = Open(NpyWriter::Shape::kMatrix);
+  const std::vector<float> rows = {1.5f, -2.0f, 3.25f, 4.0f, 5.0f, -0.125f};
+  ASSERT_TRUE(writer.Append({rows.data(), 3}).ok());
+  ASSERT_TRUE(writer.Append({rows.data() + 3, 3}).ok());
+  ASSERT_TRUE(writer.Finish().ok());
+  EXPECT_THAT(Header(), testing::StartsWith("{'descr': '<f4', 'fortran_order': "
+                                            "False, 'shape': (2, 3), }"));
+  EXPECT_EQ(Data(), rows);
 }
 
-TEST(GenerationReportTest, CountsFromMessages) {
-  const SteadyTime start;
-  GenerationReport report(start);
-  AddTokens(1, start + std::chrono::milliseconds(250), report);
-  AddTokens(2, start + std::chrono::milliseconds(750), report);
-  AddTokens(2, start + std::chrono::milliseconds(1250), report);
-  v1::GenerateResponse last;
-  last.set_position(12);
-  last.set_finish_reason(v1::LENGTH);
-  last.mutable_usage()->set_prompt_tokens(7);
-  last.mutable_usage()->set_seed(99);
-  report.Add(last, start + std::chrono::seconds(9));
-  EXPECT_EQ(report.position(), 12u);
-  EXPECT_EQ(report.time_to_first_token(), absl::Milliseconds(250));
-  EXPECT_EQ(report.tokens_per_second(), 4.0);
-  const Json json = report.ToJson(SomeSession());
-  EXPECT_EQ(json["text"], "AAAAA");
-  EXPECT_EQ(json["tokens"].size(), 5u);
-  EXPECT_EQ(json["generated_tokens"], 5);
-  EXPECT_EQ(json["prompt_tokens"], 7);
-  EXPECT_EQ(json["finish_reason"], "LENGTH");
-  EXPECT_EQ(json["seed"], 99);
-  EXPECT_FALSE(json.contains("logprobs"));
-  EXPECT_THAT(report.Summary(SomeSession(), /*deleted=*/true),
-              HasSubstr("state                4096 bytes"));
+TEST_F(NpyWriterTest, WritesAVector) {
+  NpyWriter writer = Open(NpyWriter::Shape::kVector);
+  for (const float value : {1.0f, 2.0f, 3.0f}) {
+    ASSERT_TRUE(writer.Append({&value, 1}).ok());
+  }
+  ASSERT_TRUE(writer.Finish().ok());
+  EXPECT_THAT(Header(), HasSubstr("'shape': (3,), }"));
+  EXPECT_EQ(Data(), (std::vector<float>{1.0f, 2.0f, 3.0f}));
 }
 
-TEST(GenerationReportTest, WithoutTokensThereIsNoSpeed) {
-  GenerationReport report{SteadyTime()};
-  v1::GenerateResponse last;
-  last.mutable_usage()->set_prompt_tokens(7);
-  report.Add(last, SteadyTime(std::chrono::seconds(1)));
-  EXPECT_FALSE(report.time_to_first_token().has_value());
-  EXPECT_FALSE(report.tokens_per_second().has_value());
-  EXPECT_FALSE(
-      report.ToJson(SomeSession()).contains("time_to_first_token_seconds"));
+TEST_F(NpyWriterTest, AFileThatIsNotFinishedHasNoRows) {
+  {
+    NpyWriter writer = Open(NpyWriter::Shape::kMatrix);
+    const float row[2] = {1.0f, 2.0f};
+    ASSERT_TRUE(writer.Append(row).ok());
+  }
+  EXPECT_THAT(Header(), HasSubstr("'shape': (0, 0), }"));
+}
+
+TEST_F(NpyWriterTest, RefusesRowsOfAnotherLength) {
+  NpyWriter matrix = Open(NpyWriter::Shape::kMatrix);
+  EXPECT_TRUE(absl::IsInvalidArgument(matrix.Append({})));
+  const float row[3] = {1.0f, 2.0f, 3.0f};
+  ASSERT_TRUE(matrix.Append(row).ok());
+  EXPECT_TRUE(absl::IsInvalidArgument(matrix.Append({row, 2})));
+  NpyWriter vector = Open(NpyWriter::Shape::kVector);
+  EXPECT_TRUE(absl::IsInvalidArgument(vector.Append(row)));
+}
+
+TEST_F(NpyWriterTest, NamesAPathThatCannotBeCreated) {
+  const auto writer =
+      NpyWriter::Open("/no/such/folder/x.npy", NpyWriter::Shape::kMatrix);
+  EXPECT_THAT(std::string(writer.status().message()),
+              HasSubstr("/no/such/folder/x.npy"));
+}
+
+TEST_F(NpyWriterTest, AFullDiskIsAnError) {
+  auto writer = NpyWriter::Open("/dev/full", NpyWriter::Shape::kMatrix);
+  if (!writer.ok()) return;
+  const std::vector<float> row(1 << 16);
+  const absl::Status appended = writer->Append(row);
+  EXPECT_TRUE(!appended.ok() || !writer->Finish().ok());
 }
 
 }  // namespace

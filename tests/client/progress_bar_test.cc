@@ -1,6 +1,6 @@
 // Goal: a bar that fits its terminal, does not flicker and leaves nothing
 // behind. Method: a terminal and a clock that belong to the test.
-#include "client/steadystate/progress_bar.h"
+#include "client/cli/progress_bar.h"
 
 #include <vector>
 
@@ -72,7 +72,7 @@ class ProgressBarTest : public testing::Test {
             [] { return size_t{40}; }, [this] { return now_; }};
   }
 
-  SteadyTime now_;
+  std::chrono::steady_clock::time_point now_;
   std::vector<std::string> drawn_;
 };
 

@@ -13,10 +13,10 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
-#include "client/client.h"
-#include "client/error.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "steadystate/client.h"
+#include "steadystate/error.h"
 #include "tests/client/process.h"
 #include "tests/testing/temp_directory.h"
 #include "tests/testing/tiny_model.h"

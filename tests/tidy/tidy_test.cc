@@ -155,8 +155,15 @@ const std::vector<Layer> kLayers = {
     // The mains say how Abseil's mutexes behave, which gRPC uses.
     {"server/main.cc",
      {"server/", "kernels/dtype.h", "absl/synchronization/mutex.h"}},
-    {"client/steadystate/main.cc", {"client/", "absl/synchronization/mutex.h"}},
-    {"client/", {"client/", "steadystate/v1/", "google/", "grpc"}},
+    {"client/cli/main.cc", {"client/cli/", "absl/synchronization/mutex.h"}},
+    {"client/cli/",
+     {"client/cli/", "client/load/", "client/mutex.h", "steadystate/",
+      "google/", "grpc"}},
+    {"client/load/",
+     {"client/load/", "client/mutex.h", "steadystate/", "google/"}},
+    {"client/steadystate/",
+     {"client/mutex.h", "steadystate/", "google/", "grpc"}},
+    {"client/", {"client/"}},
 };
 
 bool BeginsWithAny(absl::string_view path,
@@ -222,6 +229,24 @@ TEST(TidyTest, IncludesWithinTheModelPointDownItsFloors) {
       const auto include = QuotedInclude(line);
       if (include.has_value() && absl::StartsWith(*include, "server/model/") &&
           ModelFloor(*include) > floor) {
+        wrong.push_back(absl::StrCat(file.path, " includes ", *include));
+      }
+    }
+  }
+  EXPECT_THAT(wrong, IsEmpty());
+}
+
+// The client library's headers are installed, and nothing else is.
+TEST(TidyTest, PublishedHeadersIncludeOnlyWhatIsPublished) {
+  std::vector<std::string> wrong;
+  for (const SourceFile& file : Sources()) {
+    if (!absl::StartsWith(file.path, "client/steadystate/") ||
+        !absl::EndsWith(file.path, ".h")) {
+      continue;
+    }
+    for (const std::string& line : file.lines) {
+      const auto include = QuotedInclude(line);
+      if (include.has_value() && absl::StartsWith(*include, "client/")) {
         wrong.push_back(absl::StrCat(file.path, " includes ", *include));
       }
     }
@@ -332,12 +357,14 @@ TEST(TidyTest, BuildFilesAreNarrow) {
   EXPECT_THAT(wrong, IsEmpty());
 }
 
-// "tests/server/base/json_test.cc" of "server/base/json.cc"; the command line
-// has its tests beside the client's.
+// "tests/server/base/json_test.cc" of "server/base/json.cc"; the client library
+// and the command line have theirs in one folder.
 std::string TestOf(absl::string_view source) {
   const absl::string_view stem = source.substr(0, source.size() - 3);
   return absl::StrCat(
-      "tests/", absl::StrReplaceAll(stem, {{"client/steadystate/", "client/"}}),
+      "tests/",
+      absl::StrReplaceAll(stem, {{"client/steadystate/", "client/"},
+                                 {"client/cli/", "client/"}}),
       "_test.cc");
 }
 

@@ -1,0 +1,92 @@
+#ifndef STEADYSTATE_CLIENT_CLI_GENERATION_H_
+#define STEADYSTATE_CLIENT_CLI_GENERATION_H_
+
+#include <chrono>
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "absl/time/time.h"
+#include "client/cli/options.h"
+#include "client/cli/output.h"
+#include "steadystate/v1/generation.pb.h"
+#include "steadystate/v1/session.pb.h"
+
+namespace steadystate::client {
+
+// The options that say how tokens are drawn. What is not given stays absent, so
+// that the server's defaults hold; ranges are checked by the server.
+struct SamplingOptions {
+  std::optional<double> temperature;
+  std::optional<uint32_t> top_k;
+  std::optional<double> top_p;
+  std::optional<double> min_p;
+  std::optional<double> repetition_penalty;
+  std::optional<double> presence_penalty;
+  std::optional<double> frequency_penalty;
+  std::optional<uint32_t> penalty_window;
+  std::optional<uint64_t> seed;
+  std::map<int32_t, float> logit_bias;
+
+  // Appends the options, with this object as their target.
+  void AppendTo(OptionTable& table);
+
+  // What was given, as a part of a request.
+  v1::Sampling ToProto() const;
+};
+
+// Reads a token id. INVALID_ARGUMENT if it is none.
+absl::StatusOr<int32_t> ParseTokenId(absl::string_view text);
+
+// What a generation brought and took, as this side of the connection saw it.
+// Built message by message. Confined to one thread.
+class GenerationReport {
+ public:
+  // `start`: when the first piece of the prompt was sent.
+  explicit GenerationReport(std::chrono::steady_clock::time_point start)
+      : start_(start) {}
+
+  // Adds a message that arrived at `now`.
+  void Add(const v1::GenerateResponse& message,
+           std::chrono::steady_clock::time_point now);
+
+  // The session's position after the last message.
+  uint64_t position() const { return position_; }
+
+  // From the start to the first token; nothing before it.
+  std::optional<absl::Duration> time_to_first_token() const;
+
+  // Tokens per second after those of the first message; nothing if no others
+  // came.
+  std::optional<double> tokens_per_second() const;
+
+  // All of it, for programs: text, token ids and, where they were asked for,
+  // their log-probabilities included.
+  Json ToJson(const v1::Session& session) const;
+
+  // The figures alone, for people. `deleted`: the session does not outlive the
+  // command.
+  std::string Summary(const v1::Session& session, bool deleted) const;
+
+ private:
+  Json Figures(const v1::Session& session) const;
+
+  const std::chrono::steady_clock::time_point start_;
+  std::chrono::steady_clock::time_point first_token_;
+  std::chrono::steady_clock::time_point last_token_;
+  uint64_t position_ = 0;
+  uint64_t prompt_count_ = 0;
+  uint64_t first_message_token_count_ = 0;
+  std::optional<uint64_t> seed_;
+  v1::FinishReason finish_reason_ = v1::FINISH_REASON_UNSPECIFIED;
+  std::string text_;
+  Json tokens_ = Json::array();
+  Json logprobs_ = Json::array();
+};
+
+}  // namespace steadystate::client
+
+#endif  // STEADYSTATE_CLIENT_CLI_GENERATION_H_

@@ -1,0 +1,210 @@
+#include "client/cli/output.h"
+
+#include <algorithm>
+#include <bit>
+#include <cerrno>
+#include <cstdio>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/time.h"
+#include "google/protobuf/duration.pb.h"
+#include "google/protobuf/timestamp.pb.h"
+
+namespace steadystate::client {
+namespace {
+
+using google::protobuf::FieldDescriptor;
+using google::protobuf::Message;
+
+// The value of a field, or of its element `index` if it is repeated.
+Json FieldValue(const Message& message, const FieldDescriptor* field,
+                int index) {
+  const auto* reflection = message.GetReflection();
+  const bool repeated = field->is_repeated();
+  const auto get = [&](auto single, auto element) -> Json {
+    return repeated ? (reflection->*element)(message, field, index)
+                    : (reflection->*single)(message, field);
+  };
+  using R = google::protobuf::Reflection;
+  switch (field->cpp_type()) {
+    case FieldDescriptor::CPPTYPE_INT32:
+      return get(&R::GetInt32, &R::GetRepeatedInt32);
+    case FieldDescriptor::CPPTYPE_INT64:
+      return get(&R::GetInt64, &R::GetRepeatedInt64);
+    case FieldDescriptor::CPPTYPE_UINT32:
+      return get(&R::GetUInt32, &R::GetRepeatedUInt32);
+    case FieldDescriptor::CPPTYPE_UINT64:
+      return get(&R::GetUInt64, &R::GetRepeatedUInt64);
+    case FieldDescriptor::CPPTYPE_DOUBLE:
+      return get(&R::GetDouble, &R::GetRepeatedDouble);
+    case FieldDescriptor::CPPTYPE_FLOAT:
+      return get(&R::GetFloat, &R::GetRepeatedFloat);
+    case FieldDescriptor::CPPTYPE_BOOL:
+      return get(&R::GetBool, &R::GetRepeatedBool);
+    case FieldDescriptor::CPPTYPE_ENUM:
+      return (repeated ? reflection->GetRepeatedEnum(message, field, index)
+                       : reflection->GetEnum(message, field))
+          ->name();
+    case FieldDescriptor::CPPTYPE_STRING:
+      return get(&R::GetString, &R::GetRepeatedString);
+    case FieldDescriptor::CPPTYPE_MESSAGE:
+      return ToJson(repeated
+                        ? reflection->GetRepeatedMessage(message, field, index)
+                        : reflection->GetMessage(message, field));
+  }
+  return nullptr;
+}
+
+Json RepeatedValue(const Message& message, const FieldDescriptor* field) {
+  const int count = message.GetReflection()->FieldSize(message, field);
+  if (!field->is_map()) {
+    Json array = Json::array();
+    for (int i = 0; i < count; ++i) {
+      array.push_back(FieldValue(message, field, i));
+    }
+    return array;
+  }
+  Json object = Json::object();
+  for (int i = 0; i < count; ++i) {
+    const Json entry = FieldValue(message, field, i);
+    const Json& key = entry["key"];
+    object[key.is_string() ? key.get<std::string>() : key.dump()] =
+        entry["value"];
+  }
+  return object;
+}
+
+static_assert(std::endian::native == std::endian::little,
+              "rows are written as they lie in memory");
+
+// Magic, version, length of the rest, and a text padded with blanks: together
+// as long for every shape, and a multiple of 64 as the format asks.
+constexpr size_t kHeaderBytes = 128;
+constexpr size_t kPrefixBytes = 10;
+
+std::string Header(const std::string& shape) {
+  std::string text = absl::StrCat(
+      "{'descr': '<f4', 'fortran_order': False, 'shape': ", shape, ", }");
+  text.resize(kHeaderBytes - kPrefixBytes - 1, ' ');
+  text += '\n';
+  std::string header("\x93NUMPY\x01\x00", 8);
+  header += static_cast<char>(text.size() & 0xFF);
+  header += static_cast<char>(text.size() >> 8);
+  return header + text;
+}
+
+}  // namespace
+
+absl::Status Print(absl::string_view text) {
+  if (std::fwrite(text.data(), 1, text.size(), stdout) == text.size() &&
+      std::fflush(stdout) == 0) {
+    return absl::OkStatus();
+  }
+  return absl::ErrnoToStatus(errno, "cannot write to standard output");
+}
+
+absl::Status PrintJson(const Json& json) {
+  return Print(absl::StrCat(json.dump(2), "\n"));
+}
+
+Json ToJson(const Message& message) {
+  using google::protobuf::Duration;
+  using google::protobuf::Timestamp;
+  if (const auto* time = dynamic_cast<const Timestamp*>(&message)) {
+    return absl::FormatTime(absl::RFC3339_full,
+                            absl::FromUnixSeconds(time->seconds()) +
+                                absl::Nanoseconds(time->nanos()),
+                            absl::UTCTimeZone());
+  }
+  if (const auto* duration = dynamic_cast<const Duration*>(&message)) {
+    return static_cast<double>(duration->seconds()) + duration->nanos() * 1e-9;
+  }
+  Json json = Json::object();
+  const auto* descriptor = message.GetDescriptor();
+  for (int i = 0; i < descriptor->field_count(); ++i) {
+    const FieldDescriptor* field = descriptor->field(i);
+    if (field->is_repeated()) {
+      json[field->name()] = RepeatedValue(message, field);
+    } else if (!field->has_presence() ||
+               message.GetReflection()->HasField(message, field)) {
+      json[field->name()] = FieldValue(message, field, /*index=*/0);
+    }
+  }
+  return json;
+}
+
+std::string FormatLines(const Json& object) {
+  size_t width = 0;
+  for (const auto& [key, value] : object.items()) {
+    width = std::max(width, key.size());
+  }
+  std::string text;
+  for (const auto& [key, value] : object.items()) {
+    const bool is_list =
+        value.is_array() && !value.empty() && value[0].is_object();
+    absl::StrAppend(&text, key, std::string(width + 2 - key.size(), ' '),
+                    is_list ? absl::StrCat(value.size(), " (see --json)")
+                    : value.is_string() ? value.get<std::string>()
+                                        : value.dump(),
+                    "\n");
+  }
+  return text;
+}
+
+absl::StatusOr<NpyWriter> NpyWriter::Open(const std::string& path,
+                                          Shape shape) {
+  FILE* const file = std::fopen(path.c_str(), "wb");
+  if (file == nullptr) {
+    return absl::ErrnoToStatus(errno, absl::StrCat("cannot create ", path));
+  }
+  NpyWriter writer(path, shape, file);
+  if (std::fseek(file, 0, SEEK_SET) != 0) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        path, ": a .npy file cannot be written to a pipe or terminal"));
+  }
+  const absl::Status written = writer.WriteHeader();
+  if (!written.ok()) return written;
+  return writer;
+}
+
+absl::Status NpyWriter::Append(std::span<const float> row) {
+  if (row_count_ == 0) column_count_ = row.size();
+  if (row.empty() || row.size() != column_count_ ||
+      (shape_ == Shape::kVector && row.size() != 1)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(path_, ": row ", row_count_, " has ", row.size(),
+                     " numbers, the first one has ", column_count_));
+  }
+  if (std::fwrite(row.data(), sizeof(float), row.size(), file_.get()) !=
+      row.size()) {
+    return Failure();
+  }
+  ++row_count_;
+  return absl::OkStatus();
+}
+
+absl::Status NpyWriter::Finish() {
+  if (std::fseek(file_.get(), 0, SEEK_SET) != 0) return Failure();
+  const absl::Status written = WriteHeader();
+  if (!written.ok()) return written;
+  if (std::fclose(file_.release()) != 0) return Failure();
+  return absl::OkStatus();
+}
+
+absl::Status NpyWriter::WriteHeader() {
+  const std::string header =
+      Header(shape_ == Shape::kVector
+                 ? absl::StrCat("(", row_count_, ",)")
+                 : absl::StrCat("(", row_count_, ", ", column_count_, ")"));
+  if (std::fwrite(header.data(), 1, header.size(), file_.get()) !=
+      header.size()) {
+    return Failure();
+  }
+  return absl::OkStatus();
+}
+
+absl::Status NpyWriter::Failure() const {
+  return absl::ErrnoToStatus(errno, absl::StrCat("cannot write ", path_));
+}
+
+}  // namespace steadystate::client

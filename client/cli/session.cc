@@ -1,0 +1,241 @@
+// `steadystate session create | get | list | delete`, and the session that
+// other commands work in.
+#include "client/cli/session.h"
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_split.h"
+#include "client/cli/output.h"
+
+namespace steadystate::client {
+namespace {
+
+// An error unless there are between `least` and `most` session ids.
+absl::Status CheckIds(const std::vector<std::string>& arguments, size_t least,
+                      size_t most) {
+  if (arguments.size() < least) {
+    return absl::InvalidArgumentError("the session's id is missing");
+  }
+  if (arguments.size() > most) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("unexpected '", arguments[most], "'"));
+  }
+  return absl::OkStatus();
+}
+
+class SessionCreateCommand : public Command {
+ public:
+  CommandText text() const override {
+    return {"session create", "", "Creates a session and prints its name",
+            "Reserves the memory of one session at position 0 and prints its "
+            "name.",
+            "  steadystate session create\n"
+            "  steadystate session create --id my-session --ttl 10m\n"
+            "  steadystate session create --label user=ada --json\n"};
+  }
+
+  OptionTable options() override {
+    return {
+        {"id", "ID",
+         "1 to 63 of a-z, 0-9 and -, beginning with a letter or digit. "
+         "Default: the server makes one.",
+         request_.mutable_session_id()},
+        {"ttl", "DURATION",
+         "How long the session may be idle, such as 90s or 12h; 1 s to 30 "
+         "days. Default: the server's.",
+         &ttl_},
+        {"label", "KEY=VALUE", "A note that the server keeps. May be repeated.",
+         [this](absl::string_view text) { return ReadLabel(text); }},
+        {"json", "", "Prints the whole session as JSON.", &json_}};
+  }
+
+  absl::Status Prepare(const std::vector<std::string>& arguments) override {
+    if (ttl_ != absl::InfiniteDuration()) {
+      auto* ttl = request_.mutable_session()->mutable_ttl();
+      absl::Duration rest = ttl_;
+      ttl->set_seconds(absl::IDivDuration(rest, absl::Seconds(1), &rest));
+      ttl->set_nanos(static_cast<int32_t>(absl::ToInt64Nanoseconds(rest)));
+    }
+    return CheckIds(arguments, 0, 0);
+  }
+
+  absl::Status Run(const Connection& connection) override {
+    const auto session =
+        connection.client.CreateSession(request_, connection.call);
+    if (!session.ok()) return session.status();
+    if (json_) return PrintJson(ToJson(*session));
+    return Print(absl::StrCat(session->name(), "\n"));
+  }
+
+ private:
+  absl::Status ReadLabel(absl::string_view text) {
+    const std::vector<std::string> parts =
+        absl::StrSplit(text, absl::MaxSplits('=', 1));
+    if (parts.size() != 2) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("'", text, "' is not KEY=VALUE"));
+    }
+    (*request_.mutable_session()->mutable_labels())[parts[0]] = parts[1];
+    return absl::OkStatus();
+  }
+
+  v1::CreateSessionRequest request_;
+  absl::Duration ttl_ = absl::InfiniteDuration();  // the server's
+  bool json_ = false;
+};
+
+class SessionGetCommand : public Command {
+ public:
+  CommandText text() const override {
+    return {"session get", "ID", "Shows one session",
+            "Prints a session's position, bytes, state and times.",
+            "  steadystate session get my-session\n"
+            "  steadystate session get my-session --json\n"};
+  }
+
+  OptionTable options() override {
+    return {{"json", "", "Prints the session as JSON.", &json_}};
+  }
+
+  absl::Status Prepare(const std::vector<std::string>& arguments) override {
+    const absl::Status checked = CheckIds(arguments, 1, 1);
+    if (checked.ok()) request_.set_name(SessionName(arguments[0]));
+    return checked;
+  }
+
+  absl::Status Run(const Connection& connection) override {
+    const auto session =
+        connection.client.GetSession(request_, connection.call);
+    if (!session.ok()) return session.status();
+    const Json json = ToJson(*session);
+    return json_ ? PrintJson(json) : Print(FormatLines(json));
+  }
+
+ private:
+  v1::GetSessionRequest request_;
+  bool json_ = false;
+};
+
+class SessionListCommand : public Command {
+ public:
+  CommandText text() const override {
+    return {"session list", "", "Lists all sessions",
+            "Prints name, position, bytes and state of every session, in the "
+            "order of their ids.",
+            "  steadystate session list\n"
+            "  steadystate session list --json\n"};
+  }
+
+  OptionTable options() override {
+    return {{"json", "", "Prints the sessions as a JSON array.", &json_}};
+  }
+
+  absl::Status Prepare(const std::vector<std::string>& arguments) override {
+    return CheckIds(arguments, 0, 0);
+  }
+
+  absl::Status Run(const Connection& connection) override {
+    v1::ListSessionsRequest request;
+    request.set_page_size(1000);
+    Json all = Json::array();
+    do {
+      const auto page =
+          connection.client.ListSessions(request, connection.call);
+      if (!page.ok()) return page.status();
+      for (const v1::Session& session : page->sessions()) {
+        if (json_) {
+          all.push_back(ToJson(session));
+          continue;
+        }
+        const absl::Status printed = Print(absl::StrFormat(
+            "%s  %d tokens  %d bytes  %s\n", session.name(), session.position(),
+            session.state_bytes(), v1::Session::State_Name(session.state())));
+        if (!printed.ok()) return printed;
+      }
+      request.set_page_token(page->next_page_token());
+    } while (!request.page_token().empty());
+    return json_ ? PrintJson(all) : absl::OkStatus();
+  }
+
+ private:
+  bool json_ = false;
+};
+
+class SessionDeleteCommand : public Command {
+ public:
+  CommandText text() const override {
+    return {"session delete", "ID...", "Deletes sessions",
+            "Deletes each session named and gives its memory back; stops at "
+            "the first that cannot be deleted.",
+            "  steadystate session delete my-session\n"};
+  }
+
+  OptionTable options() override { return {}; }
+
+  absl::Status Prepare(const std::vector<std::string>& arguments) override {
+    ids_ = arguments;
+    return CheckIds(arguments, 1, arguments.size());
+  }
+
+  absl::Status Run(const Connection& connection) override {
+    for (const std::string& id : ids_) {
+      v1::DeleteSessionRequest request;
+      request.set_name(SessionName(id));
+      const absl::Status deleted =
+          connection.client.DeleteSession(request, connection.call);
+      if (!deleted.ok()) return deleted;
+    }
+    return absl::OkStatus();
+  }
+
+ private:
+  std::vector<std::string> ids_;
+};
+
+}  // namespace
+
+std::string SessionName(absl::string_view id) {
+  constexpr absl::string_view kPrefix = "sessions/";
+  if (absl::StartsWith(id, kPrefix)) return std::string(id);
+  return absl::StrCat(kPrefix, id);
+}
+
+absl::StatusOr<SessionUse> SessionUse::Open(
+    const Connection& connection, const std::optional<std::string>& id) {
+  absl::StatusOr<v1::Session> session;
+  if (id) {
+    v1::GetSessionRequest request;
+    request.set_name(SessionName(*id));
+    session = connection.client.GetSession(request, connection.unary);
+  } else {
+    session = connection.client.CreateSession({}, connection.unary);
+  }
+  if (!session.ok()) return session.status();
+  return SessionUse(&connection, *std::move(session), !id);
+}
+
+SessionUse::~SessionUse() {
+  if (connection_ == nullptr || !owned_) return;
+  v1::DeleteSessionRequest request;
+  request.set_name(session_.name());
+  // Without the command's canceller, which may have been used already. If this
+  // fails the session expires by itself.
+  connection_->client.DeleteSession(request, {.timeout = absl::Seconds(2)})
+      .IgnoreError();
+}
+
+std::unique_ptr<Command> MakeSessionCreateCommand() {
+  return std::make_unique<SessionCreateCommand>();
+}
+std::unique_ptr<Command> MakeSessionGetCommand() {
+  return std::make_unique<SessionGetCommand>();
+}
+std::unique_ptr<Command> MakeSessionListCommand() {
+  return std::make_unique<SessionListCommand>();
+}
+std::unique_ptr<Command> MakeSessionDeleteCommand() {
+  return std::make_unique<SessionDeleteCommand>();
+}
+
+}  // namespace steadystate::client

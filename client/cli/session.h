@@ -1,0 +1,54 @@
+#ifndef STEADYSTATE_CLIENT_CLI_SESSION_H_
+#define STEADYSTATE_CLIENT_CLI_SESSION_H_
+
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "client/cli/command.h"
+#include "steadystate/v1/session.pb.h"
+
+namespace steadystate::client {
+
+// "sessions/ID" for an id; names stay as they are.
+std::string SessionName(absl::string_view id);
+
+// The session that a command works in: one that exists, or a fresh one that is
+// deleted with this object, also after the command was cancelled.
+class SessionUse {
+ public:
+  // Looks `id` up, or creates a session if there is none. `connection` must
+  // outlive the result.
+  static absl::StatusOr<SessionUse> Open(const Connection& connection,
+                                         const std::optional<std::string>& id);
+
+  ~SessionUse();
+  SessionUse(SessionUse&& other)
+      : connection_(std::exchange(other.connection_, nullptr)),
+        session_(std::move(other.session_)),
+        owned_(other.owned_) {}
+  SessionUse& operator=(SessionUse&&) = delete;
+
+  // The session as it was when this object was made.
+  const v1::Session& session() const { return session_; }
+
+  // True if the session will be deleted.
+  bool owned() const { return owned_; }
+
+  // Leaves a fresh session in place.
+  void Keep() { owned_ = false; }
+
+ private:
+  SessionUse(const Connection* connection, v1::Session session, bool owned)
+      : connection_(connection), session_(std::move(session)), owned_(owned) {}
+
+  const Connection* connection_;  // nullptr once moved from
+  v1::Session session_;
+  bool owned_;
+};
+
+}  // namespace steadystate::client
+
+#endif  // STEADYSTATE_CLIENT_CLI_SESSION_H_

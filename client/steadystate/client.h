@@ -1,0 +1,227 @@
+#ifndef STEADYSTATE_CLIENT_STEADYSTATE_CLIENT_H_
+#define STEADYSTATE_CLIENT_STEADYSTATE_CLIENT_H_
+
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "absl/functional/function_ref.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "absl/time/time.h"
+#include "grpc/health/v1/health.grpc.pb.h"
+#include "grpc/support/time.h"
+#include "grpcpp/channel.h"
+#include "grpcpp/client_context.h"
+#include "steadystate/v1/generation.grpc.pb.h"
+#include "steadystate/v1/model.grpc.pb.h"
+#include "steadystate/v1/session.grpc.pb.h"
+
+namespace steadystate::client {
+
+// How to connect.
+struct ClientOptions {
+  // How long Connect waits for the server.
+  absl::Duration connect_timeout = absl::Seconds(5);
+  // The largest answer that is accepted. Logits of large vocabularies are long.
+  int max_message_bytes = 64 << 20;
+  // A server that says nothing for `keepalive_time` is asked for a sign of
+  // life; if it gives none for `keepalive_timeout`, its calls, streams too, end
+  // with UNAVAILABLE. Steadystate servers bear a question every 10 s.
+  absl::Duration keepalive_time = absl::Seconds(30);
+  absl::Duration keepalive_timeout = absl::Seconds(10);
+};
+
+// Ends calls from another thread. Thread-safe; must outlive the calls that it
+// was given to.
+class Canceller {
+ public:
+  Canceller();
+  ~Canceller();
+  Canceller(const Canceller&) = delete;
+  Canceller& operator=(const Canceller&) = delete;
+
+  // Ends every call that has this canceller, and every later one at its start,
+  // with CANCELLED.
+  void Cancel();
+
+  // True once Cancel has been called.
+  bool cancelled() const;
+
+ private:
+  friend class Call;
+  struct Calls;
+
+  const std::unique_ptr<Calls> calls_;
+};
+
+// How to make one call.
+struct CallOptions {
+  // The call, or stream, fails with DEADLINE_EXCEEDED if it takes longer.
+  absl::Duration timeout = absl::InfiniteDuration();
+  // Optional. Ends the call from another thread.
+  Canceller* canceller = nullptr;
+};
+
+// A deadline for gRPC: `timeout` from now, whatever is done to the time of day
+// meanwhile.
+gpr_timespec DeadlineIn(absl::Duration timeout);
+
+// The context of one call, with its options applied: for those who make calls
+// on Client::channel() themselves. Lives from before the call's start until
+// after its end. Thread-compatible; the options' canceller may be used
+// meanwhile.
+class Call {
+ public:
+  explicit Call(const CallOptions& options);
+  ~Call();
+  Call(const Call&) = delete;
+  Call& operator=(const Call&) = delete;
+
+  // Owned by this object.
+  grpc::ClientContext* context() { return &context_; }
+
+ private:
+  Canceller* const canceller_;
+  grpc::ClientContext context_;
+};
+
+// A connection to a Steadystate server. Thread-safe; movable.
+//
+// Every method makes one call and waits for its end; none is repeated by
+// itself, since a step that was applied twice would spoil the state. Errors
+// carry the server's code and message, and its reason in ReasonOf and
+// GetErrorDetails (steadystate/error.h). UNAVAILABLE without details: no server
+// answered. The requests and answers are those of the protos, which say what
+// each method does.
+//
+//   absl::StatusOr<Client> client = Client::Connect("127.0.0.1:50051");
+//   if (!client.ok()) return client.status();
+//   absl::StatusOr<v1::Session> session = client->CreateSession({});
+//   if (!session.ok()) return session.status();
+//   v1::GenerateRequest request;
+//   request.set_session(session->name());
+//   request.set_text("Once upon a time");
+//   request.set_max_tokens(100);
+//   return client->Generate(request, [](const v1::GenerateResponse& message) {
+//     std::cout << message.text_delta() << std::flush;
+//     return absl::OkStatus();
+//   });
+//
+// Many steps on many sessions: steadystate/step_stream.h.
+class Client {
+ public:
+  // Connects to "host:port" without encryption. UNAVAILABLE if nothing listens
+  // there or connect_timeout passes.
+  static absl::StatusOr<Client> Connect(const std::string& address,
+                                        const ClientOptions& options = {});
+
+  // Another connection to the same server, with the same options: its calls do
+  // not wait for those of this one.
+  absl::StatusOr<Client> ConnectAgain() const {
+    return Connect(address_, options_);
+  }
+
+  // steadystate.v1.SessionService.
+  absl::StatusOr<v1::Session> CreateSession(
+      const v1::CreateSessionRequest& request,
+      const CallOptions& options = {}) const;
+  absl::StatusOr<v1::Session> GetSession(const v1::GetSessionRequest& request,
+                                         const CallOptions& options = {}) const;
+  // One page; the answer has the token of the next one.
+  absl::StatusOr<v1::ListSessionsResponse> ListSessions(
+      const v1::ListSessionsRequest& request,
+      const CallOptions& options = {}) const;
+  absl::Status DeleteSession(const v1::DeleteSessionRequest& request,
+                             const CallOptions& options = {}) const;
+
+  // steadystate.v1.GenerationService. The callback is called for each message
+  // as it arrives, by the calling thread; an error from it cancels the call and
+  // is returned.
+  absl::StatusOr<v1::StepResponse> Step(const v1::StepRequest& request,
+                                        const CallOptions& options = {}) const;
+  absl::Status Generate(
+      const v1::GenerateRequest& request,
+      absl::FunctionRef<absl::Status(const v1::GenerateResponse&)> on_message,
+      const CallOptions& options = {}) const;
+  absl::Status Score(
+      const v1::ScoreRequest& request,
+      absl::FunctionRef<absl::Status(const v1::ScoreResponse&)> on_message,
+      const CallOptions& options = {}) const;
+  absl::Status Embed(
+      const v1::EmbedRequest& request,
+      absl::FunctionRef<absl::Status(const v1::EmbedResponse&)> on_message,
+      const CallOptions& options = {}) const;
+
+  // steadystate.v1.ModelService. A server's only model has also the name
+  // "models/-". ListModels gives one page.
+  absl::StatusOr<v1::ListModelsResponse> ListModels(
+      const v1::ListModelsRequest& request,
+      const CallOptions& options = {}) const;
+  absl::StatusOr<v1::Model> GetModel(const v1::GetModelRequest& request,
+                                     const CallOptions& options = {}) const;
+  absl::StatusOr<v1::TokenizeResponse> Tokenize(
+      const v1::TokenizeRequest& request,
+      const CallOptions& options = {}) const;
+  absl::StatusOr<v1::DetokenizeResponse> Detokenize(
+      const v1::DetokenizeRequest& request,
+      const CallOptions& options = {}) const;
+
+  // grpc.health.v1. The status of a service, or of the whole server if
+  // `service` is empty. NOT_FOUND if the server does not know it.
+  absl::StatusOr<grpc::health::v1::HealthCheckResponse::ServingStatus> Health(
+      absl::string_view service, const CallOptions& options = {}) const;
+
+  // The connection, for calls that this class has no method for. Lives for as
+  // long as anyone has it.
+  const std::shared_ptr<grpc::Channel>& channel() const { return channel_; }
+
+ private:
+  Client(const std::string& address, const ClientOptions& options,
+         const std::shared_ptr<grpc::Channel>& channel);
+
+  std::string address_;
+  ClientOptions options_;
+  std::shared_ptr<grpc::Channel> channel_;
+  std::unique_ptr<v1::SessionService::Stub> sessions_;
+  std::unique_ptr<v1::GenerationService::Stub> generation_;
+  std::unique_ptr<v1::ModelService::Stub> models_;
+  std::unique_ptr<grpc::health::v1::Health::Stub> health_;
+};
+
+// Generate calls, one after the other, without a thread that waits for them:
+// for those who have many under way. Keeps the connection, so the Client may go
+// first.
+//
+// The callbacks come one at a time, on threads of gRPC's, which must not be
+// kept waiting. A message is the callback's only until it returns.
+class GenerateCall {
+ public:
+  using OnMessage = std::function<void(const v1::GenerateResponse&)>;
+  // Comes last of a call's callbacks. May start the next call, and may not
+  // destroy this object.
+  using OnEnd = std::function<void(const absl::Status&)>;
+
+  GenerateCall(const Client& client, OnMessage on_message, OnEnd on_end);
+
+  // Cancels the call under way, of which OnEnd still hears, and waits for the
+  // last callback. A Start meanwhile does nothing.
+  ~GenerateCall();
+  GenerateCall(const GenerateCall&) = delete;
+  GenerateCall& operator=(const GenerateCall&) = delete;
+
+  // Starts a call; `request` is copied. To end it early: options.canceller.
+  // REQUIRES: none is under way.
+  void Start(const v1::GenerateRequest& request,
+             const CallOptions& options = {});
+
+ private:
+  class Reactor;
+
+  const std::unique_ptr<Reactor> reactor_;
+};
+
+}  // namespace steadystate::client
+
+#endif  // STEADYSTATE_CLIENT_STEADYSTATE_CLIENT_H_

@@ -1,0 +1,246 @@
+// Goal: the client library against a real server: each method, and streams that
+// break and are resumed. Method: the demo model on free ports; what a broken
+// and resumed stream answers, against one that was left in peace.
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "steadystate/client.h"
+#include "steadystate/error.h"
+#include "steadystate/step_stream.h"
+#include "tests/client/cli_fixture.h"
+
+namespace steadystate {
+namespace {
+
+using client::Client;
+using client::ReasonOf;
+using client::Step;
+using client::StepAnswer;
+using client::StepStream;
+using client::StepStreamOptions;
+using testing::SizeIs;
+
+class ClientE2eTest : public CliFixture {
+ protected:
+  ClientE2eTest()
+      : CliFixture("deploy/models/demo"),
+        client_(*Client::Connect(address_,
+                                 {.connect_timeout = absl::Minutes(1)})) {}
+
+  v1::Session Create() {
+    auto session = client_.CreateSession({});
+    EXPECT_TRUE(session.ok()) << session.status();
+    return *std::move(session);
+  }
+
+  v1::Session Get(const std::string& name) {
+    v1::GetSessionRequest request;
+    request.set_name(name);
+    auto session = client_.GetSession(request);
+    EXPECT_TRUE(session.ok()) << session.status();
+    return *std::move(session);
+  }
+
+  Client client_;
+};
+
+TEST_F(ClientE2eTest, SessionsAreCreatedShownListedAndDeleted) {
+  const v1::Session session = Create();
+  EXPECT_EQ(Get(session.name()).position(), 0u);
+  const auto page = client_.ListSessions({});
+  ASSERT_TRUE(page.ok());
+  EXPECT_EQ(page->sessions_size(), 1);
+  v1::DeleteSessionRequest gone;
+  gone.set_name(session.name());
+  EXPECT_TRUE(client_.DeleteSession(gone).ok());
+  EXPECT_EQ(ReasonOf(client_.DeleteSession(gone)), v1::SESSION_NOT_FOUND);
+}
+
+TEST_F(ClientE2eTest, ModelsAndTokensAreTold) {
+  const auto models = client_.ListModels({});
+  ASSERT_TRUE(models.ok());
+  ASSERT_EQ(models->models_size(), 1);
+  v1::GetModelRequest by_name;
+  by_name.set_name("models/-");
+  EXPECT_EQ(client_.GetModel(by_name)->name(), models->models(0).name());
+  v1::TokenizeRequest text;
+  text.set_text("ab");
+  const auto tokens = client_.Tokenize(text);
+  ASSERT_TRUE(tokens.ok());
+  EXPECT_THAT(tokens->tokens(), testing::ElementsAre('a', 'b'));
+  v1::DetokenizeRequest ids;
+  *ids.mutable_tokens() = tokens->tokens();
+  EXPECT_EQ(client_.Detokenize(ids)->text(), "ab");
+  ids.add_tokens(256);
+  EXPECT_EQ(ReasonOf(client_.Detokenize(ids).status()), v1::TOKEN_OUT_OF_RANGE);
+  EXPECT_EQ(*client_.Health(""),
+            grpc::health::v1::HealthCheckResponse::SERVING);
+}
+
+TEST_F(ClientE2eTest, StepGenerateScoreAndEmbedAnswer) {
+  const v1::Session session = Create();
+  v1::StepRequest step;
+  step.set_session(session.name());
+  step.mutable_tokens()->add_ids('a');
+  step.set_expected_position(0);
+  EXPECT_EQ(client_.Step(step)->position(), 1u);
+  EXPECT_EQ(ReasonOf(client_.Step(step).status()), v1::POSITION_MISMATCH);
+  int messages = 0;
+  const auto count = [&messages](const auto&) {
+    ++messages;
+    return absl::OkStatus();
+  };
+  v1::GenerateRequest generate;
+  generate.set_session(session.name());
+  generate.set_max_tokens(2);
+  EXPECT_TRUE(client_.Generate(generate, count).ok());
+  v1::ScoreRequest score;
+  score.set_text("abc");
+  EXPECT_TRUE(client_.Score(score, count).ok());
+  v1::EmbedRequest embed;
+  embed.set_text("abc");
+  EXPECT_TRUE(client_.Embed(embed, count).ok());
+  EXPECT_GE(messages, 3);
+}
+
+TEST_F(ClientE2eTest, DeadlinesEndCalls) {
+  v1::GenerateRequest endless;
+  endless.set_session(Create().name());
+  endless.set_text("a");
+  endless.set_ignore_eos(true);
+  const absl::Status ended = client_.Generate(
+      endless, [](const v1::GenerateResponse&) { return absl::OkStatus(); },
+      {.timeout = absl::Milliseconds(50)});
+  EXPECT_TRUE(absl::IsDeadlineExceeded(ended)) << ended;
+}
+
+// What many sessions answer to the same steps: logits, by session and step.
+class Crowd {
+ public:
+  static constexpr size_t kSessions = 4;
+  static constexpr size_t kSteps = 12;
+
+  Crowd(const Client& client, const std::vector<std::string>& names)
+      : client_(client), names_(names), next_(names.size()) {
+    output_.set_logits(true);
+  }
+
+  // Sends what there is still to send. After `breaking` answers the stream is
+  // cancelled.
+  void Run(size_t breaking = SIZE_MAX) {
+    const auto stream = StepStream::Open(client_);
+    for (size_t i = 0; i < names_.size(); ++i) {
+      stream->AddSession(names_[i], positions_[i]);
+      for (size_t step = next_[i]; step < kSteps; ++step)
+        Send(*stream, i, step);
+    }
+    size_t answers = 0;
+    bool cancelled = false;
+    while (const auto answer = stream->Next()) {
+      ASSERT_TRUE(answer->step.ok()) << answer->step.status();
+      logits_[{answer->session, answer->tag}] = {answer->step->logits().begin(),
+                                                 answer->step->logits().end()};
+      next_[answer->session] = answer->tag + 1;
+      cancelled = cancelled || ++answers == breaking;
+      if (cancelled) stream->Cancel();
+    }
+    EXPECT_EQ(stream->Finish().ok(), !cancelled);
+    for (size_t i = 0; i < names_.size(); ++i) {
+      positions_[i] = stream->Standing(i).position;
+      if (stream->broken()) Look(i, stream->Standing(i));
+    }
+  }
+
+  const std::map<std::pair<size_t, uint64_t>, std::vector<float>>& logits()
+      const {
+    return logits_;
+  }
+  // Steps that the server carried out after the stream had broken.
+  size_t unheard() const { return unheard_; }
+
+ private:
+  void Send(StepStream& stream, size_t session, size_t step) {
+    const std::vector<int32_t> tokens(step % 3 + 1,
+                                      static_cast<int32_t>(session + step));
+    Step next;
+    next.tokens = tokens;
+    next.output = &output_;
+    ASSERT_TRUE(stream.Send(session, next, step).ok());
+  }
+
+  // Finds out which of the steps in doubt were carried out.
+  void Look(size_t i, const client::SessionStanding& standing) {
+    v1::GetSessionRequest request;
+    request.set_name(names_[i]);
+    while (true) {
+      const auto found = client_.GetSession(request);
+      ASSERT_TRUE(found.ok()) << found.status();
+      const auto taken = StepsTaken(standing, *found);
+      if (absl::IsUnavailable(taken.status())) continue;
+      ASSERT_TRUE(taken.ok()) << taken.status();
+      next_[i] += *taken;
+      unheard_ += *taken;
+      positions_[i] = found->position();
+      return;
+    }
+  }
+
+  const Client& client_;
+  const std::vector<std::string> names_;
+  v1::StepOutput output_;
+  std::vector<size_t> next_;  // step of each session
+  std::map<size_t, uint64_t> positions_;
+  std::map<std::pair<size_t, uint64_t>, std::vector<float>> logits_;
+  size_t unheard_ = 0;
+};
+
+TEST_F(ClientE2eTest, AStreamThatBreaksIsResumedWhereItsSessionsStand) {
+  std::vector<std::string> whole_names;
+  std::vector<std::string> broken_names;
+  for (size_t i = 0; i < Crowd::kSessions; ++i) {
+    whole_names.push_back(Create().name());
+    broken_names.push_back(Create().name());
+  }
+  Crowd whole(client_, whole_names);
+  whole.Run();
+  ASSERT_THAT(whole.logits(), SizeIs(Crowd::kSessions * Crowd::kSteps));
+  Crowd broken(client_, broken_names);
+  broken.Run(/*breaking=*/5);
+  broken.Run(/*breaking=*/9);
+  broken.Run();
+  // But for answers that were lost, both are the same to the bit.
+  EXPECT_THAT(broken.logits(),
+              SizeIs(Crowd::kSessions * Crowd::kSteps - broken.unheard()));
+  for (const auto& [step, logits] : broken.logits()) {
+    EXPECT_EQ(logits, whole.logits().at(step));
+  }
+  for (size_t i = 0; i < Crowd::kSessions; ++i) {
+    EXPECT_EQ(Get(broken_names[i]).position(), Get(whole_names[i]).position());
+  }
+}
+
+TEST_F(ClientE2eTest, WhatTheServerRefusesComesAsAnAnswer) {
+  const auto stream = StepStream::Open(client_);
+  const std::string name = Create().name();
+  const size_t ahead = stream->AddSession(name, 5);
+  const int32_t token = 'a';
+  Step step;
+  step.tokens = {&token, 1};
+  ASSERT_TRUE(stream->Send(ahead, step).ok());
+  EXPECT_EQ(ReasonOf(stream->Next()->step.status()), v1::POSITION_MISMATCH);
+  ASSERT_TRUE(stream->PlaceSession(ahead, name, 0).ok());
+  ASSERT_TRUE(stream->Send(ahead, step).ok());
+  EXPECT_TRUE(stream->Next()->step.ok());
+  const int32_t unknown = 256;
+  step.tokens = {&unknown, 1};
+  ASSERT_TRUE(stream->Send(ahead, step).ok());
+  EXPECT_EQ(ReasonOf(stream->Next()->step.status()), v1::TOKEN_OUT_OF_RANGE);
+  EXPECT_TRUE(stream->Finish().ok());
+}
+
+}  // namespace
+}  // namespace steadystate

@@ -1,0 +1,72 @@
+// Goal: a generation is reported as its messages told it. Method: messages made
+// by hand at chosen times.
+#include "client/cli/generation.h"
+
+#include <chrono>
+#include <string>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace steadystate::client {
+namespace {
+
+using testing::HasSubstr;
+
+v1::Session SomeSession() {
+  v1::Session session;
+  session.set_name("sessions/a");
+  session.set_state_bytes(4096);
+  return session;
+}
+
+// Adds one message with `count` tokens at `now`.
+void AddTokens(int count, std::chrono::steady_clock::time_point now,
+               GenerationReport& report) {
+  v1::GenerateResponse message;
+  for (int i = 0; i < count; ++i) message.add_tokens()->set_token(65);
+  message.set_text_delta(std::string(static_cast<size_t>(count), 'A'));
+  report.Add(message, now);
+}
+
+TEST(GenerationReportTest, CountsFromMessages) {
+  const std::chrono::steady_clock::time_point start;
+  GenerationReport report(start);
+  AddTokens(1, start + std::chrono::milliseconds(250), report);
+  AddTokens(2, start + std::chrono::milliseconds(750), report);
+  AddTokens(2, start + std::chrono::milliseconds(1250), report);
+  v1::GenerateResponse last;
+  last.set_position(12);
+  last.set_finish_reason(v1::LENGTH);
+  last.mutable_usage()->set_prompt_tokens(7);
+  last.mutable_usage()->set_seed(99);
+  report.Add(last, start + std::chrono::seconds(9));
+  EXPECT_EQ(report.position(), 12u);
+  EXPECT_EQ(report.time_to_first_token(), absl::Milliseconds(250));
+  EXPECT_EQ(report.tokens_per_second(), 4.0);
+  const Json json = report.ToJson(SomeSession());
+  EXPECT_EQ(json["text"], "AAAAA");
+  EXPECT_EQ(json["tokens"].size(), 5u);
+  EXPECT_EQ(json["generated_tokens"], 5);
+  EXPECT_EQ(json["prompt_tokens"], 7);
+  EXPECT_EQ(json["finish_reason"], "LENGTH");
+  EXPECT_EQ(json["seed"], 99);
+  EXPECT_FALSE(json.contains("logprobs"));
+  EXPECT_THAT(report.Summary(SomeSession(), /*deleted=*/true),
+              HasSubstr("state                4096 bytes"));
+}
+
+TEST(GenerationReportTest, WithoutTokensThereIsNoSpeed) {
+  GenerationReport report{std::chrono::steady_clock::time_point()};
+  v1::GenerateResponse last;
+  last.mutable_usage()->set_prompt_tokens(7);
+  report.Add(last,
+             std::chrono::steady_clock::time_point(std::chrono::seconds(1)));
+  EXPECT_FALSE(report.time_to_first_token().has_value());
+  EXPECT_FALSE(report.tokens_per_second().has_value());
+  EXPECT_FALSE(
+      report.ToJson(SomeSession()).contains("time_to_first_token_seconds"));
+}
+
+}  // namespace
+}  // namespace steadystate::client

@@ -1,0 +1,174 @@
+// Goal: options out of bounds are refused with option, value and bound; figures
+// that do not say what they seem to are objected to, others are not. Method:
+// each bound, just kept and just broken; results made by hand.
+#include "client/load/load.h"
+
+#include <chrono>
+#include <functional>
+#include <limits>
+#include <string>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace steadystate::client {
+namespace {
+
+using std::chrono::microseconds;
+using testing::AllOf;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+
+std::string ErrorOf(const std::function<void(LoadOptions&)>& change) {
+  LoadOptions options;
+  change(options);
+  return std::string(Validate(options).message());
+}
+
+TEST(LoadOptionsTest, DefaultsAndExtremesAreFine) {
+  EXPECT_EQ(ErrorOf([](LoadOptions&) {}), "");
+  EXPECT_EQ(ErrorOf([](LoadOptions& o) {
+              o.sessions = 1000000;
+              o.streams = 1024;
+              o.prompt_tokens = 1048576;
+              o.generate_tokens = 1000000000;
+              o.rate = 1e6;
+              o.warmup = o.duration = o.drain = absl::Hours(24 * 365);
+            }),
+            "");
+  EXPECT_EQ(ErrorOf([](LoadOptions& o) {
+              o.sessions = o.streams = o.prompt_tokens = o.generate_tokens = 1;
+              o.warmup = o.duration = o.drain = absl::ZeroDuration();
+              o.max_send_lag = absl::ZeroDuration();
+            }),
+            "");
+}
+
+TEST(LoadOptionsTest, ErrorsNameOptionValueAndBound) {
+  EXPECT_EQ(ErrorOf([](LoadOptions& o) { o.sessions = 0; }),
+            "--sessions is 0; it must be 1 to 1000000");
+  EXPECT_THAT(ErrorOf([](LoadOptions& o) { o.streams = 1025; }),
+              AllOf(HasSubstr("--streams is 1025"), HasSubstr("1024")));
+  EXPECT_THAT(ErrorOf([](LoadOptions& o) { o.prompt_tokens = 1048577; }),
+              AllOf(HasSubstr("--prompt_tokens"), HasSubstr("1048576")));
+  EXPECT_THAT(ErrorOf([](LoadOptions& o) { o.generate_tokens = 0; }),
+              HasSubstr("--generate_tokens is 0"));
+  EXPECT_THAT(ErrorOf([](LoadOptions& o) { o.streams = 9; }),
+              AllOf(HasSubstr("--streams is 9"), HasSubstr("8")));
+  EXPECT_THAT(ErrorOf([](LoadOptions& o) { o.duration = -absl::Seconds(1); }),
+              HasSubstr("--duration is -1s"));
+  EXPECT_THAT(
+      ErrorOf([](LoadOptions& o) { o.warmup = absl::InfiniteDuration(); }),
+      HasSubstr("--warmup"));
+}
+
+TEST(LoadOptionsTest, TheRateIsAFiniteNumber) {
+  for (const double rate : {-1.0, 1e7, std::numeric_limits<double>::infinity(),
+                            std::numeric_limits<double>::quiet_NaN()}) {
+    EXPECT_THAT(ErrorOf([rate](LoadOptions& o) { o.rate = rate; }),
+                HasSubstr("--rate is"));
+  }
+}
+
+// Ten seconds of an open loop that went well.
+LoadResult GoodResult() {
+  LoadResult result;
+  result.options.sessions = 8;
+  result.options.rate = 100;
+  result.window = absl::Seconds(10);
+  result.sessions_created = result.sessions_left = 8;
+  result.arrivals = 1000;
+  result.tally.completed = result.tally.window_completed = 995;
+  result.tally.window_drawn_tokens = 32000;
+  result.tally.window_prompt_tokens = 16000;
+  result.send_lag.Record(microseconds(100), 995);
+  result.send_lag.Record(microseconds(50000), 5);
+  result.processors = 4;
+  result.client_cpus = 1.9;
+  return result;
+}
+
+TEST(LoadResultTest, RatesAreThoseOfTheWindow) {
+  const LoadResult result = GoodResult();
+  EXPECT_DOUBLE_EQ(TokensPerSecond(result), 3200);
+  EXPECT_DOUBLE_EQ(PromptTokensPerSecond(result), 1600);
+  EXPECT_DOUBLE_EQ(RequestsPerSecond(result), 99.5);
+  EXPECT_DOUBLE_EQ(TokensPerSecond(LoadResult()), 0);
+}
+
+TEST(LoadResultTest, NothingIsWrongWithAGoodRun) {
+  EXPECT_THAT(Objections(GoodResult()), IsEmpty());
+  EXPECT_THAT(Remarks(GoodResult()), IsEmpty());
+}
+
+TEST(LoadResultTest, ATesterThatSendsLateSaysSo) {
+  LoadResult result = GoodResult();
+  result.send_lag.Record(microseconds(50000), 10);
+  EXPECT_THAT(Objections(result),
+              ElementsAre(HasSubstr("p99 of the send lag is 50")));
+  result.options.max_send_lag = absl::Milliseconds(51);
+  EXPECT_THAT(Objections(result), IsEmpty());
+}
+
+TEST(LoadResultTest, ARateThatIsNotAchievedIsSaid) {
+  LoadResult result = GoodResult();
+  // What may be under way, and one per cent, are missing without harm.
+  result.tally.window_completed = 982;
+  EXPECT_THAT(Objections(result), IsEmpty());
+  result.tally.window_completed = 981;
+  EXPECT_THAT(Objections(result), ElementsAre(HasSubstr("981 were completed")));
+  result.options.rate = 0;
+  EXPECT_THAT(Objections(result), IsEmpty());
+}
+
+TEST(LoadResultTest, RequestsThatFailedAreNotARateThatWasNotAchieved) {
+  LoadResult result = GoodResult();
+  result.tally.window_completed = 900;
+  result.tally.window_failed = 95;
+  EXPECT_THAT(
+      Objections(result),
+      ElementsAre(HasSubstr("95 of 1000 requests that arrived failed")));
+}
+
+TEST(LoadResultTest, WhatWasNeverAnsweredMakesARunInvalid) {
+  LoadResult result = GoodResult();
+  result.options.rate = 0;
+  result.tally.window_unanswered = 5;
+  EXPECT_THAT(Objections(result), ElementsAre(HasSubstr("5 requests")));
+  result.tally.window_unanswered = 0;
+  result.sessions_unheard = 4;
+  EXPECT_THAT(Objections(result),
+              ElementsAre(HasSubstr("4 of 8 sessions never had an answer")));
+}
+
+TEST(LoadResultTest, RequestsThatWereNeverSentAreSaid) {
+  LoadResult result = GoodResult();
+  result.unsent = 3;
+  EXPECT_THAT(Objections(result), ElementsAre(HasSubstr("3 requests")));
+}
+
+TEST(LoadResultTest, RemarksAreMadeOnWhatMayDeceive) {
+  LoadResult result = GoodResult();
+  result.client_cpus = 2.1;
+  EXPECT_THAT(Remarks(result), ElementsAre(HasSubstr("2.1 of 4 processors")));
+  result = GoodResult();
+  result.tally.of_unknown_extent = 2;
+  EXPECT_THAT(Remarks(result), ElementsAre(HasSubstr("for 2 requests")));
+  result = GoodResult();
+  result.tally.given_up = 4;
+  EXPECT_THAT(Remarks(result), ElementsAre(HasSubstr("gave up on 4 calls")));
+  result = GoodResult();
+  result.sessions_undeleted = 6;
+  EXPECT_THAT(Remarks(result),
+              ElementsAre(HasSubstr("6 sessions could not be deleted")));
+  result = GoodResult();
+  result.sessions_left = 7;
+  EXPECT_THAT(Remarks(result), ElementsAre(HasSubstr("7 were in use")));
+  result = GoodResult();
+  result.tally.completed = 0;
+  EXPECT_THAT(Remarks(result), ElementsAre(HasSubstr("--duration")));
+}
+
+}  // namespace
+}  // namespace steadystate::client
