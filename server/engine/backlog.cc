@@ -175,19 +175,17 @@ void Backlog::OpenLane(Session& session, WriterId writer) {
   session.lane = &lane;
 }
 
-std::unique_ptr<Session> Backlog::CloseLane(Lane& lane) {
-  std::unique_ptr<Session> owned = std::move(lane.owned);
+void Backlog::CloseLane(Lane& lane) {
   lane.session->lane = nullptr;
   if (closed_lanes_.size() < kMaxClosedLanes) {
     closed_lanes_.push_back(&lane);
-    return owned;
+    return;
   }
   // The last one takes its place.
   const size_t index = lane.index;
   lanes_.back()->index = index;
   std::swap(lanes_[index], lanes_.back());
   lanes_.pop_back();
-  return owned;
 }
 
 SteadyTime Backlog::NextDeadline() const {
@@ -202,8 +200,11 @@ Request* Backlog::TakeOverdue(SteadyTime now) {
   return overdue;
 }
 
-Request* Backlog::First() const {
-  return requests_.empty() ? nullptr : requests_.begin()->second;
+std::vector<Request*> Backlog::All() const {
+  std::vector<Request*> all;
+  all.reserve(requests_.size());
+  for (const auto& [id, request] : requests_) all.push_back(request);
+  return all;
 }
 
 }  // namespace steadystate

@@ -28,6 +28,7 @@ enum class RequestStage : uint8_t {
   kPaused,     // its receiver is not ready
   kScheduled,  // waits for a place in a batch
   kRunning,    // is in the batch that runs
+  kElsewhere,  // its session is with SessionKeeper's thread
 };
 
 class StepTask;
@@ -46,16 +47,14 @@ struct Request {
   bool begun = false;             // its first batch has been formed
   bool cancel_requested = false;  // noted for the compute thread
   bool wake_requested = false;    // noted for the compute thread
-  // What ends it when the batch that it is in has run.
-  std::optional<absl::Status> end_after_batch;
+  // What ends it when the batch that it is in has run, or its session is back.
+  std::optional<absl::Status> end_when_back;
 };
 
 // The requests of one session, in order. Exists while there are any.
 struct Lane {
   Session* session = nullptr;
   WriterId writer = 0;
-  // The session, if no table holds it (any more): it ends with the lane.
-  std::unique_ptr<Session> owned;
   // The first one has its turn. Few, mostly one.
   std::vector<std::unique_ptr<Request>> requests;
   size_t index = 0;  // in Backlog
@@ -107,15 +106,15 @@ class Backlog {
 
   // Takes a request out. Its lane stays, perhaps empty: then close it.
   std::unique_ptr<Request> Remove(Request& request);
-  // The session has none then. Returns Lane::owned. REQUIRES: it is empty.
-  std::unique_ptr<Session> CloseLane(Lane& lane);
+  // The session has none then. REQUIRES: it is empty.
+  void CloseLane(Lane& lane);
 
   SteadyTime NextDeadline() const;
   // Takes one request's deadline out of the order if it is due by `now`.
   Request* TakeOverdue(SteadyTime now);
 
-  // Any request; null if there is none.
-  Request* First() const;
+  // All requests, in any order.
+  std::vector<Request*> All() const;
 
   size_t size() const { return requests_.size(); }
   size_t begun() const { return begun_; }

@@ -90,8 +90,6 @@ void Engine::Core::Loop() {
   pthread_setname_np(pthread_self(), "compute");  // for who looks from outside
   BatchRunner runner(*model_, options_.max_batch_rows, options_.threads);
   while (TakeNotes()) {
-    // One a round: clearing many must not make live streams wait.
-    if (expiry_due_) FreeExpired(clock_.Read(), 1);
     SendAnswers();
     AskReceivers();
     RunDecode(runner);
@@ -164,8 +162,8 @@ std::span<const RequestId> Engine::Core::Taken(std::vector<RequestId>& ids) {
 bool Engine::Core::HasWork() const {
   return stopping_ || !prefill_.items.empty() || !scheduler_.empty() ||
          !continuing_.empty() || !starting_.empty() || !cancelled_.empty() ||
-         !woken_.empty() || !orphaned_.empty() ||
-         (aborting_ && backlog_.First() != nullptr);
+         !woken_.empty() || !orphaned_.empty() || !returned_.empty() ||
+         (aborting_ && backlog_.size() > elsewhere_);
 }
 
 // Until so many requests' turn has come or something else was noted. False if
@@ -192,31 +190,32 @@ void Engine::Core::WaitForReturns() {
 
 void Engine::Core::WaitForWork() {
   if (HasWork()) return;
-  const SteadyTime next =
-      std::min(table_.NextExpiry(), backlog_.NextDeadline());
-  const absl::Duration wait = std::min(next - clock_.Now(), kMaxWait);
+  const absl::Duration wait =
+      std::min(backlog_.NextDeadline() - clock_.Now(), kMaxWait);
   if (wait <= absl::ZeroDuration()) return;
   WaitFor(1, wait);
 }
 
-// Waits for something to do and sorts it into answers_, asking_ and
-// ended_sessions_. False when the engine is to stop.
+// Waits for something to do and sorts it into answers_ and asking_. False when
+// the engine is to stop.
 bool Engine::Core::TakeNotes() {
-  MutexLock lock(mutex_);
+  const MutexLock lock(mutex_);
   unanswered_ -= std::exchange(answered_, 0);
   if (unanswered_ == 0) idle_.SignalAll();
-  UpdateGauges();
+  metrics_.SetRequests(backlog_.begun(), backlog_.waiting());
   WaitForReturns();
   WaitForWork();
   noted_ = false;
   if (stopping_) return false;
   now_ = clock_.Read();
   heartbeat_nanoseconds_ = absl::ToInt64Nanoseconds(now_.steady.since_zero());
-  expiry_due_ = table_.NextExpiry() <= now_.steady;
   finishing_ = aborting_;
+  const MutexLock sessions(keeper_.mutex());
+  keeper_.UpdateGauges();
+  asking_.clear();
+  TakeReturned();
   if (aborting_ && prefill_.items.empty()) EndAll();
   EndEarly();
-  asking_.clear();
   for (const RequestId id : Taken(continuing_)) {
     if (Request* const request = backlog_.Find(id)) Ask(*request);
   }
@@ -236,9 +235,11 @@ bool Engine::Core::TakeNotes() {
   return true;
 }
 
-// Ends all requests, steps that have begun included. No batch is running.
+// Ends all requests, steps that have begun included, but for those that are
+// with the keeper. No batch is running.
 void Engine::Core::EndAll() {
-  while (Request* const request = backlog_.First()) {
+  for (Request* const request : backlog_.All()) {
+    if (request->stage == RequestStage::kElsewhere) continue;
     if (request->stage == RequestStage::kScheduled) {
       scheduler_.Remove(request->id);
     }
@@ -275,9 +276,10 @@ void Engine::Core::End(Request& request, const absl::Status& status) {
   // Whoever deleted the session asks for no record of how far it came.
   const bool deleted = absl::IsNotFound(status);
   if (request.begun && request.task->AllOrNothing() && !deleted) return;
-  if (request.stage == RequestStage::kRunning) {
-    // Its session is between two layers.
-    request.end_after_batch = status;
+  if (request.stage == RequestStage::kRunning ||
+      request.stage == RequestStage::kElsewhere) {
+    // Its session is between two layers, or somebody else's.
+    request.end_when_back = status;
     return;
   }
   if (!deleted) {
@@ -291,9 +293,36 @@ void Engine::Core::End(Request& request, const absl::Status& status) {
   Settle(request, status);
 }
 
+// What was with the keeper ends, or its turn comes again.
+void Engine::Core::TakeReturned() {
+  for (Return& returned : returned_) {
+    --elsewhere_;
+    Request& request = *backlog_.Find(returned.id);
+    request.stage = RequestStage::kQueued;
+    if (request.end_when_back.has_value()) {
+      End(request, *request.end_when_back);
+    } else if (!returned.status.ok() || request.task->Elsewhere()) {
+      Settle(request, std::move(returned.status));
+    } else {
+      starting_.push_back(request.id);
+    }
+  }
+  returned_.clear();
+}
+
+void Engine::Core::Order(Request& request, SessionKeeper::Work work) {
+  request.stage = RequestStage::kElsewhere;
+  ++elsewhere_;
+  keeper_.Order(*request.lane->session, std::move(work));
+}
+
 // The requests before it are answered: may it begin?
 void Engine::Core::StartTurn(Request& request) {
   const SessionState& state = request.lane->session->state;
+  if (!state.in_memory()) {
+    Order(request, nullptr);
+    return;
+  }
   const uint64_t position = state.position();
   if (request.expected_position.value_or(position) != position) {
     metrics_.PositionMismatch();
@@ -303,6 +332,12 @@ void Engine::Core::StartTurn(Request& request) {
   const absl::Status status = request.task->Begin(state);
   if (!status.ok() || request.task->done()) {
     Settle(request, status);
+    return;
+  }
+  if (request.task->Elsewhere()) {
+    Order(request, [&task = *request.task](SessionState& session) {
+      return task.Work(session);
+    });
     return;
   }
   Ask(request);
@@ -323,12 +358,8 @@ void Engine::Core::Settle(Request& request, absl::Status status) {
     return;
   }
   Session& session = *lane.session;
-  std::unique_ptr<Session> owned = backlog_.CloseLane(lane);
-  if (owned != nullptr) {
-    ended_sessions_.push_back(std::move(owned));
-  } else {
-    table_.SetIdle(session, now_);
-  }
+  backlog_.CloseLane(lane);
+  keeper_.LetGo(session, now_);
 }
 
 void Engine::Core::AskReceivers() {
@@ -381,13 +412,14 @@ size_t Engine::Core::Commit(const Batch& batch, const BatchTimes& times) {
   metrics_.StepDuration(StepPhase::kRecurrence, times.model.recurrence);
   metrics_.StepDuration(StepPhase::kOther, times.model.other);
   metrics_.StepDuration(StepPhase::kSample, times.sample);
-  MutexLock lock(mutex_);
+  const MutexLock lock(mutex_);
+  const MutexLock sessions(keeper_.mutex());
   now_ = clock_.Read();
-  const size_t active = table_.active();
+  const size_t active = keeper_.active();
   for (size_t i = 0; i < batch.items.size(); ++i) {
     CommitItem(batch.items[i], *batch.requests[i]);
   }
-  const size_t left_idle = active - table_.active();
+  const size_t left_idle = active - keeper_.active();
   return left_idle == 0 ? 0 : left_idle + starting_.size();
 }
 
@@ -395,10 +427,7 @@ void Engine::Core::CommitItem(const BatchItem& item, Request& request) {
   Session& session = *request.lane->session;
   request.times.last_batch_end = now_.steady;
   request.stage = RequestStage::kAsking;
-  if (!item.piece.pending_only()) {
-    session.position = session.state.position();
-    session.last_step = now_;
-  }
+  if (!item.piece.pending_only()) keeper_.Advanced(session, now_);
   // A drawn token counts when it is returned, which it is not if its output is
   // not finite.
   if (item.finite || item.piece.kind == TokenKind::kPrompt) {
@@ -409,23 +438,14 @@ void Engine::Core::CommitItem(const BatchItem& item, Request& request) {
     Settle(request, NotFinite(session));
   } else if (request.task->done()) {
     Settle(request, request.task->Outcome());
-  } else if (request.end_after_batch.has_value()) {
-    End(request, *request.end_after_batch);
+  } else if (request.end_when_back.has_value()) {
+    End(request, *request.end_when_back);
   } else {
     continuing_.push_back(request.id);
   }
 }
 
-void Engine::Core::FreeEnded() {
-  if (ended_sessions_.empty()) return;
-  ended_sessions_.clear();
-  MutexLock lock(mutex_);
-  UpdateGauges();
-}
-
-// Ended sessions first: who learns that a state is free finds it free.
 void Engine::Core::SendAnswers() {
-  FreeEnded();
   for (Answer& answer : answers_) {
     Request& request = *answer.request;
     request.task->Finish(answer.status, request.times);
@@ -462,11 +482,15 @@ void Engine::Core::SendSteps() {
 
 void Engine::Core::EndEverything() {
   {
-    MutexLock lock(mutex_);
+    const MutexLock lock(mutex_);
+    while (elsewhere_ > returned_.size()) WaitFor(1, kMaxWait);
+    const MutexLock sessions(keeper_.mutex());
+    aborting_ = true;
+    TakeReturned();
     EndAll();
   }
   SendAnswers();
-  MutexLock lock(mutex_);
+  const MutexLock lock(mutex_);
   unanswered_ -= std::exchange(answered_, 0);
   idle_.SignalAll();
 }

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <limits>
 #include <optional>
 #include <string>
 #include <utility>
@@ -13,13 +12,6 @@
 
 namespace steadystate {
 namespace {
-
-// State memory becomes free when a session expires or is deleted: when the next
-// one expires is the best guess, within these bounds.
-constexpr absl::Duration kMinStateRetry = absl::Seconds(1);
-constexpr absl::Duration kMaxStateRetry = absl::Seconds(60);
-
-constexpr size_t kAllExpired = std::numeric_limits<size_t>::max();
 
 absl::Status DrainingError() {
   return MakeError(ErrorReason::kDraining,
@@ -36,21 +28,21 @@ Engine::Core::Core(const EngineOptions& options,
       clock_(clock),
       metrics_(metrics),
       layout_(model_->state_layout(), model_->description().hidden_size),
-      pool_(layout_.slot(), layout_.charge_bytes(), options.state_memory_bytes),
       steps_(model_->description().hidden_size, options.prefill_chunk_rows),
       heartbeat_nanoseconds_(
           absl::ToInt64Nanoseconds(clock.Now().since_zero())),
-      table_(layout_, pool_, options.session_ttl,
-             options.max_expired_remembered),
       backlog_({.max_queued_per_session = options.max_queued_per_session,
                 .max_queued = options.max_queued_requests,
                 .max_input_bytes = options.max_queued_input_bytes}),
-      scheduler_(options.max_batch_rows) {
+      scheduler_(options.max_batch_rows),
+      keeper_({.memory_bytes = options.state_memory_bytes,
+               .default_ttl = options.session_ttl,
+               .max_expired_remembered = options.max_expired_remembered},
+              layout_, clock, metrics,
+              [this](Session& session, const absl::Status& status) {
+                Returned(session, status);
+              }) {
   metrics_.SetComputeThreads(options.threads);
-  {
-    MutexLock lock(mutex_);
-    UpdateGauges();
-  }
   thread_ = std::thread([this] { Loop(); });
 }
 
@@ -62,138 +54,62 @@ Engine::Core::~Core() {
     WakeCompute();
   }
   thread_.join();
-  MutexLock lock(mutex_);
-  const SteadyTime now = clock_.Now();
-  for (const Session* session : table_.Sessions()) {
-    metrics_.SessionEnded(SessionEnd::kShutdown, now - session->created.steady,
-                          session->position);
-  }
 }
 
 absl::StatusOr<SessionInfo> Engine::Core::CreateSession(
     const SessionOptions& options) {
-  const Moment now = clock_.Read();
-  FreeExpired(now, kAllExpired);
-  MutexLock lock(mutex_);
-  AwaitClearing();
-  STEADYSTATE_RETURN_IF_ERROR(CountRefusal(CheckOpen(), now.steady));
-  absl::StatusOr<Session*> session = table_.Create(options, now);
-  if (!session.ok()) return CountRefusal(session.status(), now.steady);
-  metrics_.SessionCreated();
-  UpdateGauges();
-  return table_.Describe(**session, now);
+  {
+    const MutexLock lock(mutex_);
+    STEADYSTATE_RETURN_IF_ERROR(CountRefusal(CheckOpen()));
+  }
+  absl::StatusOr<SessionInfo> created = keeper_.Create(options);
+  if (!created.ok()) return CountRefusal(created.status());
+  return created;
 }
 
-absl::StatusOr<SessionInfo> Engine::Core::GetSession(absl::string_view id) {
+absl::Status Engine::Core::DeleteSession(const SessionKey& key) {
   const Moment now = clock_.Read();
-  FreeExpired(now, kAllExpired);
-  MutexLock lock(mutex_);
-  STEADYSTATE_ASSIGN_OR_RETURN(const Session* const session,
-                               table_.Find(id, now));
-  return table_.Describe(*session, now);
-}
-
-absl::StatusOr<SessionPage> Engine::Core::ListSessions(
-    size_t page_size, absl::string_view page_token) {
-  const Moment now = clock_.Read();
-  FreeExpired(now, kAllExpired);
-  MutexLock lock(mutex_);
-  return table_.List(page_size, page_token, now);
-}
-
-absl::Status Engine::Core::DeleteSession(absl::string_view id) {
-  const Moment now = clock_.Read();
-  FreeExpired(now, kAllExpired);
-  STEADYSTATE_ASSIGN_OR_RETURN(std::unique_ptr<Session> ended,
-                               TakeDeleted(id, now));
-  if (ended == nullptr) return absl::OkStatus();
-  ended.reset();
-  MutexLock lock(mutex_);
-  UpdateGauges();
-  return absl::OkStatus();
-}
-
-// The session, to be destroyed outside the lock; null if the compute thread
-// does that, because it is busy.
-absl::StatusOr<std::unique_ptr<Session>> Engine::Core::TakeDeleted(
-    absl::string_view id, const Moment& now) {
-  MutexLock lock(mutex_);
-  STEADYSTATE_ASSIGN_OR_RETURN(Session* const session, table_.Find(id, now));
-  metrics_.SessionEnded(SessionEnd::kDeleted,
-                        now.steady - session->created.steady,
-                        session->position);
-  Lane* const lane = session->lane;
-  if (lane == nullptr) return table_.Remove(*session);
-  lane->owned = table_.Remove(*session);
-  for (const auto& request : lane->requests) {
+  const MutexLock lock(mutex_);
+  const MutexLock sessions(keeper_.mutex());
+  STEADYSTATE_ASSIGN_OR_RETURN(const Session* const busy,
+                               keeper_.Delete(key, now));
+  if (busy == nullptr) return absl::OkStatus();
+  for (const auto& request : busy->lane->requests) {
     orphaned_.push_back(request->id);
   }
   WakeCompute();
-  UpdateGauges();
-  return std::unique_ptr<Session>();
-}
-
-// Takes the lock for itself, so that memory is cleared outside it.
-void Engine::Core::FreeExpired(const Moment& now, size_t max) {
-  std::vector<std::unique_ptr<Session>> expired;
-  {
-    MutexLock lock(mutex_);
-    expired = table_.TakeExpired(now, max);
-    clearing_ += expired.size();
-  }
-  if (expired.empty()) return;
-  const size_t count = expired.size();
-  for (const auto& session : expired) {
-    metrics_.SessionEnded(SessionEnd::kExpired,
-                          session->expire_time() - session->created.steady,
-                          session->position);
-  }
-  expired.clear();
-  MutexLock lock(mutex_);
-  clearing_ -= count;
-  cleared_.SignalAll();
-  UpdateGauges();
-}
-
-// Nobody is refused for want of memory that is just being cleared.
-void Engine::Core::AwaitClearing() {
-  while (clearing_ > 0 &&
-         pool_.used_bytes() + pool_.charge_bytes() > pool_.budget_bytes()) {
-    cleared_.Wait(mutex_);
-  }
+  return absl::OkStatus();
 }
 
 absl::Status Engine::Core::CheckOpen() {
   return draining_ ? DrainingError() : absl::OkStatus();
 }
 
-// Counts a refusal that is about the server's load; adds when to try again.
-absl::Status Engine::Core::CountRefusal(absl::Status status, SteadyTime now) {
+// Counts a refusal that is about the server's load.
+absl::Status Engine::Core::CountRefusal(absl::Status status) {
   if (status.ok()) return status;
   const std::optional<ErrorDetails> details = GetErrorDetails(status);
   if (!details.has_value()) return status;
   switch (details->reason) {
     case ErrorReason::kDraining:
       metrics_.Rejected(Rejection::kDraining);
-      return status;
+      break;
     case ErrorReason::kQueueFull:
       metrics_.Rejected(Rejection::kQueueFull);
-      return status;
+      break;
     case ErrorReason::kStateBudgetExhausted:
       metrics_.Rejected(Rejection::kStateBudget);
-      return MakeError(details->reason, status.message(), details->metadata,
-                       std::clamp(table_.NextExpiry() - now, kMinStateRetry,
-                                  kMaxStateRetry));
+      break;
     default:
-      return status;
+      break;
   }
+  return status;
 }
 
 RequestId Engine::Core::Submit(const RequestBase& base,
                                std::unique_ptr<Task> task,
                                bool on_fresh_state) {
-  const Moment now = clock_.Read();
-  if (on_fresh_state) FreeExpired(now, kAllExpired);
+  const SteadyTime now = clock_.Now();
   absl::Status refusal;
   const RequestId id = NewRequestId();
   Submission submission = {.base = base,
@@ -204,7 +120,7 @@ RequestId Engine::Core::Submit(const RequestBase& base,
   submission.request->task = std::move(task);
   Submit({&submission, 1});
   if (!refusal.ok()) {
-    submission.request->task->Finish(refusal, {.submitted = now.steady});
+    submission.request->task->Finish(refusal, {.submitted = now});
   }
   return id;
 }
@@ -213,12 +129,13 @@ void Engine::Core::Submit(std::span<Submission> submissions) {
   const Moment now = clock_.Read();
   bool wake = false;
   {
-    MutexLock lock(mutex_);
+    const MutexLock lock(mutex_);
+    const MutexLock sessions(keeper_.mutex());
     for (const Submission& submission : submissions) {
-      table_.WillFind(submission.base.session);
+      keeper_.WillFind(submission.base.key());
     }
     for (Submission& submission : submissions) {
-      submission.refusal = CountRefusal(Accept(submission, now), now.steady);
+      submission.refusal = CountRefusal(Accept(submission, now));
     }
     metrics_.SetRequests(backlog_.begun(), backlog_.waiting());
     wake = wake_at_ > 0 && starting_.size() >= wake_at_;
@@ -232,8 +149,6 @@ void Engine::Core::Submit(std::span<Submission> submissions) {
 absl::Status Engine::Core::Accept(Submission& submission, const Moment& now) {
   const RequestBase& base = submission.base;
   const bool on_fresh_state = submission.on_fresh_state;
-  // First, because it lets go of the lock: what is checked below must hold.
-  if (on_fresh_state) AwaitClearing();
   STEADYSTATE_RETURN_IF_ERROR(CheckOpen());
   if (base.deadline <= now.steady) {
     metrics_.Cancelled(CancelStage::kQueued, CancelSource::kDeadline);
@@ -243,16 +158,13 @@ absl::Status Engine::Core::Accept(Submission& submission, const Moment& now) {
   }
   Session* session = nullptr;
   if (!on_fresh_state) {
-    STEADYSTATE_ASSIGN_OR_RETURN(session, table_.Find(base.session, now));
+    STEADYSTATE_ASSIGN_OR_RETURN(session, keeper_.Find(base.key(), now));
   }
   STEADYSTATE_RETURN_IF_ERROR(
       backlog_.Check(session, base.client, base.writer,
                      submission.request->task->input_bytes()));
-  std::unique_ptr<Session> fresh;
   if (on_fresh_state) {
-    STEADYSTATE_ASSIGN_OR_RETURN(StateLease lease, pool_.Allocate());
-    fresh = std::make_unique<Session>(layout_, std::move(lease));
-    session = fresh.get();
+    STEADYSTATE_ASSIGN_OR_RETURN(session, keeper_.CreateUnlisted(now));
   }
   submission.request->client = base.client;
   submission.request->expected_position = base.expected_position;
@@ -262,11 +174,7 @@ absl::Status Engine::Core::Accept(Submission& submission, const Moment& now) {
       backlog_.Add(*session, base.writer, std::move(submission.request));
   ++unanswered_;
   if (request.lane->requests.size() == 1) {
-    if (on_fresh_state) {
-      session->lane->owned = std::move(fresh);
-    } else {
-      table_.SetActive(*session);
-    }
+    if (!on_fresh_state) keeper_.Use(*session);
     starting_.push_back(request.id);
     noted_ = true;
   }
@@ -317,11 +225,11 @@ bool Engine::Core::WaitIdle(absl::Duration timeout) {
   return true;
 }
 
-void Engine::Core::UpdateGauges() {
-  metrics_.SetSessions(table_.active(), table_.size() - table_.active());
-  metrics_.SetStateBytes(pool_.used_bytes(), pool_.budget_bytes(),
-                         pool_.charge_bytes());
-  metrics_.SetRequests(backlog_.begun(), backlog_.waiting());
+void Engine::Core::Returned(const Session& session,
+                            const absl::Status& status) {
+  const MutexLock lock(mutex_);
+  returned_.push_back({session.lane->requests.front()->id, status});
+  WakeCompute();
 }
 
 // Costs nothing while the compute thread is busy: it looks before it waits.

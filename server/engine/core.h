@@ -27,9 +27,8 @@
 #include "server/model/model.h"
 #include "server/session/session.h"
 #include "server/session/session_info.h"
+#include "server/session/session_keeper.h"
 #include "server/session/session_state.h"
-#include "server/session/session_table.h"
-#include "server/session/state_pool.h"
 
 namespace steadystate {
 
@@ -39,10 +38,10 @@ namespace steadystate {
 // Callers only ever note things under the lock: a request, a wish to cancel or
 // to wake, a deleted session. The compute thread alone takes requests out of
 // the backlog, touches the states of active sessions, and calls receivers;
-// never under the lock. Sessions are destroyed outside the lock too, because
-// clearing their memory takes time.
+// never under the lock. What takes long and is no computing is ordered of the
+// sessions' keeper, and comes back as a note.
 //
-// Lock order: mutex_, then StatePool's, then those within Metrics. Thread-safe.
+// Lock order: mutex_, then the keeper's. Thread-safe.
 class Engine::Core {
  public:
   // REQUIRES: valid options; the budget holds a session.
@@ -57,10 +56,8 @@ class Engine::Core {
   StepPool& steps() { return steps_; }
 
   absl::StatusOr<SessionInfo> CreateSession(const SessionOptions& options);
-  absl::StatusOr<SessionInfo> GetSession(absl::string_view id);
-  absl::StatusOr<SessionPage> ListSessions(size_t page_size,
-                                           absl::string_view page_token);
-  absl::Status DeleteSession(absl::string_view id);
+  SessionKeeper& sessions() { return keeper_; }
+  absl::Status DeleteSession(const SessionKey& key);
 
   RequestId NewRequestId() { return next_request_++; }
   WriterId NewWriter() { return next_writer_++; }
@@ -97,6 +94,12 @@ class Engine::Core {
     absl::Status status;
   };
 
+  // A request that was with the keeper, and how it went there.
+  struct Return {
+    RequestId id;
+    absl::Status status;
+  };
+
   // The requests that compute together.
   struct Batch {
     std::vector<BatchItem> items;
@@ -104,16 +107,12 @@ class Engine::Core {
   };
 
   // Callers.
-  void FreeExpired(const Moment& now, size_t max);
-  absl::StatusOr<std::unique_ptr<Session>> TakeDeleted(absl::string_view id,
-                                                       const Moment& now);
-  void AwaitClearing() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::Status Accept(Submission& submission, const Moment& now)
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_, keeper_.mutex());
   absl::Status CheckOpen() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  absl::Status CountRefusal(absl::Status status, SteadyTime now)
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  void UpdateGauges() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  absl::Status CountRefusal(absl::Status status);
+  // The keeper's thread has done what was ordered for the session.
+  void Returned(const Session& session, const absl::Status& status);
   void WakeCompute() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   // The compute thread.
@@ -126,14 +125,18 @@ class Engine::Core {
   bool TakeNotes();
   std::span<const RequestId> Taken(std::vector<RequestId>& ids)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  void EndAll() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  void EndEarly() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void EndAll() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_, keeper_.mutex());
+  void EndEarly() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_, keeper_.mutex());
   void End(Request& request, const absl::Status& status)
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  void StartTurn(Request& request) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_, keeper_.mutex());
+  void StartTurn(Request& request)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_, keeper_.mutex());
+  void Order(Request& request, SessionKeeper::Work work)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_, keeper_.mutex());
+  void TakeReturned() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_, keeper_.mutex());
   void Ask(Request& request) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Settle(Request& request, absl::Status status)
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_, keeper_.mutex());
   SteadyTime Beat();
   void AskReceivers();
   bool FormBatch(BatchPhase phase, Batch& batch);
@@ -142,8 +145,7 @@ class Engine::Core {
   size_t Complete(Batch& batch, const BatchTimes& times);
   size_t Commit(const Batch& batch, const BatchTimes& times);
   void CommitItem(const BatchItem& item, Request& request)
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  void FreeEnded();
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_, keeper_.mutex());
   void SendAnswers();
   void SendSteps();
   void EndEverything();
@@ -156,7 +158,6 @@ class Engine::Core {
   const SessionLayout layout_;
 
   // Self-synchronised.
-  StatePool pool_;
   StepPool steps_;
   std::atomic<RequestId> next_request_ = 1;
   std::atomic<WriterId> next_writer_ = 1;
@@ -164,13 +165,11 @@ class Engine::Core {
   std::atomic<bool> noted_ = false;  // something, for the compute thread
 
   Mutex mutex_;
-  CondVar work_;     // something was noted for the compute thread
-  CondVar idle_;     // unanswered_ became 0
-  CondVar cleared_;  // clearing_ became less
-  SessionTable table_ ABSL_GUARDED_BY(mutex_);
+  CondVar work_;  // something was noted for the compute thread
+  CondVar idle_;  // unanswered_ became 0
   Backlog backlog_ ABSL_GUARDED_BY(mutex_);
   size_t unanswered_ ABSL_GUARDED_BY(mutex_) = 0;  // callbacks included
-  size_t clearing_ ABSL_GUARDED_BY(mutex_) = 0;    // expired, not yet free
+  size_t elsewhere_ ABSL_GUARDED_BY(mutex_) = 0;   // with the keeper
   bool draining_ ABSL_GUARDED_BY(mutex_) = false;
   bool aborting_ ABSL_GUARDED_BY(mutex_) = false;
   bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
@@ -181,6 +180,7 @@ class Engine::Core {
   std::vector<RequestId> cancelled_ ABSL_GUARDED_BY(mutex_);
   std::vector<RequestId> woken_ ABSL_GUARDED_BY(mutex_);
   std::vector<RequestId> orphaned_ ABSL_GUARDED_BY(mutex_);  // session deleted
+  std::vector<Return> returned_ ABSL_GUARDED_BY(mutex_);     // from the keeper
 
   // Confined to the compute thread.
   Scheduler scheduler_;
@@ -197,11 +197,10 @@ class Engine::Core {
   std::vector<StepAnswer> step_answers_;   // of one sink
   std::vector<StepSink*> answered_sinks_;  // in this round
   std::vector<std::unique_ptr<Request>> answered_steps_;
-  std::vector<std::unique_ptr<Session>> ended_sessions_;
   size_t answered_ = 0;  // not yet taken off unanswered_
-  bool expiry_due_ = false;
 
-  std::thread thread_;  // last: it uses all of the above
+  SessionKeeper keeper_;  // its thread uses what is above
+  std::thread thread_;    // last: it uses all of the above
 };
 
 }  // namespace steadystate

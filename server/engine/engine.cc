@@ -13,6 +13,7 @@
 #include "server/engine/score_task.h"
 #include "server/engine/step_task.h"
 #include "server/engine/validate.h"
+#include "server/engine/work_task.h"
 #include "server/session/session_state.h"
 
 namespace steadystate {
@@ -58,17 +59,18 @@ absl::StatusOr<SessionInfo> Engine::CreateSession(
   return core_->CreateSession(options);
 }
 
-absl::StatusOr<SessionInfo> Engine::GetSession(absl::string_view id) {
-  return core_->GetSession(id);
+absl::StatusOr<SessionInfo> Engine::GetSession(const SessionKey& key) {
+  return core_->sessions().Get(key);
 }
 
 absl::StatusOr<SessionPage> Engine::ListSessions(size_t page_size,
-                                                 absl::string_view page_token) {
-  return core_->ListSessions(page_size, page_token);
+                                                 absl::string_view page_token,
+                                                 absl::string_view owner) {
+  return core_->sessions().List(owner, page_size, page_token);
 }
 
-absl::Status Engine::DeleteSession(absl::string_view id) {
-  return core_->DeleteSession(id);
+absl::Status Engine::DeleteSession(const SessionKey& key) {
+  return core_->DeleteSession(key);
 }
 
 RequestId Engine::Step(StepRequest request, StepCallback done) {
@@ -161,6 +163,12 @@ RequestId Engine::Embed(EmbedRequest request, std::shared_ptr<EmbedSink> sink) {
                                        description.hidden_size, chunk_rows);
   }
   return core_->Submit(base, std::move(task), on_fresh_state);
+}
+
+RequestId Engine::Work(WorkRequest request, WorkCallback done) {
+  const RequestBase base = request;
+  return core_->Submit(
+      base, std::make_unique<WorkTask>(std::move(request), std::move(done)));
 }
 
 void Engine::Cancel(RequestId id) { core_->Cancel(id); }

@@ -83,13 +83,14 @@ class Engine {
   // INVALID_ARGUMENT (id, ttl or labels out of bounds), DRAINING.
   absl::StatusOr<SessionInfo> CreateSession(const SessionOptions& options);
   // SESSION_NOT_FOUND, SESSION_EXPIRED (metadata: expire_time).
-  absl::StatusOr<SessionInfo> GetSession(absl::string_view id);
-  // `page_size` in [1, 1000]. INVALID_PAGE_TOKEN.
+  absl::StatusOr<SessionInfo> GetSession(const SessionKey& key);
+  // The owner's. `page_size` in [1, 1000]. INVALID_PAGE_TOKEN.
   absl::StatusOr<SessionPage> ListSessions(size_t page_size,
-                                           absl::string_view page_token);
+                                           absl::string_view page_token,
+                                           absl::string_view owner = "");
   // Also answers the session's requests, with SESSION_NOT_FOUND; one whose
   // batch is running when that has run. Then the state is given back.
-  absl::Status DeleteSession(absl::string_view id);
+  absl::Status DeleteSession(const SessionKey& key);
 
   // Submit a request. Its callback or sink's OnDone is called exactly once.
   // Refused with: SESSION_NOT_FOUND, SESSION_EXPIRED, SESSION_BUSY,
@@ -107,6 +108,10 @@ class Engine {
   RequestId Score(ScoreRequest request, std::shared_ptr<ScoreSink> sink);
   // Besides: BIDIRECTIONAL_UNSUPPORTED.
   RequestId Embed(EmbedRequest request, std::shared_ptr<EmbedSink> sink);
+
+  // Lets a thread that is not the compute thread work on a session's state, in
+  // order with the session's other requests.
+  RequestId Work(WorkRequest request, WorkCallback done);
 
   // Asks for a request's end: it is answered CANCELLED if it has not finished.
   // Unknown and finished ids are ignored.

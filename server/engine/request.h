@@ -14,6 +14,8 @@
 #include "absl/time/time.h"
 #include "server/base/clock.h"
 #include "server/model/sampler.h"
+#include "server/session/session_info.h"
+#include "server/session/session_state.h"
 
 namespace steadystate {
 
@@ -31,7 +33,10 @@ using ClientId = uint64_t;
 
 // What every request carries.
 struct RequestBase {
+  SessionKey key() const { return {session, owner}; }
+
   std::string session;  // id, without "sessions/"
+  std::string owner;    // of the session; see SessionOptions
   WriterId writer = 0;
   ClientId client = 0;
   std::optional<uint64_t> expected_position;
@@ -156,6 +161,16 @@ struct ScoreSummary {
   uint64_t scored_tokens = 0;  // those with a logprob
   double total_logprob = 0;
 };
+
+// Work on a session's state that is done elsewhere than on the compute thread,
+// which does not wait for it.
+struct WorkRequest : RequestBase {
+  // Called once, by a thread that has the state for itself, unless the request
+  // ends before its turn. What it returns is the answer.
+  std::function<absl::Status(SessionState&)> work;
+};
+
+using WorkCallback = std::function<void(const absl::Status&)>;
 
 // Which of a sequence's hidden vectors are answered.
 enum class Pooling : uint8_t {

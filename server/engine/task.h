@@ -77,6 +77,8 @@ struct RequestTimes {
 //   Begin, then as long as Ready: Next, (the model runs,) Advance, Deliver;
 //   when done or failed, Finish. Finish may come at any time, and comes once.
 //
+// Or, if it is to be done Elsewhere: Begin, Work, Finish.
+//
 // Calls never overlap. Receivers are called from Ready, Deliver and Finish
 // only, which the engine therefore never calls under a lock.
 class Task {
@@ -85,6 +87,12 @@ class Task {
 
   // The request's turn has come. An error refuses it; nothing has changed then.
   virtual absl::Status Begin(const SessionState& session) = 0;
+
+  // True if there is nothing to compute, but Work for another thread to do.
+  virtual bool Elsewhere() const { return false; }
+  // Called once, by the thread that has the session's state meanwhile. An error
+  // is the request's outcome.
+  virtual absl::Status Work(SessionState&) { return absl::OkStatus(); }
 
   // May the next piece be computed now? False pauses the request until it is
   // woken.

@@ -8,8 +8,8 @@
 #include <string>
 
 #include "absl/container/flat_hash_map.h"
-#include "absl/strings/string_view.h"
 #include "absl/time/time.h"
+#include "server/session/session_info.h"
 
 namespace steadystate {
 
@@ -19,13 +19,13 @@ class ExpiredIds {
  public:
   explicit ExpiredIds(size_t max_ids) : max_ids_(max_ids) {}
 
-  void Add(const std::string& id, absl::Time expire_time);
+  void Add(const SessionKey& key, absl::Time expire_time);
 
-  // The id is in use again.
-  void Forget(absl::string_view id) { times_.erase(id); }
+  // The key is in use again.
+  void Forget(const SessionKey& key);
 
   // When the session expired; nothing if it did not or that was forgotten.
-  std::optional<absl::Time> Find(absl::string_view id) const;
+  std::optional<absl::Time> Find(const SessionKey& key) const;
 
  private:
   struct Entry {
@@ -33,13 +33,13 @@ class ExpiredIds {
     uint64_t number = 0;
   };
   struct Order {
-    std::string id;
-    uint64_t number = 0;  // of an entry; an old one if the id came back
+    std::string name;     // as in times_
+    uint64_t number = 0;  // of an entry; an old one if the key came back
   };
 
   size_t max_ids_;
   uint64_t next_number_ = 0;
-  absl::flat_hash_map<std::string, Entry> times_;
+  absl::flat_hash_map<std::string, Entry> times_;  // by owner and id
   std::deque<Order> order_;  // oldest first; at most max_ids_
 };
 

@@ -9,6 +9,7 @@
 
 #include "absl/time/time.h"
 #include "server/base/clock.h"
+#include "server/session/session_info.h"
 #include "server/session/session_state.h"
 
 namespace steadystate {
@@ -18,16 +19,19 @@ struct Lane;
 // One session: what it is called, when it ends, and its state. Destroying it
 // gives its memory back, which may take milliseconds: not under a lock.
 //
-// The members above `state` are guarded by whatever guards the session's table.
-// `state` belongs to whoever advances the session while it is active, and to
-// the table's owner otherwise.
+// The members above `lane` are guarded by SessionKeeper's mutex, `lane` by the
+// engine's. `state` belongs to whoever advances the session while it is active,
+// which SessionKeeper's thread does when it has been told to, and to the keeper
+// otherwise.
 struct Session {
-  Session(const SessionLayout& layout, StateLease lease)
-      : state(layout, std::move(lease)) {}
+  explicit Session(const SessionLayout& layout) : state(layout) {}
 
   SteadyTime expire_time() const { return last_step.steady + ttl; }
 
-  std::string id;  // empty: nobody can name it
+  SessionKey key() const { return {id, owner}; }
+
+  std::string owner;  // of the id: others may use the same one
+  std::string id;     // empty: nobody can name it
   Moment created;
   absl::Duration ttl = absl::InfiniteDuration();
   std::map<std::string, std::string> labels;
@@ -36,13 +40,15 @@ struct Session {
   // When its last request ended, or its last batch; creation before the first.
   Moment last_step;
   bool active = false;  // a request is queued or running: cannot expire
-
-  // What is queued for it, the engine's: null if nothing is.
-  Lane* lane = nullptr;
+  // Where it lies among the sessions that no table holds, SessionKeeper's.
+  std::optional<size_t> unlisted;
 
   // Where SessionTable has it in the order of expiry; at most expire_time()
   // while the session is idle, so that advancing costs no change of order.
   std::optional<SteadyTime> order_time;
+
+  // What is queued for it, the engine's: null if nothing is.
+  Lane* lane = nullptr;
 
   SessionState state;
 };

@@ -6,14 +6,47 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <tuple>
+#include <utility>
 #include <vector>
 
+#include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 
 namespace steadystate {
 
+// What a session is found by: its id among those of its owner. Lent.
+struct SessionKey {
+  SessionKey(absl::string_view session, absl::string_view of = "")
+      : owner(of), id(session) {}
+  SessionKey(const std::string& session) : id(session) {}
+  SessionKey(const char* session) : id(session) {}
+
+  absl::string_view owner;
+  absl::string_view id;
+
+  friend bool operator==(const SessionKey& a, const SessionKey& b) {
+    return a.id == b.id && a.owner == b.owner;
+  }
+  friend bool operator<(const SessionKey& a, const SessionKey& b) {
+    return std::tie(a.owner, a.id) < std::tie(b.owner, b.id);
+  }
+  template <typename H>
+  friend H AbslHashValue(H state, const SessionKey& key) {
+    return H::combine(std::move(state), key.owner, key.id);
+  }
+};
+
+// Where a session's state is.
+enum class SessionTier : uint8_t {
+  kMemory,     // in a slot of its own
+  kElsewhere,  // in none: it must be brought there before the next step
+};
+
 // What can be asked of a new session.
 struct SessionOptions {
+  // Who alone can name it; empty: everybody.
+  std::string owner;
   // 1 to 63 of [a-z0-9-], beginning with a letter or digit; empty: the server
   // makes one of 128 random bits.
   std::string id;
@@ -27,6 +60,7 @@ struct SessionInfo {
   uint64_t position = 0;     // tokens absorbed
   uint64_t state_bytes = 0;  // charged against the budget
   bool active = false;       // a request is queued or running
+  SessionTier tier = SessionTier::kMemory;
   absl::Time create_time;
   // When the last request on it ended; creation before the first.
   absl::Time last_step_time;

@@ -37,9 +37,6 @@ uint64_t SessionLayout::charge_bytes() const {
   return slot_.bytes + kRecordBytes;
 }
 
-SessionState::SessionState(const SessionLayout& layout, StateLease lease)
-    : layout_(layout), lease_(std::move(lease)) {}
-
 std::byte* SessionState::model_state() const {
   return lease_.bytes() + layout_.state_offset_;
 }

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <span>
 #include <string>
+#include <utility>
 
 #include "absl/strings/string_view.h"
 #include "server/model/state_layout.h"
@@ -50,10 +51,18 @@ class SessionLayout {
 // the session. Thread-compatible. The layout outlives it.
 class SessionState {
  public:
-  // At position 0. `lease` is a fresh slot of a pool of layout.slot().
-  SessionState(const SessionLayout& layout, StateLease lease);
+  // At position 0. `lease` is a fresh slot of a pool of layout.slot(), or none
+  // yet.
+  explicit SessionState(const SessionLayout& layout, StateLease lease = {})
+      : layout_(layout), lease_(std::move(lease)) {}
   SessionState(const SessionState&) = delete;
   SessionState& operator=(const SessionState&) = delete;
+
+  // Whether it has a slot, without which it can neither be advanced nor looked
+  // at, but for its position.
+  bool in_memory() const { return lease_.bytes() != nullptr; }
+  // Gives it a fresh slot of a pool of layout.slot(). REQUIRES: it has none.
+  void SetSlot(StateLease lease) { lease_ = std::move(lease); }
 
   // The model's state, laid out by its StateLayout.
   std::byte* model_state() const;

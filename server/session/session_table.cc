@@ -60,52 +60,56 @@ absl::Status ValidateOptions(const SessionOptions& options) {
 
 }  // namespace
 
-SessionTable::SessionTable(const SessionLayout& layout, StatePool& pool,
+SessionTable::SessionTable(const SessionLayout& layout,
                            absl::Duration default_ttl,
                            size_t max_expired_remembered)
     : layout_(layout),
-      pool_(pool),
       default_ttl_(default_ttl),
       expired_(max_expired_remembered) {}
 
-absl::StatusOr<Session*> SessionTable::Create(const SessionOptions& options,
-                                              const Moment& now) {
+absl::Status SessionTable::CheckNew(const SessionOptions& options) const {
   STEADYSTATE_RETURN_IF_ERROR(ValidateOptions(options));
-  std::string id = options.id;
-  if (!id.empty() && sessions_.contains(id)) return AlreadyExists(id);
-  while (id.empty() || sessions_.contains(id)) id = NewSessionId();
-  STEADYSTATE_ASSIGN_OR_RETURN(StateLease lease, pool_.Allocate());
-  auto session = std::make_unique<Session>(layout_, std::move(lease));
-  session->id = std::move(id);
+  const bool exists =
+      !options.id.empty() && sessions_.contains({options.id, options.owner});
+  return exists ? AlreadyExists(options.id) : absl::OkStatus();
+}
+
+Session& SessionTable::Add(const SessionOptions& options, const Moment& now) {
+  auto session = std::make_unique<Session>(layout_);
+  session->owner = options.owner;
+  session->id = options.id;
+  while (session->id.empty() || sessions_.contains(session->key())) {
+    session->id = NewSessionId();
+  }
   session->created = now;
   session->last_step = now;
   session->ttl = options.ttl.value_or(default_ttl_);
   session->labels = options.labels;
   SetOrder(*session, session->expire_time());
-  expired_.Forget(session->id);
-  Session* const created = session.get();
-  ids_.insert(created->id);
-  sessions_.emplace(created->id, std::move(session));
-  return created;
+  expired_.Forget(session->key());
+  Session& added = *session;
+  keys_.insert(added.key());
+  sessions_.emplace(added.key(), std::move(session));
+  return added;
 }
 
-absl::StatusOr<Session*> SessionTable::Find(absl::string_view id,
-                                            const Moment& now) {
-  const auto found = sessions_.find(id);
-  if (found == sessions_.end()) return NotFound(id);
+absl::StatusOr<Session*> SessionTable::Find(const SessionKey& key,
+                                            const Moment& now) const {
+  const auto found = sessions_.find(key);
+  if (found == sessions_.end()) return NotFound(key);
   Session& session = *found->second;
   if (Expired(session, now.steady)) {
-    return ExpiredError(id, WallExpiry(session, now));
+    return ExpiredError(key.id, WallExpiry(session, now));
   }
   return &session;
 }
 
-absl::Status SessionTable::NotFound(absl::string_view id) const {
-  if (const std::optional<absl::Time> time = expired_.Find(id)) {
-    return ExpiredError(id, *time);
+absl::Status SessionTable::NotFound(const SessionKey& key) const {
+  if (const std::optional<absl::Time> time = expired_.Find(key)) {
+    return ExpiredError(key.id, *time);
   }
   // What cannot be an id is not repeated at any length.
-  const std::string shown = absl::CHexEscape(id.substr(0, kMaxLabelBytes));
+  const std::string shown = absl::CHexEscape(key.id.substr(0, kMaxLabelBytes));
   return MakeError(ErrorReason::kSessionNotFound,
                    absl::StrCat("session '", shown,
                                 "' does not exist: it was never created or has "
@@ -113,7 +117,8 @@ absl::Status SessionTable::NotFound(absl::string_view id) const {
                    {{"session", shown}});
 }
 
-absl::StatusOr<SessionPage> SessionTable::List(size_t page_size,
+absl::StatusOr<SessionPage> SessionTable::List(absl::string_view owner,
+                                               size_t page_size,
                                                absl::string_view page_token,
                                                const Moment& now) const {
   if (page_size < 1 || page_size > kMaxPageSize) {
@@ -124,14 +129,14 @@ absl::StatusOr<SessionPage> SessionTable::List(size_t page_size,
                       {"value", absl::StrCat(page_size)},
                       {"bounds", absl::StrCat(kMaxPageSize)}});
   }
-  auto next = ids_.begin();
+  auto next = keys_.lower_bound({"", owner});
   if (!page_token.empty()) {
     STEADYSTATE_ASSIGN_OR_RETURN(const std::string last,
                                  ParsePageToken(page_token));
-    next = ids_.upper_bound(last);
+    next = keys_.upper_bound({last, owner});
   }
   SessionPage page;
-  for (; next != ids_.end(); ++next) {
+  for (; next != keys_.end() && next->owner == owner; ++next) {
     const Session& session = *sessions_.find(*next)->second;
     if (Expired(session, now.steady)) continue;
     if (page.sessions.size() == page_size) {
@@ -149,6 +154,8 @@ SessionInfo SessionTable::Describe(const Session& session,
           .position = session.position,
           .state_bytes = layout_.charge_bytes(),
           .active = session.active,
+          .tier = session.state.in_memory() ? SessionTier::kMemory
+                                            : SessionTier::kElsewhere,
           .create_time = session.created.wall,
           .last_step_time = session.last_step.wall,
           .ttl = session.ttl,
@@ -174,11 +181,17 @@ void SessionTable::SetIdle(Session& session, const Moment& now) {
 std::unique_ptr<Session> SessionTable::Remove(Session& session) {
   ClearOrder(session);
   if (session.active) --active_;
-  const auto found = sessions_.find(session.id);
+  const auto found = sessions_.find(session.key());
   std::unique_ptr<Session> removed = std::move(found->second);
   sessions_.erase(found);
-  ids_.erase(removed->id);
+  keys_.erase(removed->key());
   return removed;
+}
+
+std::unique_ptr<Session> SessionTable::RemoveExpired(Session& session,
+                                                     const Moment& now) {
+  expired_.Add(session.key(), WallExpiry(session, now));
+  return Remove(session);
 }
 
 std::vector<std::unique_ptr<Session>> SessionTable::TakeExpired(
@@ -192,8 +205,7 @@ std::vector<std::unique_ptr<Session>> SessionTable::TakeExpired(
     } else if (session.expire_time() > now.steady) {
       SetOrder(session, session.expire_time());
     } else {
-      expired_.Add(session.id, WallExpiry(session, now));
-      taken.push_back(Remove(session));
+      taken.push_back(RemoveExpired(session, now));
     }
   }
   return taken;
@@ -206,7 +218,7 @@ SteadyTime SessionTable::NextExpiry() const {
 std::vector<const Session*> SessionTable::Sessions() const {
   std::vector<const Session*> all;
   all.reserve(sessions_.size());
-  for (const auto& [id, session] : sessions_) all.push_back(session.get());
+  for (const auto& [key, session] : sessions_) all.push_back(session.get());
   return all;
 }
 

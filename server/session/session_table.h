@@ -18,7 +18,6 @@
 #include "server/session/session.h"
 #include "server/session/session_info.h"
 #include "server/session/session_state.h"
-#include "server/session/state_pool.h"
 
 namespace steadystate {
 
@@ -32,23 +31,26 @@ inline constexpr size_t kMaxPageSize = 1000;
 // is a matter of steady time; the time of day is only shown.
 class SessionTable {
  public:
-  // The layout and the pool outlive the table.
-  SessionTable(const SessionLayout& layout, StatePool& pool,
-               absl::Duration default_ttl, size_t max_expired_remembered);
+  // The layout outlives the table.
+  SessionTable(const SessionLayout& layout, absl::Duration default_ttl,
+               size_t max_expired_remembered);
 
-  // INVALID_ARGUMENT, SESSION_ALREADY_EXISTS, STATE_BUDGET_EXHAUSTED. The
-  // pointer is valid until the session is removed or taken.
-  absl::StatusOr<Session*> Create(const SessionOptions& options,
-                                  const Moment& now);
+  // Whether such a session can be added: INVALID_ARGUMENT,
+  // SESSION_ALREADY_EXISTS.
+  absl::Status CheckNew(const SessionOptions& options) const;
 
-  // SESSION_NOT_FOUND, SESSION_EXPIRED.
-  absl::StatusOr<Session*> Find(absl::string_view id, const Moment& now);
+  // Adds a session without a slot. It is there until it is removed or taken.
+  // REQUIRES: CheckNew succeeded.
+  Session& Add(const SessionOptions& options, const Moment& now);
+
+  // SESSION_NOT_FOUND; SESSION_EXPIRED, also of one that holds memory still.
+  absl::StatusOr<Session*> Find(const SessionKey& key, const Moment& now) const;
 
   // Says that Find will be asked for the session soon.
-  void WillFind(absl::string_view id) const { sessions_.prefetch(id); }
+  void WillFind(const SessionKey& key) const { sessions_.prefetch(key); }
 
-  // INVALID_ARGUMENT, INVALID_PAGE_TOKEN.
-  absl::StatusOr<SessionPage> List(size_t page_size,
+  // The owner's. INVALID_ARGUMENT, INVALID_PAGE_TOKEN.
+  absl::StatusOr<SessionPage> List(absl::string_view owner, size_t page_size,
                                    absl::string_view page_token,
                                    const Moment& now) const;
 
@@ -78,17 +80,17 @@ class SessionTable {
   static bool Expired(const Session& session, SteadyTime now) {
     return !session.active && session.expire_time() <= now;
   }
+  std::unique_ptr<Session> RemoveExpired(Session& session, const Moment& now);
   void SetOrder(Session& session, SteadyTime time);
   void ClearOrder(Session& session);
-  absl::Status NotFound(absl::string_view id) const;
+  absl::Status NotFound(const SessionKey& key) const;
 
   const SessionLayout& layout_;
-  StatePool& pool_;
   const absl::Duration default_ttl_;
-  // By id, which lies in the session: each step looks for one, hence the hash,
+  // By key, which lies in the session: each step looks for one, hence the hash,
   // and lists go by ids in their order.
-  absl::flat_hash_map<absl::string_view, std::unique_ptr<Session>> sessions_;
-  absl::btree_set<absl::string_view> ids_;
+  absl::flat_hash_map<SessionKey, std::unique_ptr<Session>> sessions_;
+  absl::btree_set<SessionKey> keys_;
   absl::btree_set<std::pair<SteadyTime, Session*>> order_;
   size_t active_ = 0;
   ExpiredIds expired_;

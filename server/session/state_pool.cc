@@ -110,9 +110,9 @@ absl::StatusOr<StateLease> StatePool::Allocate() {
   return lease;
 }
 
-uint64_t StatePool::used_bytes() const {
+size_t StatePool::lent() const {
   MutexLock lock(mutex_);
-  return lent_ * charge_bytes_;
+  return lent_;
 }
 
 void StatePool::Release(const StateLease& lease) {

@@ -78,7 +78,7 @@ class StatePool {
   uint64_t charge_bytes() const { return charge_bytes_; }
   uint64_t budget_bytes() const { return budget_bytes_; }
   size_t capacity() const { return capacity_; }  // slots
-  uint64_t used_bytes() const;                   // charges of all leases
+  size_t lent() const;                           // slots
 
  private:
   friend class StateLease;

@@ -42,8 +42,7 @@ class BacklogTest : public testing::Test {
  protected:
   BacklogTest() {
     for (int i = 0; i < 3; ++i) {
-      sessions_.push_back(
-          std::make_unique<Session>(layout_, *pool_.Allocate()));
+      sessions_.push_back(std::make_unique<Session>(layout_));
     }
   }
 
@@ -70,8 +69,6 @@ class BacklogTest : public testing::Test {
     return std::move(builder).Build();
   }();
   SessionLayout layout_{state_layout_, 4};
-  StatePool pool_{layout_.slot(), layout_.charge_bytes(),
-                  3 * layout_.charge_bytes()};
   std::vector<std::unique_ptr<Session>> sessions_;
   Backlog backlog_{kLimits};
   RequestId last_id_ = 0;
@@ -93,7 +90,7 @@ TEST_F(BacklogTest, ALaneExistsWhileItHasRequests) {
   EXPECT_EQ(backlog_.Find(id), nullptr);
   EXPECT_EQ(lane->requests.front().get(), &second);
   backlog_.Remove(second);
-  EXPECT_EQ(backlog_.CloseLane(*lane), nullptr);
+  backlog_.CloseLane(*lane);
   EXPECT_EQ(session(0).lane, nullptr);
   EXPECT_EQ(backlog_.size(), 0u);
 }
@@ -158,7 +155,7 @@ TEST_F(BacklogTest, AClientHasAsManyPlacesAsItLeavesFree) {
   EXPECT_EQ(backlog_.clients(), 2u);
   backlog_.Remove(first);
   EXPECT_EQ(backlog_.clients(), 2u);
-  while (Request* const request = backlog_.First()) backlog_.Remove(*request);
+  for (Request* const request : backlog_.All()) backlog_.Remove(*request);
   EXPECT_EQ(backlog_.clients(), 0u);
   EXPECT_TRUE(may(kOne));
 }
@@ -197,8 +194,7 @@ TEST(BacklogReserveTest, TheLastEighthIsForSmallInputs) {
   ASSERT_TRUE(builder.AddFixed(0, "S", {4}).ok());
   const StateLayout state_layout = std::move(builder).Build();
   const SessionLayout layout(state_layout, 4);
-  StatePool pool(layout.slot(), layout.charge_bytes(), layout.charge_bytes());
-  Session session(layout, *pool.Allocate());
+  Session session(layout);
   auto request = std::make_unique<Request>();
   request->deadline = kNever;
   request->task = std::make_unique<InputTask>(LargestInput(kAll));
@@ -226,15 +222,6 @@ TEST_F(BacklogTest, DeadlinesComeInOrderAndOnce) {
   EXPECT_EQ(backlog_.NextDeadline(), SteadyTime::InfiniteFuture());
   backlog_.Remove(early);
   EXPECT_EQ(backlog_.size(), 2u);
-}
-
-TEST_F(BacklogTest, AnOwnedSessionLeavesWithItsLane) {
-  Request& request = Add(0);
-  Lane& lane = *request.lane;
-  Session* const owned = sessions_[0].get();
-  lane.owned = std::move(sessions_[0]);
-  backlog_.Remove(request);
-  EXPECT_EQ(backlog_.CloseLane(lane).get(), owned);
 }
 
 }  // namespace

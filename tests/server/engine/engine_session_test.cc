@@ -9,6 +9,7 @@
 #include "absl/time/clock.h"
 #include "gtest/gtest.h"
 #include "tests/server/engine/engine_harness.h"
+#include "tests/testing/parked_threads.h"
 
 namespace steadystate {
 namespace {
@@ -164,6 +165,115 @@ TEST(EngineSessionTest, TheMemoryOfTheExpiredIsThereForTheNext) {
     harness.CreateSession();
     harness.clock().Advance(options.session_ttl);
   }
+}
+
+TEST(EngineSessionTest, StepsWaitForTheMemoryThatIsBeingCleared) {
+  EngineOptions options;
+  options.state_memory_bytes = SessionBytes();
+  EngineHarness harness(options);
+  harness.CreateSession("a");
+  const auto first = harness.Step(StepOf("a", {1, 2}));
+  ThreadHold hold("SessionKeeper::ClearOne");
+  EXPECT_TRUE(harness.engine().DeleteSession("a").ok());
+  hold.WaitUntilHeld();
+  harness.CreateSession("b");
+  StepRequest request = StepOf("b", {1, 2});
+  request.writer = harness.engine().NewWriter();
+  const StepFuture waits = harness.StepAsync(request);
+  request.tokens = {3};
+  const StepFuture behind = harness.StepAsync(request);
+  RequestId cancelled_id = 0;
+  const StepFuture cancelled = harness.StepAsync(request, &cancelled_id);
+  harness.engine().Cancel(cancelled_id);
+  EXPECT_EQ(ReasonOf(cancelled.Get().status()), ErrorReason::kCancelled);
+  EXPECT_FALSE(waits.IsSet());
+  EXPECT_EQ(harness.engine().GetSession("b")->tier, SessionTier::kElsewhere);
+  hold.Release();
+  ASSERT_TRUE(waits.Get().ok()) << waits.Get().status();
+  EXPECT_EQ(waits.Get()->logits, first->logits);
+  EXPECT_EQ(behind.Get()->position, 3u);
+}
+
+// What ends a request whose session waits for memory, and what it is told.
+TEST(EngineSessionTest, WhoWaitsForMemoryCanBeEnded) {
+  EngineOptions options;
+  options.state_memory_bytes = SessionBytes();
+  for (const char* how : {"cancel", "deadline", "delete", "destroy"}) {
+    SCOPED_TRACE(how);
+    EngineHarness harness(options);
+    harness.CreateSession("a");
+    ASSERT_TRUE(harness.Step(StepOf("a", {1})).ok());
+    ThreadHold hold("SessionKeeper::ClearOne");
+    EXPECT_TRUE(harness.engine().DeleteSession("a").ok());
+    hold.WaitUntilHeld();
+    harness.CreateSession("b");
+    StepRequest request = StepOf("b", {1});
+    request.deadline = harness.clock().Now() + absl::Seconds(5);
+    RequestId id = 0;
+    const StepFuture step = harness.StepAsync(request, &id);
+    ErrorReason reason = ErrorReason::kDraining;
+    std::thread destroyer;
+    if (how[0] == 'c') {
+      harness.engine().Cancel(id);
+      reason = ErrorReason::kCancelled;
+    } else if (how[0] == 'd' && how[2] == 'a') {
+      harness.clock().Advance(absl::Seconds(5));
+      reason = ErrorReason::kDeadlineExceeded;
+    } else if (how[0] == 'd' && how[2] == 'l') {
+      EXPECT_TRUE(harness.engine().DeleteSession("b").ok());
+      reason = ErrorReason::kSessionNotFound;
+    } else {
+      destroyer = std::thread([&harness] { harness.DestroyEngine(); });
+    }
+    hold.Release();
+    if (destroyer.joinable()) destroyer.join();
+    const auto& answer = step.Get();
+    // It may have computed before its end was noted.
+    if (!answer.ok()) {
+      EXPECT_EQ(ReasonOf(answer.status()), reason);
+    }
+  }
+}
+
+TEST(EngineSessionTest, WorkHasItsPlaceAmongTheStepsOfASession) {
+  EngineHarness harness;
+  Engine& engine = harness.engine();
+  for (const char* id : {"s", "t"}) harness.CreateSession(id);
+  StepRequest step = StepOf("s", {1});
+  step.writer = engine.NewWriter();
+  WorkRequest work;
+  work.session = "s";
+  work.writer = step.writer;
+  Future<uint64_t> position;
+  Future<bool> go;
+  work.work = [position, go](SessionState& state) {
+    position.Set(state.position());
+    go.Get();
+    return absl::OkStatus();
+  };
+  const StepFuture before = harness.StepAsync(step);
+  Future<absl::Status> worked;
+  engine.Work(work,
+              [worked](const absl::Status& status) { worked.Set(status); });
+  const StepFuture after = harness.StepAsync(step);
+  EXPECT_EQ(position.Get(), 1u);
+  EXPECT_EQ(before.Get()->position, 1u);
+  // Others go on meanwhile, and the lock is free.
+  EXPECT_EQ(harness.Step(StepOf("t", {1}))->position, 1u);
+  EXPECT_TRUE(engine.GetSession("s")->active);
+  EXPECT_FALSE(after.IsSet());
+  go.Set(true);
+  EXPECT_TRUE(worked.Get().ok());
+  EXPECT_EQ(after.Get()->position, 2u);
+  // Its error is the answer; the session goes on.
+  work.work = [](SessionState&) {
+    return MakeError(ErrorReason::kInternal, "it went wrong");
+  };
+  Future<absl::Status> failed;
+  engine.Work(work,
+              [failed](const absl::Status& status) { failed.Set(status); });
+  EXPECT_EQ(ReasonOf(failed.Get()), ErrorReason::kInternal);
+  EXPECT_EQ(harness.Step(StepOf("s", {1}))->position, 3u);
 }
 
 TEST(EngineSessionTest, NobodyExpiresWhileQueued) {

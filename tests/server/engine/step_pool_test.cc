@@ -60,7 +60,7 @@ TEST(StepPoolTest, WhatComesBackIsAsIfNew) {
   used.begun = true;
   used.cancel_requested = true;
   used.stage = RequestStage::kRunning;
-  used.end_after_batch = absl::CancelledError("too late");
+  used.end_when_back = absl::CancelledError("too late");
   used.task->Finish(absl::CancelledError("too late"), used.times);
   EXPECT_EQ(used.step->outcome().status().code(), absl::StatusCode::kCancelled);
   pool.GiveBack(requests);
@@ -71,7 +71,7 @@ TEST(StepPoolTest, WhatComesBackIsAsIfNew) {
   EXPECT_FALSE(again.begun);
   EXPECT_FALSE(again.cancel_requested);
   EXPECT_EQ(again.stage, RequestStage::kQueued);
-  EXPECT_FALSE(again.end_after_batch.has_value());
+  EXPECT_FALSE(again.end_when_back.has_value());
   StepRequest small;
   small.tokens = {1, 2};
   again.step->Take(small, sink, 8);

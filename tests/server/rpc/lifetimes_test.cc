@@ -16,7 +16,7 @@
 #include "grpc/health/v1/health.grpc.pb.h"
 #include "gtest/gtest.h"
 #include "tests/server/rpc/open_server.h"
-#include "tests/server/rpc/parked_threads.h"
+#include "tests/testing/parked_threads.h"
 #include "tests/server/rpc/wire_error.h"
 
 namespace steadystate {

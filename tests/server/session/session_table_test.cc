@@ -48,9 +48,9 @@ StateLayout MakeLayout() {
 class SessionTableTest : public testing::Test {
  protected:
   Session& Make(const std::string& id, const Moment& now) {
-    auto session = table_.Create(Named(id), now);
-    EXPECT_TRUE(session.ok()) << session.status();
-    return **session;
+    const absl::Status status = table_.CheckNew(Named(id));
+    EXPECT_TRUE(status.ok()) << status;
+    return table_.Add(Named(id), now);
   }
 
   ErrorReason FindError(const std::string& id, const Moment& now) {
@@ -70,54 +70,67 @@ class SessionTableTest : public testing::Test {
                          .wall = absl::FromUnixSeconds(1'780'000'000)};
   StateLayout state_layout_ = MakeLayout();
   SessionLayout layout_{state_layout_, 8};
-  StatePool pool_{layout_.slot(), layout_.charge_bytes(),
-                  10 * layout_.charge_bytes()};
-  SessionTable table_{layout_, pool_, kTtl, 2};
+  SessionTable table_{layout_, kTtl, 2};
 };
 
 TEST_F(SessionTableTest, DescribesWhatItMade) {
   SessionOptions options;
   options.ttl = absl::Minutes(5);
   options.labels = {{"a", "b"}};
-  const auto created = table_.Create(options, start_);
-  ASSERT_TRUE(created.ok());
-  const SessionInfo info = table_.Describe(**created, start_);
+  ASSERT_TRUE(table_.CheckNew(options).ok());
+  Session& created = table_.Add(options, start_);
+  const SessionInfo info = table_.Describe(created, start_);
   EXPECT_EQ(info.id.size(), 26u);
   EXPECT_EQ(info.position, 0u);
   EXPECT_EQ(info.state_bytes, layout_.charge_bytes());
-  EXPECT_EQ(info.state_bytes, pool_.used_bytes());
+  EXPECT_EQ(info.tier, SessionTier::kElsewhere);
   EXPECT_FALSE(info.active);
   EXPECT_EQ(info.create_time, start_.wall);
   EXPECT_EQ(info.last_step_time, start_.wall);
   EXPECT_EQ(info.ttl, absl::Minutes(5));
   EXPECT_EQ(info.expire_time, start_.wall + absl::Minutes(5));
   EXPECT_THAT(info.labels, ElementsAre(testing::Pair("a", "b")));
-  EXPECT_EQ(*table_.Find(info.id, start_), *created);
+  EXPECT_EQ(*table_.Find(info.id, start_), &created);
 }
 
-TEST_F(SessionTableTest, RefusesBadOptionsWithoutTakingMemory) {
+TEST_F(SessionTableTest, RefusesBadOptions) {
   SessionOptions bad_ttl;
   bad_ttl.ttl = absl::ZeroDuration();
   SessionOptions bad_label;
   bad_label.labels = {{"", ""}};
   for (const SessionOptions& options : {Named("A"), bad_ttl, bad_label}) {
-    const auto details =
-        GetErrorDetails(table_.Create(options, start_).status());
+    const auto details = GetErrorDetails(table_.CheckNew(options));
     ASSERT_TRUE(details.has_value());
     EXPECT_EQ(details->reason, ErrorReason::kInvalidArgument);
   }
   Make("a", start_);
-  const auto taken =
-      GetErrorDetails(table_.Create(Named("a"), start_).status());
+  const auto taken = GetErrorDetails(table_.CheckNew(Named("a")));
   EXPECT_EQ(taken->reason, ErrorReason::kSessionAlreadyExists);
-  EXPECT_EQ(pool_.used_bytes(), layout_.charge_bytes());
 }
 
-TEST_F(SessionTableTest, RefusesBeyondTheBudget) {
-  for (int i = 0; i < 10; ++i) Make("", start_);
-  const auto details = GetErrorDetails(table_.Create({}, start_).status());
-  EXPECT_EQ(details->reason, ErrorReason::kStateBudgetExhausted);
-  EXPECT_EQ(table_.size(), 10u);
+TEST_F(SessionTableTest, OwnersMayUseTheSameId) {
+  const Session& nobodys = Make("a", start_);
+  SessionOptions options = Named("a");
+  options.owner = "ann";
+  ASSERT_TRUE(table_.CheckNew(options).ok());
+  Session& anns = table_.Add(options, start_);
+  EXPECT_EQ(*table_.Find("a", start_), &nobodys);
+  EXPECT_EQ(*table_.Find({"a", "ann"}, start_), &anns);
+  EXPECT_FALSE(table_.CheckNew(options).ok());
+  EXPECT_FALSE(table_.Find({"a", "bob"}, start_).ok());
+  EXPECT_EQ(table_.List("ann", 10, "", start_)->sessions.size(), 1u);
+  EXPECT_EQ(table_.List("", 10, "", start_)->sessions.size(), 1u);
+  EXPECT_EQ(table_.List("bob", 10, "", start_)->sessions.size(), 0u);
+  // One that expires leaves the other's alone.
+  anns.ttl = kTick;
+  EXPECT_THAT(TakeExpired(start_ + kTtl / 2), IsEmpty());
+  table_.SetActive(anns);
+  table_.SetIdle(anns, start_);
+  EXPECT_THAT(TakeExpired(start_ + kTtl / 2), ElementsAre("a"));
+  EXPECT_EQ(*table_.Find("a", start_ + kTick), &nobodys);
+  const auto expired = table_.Find({"a", "ann"}, start_ + kTtl / 2);
+  EXPECT_EQ(GetErrorDetails(expired.status())->reason,
+            ErrorReason::kSessionExpired);
 }
 
 TEST_F(SessionTableTest, TellsExpiredFromUnknownAndDeleted) {
@@ -137,7 +150,6 @@ TEST_F(SessionTableTest, TellsExpiredFromUnknownAndDeleted) {
   EXPECT_THAT(details->metadata, testing::Contains(testing::Pair(
                                      "expire_time", "2026-05-28T21:26:40Z")))
       << status;
-  EXPECT_EQ(pool_.used_bytes(), 0u);
 }
 
 TEST_F(SessionTableTest, ExpiryRunsFromTheLastStep) {
@@ -157,7 +169,7 @@ TEST_F(SessionTableTest, SettingTheTimeOfDayMovesNoExpiry) {
   for (const absl::Duration by : {absl::Hours(2), -absl::Hours(2)}) {
     const Moment before = Set(start_ + kTtl - kTick, by);
     EXPECT_TRUE(table_.Find("a", before).ok());
-    EXPECT_EQ(table_.List(10, "", before)->sessions.size(), 1u);
+    EXPECT_EQ(table_.List("", 10, "", before)->sessions.size(), 1u);
     EXPECT_THAT(TakeExpired(before), IsEmpty());
     EXPECT_EQ(FindError("a", Set(start_ + kTtl, by)),
               ErrorReason::kSessionExpired);
@@ -224,7 +236,7 @@ TEST_F(SessionTableTest, ListsByIdInPages) {
   std::string token;
   std::vector<size_t> sizes;
   do {
-    auto page = table_.List(2, token, start_);
+    auto page = table_.List("", 2, token, start_);
     ASSERT_TRUE(page.ok());
     sizes.push_back(page->sessions.size());
     for (const SessionInfo& info : page->sessions) ids.push_back(info.id);
@@ -236,9 +248,9 @@ TEST_F(SessionTableTest, ListsByIdInPages) {
 
 TEST_F(SessionTableTest, PagesGoOnAfterTheirLastSessionIsGone) {
   for (const char* id : {"a", "b", "c"}) Make(id, start_);
-  const auto first = table_.List(2, "", start_);
+  const auto first = table_.List("", 2, "", start_);
   table_.Remove(**table_.Find("b", start_));
-  const auto second = table_.List(2, first->next_page_token, start_);
+  const auto second = table_.List("", 2, first->next_page_token, start_);
   ASSERT_EQ(second->sessions.size(), 1u);
   EXPECT_EQ(second->sessions[0].id, "c");
   EXPECT_EQ(second->next_page_token, "");
@@ -247,16 +259,16 @@ TEST_F(SessionTableTest, PagesGoOnAfterTheirLastSessionIsGone) {
 TEST_F(SessionTableTest, ListLeavesOutTheExpiredAndChecksItsArguments) {
   Make("a", start_);
   Make("b", start_ + kTick);
-  const auto page = table_.List(1000, "", start_ + kTtl);
+  const auto page = table_.List("", 1000, "", start_ + kTtl);
   ASSERT_EQ(page->sessions.size(), 1u);
   EXPECT_EQ(page->sessions[0].id, "b");
   for (const size_t size : {size_t{0}, kMaxPageSize + 1}) {
     const auto details =
-        GetErrorDetails(table_.List(size, "", start_).status());
+        GetErrorDetails(table_.List("", size, "", start_).status());
     EXPECT_EQ(details->reason, ErrorReason::kInvalidArgument);
   }
   const auto details =
-      GetErrorDetails(table_.List(1, "nonsense", start_).status());
+      GetErrorDetails(table_.List("", 1, "nonsense", start_).status());
   EXPECT_EQ(details->reason, ErrorReason::kInvalidPageToken);
 }
 

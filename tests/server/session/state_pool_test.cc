@@ -58,12 +58,12 @@ TEST(StatePoolTest, RefusesExactlyAtTheBudget) {
     auto lease = pool.Allocate();
     ASSERT_TRUE(lease.ok()) << lease.status();
     leases.push_back(std::move(*lease));
-    EXPECT_EQ(pool.used_bytes(), i * 2000);
+    EXPECT_EQ(pool.lent(), i);
   }
   EXPECT_EQ(ReasonOf(pool.Allocate().status()),
             ErrorReason::kStateBudgetExhausted);
   leases.pop_back();
-  EXPECT_EQ(pool.used_bytes(), 4000u);
+  EXPECT_EQ(pool.lent(), 2u);
   EXPECT_TRUE(pool.Allocate().ok());
 }
 
@@ -199,7 +199,7 @@ TEST(StatePoolTest, ThreadsBorrowAndReturnAtOnce) {
     });
   }
   for (std::thread& thread : threads) thread.join();
-  EXPECT_EQ(pool.used_bytes(), 0u);
+  EXPECT_EQ(pool.lent(), 0u);
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-#include "tests/server/rpc/parked_threads.h"
+#include "tests/testing/parked_threads.h"
 
 #include <chrono>
 #include <random>

@@ -1,0 +1,270 @@
+#include "server/session/session_keeper.h"
+
+#include <pthread.h>
+
+#include <algorithm>
+#include <optional>
+#include <utility>
+
+#include "server/base/error.h"
+#include "server/base/parking.h"
+#include "server/base/status_macros.h"
+
+namespace steadystate {
+namespace {
+
+// State memory becomes free when a session expires or is deleted: when the next
+// one expires is the best guess, within these bounds.
+constexpr absl::Duration kMinStateRetry = absl::Seconds(1);
+constexpr absl::Duration kMaxStateRetry = absl::Seconds(60);
+
+// Sessions that are taken from the table under one lock when they have expired:
+// some microseconds of work.
+constexpr size_t kExpiredAtOnce = 16;
+
+// So long the thread sleeps at most: clocks of tests are not the one by which
+// it waits.
+constexpr absl::Duration kMaxWait = absl::Seconds(1);
+
+}  // namespace
+
+SessionKeeper::SessionKeeper(const Limits& limits, const SessionLayout& layout,
+                             const Clock& clock, Metrics& metrics,
+                             Returned returned)
+    : layout_(layout),
+      clock_(clock),
+      metrics_(metrics),
+      returned_(std::move(returned)),
+      pool_(layout.slot(), layout.charge_bytes(), limits.memory_bytes),
+      table_(layout, limits.default_ttl, limits.max_expired_remembered) {
+  {
+    const MutexLock lock(mutex_);
+    UpdateGauges();
+  }
+  thread_ = std::thread([this] { Loop(); });
+}
+
+SessionKeeper::~SessionKeeper() {
+  {
+    const MutexLock lock(mutex_);
+    stopping_ = true;
+    wake_.SignalOne();
+  }
+  thread_.join();
+  const MutexLock lock(mutex_);
+  const SteadyTime now = clock_.Now();
+  for (const Session* session : table_.Sessions()) {
+    metrics_.SessionEnded(SessionEnd::kShutdown, now - session->created.steady,
+                          session->position);
+  }
+}
+
+absl::StatusOr<SessionInfo> SessionKeeper::Create(
+    const SessionOptions& options) {
+  const Moment now = clock_.Read();
+  const MutexLock lock(mutex_);
+  EndExpired(now);
+  STEADYSTATE_RETURN_IF_ERROR(table_.CheckNew(options));
+  STEADYSTATE_ASSIGN_OR_RETURN(StateLease lease, Charge(now));
+  Session& session = table_.Add(options, now);
+  session.state.SetSlot(std::move(lease));
+  metrics_.SessionCreated();
+  UpdateGauges();
+  return table_.Describe(session, now);
+}
+
+absl::StatusOr<SessionInfo> SessionKeeper::Get(const SessionKey& key) {
+  const Moment now = clock_.Read();
+  const MutexLock lock(mutex_);
+  STEADYSTATE_ASSIGN_OR_RETURN(const Session* const session, Find(key, now));
+  return table_.Describe(*session, now);
+}
+
+absl::StatusOr<SessionPage> SessionKeeper::List(absl::string_view owner,
+                                                size_t page_size,
+                                                absl::string_view page_token) {
+  const Moment now = clock_.Read();
+  const MutexLock lock(mutex_);
+  EndExpired(now);
+  return table_.List(owner, page_size, page_token, now);
+}
+
+absl::StatusOr<Session*> SessionKeeper::Find(const SessionKey& key,
+                                             const Moment& now) {
+  EndExpired(now);
+  return table_.Find(key, now);
+}
+
+absl::StatusOr<Session*> SessionKeeper::CreateUnlisted(const Moment& now) {
+  EndExpired(now);
+  STEADYSTATE_ASSIGN_OR_RETURN(StateLease lease, Charge(now));
+  Session& session = KeepUnlisted(std::make_unique<Session>(layout_));
+  session.state.SetSlot(std::move(lease));
+  return &session;
+}
+
+absl::StatusOr<Session*> SessionKeeper::Delete(const SessionKey& key,
+                                               const Moment& now) {
+  STEADYSTATE_ASSIGN_OR_RETURN(Session* const session, Find(key, now));
+  metrics_.SessionEnded(SessionEnd::kDeleted,
+                        now.steady - session->created.steady,
+                        session->position);
+  const bool in_use = session->active;
+  std::unique_ptr<Session> removed = table_.Remove(*session);
+  if (in_use) {
+    KeepUnlisted(std::move(removed));
+  } else {
+    End(std::move(removed));
+  }
+  UpdateGauges();
+  return in_use ? session : nullptr;
+}
+
+void SessionKeeper::Use(Session& session) { table_.SetActive(session); }
+
+void SessionKeeper::LetGo(Session& session, const Moment& now) {
+  if (!session.unlisted.has_value()) {
+    table_.SetIdle(session, now);
+    return;
+  }
+  std::unique_ptr<Session>& place = unlisted_[*session.unlisted];
+  std::unique_ptr<Session> ended = std::move(place);
+  if (&place != &unlisted_.back()) {
+    place = std::move(unlisted_.back());
+    place->unlisted = ended->unlisted;
+  }
+  unlisted_.pop_back();
+  End(std::move(ended));
+  UpdateGauges();
+}
+
+void SessionKeeper::Advanced(Session& session, const Moment& now) {
+  session.position = session.state.position();
+  session.last_step = now;
+}
+
+void SessionKeeper::Order(Session& session, Work work) {
+  std::deque<Job>& jobs = session.state.in_memory() ? jobs_ : waiting_;
+  jobs.push_back({.session = &session, .work = std::move(work)});
+  wake_.SignalOne();
+}
+
+absl::StatusOr<StateLease> SessionKeeper::Charge(const Moment& now) {
+  if (charged_ < pool_.capacity() && pool_.lent() == pool_.capacity()) {
+    ++charged_;
+    return StateLease();  // one that is free is being cleared
+  }
+  absl::StatusOr<StateLease> lease = pool_.Allocate();
+  if (lease.ok()) {
+    ++charged_;
+    return lease;
+  }
+  const std::optional<ErrorDetails> details = GetErrorDetails(lease.status());
+  return MakeError(details->reason, lease.status().message(), details->metadata,
+                   std::clamp(table_.NextExpiry() - now.steady, kMinStateRetry,
+                              kMaxStateRetry));
+}
+
+Session& SessionKeeper::KeepUnlisted(std::unique_ptr<Session> session) {
+  session->unlisted = unlisted_.size();
+  unlisted_.push_back(std::move(session));
+  return *unlisted_.back();
+}
+
+void SessionKeeper::End(std::unique_ptr<Session> session) {
+  --charged_;
+  ended_.push_back(std::move(session));
+  wake_.SignalOne();
+}
+
+// Whoever finds that sessions have expired takes a few of them out, so that it
+// counts exactly; the thread takes the rest.
+void SessionKeeper::EndExpired(const Moment& now) {
+  if (table_.NextExpiry() > now.steady) return;
+  for (auto& session : table_.TakeExpired(now, kExpiredAtOnce)) {
+    metrics_.SessionEnded(SessionEnd::kExpired,
+                          session->expire_time() - session->created.steady,
+                          session->position);
+    End(std::move(session));
+  }
+  UpdateGauges();
+}
+
+void SessionKeeper::UpdateGauges() {
+  metrics_.SetSessions(table_.active(), table_.size() - table_.active());
+  metrics_.SetStateBytes(charged_ * pool_.charge_bytes(), pool_.budget_bytes(),
+                         pool_.charge_bytes());
+}
+
+void SessionKeeper::Loop() {
+  pthread_setname_np(pthread_self(), "keeper");  // for who looks from outside
+  while (true) {
+    {
+      const MutexLock lock(mutex_);
+      WaitForWork();
+      EndExpired(clock_.Read());
+      BringWaiting();
+      if (stopping_ && jobs_.empty() && waiting_.empty()) return;
+    }
+    DoJob();
+    ClearOne();
+  }
+}
+
+void SessionKeeper::WaitForWork() {
+  if (stopping_ || !jobs_.empty() || !ended_.empty() || !waiting_.empty()) {
+    return;
+  }
+  const absl::Duration wait =
+      std::min(table_.NextExpiry() - clock_.Now(), kMaxWait);
+  if (wait <= absl::ZeroDuration()) return;
+  wake_.WaitFor(mutex_, absl::ToChronoNanoseconds(wait));
+}
+
+// Gives slots to those that wait for one, in order. There are enough for all
+// that are charged, once what has ended is cleared.
+void SessionKeeper::BringWaiting() {
+  while (!waiting_.empty()) {
+    Job& job = waiting_.front();
+    absl::StatusOr<StateLease> lease = pool_.Allocate();
+    if (lease.ok()) {
+      job.session->state.SetSlot(*std::move(lease));
+    } else if (!ended_.empty()) {
+      return;
+    } else {
+      job.work = [refused = lease.status()](SessionState&) { return refused; };
+    }
+    jobs_.push_back(std::move(job));
+    waiting_.pop_front();
+  }
+}
+
+void SessionKeeper::DoJob() {
+  Job job;
+  {
+    const MutexLock lock(mutex_);
+    if (jobs_.empty()) return;
+    job = std::move(jobs_.front());
+    jobs_.pop_front();
+  }
+  MayPark("SessionKeeper::DoJob");
+  const absl::Status status =
+      job.work ? job.work(job.session->state) : absl::OkStatus();
+  // Who ordered it may be about to let go of the session, and to end.
+  job.work = nullptr;
+  returned_(*job.session, status);
+}
+
+// One at a time, so that nobody waits long for what else the thread does.
+void SessionKeeper::ClearOne() {
+  std::unique_ptr<Session> ended;
+  {
+    const MutexLock lock(mutex_);
+    if (ended_.empty()) return;
+    ended = std::move(ended_.back());
+    ended_.pop_back();
+  }
+  MayPark("SessionKeeper::ClearOne");
+}
+
+}  // namespace steadystate
