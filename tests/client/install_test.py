@@ -1,0 +1,82 @@
+"""Goal: what is installed serves others: find_package(Steadystate) finds it,
+a program outside the tree is built with it and talks to a real server, and
+programs come without what it takes to develop. Method: `cmake --install` into a
+temporary folder, by component; tests/client/consumer is built against it.
+"""
+
+import pathlib
+import subprocess
+import tempfile
+import unittest
+
+from testing.server_process import BIN_DIR, ROOT, ServerProcess
+
+BUILD_DIR = BIN_DIR.parent
+CONSUMER = ROOT / "tests/client/consumer"
+
+
+def run(*command):
+    """Runs a command and returns its standard output."""
+    done = subprocess.run([str(word) for word in command], text=True,
+                          stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    if done.returncode != 0:
+        raise AssertionError("%s ended with %d:\n%s" % (
+            command, done.returncode, done.stdout))
+    return done.stdout
+
+
+def cached(name):
+    """A value of the build's cache."""
+    for line in (BUILD_DIR / "CMakeCache.txt").read_text().splitlines():
+        if line.startswith(name + ":"):
+            return line.partition("=")[2]
+    raise AssertionError("the build's cache has no " + name)
+
+
+def files_of(prefix):
+    return sorted(str(path.relative_to(prefix))
+                  for path in prefix.rglob("*") if path.is_file())
+
+
+class InstallTest(unittest.TestCase):
+
+    def setUp(self):
+        directory = tempfile.TemporaryDirectory()
+        self.addCleanup(directory.cleanup)
+        self.directory = pathlib.Path(directory.name)
+        self.prefix = self.directory / "prefix"
+
+    def install(self, component):
+        run("cmake", "--install", BUILD_DIR, "--prefix", self.prefix,
+            "--component", component)
+
+    def test_programs_come_alone(self):
+        self.install("runtime")
+        self.assertEqual(files_of(self.prefix), [
+            "bin/steadystate", "bin/steadystate-sentencepiece.so",
+            "bin/steadystate-server"])
+        self.assertIn("steadystate ",
+                      run(self.prefix / "bin/steadystate", "version"))
+
+    def test_others_build_with_the_library(self):
+        self.install("development")
+        headers = [path for path in files_of(self.prefix)
+                   if path.startswith("include/steadystate/")
+                   and path.count("/") == 2]
+        self.assertEqual(headers, [
+            "include/steadystate/" + name + ".h"
+            for name in ("client", "error", "step_stream")])
+        build = self.directory / "build"
+        run("cmake", "-S", CONSUMER, "-B", build, "-G", "Ninja",
+            "-DCMAKE_PREFIX_PATH=%s" % self.prefix,
+            "-DCMAKE_CXX_COMPILER=" + cached("CMAKE_CXX_COMPILER"),
+            "-DCMAKE_CXX_FLAGS=-Wall -Wextra -Werror")
+        run("cmake", "--build", build)
+        with ServerProcess() as server:
+            self.assertEqual(
+                run(build / "consumer", server.grpc, "some text"),
+                "position 9\n")
+
+
+if __name__ == "__main__":
+    unittest.main()
