@@ -2,11 +2,23 @@
 
 #include <utility>
 
+#include "prometheus/collectable.h"
+#include "prometheus/text_serializer.h"
 #include "server/base/status_macros.h"
-#include "server/metrics/exposition.h"
 #include "server/metrics/scrape_server.h"
 
 namespace steadystate {
+
+std::string Exposition(
+    const std::vector<std::shared_ptr<prometheus::Collectable>>& collectables) {
+  std::vector<prometheus::MetricFamily> all;
+  for (const auto& collectable : collectables) {
+    for (prometheus::MetricFamily& family : collectable->Collect()) {
+      all.push_back(std::move(family));
+    }
+  }
+  return prometheus::TextSerializer().Serialize(all);
+}
 
 Exposer::Exposer(std::unique_ptr<ScrapeServer> server)
     : server_(std::move(server)) {}

@@ -3,6 +3,7 @@
 
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "server/metrics/metrics.h"
@@ -10,6 +11,11 @@
 namespace steadystate {
 
 class ScrapeServer;
+
+// The text exposition of everything that is collected: of a Metrics, of its
+// collectables(). Thread-safe.
+std::string Exposition(
+    const std::vector<std::shared_ptr<prometheus::Collectable>>& collectables);
 
 // Serves http://HOST:PORT/metrics for Prometheus while it lives.
 class Exposer {

@@ -17,7 +17,6 @@
 #include "prometheus/registry.h"
 #include "server/base/error.h"
 #include "server/base/version.h"
-#include "server/metrics/exposition.h"
 #include "server/metrics/process_metrics.h"
 #include "server/metrics/table.h"
 
@@ -398,7 +397,5 @@ std::vector<std::shared_ptr<prometheus::Collectable>> Metrics::collectables()
           std::shared_ptr<prometheus::Collectable>(
               families_, const_cast<ProcessMetrics*>(&families_->process))};
 }
-
-std::string Metrics::Expose() const { return Exposition(collectables()); }
 
 }  // namespace steadystate

@@ -97,11 +97,9 @@ class Metrics {
   void SetHeartbeatAge(absl::Duration age);
   void SetComputeThreads(size_t threads);
 
-  // Everything to be scraped. Shares ownership: they may outlive this object.
+  // Everything to be scraped, process_* included. Shares ownership: they may
+  // outlive this object.
   std::vector<std::shared_ptr<prometheus::Collectable>> collectables() const;
-
-  // The text exposition of all metrics, process_* included.
-  std::string Expose() const;
 
  private:
   struct Families;

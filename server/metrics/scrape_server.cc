@@ -6,13 +6,54 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <utility>
 
 #include "absl/status/status.h"
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "absl/strings/strip.h"
 #include "server/base/status_macros.h"
 
 namespace steadystate {
 namespace {
+
+constexpr absl::string_view kPath = "/metrics";
+
+// A response whose body is `body`, or would be if `head_only`.
+std::string Response(absl::string_view status, absl::string_view body,
+                     bool head_only = false,
+                     absl::string_view more_fields = "") {
+  return absl::StrCat("HTTP/1.1 ", status,
+                      "\r\nContent-Type: text/plain; charset=utf-8"
+                      "\r\nContent-Length: ",
+                      body.size(), "\r\nConnection: close\r\n", more_fields,
+                      "\r\n", head_only ? absl::string_view() : body);
+}
+
+std::string AnswerRequestLine(absl::string_view line,
+                              const std::function<std::string()>& page) {
+  const std::vector<absl::string_view> words = absl::StrSplit(line, ' ');
+  if (words.size() != 3 || words[0].empty() || words[1].empty() ||
+      !absl::StartsWith(words[2], "HTTP/1.")) {
+    return Response("400 Bad Request", "This is not an HTTP/1.1 request.\n");
+  }
+  const bool head_only = words[0] == "HEAD";
+  if (!head_only && words[0] != "GET") {
+    return Response("405 Method Not Allowed", "Ask with GET or HEAD.\n", false,
+                    "Allow: GET, HEAD\r\n");
+  }
+  if (words[1].substr(0, words[1].find('?')) != kPath) {
+    return Response("404 Not Found",
+                    absl::StrCat("There is only ", kPath, " here.\n"),
+                    head_only);
+  }
+  return Response("200 OK", page(), head_only);
+}
+
+// Most reads of one turn, so that no connection holds up the others.
+constexpr int kReadsPerTurn = 4;
+
+bool WouldWait() { return errno == EAGAIN || errno == EINTR; }
 
 using std::chrono::milliseconds;
 
@@ -37,6 +78,70 @@ int WaitUntil(ScrapeConnection::Clock::time_point time) {
 }
 
 }  // namespace
+
+std::optional<std::string> AnswerScrape(
+    absl::string_view received, const std::function<std::string()>& page) {
+  const size_t end = std::min(received.find("\r\n\r\n"), received.find("\n\n"));
+  if (std::min(end, received.size()) > kMaxScrapeRequestBytes) {
+    return Response("431 Request Header Fields Too Large",
+                    absl::StrCat("The head of a request has at most ",
+                                 kMaxScrapeRequestBytes, " bytes.\n"));
+  }
+  if (end == absl::string_view::npos) return std::nullopt;
+  const absl::string_view line = received.substr(0, received.find('\n'));
+  return AnswerRequestLine(absl::StripSuffix(line, "\r"), page);
+}
+
+short ScrapeConnection::events() const {
+  return asked_ && sent_ < answer_.size() ? POLLOUT : POLLIN;
+}
+
+bool ScrapeConnection::Continue(const std::function<std::string()>& page) {
+  if (!asked_ && !Read(page)) return false;
+  if (!asked_) return true;
+  if (sent_ < answer_.size() && !Write()) return false;
+  return sent_ < answer_.size() || Discard();
+}
+
+// False if the peer has gone before it asked.
+bool ScrapeConnection::Read(const std::function<std::string()>& page) {
+  std::array<char, 4096> buffer;
+  for (int i = 0; i < kReadsPerTurn && !asked_; ++i) {
+    const ssize_t count = recv(fd(), buffer.data(), buffer.size(), 0);
+    if (count < 0) return WouldWait();
+    if (count == 0) return false;
+    received_.append(buffer.data(), static_cast<size_t>(count));
+    std::optional<std::string> answer = AnswerScrape(received_, page);
+    if (!answer.has_value()) continue;
+    asked_ = true;
+    answer_ = *std::move(answer);
+    received_ = std::string();
+  }
+  return true;
+}
+
+bool ScrapeConnection::Write() {
+  while (sent_ < answer_.size()) {
+    const ssize_t count = send(fd(), answer_.data() + sent_,
+                               answer_.size() - sent_, MSG_NOSIGNAL);
+    if (count < 0) return WouldWait();
+    sent_ += static_cast<size_t>(count);
+  }
+  shutdown(fd(), SHUT_WR);
+  return true;
+}
+
+// Closing with bytes unread would reset the connection, and with it the answer
+// that is still on its way: so what comes is read until the peer has closed.
+bool ScrapeConnection::Discard() {
+  std::array<char, 4096> buffer;
+  for (int i = 0; i < kReadsPerTurn; ++i) {
+    const ssize_t count = recv(fd(), buffer.data(), buffer.size(), 0);
+    if (count < 0) return WouldWait();
+    if (count == 0) return false;
+  }
+  return true;
+}
 
 absl::StatusOr<std::unique_ptr<ScrapeServer>> ScrapeServer::Start(
     const std::string& host_port, std::function<std::string()> page) {

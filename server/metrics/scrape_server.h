@@ -7,16 +7,63 @@
 #include <functional>
 #include <list>
 #include <memory>
+#include <optional>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 #include "server/base/descriptor.h"
 #include "server/base/listener.h"
-#include "server/metrics/scrape_connection.h"
 
 namespace steadystate {
+
+// Most bytes of a request up to the empty line that ends its head.
+inline constexpr size_t kMaxScrapeRequestBytes = 8 << 10;
+
+// The HTTP response to the request that `received` begins with, or nothing
+// while more of its head has to come: 200 with `page` for GET and HEAD of
+// /metrics, 404 for other paths, 405 for other methods, 400 for what is not
+// HTTP, 431 for a head longer than kMaxScrapeRequestBytes. Each of them says
+// that the connection ends.
+std::optional<std::string> AnswerScrape(
+    absl::string_view received, const std::function<std::string()>& page);
+
+// One HTTP connection: a request is read, answered, and the connection ends.
+// Never waits. Thread-compatible.
+class ScrapeConnection {
+ public:
+  using Clock = std::chrono::steady_clock;
+
+  // Owns `socket`, which is non-blocking, and lives until `deadline` at most.
+  ScrapeConnection(Descriptor socket, Clock::time_point deadline)
+      : socket_(std::move(socket)), deadline_(deadline) {}
+
+  int fd() const { return socket_.get(); }
+  Clock::time_point deadline() const { return deadline_; }
+  // Whether the whole request has come.
+  bool asked() const { return asked_; }
+  // The events to poll for.
+  short events() const;
+
+  // Goes on as far as it can without waiting. False once the connection is at
+  // its end. `page` is what is served.
+  bool Continue(const std::function<std::string()>& page);
+
+ private:
+  bool Read(const std::function<std::string()>& page);
+  bool Write();
+  bool Discard();
+
+  Descriptor socket_;
+  Clock::time_point deadline_;
+  std::string received_;
+  bool asked_ = false;
+  std::string answer_;
+  size_t sent_ = 0;
+};
 
 // Serves one page over HTTP, on one thread that waits for nobody: what a peer
 // has to send or read has a deadline, and where more peers than kMaxConnections

@@ -52,7 +52,6 @@ StateLease& StateLease::operator=(StateLease&& other) noexcept {
     pool_ = std::exchange(other.pool_, nullptr);
     bytes_ = std::exchange(other.bytes_, nullptr);
     slot_ = other.slot_;
-    generation_ = other.generation_;
     used_bytes_ = other.used_bytes_;
   }
   return *this;
@@ -105,7 +104,6 @@ absl::StatusOr<StateLease> StatePool::Allocate() {
   lease.slot_ = free_.back();
   free_.pop_back();
   lease.bytes_ = SlotBytes(lease.slot_);
-  lease.generation_ = ++generations_[lease.slot_];
   ++lent_;
   return lease;
 }
@@ -156,7 +154,6 @@ bool StatePool::AddSlab() {
     (void)madvise(slab.bytes, slab.mapped_bytes, MADV_HUGEPAGE);
   }
   slabs_.push_back(slab);
-  generations_.resize(first_slot + slots);
   for (size_t i = slots; i > 0; --i) free_.push_back(first_slot + i - 1);
   return true;
 }

@@ -32,10 +32,6 @@ class StateLease {
   // The slot's first byte, 64-byte aligned; null without a slot.
   std::byte* bytes() const { return bytes_; }
 
-  // How often the slot has been lent, this time included: tells a slot from
-  // the same slot reused.
-  uint64_t generation() const { return generation_; }
-
   // Says that bytes [0, end) may be written from now on. Only they are cleared:
   // a slot that nobody wrote stays untouched.
   // REQUIRES: end <= SlotSize::bytes.
@@ -50,7 +46,6 @@ class StateLease {
   StatePool* pool_ = nullptr;
   std::byte* bytes_ = nullptr;
   size_t slot_ = 0;
-  uint64_t generation_ = 0;
   size_t used_bytes_ = 0;
 };
 
@@ -101,7 +96,6 @@ class StatePool {
   mutable Mutex
       mutex_;  // held for a few instructions; no lock is taken under it
   std::vector<Slab> slabs_ ABSL_GUARDED_BY(mutex_);
-  std::vector<uint64_t> generations_ ABSL_GUARDED_BY(mutex_);  // by slot
   std::vector<size_t> free_ ABSL_GUARDED_BY(mutex_);  // last one in is next out
   size_t lent_ ABSL_GUARDED_BY(mutex_) = 0;
 };

@@ -8,6 +8,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_split.h"
 #include "kernels/linear/linear.h"
+#include "server/metrics/exposer.h"
 
 namespace steadystate {
 
@@ -56,7 +57,7 @@ EngineHarness::EngineHarness(const EngineOptions& options,
 
 double EngineHarness::Metric(const std::vector<std::string>& parts) const {
   double sum = 0;
-  const std::string text = metrics_.Expose();
+  const std::string text = Exposition(metrics_.collectables());
   for (const absl::string_view line : absl::StrSplit(text, '\n')) {
     if (!std::all_of(parts.begin(), parts.end(), [line](const auto& part) {
           return absl::StrContains(line, part);

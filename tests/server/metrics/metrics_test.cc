@@ -54,7 +54,7 @@ ModelInfoLabels Info() {
 TEST(MetricsTest, ExportsEveryRowOfTheTableAndNothingElse) {
   Metrics metrics("demo");
   metrics.SetModelInfo(Info());
-  const std::string text = metrics.Expose();
+  const std::string text = Exposition(metrics.collectables());
   std::set<std::string> shown;
   for (absl::string_view line : absl::StrSplit(text, '\n')) {
     const std::vector<std::string> words = absl::StrSplit(line, ' ');
@@ -66,7 +66,7 @@ TEST(MetricsTest, ExportsEveryRowOfTheTableAndNothingElse) {
 }
 
 TEST(MetricsTest, ShowsZeroesBeforeAnythingHappens) {
-  const std::string text = Metrics("demo").Expose();
+  const std::string text = Exposition(Metrics("demo").collectables());
   EXPECT_EQ(Value(text,
                   "steadystate_tokens_total{kind=\"prompt\",model="
                   "\"demo\"}"),
@@ -94,7 +94,7 @@ TEST(MetricsTest, CountsWhatItIsTold) {
                           absl::StatusCode::kAborted, absl::Milliseconds(2));
   metrics.RequestFinished("unknown/Method", absl::StatusCode::kOk,
                           absl::Milliseconds(2));
-  const std::string text = metrics.Expose();
+  const std::string text = Exposition(metrics.collectables());
   const auto model = [&text](absl::string_view name) {
     return Value(text, absl::StrCat(name, "{model=\"demo\"}"));
   };
@@ -121,7 +121,7 @@ TEST(MetricsTest, CountsWhatItIsTold) {
 }
 
 TEST(MetricsTest, ShowsTheProcess) {
-  const std::string text = Metrics("demo").Expose();
+  const std::string text = Exposition(Metrics("demo").collectables());
   EXPECT_GT(Value(text, "process_resident_memory_bytes"), 1e6);
   EXPECT_GT(Value(text, "process_open_fds"), 2);
   EXPECT_GE(Value(text, "process_cpu_seconds_total"), 0);

@@ -16,6 +16,7 @@
 #include "absl/strings/strip.h"
 #include "gtest/gtest.h"
 #include "server/base/mutex.h"
+#include "server/metrics/exposer.h"
 #include "tests/testing/no_descriptors.h"
 #include "tests/testing/tcp_client.h"
 
@@ -61,7 +62,8 @@ class AcceptorTest : public testing::Test {
   }
 
   double Value(absl::string_view series) const {
-    for (absl::string_view line : absl::StrSplit(metrics_.Expose(), '\n')) {
+    for (absl::string_view line :
+         absl::StrSplit(Exposition(metrics_.collectables()), '\n')) {
       double value = 0;
       if (absl::ConsumePrefix(&line, series) &&
           absl::SimpleAtod(line.substr(line.rfind(' ') + 1), &value)) {

@@ -12,6 +12,7 @@
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
 #include "gtest/gtest.h"
+#include "server/metrics/exposer.h"
 #include "server/session/session_state.h"
 #include "tests/server/rpc/wire_error.h"
 
@@ -115,10 +116,11 @@ double OpenServer::MetricValue(absl::string_view series) const {
   // Every series has the model as a label.
   const std::string label =
       absl::StrCat("model=\"", model_->description().id, "\"");
-  const std::string page = absl::StrReplaceAll(
-      metrics_.Expose(), {{absl::StrCat(",", label), ""},
-                          {absl::StrCat(label, ","), ""},
-                          {absl::StrCat("{", label, "}"), ""}});
+  const std::string page =
+      absl::StrReplaceAll(Exposition(metrics_.collectables()),
+                          {{absl::StrCat(",", label), ""},
+                           {absl::StrCat(label, ","), ""},
+                           {absl::StrCat("{", label, "}"), ""}});
   for (absl::string_view line : absl::StrSplit(page, '\n')) {
     double value = 0;
     if (absl::ConsumePrefix(&line, series) && absl::ConsumePrefix(&line, " ") &&

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "gtest/gtest.h"
+#include "server/metrics/exposer.h"
 #include "server/metrics/metrics.h"
 
 namespace steadystate {
@@ -211,7 +212,7 @@ TEST_F(OutboundBudgetTest, MetricsSayWhatIsHeldAndWhoWaits) {
   Call waits(budget_, 1);
   ASSERT_TRUE(holds.Reserve(50));
   EXPECT_FALSE(waits.Reserve(7));
-  const std::string page = metrics_.Expose();
+  const std::string page = Exposition(metrics_.collectables());
   EXPECT_NE(page.find("steadystate_outbound_bytes{model=\"m\"} 50\n"),
             std::string::npos);
   EXPECT_NE(page.find("steadystate_outbound_waiting{model=\"m\"} 1\n"),
