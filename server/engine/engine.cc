@@ -5,18 +5,58 @@
 #include "absl/strings/str_cat.h"
 #include "server/base/error.h"
 #include "server/base/status_macros.h"
+#include "server/engine/admission.h"
 #include "server/engine/bidirectional_task.h"
-#include "server/engine/core.h"
+#include "server/engine/compute_thread.h"
+#include "server/engine/desk.h"
 #include "server/engine/embed_task.h"
 #include "server/engine/generate_task.h"
 #include "server/engine/prefill_chunk.h"
 #include "server/engine/score_task.h"
+#include "server/engine/step_pool.h"
 #include "server/engine/step_task.h"
 #include "server/engine/validate.h"
 #include "server/engine/work_task.h"
+#include "server/session/session_keeper.h"
 #include "server/session/session_state.h"
 
 namespace steadystate {
+
+// The engine behind its facade, from what everybody uses to the thread that
+// uses all of it.
+struct Engine::Core {
+  Core(const EngineOptions& engine_options, std::shared_ptr<const Model> served,
+       const Clock& engine_clock, Metrics& engine_metrics)
+      : options(engine_options),
+        model(std::move(served)),
+        clock(engine_clock),
+        metrics(engine_metrics),
+        layout(model->state_layout(), model->description().hidden_size),
+        steps(layout.hidden_size(), options.prefill_chunk_rows),
+        desk({.max_queued_per_session = options.max_queued_per_session,
+              .max_queued = options.max_queued_requests,
+              .max_input_bytes = options.max_queued_input_bytes}),
+        keeper({.memory_bytes = options.state_memory_bytes,
+                .default_ttl = options.session_ttl,
+                .max_expired_remembered = options.max_expired_remembered},
+               layout, clock, metrics,
+               [this](Session& session, const absl::Status& status) {
+                 desk.NoteReturned(session, status);
+               }),
+        admission(desk, keeper, clock, metrics),
+        compute(options, *model, clock, metrics, desk, keeper, steps) {}
+
+  const EngineOptions options;
+  const std::shared_ptr<const Model> model;
+  const Clock& clock;
+  Metrics& metrics;
+  const SessionLayout layout;
+  StepPool steps;
+  Desk desk;
+  SessionKeeper keeper;
+  Admission admission;
+  ComputeThread compute;
+};
 
 absl::StatusOr<std::unique_ptr<Engine>> Engine::Create(
     const EngineOptions& options, std::shared_ptr<const Model> model,
@@ -48,39 +88,39 @@ Engine::Engine(std::unique_ptr<Core> core) : core_(std::move(core)) {}
 
 Engine::~Engine() = default;
 
-const Model& Engine::model() const { return core_->model(); }
+const Model& Engine::model() const { return *core_->model; }
 
-const EngineOptions& Engine::options() const { return core_->options(); }
+const EngineOptions& Engine::options() const { return core_->options; }
 
-const Clock& Engine::clock() const { return core_->clock(); }
+const Clock& Engine::clock() const { return core_->clock; }
 
 absl::StatusOr<SessionInfo> Engine::CreateSession(
     const SessionOptions& options) {
-  return core_->CreateSession(options);
+  return core_->admission.CreateSession(options);
 }
 
 absl::StatusOr<SessionInfo> Engine::GetSession(const SessionKey& key) {
-  return core_->sessions().Get(key);
+  return core_->keeper.Get(key);
 }
 
 absl::StatusOr<SessionPage> Engine::ListSessions(size_t page_size,
                                                  absl::string_view page_token,
                                                  absl::string_view owner) {
-  return core_->sessions().List(owner, page_size, page_token);
+  return core_->keeper.List(owner, page_size, page_token);
 }
 
 absl::Status Engine::DeleteSession(const SessionKey& key) {
-  return core_->DeleteSession(key);
+  return core_->admission.DeleteSession(key);
 }
 
 RequestId Engine::Step(StepRequest request, StepCallback done) {
   const absl::Status valid = ValidateStep(request, model(), options());
   if (!valid.ok()) {
     done(valid);
-    return core_->NewRequestId();
+    return core_->admission.NewRequestId();
   }
   const RequestBase base = request;
-  return core_->Submit(
+  return core_->admission.Submit(
       base, std::make_unique<StepTask>(std::move(request), std::move(done),
                                        model().description().hidden_size,
                                        options().prefill_chunk_rows));
@@ -89,13 +129,13 @@ RequestId Engine::Step(StepRequest request, StepCallback done) {
 void Engine::Steps(std::span<StepSubmission> steps) {
   std::vector<std::unique_ptr<Request>> requests;
   requests.reserve(steps.size());
-  core_->steps().Take(steps.size(), requests);
-  std::vector<Core::Submission> valid;
+  core_->steps.Take(steps.size(), requests);
+  std::vector<Admission::Submission> valid;
   valid.reserve(steps.size());
   for (StepSubmission& step : steps) {
     step.refusal = ValidateStep(step.request, model(), options());
     if (!step.refusal.ok()) continue;
-    step.id = core_->NewRequestId();
+    step.id = core_->admission.NewRequestId();
     std::unique_ptr<Request>& request = requests[valid.size()];
     request->id = step.id;
     request->step->Take(step.request, *step.sink, step.tag);
@@ -103,15 +143,15 @@ void Engine::Steps(std::span<StepSubmission> steps) {
     valid.push_back(
         {.base = base, .request = std::move(request), .refusal = step.refusal});
   }
-  core_->Submit(valid);
+  core_->admission.Submit(valid);
   // What has not been used, and what has been refused.
   requests.erase(requests.begin(),
                  requests.begin() + static_cast<ptrdiff_t>(valid.size()));
-  for (Core::Submission& submission : valid) {
+  for (Admission::Submission& submission : valid) {
     if (submission.request == nullptr) continue;
     requests.push_back(std::move(submission.request));
   }
-  if (!requests.empty()) core_->steps().GiveBack(requests);
+  if (!requests.empty()) core_->steps.GiveBack(requests);
 }
 
 RequestId Engine::Generate(GenerateRequest request,
@@ -119,12 +159,12 @@ RequestId Engine::Generate(GenerateRequest request,
   const absl::Status valid = ValidateGenerate(request, model(), options());
   if (!valid.ok()) {
     sink->OnDone(valid);
-    return core_->NewRequestId();
+    return core_->admission.NewRequestId();
   }
   const RequestBase base = request;
-  return core_->Submit(
+  return core_->admission.Submit(
       base, std::make_unique<GenerateTask>(std::move(request), std::move(sink),
-                                           model(), core_->metrics(),
+                                           model(), core_->metrics,
                                            options().prefill_chunk_rows));
 }
 
@@ -132,11 +172,11 @@ RequestId Engine::Score(ScoreRequest request, std::shared_ptr<ScoreSink> sink) {
   const absl::Status valid = ValidateScore(request, model(), options());
   if (!valid.ok()) {
     sink->OnDone(valid);
-    return core_->NewRequestId();
+    return core_->admission.NewRequestId();
   }
   const RequestBase base = request;
   const bool on_fresh_state = base.session.empty();
-  return core_->Submit(
+  return core_->admission.Submit(
       base,
       std::make_unique<ScoreTask>(std::move(request), std::move(sink),
                                   model().description().vocab_size,
@@ -148,7 +188,7 @@ RequestId Engine::Embed(EmbedRequest request, std::shared_ptr<EmbedSink> sink) {
   const absl::Status valid = ValidateEmbed(request, model(), options());
   if (!valid.ok()) {
     sink->OnDone(valid);
-    return core_->NewRequestId();
+    return core_->admission.NewRequestId();
   }
   const RequestBase base = request;
   const bool on_fresh_state = base.session.empty();
@@ -162,29 +202,29 @@ RequestId Engine::Embed(EmbedRequest request, std::shared_ptr<EmbedSink> sink) {
     task = std::make_unique<EmbedTask>(std::move(request), std::move(sink),
                                        description.hidden_size, chunk_rows);
   }
-  return core_->Submit(base, std::move(task), on_fresh_state);
+  return core_->admission.Submit(base, std::move(task), on_fresh_state);
 }
 
 RequestId Engine::Work(WorkRequest request, WorkCallback done) {
   const RequestBase base = request;
-  return core_->Submit(
+  return core_->admission.Submit(
       base, std::make_unique<WorkTask>(std::move(request), std::move(done)));
 }
 
-void Engine::Cancel(RequestId id) { core_->Cancel(id); }
+void Engine::Cancel(RequestId id) { core_->admission.Cancel(id); }
 
-void Engine::Wake(RequestId id) { core_->Wake(id); }
+void Engine::Wake(RequestId id) { core_->admission.Wake(id); }
 
-WriterId Engine::NewWriter() { return core_->NewWriter(); }
+WriterId Engine::NewWriter() { return core_->admission.NewWriter(); }
 
-void Engine::BeginDrain() { core_->BeginDrain(); }
+void Engine::BeginDrain() { core_->admission.BeginDrain(); }
 
 bool Engine::WaitIdle(absl::Duration timeout) {
-  return core_->WaitIdle(timeout);
+  return core_->admission.WaitIdle(timeout);
 }
 
-void Engine::AbortRequests() { core_->AbortRequests(); }
+void Engine::AbortRequests() { core_->admission.AbortRequests(); }
 
-SteadyTime Engine::heartbeat() const { return core_->heartbeat(); }
+SteadyTime Engine::heartbeat() const { return core_->compute.heartbeat(); }
 
 }  // namespace steadystate

@@ -140,7 +140,7 @@ class Engine {
   SteadyTime heartbeat() const;
 
  private:
-  class Core;
+  struct Core;
   explicit Engine(std::unique_ptr<Core> core);
   std::unique_ptr<Core> core_;
 };

@@ -1,16 +1,13 @@
-// The compute thread: takes up what callers noted, runs a batch of those that
-// decode, then some layers of a batch of prompts; commits what is complete and
-// answers; again. Each step that needs the lock takes it once.
-#include <pthread.h>
+#include "server/engine/turns.h"
 
 #include <algorithm>
 #include <optional>
 #include <span>
+#include <string>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "server/base/error.h"
-#include "server/engine/core.h"
 
 namespace steadystate {
 namespace {
@@ -86,159 +83,114 @@ void FetchAhead(const std::vector<Request*>& requests, size_t i) {
 
 }  // namespace
 
-void Engine::Core::Loop() {
-  pthread_setname_np(pthread_self(), "compute");  // for who looks from outside
-  BatchRunner runner(*model_, options_.max_batch_rows, options_.threads);
-  while (TakeNotes()) {
-    SendAnswers();
-    AskReceivers();
-    RunDecode(runner);
-    RunPrefill(runner);
-  }
-  finishing_ = true;
-  RunPrefill(runner);
-  EndEverything();
-}
-
-void Engine::Core::RunDecode(BatchRunner& runner) {
-  if (!FormBatch(BatchPhase::kDecode, decode_)) return;
-  const SteadyTime start = clock_.Now();
-  const size_t wanted =
-      Complete(decode_, runner.Run(decode_.items, [this] { Beat(); }));
-  decode_time_ = clock_.Now() - start;
-  returns_.Open(decode_time_, wanted);
-}
-
-// Some layers of the prompts' batch: to its end if nobody else wants to
-// compute, else for the time that live streams can spare.
-void Engine::Core::RunPrefill(BatchRunner& runner) {
-  if (prefill_.items.empty()) {
-    if (finishing_ || !FormBatch(BatchPhase::kPrefill, prefill_)) return;
-    runner.BeginPrefill(prefill_.items);
-  }
-  // Twice as long as a decode batch if that is longer. Prompts shall get on,
-  // too: with two thirds of the time they run at more than half of their speed,
-  // since the two push each other out of the caches.
-  const SteadyTime end =
-      clock_.Now() + std::max(options_.prefill_slice, 2 * decode_time_);
-  const std::optional<BatchTimes> times = runner.ContinuePrefill([&] {
-    const SteadyTime now = Beat();
-    const bool others_wait = noted_ || !continuing_.empty() ||
-                             scheduler_.waiting(BatchPhase::kDecode);
-    return others_wait && !finishing_ && now >= end;
-  });
-  if (times.has_value()) Complete(prefill_, *times);
-}
-
-// Notes that the thread moves: a batch of many layers may take long.
-SteadyTime Engine::Core::Beat() {
-  const SteadyTime now = clock_.Now();
-  heartbeat_nanoseconds_ = absl::ToInt64Nanoseconds(now.since_zero());
-  return now;
-}
-
-// Lets the sessions absorb what the batch has computed, and answers. Returns
-// what ReturnWindow wants.
-size_t Engine::Core::Complete(Batch& batch, const BatchTimes& times) {
-  const size_t wanted = Commit(batch, times);
-  for (size_t i = 0; i < batch.items.size(); ++i) {
-    if (!batch.items[i].finite) continue;
-    batch.items[i].task->Deliver(batch.requests[i]->times);
-  }
-  SendAnswers();
-  batch.items.clear();
-  batch.requests.clear();
-  return wanted;
-}
-
-// Empties `ids`, which keeps room for more. The result is valid until the next
-// call.
-std::span<const RequestId> Engine::Core::Taken(std::vector<RequestId>& ids) {
-  taken_.swap(ids);
-  ids.clear();
-  return taken_;
-}
-
-bool Engine::Core::HasWork() const {
-  return stopping_ || !prefill_.items.empty() || !scheduler_.empty() ||
-         !continuing_.empty() || !starting_.empty() || !cancelled_.empty() ||
-         !woken_.empty() || !orphaned_.empty() || !returned_.empty() ||
-         (aborting_ && backlog_.size() > elsewhere_);
-}
-
-// Until so many requests' turn has come or something else was noted. False if
-// the time was up before.
-bool Engine::Core::WaitFor(size_t requests, absl::Duration timeout) {
-  wake_at_ = requests;
-  work_.WaitFor(mutex_, absl::ToChronoNanoseconds(timeout));
-  return std::exchange(wake_at_, 0) == 0;
-}
-
-// See ReturnWindow. Prompts that wait use the time better.
-void Engine::Core::WaitForReturns() {
-  if (stopping_ || aborting_ || !prefill_.items.empty() ||
-      scheduler_.waiting(BatchPhase::kPrefill)) {
-    return;
-  }
-  while (returns_.StaysOpen(starting_.size())) {
-    if (WaitFor(returns_.wanted(), returns_.gap()) &&
-        starting_.size() < returns_.wanted()) {
-      return;
-    }
-  }
-}
-
-void Engine::Core::WaitForWork() {
-  if (HasWork()) return;
-  const absl::Duration wait =
-      std::min(backlog_.NextDeadline() - clock_.Now(), kMaxWait);
-  if (wait <= absl::ZeroDuration()) return;
-  WaitFor(1, wait);
-}
-
-// Waits for something to do and sorts it into answers_ and asking_. False when
-// the engine is to stop.
-bool Engine::Core::TakeNotes() {
-  const MutexLock lock(mutex_);
-  unanswered_ -= std::exchange(answered_, 0);
-  if (unanswered_ == 0) idle_.SignalAll();
-  metrics_.SetRequests(backlog_.begun(), backlog_.waiting());
-  WaitForReturns();
-  WaitForWork();
-  noted_ = false;
-  if (stopping_) return false;
+bool Turns::TakeNotes(bool prefilling) {
+  const MutexLock lock(desk_.mutex);
+  desk_.unanswered -= outbox_.TakeCount();
+  if (desk_.unanswered == 0) desk_.idle.SignalAll();
+  metrics_.SetRequests(desk_.backlog.begun(), desk_.backlog.waiting());
+  WaitForReturns(prefilling);
+  WaitForWork(prefilling);
+  desk_.noted = false;
+  if (desk_.stopping) return false;
   now_ = clock_.Read();
-  heartbeat_nanoseconds_ = absl::ToInt64Nanoseconds(now_.steady.since_zero());
-  finishing_ = aborting_;
+  finishing_ = desk_.aborting;
   const MutexLock sessions(keeper_.mutex());
   keeper_.UpdateGauges();
   asking_.clear();
   TakeReturned();
-  if (aborting_ && prefill_.items.empty()) EndAll();
+  if (desk_.aborting && !prefilling) EndAll();
   EndEarly();
+  TakeReady();
+  return true;
+}
+
+// What goes on, if its receiver is ready.
+void Turns::TakeReady() {
   for (const RequestId id : Taken(continuing_)) {
-    if (Request* const request = backlog_.Find(id)) Ask(*request);
+    if (Request* const request = desk_.backlog.Find(id)) Ask(*request);
   }
-  for (const RequestId id : Taken(woken_)) {
-    Request* const request = backlog_.Find(id);
+  for (const RequestId id : Taken(desk_.woken)) {
+    Request* const request = desk_.backlog.Find(id);
     if (request == nullptr) continue;
     request->wake_requested = false;
     if (request->stage == RequestStage::kPaused) Ask(*request);
   }
   // Grows while it is read: a refused request makes room for the next one.
-  for (size_t i = 0; i < starting_.size(); ++i) {
-    if (Request* const request = backlog_.Find(starting_[i])) {
+  for (size_t i = 0; i < desk_.starting.size(); ++i) {
+    if (Request* const request = desk_.backlog.Find(desk_.starting[i])) {
       StartTurn(*request);
     }
   }
-  starting_.clear();
-  return true;
+  desk_.starting.clear();
+}
+
+bool Turns::HasWork() const {
+  return desk_.stopping || !scheduler_.empty() || !continuing_.empty() ||
+         !desk_.starting.empty() || !desk_.cancelled.empty() ||
+         !desk_.woken.empty() || !desk_.orphaned.empty() ||
+         !desk_.returned.empty() ||
+         (desk_.aborting && desk_.backlog.size() > desk_.elsewhere);
+}
+
+// Until so many requests' turn has come or something else was noted. False if
+// the time was up before.
+bool Turns::WaitFor(size_t requests, absl::Duration timeout) {
+  desk_.wake_at = requests;
+  desk_.work.WaitFor(desk_.mutex, absl::ToChronoNanoseconds(timeout));
+  return std::exchange(desk_.wake_at, 0) == 0;
+}
+
+// See ReturnWindow. Prompts that wait use the time better.
+void Turns::WaitForReturns(bool prefilling) {
+  if (desk_.stopping || desk_.aborting || prefilling ||
+      scheduler_.waiting(BatchPhase::kPrefill)) {
+    return;
+  }
+  while (returns_.StaysOpen(desk_.starting.size())) {
+    if (WaitFor(returns_.wanted(), returns_.gap()) &&
+        desk_.starting.size() < returns_.wanted()) {
+      return;
+    }
+  }
+}
+
+void Turns::WaitForWork(bool prefilling) {
+  if (prefilling || HasWork()) return;
+  const absl::Duration wait =
+      std::min(desk_.backlog.NextDeadline() - clock_.Now(), kMaxWait);
+  if (wait <= absl::ZeroDuration()) return;
+  WaitFor(1, wait);
+}
+
+// Empties `ids`, which keeps room for more. The result is valid until the next
+// call.
+std::span<const RequestId> Turns::Taken(std::vector<RequestId>& ids) {
+  taken_.swap(ids);
+  ids.clear();
+  return taken_;
+}
+
+// What was with the keeper ends, or its turn comes again.
+void Turns::TakeReturned() {
+  for (Desk::Return& returned : desk_.returned) {
+    --desk_.elsewhere;
+    Request& request = *desk_.backlog.Find(returned.id);
+    request.stage = RequestStage::kQueued;
+    if (request.end_when_back.has_value()) {
+      End(request, *request.end_when_back);
+    } else if (!returned.status.ok() || request.task->Elsewhere()) {
+      Settle(request, std::move(returned.status));
+    } else {
+      desk_.starting.push_back(request.id);
+    }
+  }
+  desk_.returned.clear();
 }
 
 // Ends all requests, steps that have begun included, but for those that are
 // with the keeper. No batch is running.
-void Engine::Core::EndAll() {
-  for (Request* const request : backlog_.All()) {
+void Turns::EndAll() {
+  for (Request* const request : desk_.backlog.All()) {
     if (request->stage == RequestStage::kElsewhere) continue;
     if (request->stage == RequestStage::kScheduled) {
       scheduler_.Remove(request->id);
@@ -249,19 +201,19 @@ void Engine::Core::EndAll() {
 
 // Ends the requests that shall not go on. Who is overdue first: a client whose
 // deadline passes cancels the call as well.
-void Engine::Core::EndEarly() {
-  while (Request* const request = backlog_.TakeOverdue(now_.steady)) {
+void Turns::EndEarly() {
+  while (Request* const request = desk_.backlog.TakeOverdue(now_.steady)) {
     End(*request, Unfinished(ErrorReason::kDeadlineExceeded,
                              "the request's deadline passed", *request));
   }
-  for (const RequestId id : Taken(cancelled_)) {
-    Request* const request = backlog_.Find(id);
+  for (const RequestId id : Taken(desk_.cancelled)) {
+    Request* const request = desk_.backlog.Find(id);
     if (request == nullptr) continue;
     End(*request, Unfinished(ErrorReason::kCancelled,
                              "the request was cancelled", *request));
   }
-  for (const RequestId id : Taken(orphaned_)) {
-    Request* const request = backlog_.Find(id);
+  for (const RequestId id : Taken(desk_.orphaned)) {
+    Request* const request = desk_.backlog.Find(id);
     if (request == nullptr) continue;
     const std::string& session = request->lane->session->id;
     End(*request, MakeError(ErrorReason::kSessionNotFound,
@@ -272,7 +224,7 @@ void Engine::Core::EndEarly() {
   }
 }
 
-void Engine::Core::End(Request& request, const absl::Status& status) {
+void Turns::End(Request& request, const absl::Status& status) {
   // Whoever deleted the session asks for no record of how far it came.
   const bool deleted = absl::IsNotFound(status);
   if (request.begun && request.task->AllOrNothing() && !deleted) return;
@@ -293,31 +245,8 @@ void Engine::Core::End(Request& request, const absl::Status& status) {
   Settle(request, status);
 }
 
-// What was with the keeper ends, or its turn comes again.
-void Engine::Core::TakeReturned() {
-  for (Return& returned : returned_) {
-    --elsewhere_;
-    Request& request = *backlog_.Find(returned.id);
-    request.stage = RequestStage::kQueued;
-    if (request.end_when_back.has_value()) {
-      End(request, *request.end_when_back);
-    } else if (!returned.status.ok() || request.task->Elsewhere()) {
-      Settle(request, std::move(returned.status));
-    } else {
-      starting_.push_back(request.id);
-    }
-  }
-  returned_.clear();
-}
-
-void Engine::Core::Order(Request& request, SessionKeeper::Work work) {
-  request.stage = RequestStage::kElsewhere;
-  ++elsewhere_;
-  keeper_.Order(*request.lane->session, std::move(work));
-}
-
 // The requests before it are answered: may it begin?
-void Engine::Core::StartTurn(Request& request) {
+void Turns::StartTurn(Request& request) {
   const SessionState& state = request.lane->session->state;
   if (!state.in_memory()) {
     Order(request, nullptr);
@@ -343,26 +272,32 @@ void Engine::Core::StartTurn(Request& request) {
   Ask(request);
 }
 
-void Engine::Core::Ask(Request& request) {
+void Turns::Ask(Request& request) {
   request.stage = RequestStage::kAsking;
   asking_.push_back(&request);
 }
 
-// Takes a request out of the backlog; SendAnswers answers it.
-void Engine::Core::Settle(Request& request, absl::Status status) {
+void Turns::Order(Request& request, SessionKeeper::Work work) {
+  request.stage = RequestStage::kElsewhere;
+  ++desk_.elsewhere;
+  keeper_.Order(*request.lane->session, std::move(work));
+}
+
+// Takes a request out of the backlog, to be answered.
+void Turns::Settle(Request& request, absl::Status status) {
   Lane& lane = *request.lane;
   const bool had_its_turn = lane.requests.front().get() == &request;
-  answers_.push_back({backlog_.Remove(request), std::move(status)});
+  outbox_.Add(desk_.backlog.Remove(request), std::move(status));
   if (!lane.requests.empty()) {
-    if (had_its_turn) starting_.push_back(lane.requests.front()->id);
+    if (had_its_turn) desk_.starting.push_back(lane.requests.front()->id);
     return;
   }
   Session& session = *lane.session;
-  backlog_.CloseLane(lane);
+  desk_.backlog.CloseLane(lane);
   keeper_.LetGo(session, now_);
 }
 
-void Engine::Core::AskReceivers() {
+void Turns::AskReceivers() {
   for (Request* const request : asking_) {
     if (request->task->Ready()) {
       request->stage = RequestStage::kScheduled;
@@ -379,14 +314,14 @@ void Engine::Core::AskReceivers() {
 }
 
 // False if nothing is ready.
-bool Engine::Core::FormBatch(BatchPhase phase, Batch& batch) {
+bool Turns::FormBatch(BatchPhase phase, Batch& batch) {
   scheduler_.TakeBatch(phase, taken_);
   if (taken_.empty()) return false;
   size_t rows = 0;
-  MutexLock lock(mutex_);
+  MutexLock lock(desk_.mutex);
   const SteadyTime now = clock_.Now();
   for (const RequestId id : taken_) {
-    batch.requests.push_back(backlog_.Find(id));
+    batch.requests.push_back(desk_.backlog.Find(id));
   }
   for (size_t i = 0; i < batch.requests.size(); ++i) {
     FetchAhead(batch.requests, i);
@@ -394,7 +329,7 @@ bool Engine::Core::FormBatch(BatchPhase phase, Batch& batch) {
     const Piece piece = request.task->Next();
     request.stage = RequestStage::kRunning;
     if (!request.begun) {
-      backlog_.MarkBegun(request);
+      desk_.backlog.MarkBegun(request);
       request.times.first_batch = now;
       metrics_.Queued(phase, now - request.times.submitted);
     }
@@ -407,12 +342,12 @@ bool Engine::Core::FormBatch(BatchPhase phase, Batch& batch) {
   return true;
 }
 
-size_t Engine::Core::Commit(const Batch& batch, const BatchTimes& times) {
+size_t Turns::Commit(const Batch& batch, const BatchTimes& times) {
   metrics_.StepDuration(StepPhase::kProjection, times.model.projection);
   metrics_.StepDuration(StepPhase::kRecurrence, times.model.recurrence);
   metrics_.StepDuration(StepPhase::kOther, times.model.other);
   metrics_.StepDuration(StepPhase::kSample, times.sample);
-  const MutexLock lock(mutex_);
+  const MutexLock lock(desk_.mutex);
   const MutexLock sessions(keeper_.mutex());
   now_ = clock_.Read();
   const size_t active = keeper_.active();
@@ -420,10 +355,10 @@ size_t Engine::Core::Commit(const Batch& batch, const BatchTimes& times) {
     CommitItem(batch.items[i], *batch.requests[i]);
   }
   const size_t left_idle = active - keeper_.active();
-  return left_idle == 0 ? 0 : left_idle + starting_.size();
+  return left_idle == 0 ? 0 : left_idle + desk_.starting.size();
 }
 
-void Engine::Core::CommitItem(const BatchItem& item, Request& request) {
+void Turns::CommitItem(const BatchItem& item, Request& request) {
   Session& session = *request.lane->session;
   request.times.last_batch_end = now_.steady;
   request.stage = RequestStage::kAsking;
@@ -445,54 +380,19 @@ void Engine::Core::CommitItem(const BatchItem& item, Request& request) {
   }
 }
 
-void Engine::Core::SendAnswers() {
-  for (Answer& answer : answers_) {
-    Request& request = *answer.request;
-    request.task->Finish(answer.status, request.times);
-    if (request.step != nullptr) {
-      answered_steps_.push_back(std::move(answer.request));
-    }
-  }
-  answered_ += answers_.size();
-  answers_.clear();
-  SendSteps();
-  std::sort(answered_sinks_.begin(), answered_sinks_.end());
-  const auto end = std::unique(answered_sinks_.begin(), answered_sinks_.end());
-  std::for_each(answered_sinks_.begin(), end,
-                [](StepSink* sink) { sink->OnRoundEnd(); });
-  answered_sinks_.clear();
-}
-
-// Tells sinks what came of their steps. Those of one message mostly lie
-// together, and their sink hears of them at once.
-void Engine::Core::SendSteps() {
-  for (size_t i = 0; i < answered_steps_.size(); ++i) {
-    const StepTask& step = *answered_steps_[i]->step;
-    step_answers_.push_back({step.tag(), &step.outcome()});
-    if (i + 1 < answered_steps_.size() &&
-        answered_steps_[i + 1]->step->sink() == step.sink()) {
-      continue;
-    }
-    step.sink()->OnSteps(step_answers_);
-    step_answers_.clear();
-    answered_sinks_.push_back(step.sink());
-  }
-  if (!answered_steps_.empty()) steps_.GiveBack(answered_steps_);
-}
-
-void Engine::Core::EndEverything() {
+void Turns::EndEverything() {
   {
-    const MutexLock lock(mutex_);
-    while (elsewhere_ > returned_.size()) WaitFor(1, kMaxWait);
+    const MutexLock lock(desk_.mutex);
+    while (desk_.elsewhere > desk_.returned.size()) WaitFor(1, kMaxWait);
     const MutexLock sessions(keeper_.mutex());
-    aborting_ = true;
+    desk_.aborting = true;
     TakeReturned();
     EndAll();
   }
-  SendAnswers();
-  const MutexLock lock(mutex_);
-  unanswered_ -= std::exchange(answered_, 0);
-  idle_.SignalAll();
+  outbox_.Send();
+  const MutexLock lock(desk_.mutex);
+  desk_.unanswered -= outbox_.TakeCount();
+  desk_.idle.SignalAll();
 }
 
 }  // namespace steadystate

@@ -1,0 +1,189 @@
+#include "server/engine/admission.h"
+
+#include <algorithm>
+#include <chrono>
+#include <optional>
+#include <utility>
+
+#include "server/base/error.h"
+#include "server/base/status_macros.h"
+
+namespace steadystate {
+namespace {
+
+absl::Status DrainingError() {
+  return MakeError(ErrorReason::kDraining,
+                   "the server is shutting down: use another one");
+}
+
+}  // namespace
+
+absl::StatusOr<SessionInfo> Admission::CreateSession(
+    const SessionOptions& options) {
+  {
+    const MutexLock lock(desk_.mutex);
+    STEADYSTATE_RETURN_IF_ERROR(CountRefusal(CheckOpen()));
+  }
+  absl::StatusOr<SessionInfo> created = keeper_.Create(options);
+  if (!created.ok()) return CountRefusal(created.status());
+  return created;
+}
+
+absl::Status Admission::DeleteSession(const SessionKey& key) {
+  const Moment now = clock_.Read();
+  const MutexLock lock(desk_.mutex);
+  const MutexLock sessions(keeper_.mutex());
+  STEADYSTATE_ASSIGN_OR_RETURN(const Session* const busy,
+                               keeper_.Delete(key, now));
+  if (busy == nullptr) return absl::OkStatus();
+  for (const auto& request : busy->lane->requests) {
+    desk_.orphaned.push_back(request->id);
+  }
+  desk_.WakeCompute();
+  return absl::OkStatus();
+}
+
+RequestId Admission::Submit(const RequestBase& base, std::unique_ptr<Task> task,
+                            bool on_fresh_state) {
+  const SteadyTime now = clock_.Now();
+  absl::Status refusal;
+  const RequestId id = NewRequestId();
+  Submission submission = {.base = base,
+                           .request = std::make_unique<Request>(),
+                           .on_fresh_state = on_fresh_state,
+                           .refusal = refusal};
+  submission.request->id = id;
+  submission.request->task = std::move(task);
+  Submit({&submission, 1});
+  if (!refusal.ok()) {
+    submission.request->task->Finish(refusal, {.submitted = now});
+  }
+  return id;
+}
+
+void Admission::Submit(std::span<Submission> submissions) {
+  const Moment now = clock_.Read();
+  bool wake = false;
+  {
+    const MutexLock lock(desk_.mutex);
+    const MutexLock sessions(keeper_.mutex());
+    for (const Submission& submission : submissions) {
+      keeper_.WillFind(submission.base.key());
+    }
+    for (Submission& submission : submissions) {
+      submission.refusal = CountRefusal(Accept(submission, now));
+    }
+    metrics_.SetRequests(desk_.backlog.begun(), desk_.backlog.waiting());
+    wake = desk_.wake_at > 0 && desk_.starting.size() >= desk_.wake_at;
+    if (wake) desk_.wake_at = 0;
+  }
+  // Outside the lock, for which it would only wait.
+  if (wake) desk_.work.SignalOne();
+}
+
+// Takes the request only if it succeeds.
+absl::Status Admission::Accept(Submission& submission, const Moment& now) {
+  const RequestBase& base = submission.base;
+  const bool on_fresh_state = submission.on_fresh_state;
+  STEADYSTATE_RETURN_IF_ERROR(CheckOpen());
+  if (base.deadline <= now.steady) {
+    metrics_.Cancelled(CancelStage::kQueued, CancelSource::kDeadline);
+    return MakeError(ErrorReason::kDeadlineExceeded,
+                     "the deadline had passed when the request arrived; the "
+                     "session is unchanged");
+  }
+  Session* session = nullptr;
+  if (!on_fresh_state) {
+    STEADYSTATE_ASSIGN_OR_RETURN(session, keeper_.Find(base.key(), now));
+  }
+  STEADYSTATE_RETURN_IF_ERROR(
+      desk_.backlog.Check(session, base.client, base.writer,
+                          submission.request->task->input_bytes()));
+  if (on_fresh_state) {
+    STEADYSTATE_ASSIGN_OR_RETURN(session, keeper_.CreateUnlisted(now));
+  }
+  submission.request->client = base.client;
+  submission.request->expected_position = base.expected_position;
+  submission.request->deadline = base.deadline;
+  submission.request->times.submitted = now.steady;
+  const Request& request =
+      desk_.backlog.Add(*session, base.writer, std::move(submission.request));
+  ++desk_.unanswered;
+  if (request.lane->requests.size() == 1) {
+    if (!on_fresh_state) keeper_.Use(*session);
+    desk_.starting.push_back(request.id);
+    desk_.noted = true;
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Admission::CheckOpen() {
+  return desk_.draining ? DrainingError() : absl::OkStatus();
+}
+
+// Counts a refusal that is about the server's load.
+absl::Status Admission::CountRefusal(absl::Status status) {
+  if (status.ok()) return status;
+  const std::optional<ErrorDetails> details = GetErrorDetails(status);
+  if (!details.has_value()) return status;
+  switch (details->reason) {
+    case ErrorReason::kDraining:
+      metrics_.Rejected(Rejection::kDraining);
+      break;
+    case ErrorReason::kQueueFull:
+      metrics_.Rejected(Rejection::kQueueFull);
+      break;
+    case ErrorReason::kStateBudgetExhausted:
+      metrics_.Rejected(Rejection::kStateBudget);
+      break;
+    default:
+      break;
+  }
+  return status;
+}
+
+void Admission::Cancel(RequestId id) {
+  MutexLock lock(desk_.mutex);
+  Request* const request = desk_.backlog.Find(id);
+  if (request == nullptr || request->cancel_requested) return;
+  request->cancel_requested = true;
+  desk_.cancelled.push_back(id);
+  desk_.WakeCompute();
+}
+
+void Admission::Wake(RequestId id) {
+  MutexLock lock(desk_.mutex);
+  Request* const request = desk_.backlog.Find(id);
+  if (request == nullptr || request->wake_requested) return;
+  request->wake_requested = true;
+  desk_.woken.push_back(id);
+  desk_.WakeCompute();
+}
+
+void Admission::BeginDrain() {
+  MutexLock lock(desk_.mutex);
+  desk_.draining = true;
+}
+
+void Admission::AbortRequests() {
+  MutexLock lock(desk_.mutex);
+  desk_.draining = true;
+  desk_.aborting = true;
+  desk_.WakeCompute();
+}
+
+bool Admission::WaitIdle(absl::Duration timeout) {
+  // Bounded, so that adding it to the time cannot overflow.
+  constexpr absl::Duration kForever = absl::Hours(24 * 365);
+  const auto deadline = std::chrono::steady_clock::now() +
+                        absl::ToChronoNanoseconds(std::min(timeout, kForever));
+  MutexLock lock(desk_.mutex);
+  while (desk_.unanswered > 0) {
+    const auto left = deadline - std::chrono::steady_clock::now();
+    if (left <= std::chrono::nanoseconds::zero()) return false;
+    desk_.idle.WaitFor(desk_.mutex, left);
+  }
+  return true;
+}
+
+}  // namespace steadystate

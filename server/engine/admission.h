@@ -1,0 +1,75 @@
+#ifndef STEADYSTATE_SERVER_ENGINE_ADMISSION_H_
+#define STEADYSTATE_SERVER_ENGINE_ADMISSION_H_
+
+#include <atomic>
+#include <memory>
+#include <span>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "server/base/clock.h"
+#include "server/engine/desk.h"
+#include "server/engine/request.h"
+#include "server/engine/task.h"
+#include "server/metrics/metrics.h"
+#include "server/session/session_info.h"
+#include "server/session/session_keeper.h"
+
+namespace steadystate {
+
+// The callers' side of the engine: says whether a session or a request is
+// accepted, and notes for the compute thread what callers want. Thread-safe.
+class Admission {
+ public:
+  // A request on its way into the backlog.
+  struct Submission {
+    const RequestBase& base;
+    std::unique_ptr<Request> request;  // with id and task
+    bool on_fresh_state = false;       // one that ends with the task
+    absl::Status& refusal;             // why it was not accepted
+  };
+
+  // All of them outlive it.
+  Admission(Desk& desk, SessionKeeper& keeper, const Clock& clock,
+            Metrics& metrics)
+      : desk_(desk), keeper_(keeper), clock_(clock), metrics_(metrics) {}
+
+  // As Engine's.
+  absl::StatusOr<SessionInfo> CreateSession(const SessionOptions& options);
+  absl::Status DeleteSession(const SessionKey& key);
+
+  RequestId NewRequestId() { return next_request_++; }
+  WriterId NewWriter() { return next_writer_++; }
+
+  // Queues each request on its session, or on a fresh state; or says why not
+  // and leaves it where it is.
+  void Submit(std::span<Submission> submissions);
+  // Queues the task; or finishes it with the reason for its refusal.
+  RequestId Submit(const RequestBase& base, std::unique_ptr<Task> task,
+                   bool on_fresh_state = false);
+  void Cancel(RequestId id);
+  void Wake(RequestId id);
+
+  void BeginDrain();
+  bool WaitIdle(absl::Duration timeout);
+  void AbortRequests();
+
+ private:
+  absl::Status Accept(Submission& submission, const Moment& now)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(desk_.mutex, keeper_.mutex());
+  absl::Status CheckOpen() ABSL_EXCLUSIVE_LOCKS_REQUIRED(desk_.mutex);
+  absl::Status CountRefusal(absl::Status status);
+
+  Desk& desk_;
+  SessionKeeper& keeper_;
+  const Clock& clock_;
+  Metrics& metrics_;
+  std::atomic<RequestId> next_request_ = 1;
+  std::atomic<WriterId> next_writer_ = 1;
+};
+
+}  // namespace steadystate
+
+#endif  // STEADYSTATE_SERVER_ENGINE_ADMISSION_H_

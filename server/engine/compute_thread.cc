@@ -1,0 +1,99 @@
+#include "server/engine/compute_thread.h"
+
+#include <pthread.h>
+
+#include <algorithm>
+#include <optional>
+#include <utility>
+
+namespace steadystate {
+
+ComputeThread::ComputeThread(const EngineOptions& options, const Model& model,
+                             const Clock& clock, Metrics& metrics, Desk& desk,
+                             SessionKeeper& keeper, StepPool& steps)
+    : options_(options),
+      model_(model),
+      clock_(clock),
+      desk_(desk),
+      heartbeat_nanoseconds_(
+          absl::ToInt64Nanoseconds(clock.Now().since_zero())),
+      outbox_(steps),
+      turns_(desk, keeper, outbox_, clock, metrics, options.max_batch_rows) {
+  metrics.SetComputeThreads(options.threads);
+  thread_ = std::thread([this] { Loop(); });
+}
+
+ComputeThread::~ComputeThread() {
+  {
+    const MutexLock lock(desk_.mutex);
+    desk_.draining = true;
+    desk_.stopping = true;
+    desk_.WakeCompute();
+  }
+  thread_.join();
+}
+
+void ComputeThread::Loop() {
+  pthread_setname_np(pthread_self(), "compute");  // for who looks from outside
+  BatchRunner runner(model_, options_.max_batch_rows, options_.threads);
+  while (turns_.TakeNotes(!prefill_.items.empty())) {
+    Beat();
+    outbox_.Send();
+    turns_.AskReceivers();
+    RunDecode(runner);
+    RunPrefill(runner, turns_.finishing());
+  }
+  RunPrefill(runner, /*finishing=*/true);
+  turns_.EndEverything();
+}
+
+void ComputeThread::RunDecode(BatchRunner& runner) {
+  if (!turns_.FormBatch(BatchPhase::kDecode, decode_)) return;
+  const SteadyTime start = clock_.Now();
+  const size_t wanted =
+      Complete(decode_, runner.Run(decode_.items, [this] { Beat(); }));
+  decode_time_ = clock_.Now() - start;
+  turns_.AwaitReturns(decode_time_, wanted);
+}
+
+// Some layers of the prompts' batch: to its end if nobody else wants to
+// compute, else for the time that live streams can spare.
+void ComputeThread::RunPrefill(BatchRunner& runner, bool finishing) {
+  if (prefill_.items.empty()) {
+    if (finishing || !turns_.FormBatch(BatchPhase::kPrefill, prefill_)) return;
+    runner.BeginPrefill(prefill_.items);
+  }
+  // Twice as long as a decode batch if that is longer. Prompts shall get on,
+  // too: with two thirds of the time they run at more than half of their speed,
+  // since the two push each other out of the caches.
+  const SteadyTime end =
+      clock_.Now() + std::max(options_.prefill_slice, 2 * decode_time_);
+  const std::optional<BatchTimes> times = runner.ContinuePrefill([&] {
+    const SteadyTime now = Beat();
+    return turns_.OthersWait() && !finishing && now >= end;
+  });
+  if (times.has_value()) Complete(prefill_, *times);
+}
+
+// Notes that the thread moves: a batch of many layers may take long.
+SteadyTime ComputeThread::Beat() {
+  const SteadyTime now = clock_.Now();
+  heartbeat_nanoseconds_ = absl::ToInt64Nanoseconds(now.since_zero());
+  return now;
+}
+
+// Lets the sessions absorb what the batch has computed, and answers. Returns
+// what ReturnWindow wants.
+size_t ComputeThread::Complete(Batch& batch, const BatchTimes& times) {
+  const size_t wanted = turns_.Commit(batch, times);
+  for (size_t i = 0; i < batch.items.size(); ++i) {
+    if (!batch.items[i].finite) continue;
+    batch.items[i].task->Deliver(batch.requests[i]->times);
+  }
+  outbox_.Send();
+  batch.items.clear();
+  batch.requests.clear();
+  return wanted;
+}
+
+}  // namespace steadystate

@@ -1,0 +1,118 @@
+#ifndef STEADYSTATE_SERVER_ENGINE_TURNS_H_
+#define STEADYSTATE_SERVER_ENGINE_TURNS_H_
+
+#include <cstddef>
+#include <span>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
+#include "absl/time/time.h"
+#include "server/base/clock.h"
+#include "server/engine/batch_runner.h"
+#include "server/engine/desk.h"
+#include "server/engine/outbox.h"
+#include "server/engine/request.h"
+#include "server/engine/return_window.h"
+#include "server/engine/scheduler.h"
+#include "server/metrics/metrics.h"
+#include "server/session/session_keeper.h"
+
+namespace steadystate {
+
+// The requests that compute together.
+struct Batch {
+  std::vector<BatchItem> items;
+  std::vector<Request*> requests;  // whose each item is
+};
+
+// Takes up what callers noted at the desk, and decides for each request whether
+// it begins, goes on, waits or ends. What takes long and is no computing is
+// ordered of the sessions' keeper, and comes back as a note.
+//
+// Confined to the compute thread.
+class Turns {
+ public:
+  // All of them outlive it. `max_rows`: of one batch.
+  Turns(Desk& desk, SessionKeeper& keeper, Outbox& outbox, const Clock& clock,
+        Metrics& metrics, size_t max_rows)
+      : desk_(desk),
+        keeper_(keeper),
+        outbox_(outbox),
+        clock_(clock),
+        metrics_(metrics),
+        scheduler_(max_rows) {}
+
+  // Waits for something to do, takes it up and puts what has ended into the
+  // outbox. False when the engine is to stop.
+  //   prefilling  a batch of prompts has been left between two layers
+  bool TakeNotes(bool prefilling);
+
+  // Asks the receivers of requests that could go on whether they are ready;
+  // those that are wait for a place in a batch.
+  void AskReceivers();
+
+  // The phase's next batch, in `batch`; false if nothing is ready.
+  bool FormBatch(BatchPhase phase, Batch& batch);
+
+  // Others want to compute than the prompts of the batch that runs.
+  bool OthersWait() const {
+    return desk_.noted || !continuing_.empty() ||
+           scheduler_.waiting(BatchPhase::kDecode);
+  }
+  // Only what has begun is carried through.
+  bool finishing() const { return finishing_; }
+
+  // The sessions have absorbed what the batch has computed. Returns what
+  // ReturnWindow wants.
+  size_t Commit(const Batch& batch, const BatchTimes& times);
+  // A decode batch has been answered; see ReturnWindow.
+  void AwaitReturns(absl::Duration time, size_t wanted) {
+    returns_.Open(time, wanted);
+  }
+
+  // Answers whatever has not been, when what is with the keeper is back.
+  void EndEverything();
+
+ private:
+  bool WaitFor(size_t requests, absl::Duration timeout)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(desk_.mutex);
+  void WaitForReturns(bool prefilling)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(desk_.mutex);
+  void WaitForWork(bool prefilling) ABSL_EXCLUSIVE_LOCKS_REQUIRED(desk_.mutex);
+  bool HasWork() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(desk_.mutex);
+  std::span<const RequestId> Taken(std::vector<RequestId>& ids);
+  void TakeReturned()
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(desk_.mutex, keeper_.mutex());
+  void TakeReady() ABSL_EXCLUSIVE_LOCKS_REQUIRED(desk_.mutex, keeper_.mutex());
+  void EndAll() ABSL_EXCLUSIVE_LOCKS_REQUIRED(desk_.mutex, keeper_.mutex());
+  void EndEarly() ABSL_EXCLUSIVE_LOCKS_REQUIRED(desk_.mutex, keeper_.mutex());
+  void End(Request& request, const absl::Status& status)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(desk_.mutex, keeper_.mutex());
+  void StartTurn(Request& request)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(desk_.mutex, keeper_.mutex());
+  void Order(Request& request, SessionKeeper::Work work)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(desk_.mutex, keeper_.mutex());
+  void Ask(Request& request);
+  void Settle(Request& request, absl::Status status)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(desk_.mutex, keeper_.mutex());
+  void CommitItem(const BatchItem& item, Request& request)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(desk_.mutex, keeper_.mutex());
+
+  Desk& desk_;
+  SessionKeeper& keeper_;
+  Outbox& outbox_;
+  const Clock& clock_;
+  Metrics& metrics_;
+  Scheduler scheduler_;
+  ReturnWindow returns_;
+  std::vector<RequestId> continuing_;  // have had a batch and want another
+  std::vector<Request*> asking_;
+  std::vector<RequestId> taken_;  // from the scheduler, or a list of notes
+  Moment now_;                    // when its state was last looked at
+  bool finishing_ = false;
+};
+
+}  // namespace steadystate
+
+#endif  // STEADYSTATE_SERVER_ENGINE_TURNS_H_
