@@ -339,7 +339,8 @@ absl::StatusOr<std::vector<int32_t>> Converter::Tokenize(
     absl::string_view field, absl::string_view text) const {
   STEADYSTATE_RETURN_IF_ERROR(NeedTokenizer(field));
   STEADYSTATE_RETURN_IF_ERROR(CheckTextLength(field, text.size()));
-  std::vector<int32_t> tokens = tokenizer_->Encode(text);
+  STEADYSTATE_ASSIGN_OR_RETURN(std::vector<int32_t> tokens,
+                               tokenizer_->Encode(text));
   STEADYSTATE_RETURN_IF_ERROR(CheckCount(field, tokens.size()));
   return tokens;
 }

@@ -102,8 +102,9 @@ absl::Status ModelService::DoTokenize(const v1::TokenizeRequest& request,
   STEADYSTATE_RETURN_IF_ERROR(services_.converter.NeedTokenizer("text"));
   STEADYSTATE_RETURN_IF_ERROR(
       services_.converter.CheckTextLength("text", request.text().size()));
-  const std::vector<int32_t> tokens =
-      services_.engine.model().tokenizer()->Encode(request.text());
+  STEADYSTATE_ASSIGN_OR_RETURN(
+      const std::vector<int32_t> tokens,
+      services_.engine.model().tokenizer()->Encode(request.text()));
   response.mutable_tokens()->Assign(tokens.begin(), tokens.end());
   return absl::OkStatus();
 }

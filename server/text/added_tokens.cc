@@ -94,7 +94,8 @@ absl::StatusOr<AddedTokens> AddedTokens::FromJson(
       continue;
     }
     if (is_normalized) {
-      token.content = normalizer.Normalize(token.content);
+      STEADYSTATE_ASSIGN_OR_RETURN(token.content,
+                                   normalizer.Normalize(token.content));
       STEADYSTATE_RETURN_IF_ERROR(CheckSize(token.content));
     }
     (is_normalized ? normalized : raw).push_back({token.content, id});

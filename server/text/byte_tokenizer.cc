@@ -15,7 +15,8 @@ class ByteTokenizer final : public Tokenizer {
  public:
   absl::string_view kind() const override { return "bytes"; }
 
-  std::vector<int32_t> Encode(absl::string_view text) const override {
+  absl::StatusOr<std::vector<int32_t>> Encode(
+      absl::string_view text) const override {
     std::vector<int32_t> tokens;
     tokens.reserve(text.size());
     for (const char byte : text) {

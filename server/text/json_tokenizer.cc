@@ -44,11 +44,16 @@ class JsonTokenizer final : public Tokenizer {
  public:
   JsonTokenizer(Parts parts, size_t vocab_size);
 
+  // What each token stands for, once. INVALID_ARGUMENT if a pattern of the
+  // decoder takes too long over one of them.
+  absl::Status DecodeVocabulary();
+
   absl::string_view kind() const override {
     if (parts_.decoder.byte_level()) return "byte_level_bpe";
     return parts_.bpe.byte_fallback() ? "byte_fallback_bpe" : "bpe";
   }
-  std::vector<int32_t> Encode(absl::string_view text) const override;
+  absl::StatusOr<std::vector<int32_t>> Encode(
+      absl::string_view text) const override;
   void AppendBytes(int32_t token, std::string& to) const override {
     to += bytes_[static_cast<size_t>(token)];
   }
@@ -56,8 +61,8 @@ class JsonTokenizer final : public Tokenizer {
 
  private:
   // Text between added tokens.
-  void EncodeText(absl::string_view text, bool first,
-                  std::vector<int32_t>& to) const;
+  absl::Status EncodeText(absl::string_view text, bool first,
+                          std::vector<int32_t>& to) const;
 
   const Parts parts_;
   // By id: spelled as in the file, and the bytes within a text. Both are empty
@@ -74,12 +79,21 @@ JsonTokenizer::JsonTokenizer(Parts parts, size_t vocab_size)
   for (const auto& [id, token] : parts_.added.tokens()) {
     spelled_[static_cast<size_t>(id)] = token.special ? "" : token.content;
   }
-  for (size_t id = 0; id < vocab_size; ++id) {
-    bytes_[id] = parts_.decoder.Decode(spelled_[id], false);
-  }
 }
 
-std::vector<int32_t> JsonTokenizer::Encode(absl::string_view text) const {
+absl::Status JsonTokenizer::DecodeVocabulary() {
+  for (size_t id = 0; id < spelled_.size(); ++id) {
+    STEADYSTATE_ASSIGN_OR_RETURN(bytes_[id],
+                                 parts_.decoder.Decode(spelled_[id], false));
+    // Decode relies on it.
+    STEADYSTATE_RETURN_IF_ERROR(
+        parts_.decoder.Decode(spelled_[id], true).status());
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::vector<int32_t>> JsonTokenizer::Encode(
+    absl::string_view text) const {
   const std::string utf8 = ToUtf8(text);
   std::vector<int32_t> tokens;
   tokens.reserve(utf8.size() / 3);
@@ -87,26 +101,29 @@ std::vector<int32_t> JsonTokenizer::Encode(absl::string_view text) const {
     if (part.token >= 0) {
       tokens.push_back(part.token);
     } else {
-      EncodeText(part.text, part.text.data() == utf8.data(), tokens);
+      STEADYSTATE_RETURN_IF_ERROR(
+          EncodeText(part.text, part.text.data() == utf8.data(), tokens));
     }
   }
   return tokens;
 }
 
-void JsonTokenizer::EncodeText(absl::string_view text, bool first,
-                               std::vector<int32_t>& to) const {
-  const std::string normal = parts_.normalizer.Normalize(std::string(text));
+absl::Status JsonTokenizer::EncodeText(absl::string_view text, bool first,
+                                       std::vector<int32_t>& to) const {
+  STEADYSTATE_ASSIGN_OR_RETURN(const std::string normal,
+                               parts_.normalizer.Normalize(std::string(text)));
   for (const AddedTokens::Part& part : parts_.added.CutNormalized(normal)) {
     if (part.token >= 0) {
       to.push_back(part.token);
       continue;
     }
     const bool at_start = first && part.text.data() == normal.data();
-    for (const std::string& word :
-         parts_.pre_tokenizer.Words(std::string(part.text), at_start)) {
-      parts_.bpe.AppendTokens(word, to);
-    }
+    STEADYSTATE_ASSIGN_OR_RETURN(
+        const std::vector<std::string> words,
+        parts_.pre_tokenizer.Words(std::string(part.text), at_start));
+    for (const std::string& word : words) parts_.bpe.AppendTokens(word, to);
   }
+  return absl::OkStatus();
 }
 
 std::string JsonTokenizer::Decode(std::span<const int32_t> tokens) const {
@@ -116,7 +133,7 @@ std::string JsonTokenizer::Decode(std::span<const int32_t> tokens) const {
     const std::string& spelled = spelled_[static_cast<size_t>(token)];
     if (spelled.empty()) continue;
     if (first) {
-      text = parts_.decoder.Decode(spelled, true);
+      text = parts_.decoder.Decode(spelled, true).value();
     } else {
       AppendBytes(token, text);
     }
@@ -179,7 +196,10 @@ absl::StatusOr<std::unique_ptr<Tokenizer>> MakeJsonTokenizer(
     return absl::Status(parts.status().code(),
                         absl::StrCat(what, ": ", parts.status().message()));
   }
-  return std::make_unique<JsonTokenizer>(*std::move(parts), vocab_size);
+  auto tokenizer =
+      std::make_unique<JsonTokenizer>(*std::move(parts), vocab_size);
+  STEADYSTATE_RETURN_IF_ERROR(tokenizer->DecodeVocabulary());
+  return tokenizer;
 }
 
 }  // namespace steadystate

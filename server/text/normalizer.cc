@@ -19,7 +19,7 @@ namespace {
 using nlohmann::json;
 
 struct Step {
-  std::function<std::string(std::string)> apply;
+  std::function<absl::StatusOr<std::string>(std::string)> apply;
   Growth growth;
 };
 
@@ -114,8 +114,10 @@ absl::Status Normalizer::Add(const json& description) {
   return absl::OkStatus();
 }
 
-std::string Normalizer::Normalize(std::string text) const {
-  for (const auto& step : steps_) text = step(std::move(text));
+absl::StatusOr<std::string> Normalizer::Normalize(std::string text) const {
+  for (const auto& step : steps_) {
+    STEADYSTATE_ASSIGN_OR_RETURN(text, step(std::move(text)));
+  }
   return text;
 }
 

@@ -21,8 +21,8 @@ class Normalizer {
   // INVALID_ARGUMENT for what is malformed.
   static absl::StatusOr<Normalizer> FromJson(const nlohmann::json& description);
 
-  // REQUIRES: `text` is UTF-8. So is the result.
-  std::string Normalize(std::string text) const;
+  // Errors as Regex::Cut. REQUIRES: `text` is UTF-8. So is the result.
+  absl::StatusOr<std::string> Normalize(std::string text) const;
 
   // How long Normalize can make a text.
   const Growth& growth() const { return growth_; }
@@ -30,7 +30,7 @@ class Normalizer {
  private:
   absl::Status Add(const nlohmann::json& description);
 
-  std::vector<std::function<std::string(std::string)>> steps_;
+  std::vector<std::function<absl::StatusOr<std::string>(std::string)>> steps_;
   Growth growth_;
 };
 

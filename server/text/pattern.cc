@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <utility>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "nlohmann/json.hpp"
@@ -23,11 +24,14 @@ absl::StatusOr<std::shared_ptr<const Regex>> PatternOf(
   return std::make_shared<const Regex>(std::move(regex));
 }
 
-std::string ReplaceAll(const Regex& pattern, absl::string_view content,
-                       absl::string_view text) {
+absl::StatusOr<std::string> ReplaceAll(const Regex& pattern,
+                                       absl::string_view content,
+                                       absl::string_view text) {
+  STEADYSTATE_ASSIGN_OR_RETURN(const std::vector<Stretch> stretches,
+                               pattern.Cut(text));
   std::string replaced;
   replaced.reserve(text.size());
-  for (const Stretch& stretch : pattern.Cut(text)) {
+  for (const Stretch& stretch : stretches) {
     const absl::string_view part = stretch.matched ? content : stretch.text;
     replaced.append(part.data(), part.size());
   }

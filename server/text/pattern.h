@@ -18,9 +18,10 @@ absl::StatusOr<std::shared_ptr<const Regex>> PatternOf(
     const nlohmann::json& step);
 
 // The "Replace" of normalizers and decoders: `content` for every match of
-// `pattern`. REQUIRES: `text` is UTF-8.
-std::string ReplaceAll(const Regex& pattern, absl::string_view content,
-                       absl::string_view text);
+// `pattern`. Errors as Regex::Cut. REQUIRES: `text` is UTF-8.
+absl::StatusOr<std::string> ReplaceAll(const Regex& pattern,
+                                       absl::string_view content,
+                                       absl::string_view text);
 
 // How long ReplaceAll can make a text.
 Growth GrowthOfReplacing(const Regex& pattern, absl::string_view content);

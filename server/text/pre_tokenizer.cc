@@ -47,18 +47,22 @@ absl::StatusOr<PreTokenizer::Step> PreTokenizer::MakeByteLevel(
                                BoolMember(step, "use_regex", true));
   STEADYSTATE_ASSIGN_OR_RETURN(Regex regex, Regex::Compile(kGpt2Pattern));
   const auto words = std::make_shared<const Regex>(std::move(regex));
-  const auto cut = [=](const Piece& piece, std::vector<Piece>& to) {
+  const auto cut = [=](const Piece& piece,
+                       std::vector<Piece>& to) -> absl::Status {
     const bool add_space = prefix_space && !absl::StartsWith(piece.text, " ");
     const std::string text = absl::StrCat(add_space ? " " : "", piece.text);
     if (!use_regex) {
       to.push_back({ToByteAlphabet(text), piece.first});
-      return;
+      return absl::OkStatus();
     }
+    STEADYSTATE_ASSIGN_OR_RETURN(const std::vector<Stretch> stretches,
+                                 words->Cut(text));
     bool first = piece.first;
-    for (const Stretch& word : words->Cut(text)) {
+    for (const Stretch& word : stretches) {
       to.push_back({ToByteAlphabet(word.text), first});
       first = false;
     }
+    return absl::OkStatus();
   };
   const Growth space = {.added = prefix_space ? 1.0 : 0.0};
   return Step{cut, space.Then(kByteAlphabetGrowth)};
@@ -71,10 +75,13 @@ absl::StatusOr<PreTokenizer::Step> PreTokenizer::MakeSplit(const json& step) {
                                BehaviorOf(step, ""));
   STEADYSTATE_ASSIGN_OR_RETURN(const bool invert,
                                BoolMember(step, "invert", false));
-  const auto cut = [=](const Piece& piece, std::vector<Piece>& to) {
-    std::vector<Stretch> stretches = pattern->Cut(piece.text);
+  const auto cut = [=](const Piece& piece,
+                       std::vector<Piece>& to) -> absl::Status {
+    STEADYSTATE_ASSIGN_OR_RETURN(std::vector<Stretch> stretches,
+                                 pattern->Cut(piece.text));
     for (Stretch& stretch : stretches) stretch.matched ^= invert;
     AppendParts(Split(stretches, behavior), piece.first, to);
+    return absl::OkStatus();
   };
   return Step{cut, {}};
 }
@@ -84,8 +91,10 @@ absl::StatusOr<PreTokenizer::Step> PreTokenizer::MakeDigits(const json& step) {
                                BoolMember(step, "individual_digits", false));
   const SplitBehavior behavior =
       individual ? SplitBehavior::kIsolated : SplitBehavior::kContiguous;
-  const auto cut = [=](const Piece& piece, std::vector<Piece>& to) {
+  const auto cut = [=](const Piece& piece,
+                       std::vector<Piece>& to) -> absl::Status {
     AppendParts(Split(CutAt(IsNumber, piece.text), behavior), piece.first, to);
+    return absl::OkStatus();
   };
   return Step{cut, {}};
 }
@@ -94,9 +103,11 @@ absl::StatusOr<PreTokenizer::Step> PreTokenizer::MakePunctuation(
     const json& step) {
   STEADYSTATE_ASSIGN_OR_RETURN(const SplitBehavior behavior,
                                BehaviorOf(step, "Isolated"));
-  const auto cut = [=](const Piece& piece, std::vector<Piece>& to) {
+  const auto cut = [=](const Piece& piece,
+                       std::vector<Piece>& to) -> absl::Status {
     AppendParts(Split(CutAt(IsPunctuation, piece.text), behavior), piece.first,
                 to);
+    return absl::OkStatus();
   };
   return Step{cut, {}};
 }
@@ -119,7 +130,8 @@ absl::StatusOr<PreTokenizer::Step> PreTokenizer::MakeMetaspace(
   }
   STEADYSTATE_ASSIGN_OR_RETURN(Regex regex, Regex::OfLiteral(mark));
   const auto pattern = std::make_shared<const Regex>(std::move(regex));
-  const auto cut = [=](const Piece& piece, std::vector<Piece>& to) {
+  const auto cut = [=](const Piece& piece,
+                       std::vector<Piece>& to) -> absl::Status {
     const std::string marked = absl::StrReplaceAll(piece.text, {{" ", mark}});
     const bool wanted =
         (scheme == "always" || (scheme == "first" && piece.first)) &&
@@ -127,10 +139,13 @@ absl::StatusOr<PreTokenizer::Step> PreTokenizer::MakeMetaspace(
     const std::string text = absl::StrCat(wanted ? mark : "", marked);
     if (!split) {
       to.push_back({text, piece.first});
-      return;
+      return absl::OkStatus();
     }
-    AppendParts(Split(pattern->Cut(text), SplitBehavior::kMergedWithNext),
-                piece.first, to);
+    STEADYSTATE_ASSIGN_OR_RETURN(const std::vector<Stretch> stretches,
+                                 pattern->Cut(text));
+    AppendParts(Split(stretches, SplitBehavior::kMergedWithNext), piece.first,
+                to);
+    return absl::OkStatus();
   };
   const auto mark_bytes = static_cast<double>(mark.size());
   return Step{cut,
@@ -176,14 +191,15 @@ absl::Status PreTokenizer::Add(const json& description) {
   return UnsupportedType("a pre-tokenizer", type);
 }
 
-std::vector<std::string> PreTokenizer::Words(std::string text,
-                                             bool first) const {
+absl::StatusOr<std::vector<std::string>> PreTokenizer::Words(std::string text,
+                                                             bool first) const {
   std::vector<Piece> pieces;
   pieces.push_back({std::move(text), first});
   for (const Step& step : steps_) {
     std::vector<Piece> parts;
     for (const Piece& piece : pieces) {
-      if (!piece.text.empty()) step.apply(piece, parts);
+      if (piece.text.empty()) continue;
+      STEADYSTATE_RETURN_IF_ERROR(step.apply(piece, parts));
     }
     pieces = std::move(parts);
   }

@@ -23,9 +23,10 @@ class PreTokenizer {
       const nlohmann::json& description);
 
   // The words of `text`, none of them empty. `first`: nothing was before it, no
-  // special token either.
+  // special token either. Errors as Regex::Cut.
   // REQUIRES: `text` is UTF-8.
-  std::vector<std::string> Words(std::string text, bool first) const;
+  absl::StatusOr<std::vector<std::string>> Words(std::string text,
+                                                 bool first) const;
 
   // How long Words can make a text, all words together.
   const Growth& growth() const { return growth_; }
@@ -40,7 +41,7 @@ class PreTokenizer {
   };
   struct Step {
     // Appends what becomes of one piece.
-    std::function<void(const Piece&, std::vector<Piece>&)> apply;
+    std::function<absl::Status(const Piece&, std::vector<Piece>&)> apply;
     Growth growth;  // of a piece
   };
 

@@ -12,6 +12,7 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "server/base/error.h"
 #include "server/base/status_macros.h"
 #include "server/text/unicode.h"
 
@@ -19,7 +20,6 @@ namespace steadystate {
 namespace {
 
 constexpr size_t kMaxPatternBytes = 16 << 10;
-constexpr unsigned kMaxHeapKib = 64 << 10;
 
 // White_Space, as Oniguruma's \s; PCRE2's has U+180E besides.
 constexpr absl::string_view kWhiteSpace =
@@ -167,6 +167,16 @@ absl::StatusOr<void*> CompilePcre2(absl::string_view pattern,
   return code;
 }
 
+absl::Status TooMuch(size_t bytes) {
+  return MakeError(
+      ErrorReason::kInvalidArgument,
+      absl::StrCat("a pattern of this model's tokenizer takes more than ",
+                   Regex::kMaxSteps, " steps, or ", Regex::kMaxHeapKib,
+                   " KiB, to look for a match in ", bytes,
+                   " bytes of text; send the text as token ids, or in parts"),
+      {{"bounds", absl::StrCat("at most ", Regex::kMaxSteps, " steps")}});
+}
+
 // What one search needs. Freed with the object.
 class Search {
  public:
@@ -175,7 +185,7 @@ class Search {
         match_(pcre2_match_data_create(1, nullptr)),
         context_(pcre2_match_context_create(nullptr)) {
     pcre2_set_match_limit(context_, Regex::kMaxSteps);
-    pcre2_set_heap_limit(context_, kMaxHeapKib);
+    pcre2_set_heap_limit(context_, Regex::kMaxHeapKib);
   }
   ~Search() {
     pcre2_match_data_free(match_);
@@ -185,12 +195,15 @@ class Search {
   Search& operator=(const Search&) = delete;
 
   // The bounds of the first match at or after `from`; false if there is none.
-  bool Find(absl::string_view text, size_t from, size_t& begin, size_t& end) {
+  // INVALID_ARGUMENT if looking for it takes too much.
+  absl::StatusOr<bool> Find(absl::string_view text, size_t from, size_t& begin,
+                            size_t& end) {
     const int found =
         pcre2_match(code_, reinterpret_cast<PCRE2_SPTR>(text.data()),
                     text.size(), from, PCRE2_NO_UTF_CHECK, match_, context_);
+    if (found == PCRE2_ERROR_NOMATCH) return false;
+    if (found < 0) return TooMuch(text.size());
     // Zero says that a group did not fit, which nobody asked for.
-    if (found < 0) return false;
     begin = pcre2_get_ovector_pointer(match_)[0];
     end = pcre2_get_ovector_pointer(match_)[1];
     return begin <= end;
@@ -237,7 +250,7 @@ size_t Regex::least_match() const {
   return std::max<size_t>(characters, 1);
 }
 
-std::vector<Stretch> Regex::Cut(absl::string_view text) const {
+absl::StatusOr<std::vector<Stretch>> Regex::Cut(absl::string_view text) const {
   std::vector<Stretch> stretches;
   const std::optional<std::string> stand_ins =
       literal_ ? std::nullopt : WithStandIns(text);
@@ -247,7 +260,10 @@ std::vector<Stretch> Regex::Cut(absl::string_view text) const {
   size_t from = 0;  // the next match begins here or later
   size_t begin = 0;
   size_t end = 0;
-  while (from < text.size() && search.Find(subject, from, begin, end)) {
+  while (from < text.size()) {
+    STEADYSTATE_ASSIGN_OR_RETURN(const bool found,
+                                 search.Find(subject, from, begin, end));
+    if (!found) break;
     from = end;
     if (begin == end) {
       from = AfterCharacter(text, end);

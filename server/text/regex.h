@@ -17,7 +17,8 @@ struct Stretch {
 };
 
 // A regular expression as tokenizer.json files have them: Oniguruma's Ruby
-// syntax over Unicode, run by PCRE2. Immutable; thread-safe.
+// syntax over Unicode. Run by PCRE2, whose project lives on while Oniguruma's
+// has ended, and which bounds what a search may take. Immutable; thread-safe.
 class Regex {
  public:
   // INVALID_ARGUMENT if the pattern is none; UNIMPLEMENTED if it has something
@@ -31,16 +32,19 @@ class Regex {
   static absl::StatusOr<Regex> OfLiteral(absl::string_view text);
 
   // Cuts `text` into matches, leftmost first, and what lies between; matches of
-  // nothing are left out. The parts point into `text`. A pattern that needs
-  // more steps than kMaxSteps for one match finds nothing from there on.
-  // Categories of characters are those of the library (unicode.h).
+  // nothing are left out. The parts point into `text`. Categories of characters
+  // are those of the library (unicode.h). INVALID_ARGUMENT if one search takes
+  // more than kMaxSteps, or than kMaxHeapKib of memory to go back by: patterns
+  // come with checkpoints and texts from clients, and some pairs of them take
+  // time exponential in the text's length.
   // REQUIRES: `text` is UTF-8.
-  std::vector<Stretch> Cut(absl::string_view text) const;
+  absl::StatusOr<std::vector<Stretch>> Cut(absl::string_view text) const;
 
   // The least that a match of Cut has: characters, so bytes, too.
   size_t least_match() const;
 
   static constexpr unsigned kMaxSteps = 20'000'000;
+  static constexpr unsigned kMaxHeapKib = 64 << 10;
 
  private:
   struct Free {

@@ -27,7 +27,8 @@ class RwkvTokenizer final : public Tokenizer {
 
   absl::string_view kind() const override { return "rwkv"; }
 
-  std::vector<int32_t> Encode(absl::string_view text) const override {
+  absl::StatusOr<std::vector<int32_t>> Encode(
+      absl::string_view text) const override {
     std::vector<int32_t> tokens;
     tokens.reserve(text.size() / 3);
     while (!text.empty()) {

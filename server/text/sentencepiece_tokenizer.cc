@@ -44,7 +44,8 @@ class SentencePieceTokenizer final : public Tokenizer {
   // characters: two seconds for this many.
   size_t max_text_bytes() const override { return size_t{256} << 10; }
 
-  std::vector<int32_t> Encode(absl::string_view text) const override {
+  absl::StatusOr<std::vector<int32_t>> Encode(
+      absl::string_view text) const override {
     std::vector<int32_t> tokens;
     model_->Encode(text.data(), text.size(), &AppendTokensTo, &tokens);
     return tokens;

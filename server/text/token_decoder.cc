@@ -156,8 +156,11 @@ absl::Status TokenDecoder::Add(const json& step) {
   return absl::OkStatus();
 }
 
-std::string TokenDecoder::Decode(std::string token, bool first) const {
-  for (const Step& step : steps_) token = step(token, first);
+absl::StatusOr<std::string> TokenDecoder::Decode(std::string token,
+                                                 bool first) const {
+  for (const Step& step : steps_) {
+    STEADYSTATE_ASSIGN_OR_RETURN(token, step(token, first));
+  }
   return token;
 }
 

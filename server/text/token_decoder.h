@@ -31,8 +31,8 @@ class TokenDecoder {
       const nlohmann::json& description);
 
   // The bytes of a token as it is spelled in the vocabulary. `first`: it is the
-  // first of a text, which matters to "Metaspace".
-  std::string Decode(std::string token, bool first) const;
+  // first of a text, which matters to "Metaspace". Errors as Regex::Cut.
+  absl::StatusOr<std::string> Decode(std::string token, bool first) const;
 
   // Takes from a whole text what "Strip" takes behind "Fuse".
   void StripText(std::string& text) const;
@@ -44,7 +44,8 @@ class TokenDecoder {
   bool byte_level() const { return byte_level_; }
 
  private:
-  using Step = std::function<std::string(const std::string&, bool first)>;
+  using Step = std::function<absl::StatusOr<std::string>(const std::string&,
+                                                         bool first)>;
   // At most so many times `mark` from the start and from the end.
   struct Strip {
     std::string mark;

@@ -6,12 +6,13 @@
 #include <string>
 #include <vector>
 
+#include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 
 namespace steadystate {
 
-// Text to token ids and back. Immutable; thread-safe. The kinds are in
-// tokenizer/, and tokenizer/tokenizer_factory.h chooses among them.
+// Text to token ids and back. Immutable; thread-safe. tokenizer_factory.h
+// chooses among the kinds.
 class Tokenizer {
  public:
   virtual ~Tokenizer() = default;
@@ -26,8 +27,9 @@ class Tokenizer {
   // The ids of `text`, each below the vocabulary size. No special tokens are
   // added; those whose text occurs in `text` are found if the kind does so. Any
   // bytes are accepted; kinds that know characters take what is not UTF-8 for
-  // U+FFFD.
-  virtual std::vector<int32_t> Encode(absl::string_view text) const = 0;
+  // U+FFFD. INVALID_ARGUMENT if a pattern takes too long over it (Regex::Cut).
+  virtual absl::StatusOr<std::vector<int32_t>> Encode(
+      absl::string_view text) const = 0;
 
   // Appends the bytes that `token` stands for in the middle of a text: perhaps
   // a part of a UTF-8 character, perhaps none (special tokens). A token that

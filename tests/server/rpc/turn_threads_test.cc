@@ -250,7 +250,7 @@ TEST_F(LongTextTest, GivesTheTokensThatItsPartsGive) {
   Context context;
   ASSERT_THAT(server_->models().Tokenize(&context, request, &response), IsOk());
   const std::vector<int32_t> expected =
-      server_->model().tokenizer()->Encode(text);
+      server_->model().tokenizer()->Encode(text).value();
   EXPECT_EQ(
       std::vector<int32_t>(response.tokens().begin(), response.tokens().end()),
       expected);

@@ -38,7 +38,8 @@ std::unique_ptr<Tokenizer> MakeFrom(const json& description) {
 // The bytes of a text's tokens, an asterisk for the added one.
 std::string BytesOfTokens(const Tokenizer& tokenizer, const std::string& text) {
   std::string bytes;
-  for (const int32_t token : tokenizer.Encode(text)) {
+  const std::vector<int32_t> encoded = tokenizer.Encode(text).value();
+  for (const int32_t token : encoded) {
     bytes.push_back(token == kWord ? '*' : static_cast<char>(token));
   }
   return bytes;
