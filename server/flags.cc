@@ -15,7 +15,7 @@
 #include "server/base/cpu_count.h"
 #include "server/base/status_macros.h"
 #include "server/base/version.h"
-#include "server/checkpoint/library_version.h"
+#include "server/checkpoint/config.h"
 #include "server/engine/validate.h"
 
 namespace steadystate {

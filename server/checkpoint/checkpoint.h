@@ -1,6 +1,7 @@
 #ifndef STEADYSTATE_SERVER_CHECKPOINT_CHECKPOINT_H_
 #define STEADYSTATE_SERVER_CHECKPOINT_CHECKPOINT_H_
 
+#include <cstddef>
 #include <map>
 #include <span>
 #include <string>
@@ -8,9 +9,51 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
-#include "server/checkpoint/safetensors.h"
+#include "server/base/mapped_file.h"
 
 namespace steadystate {
+
+// A tensor where it lies in a mapped file.
+struct StoredTensor {
+  std::string dtype;          // as the file spells it: "F32", "BF16", "I64"
+  std::vector<size_t> shape;  // [] is a scalar
+  const std::byte* data = nullptr;  // any alignment
+  size_t bytes = 0;                 // product of shape times the element's size
+};
+
+// The tensors, by name, of the bytes of a .safetensors file, in which their
+// data stays; `what` names it in messages. Errors as SafetensorsFile::Open.
+absl::StatusOr<std::map<std::string, StoredTensor>> ReadTensors(
+    absl::string_view what, std::span<const std::byte> file);
+
+// One .safetensors file: 8 bytes of header length, a JSON header, the data.
+// https://github.com/huggingface/safetensors#format
+// Immutable; thread-safe.
+class SafetensorsFile {
+ public:
+  // Maps a file and checks its header before anything of a size that it claims
+  // is allocated: a header of at most 16 MiB that begins with '{', at most
+  // 100,000 tensors, known dtypes, shapes that agree with the data offsets, and
+  // tensors that cover the data exactly, without overlap or hole.
+  // Errors: those of MappedFile::Open; INVALID_ARGUMENT naming the file and the
+  // tensor for each broken rule.
+  static absl::StatusOr<SafetensorsFile> Open(const std::string& path);
+
+  // By name. Valid as long as this object.
+  const std::map<std::string, StoredTensor>& tensors() const {
+    return tensors_;
+  }
+
+  // The whole file.
+  std::span<const std::byte> bytes() const { return file_.bytes(); }
+
+ private:
+  SafetensorsFile(MappedFile file, std::map<std::string, StoredTensor> tensors)
+      : file_(std::move(file)), tensors_(std::move(tensors)) {}
+
+  MappedFile file_;
+  std::map<std::string, StoredTensor> tensors_;
+};
 
 // The files of a checkpoint directory: config.json and the weights, in one
 // model.safetensors or in the shards that model.safetensors.index.json lists.

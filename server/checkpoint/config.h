@@ -1,6 +1,8 @@
 #ifndef STEADYSTATE_SERVER_CHECKPOINT_CONFIG_H_
 #define STEADYSTATE_SERVER_CHECKPOINT_CONFIG_H_
 
+#include <algorithm>
+#include <compare>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -10,9 +12,12 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "absl/strings/string_view.h"
 #include "kernels/pointwise/activation.h"
 #include "nlohmann/json_fwd.hpp"
+#include "server/base/status_macros.h"
 
 namespace steadystate {
 
@@ -108,6 +113,61 @@ class Config {
   std::string what_;  // "models/demo/config.json"
   std::string path_;  // "" or "attn."
 };
+
+// A name that a config.json may give, and what it means.
+template <typename Value>
+struct Choice {
+  absl::string_view name;
+  Value value;
+};
+
+// What the name under a key means; the first choice if it is absent or null.
+// UNIMPLEMENTED, naming key, value and the names there are, if it is none of
+// them.
+template <typename Value>
+absl::StatusOr<Value> ReadChoice(const Config& config, absl::string_view key,
+                                 std::span<const Choice<Value>> choices) {
+  STEADYSTATE_ASSIGN_OR_RETURN(const std::string name,
+                               config.String(key, choices.front().name));
+  const auto found =
+      std::ranges::find(choices, absl::string_view(name), &Choice<Value>::name);
+  if (found != choices.end()) return found->value;
+  const std::string names = absl::StrJoin(
+      choices, ", ", [](std::string* out, const Choice<Value>& choice) {
+        absl::StrAppend(out, "\"", choice.name, "\"");
+      });
+  return config.Unsupported(key, absl::StrCat("supported are ", names));
+}
+
+// The version of a Python library. One of what comes before a release, such as
+// "5.0.0.dev0" or "4.45.0rc1", is less than that release.
+struct LibraryVersion {
+  uint32_t major = 0;
+  uint32_t minor = 0;
+  uint32_t patch = 0;
+  bool released = true;
+
+  auto operator<=>(const LibraryVersion&) const = default;
+};
+
+// "4.57.6", "5.0", "5.0.0.dev0"; nothing for what is no version.
+std::optional<LibraryVersion> ParseLibraryVersion(absl::string_view text);
+
+// The version of transformers that wrote a config.json: its
+// "transformers_version". Nothing where it does not say so.
+std::optional<LibraryVersion> TransformersVersion(const Config& config);
+
+// True if flash-linear-attention before its version 0.6.0 wrote a config.json.
+// It does not say so, but 0.6.0 needs transformers 5.6.2 or newer. Without a
+// version of transformers: true.
+bool IsBeforeFla06(const Config& config);
+
+// For the log, of what versions of a library read differently: how it is read
+// here, and which version to give who wants it otherwise.
+//   `how`, for transformers_version is 4.57.6; with
+//   --transformers_version=`other`: `otherwise`
+std::string ReadingOf(const Config& config, absl::string_view how,
+                      absl::string_view other, absl::string_view otherwise);
 
 }  // namespace steadystate
 

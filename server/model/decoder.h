@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "kernels/dtype.h"
 #include "server/checkpoint/config.h"
-#include "server/model/embedding.h"
 #include "server/model/family.h"
 #include "server/model/layer.h"
 #include "server/model/mixer.h"
@@ -19,6 +19,27 @@
 #include "server/model/workspace.h"
 
 namespace steadystate {
+
+// The table of token embeddings, [vocab_size, D], kept in the checkpoint's own
+// element type; with bf16 weights it is kept as bf16 whatever it was. One row
+// is converted at a time. Immutable; thread-safe.
+class Embedding {
+ public:
+  // Copies `table`, which holds vocab_size * hidden_size elements.
+  Embedding(TypedData table, size_t vocab_size, size_t hidden_size,
+            DType weights);
+
+  //   to  f32[D]  out.   REQUIRES: 0 <= token < vocab_size.
+  void Row(int32_t token, float* to) const;
+
+  // The table as kept: a tied head multiplies by the same values.
+  TypedData table() const { return {bytes_.data(), dtype_}; }
+
+ private:
+  size_t hidden_size_;
+  DType dtype_;
+  std::vector<std::byte> bytes_;
+};
 
 // The causal language model: embedding, layers, final norm, head. Immutable;
 // thread-safe given distinct workspaces.

@@ -5,7 +5,7 @@
 #include "kernels/pointwise/activation.h"
 #include "server/base/status_macros.h"
 #include "server/model/mixers/mixers.h"
-#include "server/model/parts/mlp.h"
+#include "server/model/parts/projection.h"
 #include "server/model/workspace.h"
 
 namespace steadystate {

@@ -21,6 +21,13 @@ enum class Pass : uint8_t {
   kRead,
 };
 
+// One input of a batch: a token id, or an embedding that takes the place of the
+// token's row of the embedding table.
+struct InputRow {
+  int32_t token = -1;                // in [0, vocab_size) unless ...
+  const float* embedding = nullptr;  // ... f32[D] is given
+};
+
 // Consecutive rows of a batch that belong to one session, in order.
 struct Segment {
   std::byte* state = nullptr;  // the session's state, laid out by StateLayout

@@ -16,7 +16,6 @@
 #include "server/checkpoint/weight_store.h"
 #include "server/model/decoder.h"
 #include "server/model/family.h"
-#include "server/model/model_config_reader.h"
 #include "server/model/registry.h"
 #include "server/text/tokenizer_factory.h"
 

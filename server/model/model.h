@@ -13,7 +13,6 @@
 #include "kernels/dtype.h"
 #include "kernels/linear/linear.h"
 #include "kernels/thread_pool.h"
-#include "server/model/embedding.h"
 #include "server/model/mixer.h"
 #include "server/model/state_layout.h"
 #include "server/model/workspace.h"

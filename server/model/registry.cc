@@ -1,8 +1,14 @@
 #include "server/model/registry.h"
 
 #include <algorithm>
+#include <iterator>
 #include <vector>
 
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "server/base/status_macros.h"
+#include "server/checkpoint/config.h"
 #include "server/model/mixers/mixers.h"
 
 namespace steadystate {
@@ -33,6 +39,274 @@ const Family* FindFamily(absl::string_view model_type) {
   const auto found =
       std::ranges::find(families, model_type, &Family::model_type);
   return found == families.end() ? nullptr : &*found;
+}
+
+namespace {
+
+// Far above any checkpoint, far below what overflows a product of three.
+constexpr Bounds kWidth = {1, 1 << 20};
+constexpr Bounds kLayers = {1, 1024};
+constexpr Bounds kVocabulary = {1, 1 << 24};
+constexpr Bounds kPositions = {1, 1 << 30};
+constexpr size_t kMaxSpecialTokens = 64;
+
+constexpr absl::string_view kUsedKeys[] = {
+    "model_type",          "hidden_size",  "num_hidden_layers",
+    "vocab_size",          "norm_eps",     "rms_norm_eps",
+    "layer_norm_epsilon",  "bos_token_id", "eos_token_id",
+    "tie_word_embeddings", "tokenizer",    "max_position_embeddings",
+    "transformers_version"};
+// Of the gated MLP.
+constexpr absl::string_view kMlpKeys[] = {"hidden_ratio", "hidden_act",
+                                          "intermediate_size"};
+constexpr absl::string_view kHybridKey[] = {"attn"};
+constexpr absl::string_view kInertKeys[] = {
+    "_name_or_path",
+    "architectures",
+    "attn_mode",
+    "auto_map",
+    "chunk_size_feed_forward",
+    "dtype",
+    "elementwise_affine",
+    "fuse_cross_entropy",
+    "fuse_linear_cross_entropy",
+    "fuse_norm",
+    "fuse_swiglu",
+    "id2label",
+    "initializer_range",
+    "is_encoder_decoder",
+    "label2id",
+    "output_attentions",
+    "output_hidden_states",
+    "pad_token_id",
+    "problem_type",
+    "return_dict",
+    "torch_dtype",
+    "use_cache",
+    "use_l2warp",
+};
+constexpr FixedKey kFixedKeys[] = {{"attnres_block_size", "null"},
+                                   {"quantization_config", "null"}};
+constexpr KeyTable kCommonKeys = {
+    .used = kUsedKeys, .inert = kInertKeys, .must_be_default = kFixedKeys};
+constexpr KeyTable kMlpTable = {
+    .used = kMlpKeys, .inert = {}, .must_be_default = {}};
+constexpr KeyTable kAttnTable = {
+    .used = kHybridKey, .inert = {}, .must_be_default = {}};
+constexpr absl::string_view kHybridKeys[] = {"layers"};
+constexpr KeyTable kHybridTable = {
+    .used = kHybridKeys, .inert = {}, .must_be_default = {}};
+
+absl::Status ReadFamily(const Config& config, ModelConfig& model) {
+  std::vector<absl::string_view> known;
+  for (const Family& family : Families()) {
+    known.push_back(family.model_type);
+  }
+  const std::string supported =
+      absl::StrCat("supported are: ", absl::StrJoin(known, ", "));
+  STEADYSTATE_ASSIGN_OR_RETURN(const std::string model_type,
+                               config.String("model_type", ""));
+  if (model_type.empty()) return config.Invalid("model_type", supported);
+  model.family = FindFamily(model_type);
+  if (model.family == nullptr) {
+    return config.Unsupported("model_type", supported);
+  }
+  model.defaults = model.family->defaults;
+  if (model.family->read_defaults != nullptr) {
+    STEADYSTATE_ASSIGN_OR_RETURN(model.defaults,
+                                 model.family->read_defaults(config));
+  }
+  return absl::OkStatus();
+}
+
+// The width of the MLP: stated, or 2/3 of hidden_ratio times D, rounded up to a
+// multiple of 256.
+absl::Status ReadMlp(const Config& config, ModelConfig& model) {
+  // In fla null is not the family's default here, but 4.
+  const double fallback =
+      config.IsNull("hidden_ratio") ? 4 : model.defaults.hidden_ratio;
+  STEADYSTATE_ASSIGN_OR_RETURN(
+      const double ratio, config.Number("hidden_ratio", fallback, {0.01, 64}));
+  STEADYSTATE_ASSIGN_OR_RETURN(
+      const std::optional<size_t> stated,
+      config.OptionalSize("intermediate_size", kWidth));
+  const double wanted =
+      static_cast<double>(model.hidden_size) * ratio * 2.0 / 3.0;
+  const size_t derived = (static_cast<size_t>(wanted) + 255) / 256 * 256;
+  model.intermediate_size = stated.value_or(derived);
+  STEADYSTATE_ASSIGN_OR_RETURN(model.mlp_activation,
+                               config.ActivationOf("hidden_act", "swish"));
+  if (model.mlp_activation != Activation::kSilu &&
+      model.mlp_activation != Activation::kPowlu) {
+    return config.Unsupported(
+        "hidden_act", "supported are \"swish\", \"silu\" and \"powlu\"");
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ReadSpecialTokens(const Config& config, absl::string_view key,
+                               size_t fallback, size_t vocab_size,
+                               std::vector<int32_t>& tokens) {
+  STEADYSTATE_ASSIGN_OR_RETURN(
+      const auto stated,
+      config.SizeList(key, {0, static_cast<double>(vocab_size - 1)},
+                      kMaxSpecialTokens));
+  // The library's default, unless the vocabulary is too small for it.
+  if (!stated.has_value() && fallback < vocab_size) {
+    tokens = {static_cast<int32_t>(fallback)};
+  }
+  for (const size_t token : stated.value_or(std::vector<size_t>())) {
+    tokens.push_back(static_cast<int32_t>(token));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ReadTokens(const Config& config, ModelConfig& model) {
+  const FamilyDefaults& defaults = model.defaults;
+  STEADYSTATE_RETURN_IF_ERROR(
+      ReadSpecialTokens(config, "bos_token_id", defaults.bos_token,
+                        model.vocab_size, model.bos_tokens));
+  STEADYSTATE_RETURN_IF_ERROR(
+      ReadSpecialTokens(config, "eos_token_id", defaults.eos_token,
+                        model.vocab_size, model.eos_tokens));
+  STEADYSTATE_ASSIGN_OR_RETURN(const std::string tokenizer,
+                               config.String("tokenizer", ""));
+  model.byte_tokenizer = tokenizer == "bytes";
+  if (!tokenizer.empty() && !model.byte_tokenizer) {
+    return config.Unsupported("tokenizer", "only \"bytes\" is supported");
+  }
+  if (model.byte_tokenizer && model.vocab_size < 256) {
+    return config.Invalid("vocab_size",
+                          "with the tokenizer \"bytes\" it must be >= 256");
+  }
+  return absl::OkStatus();
+}
+
+// Turns the layers that `attn` names into softmax attention.
+absl::Status ReadHybrid(const Config& config, ModelConfig& model) {
+  const size_t layers = model.layers.size();
+  std::vector<bool> listed(layers);
+  STEADYSTATE_ASSIGN_OR_RETURN(const std::vector<Config> groups,
+                               config.Objects("attn", layers));
+  for (const Config& group : groups) {
+    const KeyTable tables[] = {kHybridTable, SoftmaxAttentionKeys()};
+    for (const KeyTable& table : tables) {
+      STEADYSTATE_RETURN_IF_ERROR(group.CheckFixedKeys(table));
+    }
+    for (const std::string& key : group.UnknownKeys(tables)) {
+      model.warnings.push_back(absl::StrCat("unknown config key '", key, "'"));
+    }
+    STEADYSTATE_ASSIGN_OR_RETURN(
+        const SoftmaxAttentionOptions options,
+        ReadSoftmaxAttentionOptions(group, model.hidden_size, 0));
+    STEADYSTATE_ASSIGN_OR_RETURN(
+        const auto indices,
+        group.SizeList("layers", {0, static_cast<double>(layers - 1)}, layers));
+    if (!indices.has_value()) {
+      return group.Invalid("layers", "hybrid layers need it");
+    }
+    for (const size_t layer : *indices) {
+      if (listed[layer]) {
+        return group.Invalid("layers", "a layer is listed twice");
+      }
+      listed[layer] = true;
+      model.layers[layer].tokens = TokenMixer::kSoftmax;
+      model.layers[layer].softmax = options;
+    }
+  }
+  return absl::OkStatus();
+}
+
+// Which layers are softmax attention, and what kind of it.
+absl::Status ReadSoftmaxLayers(const Config& config, ModelConfig& model) {
+  if (model.family->hybrid) {
+    STEADYSTATE_RETURN_IF_ERROR(ReadHybrid(config, model));
+  }
+  if (model.family->layer.tokens != TokenMixer::kSoftmax) {
+    return absl::OkStatus();
+  }
+  STEADYSTATE_ASSIGN_OR_RETURN(
+      const SoftmaxAttentionOptions options,
+      ReadSoftmaxAttentionOptions(config, model.hidden_size, 32));
+  for (LayerPlan& plan : model.layers) plan.softmax = options;
+  return absl::OkStatus();
+}
+
+// True if its layers have the gated MLP.
+bool HasMlp(const ModelConfig& model) {
+  return model.family->layer.channels == ChannelMixer::kGatedMlp;
+}
+
+// The newest name wins where a file has several.
+absl::Status ReadNorm(const Config& config, ModelConfig& model) {
+  double eps = model.defaults.norm_eps;
+  for (const absl::string_view key :
+       {"layer_norm_epsilon", "rms_norm_eps", "norm_eps"}) {
+    STEADYSTATE_ASSIGN_OR_RETURN(eps, config.Number(key, eps, {0, 1}));
+  }
+  model.norm = {.kind = model.family->frame.norm,
+                .bias = false,
+                .eps = static_cast<float>(eps)};
+  model.layer_norm = model.norm;
+  return absl::OkStatus();
+}
+
+// transformers 5 does not tie what is stored twice and differs; before, it did.
+absl::Status ReadTiedHead(const Config& config, ModelConfig& model) {
+  model.tied_head = model.defaults.tied_head;
+  if (!config.Has("tie_word_embeddings")) return absl::OkStatus();
+  STEADYSTATE_ASSIGN_OR_RETURN(const bool tied,
+                               config.Bool("tie_word_embeddings", false));
+  const std::optional<LibraryVersion> version = TransformersVersion(config);
+  const bool by_version_5 = version.has_value() && version->major >= 5;
+  model.tied_head = !tied          ? TiedHead::kNo
+                    : by_version_5 ? TiedHead::kUnlessStored
+                                   : TiedHead::kYes;
+  return absl::OkStatus();
+}
+
+absl::Status CheckKeys(const Config& config, ModelConfig& model) {
+  std::vector<KeyTable> tables = {kCommonKeys, model.family->keys};
+  if (model.family->hybrid) tables.push_back(kAttnTable);
+  if (HasMlp(model)) tables.push_back(kMlpTable);
+  for (const KeyTable& table : tables) {
+    STEADYSTATE_RETURN_IF_ERROR(config.CheckFixedKeys(table));
+  }
+  for (const std::string& key : config.UnknownKeys(tables)) {
+    model.warnings.push_back(absl::StrCat("unknown config key '", key, "'"));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::StatusOr<ModelConfig> ReadModelConfig(const Config& config) {
+  ModelConfig model;
+  STEADYSTATE_RETURN_IF_ERROR(ReadFamily(config, model));
+  STEADYSTATE_RETURN_IF_ERROR(CheckKeys(config, model));
+  const FamilyDefaults& defaults = model.defaults;
+  STEADYSTATE_ASSIGN_OR_RETURN(
+      model.hidden_size,
+      config.Size("hidden_size", defaults.hidden_size, kWidth));
+  STEADYSTATE_ASSIGN_OR_RETURN(
+      model.vocab_size,
+      config.Size("vocab_size", defaults.vocab_size, kVocabulary));
+  STEADYSTATE_ASSIGN_OR_RETURN(
+      const size_t layers,
+      config.Size("num_hidden_layers", defaults.layers, kLayers));
+  model.layers.assign(layers, model.family->layer);
+  STEADYSTATE_RETURN_IF_ERROR(ReadNorm(config, model));
+  STEADYSTATE_RETURN_IF_ERROR(ReadTiedHead(config, model));
+  if (HasMlp(model)) STEADYSTATE_RETURN_IF_ERROR(ReadMlp(config, model));
+  STEADYSTATE_RETURN_IF_ERROR(ReadTokens(config, model));
+  STEADYSTATE_RETURN_IF_ERROR(ReadSoftmaxLayers(config, model));
+  STEADYSTATE_ASSIGN_OR_RETURN(
+      model.max_position_embeddings,
+      config.Size("max_position_embeddings", 2048, kPositions));
+  if (model.family->read_config != nullptr) {
+    STEADYSTATE_RETURN_IF_ERROR(model.family->read_config(config, model));
+  }
+  return model;
 }
 
 }  // namespace steadystate

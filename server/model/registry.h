@@ -3,7 +3,9 @@
 
 #include <span>
 
+#include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "server/checkpoint/config.h"
 #include "server/model/family.h"
 
 namespace steadystate {
@@ -13,6 +15,10 @@ std::span<const Family> Families();
 
 // The family of a model_type, or null.
 const Family* FindFamily(absl::string_view model_type);
+
+// Reads and checks what every family shares; the mixers read their own keys
+// when they are made. INVALID_ARGUMENT and UNIMPLEMENTED as Model::Load.
+absl::StatusOr<ModelConfig> ReadModelConfig(const Config& config);
 
 }  // namespace steadystate
 

@@ -9,7 +9,6 @@
 #include "kernels/sampling/softmax.h"
 #include "server/base/error.h"
 #include "server/base/status_macros.h"
-#include "server/model/philox.h"
 
 namespace steadystate {
 namespace {

@@ -24,7 +24,7 @@ enum class SlotType : uint8_t {
   kFloat32,
   kFloat64,  // sums that only grow: float32 would stop counting at 2^24
   kBfloat16,
-  kInt16,  // in units that blocks of them share (kernels/state/int16_matrix.h)
+  kInt16,  // in units that several of them share (kernels/state/int16_matrix.h)
   kUint8,  // the exponents of those units
 };
 
@@ -46,7 +46,7 @@ enum class StateDType : uint8_t {
 // The name used in flags and errors: "f32", "bf16", "int16".
 absl::string_view Name(StateDType dtype);
 
-// One named block of a layer's per-session state: row-major, at a 64-byte
+// One named slot of a layer's per-session state: row-major, at a 64-byte
 // aligned offset from the start of the session's state.
 struct StateSlot {
   size_t layer = 0;

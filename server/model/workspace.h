@@ -121,7 +121,17 @@ class Workspace {
   // the tasks that it hands to the pool.
   struct Buffers {
     Buffers(size_t hidden_size, const ScratchSize& sizes, size_t rows,
-            ThreadPool& threads);
+            ThreadPool& threads)
+        : pool(threads),
+          max_rows(rows),
+          // Workers write at the same time: whole cache lines for each.
+          worker_floats((sizes.worker_floats + 15) / 16 * 16),
+          residual(rows * hidden_size),
+          normed(rows * hidden_size),
+          mixed(rows * hidden_size),
+          scratch(rows * sizes.row_floats),
+          workers(threads.size() * worker_floats),
+          carry(rows * sizes.carry_floats) {}
 
     ThreadPool& pool;
     const size_t max_rows;
@@ -145,7 +155,10 @@ class Workspace {
 
     // Linear::Run, counted as projection.
     void Project(const Linear& linear_map, size_t rows, const float* x,
-                 size_t x_stride, float* y, size_t y_stride);
+                 size_t x_stride, float* y, size_t y_stride) {
+      const PhaseScope scope(phases, Phase::kProjection);
+      linear_map.Run(rows, x, x_stride, y, y_stride, pool, linear, row_class);
+    }
 
     // Calls each(row, worker) for every row: on this thread alone if there is
     // little to do, else on all. A row's result may depend on the row only.
@@ -158,11 +171,11 @@ class Workspace {
         for (size_t row = 0; row < rows; ++row) each(row, size_t{0});
         return;
       }
-      const size_t block = (rows + 4 * pool.size() - 1) / (4 * pool.size());
-      pool.ParallelFor((rows + block - 1) / block,
+      const size_t share = (rows + 4 * pool.size() - 1) / (4 * pool.size());
+      pool.ParallelFor((rows + share - 1) / share,
                        [&](size_t i, size_t worker) {
-                         const size_t end = std::min(rows, (i + 1) * block);
-                         for (size_t row = i * block; row < end; ++row)
+                         const size_t end = std::min(rows, (i + 1) * share);
+                         for (size_t row = i * share; row < end; ++row)
                            each(row, worker);
                        });
     }

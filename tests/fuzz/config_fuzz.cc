@@ -12,7 +12,7 @@
 #include "server/checkpoint/config.h"
 #include "server/checkpoint/weight_store.h"
 #include "server/model/layer.h"
-#include "server/model/model_config_reader.h"
+#include "server/model/registry.h"
 #include "tests/fuzz/require.h"
 #include "tests/testing/checkpoint_writer.h"
 #include "tests/testing/temp_directory.h"

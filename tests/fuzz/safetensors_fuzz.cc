@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <span>
 
-#include "server/checkpoint/safetensors.h"
+#include "server/checkpoint/checkpoint.h"
 #include "tests/fuzz/require.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {

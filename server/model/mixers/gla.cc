@@ -12,7 +12,7 @@
 #include "kernels/pointwise/decay.h"
 #include "server/base/status_macros.h"
 #include "server/model/mixers/mixers.h"
-#include "server/model/parts/gated_attention.h"
+#include "server/model/parts/gated_layer.h"
 #include "server/model/workspace.h"
 
 namespace steadystate {
@@ -37,19 +37,19 @@ class Gla final : public Mixer {
 
  private:
   float floor_ = 0;  // of log decay
-  GatedAttention attention_;
+  GatedLayer attention_;
   std::unique_ptr<Linear> decay_up_;  // rank -> G K
 };
 
 absl::StatusOr<std::unique_ptr<Mixer>> Gla::Make(const MixerBuilder& from) {
   auto gla = std::make_unique<Gla>();
   STEADYSTATE_ASSIGN_OR_RETURN(gla->floor_,
-                               GatedAttention::ReadLogDecayFloor(from));
-  GatedAttention::Options options;
-  STEADYSTATE_RETURN_IF_ERROR(GatedAttention::ReadShapeAndGate(
+                               GatedLayer::ReadLogDecayFloor(from));
+  GatedLayer::Options options;
+  STEADYSTATE_RETURN_IF_ERROR(GatedLayer::ReadShapeAndGate(
       from, {.num_heads = 4, .expand_k = 0.5, .expand_v = 1}, options));
-  STEADYSTATE_RETURN_IF_ERROR(GatedAttention::ReadConv(from, false, options));
-  STEADYSTATE_RETURN_IF_ERROR(GatedAttention::ReadFeatureMap(from, options));
+  STEADYSTATE_RETURN_IF_ERROR(GatedLayer::ReadConv(from, false, options));
+  STEADYSTATE_RETURN_IF_ERROR(GatedLayer::ReadFeatureMap(from, options));
   const HeadShape& s = options.shape;
   STEADYSTATE_ASSIGN_OR_RETURN(
       const size_t rank,
@@ -57,8 +57,8 @@ absl::StatusOr<std::unique_ptr<Mixer>> Gla::Make(const MixerBuilder& from) {
   options.decay = Decay::kKey;
   options.decay_projection = "gk_proj.0";
   options.decay_columns = rank;
-  STEADYSTATE_ASSIGN_OR_RETURN(
-      gla->attention_, GatedAttention::Make(from, options, 2 * s.G * s.K));
+  STEADYSTATE_ASSIGN_OR_RETURN(gla->attention_,
+                               GatedLayer::Make(from, options, 2 * s.G * s.K));
   STEADYSTATE_ASSIGN_OR_RETURN(
       gla->decay_up_, MakeProjection(from.weights, "gk_proj.1", rank, s.G * s.K,
                                      from.linears, Bias::kYes));
@@ -71,8 +71,7 @@ void Gla::Forward(std::span<const Segment> segments, size_t rows,
   const PhaseScope scope(buffers.phases, Phase::kRecurrence);
   const HeadShape& s = attention_.shape();
   const size_t channels = s.G * s.K;
-  const GatedAttention::Rows in =
-      attention_.Project(segments, rows, x, buffers);
+  const GatedLayer::Rows in = attention_.Project(segments, rows, x, buffers);
   // f32[rows, 2, G K]: what a float has of a decay, and what it lacks.
   float* decay = attention_.More(rows, buffers);
   const size_t stride = 2 * channels;
@@ -88,6 +87,62 @@ void Gla::Forward(std::span<const Segment> segments, size_t rows,
       y, buffers);
 }
 
+// Gated linear attention with one gate for all of a head, as fla's layer of
+// that name, for which model_type "simple_gla" is our own:
+//   q, k, v = W_q x, W_k x, W_v x     conv + silu (by default), feature map
+//   log g_t = max(logsigmoid(W x + b) / 16, clamp_min)     one per kv head
+//   S_t = g_t S_{t-1} + k_t v_t^T,   o_t = K^-1/2 S_t^T q_t
+//   y   = W_o (RMSNorm(o, per head) * silu(W_g x))
+// Names, keys and their defaults are those of gla, but for the convolution.
+
+class SimpleGla final : public Mixer {
+ public:
+  static absl::StatusOr<std::unique_ptr<Mixer>> Make(const MixerBuilder& from);
+
+  void Forward(std::span<const Segment> segments, size_t rows, const float* x,
+               float* y, Workspace& workspace) const override;
+
+ private:
+  float floor_ = 0;  // of log decay
+  GatedLayer attention_;
+};
+
+absl::StatusOr<std::unique_ptr<Mixer>> SimpleGla::Make(
+    const MixerBuilder& from) {
+  auto made = std::make_unique<SimpleGla>();
+  STEADYSTATE_ASSIGN_OR_RETURN(made->floor_,
+                               GatedLayer::ReadLogDecayFloor(from));
+  GatedLayer::Options options;
+  STEADYSTATE_RETURN_IF_ERROR(GatedLayer::ReadShapeAndGate(
+      from, {.num_heads = 4, .expand_k = 0.5, .expand_v = 1}, options));
+  STEADYSTATE_RETURN_IF_ERROR(GatedLayer::ReadConv(from, true, options));
+  STEADYSTATE_RETURN_IF_ERROR(GatedLayer::ReadFeatureMap(from, options));
+  options.decay = Decay::kScalar;
+  options.decay_projection = "gk_proj";
+  options.decay_columns = options.shape.G;
+  options.decay_bias = Bias::kYes;
+  STEADYSTATE_ASSIGN_OR_RETURN(
+      made->attention_, GatedLayer::Make(from, options, options.shape.G));
+  return made;
+}
+
+void SimpleGla::Forward(std::span<const Segment> segments, size_t rows,
+                        const float* x, float* y, Workspace& workspace) const {
+  Workspace::Buffers& buffers = workspace.buffers();
+  const PhaseScope scope(buffers.phases, Phase::kRecurrence);
+  const size_t G = attention_.shape().G;
+  const GatedLayer::Rows in = attention_.Project(segments, rows, x, buffers);
+  float* low = attention_.More(rows, buffers);  // f32[rows, G]
+  buffers.ForRows(rows, G, [&](size_t row, size_t) {
+    float* a = in.decay + row * in.stride;
+    LogSigmoidLogDecay(G, a, kTemperature, floor_, a);
+    SplitDecay(G, a, a, low + row * G);
+  });
+  attention_.Finish(segments, rows, in,
+                    {.alpha = {in.decay, in.stride, 1}, .low = {low, G, 1}}, y,
+                    buffers);
+}
+
 }  // namespace
 
 Family GlaFamily() {
@@ -98,6 +153,15 @@ Family GlaFamily() {
                    .must_be_default = kFixedKeys},
           .bf16_states = true,
           .make_token_mixer = Gla::Make};
+}
+
+Family SimpleGlaFamily() {
+  return {
+      .model_type = "simple_gla",
+      .source = "gla.cc",
+      .keys = {.used = kUsedKeys, .inert = {}, .must_be_default = kFixedKeys},
+      .bf16_states = true,
+      .make_token_mixer = SimpleGla::Make};
 }
 
 }  // namespace steadystate

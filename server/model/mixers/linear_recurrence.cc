@@ -26,14 +26,14 @@
 #include "kernels/feature_map/feature_map.h"
 #include "kernels/pointwise/activation.h"
 #include "server/base/status_macros.h"
-#include "server/checkpoint/config_choice.h"
+#include "server/checkpoint/config.h"
 #include "server/model/mixers/mixers.h"
 #include "server/model/parts/causal_conv.h"
 #include "server/model/parts/decay_gate.h"
 #include "server/model/parts/gated_recurrence.h"
-#include "server/model/parts/head_output.h"
-#include "server/model/parts/rotary_rows.h"
-#include "server/model/parts/stacked_projection.h"
+#include "server/model/parts/heads.h"
+#include "server/model/parts/projection.h"
+#include "server/model/parts/query_key.h"
 #include "server/model/workspace.h"
 
 namespace steadystate {
@@ -52,12 +52,12 @@ constexpr Bounds kHeadWidths = {1, 1 << 16};
 constexpr Bounds kTaps = {0, 64};
 constexpr Bounds kScales = {-1e30, 1e30};
 
-enum class FeatureMap : uint8_t { kIdentity, kElu, kRelu, kSoftmax };
-constexpr Choice<FeatureMap> kFeatureMaps[] = {
-    {"identity", FeatureMap::kIdentity},
-    {"elu", FeatureMap::kElu},
-    {"relu", FeatureMap::kRelu},
-    {"softmax", FeatureMap::kSoftmax}};
+enum class ElementMap : uint8_t { kIdentity, kElu, kRelu, kSoftmax };
+constexpr Choice<ElementMap> kFeatureMaps[] = {
+    {"identity", ElementMap::kIdentity},
+    {"elu", ElementMap::kElu},
+    {"relu", ElementMap::kRelu},
+    {"softmax", ElementMap::kSoftmax}};
 constexpr Choice<std::optional<Pairs>> kRotaries[] = {
     {"none", std::nullopt},
     {"half", Pairs::kHalves},
@@ -76,7 +76,7 @@ struct Options {
   size_t H = 0;
   size_t K = 0;
   size_t V = 0;
-  FeatureMap feature_map = FeatureMap::kIdentity;
+  ElementMap feature_map = ElementMap::kIdentity;
   float q_scale = 1;
   std::optional<Pairs> rotary{};
   double rope_theta = 0;
@@ -127,7 +127,7 @@ absl::StatusOr<Options> ReadOptions(const Config& config) {
                                RequiredSize(config, "head_v_dim", kHeadWidths));
   STEADYSTATE_ASSIGN_OR_RETURN(
       o.feature_map,
-      ReadChoice<FeatureMap>(config, "feature_map", kFeatureMaps));
+      ReadChoice<ElementMap>(config, "feature_map", kFeatureMaps));
   STEADYSTATE_ASSIGN_OR_RETURN(o.q_scale, ReadScale(config, o.K));
   STEADYSTATE_ASSIGN_OR_RETURN(
       o.rotary, ReadChoice<std::optional<Pairs>>(config, "rotary", kRotaries));
@@ -306,15 +306,15 @@ absl::StatusOr<std::unique_ptr<Mixer>> LinearRecurrence::Make(
 void LinearRecurrence::Map(size_t heads, float* x) const {
   const size_t K = options_.K;
   switch (options_.feature_map) {
-    case FeatureMap::kIdentity:
+    case ElementMap::kIdentity:
       break;
-    case FeatureMap::kElu:
+    case ElementMap::kElu:
       Activate(Activation::kEluPlusOne, heads * K, x, x);
       break;
-    case FeatureMap::kRelu:
+    case ElementMap::kRelu:
       Activate(Activation::kRelu, heads * K, x, x);
       break;
-    case FeatureMap::kSoftmax:
+    case ElementMap::kSoftmax:
       for (size_t h = 0; h < heads; ++h) JointSoftmax(K, x + h * K, x + h * K);
       break;
   }

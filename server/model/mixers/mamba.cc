@@ -15,12 +15,12 @@
 
 #include "kernels/pointwise/activation.h"
 #include "server/base/status_macros.h"
-#include "server/checkpoint/library_version.h"
+#include "server/checkpoint/config.h"
 #include "server/model/mixers/mixers.h"
 #include "server/model/parts/causal_conv.h"
 #include "server/model/parts/gated_recurrence.h"
 #include "server/model/parts/mamba_layer.h"
-#include "server/model/parts/stacked_projection.h"
+#include "server/model/parts/projection.h"
 #include "server/model/workspace.h"
 
 namespace steadystate {

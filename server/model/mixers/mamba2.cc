@@ -23,13 +23,13 @@
 #include "kernels/pointwise/activation.h"
 #include "kernels/pointwise/decay.h"
 #include "server/base/status_macros.h"
-#include "server/checkpoint/library_version.h"
+#include "server/checkpoint/config.h"
 #include "server/model/mixers/mixers.h"
 #include "server/model/parts/causal_conv.h"
 #include "server/model/parts/gated_recurrence.h"
-#include "server/model/parts/head_output.h"
+#include "server/model/parts/heads.h"
 #include "server/model/parts/mamba_layer.h"
-#include "server/model/parts/stacked_projection.h"
+#include "server/model/parts/projection.h"
 #include "server/model/workspace.h"
 
 namespace steadystate {
@@ -204,10 +204,10 @@ absl::Status Mamba2::MakeOutput(const MixerBuilder& from) {
   STEADYSTATE_ASSIGN_OR_RETURN(const bool normed, config.Bool("rmsnorm", true));
   STEADYSTATE_ASSIGN_OR_RETURN(const bool norm_first,
                                config.Bool("norm_before_gate", false));
-  const size_t parts = norm.full ? 1 : G_;
+  const size_t groups = norm.full ? 1 : G_;
   output_ = {
-      .heads = parts,
-      .V = E_ / parts,
+      .heads = groups,
+      .V = E_ / groups,
       .norm = normed ? HeadOutput::NormKind::kRms : HeadOutput::NormKind::kNone,
       .eps = from.norm_eps,
       .gate = Activation::kSilu,

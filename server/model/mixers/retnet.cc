@@ -16,8 +16,8 @@
 #include "kernels/pointwise/activation.h"
 #include "server/base/status_macros.h"
 #include "server/model/mixers/mixers.h"
-#include "server/model/parts/gated_attention.h"
-#include "server/model/parts/rotary_rows.h"
+#include "server/model/parts/gated_layer.h"
+#include "server/model/parts/query_key.h"
 #include "server/model/workspace.h"
 
 namespace steadystate {
@@ -68,7 +68,7 @@ class Retnet final : public Mixer {
                float* y, Workspace& workspace) const override;
 
  private:
-  GatedAttention attention_;
+  GatedLayer attention_;
   RotaryRows rotary_;  // of q and k
 };
 
@@ -85,8 +85,8 @@ absl::StatusOr<std::optional<Activation>> ReadFeatureMap(const Config& config) {
 
 absl::StatusOr<std::unique_ptr<Mixer>> Retnet::Make(const MixerBuilder& from) {
   auto made = std::make_unique<Retnet>();
-  GatedAttention::Options options;
-  STEADYSTATE_RETURN_IF_ERROR(GatedAttention::ReadShapeAndGate(
+  GatedLayer::Options options;
+  STEADYSTATE_RETURN_IF_ERROR(GatedLayer::ReadShapeAndGate(
       from, {.num_heads = 8, .expand_k = 1, .expand_v = 2}, options));
   STEADYSTATE_ASSIGN_OR_RETURN(options.feature_map,
                                ReadFeatureMap(from.config));
@@ -100,7 +100,7 @@ absl::StatusOr<std::unique_ptr<Mixer>> Retnet::Make(const MixerBuilder& from) {
     options.constants.push_back(1 - std::exp2(-5 - static_cast<double>(h)));
   }
   STEADYSTATE_ASSIGN_OR_RETURN(made->attention_,
-                               GatedAttention::Make(from, options, 0));
+                               GatedLayer::Make(from, options, 0));
   return made;
 }
 
@@ -108,8 +108,7 @@ void Retnet::Forward(std::span<const Segment> segments, size_t rows,
                      const float* x, float* y, Workspace& workspace) const {
   Workspace::Buffers& buffers = workspace.buffers();
   const PhaseScope scope(buffers.phases, Phase::kRecurrence);
-  const GatedAttention::Rows in =
-      attention_.Project(segments, rows, x, buffers);
+  const GatedLayer::Rows in = attention_.Project(segments, rows, x, buffers);
   rotary_.Run(segments, in.q, in.stride, buffers);
   attention_.Finish(segments, rows, in, {}, y, buffers);
 }

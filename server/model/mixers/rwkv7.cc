@@ -26,10 +26,9 @@
 #include "server/base/status_macros.h"
 #include "server/model/mixers/mixers.h"
 #include "server/model/parts/delta_recurrence.h"
-#include "server/model/parts/head_output.h"
+#include "server/model/parts/heads.h"
+#include "server/model/parts/projection.h"
 #include "server/model/parts/rwkv_layer.h"
-#include "server/model/parts/stacked_projection.h"
-#include "server/model/parts/token_shift.h"
 #include "server/model/workspace.h"
 
 namespace steadystate {

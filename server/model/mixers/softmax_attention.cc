@@ -16,7 +16,7 @@
 #include "kernels/pointwise/norm.h"
 #include "server/base/status_macros.h"
 #include "server/model/mixers/mixers.h"
-#include "server/model/parts/rotary_rows.h"
+#include "server/model/parts/query_key.h"
 #include "server/model/workspace.h"
 
 namespace steadystate {
@@ -73,14 +73,14 @@ class SoftmaxAttention final : public Mixer {
 
 absl::Status SoftmaxAttention::TakeWeights(
     const SoftmaxAttentionOptions& options, const MixerBuilder& from) {
-  std::vector<WeightRows> parts;
+  std::vector<WeightRows> matrices;
   std::vector<float> biases;
   const auto add = [&](absl::string_view name, size_t heads) -> absl::Status {
     const size_t rows = heads * d_;
     STEADYSTATE_ASSIGN_OR_RETURN(
         const TypedData data,
         from.weights.Take(absl::StrCat(name, ".weight"), {rows, D_}));
-    parts.push_back({data, rows});
+    matrices.push_back({data, rows});
     if (!options.qkv_bias) return absl::OkStatus();
     STEADYSTATE_ASSIGN_OR_RETURN(
         const std::vector<float> bias,
@@ -99,7 +99,7 @@ absl::Status SoftmaxAttention::TakeWeights(
     STEADYSTATE_ASSIGN_OR_RETURN(
         k_norm_, from.weights.TakeFloats("k_norm.weight", {d_}));
   }
-  STEADYSTATE_ASSIGN_OR_RETURN(fused_, from.linears.Make(D_, parts, biases));
+  STEADYSTATE_ASSIGN_OR_RETURN(fused_, from.linears.Make(D_, matrices, biases));
   STEADYSTATE_ASSIGN_OR_RETURN(out_, from.linears.Make(D_, {{{out, D_}}}));
   return absl::OkStatus();
 }

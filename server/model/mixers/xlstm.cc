@@ -16,10 +16,9 @@
 #include "kernels/pointwise/activation.h"
 #include "server/base/status_macros.h"
 #include "server/model/mixers/mixers.h"
-#include "server/model/parts/head_output.h"
-#include "server/model/parts/mlp.h"
+#include "server/model/parts/heads.h"
 #include "server/model/parts/mlstm_recurrence.h"
-#include "server/model/parts/stacked_projection.h"
+#include "server/model/parts/projection.h"
 #include "server/model/workspace.h"
 
 namespace steadystate {

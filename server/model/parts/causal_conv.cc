@@ -11,11 +11,11 @@
 namespace steadystate {
 
 absl::StatusOr<CausalConv> CausalConv::Make(const MixerBuilder& builder,
-                                            absl::string_view part,
+                                            absl::string_view input,
                                             size_t channels, size_t taps,
                                             Activation activation, Bias bias) {
   const std::string name =
-      part.empty() ? "conv1d" : absl::StrCat(part, "_conv1d");
+      input.empty() ? "conv1d" : absl::StrCat(input, "_conv1d");
   STEADYSTATE_ASSIGN_OR_RETURN(
       const std::vector<float> stored,
       builder.weights.TakeFloats(absl::StrCat(name, ".weight"),
@@ -37,10 +37,10 @@ absl::StatusOr<CausalConv> CausalConv::Make(const MixerBuilder& builder,
   }
   if (taps > 1) {
     STEADYSTATE_ASSIGN_OR_RETURN(
-        conv.window_,
-        builder.state.AddFixed(
-            builder.layer, part.empty() ? "conv" : absl::StrCat("conv_", part),
-            {taps - 1, channels}));
+        conv.window_, builder.state.AddFixed(
+                          builder.layer,
+                          input.empty() ? "conv" : absl::StrCat("conv_", input),
+                          {taps - 1, channels}));
   }
   return conv;
 }
@@ -58,13 +58,13 @@ void CausalConv::Run(const Segment& segment, size_t first, size_t end, float* x,
 }
 
 absl::Status CausalConvs::Add(const MixerBuilder& builder,
-                              absl::string_view part, size_t column,
+                              absl::string_view input, size_t column,
                               size_t channels, size_t taps,
                               Activation activation, Bias bias) {
   STEADYSTATE_ASSIGN_OR_RETURN(
       CausalConv conv,
-      CausalConv::Make(builder, part, channels, taps, activation, bias));
-  parts_.push_back({std::move(conv), column});
+      CausalConv::Make(builder, input, channels, taps, activation, bias));
+  convs_.push_back({std::move(conv), column});
   return absl::OkStatus();
 }
 
@@ -79,15 +79,15 @@ void CausalConvs::Run(std::span<const Segment> segments, float* x,
     return segment.rows >= kManyRows;
   });
   const size_t shares = many ? kShares : 1;
-  const size_t n = parts_.size() * shares;
+  const size_t n = convs_.size() * shares;
   buffers.pool.ParallelFor(segments.size() * n, [&](size_t i, size_t) {
-    const Part& part = parts_[i % n / shares];
-    const size_t channels = part.conv.channels();
+    const Placed& placed = convs_[i % n / shares];
+    const size_t channels = placed.conv.channels();
     const size_t lines = (channels + kLine - 1) / kLine;
     const size_t each = (lines + shares - 1) / shares * kLine;
     const size_t first = i % shares * each;
-    part.conv.Run(segments[i / n], first, std::min(channels, first + each),
-                  x + part.column, stride);
+    placed.conv.Run(segments[i / n], first, std::min(channels, first + each),
+                    x + placed.column, stride);
   });
 }
 

@@ -11,7 +11,7 @@
 #include "kernels/pointwise/activation.h"
 #include "server/model/mixer.h"
 #include "server/model/mixer_builder.h"
-#include "server/model/parts/stacked_projection.h"
+#include "server/model/parts/projection.h"
 #include "server/model/state_layout.h"
 #include "server/model/workspace.h"
 
@@ -23,12 +23,12 @@ namespace steadystate {
 // W - 1 inputs. Immutable; thread-safe.
 class CausalConv {
  public:
-  // Pulls `<part>_conv1d.weight`, [channels, 1, taps], perhaps
-  // `<part>_conv1d.bias`, [channels], and declares the state slot conv_<part>,
-  // [taps - 1, channels], unless there is but one tap. An empty part stands for
-  // conv1d and the slot conv.
+  // Pulls `<input>_conv1d.weight`, [channels, 1, taps], perhaps
+  // `<input>_conv1d.bias`, [channels], and declares the state slot
+  // conv_<input>, [taps - 1, channels], unless there is but one tap. An empty
+  // input stands for conv1d and the slot conv.
   static absl::StatusOr<CausalConv> Make(const MixerBuilder& builder,
-                                         absl::string_view part,
+                                         absl::string_view input,
                                          size_t channels, size_t taps,
                                          Activation activation,
                                          Bias bias = Bias::kNone);
@@ -54,23 +54,23 @@ class CausalConv {
 // thread-safe.
 class CausalConvs {
  public:
-  // Adds CausalConv::Make(builder, part, channels, taps, activation, bias) over
-  // the columns from `column` on.
-  absl::Status Add(const MixerBuilder& builder, absl::string_view part,
+  // Adds CausalConv::Make(builder, input, channels, taps, activation, bias)
+  // over the columns from `column` on.
+  absl::Status Add(const MixerBuilder& builder, absl::string_view input,
                    size_t column, size_t channels, size_t taps,
                    Activation activation, Bias bias = Bias::kNone);
 
-  // Convolves all parts of all segments in place.
+  // Convolves the columns of all segments in place.
   //   x  f32[rows of the batch, columns; stride]
   void Run(std::span<const Segment> segments, float* x, size_t stride,
            Workspace::Buffers& buffers) const;
 
  private:
-  struct Part {
+  struct Placed {
     CausalConv conv;
     size_t column = 0;
   };
-  std::vector<Part> parts_;
+  std::vector<Placed> convs_;
 };
 
 }  // namespace steadystate

@@ -15,10 +15,10 @@
 #include "server/model/mixer.h"
 #include "server/model/mixer_builder.h"
 #include "server/model/parts/causal_conv.h"
+#include "server/model/parts/decay_gate.h"
 #include "server/model/parts/delta_recurrence.h"
-#include "server/model/parts/head_output.h"
-#include "server/model/parts/softplus_decay.h"
-#include "server/model/parts/stacked_projection.h"
+#include "server/model/parts/heads.h"
+#include "server/model/parts/projection.h"
 
 namespace steadystate {
 

@@ -8,7 +8,7 @@
 #include "absl/status/statusor.h"
 #include "server/model/mixer.h"
 #include "server/model/mixer_builder.h"
-#include "server/model/parts/head_rows.h"
+#include "server/model/parts/heads.h"
 #include "server/model/state_layout.h"
 #include "server/model/workspace.h"
 

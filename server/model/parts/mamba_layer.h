@@ -9,7 +9,7 @@
 #include "server/model/family.h"
 #include "server/model/mixer_builder.h"
 #include "server/model/parts/causal_conv.h"
-#include "server/model/parts/stacked_projection.h"
+#include "server/model/parts/projection.h"
 
 namespace steadystate {
 

@@ -14,7 +14,6 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "server/base/error.h"
-#include "server/model/philox.h"
 
 namespace steadystate {
 namespace {

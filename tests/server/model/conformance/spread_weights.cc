@@ -11,7 +11,7 @@
 
 #include "absl/status/status.h"
 #include "kernels/dtype.h"
-#include "server/checkpoint/safetensors.h"
+#include "server/checkpoint/checkpoint.h"
 #include "tests/server/model/conformance/sequence.h"
 #include "tests/testing/checkpoint_writer.h"
 #include "tests/testing/temp_directory.h"

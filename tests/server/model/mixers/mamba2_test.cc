@@ -11,7 +11,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "server/model/mixers/mixers.h"
-#include "server/model/model_config_reader.h"
+#include "server/model/registry.h"
 #include "tests/testing/golden_options.h"
 #include "tests/testing/temp_directory.h"
 

@@ -9,7 +9,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "server/model/mixers/mixers.h"
-#include "server/model/model_config_reader.h"
+#include "server/model/registry.h"
 #include "tests/testing/golden_options.h"
 
 namespace steadystate {

@@ -1,7 +1,7 @@
 // Goal: heads are rotated by their token's position in its session, whatever
 // else the batch holds and however many threads share it. Method: both layouts
 // against the formula in double.
-#include "server/model/parts/rotary_rows.h"
+#include "server/model/parts/query_key.h"
 
 #include <cmath>
 #include <random>

@@ -1,10 +1,12 @@
-#include "server/model/parts/stacked_projection.h"
+#include "server/model/parts/projection.h"
 
 #include <cstddef>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "server/base/status_macros.h"
+#include "server/model/workspace.h"
 
 namespace steadystate {
 namespace {
@@ -37,8 +39,8 @@ absl::StatusOr<size_t> ProjectionStack::AddRepeated(absl::string_view name,
   }
   // Each row once: as they lie there.
   if (rows.times == 1) rows = {1, stored, 1};
-  for (size_t block = 0; block < rows.heads * rows.times; ++block) {
-    const size_t row = block / rows.times * rows.rows;
+  for (size_t head = 0; head < rows.heads * rows.times; ++head) {
+    const size_t row = head / rows.times * rows.rows;
     const auto from = values.begin() + static_cast<ptrdiff_t>(row);
     parts_.push_back({From(data, row * in_), rows.rows});
     bias_.insert(bias_.end(), from, from + static_cast<ptrdiff_t>(rows.rows));
@@ -59,6 +61,47 @@ absl::StatusOr<std::unique_ptr<Linear>> MakeProjection(
   ProjectionStack stack(weights, in);
   STEADYSTATE_RETURN_IF_ERROR(stack.Add(name, out, bias).status());
   return stack.Pack(linears);
+}
+
+absl::StatusOr<std::unique_ptr<Mixer>> Mlp::Make(size_t intermediate_size,
+                                                 Activation activation,
+                                                 const MixerBuilder& builder,
+                                                 const MlpNames& names) {
+  const size_t D = builder.hidden_size;
+  const size_t I = intermediate_size;
+  const WeightScope& weights = builder.weights;
+  ProjectionStack stack(weights, D);
+  const std::vector<size_t> stacked = {2 * I, D};
+  if (!weights.Has(absl::StrCat(names.up, ".weight")) &&
+      weights.ShapeOf(absl::StrCat(names.gate, ".weight")) == stacked) {
+    STEADYSTATE_RETURN_IF_ERROR(
+        stack.Add(names.gate, 2 * I, names.bias).status());
+  } else {
+    STEADYSTATE_RETURN_IF_ERROR(stack.Add(names.gate, I, names.bias).status());
+    STEADYSTATE_RETURN_IF_ERROR(stack.Add(names.up, I, names.bias).status());
+  }
+  auto mlp = std::make_unique<Mlp>();
+  mlp->activation_ = activation;
+  STEADYSTATE_ASSIGN_OR_RETURN(mlp->gate_up_, stack.Pack(builder.linears));
+  STEADYSTATE_ASSIGN_OR_RETURN(
+      mlp->down_,
+      MakeProjection(weights, names.down, I, D, builder.linears, names.bias));
+  builder.scratch.Need(2 * I, 0);
+  return mlp;
+}
+
+void Mlp::Forward(std::span<const Segment>, size_t rows, const float* x,
+                  float* y, Workspace& workspace) const {
+  Workspace::Buffers& buffers = workspace.buffers();
+  const size_t D = gate_up_->in();
+  const size_t I = down_->in();
+  float* gate_up = buffers.scratch.data();  // f32[rows, 2 I]
+  buffers.Project(*gate_up_, rows, x, D, gate_up, 2 * I);
+  buffers.ForRows(rows, 2 * I, [&](size_t row, size_t) {
+    float* gate = gate_up + row * 2 * I;
+    ActivateAndMultiply(activation_, I, gate, gate + I, gate);
+  });
+  buffers.Project(*down_, rows, gate_up, 2 * I, y, D);
 }
 
 }  // namespace steadystate

@@ -1,4 +1,4 @@
-#include "server/model/parts/gated_attention.h"
+#include "server/model/parts/gated_layer.h"
 
 #include <cmath>
 #include <limits>
@@ -7,9 +7,9 @@
 
 namespace steadystate {
 
-absl::Status GatedAttention::ReadShapeAndGate(
-    const MixerBuilder& from, const HeadShape::Defaults& defaults,
-    Options& options) {
+absl::Status GatedLayer::ReadShapeAndGate(const MixerBuilder& from,
+                                          const HeadShape::Defaults& defaults,
+                                          Options& options) {
   const Config& config = from.config;
   STEADYSTATE_ASSIGN_OR_RETURN(options.shape, ReadHeadShape(from, defaults));
   STEADYSTATE_ASSIGN_OR_RETURN(options.gated,
@@ -23,8 +23,8 @@ absl::Status GatedAttention::ReadShapeAndGate(
   return absl::OkStatus();
 }
 
-absl::Status GatedAttention::ReadConv(const MixerBuilder& from,
-                                      bool default_conv, Options& options) {
+absl::Status GatedLayer::ReadConv(const MixerBuilder& from, bool default_conv,
+                                  Options& options) {
   STEADYSTATE_ASSIGN_OR_RETURN(
       const bool conv, from.config.Bool("use_short_conv", default_conv));
   STEADYSTATE_ASSIGN_OR_RETURN(const size_t taps,
@@ -33,16 +33,15 @@ absl::Status GatedAttention::ReadConv(const MixerBuilder& from,
   return absl::OkStatus();
 }
 
-absl::Status GatedAttention::ReadFeatureMap(const MixerBuilder& from,
-                                            Options& options) {
+absl::Status GatedLayer::ReadFeatureMap(const MixerBuilder& from,
+                                        Options& options) {
   if (!from.config.Has("feature_map")) return absl::OkStatus();
   STEADYSTATE_ASSIGN_OR_RETURN(options.feature_map,
                                from.config.ActivationOf("feature_map", ""));
   return absl::OkStatus();
 }
 
-absl::StatusOr<float> GatedAttention::ReadLogDecayFloor(
-    const MixerBuilder& from) {
+absl::StatusOr<float> GatedLayer::ReadLogDecayFloor(const MixerBuilder& from) {
   STEADYSTATE_ASSIGN_OR_RETURN(
       const std::optional<double> floor,
       from.config.OptionalNumber("clamp_min", {-1e9, 0}));
@@ -50,10 +49,10 @@ absl::StatusOr<float> GatedAttention::ReadLogDecayFloor(
                            : -std::numeric_limits<float>::infinity();
 }
 
-absl::StatusOr<GatedAttention> GatedAttention::Make(const MixerBuilder& from,
-                                                    const Options& options,
-                                                    size_t more_row_floats) {
-  GatedAttention made;
+absl::StatusOr<GatedLayer> GatedLayer::Make(const MixerBuilder& from,
+                                            const Options& options,
+                                            size_t more_row_floats) {
+  GatedLayer made;
   made.options_ = options;
   STEADYSTATE_RETURN_IF_ERROR(made.TakeProjections(from));
   const std::optional<Activation> gate =
@@ -67,7 +66,7 @@ absl::StatusOr<GatedAttention> GatedAttention::Make(const MixerBuilder& from,
   return made;
 }
 
-absl::Status GatedAttention::TakeProjections(const MixerBuilder& from) {
+absl::Status GatedLayer::TakeProjections(const MixerBuilder& from) {
   const HeadShape& s = options_.shape;
   ProjectionStack stack(from.weights, s.D);
   STEADYSTATE_ASSIGN_OR_RETURN(q_, stack.Add("q_proj", s.H * s.K));
@@ -89,7 +88,7 @@ absl::Status GatedAttention::TakeProjections(const MixerBuilder& from) {
   return absl::OkStatus();
 }
 
-absl::Status GatedAttention::TakeConvs(const MixerBuilder& from) {
+absl::Status GatedLayer::TakeConvs(const MixerBuilder& from) {
   const HeadShape& s = options_.shape;
   const size_t taps = options_.conv_taps;
   if (taps == 0) return absl::OkStatus();
@@ -99,7 +98,7 @@ absl::Status GatedAttention::TakeConvs(const MixerBuilder& from) {
   return convs_.Add(from, "v", v_, s.G * s.V, taps, act);
 }
 
-absl::Status GatedAttention::MakeRecurrence(const MixerBuilder& from) {
+absl::Status GatedLayer::MakeRecurrence(const MixerBuilder& from) {
   const HeadShape& s = options_.shape;
   STEADYSTATE_ASSIGN_OR_RETURN(
       recurrence_,
@@ -114,9 +113,9 @@ absl::Status GatedAttention::MakeRecurrence(const MixerBuilder& from) {
   return absl::OkStatus();
 }
 
-GatedAttention::Rows GatedAttention::Project(
-    std::span<const Segment> segments, size_t rows, const float* x,
-    Workspace::Buffers& buffers) const {
+GatedLayer::Rows GatedLayer::Project(std::span<const Segment> segments,
+                                     size_t rows, const float* x,
+                                     Workspace::Buffers& buffers) const {
   float* fused = buffers.scratch.data();  // f32[rows, columns_]
   buffers.Project(*fused_, rows, x, options_.shape.D, fused, columns_);
   convs_.Run(segments, fused, columns_, buffers);
@@ -135,9 +134,9 @@ GatedAttention::Rows GatedAttention::Project(
           .stride = columns_};
 }
 
-void GatedAttention::Finish(std::span<const Segment> segments, size_t rows,
-                            const Rows& in, const Decays& decays, float* y,
-                            Workspace::Buffers& buffers) const {
+void GatedLayer::Finish(std::span<const Segment> segments, size_t rows,
+                        const Rows& in, const Decays& decays, float* y,
+                        Workspace::Buffers& buffers) const {
   const HeadShape& s = options_.shape;
   const size_t sharing = options_.state_per_query_head ? s.H / s.G : 1;
   recurrence_.Run(segments,

@@ -1,23 +1,27 @@
-#ifndef STEADYSTATE_SERVER_MODEL_PARTS_STACKED_PROJECTION_H_
-#define STEADYSTATE_SERVER_MODEL_PARTS_STACKED_PROJECTION_H_
+#ifndef STEADYSTATE_SERVER_MODEL_PARTS_PROJECTION_H_
+#define STEADYSTATE_SERVER_MODEL_PARTS_PROJECTION_H_
 
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <vector>
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "kernels/linear/linear.h"
+#include "kernels/pointwise/activation.h"
 #include "server/checkpoint/weight_store.h"
+#include "server/model/mixer.h"
+#include "server/model/mixer_builder.h"
 
 namespace steadystate {
 
 // Whether a projection has a bias beside its weight.
 enum class Bias : uint8_t { kNone, kYes };
 
-// Rows of a matrix, `heads` blocks of `rows`, of which each is taken `times`
-// times in a row: what heads that share it would have of their own.
+// Rows of a matrix, `heads` times `rows` of them, of which each is taken
+// `times` times in a row: what heads that share it would have of their own.
 struct RepeatedRows {
   size_t heads = 0;
   size_t rows = 0;
@@ -63,6 +67,35 @@ absl::StatusOr<std::unique_ptr<Linear>> MakeProjection(
     const WeightScope& weights, absl::string_view name, size_t in, size_t out,
     LinearFactory& linears, Bias bias = Bias::kNone);
 
+// What a checkpoint calls the matrices of an MLP, without ".weight", and
+// whether each has a bias.
+struct MlpNames {
+  absl::string_view gate = "gate_proj";
+  absl::string_view up = "up_proj";
+  absl::string_view down = "down_proj";
+  Bias bias = Bias::kNone;
+};
+
+// y = W_down (act(W_gate x) * (W_up x)), plus biases, for each token by itself:
+// no state.
+class Mlp final : public Mixer {
+ public:
+  // Pulls the three matrices; also the older layout that has no up_proj and
+  // both stacked in gate_proj, [2 I, D].
+  static absl::StatusOr<std::unique_ptr<Mixer>> Make(
+      size_t intermediate_size, Activation activation,
+      const MixerBuilder& builder, const MlpNames& names = {});
+
+  void Forward(std::span<const Segment> segments, size_t rows, const float* x,
+               float* y, Workspace& workspace) const override;
+  bool per_token() const override { return true; }
+
+ private:
+  Activation activation_ = Activation::kSilu;
+  std::unique_ptr<Linear> gate_up_;  // D -> 2 I, gate first
+  std::unique_ptr<Linear> down_;     // I -> D
+};
+
 }  // namespace steadystate
 
-#endif  // STEADYSTATE_SERVER_MODEL_PARTS_STACKED_PROJECTION_H_
+#endif  // STEADYSTATE_SERVER_MODEL_PARTS_PROJECTION_H_

@@ -1,6 +1,6 @@
 // Goal: rows come out as the checkpoint stores them, or rounded to bf16 where
 // the weights are. Method: one small table in every element type.
-#include "server/model/embedding.h"
+#include "server/model/decoder.h"
 
 #include <cstring>
 #include <string>

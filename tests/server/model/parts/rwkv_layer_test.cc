@@ -1,6 +1,6 @@
 // Goal: the shift is the difference from the token before, across calls, from
 // zeros at first, for each session by itself. Method: a few numbers by hand.
-#include "server/model/parts/token_shift.h"
+#include "server/model/parts/rwkv_layer.h"
 
 #include <vector>
 

@@ -1,5 +1,5 @@
-#ifndef STEADYSTATE_SERVER_MODEL_PARTS_GATED_ATTENTION_H_
-#define STEADYSTATE_SERVER_MODEL_PARTS_GATED_ATTENTION_H_
+#ifndef STEADYSTATE_SERVER_MODEL_PARTS_GATED_LAYER_H_
+#define STEADYSTATE_SERVER_MODEL_PARTS_GATED_LAYER_H_
 
 #include <cstddef>
 #include <memory>
@@ -16,9 +16,8 @@
 #include "server/model/mixer_builder.h"
 #include "server/model/parts/causal_conv.h"
 #include "server/model/parts/gated_recurrence.h"
-#include "server/model/parts/head_output.h"
-#include "server/model/parts/head_shape.h"
-#include "server/model/parts/stacked_projection.h"
+#include "server/model/parts/heads.h"
+#include "server/model/parts/projection.h"
 #include "server/model/workspace.h"
 
 namespace steadystate {
@@ -30,7 +29,7 @@ namespace steadystate {
 //   y = W_o (RMSNorm(o, per head) * silu(g))
 // Convolution, act and gate are options. H query heads share G key/value heads,
 // H/G consecutive ones each. Immutable; thread-safe.
-class GatedAttention {
+class GatedLayer {
  public:
   struct Options {
     HeadShape shape{};
@@ -61,7 +60,7 @@ class GatedAttention {
     size_t stride = 0;  // from row to row of all but out
   };
 
-  GatedAttention() = default;
+  GatedLayer() = default;
 
   // Reads num_heads, num_kv_heads, expand_k, expand_v and use_output_gate. Of
   // `hidden_act` only "swish" is supported with a gate.
@@ -83,9 +82,9 @@ class GatedAttention {
   // convolutions and the decay's projection; declares the states. Asks for
   // scratch memory with `more_row_floats` on top, which Project leaves at the
   // end.
-  static absl::StatusOr<GatedAttention> Make(const MixerBuilder& from,
-                                             const Options& options,
-                                             size_t more_row_floats);
+  static absl::StatusOr<GatedLayer> Make(const MixerBuilder& from,
+                                         const Options& options,
+                                         size_t more_row_floats);
 
   const HeadShape& shape() const { return options_.shape; }
 
@@ -132,4 +131,4 @@ class GatedAttention {
 
 }  // namespace steadystate
 
-#endif  // STEADYSTATE_SERVER_MODEL_PARTS_GATED_ATTENTION_H_
+#endif  // STEADYSTATE_SERVER_MODEL_PARTS_GATED_LAYER_H_
