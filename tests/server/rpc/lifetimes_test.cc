@@ -16,8 +16,8 @@
 #include "grpc/health/v1/health.grpc.pb.h"
 #include "gtest/gtest.h"
 #include "tests/server/rpc/open_server.h"
-#include "tests/testing/parked_threads.h"
 #include "tests/server/rpc/wire_error.h"
+#include "tests/testing/parked_threads.h"
 
 namespace steadystate {
 namespace {

@@ -13,10 +13,10 @@
 #include "google/protobuf/descriptor.h"
 #include "gtest/gtest.h"
 #include "tests/server/rpc/open_server.h"
-#include "tests/testing/parked_threads.h"
 #include "tests/server/rpc/raw_call.h"
 #include "tests/server/rpc/wire_error.h"
 #include "tests/testing/manual_clock.h"
+#include "tests/testing/parked_threads.h"
 
 namespace steadystate {
 namespace {
