@@ -47,12 +47,12 @@ RequestId Admission::Submit(const RequestBase& base, std::unique_ptr<Task> task,
                             bool on_fresh_state) {
   const SteadyTime now = clock_.Now();
   absl::Status refusal;
-  const RequestId id = NewRequestId();
+  RequestId id = 0;
   Submission submission = {.base = base,
                            .request = std::make_unique<Request>(),
                            .on_fresh_state = on_fresh_state,
+                           .id = id,
                            .refusal = refusal};
-  submission.request->id = id;
   submission.request->task = std::move(task);
   Submit({&submission, 1});
   if (!refusal.ok()) {
@@ -67,7 +67,9 @@ void Admission::Submit(std::span<Submission> submissions) {
   {
     const MutexLock lock(desk_.mutex);
     const MutexLock sessions(keeper_.mutex());
-    for (const Submission& submission : submissions) {
+    // One alone would only be looked for twice.
+    for (const Submission& submission :
+         submissions.subspan(submissions.size() > 1 ? 0 : submissions.size())) {
       keeper_.WillFind(submission.base.key());
     }
     for (Submission& submission : submissions) {
@@ -102,12 +104,12 @@ absl::Status Admission::Accept(Submission& submission, const Moment& now) {
   if (on_fresh_state) {
     STEADYSTATE_ASSIGN_OR_RETURN(session, keeper_.CreateUnlisted(now));
   }
-  submission.request->client = base.client;
   submission.request->expected_position = base.expected_position;
   submission.request->deadline = base.deadline;
   submission.request->times.submitted = now.steady;
-  const Request& request =
-      desk_.backlog.Add(*session, base.writer, std::move(submission.request));
+  const Request& request = desk_.backlog.Add(*session, base.client, base.writer,
+                                             std::move(submission.request));
+  submission.id = request.id;
   ++desk_.unanswered;
   if (request.lane->requests.size() == 1) {
     if (!on_fresh_state) keeper_.Use(*session);

@@ -26,9 +26,10 @@ class Admission {
   // A request on its way into the backlog.
   struct Submission {
     const RequestBase& base;
-    std::unique_ptr<Request> request;  // with id and task
+    std::unique_ptr<Request> request;  // with its task
     bool on_fresh_state = false;       // one that ends with the task
-    absl::Status& refusal;             // why it was not accepted
+    RequestId& id;                     // its name, if it was accepted
+    absl::Status& refusal;             // why it was not
   };
 
   // All of them outlive it.
@@ -40,13 +41,13 @@ class Admission {
   absl::StatusOr<SessionInfo> CreateSession(const SessionOptions& options);
   absl::Status DeleteSession(const SessionKey& key);
 
-  RequestId NewRequestId() { return next_request_++; }
   WriterId NewWriter() { return next_writer_++; }
 
   // Queues each request on its session, or on a fresh state; or says why not
   // and leaves it where it is.
   void Submit(std::span<Submission> submissions);
-  // Queues the task; or finishes it with the reason for its refusal.
+  // Queues the task; or finishes it with the reason for its refusal, and
+  // returns 0.
   RequestId Submit(const RequestBase& base, std::unique_ptr<Task> task,
                    bool on_fresh_state = false);
   void Cancel(RequestId id);
@@ -66,7 +67,6 @@ class Admission {
   SessionKeeper& keeper_;
   const Clock& clock_;
   Metrics& metrics_;
-  std::atomic<RequestId> next_request_ = 1;
   std::atomic<WriterId> next_writer_ = 1;
 };
 

@@ -12,6 +12,8 @@ namespace {
 
 // Lanes that are kept for the next session that needs one.
 constexpr size_t kMaxClosedLanes = 8192;
+// Clients without requests that are kept, beside twice as many as have some.
+constexpr size_t kMaxIdleClients = 1024;
 
 // A queue moves within some batches: soon enough to be worth a short wait.
 constexpr absl::Duration kQueueRetry = absl::Milliseconds(100);
@@ -33,7 +35,7 @@ absl::Status InputTooLarge(uint64_t bytes, uint64_t bound) {
 }  // namespace
 
 absl::Status Backlog::Check(const Session* session, ClientId client,
-                            WriterId writer, uint64_t input_bytes) const {
+                            WriterId writer, uint64_t input_bytes) {
   const Lane* const lane = session == nullptr ? nullptr : session->lane;
   if (lane != nullptr) {
     if (lane->writer != writer) {
@@ -52,12 +54,12 @@ absl::Status Backlog::Check(const Session* session, ClientId client,
                        limits_.max_queued_per_session);
     }
   }
-  const Share share = ShareOf(client);
-  STEADYSTATE_RETURN_IF_ERROR(CheckWaiting(share));
-  return CheckInput(share, input_bytes);
+  const Client& counted = ClientOf(client);
+  STEADYSTATE_RETURN_IF_ERROR(CheckWaiting(counted));
+  return CheckInput(counted, input_bytes);
 }
 
-absl::Status Backlog::CheckWaiting(const Share& share) const {
+absl::Status Backlog::CheckWaiting(const Client& client) const {
   const size_t free =
       limits_.max_queued - std::min(waiting(), limits_.max_queued);
   if (free == 0) {
@@ -65,16 +67,16 @@ absl::Status Backlog::CheckWaiting(const Share& share) const {
                                   " requests wait on this server: try again"),
                      limits_.max_queued);
   }
-  if (share.waiting > 0 && share.waiting >= free) {
+  if (client.waiting > 0 && client.waiting >= free) {
     return QueueFull(
-        absl::StrCat(share.waiting, " requests of this connection wait, and ",
+        absl::StrCat(client.waiting, " requests of this connection wait, and ",
                      free, " more of all may: wait for an answer"),
         limits_.max_queued);
   }
   return absl::OkStatus();
 }
 
-absl::Status Backlog::CheckInput(const Share& share,
+absl::Status Backlog::CheckInput(const Client& client,
                                  uint64_t input_bytes) const {
   const uint64_t all = limits_.max_input_bytes;
   const bool small = input_bytes <= kSmallInputBytes;
@@ -88,52 +90,102 @@ absl::Status Backlog::CheckInput(const Share& share,
         bound);
   }
   const uint64_t left = all - input_bytes_ - input_bytes;
-  if (share.input_bytes > 0 && share.input_bytes + input_bytes > left) {
+  if (client.input_bytes > 0 && client.input_bytes + input_bytes > left) {
     return QueueFull(
         absl::StrCat("the inputs of this connection's requests in progress "
                      "take ",
-                     share.input_bytes, " bytes, and would leave ", left,
+                     client.input_bytes, " bytes, and would leave ", left,
                      " of ", all, " to all: wait for an answer"),
         all);
   }
   return absl::OkStatus();
 }
 
-Backlog::Share Backlog::ShareOf(ClientId client) const {
-  const auto found = clients_.find(client);
-  return found == clients_.end() ? Share() : found->second;
+Client& Backlog::ClientOf(ClientId id) {
+  if (id == recent_->id) return *recent_;
+  if (id == 0) return process_;
+  std::unique_ptr<Client>& client = clients_[id];
+  if (client == nullptr) {
+    client = std::make_unique<Client>();
+    client->id = id;
+  }
+  recent_ = client.get();
+  return *recent_;
 }
 
-Request& Backlog::Add(Session& session, WriterId writer,
+// Seldom: each time there are as many new ones as were kept.
+void Backlog::ForgetIdleClients() {
+  if (clients_.size() < kMaxIdleClients + 2 * active_clients_) return;
+  recent_ = &process_;
+  absl::erase_if(clients_,
+                 [](const auto& entry) { return entry.second->requests == 0; });
+}
+
+Request& Backlog::Add(Session& session, ClientId client, WriterId writer,
                       std::unique_ptr<Request> request) {
   if (session.lane == nullptr) OpenLane(session, writer);
   Request& added = *request;
+  added.id = Name(added);
   added.lane = session.lane;
   session.lane->requests.push_back(std::move(request));
-  requests_.emplace(added.id, &added);
   if (added.deadline != SteadyTime::InfiniteFuture()) {
     deadlines_.emplace(added.deadline, added.id);
   }
-  const uint64_t input_bytes = added.task->input_bytes();
-  input_bytes_ += input_bytes;
-  if (added.client != 0) {
-    Share& share = clients_[added.client];
-    ++share.requests;
-    ++share.waiting;
-    share.input_bytes += input_bytes;
-  }
+  CountIn(added, client);
   return added;
 }
 
+RequestId Backlog::Name(Request& request) {
+  if (free_slots_.empty()) {
+    free_slots_.push_back(static_cast<uint32_t>(slots_.size()));
+    slots_.emplace_back();
+  }
+  const uint32_t index = free_slots_.back();
+  free_slots_.pop_back();
+  Slot& slot = slots_[index];
+  slot.request = &request;
+  // No id is 0.
+  return (RequestId{slot.uses} << 32) + index + 1;
+}
+
 Request* Backlog::Find(RequestId id) const {
-  const auto found = requests_.find(id);
-  return found == requests_.end() ? nullptr : found->second;
+  const uint64_t index = (id & UINT32_MAX) - 1;
+  if (id == 0 || index >= slots_.size()) return nullptr;
+  const Slot& slot = slots_[index];
+  return slot.uses == id >> 32 ? slot.request : nullptr;
+}
+
+void Backlog::CountIn(Request& request, ClientId id) {
+  Client& client = ClientOf(id);
+  request.client = &client;
+  const uint64_t input_bytes = request.task->input_bytes();
+  ++size_;
+  input_bytes_ += input_bytes;
+  if (id == 0) return;
+  if (client.requests == 0) ++active_clients_;
+  ++client.requests;
+  ++client.waiting;
+  client.input_bytes += input_bytes;
+}
+
+void Backlog::CountOut(const Request& removed) {
+  const uint64_t input_bytes = removed.task->input_bytes();
+  --size_;
+  input_bytes_ -= input_bytes;
+  if (removed.begun) --begun_;
+  Client& client = *removed.client;
+  if (client.id == 0) return;
+  client.input_bytes -= input_bytes;
+  if (!removed.begun) --client.waiting;
+  if (--client.requests > 0) return;
+  --active_clients_;
+  ForgetIdleClients();
 }
 
 void Backlog::MarkBegun(Request& request) {
   request.begun = true;
   ++begun_;
-  if (request.client != 0) --clients_.find(request.client)->second.waiting;
+  if (request.client->id != 0) --request.client->waiting;
 }
 
 std::unique_ptr<Request> Backlog::Remove(Request& request) {
@@ -143,22 +195,16 @@ std::unique_ptr<Request> Backlog::Remove(Request& request) {
       [&request](const auto& queued) { return queued.get() == &request; });
   std::unique_ptr<Request> removed = std::move(*place);
   queue.erase(place);
-  requests_.erase(removed->id);
+  const auto index = static_cast<uint32_t>((removed->id & UINT32_MAX) - 1);
+  slots_[index].request = nullptr;
+  ++slots_[index].uses;
+  free_slots_.push_back(index);
   if (removed->deadline != SteadyTime::InfiniteFuture()) {
     deadlines_.erase({removed->deadline, removed->id});
   }
-  input_bytes_ -= removed->task->input_bytes();
-  if (removed->begun) --begun_;
-  if (removed->client != 0) LessenShare(*removed);
+  CountOut(*removed);
+  removed->client = nullptr;
   return removed;
-}
-
-void Backlog::LessenShare(const Request& removed) {
-  const auto found = clients_.find(removed.client);
-  Share& share = found->second;
-  share.input_bytes -= removed.task->input_bytes();
-  if (!removed.begun) --share.waiting;
-  if (--share.requests == 0) clients_.erase(found);
 }
 
 // A session that is stepped token by token opens and closes one each time.
@@ -202,8 +248,10 @@ Request* Backlog::TakeOverdue(SteadyTime now) {
 
 std::vector<Request*> Backlog::All() const {
   std::vector<Request*> all;
-  all.reserve(requests_.size());
-  for (const auto& [id, request] : requests_) all.push_back(request);
+  all.reserve(size_);
+  for (const Slot& slot : slots_) {
+    if (slot.request != nullptr) all.push_back(slot.request);
+  }
   return all;
 }
 

@@ -1,6 +1,7 @@
 #ifndef STEADYSTATE_SERVER_ENGINE_BACKLOG_H_
 #define STEADYSTATE_SERVER_ENGINE_BACKLOG_H_
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -15,6 +16,7 @@
 #include "server/base/clock.h"
 #include "server/engine/request.h"
 #include "server/engine/task.h"
+#include "server/metrics/metrics.h"
 #include "server/session/session.h"
 
 namespace steadystate {
@@ -32,11 +34,39 @@ enum class RequestStage : uint8_t {
 };
 
 class StepTask;
+struct Request;
+
+// A client that has requests, or had some lately.
+struct Client {
+  // Those of its requests that wait for a place in a batch of one phase, and
+  // the clients before and after it in the order of turns. TurnQueue's.
+  struct Line {
+    Request* first = nullptr;
+    Request* last = nullptr;
+    Client* previous = nullptr;
+    Client* next = nullptr;
+  };
+
+  ClientId id = 0;
+  // What it has of what all share; of the process itself nothing is counted.
+  size_t requests = 0;
+  size_t waiting = 0;
+  uint64_t input_bytes = 0;
+  std::array<Line, 2> lines;  // by BatchPhase
+};
 
 // A request that has been accepted and not answered.
 struct Request {
+  // Where it waits for a place in a batch; Scheduler's.
+  struct Place {
+    BatchPhase phase = BatchPhase::kDecode;
+    size_t rows = 0;
+    Request* previous = nullptr;  // of its client
+    Request* next = nullptr;
+  };
+
   RequestId id = 0;
-  ClientId client = 0;
+  Client* client = nullptr;
   std::optional<uint64_t> expected_position;
   SteadyTime deadline;
   std::unique_ptr<Task> task;
@@ -44,6 +74,7 @@ struct Request {
   StepTask* step = nullptr;  // the task, if its answer goes to a sink
   RequestTimes times;
   RequestStage stage = RequestStage::kQueued;
+  Place place;
   bool begun = false;             // its first batch has been formed
   bool cancel_requested = false;  // noted for the compute thread
   bool wake_requested = false;    // noted for the compute thread
@@ -88,16 +119,18 @@ class Backlog {
   };
 
   explicit Backlog(const Limits& limits) : limits_(limits) {}
+  Backlog(const Backlog&) = delete;
+  Backlog& operator=(const Backlog&) = delete;
 
   // May this client's writer add a request to the session, or, if that is null,
   // to one that nobody uses? SESSION_BUSY, QUEUE_FULL, INVALID_ARGUMENT: an
   // input larger than there will ever be room for.
   absl::Status Check(const Session* session, ClientId client, WriterId writer,
-                     uint64_t input_bytes) const;
+                     uint64_t input_bytes);
 
-  // Opens a lane for the session (Session::lane) if there is none.
-  // REQUIRES: Check succeeded for Request::client.
-  Request& Add(Session& session, WriterId writer,
+  // Names the request, and opens a lane for the session (Session::lane) if
+  // there is none. REQUIRES: Check succeeded for the client and writer.
+  Request& Add(Session& session, ClientId client, WriterId writer,
                std::unique_ptr<Request> request);
 
   // Null if the request has been answered or never existed.
@@ -116,33 +149,42 @@ class Backlog {
   // All requests, in any order.
   std::vector<Request*> All() const;
 
-  size_t size() const { return requests_.size(); }
+  size_t size() const { return size_; }
   size_t begun() const { return begun_; }
-  size_t waiting() const { return requests_.size() - begun_; }
-  // Clients that have requests.
-  size_t clients() const { return clients_.size(); }
+  size_t waiting() const { return size_ - begun_; }
+  // Clients that have requests; the process itself is none.
+  size_t clients() const { return active_clients_; }
 
  private:
-  // What a client has of what all share.
-  struct Share {
-    size_t requests = 0;
-    size_t waiting = 0;
-    uint64_t input_bytes = 0;
+  // A place for one request. Its index and how often it has been used are the
+  // request's id, so that finding one takes no hashing.
+  struct Slot {
+    Request* request = nullptr;
+    uint32_t uses = 0;
   };
 
-  absl::Status CheckWaiting(const Share& share) const;
-  absl::Status CheckInput(const Share& share, uint64_t input_bytes) const;
-  Share ShareOf(ClientId client) const;
-  void LessenShare(const Request& removed);
+  absl::Status CheckWaiting(const Client& client) const;
+  absl::Status CheckInput(const Client& client, uint64_t input_bytes) const;
+  Client& ClientOf(ClientId id);
+  void ForgetIdleClients();
+  RequestId Name(Request& request);
+  void CountIn(Request& request, ClientId id);
+  void CountOut(const Request& removed);
   void OpenLane(Session& session, WriterId writer);
 
   const Limits limits_;
-  absl::flat_hash_map<RequestId, Request*> requests_;
+  std::vector<Slot> slots_;
+  std::vector<uint32_t> free_slots_;
   std::vector<std::unique_ptr<Lane>> lanes_;
   std::vector<Lane*> closed_lanes_;  // of lanes_; to be used again
   std::set<std::pair<SteadyTime, RequestId>> deadlines_;  // finite ones
-  // Of all but the process itself.
-  absl::flat_hash_map<ClientId, Share> clients_;
+  Client process_;
+  // All others. Those without requests are kept for a while, since the next
+  // request mostly comes from one of them.
+  absl::flat_hash_map<ClientId, std::unique_ptr<Client>> clients_;
+  Client* recent_ = &process_;  // who was looked for last
+  size_t active_clients_ = 0;
+  size_t size_ = 0;
   size_t begun_ = 0;
   uint64_t input_bytes_ = 0;
 };

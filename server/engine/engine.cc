@@ -117,7 +117,7 @@ RequestId Engine::Step(StepRequest request, StepCallback done) {
   const absl::Status valid = ValidateStep(request, model(), options());
   if (!valid.ok()) {
     done(valid);
-    return core_->admission.NewRequestId();
+    return 0;
   }
   const RequestBase base = request;
   return core_->admission.Submit(
@@ -135,13 +135,13 @@ void Engine::Steps(std::span<StepSubmission> steps) {
   for (StepSubmission& step : steps) {
     step.refusal = ValidateStep(step.request, model(), options());
     if (!step.refusal.ok()) continue;
-    step.id = core_->admission.NewRequestId();
     std::unique_ptr<Request>& request = requests[valid.size()];
-    request->id = step.id;
     request->step->Take(step.request, *step.sink, step.tag);
     const RequestBase& base = request->step->base();
-    valid.push_back(
-        {.base = base, .request = std::move(request), .refusal = step.refusal});
+    valid.push_back({.base = base,
+                     .request = std::move(request),
+                     .id = step.id,
+                     .refusal = step.refusal});
   }
   core_->admission.Submit(valid);
   // What has not been used, and what has been refused.
@@ -159,7 +159,7 @@ RequestId Engine::Generate(GenerateRequest request,
   const absl::Status valid = ValidateGenerate(request, model(), options());
   if (!valid.ok()) {
     sink->OnDone(valid);
-    return core_->admission.NewRequestId();
+    return 0;
   }
   const RequestBase base = request;
   return core_->admission.Submit(
@@ -172,7 +172,7 @@ RequestId Engine::Score(ScoreRequest request, std::shared_ptr<ScoreSink> sink) {
   const absl::Status valid = ValidateScore(request, model(), options());
   if (!valid.ok()) {
     sink->OnDone(valid);
-    return core_->admission.NewRequestId();
+    return 0;
   }
   const RequestBase base = request;
   const bool on_fresh_state = base.session.empty();
@@ -188,7 +188,7 @@ RequestId Engine::Embed(EmbedRequest request, std::shared_ptr<EmbedSink> sink) {
   const absl::Status valid = ValidateEmbed(request, model(), options());
   if (!valid.ok()) {
     sink->OnDone(valid);
-    return core_->admission.NewRequestId();
+    return 0;
   }
   const RequestBase base = request;
   const bool on_fresh_state = base.session.empty();

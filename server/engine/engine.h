@@ -92,7 +92,8 @@ class Engine {
   // batch is running when that has run. Then the state is given back.
   absl::Status DeleteSession(const SessionKey& key);
 
-  // Submit a request. Its callback or sink's OnDone is called exactly once.
+  // Submit a request. Its callback or sink's OnDone is called exactly once. The
+  // id is 0 where it was refused at once.
   // Refused with: SESSION_NOT_FOUND, SESSION_EXPIRED, SESSION_BUSY,
   // QUEUE_FULL (with a retry hint), INVALID_ARGUMENT, TOKEN_OUT_OF_RANGE,
   // NO_PENDING_LOGITS, TOKENIZER_UNAVAILABLE, DRAINING, and when its turn comes

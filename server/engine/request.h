@@ -19,7 +19,8 @@
 
 namespace steadystate {
 
-// Names a request from submission to its last callback. Never reused.
+// Names a request from submission to its last callback; 0 names none. What an
+// old id named is found no more, for some billions of requests.
 using RequestId = uint64_t;
 
 // Names whoever submits requests in order: one RPC or one stream. Requests of

@@ -5,45 +5,32 @@
 
 namespace steadystate {
 
-void Scheduler::Add(const Segment& segment, BatchPhase phase) {
-  (phase == BatchPhase::kDecode ? decode_ : prefill_).Add(segment);
-  ++waiting_;
+void Scheduler::Add(Request& request, size_t rows, BatchPhase phase) {
+  request.place.rows = rows;
+  request.place.phase = phase;
+  QueueOf(phase).Add(request);
 }
 
-void Scheduler::Remove(RequestId id) {
-  removed_.insert(id);
-  --waiting_;
+void Scheduler::Remove(Request& request) {
+  QueueOf(request.place.phase).Remove(request);
 }
 
 // Steps of one message are answered together where they lie together.
-void Scheduler::TakeBatch(BatchPhase phase, std::vector<RequestId>& batch) {
-  Take(phase == BatchPhase::kDecode ? decode_ : prefill_);
+void Scheduler::TakeBatch(BatchPhase phase, std::vector<Request*>& batch) {
+  TurnQueue& queue = QueueOf(phase);
+  taken_.clear();
+  size_t rows = 0;
+  while (!queue.empty() && rows + queue.front().place.rows <= max_rows_) {
+    Request& request = queue.front();
+    rows += request.place.rows;
+    taken_.push_back({request.client->id, taken_.size(), &request});
+    queue.TakeFront();
+  }
   std::sort(taken_.begin(), taken_.end(), [](const Taken& a, const Taken& b) {
     return std::tie(a.client, a.turn) < std::tie(b.client, b.turn);
   });
   batch.clear();
-  for (const Taken& taken : taken_) batch.push_back(taken.id);
-  waiting_ -= batch.size();
-}
-
-// What goes into the next batch, in taken_.
-void Scheduler::Take(TurnQueue& queue) {
-  taken_.clear();
-  size_t rows = 0;
-  DropRemoved(queue);
-  while (!queue.empty() && rows + queue.front().rows <= max_rows_) {
-    const Segment& segment = queue.front();
-    rows += segment.rows;
-    taken_.push_back({segment.client, taken_.size(), segment.id});
-    queue.TakeFront();
-    DropRemoved(queue);
-  }
-}
-
-void Scheduler::DropRemoved(TurnQueue& queue) {
-  while (!queue.empty() && removed_.erase(queue.front().id) > 0) {
-    queue.DropFront();
-  }
+  for (const Taken& taken : taken_) batch.push_back(taken.request);
 }
 
 }  // namespace steadystate

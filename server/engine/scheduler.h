@@ -4,7 +4,7 @@
 #include <cstddef>
 #include <vector>
 
-#include "absl/container/flat_hash_set.h"
+#include "server/engine/backlog.h"
 #include "server/engine/request.h"
 #include "server/engine/turn_queue.h"
 #include "server/metrics/metrics.h"
@@ -25,46 +25,43 @@ namespace steadystate {
 // Thread-compatible.
 class Scheduler {
  public:
-  using Segment = TurnQueue::Segment;
-
   // `max_rows`: of one batch.
   explicit Scheduler(size_t max_rows) : max_rows_(max_rows) {}
 
-  // A request has a segment ready. REQUIRES: 1 <= rows <= max_rows; the request
-  // has none waiting.
-  void Add(const Segment& segment, BatchPhase phase);
+  // The request has a segment of `rows` ready for a batch of the phase.
+  // REQUIRES: 1 <= rows <= max_rows; it has none waiting; it and its client
+  // stay until it is removed or taken.
+  void Add(Request& request, size_t rows, BatchPhase phase);
 
   // Forgets the request's waiting segment. REQUIRES: it has one.
-  void Remove(RequestId id);
+  void Remove(Request& request);
 
-  bool empty() const { return waiting_ == 0; }
+  bool empty() const { return decode_.empty() && prefill_.empty(); }
 
-  // False if no segment of the phase is waiting. May be true for one that was
-  // removed.
+  // False if no segment of the phase is waiting.
   bool waiting(BatchPhase phase) const {
     return !(phase == BatchPhase::kDecode ? decode_ : prefill_).empty();
   }
 
   // The requests whose segments form the phase's next batch, in `batch`, those
   // of a client together; none if none is waiting.
-  void TakeBatch(BatchPhase phase, std::vector<RequestId>& batch);
+  void TakeBatch(BatchPhase phase, std::vector<Request*>& batch);
 
  private:
   struct Taken {
     ClientId client;
     size_t turn;  // when it was taken
-    RequestId id;
+    Request* request;
   };
 
-  void Take(TurnQueue& queue);
-  void DropRemoved(TurnQueue& queue);
+  TurnQueue& QueueOf(BatchPhase phase) {
+    return phase == BatchPhase::kDecode ? decode_ : prefill_;
+  }
 
   const size_t max_rows_;
-  TurnQueue decode_;
-  TurnQueue prefill_;
-  std::vector<Taken> taken_;                // for one batch
-  absl::flat_hash_set<RequestId> removed_;  // still in a queue, to be skipped
-  size_t waiting_ = 0;                      // without those removed
+  TurnQueue decode_{BatchPhase::kDecode};
+  TurnQueue prefill_{BatchPhase::kPrefill};
+  std::vector<Taken> taken_;  // for one batch
 };
 
 }  // namespace steadystate

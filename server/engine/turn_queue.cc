@@ -2,57 +2,58 @@
 
 namespace steadystate {
 
-void TurnQueue::Add(const Segment& segment) {
-  Line& line = LineOf(segment.client);
-  const size_t place = waiting_.Put({.segment = segment});
-  (line.first == kNone ? line.first : waiting_[line.last].next) = place;
-  line.last = place;
+void TurnQueue::Add(Request& request) {
+  Client& client = *request.client;
+  Client::Line& line = LineOf(client);
+  request.place.previous = line.last;
+  request.place.next = nullptr;
+  if (line.first == nullptr) {
+    line.first = &request;
+    OpenLine(client);
+  } else {
+    line.last->place.next = &request;
+  }
+  line.last = &request;
 }
 
 void TurnQueue::TakeFront() {
-  const size_t first = lines_[last_].next;
-  DropFront();
-  const bool stays = !empty() && lines_[last_].next == first;
-  if (stays) last_ = first;
+  Client& client = *LineOf(*last_).next;
+  Remove(*LineOf(client).first);
+  if (LineOf(client).first != nullptr) last_ = &client;
 }
 
-void TurnQueue::DropFront() {
-  Line& line = lines_[lines_[last_].next];
-  const size_t place = line.first;
-  line.first = waiting_[place].next;
-  waiting_.Free(place);
-  if (line.first == kNone) CloseFirstLine();
+void TurnQueue::Remove(Request& request) {
+  Client::Line& line = LineOf(*request.client);
+  Request* const previous = request.place.previous;
+  Request* const next = request.place.next;
+  (previous == nullptr ? line.first : previous->place.next) = next;
+  (next == nullptr ? line.last : next->place.previous) = previous;
+  if (line.first == nullptr) CloseLine(*request.client);
 }
 
-// Segments of one message come one after the other.
-TurnQueue::Line& TurnQueue::LineOf(ClientId client) {
-  if (!empty() && lines_[last_].client == client) return lines_[last_];
-  const auto [line, is_new] = line_of_.try_emplace(client, kNone);
-  if (is_new) line->second = OpenLine(client);
-  return lines_[line->second];
-}
-
-size_t TurnQueue::OpenLine(ClientId client) {
-  const size_t place = lines_.Put({.client = client});
+void TurnQueue::OpenLine(Client& client) {
+  Client::Line& line = LineOf(client);
   if (empty()) {
-    lines_[place].next = place;
+    line.next = &client;
+    line.previous = &client;
   } else {
-    lines_[place].next = lines_[last_].next;
-    lines_[last_].next = place;
+    line.next = LineOf(*last_).next;
+    line.previous = last_;
+    LineOf(*line.next).previous = &client;
+    LineOf(*last_).next = &client;
   }
-  last_ = place;
-  return place;
+  last_ = &client;
 }
 
-void TurnQueue::CloseFirstLine() {
-  const size_t place = lines_[last_].next;
-  line_of_.erase(lines_[place].client);
-  if (place == last_) {
-    last_ = kNone;
-  } else {
-    lines_[last_].next = lines_[place].next;
+void TurnQueue::CloseLine(Client& client) {
+  const Client::Line& line = LineOf(client);
+  if (line.next == &client) {
+    last_ = nullptr;
+    return;
   }
-  lines_.Free(place);
+  LineOf(*line.previous).next = line.next;
+  LineOf(*line.next).previous = line.previous;
+  if (last_ == &client) last_ = line.previous;
 }
 
 }  // namespace steadystate

@@ -2,92 +2,43 @@
 #define STEADYSTATE_SERVER_ENGINE_TURN_QUEUE_H_
 
 #include <cstddef>
-#include <cstdint>
-#include <vector>
 
-#include "absl/container/flat_hash_map.h"
-#include "server/engine/request.h"
+#include "server/engine/backlog.h"
+#include "server/metrics/metrics.h"
 
 namespace steadystate {
 
-// Segments that wait. Their clients take turns, one segment a turn: who has had
-// one comes after all others that wait, and so does who is new. Each client's
-// own are first in, first out.
+// The requests that wait for a place in a batch of one phase. Their clients
+// take turns, one request a turn: a client that has had its turn comes after
+// all others that wait, and so does a client that is new. Each client's own
+// requests are first in, first out.
 //
-// A call takes constant time, however many wait, and memory is kept.
-// Thread-compatible.
+// A call takes constant time, however many wait, and allocates nothing: the
+// links are Request::place and Client::lines. Thread-compatible.
 class TurnQueue {
  public:
-  // What one request has ready for a batch.
-  struct Segment {
-    RequestId id = 0;
-    ClientId client = 0;
-    size_t rows = 0;
-  };
+  explicit TurnQueue(BatchPhase phase) : phase_(static_cast<size_t>(phase)) {}
 
-  bool empty() const { return last_ == kNone; }
-  void Add(const Segment& segment);
+  bool empty() const { return last_ == nullptr; }
+  // REQUIRES: it waits nowhere; it and its client stay while it is here.
+  void Add(Request& request);
 
-  // The first segment of the client whose turn it is. REQUIRES: !empty().
-  const Segment& front() const {
-    return waiting_[lines_[lines_[last_].next].first].segment;
-  }
+  // The first request of the client whose turn it is. REQUIRES: !empty().
+  Request& front() const { return *LineOf(*LineOf(*last_).next).first; }
   // Takes it out; the turn passes on.
   void TakeFront();
-  // Takes it out, and it is still that client's turn.
-  void DropFront();
+  // Takes any request out; whose turn it is stays as it is. REQUIRES: it waits
+  // here.
+  void Remove(Request& request);
 
  private:
-  static constexpr size_t kNone = SIZE_MAX;
+  Client::Line& LineOf(Client& client) const { return client.lines[phase_]; }
+  void OpenLine(Client& client);
+  void CloseLine(Client& client);
 
-  struct Waiting {
-    Segment segment;
-    size_t next = kNone;  // of the client
-  };
-
-  // Those of one client, which has at least one.
-  struct Line {
-    ClientId client = 0;
-    size_t first = kNone;
-    size_t last = kNone;
-    size_t next = kNone;  // whose turn is after this one's; a ring
-  };
-
-  // Elements with a `next`, by which those that are free form a list.
-  template <typename T>
-  class Pool {
-   public:
-    T& operator[](size_t place) { return elements_[place]; }
-    const T& operator[](size_t place) const { return elements_[place]; }
-
-    size_t Put(const T& element) {
-      if (free_ == kNone) {
-        elements_.push_back(element);
-        return elements_.size() - 1;
-      }
-      const size_t place = free_;
-      free_ = elements_[place].next;
-      elements_[place] = element;
-      return place;
-    }
-    void Free(size_t place) {
-      elements_[place].next = free_;
-      free_ = place;
-    }
-
-   private:
-    std::vector<T> elements_;
-    size_t free_ = kNone;
-  };
-
-  Line& LineOf(ClientId client);
-  size_t OpenLine(ClientId client);
-  void CloseFirstLine();
-
-  Pool<Waiting> waiting_;
-  Pool<Line> lines_;
-  size_t last_ = kNone;  // the line whose turn is last; its next one's is first
-  absl::flat_hash_map<ClientId, size_t> line_of_;
+  const size_t phase_;
+  // Whose turn is last; the next one's is first.
+  Client* last_ = nullptr;
 };
 
 }  // namespace steadystate

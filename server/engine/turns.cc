@@ -193,7 +193,7 @@ void Turns::EndAll() {
   for (Request* const request : desk_.backlog.All()) {
     if (request->stage == RequestStage::kElsewhere) continue;
     if (request->stage == RequestStage::kScheduled) {
-      scheduler_.Remove(request->id);
+      scheduler_.Remove(*request);
     }
     Settle(*request, CutByDrain(*request->lane->session));
   }
@@ -241,7 +241,7 @@ void Turns::End(Request& request, const absl::Status& status) {
             ? CancelSource::kClient
             : CancelSource::kDeadline);
   }
-  if (request.stage == RequestStage::kScheduled) scheduler_.Remove(request.id);
+  if (request.stage == RequestStage::kScheduled) scheduler_.Remove(request);
   Settle(request, status);
 }
 
@@ -303,10 +303,7 @@ void Turns::AskReceivers() {
       request->stage = RequestStage::kScheduled;
       const Piece piece = request->task->Next();
       // Work without rows, on pending logits, counts as one.
-      scheduler_.Add({.id = request->id,
-                      .client = request->client,
-                      .rows = std::max<size_t>(piece.rows, 1)},
-                     PhaseOf(piece));
+      scheduler_.Add(*request, std::max<size_t>(piece.rows, 1), PhaseOf(piece));
     } else {
       request->stage = RequestStage::kPaused;
     }
@@ -315,14 +312,11 @@ void Turns::AskReceivers() {
 
 // False if nothing is ready.
 bool Turns::FormBatch(BatchPhase phase, Batch& batch) {
-  scheduler_.TakeBatch(phase, taken_);
-  if (taken_.empty()) return false;
+  scheduler_.TakeBatch(phase, batch.requests);
+  if (batch.requests.empty()) return false;
   size_t rows = 0;
-  MutexLock lock(desk_.mutex);
+  const MutexLock lock(desk_.mutex);
   const SteadyTime now = clock_.Now();
-  for (const RequestId id : taken_) {
-    batch.requests.push_back(desk_.backlog.Find(id));
-  }
   for (size_t i = 0; i < batch.requests.size(); ++i) {
     FetchAhead(batch.requests, i);
     Request& request = *batch.requests[i];
@@ -338,7 +332,7 @@ bool Turns::FormBatch(BatchPhase phase, Batch& batch) {
                            .piece = piece});
     rows += piece.rows;
   }
-  metrics_.Batch(taken_.size(), rows);
+  metrics_.Batch(batch.requests.size(), rows);
   return true;
 }
 

@@ -108,7 +108,7 @@ class Turns {
   ReturnWindow returns_;
   std::vector<RequestId> continuing_;  // have had a batch and want another
   std::vector<Request*> asking_;
-  std::vector<RequestId> taken_;  // from the scheduler, or a list of notes
+  std::vector<RequestId> taken_;  // from a list of notes
   Moment now_;                    // when its state was last looked at
   bool finishing_ = false;
 };

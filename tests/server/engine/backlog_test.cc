@@ -51,11 +51,9 @@ class BacklogTest : public testing::Test {
   Request& Add(size_t to, SteadyTime deadline = kNever,
                uint64_t input_bytes = 1, ClientId client = kNobody) {
     auto request = std::make_unique<Request>();
-    request->client = client;
-    request->id = ++last_id_;
     request->deadline = deadline;
     request->task = std::make_unique<InputTask>(input_bytes);
-    return backlog_.Add(session(to), kWriter, std::move(request));
+    return backlog_.Add(session(to), client, kWriter, std::move(request));
   }
 
   ErrorReason Refusal(size_t to, WriterId writer = kWriter,
@@ -71,7 +69,6 @@ class BacklogTest : public testing::Test {
   SessionLayout layout_{state_layout_, 4};
   std::vector<std::unique_ptr<Session>> sessions_;
   Backlog backlog_{kLimits};
-  RequestId last_id_ = 0;
 };
 
 TEST_F(BacklogTest, ALaneExistsWhileItHasRequests) {
@@ -198,10 +195,41 @@ TEST(BacklogReserveTest, TheLastEighthIsForSmallInputs) {
   auto request = std::make_unique<Request>();
   request->deadline = kNever;
   request->task = std::make_unique<InputTask>(LargestInput(kAll));
-  Request& large = backlog.Add(session, kWriter, std::move(request));
+  Request& large = backlog.Add(session, kNobody, kWriter, std::move(request));
   EXPECT_FALSE(may(kSmallInputBytes + 1));
   EXPECT_TRUE(may(kSmallInputBytes));
   backlog.Remove(large);
+}
+
+TEST_F(BacklogTest, AnIdFindsItsRequestAndNoLaterOne) {
+  EXPECT_EQ(backlog_.Find(0), nullptr);
+  EXPECT_EQ(backlog_.Find(1), nullptr);
+  std::vector<RequestId> ended;
+  for (int i = 0; i < 5; ++i) {
+    Request& first = Add(0);
+    Request& second = Add(1);
+    EXPECT_NE(first.id, 0u);
+    EXPECT_EQ(backlog_.Find(first.id), &first);
+    EXPECT_EQ(backlog_.Find(second.id), &second);
+    EXPECT_THAT(backlog_.All(), testing::UnorderedElementsAre(&first, &second));
+    for (const RequestId id : ended) EXPECT_EQ(backlog_.Find(id), nullptr);
+    for (Request* const request : {&first, &second}) {
+      ended.push_back(request->id);
+      backlog_.Remove(*request);
+    }
+  }
+}
+
+TEST_F(BacklogTest, ClientsWithoutRequestsAreForgottenInTheEnd) {
+  Request& stays = Add(0, kNever, 1, /*client=*/1'000'000);
+  for (ClientId client = 1; client <= 5000; ++client) {
+    backlog_.Remove(Add(1, kNever, 1, client));
+    ASSERT_EQ(backlog_.clients(), 1u);
+  }
+  EXPECT_EQ(stays.client->id, 1'000'000u);
+  EXPECT_EQ(stays.client->requests, 1u);
+  backlog_.Remove(stays);
+  EXPECT_EQ(backlog_.clients(), 0u);
 }
 
 TEST_F(BacklogTest, DeadlinesComeInOrderAndOnce) {

@@ -22,19 +22,52 @@ constexpr BatchPhase kDecode = BatchPhase::kDecode;
 constexpr BatchPhase kPrefill = BatchPhase::kPrefill;
 constexpr ClientId kClient = 5;
 
+// A Scheduler whose requests and clients are numbers.
+class NumberedScheduler {
+ public:
+  explicit NumberedScheduler(size_t max_rows) : scheduler_(max_rows) {}
+
+  struct Segment {
+    RequestId id;
+    ClientId client;
+    size_t rows;
+  };
+  void Add(const Segment& segment, BatchPhase phase) {
+    Client& client = clients_[segment.client];
+    client.id = segment.client;
+    Request& request = requests_[segment.id];
+    request.id = segment.id;
+    request.client = &client;
+    scheduler_.Add(request, segment.rows, phase);
+  }
+  void Remove(RequestId id) { scheduler_.Remove(requests_.at(id)); }
+  std::vector<RequestId> Take(BatchPhase phase) {
+    std::vector<Request*> batch = {nullptr};  // overwritten
+    scheduler_.TakeBatch(phase, batch);
+    std::vector<RequestId> ids;
+    for (const Request* request : batch) ids.push_back(request->id);
+    return ids;
+  }
+  bool empty() const { return scheduler_.empty(); }
+  bool waiting(BatchPhase phase) const { return scheduler_.waiting(phase); }
+
+ private:
+  std::map<ClientId, Client> clients_;
+  std::map<RequestId, Request> requests_;
+  Scheduler scheduler_;
+};
+
 // One row of kClient.
-void Add(Scheduler& scheduler, RequestId id, BatchPhase phase) {
+void Add(NumberedScheduler& scheduler, RequestId id, BatchPhase phase) {
   scheduler.Add({id, kClient, 1}, phase);
 }
 
-std::vector<RequestId> Take(Scheduler& scheduler, BatchPhase phase) {
-  std::vector<RequestId> batch = {77};  // overwritten
-  scheduler.TakeBatch(phase, batch);
-  return batch;
+std::vector<RequestId> Take(NumberedScheduler& scheduler, BatchPhase phase) {
+  return scheduler.Take(phase);
 }
 
 TEST(SchedulerTest, IsEmptyWithoutSegments) {
-  Scheduler scheduler(8);
+  NumberedScheduler scheduler(8);
   EXPECT_TRUE(scheduler.empty());
   for (const BatchPhase phase : {kDecode, kPrefill}) {
     EXPECT_FALSE(scheduler.waiting(phase));
@@ -43,7 +76,7 @@ TEST(SchedulerTest, IsEmptyWithoutSegments) {
 }
 
 TEST(SchedulerTest, EachPhaseHasBatchesOfItsOwn) {
-  Scheduler scheduler(8);
+  NumberedScheduler scheduler(8);
   scheduler.Add({1, kClient, 4}, kPrefill);
   scheduler.Add({2, kClient, 1}, kDecode);
   scheduler.Add({3, kClient, 1}, kPrefill);  // as a bidirectional pass may want
@@ -58,7 +91,7 @@ TEST(SchedulerTest, EachPhaseHasBatchesOfItsOwn) {
 }
 
 TEST(SchedulerTest, ABatchHasAtMostMaxRows) {
-  Scheduler scheduler(8);
+  NumberedScheduler scheduler(8);
   for (RequestId id = 1; id <= 10; ++id) Add(scheduler, id, kDecode);
   EXPECT_THAT(Take(scheduler, kDecode), ElementsAre(1, 2, 3, 4, 5, 6, 7, 8));
   EXPECT_FALSE(scheduler.empty());
@@ -67,7 +100,7 @@ TEST(SchedulerTest, ABatchHasAtMostMaxRows) {
 
 TEST(SchedulerTest, SessionsTakeTurns) {
   for (const BatchPhase phase : {kDecode, kPrefill}) {
-    Scheduler scheduler(2);
+    NumberedScheduler scheduler(2);
     for (RequestId id = 1; id <= 3; ++id) Add(scheduler, id, phase);
     std::vector<std::vector<RequestId>> batches;
     for (int i = 0; i < 3; ++i) {
@@ -80,7 +113,7 @@ TEST(SchedulerTest, SessionsTakeTurns) {
 }
 
 TEST(SchedulerTest, SegmentsAreNotCutNorOvertaken) {
-  Scheduler scheduler(8);
+  NumberedScheduler scheduler(8);
   scheduler.Add({1, kClient, 6}, kPrefill);
   scheduler.Add({2, kClient, 4}, kPrefill);  // does not fit beside 1
   scheduler.Add({3, kClient, 2}, kPrefill);  // would, but came later
@@ -89,7 +122,7 @@ TEST(SchedulerTest, SegmentsAreNotCutNorOvertaken) {
 }
 
 TEST(SchedulerTest, ClientsTakeTurns) {
-  Scheduler scheduler(8);
+  NumberedScheduler scheduler(8);
   for (RequestId id = 1; id <= 6; ++id) scheduler.Add({id, 1, 4}, kPrefill);
   scheduler.Add({20, 2, 1}, kPrefill);
   scheduler.Add({30, 3, 4}, kPrefill);  // does not fit: first the next time
@@ -100,7 +133,7 @@ TEST(SchedulerTest, ClientsTakeTurns) {
 
 TEST(SchedulerTest, ANewClientWaitsForOneSegmentOfEachOther) {
   for (const BatchPhase phase : {kDecode, kPrefill}) {
-    Scheduler scheduler(4);
+    NumberedScheduler scheduler(4);
     for (RequestId id = 1; id <= 300; ++id) {
       scheduler.Add({id, 1 + id % 3, 1}, phase);
     }
@@ -113,7 +146,7 @@ TEST(SchedulerTest, ANewClientWaitsForOneSegmentOfEachOther) {
 }
 
 TEST(SchedulerTest, SegmentsOfAClientLieTogetherInABatch) {
-  Scheduler scheduler(8);
+  NumberedScheduler scheduler(8);
   for (RequestId id = 1; id <= 8; ++id) {
     scheduler.Add({id, id % 2, 1}, kDecode);
   }
@@ -121,7 +154,7 @@ TEST(SchedulerTest, SegmentsOfAClientLieTogetherInABatch) {
 }
 
 TEST(SchedulerTest, EachSegmentIsTakenOnceInItsClientsOrder) {
-  Scheduler scheduler(16);
+  NumberedScheduler scheduler(16);
   std::mt19937 random(1);
   std::map<ClientId, std::deque<RequestId>> waiting;
   RequestId next = 1;
@@ -152,7 +185,7 @@ TEST(SchedulerTest, EachSegmentIsTakenOnceInItsClientsOrder) {
 }
 
 TEST(SchedulerTest, RemovedSegmentsTakeNoPlace) {
-  Scheduler scheduler(8);
+  NumberedScheduler scheduler(8);
   for (RequestId id = 1; id <= 9; ++id) Add(scheduler, id, kDecode);
   scheduler.Add({20, kClient, 4}, kPrefill);
   scheduler.Add({21, kClient, 3}, kPrefill);
@@ -163,10 +196,33 @@ TEST(SchedulerTest, RemovedSegmentsTakeNoPlace) {
   EXPECT_THAT(Take(scheduler, kDecode), ElementsAre(2, 3, 4, 6, 7, 8));
   EXPECT_THAT(Take(scheduler, kPrefill), ElementsAre(21));
   EXPECT_TRUE(scheduler.empty());
+  EXPECT_FALSE(scheduler.waiting(kDecode));
   scheduler.Add({30, kClient, 1}, kDecode);
   scheduler.Remove(30);
   EXPECT_TRUE(scheduler.empty());
   EXPECT_THAT(Take(scheduler, kDecode), IsEmpty());
+}
+
+// Takes clients out of the middle of the order of turns, and its end.
+TEST(SchedulerTest, ARemovedClientLosesItsTurnAndNobodyElseDoes) {
+  for (ClientId gone = 1; gone <= 4; ++gone) {
+    NumberedScheduler scheduler(1);
+    for (ClientId client = 1; client <= 4; ++client) {
+      scheduler.Add({client, client, 1}, kDecode);
+      scheduler.Add({10 + client, client, 1}, kDecode);
+    }
+    scheduler.Remove(gone);
+    scheduler.Remove(10 + gone);
+    std::vector<RequestId> taken;
+    while (!scheduler.empty()) taken.push_back(Take(scheduler, kDecode)[0]);
+    std::vector<RequestId> expected;
+    for (const RequestId first : {RequestId{0}, RequestId{10}}) {
+      for (ClientId client = 1; client <= 4; ++client) {
+        if (client != gone) expected.push_back(first + client);
+      }
+    }
+    EXPECT_EQ(taken, expected) << gone;
+  }
 }
 
 }  // namespace
