@@ -17,10 +17,13 @@ namespace steadystate {
 
 // What a session is found by: its id among those of its owner. Lent.
 struct SessionKey {
+  // An id alone names a session without an owner, so it converts by itself.
+  // NOLINTBEGIN(google-explicit-constructor)
   SessionKey(absl::string_view session, absl::string_view of = "")
       : owner(of), id(session) {}
   SessionKey(const std::string& session) : id(session) {}
   SessionKey(const char* session) : id(session) {}
+  // NOLINTEND(google-explicit-constructor)
 
   absl::string_view owner;
   absl::string_view id;
