@@ -9,7 +9,6 @@
 #include <vector>
 
 #include "hwy/cache_control.h"
-#include "kernels/bursts.h"
 #include "kernels/openmp.h"
 
 namespace steadystate {

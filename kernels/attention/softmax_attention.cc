@@ -84,16 +84,16 @@ HWY_INLINE void WeightedSum(size_t columns, const Values& values, float* o) {
   for (; c < columns; ++c) OneVector(d1, values, c, o);
 }
 
-void SoftmaxAttentionOfTarget(size_t d, size_t n, size_t stride, float scale,
-                              const float* q, const float* keys,
-                              const float* values, float* scores, float* o) {
+void SoftmaxAttentionOfTarget(const KeyValueRows& cache, float scale,
+                              const float* q, float* scores, float* o) {
+  const size_t n = cache.n;
   for (size_t j = 0; j < n; ++j) {
-    scores[j] = scale * Dot(d, q, keys + j * stride);
+    scores[j] = scale * Dot(cache.d, q, cache.keys + j * cache.stride);
   }
   const float max = *std::max_element(scores, scores + n);
   Map(ExpMinusOp{max}, n, scores, scores);
   const float sum = Sum(n, scores);
-  WeightedSum(d, {n, stride, values, scores, 1.0f / sum}, o);
+  WeightedSum(cache.d, {n, cache.stride, cache.values, scores, 1.0f / sum}, o);
 }
 
 }  // namespace
@@ -106,11 +106,9 @@ namespace steadystate {
 
 HWY_EXPORT(SoftmaxAttentionOfTarget);
 
-void SoftmaxAttentionStep(size_t d, size_t n, size_t stride, float scale,
-                          const float* q, const float* keys,
-                          const float* values, float* scores, float* o) {
-  HWY_DYNAMIC_DISPATCH(SoftmaxAttentionOfTarget)
-  (d, n, stride, scale, q, keys, values, scores, o);
+void SoftmaxAttentionStep(const KeyValueRows& cache, float scale,
+                          const float* q, float* scores, float* o) {
+  HWY_DYNAMIC_DISPATCH(SoftmaxAttentionOfTarget)(cache, scale, q, scores, o);
 }
 
 }  // namespace steadystate

@@ -5,18 +5,23 @@
 
 namespace steadystate {
 
-// Softmax attention of one query over n cached keys and values of one head:
+// The cached keys and values of one head, of n tokens.
+struct KeyValueRows {
+  size_t d = 0;                   // width of keys and values
+  size_t n = 0;                   // rows, >= 1
+  size_t stride = 0;              // floats from row to row
+  const float* keys = nullptr;    // f32[n, d; stride]
+  const float* values = nullptr;  // f32[n, d; stride]
+};
+
+// Softmax attention of one query over the cache of one head:
 //   o = sum_j softmax_j(scale * q . k_j) v_j, with the maximum subtracted.
-//   q       f32[d]                 in
-//   keys    f32[n, d; stride]      in    values  f32[n, d; stride]  in
-//   scores  f32[n]                 scratch, overwritten
-//   o       f32[d]                 out
+//   q  f32[d]  in     scores  f32[n]  scratch, overwritten     o  f32[d]  out
 // The order of the cache rows is the order of the sums: a ring buffer gives
 // the same bits only when read in the same order.
-// REQUIRES: n >= 1; o and scores alias nothing.
-void SoftmaxAttentionStep(size_t d, size_t n, size_t stride, float scale,
-                          const float* q, const float* keys,
-                          const float* values, float* scores, float* o);
+// REQUIRES: o and scores alias nothing.
+void SoftmaxAttentionStep(const KeyValueRows& cache, float scale,
+                          const float* q, float* scores, float* o);
 
 }  // namespace steadystate
 

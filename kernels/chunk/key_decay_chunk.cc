@@ -6,7 +6,7 @@
 #define HWY_TARGET_INCLUDE "kernels/chunk/key_decay_chunk.cc"
 #include "hwy/foreach_target.h"  // IWYU pragma: keep
 #include "hwy/highway.h"
-#include "kernels/chunk/block_product-inl.h"
+#include "kernels/chunk/matrix_product-inl.h"
 #include "kernels/simd/math-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -153,16 +153,16 @@ void ReadKeyDecayChunkOfTarget(const KeyDecayRead& r) {
   for (; c + N <= r.K; c += N) FadeQueries(d, r, c, queries);
   for (; c < r.K; ++c) FadeQueries(d1, r, c, queries);
   SeeKeys(r, queries + kKeyChunkTokens * r.K, weights);
-  BlockProductArgs product = {.m = r.L,
-                              .n = r.V,
-                              .k = r.K,
-                              .a = queries,
-                              .a_row = r.K,
-                              .b = r.state,
-                              .b_row = r.V,
-                              .c = r.o,
-                              .c_row = r.o_stride};
-  MultiplyBlocks(product);
+  MatrixProductArgs product = {.m = r.L,
+                               .n = r.V,
+                               .k = r.K,
+                               .a = queries,
+                               .a_row = r.K,
+                               .b = r.state,
+                               .b_row = r.V,
+                               .c = r.o,
+                               .c_row = r.o_stride};
+  MultiplyMatrices(product);
   const float one = 1;
   product.k = r.L;
   product.a = weights;
@@ -172,7 +172,7 @@ void ReadKeyDecayChunkOfTarget(const KeyDecayRead& r) {
   product.b_row = r.v.stride;
   product.keep = &one;
   product.lower_a = true;
-  MultiplyBlocks(product);
+  MultiplyMatrices(product);
   if (r.scale == 1) return;
   for (size_t i = 0; i < r.L; ++i) {
     for (size_t j = 0; j < r.V; ++j) r.o[i * r.o_stride + j] *= r.scale;
@@ -189,19 +189,19 @@ void UpdateKeyDecayChunkOfTarget(const KeyDecayUpdate& u) {
   size_t c = 0;
   for (; c + N <= u.K; c += N) FadeKeys(d, u, c, keys, kept, kept_low);
   for (; c < u.K; ++c) FadeKeys(d1, u, c, keys, kept, kept_low);
-  MultiplyBlocks({.m = u.K,
-                  .n = u.V,
-                  .k = u.L,
-                  .a = keys,
-                  .a_row = 1,
-                  .a_col = u.K,
-                  .b = u.v.data,
-                  .b_row = u.v.stride,
-                  .c = u.state,
-                  .c_row = u.V,
-                  .keep = kept,
-                  .keep_low = kept_low,
-                  .keep_step = 1});
+  MultiplyMatrices({.m = u.K,
+                    .n = u.V,
+                    .k = u.L,
+                    .a = keys,
+                    .a_row = 1,
+                    .a_col = u.K,
+                    .b = u.v.data,
+                    .b_row = u.v.stride,
+                    .c = u.state,
+                    .c_row = u.V,
+                    .keep = kept,
+                    .keep_low = kept_low,
+                    .keep_step = 1});
 }
 
 }  // namespace

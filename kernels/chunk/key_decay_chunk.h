@@ -3,7 +3,7 @@
 
 #include <cstddef>
 
-#include "kernels/chunk/chunk_rows.h"
+#include "kernels/chunk/token_pairs.h"
 
 namespace steadystate {
 

@@ -1,11 +1,12 @@
 #include "kernels/chunk/scalar_decay_chunk.h"
 
+#include <algorithm>
+
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/chunk/scalar_decay_chunk.cc"
 #include "hwy/foreach_target.h"  // IWYU pragma: keep
 #include "hwy/highway.h"
-#include "kernels/chunk/block_product-inl.h"
-#include "kernels/chunk/weights-inl.h"
+#include "kernels/chunk/matrix_product-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace steadystate {
@@ -14,63 +15,161 @@ namespace {
 
 namespace hn = hwy::HWY_NAMESPACE;
 
+// weights[i, j] <- factor M_ij scores[i, j] for j <= i, and 0 behind, as far as
+// a matrix product with lower_a looks.
+//   scores, weights  f32[L, kChunkTokens]
+HWY_INLINE void FadeScores(size_t L, float factor, const Fading& fading,
+                           const float* scores, float* weights) {
+  const hn::ScalableTag<float> d;
+  const size_t N = hn::Lanes(d);
+  const auto scale = hn::Set(d, factor);
+  const float* between = fading.between;
+  for (size_t i = 0; i < L; ++i, between += fading.between_stride) {
+    const float* from = scores + i * kChunkTokens;
+    float* to = weights + i * kChunkTokens;
+    const size_t end = i / 4 * 4 + 4;
+    for (size_t j = 0; j < end; j += N) {
+      const auto faded =
+          hn::Mul(hn::LoadU(d, between + j), hn::LoadU(d, from + j));
+      const auto seen = hn::FirstN(d, j <= i ? i - j + 1 : 0);
+      hn::StoreU(hn::IfThenElseZero(seen, hn::Mul(scale, faded)), d, to + j);
+    }
+  }
+}
+
+// to_t <- factors[t] rows_t.
+//   rows  f32[L, width; its stride]   to  f32[L, width]
+HWY_INLINE void ScaleRows(size_t L, size_t width, const float* factors,
+                          ChunkRows rows, float* to) {
+  const hn::ScalableTag<float> d;
+  const size_t N = hn::Lanes(d);
+  for (size_t t = 0; t < L; ++t) {
+    const float* from = rows.At(t);
+    float* row = to + t * width;
+    const auto factor = hn::Set(d, factors[t]);
+    size_t j = 0;
+    for (; j + N <= width; j += N) {
+      hn::StoreU(hn::Mul(factor, hn::LoadU(d, from + j)), d, row + j);
+    }
+    for (; j < width; ++j) row[j] = factors[t] * from[j];
+  }
+}
+
 void ReadScalarDecayChunkOfTarget(const ScalarDecayRead& r) {
   float* kept = r.weights + kChunkTokens * kChunkTokens;
   for (size_t i = 0; i < r.L; ++i) kept[i] = r.scale * r.fading.from_start[i];
   FadeScores(r.L, r.scale, r.fading, r.scores, r.weights);
-  MultiplyBlocks({.m = r.L,
-                  .n = r.V,
-                  .k = r.K,
-                  .a = r.q.data,
-                  .a_row = r.q.stride,
-                  .b = r.state,
-                  .b_row = r.V,
-                  .c = r.o,
-                  .c_row = r.o_stride});
-  MultiplyBlocks({.m = r.L,
-                  .n = r.V,
-                  .k = r.L,
-                  .a = r.weights,
-                  .a_row = kChunkTokens,
-                  .b = r.v.data,
-                  .b_row = r.v.stride,
-                  .c = r.o,
-                  .c_row = r.o_stride,
-                  .keep = kept,
-                  .keep_step = 1,
-                  .lower_a = true});
+  MultiplyMatrices({.m = r.L,
+                    .n = r.V,
+                    .k = r.K,
+                    .a = r.q.data,
+                    .a_row = r.q.stride,
+                    .b = r.state,
+                    .b_row = r.V,
+                    .c = r.o,
+                    .c_row = r.o_stride});
+  MultiplyMatrices({.m = r.L,
+                    .n = r.V,
+                    .k = r.L,
+                    .a = r.weights,
+                    .a_row = kChunkTokens,
+                    .b = r.v.data,
+                    .b_row = r.v.stride,
+                    .c = r.o,
+                    .c_row = r.o_stride,
+                    .keep = kept,
+                    .keep_step = 1,
+                    .lower_a = true});
 }
 
 void UpdateScalarDecayChunkOfTarget(const ScalarDecayUpdate& u) {
   ScaleRows(u.L, u.V, u.fading.to_end, u.v, u.faded);
-  MultiplyBlocks({.m = u.K,
-                  .n = u.V,
-                  .k = u.L,
-                  .a = u.k.data,
-                  .a_row = 1,
-                  .a_col = u.k.stride,
-                  .b = u.faded,
-                  .b_row = u.V,
-                  .c = u.state,
-                  .c_row = u.V,
-                  .keep = u.fresh ? nullptr : u.fading.from_start + (u.L - 1),
-                  .keep_low = &u.fading.all_low});
+  MultiplyMatrices({.m = u.K,
+                    .n = u.V,
+                    .k = u.L,
+                    .a = u.k.data,
+                    .a_row = 1,
+                    .a_col = u.k.stride,
+                    .b = u.faded,
+                    .b_row = u.V,
+                    .c = u.state,
+                    .c_row = u.V,
+                    .keep = u.fresh ? nullptr : u.fading.from_start + (u.L - 1),
+                    .keep_low = &u.fading.all_low});
 }
 
 void ReadChunkOfTarget(size_t L, size_t K, size_t V, float scale,
                        const float* q, size_t q_stride, const float* state,
                        float* o, size_t o_stride) {
-  MultiplyBlocks({.m = L,
-                  .n = V,
-                  .k = K,
-                  .a = q,
-                  .a_row = q_stride,
-                  .b = state,
-                  .b_row = V,
-                  .c = o,
-                  .c_row = o_stride});
+  MultiplyMatrices({.m = L,
+                    .n = V,
+                    .k = K,
+                    .a = q,
+                    .a_row = q_stride,
+                    .b = state,
+                    .b_row = V,
+                    .c = o,
+                    .c_row = o_stride});
   for (size_t i = 0; i < L; ++i) {
     for (size_t j = 0; j < V; ++j) o[i * o_stride + j] *= scale;
+  }
+}
+
+// u_i <- beta_i (v_i - D_i u_i), columns j and up.
+template <class D>
+HWY_INLINE void TakeFromValue(D d, const DeltaChunk& c, size_t i, size_t j) {
+  float* at = c.u + i * c.V + j;
+  const auto fade = hn::Set(d, c.fading.from_start[i]);
+  const auto left =
+      hn::NegMulAdd(fade, hn::LoadU(d, at), hn::LoadU(d, c.v.At(i) + j));
+  hn::StoreU(hn::Mul(hn::Set(d, *c.beta.At(i)), left), d, at);
+}
+
+void SolveDeltaChunkOfTarget(const DeltaChunk& c) {
+  const hn::ScalableTag<float> d;
+  const hn::CappedTag<float, 1> d1;
+  const size_t N = hn::Lanes(d);
+  MultiplyMatrices({.m = c.L,
+                    .n = c.V,
+                    .k = c.K,
+                    .a = c.k.data,
+                    .a_row = c.k.stride,
+                    .b = c.state,
+                    .b_row = c.V,
+                    .c = c.u,
+                    .c_row = c.V});
+  FadeScores(c.L, -1, c.fading, c.key_scores, c.weights);
+  for (size_t i = 0; i < c.L; ++i) {
+    size_t j = 0;
+    for (; j + N <= c.V; j += N) TakeFromValue(d, c, i, j);
+    for (; j < c.V; ++j) TakeFromValue(d1, c, i, j);
+    float* row = c.weights + i * kChunkTokens;
+    for (size_t x = 0; x < i; ++x) row[x] *= *c.beta.At(i);
+  }
+  // Four rows take from all before them at once, then from each other.
+  const float one = 1;
+  for (size_t i = 0; i < c.L; i += 4) {
+    const size_t end = std::min(c.L, i + 4);
+    const MatrixProductArgs rows = {.m = end - i,
+                                    .n = c.V,
+                                    .k = i,
+                                    .a = c.weights + i * kChunkTokens,
+                                    .a_row = kChunkTokens,
+                                    .b = c.u,
+                                    .b_row = c.V,
+                                    .c = c.u + i * c.V,
+                                    .c_row = c.V,
+                                    .keep = &one};
+    if (i > 0) MultiplyMatrices(rows);
+    for (size_t x = i + 1; x < end; ++x) {
+      MatrixProductArgs row = rows;
+      row.m = 1;
+      row.k = x - i;
+      row.a = c.weights + x * kChunkTokens + i;
+      row.b = c.u + i * c.V;
+      row.c = c.u + x * c.V;
+      MultiplyMatrices(row);
+    }
   }
 }
 
@@ -98,6 +197,12 @@ void ReadChunk(size_t L, size_t K, size_t V, float scale, ChunkRows q,
                const float* state, float* o, size_t o_stride) {
   HWY_DYNAMIC_DISPATCH(ReadChunkOfTarget)
   (L, K, V, scale, q.data, q.stride, state, o, o_stride);
+}
+
+HWY_EXPORT(SolveDeltaChunkOfTarget);
+
+void SolveDeltaChunk(const DeltaChunk& args) {
+  HWY_DYNAMIC_DISPATCH(SolveDeltaChunkOfTarget)(args);
 }
 
 }  // namespace steadystate

@@ -5,9 +5,37 @@
 #include <numeric>
 
 #include "kernels/pointwise/activation.h"
-#include "kernels/pointwise/l2_normalize.h"
+#include "kernels/pointwise/norm.h"
 
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "kernels/feature_map/feature_map.cc"
+#include "hwy/foreach_target.h"  // IWYU pragma: keep
+#include "hwy/highway.h"
+#include "kernels/simd/math-inl.h"
+
+HWY_BEFORE_NAMESPACE();
 namespace steadystate {
+namespace HWY_NAMESPACE {
+namespace {
+
+namespace hn = hwy::HWY_NAMESPACE;
+
+void MatVecOfTarget(size_t r, size_t d, const float* w, const float* bias,
+                    const float* x, float* y) {
+  for (size_t i = 0; i < r; ++i) {
+    const float product = Dot(d, w + i * d, x);
+    y[i] = bias == nullptr ? product : product + bias[i];
+  }
+}
+
+}  // namespace
+}  // namespace HWY_NAMESPACE
+}  // namespace steadystate
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace steadystate {
+
 namespace {
 
 double Sum(size_t n, const float* x) {
@@ -101,4 +129,12 @@ void SumNormalize(size_t n, const float* x, float eps, float* y) {
   Scale(n, 1.0 / (Sum(n, x) + static_cast<double>(eps)), x, y);
 }
 
+HWY_EXPORT(MatVecOfTarget);
+
+void MatVec(size_t r, size_t d, const float* w, const float* bias,
+            const float* x, float* y) {
+  HWY_DYNAMIC_DISPATCH(MatVecOfTarget)(r, d, w, bias, x, y);
+}
+
 }  // namespace steadystate
+#endif  // HWY_ONCE

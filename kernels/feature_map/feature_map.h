@@ -4,8 +4,6 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "kernels/feature_map/mat_vec.h"  // IWYU pragma: export
-
 namespace steadystate {
 
 // The feature maps of linear attention and the pieces they are made of, each
@@ -61,6 +59,12 @@ void PerformerLog(size_t m, size_t d, const float* projected, const float* x,
 
 // y = x / (sum x + eps), the sum in double.   f32[n]; y may be x.
 void SumNormalize(size_t n, const float* x, float eps, float* y);
+
+// y = w x + bias, for the small matrices of learned maps, which a head applies
+// to its own vector.
+//   w  f32[r, d] in, bias  f32[r] in or null, x  f32[d] in, y  f32[r] out
+void MatVec(size_t r, size_t d, const float* w, const float* bias,
+            const float* x, float* y);
 
 }  // namespace steadystate
 

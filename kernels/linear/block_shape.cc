@@ -7,11 +7,10 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "kernels/linear/aligned_bytes.h"
-#include "kernels/linear/integer_trials.h"
+#include "kernels/linear/matrix_memory.h"
 #include "kernels/linear/panel_plan.h"
-#include "kernels/linear/row_tiles.h"
-#include "kernels/linear/tile_trials.h"
+#include "kernels/linear/tiling.h"
+#include "kernels/linear/trials.h"
 
 namespace steadystate {
 namespace {

@@ -9,8 +9,8 @@
 #include "absl/status/statusor.h"
 #include "kernels/dtype.h"
 #include "kernels/linear/panel_plan.h"
-#include "kernels/linear/row_class.h"
 #include "kernels/linear/tile_matmul.h"
+#include "kernels/linear/tiling.h"
 
 namespace steadystate {
 

@@ -10,17 +10,13 @@
 
 #include "absl/strings/str_cat.h"
 #include "kernels/die.h"
-#include "kernels/linear/aligned_bytes.h"
-#include "kernels/linear/block_packer.h"
 #include "kernels/linear/block_shape.h"
-#include "kernels/linear/column_blocks.h"
-#include "kernels/linear/input_rows.h"
-#include "kernels/linear/one_openmp_thread.h"
-#include "kernels/linear/output_rows.h"
+#include "kernels/linear/call_rows.h"
+#include "kernels/linear/matrix_memory.h"
 #include "kernels/linear/panel_plan.h"
-#include "kernels/linear/row_tiles.h"
 #include "kernels/linear/tile_matmul.h"
-#include "kernels/linear/weight_arena.h"
+#include "kernels/linear/weight_packer.h"
+#include "kernels/openmp.h"
 
 namespace steadystate {
 namespace {
@@ -282,7 +278,7 @@ absl::Status LinearFactory::Shared::Pack(std::span<const WeightRows> parts,
                      packed.in, " inputs and ", packed.out, " outputs"));
   }
   std::byte* place = packed.weights.get();
-  BlockPacker packer(dtype, packed.in, parts);
+  WeightPacker packer(dtype, packed.in, parts);
   for (Block& block : packed.blocks) {
     auto weights = packer.Pack(*block.shape, block.first_column, place,
                                {packed.scales.data() + block.first_column,

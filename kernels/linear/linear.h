@@ -10,11 +10,18 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "kernels/dtype.h"
-#include "kernels/linear/row_class.h"
-#include "kernels/linear/weight_rows.h"
+#include "kernels/linear/tiling.h"
 #include "kernels/thread_pool.h"
 
 namespace steadystate {
+
+// Part of a weight matrix as stored in a checkpoint: [rows, in], row-major.
+// Several parts stacked make one projection, so that matrices with the same
+// input (q, k, v, gates) cost one pass over the input.
+struct WeightRows {
+  TypedData data;
+  size_t rows = 0;
+};
 
 // Scratch memory of Linear::Run. One per compute thread that calls Run; grows
 // to the largest call and is then reused without allocation.

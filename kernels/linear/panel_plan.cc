@@ -4,7 +4,7 @@
 #include <cstring>
 #include <vector>
 
-#include "kernels/linear/aligned_bytes.h"
+#include "kernels/linear/matrix_memory.h"
 
 namespace steadystate {
 namespace {

@@ -6,9 +6,8 @@
 #include <span>
 
 #include "kernels/dtype.h"
-#include "kernels/linear/integer_trials.h"
 #include "kernels/linear/panel_product.h"
-#include "kernels/linear/tile_trials.h"
+#include "kernels/linear/trials.h"
 
 namespace steadystate {
 

@@ -13,6 +13,10 @@
 
 namespace steadystate {
 
+// oneDNN's name, as ONEDNN_MAX_CPU_ISA takes it, of a dnnl_cpu_isa_t. In
+// numbers, because versions 2 and 3 declare different subsets of them.
+std::string IsaName(int isa);
+
 // What multiplies here.
 struct MatmulLibrary {
   std::string isa;      // oneDNN's effective instruction set, "avx2"

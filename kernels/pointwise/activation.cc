@@ -158,16 +158,6 @@ struct TimesOp {
   }
 };
 
-struct LogSigmoidDecayOp {
-  template <class D, class V>
-  HWY_INLINE V operator()(D d, V a) const {
-    const V log_decay = hn::Div(LogSigmoid(d, a), hn::Set(d, temperature));
-    return BoundedExp(d, MaxKeepNan(hn::Set(d, floor), log_decay));
-  }
-  float temperature;
-  float floor;
-};
-
 // Calls run(op) with the functor of `act`.
 template <class Run>
 HWY_INLINE void WithOp(Activation act, const Run& run) {
@@ -231,11 +221,6 @@ void ActivateAndMultiplyOfTarget(Activation act, size_t n, const float* gate,
   WithOp(act, RunTimesMap{n, gate, up, y});
 }
 
-void LogSigmoidDecayOfTarget(size_t n, const float* a, float temperature,
-                             float floor, float* decay) {
-  Map(LogSigmoidDecayOp{temperature, floor}, n, a, decay);
-}
-
 void SoftCapOfTarget(size_t n, float cap, const float* x, float* y) {
   Map(SoftCapOp{cap}, n, x, y);
 }
@@ -291,7 +276,6 @@ constexpr NamedActivation kActivations[] = {
 
 HWY_EXPORT(ActivateOfTarget);
 HWY_EXPORT(ActivateAndMultiplyOfTarget);
-HWY_EXPORT(LogSigmoidDecayOfTarget);
 HWY_EXPORT(SoftCapOfTarget);
 HWY_EXPORT(AddToOfTarget);
 HWY_EXPORT(AllFiniteOfTarget);
@@ -310,12 +294,6 @@ void Activate(Activation act, size_t n, const float* x, float* y) {
 void ActivateAndMultiply(Activation act, size_t n, const float* gate,
                          const float* up, float* y) {
   HWY_DYNAMIC_DISPATCH(ActivateAndMultiplyOfTarget)(act, n, gate, up, y);
-}
-
-void LogSigmoidDecay(size_t n, const float* a, float temperature, float floor,
-                     float* decay) {
-  HWY_DYNAMIC_DISPATCH(LogSigmoidDecayOfTarget)
-  (n, a, temperature, floor, decay);
 }
 
 void SoftCap(size_t n, float cap, const float* x, float* y) {

@@ -38,12 +38,6 @@ void Activate(Activation act, size_t n, const float* x, float* y);
 void ActivateAndMultiply(Activation act, size_t n, const float* gate,
                          const float* up, float* y);
 
-// decay[i] = exp(max(logsigmoid(a[i]) / temperature, floor)): the forget gate
-// of GLA (math: log alpha = logsigmoid(a)/16, clamped from below by clamp_min).
-// `floor` is -infinity for no clamp. All f32[n]; decay may be a.
-void LogSigmoidDecay(size_t n, const float* a, float temperature, float floor,
-                     float* decay);
-
 // y[i] = cap tanh(x[i] / cap).   f32[n]; y may be x.
 void SoftCap(size_t n, float cap, const float* x, float* y);
 

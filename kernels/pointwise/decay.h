@@ -31,8 +31,9 @@ void RestOfLogDecay(size_t n, const float* log_decay, float* rest);
 //   log_decay  in, <= 0                decay, low  out; decay may be log_decay
 void SplitDecay(size_t n, const float* log_decay, float* decay, float* low);
 
-// log_decay[i] = max(logsigmoid(a[i]) / temperature, floor), the logarithm of
-// LogSigmoidDecay.
+// log_decay[i] = max(logsigmoid(a[i]) / temperature, floor): the forget gate of
+// GLA (Yang et al. 2023), whose temperature is 16, by its logarithm. `floor` is
+// -infinity for no clamp.
 //   a  in                              log_decay  out; may be a
 void LogSigmoidLogDecay(size_t n, const float* a, float temperature,
                         float floor, float* log_decay);

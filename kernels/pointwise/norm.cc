@@ -64,6 +64,10 @@ void LayerNormOfTarget(size_t n, const float* x, const float* weight,
   if (bias != nullptr) Map(AddOp(), n, y, bias, y);
 }
 
+void L2NormalizeOfTarget(size_t n, const float* x, float eps, float* y) {
+  Map(ScaleOp{1.0f / std::sqrt(Dot(n, x, x) + eps)}, n, x, y);
+}
+
 }  // namespace
 }  // namespace HWY_NAMESPACE
 }  // namespace steadystate
@@ -85,10 +89,10 @@ void LayerNorm(size_t n, const float* x, const float* weight, const float* bias,
   HWY_DYNAMIC_DISPATCH(LayerNormOfTarget)(n, x, weight, bias, eps, y);
 }
 
-void GatedRmsNorm(size_t n, const float* x, const float* gate,
-                  const float* weight, float eps, Activation act, float* y) {
-  RmsNorm(n, x, weight, eps, y);
-  ActivateAndMultiply(act, n, gate, y, y);
+HWY_EXPORT(L2NormalizeOfTarget);
+
+void L2Normalize(size_t n, const float* x, float eps, float* y) {
+  HWY_DYNAMIC_DISPATCH(L2NormalizeOfTarget)(n, x, eps, y);
 }
 
 }  // namespace steadystate

@@ -3,8 +3,6 @@
 
 #include <cstddef>
 
-#include "kernels/pointwise/activation.h"
-
 namespace steadystate {
 
 // y = x (mean(x^2) + eps)^-1/2 * weight.
@@ -20,10 +18,9 @@ void RmsNorm(size_t n, const float* x, const float* weight, float eps,
 void LayerNorm(size_t n, const float* x, const float* weight, const float* bias,
                float eps, float* y);
 
-// y = RmsNorm(x) * act(gate): the norm first, then the gate.
-//   x, gate  f32[n] in, weight  f32[n] in or null, y  f32[n] out; y may be x.
-void GatedRmsNorm(size_t n, const float* x, const float* gate,
-                  const float* weight, float eps, Activation act, float* y);
+// y = x / sqrt(sum x^2 + eps), eps under the root.
+//   x  f32[n] in, y  f32[n] out; y may be x.
+void L2Normalize(size_t n, const float* x, float eps, float* y);
 
 }  // namespace steadystate
 

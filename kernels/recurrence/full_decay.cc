@@ -7,7 +7,7 @@
 #define HWY_TARGET_INCLUDE "kernels/recurrence/full_decay.cc"
 #include "hwy/foreach_target.h"  // IWYU pragma: keep
 #include "hwy/highway.h"
-#include "kernels/recurrence/column_blocks-inl.h"
+#include "kernels/recurrence/state_columns-inl.h"
 #include "kernels/simd/math-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -21,8 +21,8 @@ namespace hn = hwy::HWY_NAMESPACE;
 // the next misses.
 constexpr size_t kAhead = 1024;
 
-// So many columns' parts of exponents lie on the stack at a time.
-constexpr size_t kBlockColumns = 512;
+// What so many columns contribute to exponents lies on the stack at a time.
+constexpr size_t kColumnsAtOnce = 512;
 
 // power (1 + more) old + added. Near one, where the power is 1, the decay is
 // not rounded to a float: it would be off by 3e-8, and by as much at every
@@ -43,9 +43,9 @@ alignas(64) constexpr uint32_t kSixteenths[] = {
 
 // e^(-rate step) with a table that a register holds: a third fewer instructions
 // than ExpOfMinus. What only columns decide is computed once for all rows.
-class Fading {
+class ColumnDecays {
  public:
-  Fading(size_t columns, const float* step) {
+  ColumnDecays(size_t columns, const float* step) {
     ForVectors<float>(columns, [&](auto d, size_t j) HWY_ATTR {
       // In powers of two: step log2(e), as the sum of two floats, for the
       // product with the rate is not to be rounded before it is split.
@@ -98,17 +98,17 @@ class Fading {
     }
   }
 
-  HWY_ALIGN float high_[kBlockColumns];
-  HWY_ALIGN float low_[kBlockColumns];
-  HWY_ALIGN float most_[kBlockColumns];  // rates; beyond, decays are 0
+  HWY_ALIGN float high_[kColumnsAtOnce];
+  HWY_ALIGN float low_[kColumnsAtOnce];
+  HWY_ALIGN float most_[kColumnsAtOnce];  // rates; beyond, decays are 0
 };
 
 #else
 
 // The same where registers hold no such table.
-class Fading {
+class ColumnDecays {
  public:
-  Fading(size_t /*columns*/, const float* step) : step_(step) {}
+  ColumnDecays(size_t /*columns*/, const float* step) : step_(step) {}
 
   template <class D, class Vec>
   HWY_INLINE Vec Advance(D d, size_t j, Vec rate, Vec old, Vec added) const {
@@ -131,11 +131,11 @@ struct FullDecayRule {
     float* state;
   };
   HWY_INLINE Row row(size_t i) const {
-    return {q[i], k[i], rate + i * stride, state + i * stride};
+    return {token.q[i], token.k[i], rate + i * stride, state + i * stride};
   }
   template <class D>
   HWY_INLINE hn::Vec<D> Column(D d, size_t j) const {
-    return hn::LoadU(d, v + j);
+    return hn::LoadU(d, token.v + j);
   }
   template <class D, class Vec>
   HWY_INLINE void Advance(D d, const Row& row, size_t j, Vec v_j,
@@ -145,37 +145,33 @@ struct FullDecayRule {
     // set the pace.
     __builtin_prefetch(at + kAhead, 0, 2);
     const Vec s =
-        fading.Advance(d, j, hn::LoadU(d, row.rate + j), hn::LoadU(d, at),
+        decays.Advance(d, j, hn::LoadU(d, row.rate + j), hn::LoadU(d, at),
                        hn::Mul(hn::Set(d, row.k), v_j));
     hn::StoreU(s, d, at);
     o_j = hn::MulAdd(hn::Set(d, row.q), s, o_j);
   }
   template <class D, class Vec>
   HWY_INLINE void Finish(D d, size_t j, Vec o_j) const {
-    hn::StoreU(hn::Mul(hn::Set(d, scale), o_j), d, o + j);
+    hn::StoreU(hn::Mul(hn::Set(d, token.scale), o_j), d, token.o + j);
   }
 
-  size_t K;
-  size_t stride;
-  float scale;
+  HeadToken token;  // of some columns of the head
+  size_t stride;    // V of the head
   const float* rate;
-  const Fading& fading;
-  const float* q;
-  const float* k;
-  const float* v;
+  const ColumnDecays& decays;
   float* state;
-  float* o;
 };
 
-// Plain arguments, for the dispatch table is shared by all targets.
-void FullDecayStepOfTarget(size_t K, size_t V, float scale, const float* rate,
-                           const float* step, const float* q, const float* k,
-                           const float* v, float* state, float* o) {
-  for (size_t j = 0; j < V; j += kBlockColumns) {
-    const size_t columns = std::min(kBlockColumns, V - j);
-    const Fading fading(columns, step + j);
-    ForColumnBlocks(columns, FullDecayRule{K, V, scale, rate + j, fading, q, k,
-                                           v + j, state + j, o + j});
+void FullDecayStepOfTarget(const HeadToken& token, const float* rate,
+                           const float* step, float* state) {
+  const size_t V = token.V;
+  for (size_t j = 0; j < V; j += kColumnsAtOnce) {
+    HeadToken some = token;
+    some.V = std::min(kColumnsAtOnce, V - j);
+    some.v += j;
+    some.o += j;
+    const ColumnDecays decays(some.V, step + j);
+    ForColumns(some.V, FullDecayRule{some, V, rate + j, decays, state + j});
   }
 }
 
@@ -189,11 +185,9 @@ namespace steadystate {
 
 HWY_EXPORT(FullDecayStepOfTarget);
 
-void FullDecayStep(size_t K, size_t V, float scale, const float* rate,
-                   const float* step, const float* q, const float* k,
-                   const float* v, float* state, float* o) {
-  HWY_DYNAMIC_DISPATCH(FullDecayStepOfTarget)
-  (K, V, scale, rate, step, q, k, v, state, o);
+void FullDecayStep(const HeadToken& token, const float* rate, const float* step,
+                   float* state) {
+  HWY_DYNAMIC_DISPATCH(FullDecayStepOfTarget)(token, rate, step, state);
 }
 
 }  // namespace steadystate

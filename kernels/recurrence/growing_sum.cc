@@ -4,7 +4,7 @@
 #define HWY_TARGET_INCLUDE "kernels/recurrence/growing_sum.cc"
 #include "hwy/foreach_target.h"  // IWYU pragma: keep
 #include "hwy/highway.h"
-#include "kernels/recurrence/column_blocks-inl.h"
+#include "kernels/recurrence/state_columns-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace steadystate {
@@ -37,12 +37,12 @@ struct StepRule {
     double* state;
   };
   HWY_INLINE Row row(size_t i) const {
-    return {kDecays ? decay[i] : 1.0, static_cast<double>(q[i]),
-            static_cast<double>(k[i]), state + i * V};
+    return {kDecays ? decay[i] : 1.0, static_cast<double>(token.q[i]),
+            static_cast<double>(token.k[i]), state + i * token.V};
   }
   template <class D>
   HWY_INLINE hn::Vec<D> Column(D d, size_t j) const {
-    return Promoted(d, v + j);
+    return Promoted(d, token.v + j);
   }
   template <class D, class Vec>
   HWY_INLINE void Advance(D d, const Row& row, size_t j, Vec v_j,
@@ -56,18 +56,12 @@ struct StepRule {
   }
   template <class D, class Vec>
   HWY_INLINE void Finish(D d, size_t j, Vec o_j) const {
-    StoreScaled(d, scale, o_j, o + j);
+    StoreScaled(d, token.scale, o_j, token.o + j);
   }
 
-  size_t K;
-  size_t V;
-  float scale;
+  HeadToken token;
   const double* decay;
-  const float* q;
-  const float* k;
-  const float* v;
   double* state;
-  float* o;
 };
 
 struct ReadRule {
@@ -77,7 +71,7 @@ struct ReadRule {
     const double* state;
   };
   HWY_INLINE Row row(size_t i) const {
-    return {static_cast<double>(q[i]), state + i * V};
+    return {static_cast<double>(token.q[i]), state + i * token.V};
   }
   template <class D>
   HWY_INLINE hn::Vec<D> Column(D d, size_t) const {
@@ -89,31 +83,52 @@ struct ReadRule {
   }
   template <class D, class Vec>
   HWY_INLINE void Finish(D d, size_t j, Vec o_j) const {
-    StoreScaled(d, scale, o_j, o + j);
+    StoreScaled(d, token.scale, o_j, token.o + j);
   }
 
-  size_t K;
-  size_t V;
-  float scale;
-  const float* q;
+  HeadToken token;
   const double* state;
-  float* o;
 };
 
-// Plain arguments, for the dispatch table is shared by all targets.
-void GrowingSumStepOfTarget(size_t K, size_t V, float scale,
-                            const double* decay, const float* q, const float* k,
-                            const float* v, double* state, float* o) {
+void GrowingSumStepOfTarget(const HeadToken& token, const double* decay,
+                            double* state) {
   if (decay == nullptr) {
-    ForColumnBlocks(V, StepRule<false>{K, V, scale, decay, q, k, v, state, o});
+    ForColumns(token.V, StepRule<false>{token, decay, state});
   } else {
-    ForColumnBlocks(V, StepRule<true>{K, V, scale, decay, q, k, v, state, o});
+    ForColumns(token.V, StepRule<true>{token, decay, state});
   }
 }
 
-void GrowingSumReadOfTarget(size_t K, size_t V, float scale, const float* q,
-                            const double* state, float* o) {
-  ForColumnBlocks(V, ReadRule{K, V, scale, q, state, o});
+void GrowingSumReadOfTarget(const HeadToken& token, const double* state) {
+  ForColumns(token.V, ReadRule{token, state});
+}
+
+void NarrowStateOfTarget(size_t n, const double* state, float* narrow) {
+  const hn::ScalableTag<double> d;
+  const hn::Rebind<float, decltype(d)> d32;
+  const size_t N = hn::Lanes(d);
+  size_t i = 0;
+  for (; i + N <= n; i += N) {
+    hn::StoreU(hn::DemoteTo(d32, hn::LoadU(d, state + i)), d32, narrow + i);
+  }
+  for (; i < n; ++i) narrow[i] = static_cast<float>(state[i]);
+}
+
+template <class D>
+HWY_INLINE void AddVector(D d, double kept, const float* added, double* state) {
+  const hn::Rebind<float, D> d32;
+  const auto more = hn::PromoteTo(d, hn::LoadU(d32, added));
+  hn::StoreU(hn::MulAdd(hn::Set(d, kept), hn::LoadU(d, state), more), d, state);
+}
+
+void AddToStateOfTarget(size_t n, double kept, const float* added,
+                        double* state) {
+  const hn::ScalableTag<double> d;
+  const hn::CappedTag<double, 1> d1;
+  const size_t N = hn::Lanes(d);
+  size_t i = 0;
+  for (; i + N <= n; i += N) AddVector(d, kept, added + i, state + i);
+  for (; i < n; ++i) AddVector(d1, kept, added + i, state + i);
 }
 
 }  // namespace
@@ -126,17 +141,24 @@ namespace steadystate {
 
 HWY_EXPORT(GrowingSumStepOfTarget);
 HWY_EXPORT(GrowingSumReadOfTarget);
+HWY_EXPORT(NarrowStateOfTarget);
+HWY_EXPORT(AddToStateOfTarget);
 
-void GrowingSumStep(size_t K, size_t V, float scale, const double* decay,
-                    const float* q, const float* k, const float* v,
-                    double* state, float* o) {
-  HWY_DYNAMIC_DISPATCH(GrowingSumStepOfTarget)
-  (K, V, scale, decay, q, k, v, state, o);
+void GrowingSumStep(const HeadToken& token, const double* decay,
+                    double* state) {
+  HWY_DYNAMIC_DISPATCH(GrowingSumStepOfTarget)(token, decay, state);
 }
 
-void GrowingSumRead(size_t K, size_t V, float scale, const float* q,
-                    const double* state, float* o) {
-  HWY_DYNAMIC_DISPATCH(GrowingSumReadOfTarget)(K, V, scale, q, state, o);
+void GrowingSumRead(const HeadToken& token, const double* state) {
+  HWY_DYNAMIC_DISPATCH(GrowingSumReadOfTarget)(token, state);
+}
+
+void NarrowState(size_t n, const double* state, float* narrow) {
+  HWY_DYNAMIC_DISPATCH(NarrowStateOfTarget)(n, state, narrow);
+}
+
+void AddToState(size_t n, double kept, const float* added, double* state) {
+  HWY_DYNAMIC_DISPATCH(AddToStateOfTarget)(n, kept, added, state);
 }
 
 }  // namespace steadystate

@@ -3,15 +3,12 @@
 #include <algorithm>
 #include <utility>
 
-#include "kernels/state/int16_matrix.h"
-
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/recurrence/packed_key_decay.cc"
 #include "hwy/foreach_target.h"  // IWYU pragma: keep
 #include "hwy/highway.h"
-#include "kernels/recurrence/column_blocks-inl.h"
-#include "kernels/state/bf16_rows-inl.h"
-#include "kernels/state/int16_blocks-inl.h"
+#include "kernels/recurrence/state_columns-inl.h"
+#include "kernels/state/packed_rows-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace steadystate {
@@ -41,12 +38,12 @@ struct Bf16KeyDecayRule {
     uint16_t* state;
   };
   HWY_INLINE Row row(size_t i) const {
-    return {decay.High(i), decay.Low(i),  q[i],
-            k[i],          noise.rows[i], state + i * V};
+    return {decay.High(i), decay.Low(i),  token.q[i],
+            token.k[i],    noise.rows[i], state + i * token.V};
   }
   template <class D>
   HWY_INLINE hn::Vec<D> Column(D d, size_t j) const {
-    return hn::LoadU(d, v + j);
+    return hn::LoadU(d, token.v + j);
   }
   template <class D, class Vec>
   HWY_INLINE void Advance(D d, const Row& row, size_t j, Vec v_j,
@@ -60,32 +57,22 @@ struct Bf16KeyDecayRule {
   }
   template <class D, class Vec>
   HWY_INLINE void Finish(D d, size_t j, Vec o_j) const {
-    hn::StoreU(hn::Mul(hn::Set(d, scale), o_j), d, o + j);
+    hn::StoreU(hn::Mul(hn::Set(d, token.scale), o_j), d, token.o + j);
   }
 
-  size_t K;
-  size_t V;
-  float scale;
-  PackedDecay decay;
-  const float* q;
-  const float* k;
-  const float* v;
+  HeadToken token;
+  Decays decay;
   RoundingNoise noise;
   uint16_t* state;
-  float* o;
 };
 
-void KeyDecayStepBf16OfTarget(size_t K, size_t V, float scale,
-                              const PackedDecay& decay, const float* q,
-                              const float* k, const float* v,
-                              const RoundingNoise& noise, uint16_t* state,
-                              float* o) {
-  ForColumnBlocks(
-      V, Bf16KeyDecayRule{K, V, scale, decay, q, k, v, noise, state, o});
+void KeyDecayStepBf16OfTarget(const HeadToken& token, const Decays& decay,
+                              const RoundingNoise& noise, uint16_t* state) {
+  ForColumns(token.V, Bf16KeyDecayRule{token, decay, noise, state});
 }
 
-// Where a block of a key row is, and what the row brings beside its decay.
-struct BlockOfRow {
+// Where a group of a key row is, and what the row brings beside its decay.
+struct GroupOfRow {
   float q;
   float k;
   uint32_t row_noise;
@@ -95,23 +82,18 @@ struct BlockOfRow {
 
 // A head and a token.
 struct Int16KeyDecay {
-  // The block of columns j and up of key row i. `width` is V, which a caller
+  // The group of columns j and up of key row i. `width` is V, which a caller
   // may know when it is compiled.
-  HWY_INLINE BlockOfRow Block(size_t width, size_t i, size_t j) const {
-    return {q[i], k[i], noise.rows[i], noise.columns + j,
+  HWY_INLINE GroupOfRow Group(size_t width, size_t i, size_t j) const {
+    return {token.q[i], token.k[i], noise.rows[i], noise.columns + j,
             state + i * width + j};
   }
 
-  size_t K;
-  size_t V;
-  PackedDecay decay;
-  const float* q;
-  const float* k;
-  const float* v;
+  HeadToken token;  // o is without the scale
+  Decays decay;
   RoundingNoise noise;
   int16_t* state;
   uint8_t* exponents;
-  float* o;  // without the scale
 };
 
 // The values and the sums of columns j and up.
@@ -121,8 +103,8 @@ HWY_INLINE void LoadColumns(const Int16KeyDecay& head, size_t j, Vec* v,
   const hn::ScalableTag<float> d;
   constexpr size_t N = hn::MaxLanes(d);
   for (size_t n = 0; n < columns / N; ++n) {
-    v[n] = hn::LoadU(d, head.v + j + n * N);
-    o[n] = hn::LoadU(d, head.o + j + n * N);
+    v[n] = hn::LoadU(d, head.token.v + j + n * N);
+    o[n] = hn::LoadU(d, head.token.o + j + n * N);
   }
 }
 
@@ -131,16 +113,16 @@ HWY_INLINE void StoreSums(const Int16KeyDecay& head, size_t j, const Vec* o) {
   const hn::ScalableTag<float> d;
   constexpr size_t N = hn::MaxLanes(d);
   for (size_t n = 0; n < columns / N; ++n) {
-    hn::StoreU(o[n], d, head.o + j + n * N);
+    hn::StoreU(o[n], d, head.token.o + j + n * N);
   }
 }
 
-// Advances a block, whose decays are in its units, and leaves its new values in
+// Advances a group, whose decays are in its units, and leaves its new values in
 // `values`: it has to be known as a whole before it can be rounded. Returns
-// magnitudes of which one is the largest of the block.
+// magnitudes of which one is the largest of the group.
 template <size_t columns, class D, class Vec = hn::Vec<D>>
-HWY_INLINE hn::Vec<hn::RebindToSigned<D>> AdvanceBlock(D d,
-                                                       const BlockOfRow& at,
+HWY_INLINE hn::Vec<hn::RebindToSigned<D>> AdvanceGroup(D d,
+                                                       const GroupOfRow& at,
                                                        float decay, float low,
                                                        const Vec* v, Vec* o,
                                                        float* values) {
@@ -159,7 +141,7 @@ HWY_INLINE hn::Vec<hn::RebindToSigned<D>> AdvanceBlock(D d,
 
 // Columns j and up of key row i by themselves.
 template <size_t columns>
-HWY_INLINE void OneBlock(const Int16KeyDecay& head, size_t i, size_t j,
+HWY_INLINE void OneGroup(const Int16KeyDecay& head, size_t i, size_t j,
                          uint8_t& exponent) {
   const hn::ScalableTag<float> d;
   const hn::RebindToSigned<decltype(d)> di;
@@ -169,12 +151,12 @@ HWY_INLINE void OneBlock(const Int16KeyDecay& head, size_t i, size_t j,
   hn::Vec<decltype(d)> o[columns / N];
   HWY_ALIGN float values[columns];
   LoadColumns<columns>(head, j, v, o);
-  const BlockOfRow at = head.Block(head.V, i, j);
+  const GroupOfRow at = head.Group(head.token.V, i, j);
   const float unit = Int16Unit(exponent);
-  const auto largest = AdvanceBlock<columns>(
+  const auto largest = AdvanceGroup<columns>(
       d, at, head.decay.High(i) * unit, head.decay.Low(i) * unit, v, o, values);
   StoreSums<columns>(head, j, o);
-  const Int16Rounding how = RoundingOfBlock(
+  const Int16Rounding how = RoundingOfGroup(
       static_cast<uint32_t>(hn::GetLane(hn::MaxOfLanes(di, largest))));
   const auto row_noise = Int16RowNoise(du, at.row_noise);
   for (size_t n = 0; n < columns; n += N) {
@@ -186,20 +168,20 @@ HWY_INLINE void OneBlock(const Int16KeyDecay& head, size_t i, size_t j,
 
 // Key rows `first` and up, one by one.
 HWY_INLINE void OneByOne(const Int16KeyDecay& head, size_t first) {
-  constexpr size_t kWhole = kInt16BlockColumns;
-  uint8_t* exponent = head.exponents + first * Int16Blocks(head.V);
-  for (size_t i = first; i < head.K; ++i) {
+  constexpr size_t kWhole = kInt16GroupColumns;
+  uint8_t* exponent = head.exponents + first * Int16Groups(head.token.V);
+  for (size_t i = first; i < head.token.K; ++i) {
     size_t j = 0;
-    for (; j + kWhole <= head.V; j += kWhole) {
-      OneBlock<kWhole>(head, i, j, *exponent++);
+    for (; j + kWhole <= head.token.V; j += kWhole) {
+      OneGroup<kWhole>(head, i, j, *exponent++);
     }
-    if (j < head.V) OneBlock<kWhole / 2>(head, i, j, *exponent++);
+    if (j < head.token.V) OneGroup<kWhole / 2>(head, i, j, *exponent++);
   }
 }
 
 #if HWY_TARGET != HWY_SCALAR
 
-// The new values of a block in four key rows until they are rounded, and how.
+// The new values of a group in four key rows until they are rounded, and how.
 template <size_t columns>
 struct FourRows {
   HWY_ALIGN float values[4][columns];
@@ -225,7 +207,7 @@ HWY_INLINE void ScatterFour(hn::Vec<FourBytes> four, uint8_t* to,
   }
 }
 
-// The decays of rows i to i + 3, `decays` being one of PackedDecay's.
+// The decays of rows i to i + 3, `decays` being one of the two parts.
 HWY_INLINE hn::Vec<FourFloats> FourDecays(const float* decays, size_t stride,
                                           size_t i) {
   const FourFloats d;
@@ -234,7 +216,7 @@ HWY_INLINE hn::Vec<FourFloats> FourDecays(const float* decays, size_t stride,
 }
 
 // Asks for these columns of four rows, so many elements later: a core does not
-// do so by itself where blocks are not in the order of addresses. hwy::Prefetch
+// do so by itself where groups are not in the order of addresses. hwy::Prefetch
 // is for the first cache, whose few misses at a time would hold up the loads.
 template <size_t columns>
 HWY_INLINE void FetchAhead(const int16_t* state, size_t V) {
@@ -257,38 +239,38 @@ HWY_INLINE void AdvanceFour(const Int16KeyDecay& head, size_t V, size_t i,
   const hn::ScalableTag<float> d;
   const hn::RebindToSigned<decltype(d)> di;
   const FourFloats d4;
-  const size_t blocks = Int16Blocks(V);
+  const size_t groups = Int16Groups(V);
   uint8_t* const exponents =
-      head.exponents + i * blocks + j / kInt16BlockColumns;
-  const auto units = UnitsOfFour(GatherFour(exponents, blocks));
-  const PackedDecay& decay = head.decay;
+      head.exponents + i * groups + j / kInt16GroupColumns;
+  const auto units = UnitsOfFour(GatherFour(exponents, groups));
+  const Decays& decay = head.decay;
   HWY_ALIGN float high[4];
   HWY_ALIGN float low[4];
   hn::Store(hn::Mul(FourDecays(decay.high, decay.stride, i), units), d4, high);
   hn::Store(hn::Mul(FourDecays(decay.low, decay.stride, i), units), d4, low);
   FetchAhead<columns>(head.state + i * V + j, V);
-  const auto largest0 = AdvanceBlock<columns>(d, head.Block(V, i, j), high[0],
+  const auto largest0 = AdvanceGroup<columns>(d, head.Group(V, i, j), high[0],
                                               low[0], v, o, rows.values[0]);
-  const auto largest1 = AdvanceBlock<columns>(
-      d, head.Block(V, i + 1, j), high[1], low[1], v, o, rows.values[1]);
-  const auto largest2 = AdvanceBlock<columns>(
-      d, head.Block(V, i + 2, j), high[2], low[2], v, o, rows.values[2]);
-  const auto largest3 = AdvanceBlock<columns>(
-      d, head.Block(V, i + 3, j), high[3], low[3], v, o, rows.values[3]);
+  const auto largest1 = AdvanceGroup<columns>(
+      d, head.Group(V, i + 1, j), high[1], low[1], v, o, rows.values[1]);
+  const auto largest2 = AdvanceGroup<columns>(
+      d, head.Group(V, i + 2, j), high[2], low[2], v, o, rows.values[2]);
+  const auto largest3 = AdvanceGroup<columns>(
+      d, head.Group(V, i + 3, j), high[3], low[3], v, o, rows.values[3]);
   const FourInt16Roundings how =
       RoundingOfFour(MaxOfEach(di, largest0, largest1, largest2, largest3));
   hn::Store(how.per_unit, d4, rows.per_unit);
-  ScatterFour(how.exponents, exponents, blocks);
+  ScatterFour(how.exponents, exponents, groups);
 }
 
 template <size_t columns>
-HWY_INLINE void RoundRow(const BlockOfRow& at, const float* values,
-                         float per_unit_of_block) {
+HWY_INLINE void RoundRow(const GroupOfRow& at, const float* values,
+                         float per_unit_of_group) {
   const hn::ScalableTag<float> d;
   const hn::RebindToUnsigned<decltype(d)> du;
   constexpr size_t N = hn::MaxLanes(d);
   const auto row_noise = Int16RowNoise(du, at.row_noise);
-  const auto per_unit = hn::Set(d, per_unit_of_block);
+  const auto per_unit = hn::Set(d, per_unit_of_group);
   for (size_t n = 0; n < columns; n += 2 * N) {
     const auto lower =
         RoundInt16(d, hn::Load(d, values + n), per_unit,
@@ -304,14 +286,14 @@ template <size_t columns>
 HWY_INLINE void RoundFour(const Int16KeyDecay& head, size_t V, size_t i,
                           size_t j, const FourRows<columns>& rows) {
   for (size_t r = 0; r < 4; ++r) {
-    RoundRow<columns>(head.Block(V, i + r, j), rows.values[r],
+    RoundRow<columns>(head.Group(V, i + r, j), rows.values[r],
                       rows.per_unit[r]);
   }
 }
 
 // Columns [left, right) of key rows [first, end), four rows at a time. These
 // are rounded when the next four have been advanced, so that a core has
-// something to do while it waits for their units. Sums of one block stay in
+// something to do while it waits for their units. Sums of one group stay in
 // registers.
 template <size_t columns>
 HWY_INLINE void ByFours(const Int16KeyDecay& head, size_t V, size_t first,
@@ -326,13 +308,13 @@ HWY_INLINE void ByFours(const Int16KeyDecay& head, size_t V, size_t first,
   bool any = false;
   size_t i_before = first;
   size_t j_before = left;
-  const bool one_block = right - left == columns;
-  if (one_block) LoadColumns<columns>(head, left, v, o);
+  const bool one_group = right - left == columns;
+  if (one_group) LoadColumns<columns>(head, left, v, o);
   for (size_t i = first; i < end; i += 4) {
     for (size_t j = left; j < right; j += columns) {
-      if (!one_block) LoadColumns<columns>(head, j, v, o);
+      if (!one_group) LoadColumns<columns>(head, j, v, o);
       AdvanceFour(head, V, i, j, v, o, *now);
-      if (!one_block) StoreSums<columns>(head, j, o);
+      if (!one_group) StoreSums<columns>(head, j, o);
       if (any) RoundFour(head, V, i_before, j_before, *before);
       any = true;
       i_before = i;
@@ -341,15 +323,15 @@ HWY_INLINE void ByFours(const Int16KeyDecay& head, size_t V, size_t first,
     }
   }
   if (any) RoundFour(head, V, i_before, j_before, *before);
-  if (one_block) StoreSums<columns>(head, left, o);
+  if (one_group) StoreSums<columns>(head, left, o);
 }
 
 // The rows of a head that are whole fours. Returns how many they are.
 HWY_INLINE size_t WholeFours(const Int16KeyDecay& head) {
-  constexpr size_t kWhole = kInt16BlockColumns;
+  constexpr size_t kWhole = kInt16GroupColumns;
   constexpr size_t kHalf = kWhole / 2;
-  const size_t V = head.V;
-  const size_t rows = head.K / 4 * 4;
+  const size_t V = head.token.V;
+  const size_t rows = head.token.K / 4 * 4;
   const size_t whole = V / kWhole * kWhole;
   if (V == kWhole) {
     ByFours<kWhole>(head, kWhole, 0, rows, 0, kWhole);
@@ -372,15 +354,13 @@ HWY_INLINE size_t WholeFours(const Int16KeyDecay& /* head */) { return 0; }
 
 #endif  // HWY_TARGET != HWY_SCALAR
 
-void KeyDecayStepInt16OfTarget(size_t K, size_t V, float scale,
-                               const PackedDecay& decay, const float* q,
-                               const float* k, const float* v,
+void KeyDecayStepInt16OfTarget(const HeadToken& token, const Decays& decay,
                                const RoundingNoise& noise, int16_t* state,
-                               uint8_t* exponents, float* o) {
-  const Int16KeyDecay head = {K, V, decay, q, k, v, noise, state, exponents, o};
-  std::fill_n(o, V, 0.0f);
+                               uint8_t* exponents) {
+  const Int16KeyDecay head = {token, decay, noise, state, exponents};
+  std::fill_n(token.o, token.V, 0.0f);
   OneByOne(head, WholeFours(head));
-  for (size_t j = 0; j < V; ++j) o[j] *= scale;
+  for (size_t j = 0; j < token.V; ++j) token.o[j] *= token.scale;
 }
 
 }  // namespace
@@ -394,19 +374,16 @@ namespace steadystate {
 HWY_EXPORT(KeyDecayStepBf16OfTarget);
 HWY_EXPORT(KeyDecayStepInt16OfTarget);
 
-void KeyDecayStepBf16(size_t K, size_t V, float scale, const PackedDecay& decay,
-                      const float* q, const float* k, const float* v,
-                      const RoundingNoise& noise, uint16_t* state, float* o) {
-  HWY_DYNAMIC_DISPATCH(KeyDecayStepBf16OfTarget)
-  (K, V, scale, decay, q, k, v, noise, state, o);
+void KeyDecayStepBf16(const HeadToken& token, const Decays& decay,
+                      const RoundingNoise& noise, uint16_t* state) {
+  HWY_DYNAMIC_DISPATCH(KeyDecayStepBf16OfTarget)(token, decay, noise, state);
 }
 
-void KeyDecayStepInt16(size_t K, size_t V, float scale,
-                       const PackedDecay& decay, const float* q, const float* k,
-                       const float* v, const RoundingNoise& noise,
-                       int16_t* state, uint8_t* exponents, float* o) {
+void KeyDecayStepInt16(const HeadToken& token, const Decays& decay,
+                       const RoundingNoise& noise, int16_t* state,
+                       uint8_t* exponents) {
   HWY_DYNAMIC_DISPATCH(KeyDecayStepInt16OfTarget)
-  (K, V, scale, decay, q, k, v, noise, state, exponents, o);
+  (token, decay, noise, state, exponents);
 }
 
 }  // namespace steadystate

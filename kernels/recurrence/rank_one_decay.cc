@@ -6,7 +6,7 @@
 #define HWY_TARGET_INCLUDE "kernels/recurrence/rank_one_decay.cc"
 #include "hwy/foreach_target.h"  // IWYU pragma: keep
 #include "hwy/highway.h"
-#include "kernels/recurrence/column_blocks-inl.h"
+#include "kernels/recurrence/state_columns-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace steadystate {
@@ -19,24 +19,25 @@ constexpr size_t kLine = 64 / sizeof(float);
 // Heads so small need no help: the CPU by itself reads as far ahead.
 constexpr size_t kSmallHead = size_t{8} << 10;
 
-// Some columns of a head.
-struct Block {
-  size_t columns;
+// Some neighbouring columns of a head.
+struct Columns {
+  size_t count;
   const float* state;
 };
 
-// Fetches what the two passes over a block come to next. All of it is asked
-// for, half during either pass, so that memory never waits: a core that reads
-// what lies in its caches, as the second pass does, asks memory for nothing.
+// Fetches what the two passes over some columns come to next. All of it is
+// asked for, half during either pass, so that memory never waits: a core that
+// reads what lies in its caches, as the second pass does, asks memory for
+// nothing.
 class ReadAhead {
  public:
-  // Rows are `stride` floats apart, of both blocks.
-  ReadAhead(Block block, Block next, size_t K, size_t stride)
-      : from_(next.state), stride_(stride), half_(next.columns / 2) {
-    const bool small = K * block.columns * sizeof(float) <= kSmallHead;
+  // Rows are `stride` floats apart, of these columns and the next.
+  ReadAhead(Columns now, Columns next, size_t K, size_t stride)
+      : from_(next.state), stride_(stride), half_(next.count / 2) {
+    const bool small = K * now.count * sizeof(float) <= kSmallHead;
     // Nothing is fetched where all is there.
     if (next.state != nullptr && !small) return;
-    from_ = block.state;
+    from_ = now.state;
     stride_ = half_ = 0;
   }
 
@@ -57,7 +58,7 @@ class ReadAhead {
   size_t half_;
 };
 
-// u = S^T a.
+// u = S^T a, stored where o goes.
 struct ReadRule {
   using Element = float;
   struct Row {
@@ -79,14 +80,13 @@ struct ReadRule {
   }
   template <class D, class Vec>
   HWY_INLINE void Finish(D d, size_t j, Vec u_j) const {
-    hn::StoreU(u_j, d, u + j);
+    hn::StoreU(u_j, d, token.o + j);
   }
 
-  size_t K;
-  size_t stride;
+  HeadToken token;  // of some columns of the head
+  size_t stride;    // V of the head
   const float* a;
   const float* state;
-  float* u;
   ReadAhead ahead;
 };
 
@@ -105,12 +105,18 @@ struct UpdateRule {
     const float* next;
   };
   HWY_INLINE Row row(size_t i) const {
-    return {decay.high[i],      kSplit ? decay.low[i] : 0.0f, b[i], q[i], k[i],
-            state + i * stride, ahead.HalfRow(K + i)};
+    const size_t at = i * decay.stride;
+    return {decay.high[at],
+            kSplit ? decay.low[at] : 0.0f,
+            b[i],
+            token.q[i],
+            token.k[i],
+            state + i * stride,
+            ahead.HalfRow(token.K + i)};
   }
   template <class D>
   HWY_INLINE hn::Vec<D> Column(D d, size_t j) const {
-    return hn::LoadU(d, v + j);
+    return hn::LoadU(d, token.v + j);
   }
   template <class D, class Vec>
   HWY_INLINE void Advance(D d, const Row& row, size_t j, Vec v_j,
@@ -119,7 +125,7 @@ struct UpdateRule {
     float* const at = row.state + j;
     const Vec old = hn::LoadU(d, at);
     const Vec kv = hn::Mul(hn::Set(d, row.k), v_j);
-    Vec added = hn::MulAdd(hn::Set(d, row.b), hn::LoadU(d, o + j), kv);
+    Vec added = hn::MulAdd(hn::Set(d, row.b), hn::LoadU(d, token.o + j), kv);
     if constexpr (kSplit) added = hn::MulAdd(hn::Set(d, row.low), old, added);
     const Vec s = hn::MulAdd(hn::Set(d, row.decay), old, added);
     hn::StoreU(s, d, at);
@@ -127,47 +133,42 @@ struct UpdateRule {
   }
   template <class D, class Vec>
   HWY_INLINE void Finish(D d, size_t j, Vec o_j) const {
-    hn::StoreU(hn::Mul(hn::Set(d, scale), o_j), d, o + j);
+    hn::StoreU(hn::Mul(hn::Set(d, token.scale), o_j), d, token.o + j);
   }
 
-  size_t K;
-  size_t stride;
-  float scale;
+  HeadToken token;  // of some columns of the head
+  size_t stride;    // V of the head
   Decays decay;
   const float* b;
-  const float* q;
-  const float* k;
-  const float* v;
   float* state;
-  float* o;
   ReadAhead ahead;
 };
 
 // So many columns are read and updated before the next: up to 256 keys of them
 // fit, with those that are fetched meanwhile, into a second cache of 1 MiB.
-constexpr size_t kBlockColumns = 512;
+constexpr size_t kColumnsAtOnce = 512;
 
-// Plain arguments, for the dispatch table is shared by all targets.
-void RankOneDecayStepOfTarget(size_t K, size_t V, float scale, Decays decay,
-                              const float* a, const float* b, const float* q,
-                              const float* k, const float* v, float* state,
-                              float* o, const float* next) {
-  for (size_t j = 0; j < V; j += kBlockColumns) {
-    const size_t columns = std::min(kBlockColumns, V - j);
-    const size_t after = j + columns;
-    const Block follows =
-        after < V ? Block{std::min(kBlockColumns, V - after), state + after}
-                  : Block{std::min(kBlockColumns, V), next};
-    const ReadAhead ahead({columns, state + j}, follows, K, V);
-    ForColumnBlocks(columns, ReadRule{K, V, a, state + j, o + j, ahead});
+void RankOneDecayStepOfTarget(const HeadToken& token, const Decays& decay,
+                              const RankOne& change, float* state,
+                              const float* next) {
+  const size_t V = token.V;
+  for (size_t j = 0; j < V; j += kColumnsAtOnce) {
+    HeadToken some = token;
+    some.V = std::min(kColumnsAtOnce, V - j);
+    some.v += j;
+    some.o += j;
+    const size_t after = j + some.V;
+    const Columns follow =
+        after < V ? Columns{std::min(kColumnsAtOnce, V - after), state + after}
+                  : Columns{std::min(kColumnsAtOnce, V), next};
+    const ReadAhead ahead({some.V, state + j}, follow, token.K, V);
+    ForColumns(some.V, ReadRule{some, V, change.a, state + j, ahead});
     if (decay.low == nullptr) {
-      ForColumnBlocks(columns,
-                      UpdateRule<false>{K, V, scale, decay, b, q, k, v + j,
-                                        state + j, o + j, ahead});
+      ForColumns(some.V,
+                 UpdateRule<false>{some, V, decay, change.b, state + j, ahead});
     } else {
-      ForColumnBlocks(columns,
-                      UpdateRule<true>{K, V, scale, decay, b, q, k, v + j,
-                                       state + j, o + j, ahead});
+      ForColumns(some.V,
+                 UpdateRule<true>{some, V, decay, change.b, state + j, ahead});
     }
   }
 }
@@ -182,12 +183,10 @@ namespace steadystate {
 
 HWY_EXPORT(RankOneDecayStepOfTarget);
 
-void RankOneDecayStep(size_t K, size_t V, float scale, Decays decay,
-                      const float* a, const float* b, const float* q,
-                      const float* k, const float* v, float* state, float* o,
-                      const float* next) {
+void RankOneDecayStep(const HeadToken& token, const Decays& decay,
+                      const RankOne& change, float* state, const float* next) {
   HWY_DYNAMIC_DISPATCH(RankOneDecayStepOfTarget)
-  (K, V, scale, decay, a, b, q, k, v, state, o, next);
+  (token, decay, change, state, next);
 }
 
 }  // namespace steadystate

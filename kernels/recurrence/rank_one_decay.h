@@ -1,11 +1,16 @@
 #ifndef STEADYSTATE_KERNELS_RECURRENCE_RANK_ONE_DECAY_H_
 #define STEADYSTATE_KERNELS_RECURRENCE_RANK_ONE_DECAY_H_
 
-#include <cstddef>
-
-#include "kernels/recurrence/decays.h"
+#include "kernels/recurrence/step.h"
 
 namespace steadystate {
+
+// What a transition does beside the decay: it reads the state under a and
+// writes what it has read under b.
+struct RankOne {
+  const float* a = nullptr;  // f32[K]  in
+  const float* b = nullptr;  // f32[K]  in
+};
 
 // Advances one head by one token, a transition of diagonal plus rank one:
 //   u = S^T a,   S <- diag(decay) S + b u^T + k v^T,   o <- scale * S^T q.
@@ -14,20 +19,18 @@ namespace steadystate {
 // being a scalar:
 //   delta rule, gated or not, KDA   a = decay o k,  b = -beta k,  k := beta k
 //   RWKV-7                          a = kappa,      b = -(kappa o a)
-// Two passes over a block of columns while it is in cache: each element of the
-// state is read from memory once and written once. So that memory does not wait
-// for the second pass, both fetch into the cache what comes after the block, at
-// last `next`, the state of the head that this thread advances next; null if it
-// is not known. No result depends on it.
-//   decay, a, b, q, k  f32[K]     in      v  f32[V]  in
-//   state              f32[K, V]  in/out  o  f32[V]  out
-//   next               f32[K, V]  not read, or null
-// REQUIRES: o and state alias nothing; any alignment; K, V >= 1.
+// Some columns at a time are read and updated while they are in cache: each
+// element of the state is read from memory once and written once. So that
+// memory does not wait for the second pass, both passes fetch into the cache
+// what comes after these columns, at last `next`, the state of the head that
+// this thread advances next; null if it is not known. No result depends on it.
+//   decay  of K channels
+//   state  f32[K, V]  in/out     next  f32[K, V]  not read, or null
+// REQUIRES: the state aliases nothing; any alignment.
 // Cost: 9 K V flop, 11 if the decays have two parts; 8 K V bytes of state
 // traffic.
-void RankOneDecayStep(size_t K, size_t V, float scale, Decays decay,
-                      const float* a, const float* b, const float* q,
-                      const float* k, const float* v, float* state, float* o,
+void RankOneDecayStep(const HeadToken& token, const Decays& decay,
+                      const RankOne& change, float* state,
                       const float* next = nullptr);
 
 }  // namespace steadystate

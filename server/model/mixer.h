@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <span>
 
-#include "kernels/linear/row_class.h"
+#include "kernels/linear/tiling.h"
 
 namespace steadystate {
 

@@ -6,7 +6,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "kernels/state/int16_matrix.h"
+#include "kernels/state/packed_matrix.h"
 #include "server/base/status_macros.h"
 
 namespace steadystate {
@@ -155,7 +155,7 @@ absl::StatusOr<MatrixSlots> StateLayoutBuilder::AddMatrices(
       STEADYSTATE_ASSIGN_OR_RETURN(offset,
                                    Add(layer, name, SlotType::kInt16, shape));
       slots.int16 = FixedSlotHandle<int16_t>(offset);
-      shape.back() = Int16Blocks(shape.back());
+      shape.back() = Int16Groups(shape.back());
       STEADYSTATE_ASSIGN_OR_RETURN(
           offset, Add(layer, absl::StrCat(name, ".exponents"), SlotType::kUint8,
                       std::move(shape)));

@@ -24,7 +24,7 @@ enum class SlotType : uint8_t {
   kFloat32,
   kFloat64,  // sums that only grow: float32 would stop counting at 2^24
   kBfloat16,
-  kInt16,  // in units that several of them share (kernels/state/int16_matrix.h)
+  kInt16,  // in units that groups of elements share (kernels/state)
   kUint8,  // the exponents of those units
 };
 
@@ -182,7 +182,7 @@ class StateLayoutBuilder {
                                                    std::vector<size_t> shape);
 
   // Recurrent matrices, [..., columns]. In int16 their exponents are a slot of
-  // their own, "<name>.exponents" of [..., Int16Blocks(columns)].
+  // their own, "<name>.exponents" of [..., Int16Groups(columns)].
   absl::StatusOr<MatrixSlots> AddMatrices(size_t layer, absl::string_view name,
                                           std::vector<size_t> shape);
 

@@ -2,12 +2,10 @@
 
 #include <algorithm>
 
-#include "kernels/chunk/delta_chunk.h"
-#include "kernels/chunk/fading.h"
-#include "kernels/chunk/growing_state.h"
 #include "kernels/chunk/key_decay_chunk.h"
 #include "kernels/chunk/scalar_decay_chunk.h"
-#include "kernels/chunk/scores.h"
+#include "kernels/chunk/token_pairs.h"
+#include "kernels/recurrence/growing_sum.h"
 
 namespace steadystate::bench {
 namespace {

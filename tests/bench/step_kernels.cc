@@ -2,18 +2,13 @@
 
 #include <algorithm>
 
-#include "kernels/recurrence/bonus_decay.h"
-#include "kernels/recurrence/complex_key_decay.h"
+#include "kernels/recurrence/decay_steps.h"
 #include "kernels/recurrence/full_decay.h"
 #include "kernels/recurrence/growing_sum.h"
-#include "kernels/recurrence/key_decay.h"
-#include "kernels/recurrence/log_feature.h"
 #include "kernels/recurrence/normalizer.h"
-#include "kernels/recurrence/outer_decay.h"
 #include "kernels/recurrence/packed_key_decay.h"
 #include "kernels/recurrence/rank_one_decay.h"
-#include "kernels/recurrence/state_read.h"
-#include "kernels/state/int16_matrix.h"
+#include "kernels/state/packed_matrix.h"
 
 namespace steadystate::bench {
 namespace {
@@ -30,88 +25,142 @@ size_t FloatBytes(size_t K, size_t V) { return K * V * sizeof(float); }
 size_t TwoFloatBytes(size_t K, size_t V) { return 2 * FloatBytes(K, V); }
 size_t Bf16Bytes(size_t K, size_t V) { return K * V * sizeof(uint16_t); }
 size_t Int16Bytes(size_t K, size_t V) {
-  return Bf16Bytes(K, V) + K * Int16Blocks(V);
+  return Bf16Bytes(K, V) + K * Int16Groups(V);
 }
 
 constexpr StepKernel kKernels[] = {
     {"KeyDecay", FloatBytes,
      [](const StepInputs& in, std::byte* state, float* o,
         const std::byte* /*next*/) {
-       KeyDecayStep(in.K, in.V, 1.0f, in.decay_k.data(), in.q.data(),
-                    in.k.data(), in.v.data(), Floats(state), o);
+       KeyDecayStep({.K = in.K,
+                     .V = in.V,
+                     .q = in.q.data(),
+                     .k = in.k.data(),
+                     .v = in.v.data(),
+                     .o = o},
+                    {in.decay_k.data()}, Floats(state));
      }},
     {"SplitKeyDecay", FloatBytes,
      [](const StepInputs& in, std::byte* state, float* o,
         const std::byte* /*next*/) {
-       SplitKeyDecayStep(in.K, in.V, 1.0f, in.decay_k.data(),
-                         in.decay_low.data(), in.q.data(), in.k.data(),
-                         in.v.data(), Floats(state), o);
+       KeyDecayStep({.K = in.K,
+                     .V = in.V,
+                     .q = in.q.data(),
+                     .k = in.k.data(),
+                     .v = in.v.data(),
+                     .o = o},
+                    {in.decay_k.data(), in.decay_low.data()}, Floats(state));
      }},
     {"SplitScalarDecay", FloatBytes,
      [](const StepInputs& in, std::byte* state, float* o,
         const std::byte* /*next*/) {
-       SplitScalarDecayStep(in.K, in.V, 1.0f, kDecay, kDecayLow, in.q.data(),
-                            in.k.data(), in.v.data(), Floats(state), o);
+       KeyDecayStep({.K = in.K,
+                     .V = in.V,
+                     .q = in.q.data(),
+                     .k = in.k.data(),
+                     .v = in.v.data(),
+                     .o = o},
+                    {&kDecay, &kDecayLow, 0}, Floats(state));
      }},
     {"OuterDecay", FloatBytes,
      [](const StepInputs& in, std::byte* state, float* o,
         const std::byte* /*next*/) {
-       OuterDecayStep(in.K, in.V, 1.0f, in.key_decays(), in.value_decays(),
-                      in.q.data(), in.k.data(), in.v.data(), Floats(state), o);
+       OuterDecayStep({.K = in.K,
+                       .V = in.V,
+                       .q = in.q.data(),
+                       .k = in.k.data(),
+                       .v = in.v.data(),
+                       .o = o},
+                      in.key_decays(), in.value_decays(), Floats(state));
      }},
     {"FullDecay", FloatBytes,
      [](const StepInputs& in, std::byte* state, float* o,
         const std::byte* /*next*/) {
-       FullDecayStep(in.K, in.V, 1.0f, in.rate.data(), in.small_v.data(),
-                     in.q.data(), in.k.data(), in.v.data(), Floats(state), o);
+       FullDecayStep({.K = in.K,
+                      .V = in.V,
+                      .q = in.q.data(),
+                      .k = in.k.data(),
+                      .v = in.v.data(),
+                      .o = o},
+                     in.rate.data(), in.small_v.data(), Floats(state));
      }},
     {"ComplexKeyDecay", TwoFloatBytes,
      [](const StepInputs& in, std::byte* state, float* o,
         const std::byte* /*next*/) {
-       ComplexKeyDecayStep(in.K, in.V, 1.0f, in.key_decays(),
+       ComplexKeyDecayStep({.K = in.K,
+                            .V = in.V,
+                            .q = in.q.data(),
+                            .k = in.k.data(),
+                            .v = in.v.data(),
+                            .o = o},
+                           in.key_decays(),
                            {in.small_k.data(), in.decay_low.data()},
-                           in.q.data(), in.k.data(), in.v.data(), Floats(state),
-                           o);
+                           Floats(state));
      }},
     {"BonusDecay", FloatBytes,
      [](const StepInputs& in, std::byte* state, float* o,
         const std::byte* /*next*/) {
-       BonusDecayStep(in.K, in.V, in.key_decays(), in.q.data(), in.q.data(),
-                      in.k.data(), in.v.data(), Floats(state), o);
+       BonusDecayStep({.K = in.K,
+                       .V = in.V,
+                       .q = in.q.data(),
+                       .k = in.k.data(),
+                       .v = in.v.data(),
+                       .o = o},
+                      in.key_decays(), in.q.data(), Floats(state));
      }},
     {"RankOneDecay", FloatBytes,
      [](const StepInputs& in, std::byte* state, float* o,
         const std::byte* next) {
-       RankOneDecayStep(in.K, in.V, 1.0f, in.key_decays(), in.small_k.data(),
-                        in.minus_k.data(), in.q.data(), in.k.data(),
-                        in.v.data(), Floats(state), o,
-                        reinterpret_cast<const float*>(next));
+       RankOneDecayStep({.K = in.K,
+                         .V = in.V,
+                         .q = in.q.data(),
+                         .k = in.k.data(),
+                         .v = in.v.data(),
+                         .o = o},
+                        in.key_decays(), {in.small_k.data(), in.minus_k.data()},
+                        Floats(state), reinterpret_cast<const float*>(next));
      }},
     {"GrowingSum", TwoFloatBytes,
      [](const StepInputs& in, std::byte* state, float* o,
         const std::byte* /*next*/) {
-       GrowingSumStep(in.K, in.V, 1.0f, in.decay_f64.data(), in.q.data(),
-                      in.k.data(), in.v.data(), Doubles(state), o);
+       GrowingSumStep({.K = in.K,
+                       .V = in.V,
+                       .q = in.q.data(),
+                       .k = in.k.data(),
+                       .v = in.v.data(),
+                       .o = o},
+                      in.decay_f64.data(), Doubles(state));
      }},
     {"KeyDecay bf16", Bf16Bytes,
      [](const StepInputs& in, std::byte* state, float* o,
         const std::byte* /*next*/) {
-       KeyDecayStepBf16(in.K, in.V, 1.0f, in.packed_decay(), in.q.data(),
-                        in.k.data(), in.v.data(), in.noise(),
-                        reinterpret_cast<uint16_t*>(state), o);
+       KeyDecayStepBf16({.K = in.K,
+                         .V = in.V,
+                         .q = in.q.data(),
+                         .k = in.k.data(),
+                         .v = in.v.data(),
+                         .o = o},
+                        in.key_decays(), in.noise(),
+                        reinterpret_cast<uint16_t*>(state));
      }},
     {"KeyDecay int16", Int16Bytes,
      [](const StepInputs& in, std::byte* state, float* o,
         const std::byte* /*next*/) {
        KeyDecayStepInt16(
-           in.K, in.V, 1.0f, in.packed_decay(), in.q.data(), in.k.data(),
-           in.v.data(), in.noise(), reinterpret_cast<int16_t*>(state),
-           reinterpret_cast<uint8_t*>(state + Bf16Bytes(in.K, in.V)), o);
+           {.K = in.K,
+            .V = in.V,
+            .q = in.q.data(),
+            .k = in.k.data(),
+            .v = in.v.data(),
+            .o = o},
+           in.key_decays(), in.noise(), reinterpret_cast<int16_t*>(state),
+           reinterpret_cast<uint8_t*>(state + Bf16Bytes(in.K, in.V)));
      }},
     {"ReadState", FloatBytes,
      [](const StepInputs& in, std::byte* state, float* o,
         const std::byte* /*next*/) {
-       ReadState(in.K, in.V, 1.0f, in.q.data(), Floats(state), o);
+       ReadState({.K = in.K, .V = in.V, .q = in.q.data(), .o = o},
+                 Floats(state));
      },
      /*writes=*/false},
     // Of the next three, which keep K numbers of a head, V heads in place of

@@ -6,8 +6,8 @@
 #include <span>
 #include <vector>
 
-#include "kernels/recurrence/decays.h"
 #include "kernels/recurrence/packed_key_decay.h"
+#include "kernels/recurrence/step.h"
 #include "kernels/state/rounding_noise.h"
 
 namespace steadystate::bench {
@@ -28,9 +28,6 @@ struct StepInputs {
 
   Decays key_decays() const { return {decay_k.data(), decay_low.data()}; }
   Decays value_decays() const { return {decay_v.data(), decay_v_low.data()}; }
-  PackedDecay packed_decay() const {
-    return {.high = decay_k.data(), .low = decay_low.data()};
-  }
   RoundingNoise noise() const {
     return {.rows = row_noise.data(), .columns = column_noise.data()};
   }

@@ -177,8 +177,13 @@ void SoftmaxAttention::Attend(const Segment& segment, size_t kv_head,
     std::copy_n(in + (H_ + kv_head) * d_, d_, keys + slot * stride);
     std::copy_n(in + (H_ + G_ + kv_head) * d_, d_, values + slot * stride);
     for (size_t h = kv_head * group; h < (kv_head + 1) * group; ++h) {
-      SoftmaxAttentionStep(d_, live, stride, scale_, in + h * d_, keys, values,
-                           scores, out + row * D_ + h * d_);
+      SoftmaxAttentionStep({.d = d_,
+                            .n = live,
+                            .stride = stride,
+                            .keys = keys,
+                            .values = values},
+                           scale_, in + h * d_, scores,
+                           out + row * D_ + h * d_);
     }
   }
 }

@@ -52,8 +52,13 @@ void CausalConv::Run(const Segment& segment, size_t first, size_t end, float* x,
   const float* bias = bias_.empty() ? nullptr : bias_.data() + first;
   for (size_t t = 0; t < segment.rows; ++t) {
     float* row = x + (segment.first_row + t) * stride + first;
-    ShortConvStep(end - first, channels_, taps_, weights_.data() + first, bias,
-                  activation_, window, row, row);
+    ShortConvStep({.C = end - first,
+                   .stride = channels_,
+                   .W = taps_,
+                   .taps = weights_.data() + first,
+                   .bias = bias,
+                   .act = activation_},
+                  window, row, row);
   }
 }
 

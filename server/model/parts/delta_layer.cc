@@ -5,7 +5,7 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
-#include "kernels/pointwise/l2_normalize.h"
+#include "kernels/pointwise/norm.h"
 #include "server/base/status_macros.h"
 #include "server/model/workspace.h"
 

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "kernels/chunk/fading.h"
+#include "kernels/chunk/token_pairs.h"
 #include "kernels/recurrence/rank_one_decay.h"
 #include "server/base/status_macros.h"
 
@@ -18,7 +18,7 @@ absl::StatusOr<DeltaRecurrence> DeltaRecurrence::Make(
   made.options_ = options;
   made.powers_.resize(kPowerFloats);
   FillPowers(1, made.powers_.data());
-  builder.scratch.Need(0, std::max(5 * options.K, made.ChunkFloats()) +
+  builder.scratch.Need(0, std::max(3 * options.K, made.ChunkFloats()) +
                               made.state_.scratch_floats());
   return made;
 }
@@ -58,15 +58,20 @@ void DeltaRecurrence::RunHead(const Segment& segment, size_t head,
                               float* scratch, float* out,
                               size_t out_stride) const {
   const Options& o = options_;
-  float* const opened = scratch + 5 * o.K;
+  float* const opened = scratch + 3 * o.K;
   float* const state = state_.Open(segment, head, opened);
   for (size_t t = 0; t < segment.rows; ++t) {
     const size_t row = segment.first_row + t;
     const Move move = MoveOf(inputs, row, head, scratch);
     const bool last = t + 1 == segment.rows;
-    RankOneDecayStep(o.K, o.V, o.scale, move.alpha, move.a, move.b,
-                     inputs.q.At(row, head), move.k, inputs.v.At(row, head),
-                     state, out + row * out_stride + head * o.V,
+    RankOneDecayStep({.K = o.K,
+                      .V = o.V,
+                      .scale = o.scale,
+                      .q = inputs.q.At(row, head),
+                      .k = move.k,
+                      .v = inputs.v.At(row, head),
+                      .o = out + row * out_stride + head * o.V},
+                     move.alpha, {move.a, move.b}, state,
                      last ? next : nullptr);
   }
   state_.Close(segment, head, opened);
@@ -87,13 +92,12 @@ DeltaRecurrence::Move DeltaRecurrence::MoveOf(const DeltaRule& inputs,
   const size_t K = options_.K;
   const float* k = inputs.k.At(row, head);
   const float beta = *inputs.beta.At(row, head);
-  const Decays alpha =
-      DecayOf(inputs.alpha, inputs.alpha_low, row, head, scratch);
-  float* a = scratch + 2 * K;
+  const Decays alpha = DecayOf(inputs.alpha, inputs.alpha_low, row, head);
+  float* a = scratch;
   float* b = a + K;
   float* written = b + K;
   for (size_t i = 0; i < K; ++i) {
-    a[i] = alpha.high[i] * k[i];
+    a[i] = alpha.High(i) * k[i];
     written[i] = beta * k[i];
     b[i] = -written[i];
   }
@@ -102,22 +106,18 @@ DeltaRecurrence::Move DeltaRecurrence::MoveOf(const DeltaRule& inputs,
 
 DeltaRecurrence::Move DeltaRecurrence::MoveOf(const RankOne& inputs, size_t row,
                                               size_t head,
-                                              float* scratch) const {
-  return {DecayOf(inputs.alpha, inputs.alpha_low, row, head, scratch),
+                                              float* /*scratch*/) const {
+  return {DecayOf(inputs.alpha, inputs.alpha_low, row, head),
           inputs.a.At(row, head), inputs.b.At(row, head),
           inputs.k.At(row, head)};
 }
 
 Decays DeltaRecurrence::DecayOf(const HeadRows& alpha, const HeadRows& low,
-                                size_t row, size_t head, float* factors) const {
+                                size_t row, size_t head) const {
   if (options_.decay == Decay::kNone) return {ones_.data()};
-  const Decays own = {alpha.At(row, head),
-                      low.data == nullptr ? nullptr : low.At(row, head)};
-  if (options_.decay == Decay::kKey) return own;
-  const size_t K = options_.K;
-  std::fill_n(factors, K, *own.high);
-  std::fill_n(factors + K, K, own.Low(0));
-  return {factors, factors + K};
+  return {alpha.At(row, head),
+          low.data == nullptr ? nullptr : low.At(row, head),
+          options_.decay == Decay::kKey ? size_t{1} : size_t{0}};
 }
 
 }  // namespace steadystate

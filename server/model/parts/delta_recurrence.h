@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "kernels/chunk/chunk_rows.h"
-#include "kernels/recurrence/decays.h"
+#include "kernels/chunk/token_pairs.h"
+#include "kernels/recurrence/step.h"
 #include "server/model/mixer.h"
 #include "server/model/mixer_builder.h"
 #include "server/model/parts/gated_recurrence.h"
@@ -80,14 +80,14 @@ class DeltaRecurrence {
     const float* k;  // f32[K]
   };
 
-  // `scratch` is f32[5, K].
+  // `scratch` is f32[3, K].
   Move MoveOf(const DeltaRule& inputs, size_t row, size_t head,
               float* scratch) const;
   Move MoveOf(const RankOne& inputs, size_t row, size_t head,
               float* scratch) const;
-  // The decay of a row, f32[K]. `factors` is f32[2, K] scratch.
+  // The decay of a row, of K channels.
   Decays DecayOf(const HeadRows& alpha, const HeadRows& low, size_t row,
-                 size_t head, float* factors) const;
+                 size_t head) const;
   // One head over a segment, step by step. `scratch` is the worker's, `next`
   // the state of the head after it, or null.
   template <typename Inputs>

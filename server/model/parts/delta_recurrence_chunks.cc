@@ -2,10 +2,8 @@
 // solved for, and is then what values are to a chunk of scalar decay.
 #include <algorithm>
 
-#include "kernels/chunk/delta_chunk.h"
-#include "kernels/chunk/fading.h"
 #include "kernels/chunk/scalar_decay_chunk.h"
-#include "kernels/chunk/scores.h"
+#include "kernels/chunk/token_pairs.h"
 #include "server/model/parts/delta_recurrence.h"
 
 namespace steadystate {

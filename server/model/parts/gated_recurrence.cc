@@ -4,16 +4,12 @@
 #include <cmath>
 #include <utility>
 
-#include "kernels/recurrence/bonus_decay.h"
-#include "kernels/recurrence/complex_key_decay.h"
+#include "kernels/recurrence/decay_steps.h"
 #include "kernels/recurrence/full_decay.h"
 #include "kernels/recurrence/growing_sum.h"
-#include "kernels/recurrence/key_decay.h"
 #include "kernels/recurrence/normalizer.h"
-#include "kernels/recurrence/outer_decay.h"
 #include "kernels/recurrence/packed_key_decay.h"
-#include "kernels/recurrence/state_read.h"
-#include "kernels/state/int16_matrix.h"
+#include "kernels/state/packed_matrix.h"
 #include "server/base/status_macros.h"
 
 namespace steadystate {
@@ -35,9 +31,9 @@ bool Grows(const GatedRecurrence::Options& options) {
 }
 
 Decays DecaysOf(const HeadRows& high, const HeadRows& low, size_t row,
-                size_t head) {
-  return {high.At(row, head),
-          low.data == nullptr ? nullptr : low.At(row, head)};
+                size_t head, size_t stride = 1) {
+  return {high.At(row, head), low.data == nullptr ? nullptr : low.At(row, head),
+          stride};
 }
 
 // True if packed states can be advanced as they are.
@@ -47,7 +43,7 @@ bool HasPackedStep(const GatedRecurrence::Options& options, StateDType dtype) {
       !options.bonus && options.query_heads == options.state_heads;
   return form && (dtype == StateDType::kBf16 ||
                   (dtype == StateDType::kInt16 &&
-                   options.V % (kInt16BlockColumns / 2) == 0));
+                   options.V % (kInt16GroupColumns / 2) == 0));
 }
 
 }  // namespace
@@ -79,14 +75,14 @@ absl::StatusOr<GatedRecurrence> GatedRecurrence::Make(
   for (const double factor : made.options_.constants) {
     const auto nearest = static_cast<float>(factor);
     const double low = factor - static_cast<double>(nearest);
-    made.alphas_.insert(made.alphas_.end(), K, nearest);
-    made.alphas_low_.insert(made.alphas_low_.end(), K, static_cast<float>(low));
+    made.alphas_.push_back(nearest);
+    made.alphas_low_.push_back(static_cast<float>(low));
     if (made.grows_) {
       made.exact_alphas_.insert(made.exact_alphas_.end(), K, factor);
     }
   }
   made.ones_.assign(std::max(K, V), 1.0f);
-  builder.scratch.Need(0, 2 * K + made.state_.scratch_floats());
+  builder.scratch.Need(0, made.state_.scratch_floats());
   if (made.HasChunks()) builder.scratch.Need(0, made.PrepareChunks());
   return made;
 }
@@ -136,43 +132,32 @@ void GatedRecurrence::RunHead(const Segment& segment, size_t head,
   if (fused_ && segment.rows == 1) {
     return RunPacked(segment, head, inputs, scratch, out, out_stride);
   }
-  float* const opened = scratch + 2 * options_.K;
-  float* const state = grows_ ? nullptr : state_.Open(segment, head, opened);
-  RunRows(segment, head, inputs, state, scratch, out, out_stride);
-  if (!grows_) state_.Close(segment, head, opened);
+  float* const state = grows_ ? nullptr : state_.Open(segment, head, scratch);
+  RunRows(segment, head, inputs, state, out, out_stride);
+  if (!grows_) state_.Close(segment, head, scratch);
 }
 
 void GatedRecurrence::RunPacked(const Segment& segment, size_t head,
                                 const Inputs& inputs, float* scratch,
                                 float* out, size_t out_stride) const {
-  const size_t K = options_.K;
-  const size_t V = options_.V;
   const size_t row = segment.first_row;
-  const Move move = MoveOf(inputs, row, head, scratch);
-  const bool one_decay =
-      options_.decay == Decay::kScalar && move.alpha.high != scratch;
-  const PackedDecay decay = {move.alpha.high, move.alpha.low,
-                             one_decay ? size_t{0} : size_t{1}};
-  const float* q = inputs.q.At(row, head);
-  const float* v = inputs.v.At(row, head);
-  float* o = out + row * out_stride + head * V;
-  const RoundingNoise noise = state_.MakeNoise(segment, head, scratch + 2 * K);
+  const Move move = MoveOf(inputs, row, head);
+  const HeadToken token = TokenOf(move, inputs.q.At(row, head),
+                                  out + row * out_stride + head * options_.V);
+  const RoundingNoise noise = state_.MakeNoise(segment, head, scratch);
   if (state_.dtype() == StateDType::kBf16) {
-    KeyDecayStepBf16(K, V, options_.scale, decay, q, move.k, v, noise,
-                     state_.Bf16(segment, head), o);
+    KeyDecayStepBf16(token, move.alpha, noise, state_.Bf16(segment, head));
   } else {
-    KeyDecayStepInt16(K, V, options_.scale, decay, q, move.k, v, noise,
-                      state_.Int16(segment, head),
-                      state_.Exponents(segment, head), o);
+    KeyDecayStepInt16(token, move.alpha, noise, state_.Int16(segment, head),
+                      state_.Exponents(segment, head));
   }
   if (options_.normalizer_eps.has_value()) {
-    Normalize(move, q, sums_.In(segment.state) + head * K, o);
+    Normalize(move, token, sums_.In(segment.state) + head * options_.K);
   }
 }
 
 void GatedRecurrence::RunRows(const Segment& segment, size_t head,
-                              const Inputs& inputs, float* state,
-                              float* factors, float* out,
+                              const Inputs& inputs, float* state, float* out,
                               size_t out_stride) const {
   const Options& o = options_;
   const size_t group = o.query_heads / o.state_heads;
@@ -182,41 +167,47 @@ void GatedRecurrence::RunRows(const Segment& segment, size_t head,
   for (size_t t = 0; t < segment.rows; ++t) {
     const size_t row = segment.first_row + t;
     Move move = {};
-    if (segment.pass != Pass::kRead) move = MoveOf(inputs, row, head, factors);
+    if (segment.pass != Pass::kRead) move = MoveOf(inputs, row, head);
     for (size_t h = head * group; h < (head + 1) * group; ++h) {
-      float* to = out + row * out_stride + h * o.V;
-      const float* q = inputs.q.At(row, h);
+      const HeadToken token =
+          TokenOf(move, inputs.q.At(row, h), out + row * out_stride + h * o.V);
       // The first query head of a group moves the state, the others read it.
       if (move.k != nullptr) {
-        StepRow(move, inputs, row, head, q, segment.state, state, to);
+        StepRow(move, token, inputs, row, head, segment.state, state);
       } else {
-        Read(q, head, segment.state, state, to);
+        Read(token, head, segment.state, state);
       }
-      if (sums != nullptr) Normalize(move, q, sums, to);
+      if (sums != nullptr) Normalize(move, token, sums);
       move.k = nullptr;
     }
   }
 }
 
+HeadToken GatedRecurrence::TokenOf(const Move& move, const float* q,
+                                   float* o) const {
+  return {.K = options_.K,
+          .V = options_.V,
+          .scale = options_.scale,
+          .q = q,
+          .k = move.k,
+          .v = move.v,
+          .o = o};
+}
+
 GatedRecurrence::Move GatedRecurrence::MoveOf(const Inputs& inputs, size_t row,
-                                              size_t head,
-                                              float* factors) const {
-  const size_t K = options_.K;
-  Move move = {{ones_.data()}, {ones_.data()}, inputs.k.At(row, head)};
+                                              size_t head) const {
+  Move move = {{ones_.data()},
+               {ones_.data()},
+               inputs.k.At(row, head),
+               inputs.v.At(row, head)};
   switch (options_.decay) {
     case Decay::kNone:
       break;
     case Decay::kScalar:
-      if (!alphas_.empty()) {
-        move.alpha = {alphas_.data() + head * K, alphas_low_.data() + head * K};
-        break;
-      }
-      move.alpha = DecaysOf(inputs.alpha, inputs.alpha_low, row, head);
-      if (options_.normalizer_eps.has_value()) {
-        std::fill_n(factors, K, *move.alpha.high);
-        std::fill_n(factors + K, K, move.alpha.Low(0));
-        move.alpha = {factors, factors + K};
-      }
+      move.alpha =
+          alphas_.empty()
+              ? DecaysOf(inputs.alpha, inputs.alpha_low, row, head, 0)
+              : Decays{alphas_.data() + head, alphas_low_.data() + head, 0};
       break;
     case Decay::kKey:
       move.alpha = DecaysOf(inputs.alpha, inputs.alpha_low, row, head);
@@ -234,86 +225,65 @@ GatedRecurrence::Move GatedRecurrence::MoveOf(const Inputs& inputs, size_t row,
   return move;
 }
 
-void GatedRecurrence::StepRow(const Move& move, const Inputs& inputs,
-                              size_t row, size_t head, const float* q,
-                              std::byte* session, float* state,
-                              float* o) const {
+void GatedRecurrence::StepRow(const Move& move, const HeadToken& token,
+                              const Inputs& inputs, size_t row, size_t head,
+                              std::byte* session, float* state) const {
   const size_t K = options_.K;
-  const size_t V = options_.V;
-  const float* v = inputs.v.At(row, head);
   if (grows_) {
-    double* sums = growing_state_.In(session) + head * K * V;
     const double* decay =
         exact_alphas_.empty() ? nullptr : exact_alphas_.data() + head * K;
-    GrowingSumStep(K, V, options_.scale, decay, q, move.k, v, sums, o);
-    return;
-  }
-  if (options_.bonus) {
-    BonusDecayStep(K, V, move.alpha, inputs.bonus.At(row, head), q, move.k, v,
-                   state, o);
+    GrowingSumStep(token, decay,
+                   growing_state_.In(session) + head * K * options_.V);
+  } else if (options_.bonus) {
+    BonusDecayStep(token, move.alpha, inputs.bonus.At(row, head), state);
   } else {
-    Step(move, q, v, head, state, o);
+    Step(move, token, head, state);
   }
 }
 
-void GatedRecurrence::Step(const Move& move, const float* q, const float* v,
-                           size_t head, float* state, float* o) const {
-  const size_t K = options_.K;
-  const size_t V = options_.V;
-  const float scale = options_.scale;
+void GatedRecurrence::Step(const Move& move, const HeadToken& token,
+                           size_t head, float* state) const {
   switch (options_.decay) {
-    case Decay::kScalar:
-      SplitScalarDecayStep(K, V, scale, *move.alpha.high, move.alpha.Low(0), q,
-                           move.k, v, state, o);
-      break;
     case Decay::kNone:
+    case Decay::kScalar:
     case Decay::kKey:
-      if (move.alpha.low == nullptr) {
-        KeyDecayStep(K, V, scale, move.alpha.high, q, move.k, v, state, o);
-      } else {
-        SplitKeyDecayStep(K, V, scale, move.alpha.high, move.alpha.low, q,
-                          move.k, v, state, o);
-      }
+      KeyDecayStep(token, move.alpha, state);
       break;
     case Decay::kValue:
     case Decay::kOuter:
-      OuterDecayStep(K, V, scale, move.alpha, move.beta, q, move.k, v, state,
-                     o);
+      OuterDecayStep(token, move.alpha, move.beta, state);
       break;
     case Decay::kFull:
-      FullDecayStep(K, V, scale, options_.rate.data() + head * K * V,
-                    move.beta.high, q, move.k, v, state, o);
+      FullDecayStep(token, options_.rate.data() + head * token.K * token.V,
+                    move.beta.high, state);
       break;
     case Decay::kComplex:
-      ComplexKeyDecayStep(K, V, scale, move.alpha, move.beta, q, move.k, v,
-                          state, o);
+      ComplexKeyDecayStep(token, move.alpha, move.beta, state);
       break;
   }
 }
 
 // Of a complex state the real parts, which come first.
-void GatedRecurrence::Read(const float* q, size_t head, std::byte* session,
-                           const float* state, float* o) const {
-  const size_t K = options_.K;
-  const size_t V = options_.V;
+void GatedRecurrence::Read(const HeadToken& token, size_t head,
+                           std::byte* session, const float* state) const {
   if (grows_) {
-    GrowingSumRead(K, V, options_.scale, q,
-                   growing_state_.In(session) + head * K * V, o);
+    GrowingSumRead(token,
+                   growing_state_.In(session) + head * token.K * token.V);
   } else {
-    ReadState(K, V, options_.scale, q, state, o);
+    ReadState(token, state);
   }
 }
 
-void GatedRecurrence::Normalize(const Move& move, const float* q, double* sums,
-                                float* o) const {
+void GatedRecurrence::Normalize(const Move& move, const HeadToken& token,
+                                double* sums) const {
   const double weight =
       move.k != nullptr
-          ? NormalizerStep(options_.K, move.alpha, q, move.k, sums)
-          : NormalizerRead(options_.K, q, sums);
+          ? NormalizerStep(options_.K, move.alpha, token.q, move.k, sums)
+          : NormalizerRead(options_.K, token.q, sums);
   const auto scale = static_cast<double>(options_.scale);
   const auto eps = static_cast<double>(*options_.normalizer_eps);
   const auto factor = static_cast<float>(1.0 / (scale * weight + eps));
-  for (size_t j = 0; j < options_.V; ++j) o[j] *= factor;
+  for (size_t j = 0; j < options_.V; ++j) token.o[j] *= factor;
 }
 
 }  // namespace steadystate

@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "kernels/chunk/chunk_rows.h"
-#include "kernels/recurrence/decays.h"
+#include "kernels/chunk/token_pairs.h"
+#include "kernels/recurrence/step.h"
 #include "server/model/mixer.h"
 #include "server/model/mixer_builder.h"
 #include "server/model/parts/head_matrices.h"
@@ -93,9 +93,10 @@ class GatedRecurrence {
  private:
   // What moves one state head by one token.
   struct Move {
-    Decays alpha;    // f32[K]; of kScalar without normalizer f32[1]
+    Decays alpha;    // f32[K], of kScalar f32[1]
     Decays beta;     // f32[V]; kComplex f32[K]
-    const float* k;  // f32[K]
+    const float* k;  // f32[K]; null: the state is read only
+    const float* v;  // f32[V]
   };
 
   // A few state heads over a segment, in the form that it takes. `scratch` is
@@ -118,24 +119,21 @@ class GatedRecurrence {
                  float* scratch, float* out, size_t out_stride) const;
   // The same, its state being in float32, or in doubles if it grows.
   void RunRows(const Segment& segment, size_t head, const Inputs& inputs,
-               float* state, float* factors, float* out,
-               size_t out_stride) const;
-  // `factors` is f32[2, K] scratch.
-  Move MoveOf(const Inputs& inputs, size_t row, size_t head,
-              float* factors) const;
+               float* state, float* out, size_t out_stride) const;
+  Move MoveOf(const Inputs& inputs, size_t row, size_t head) const;
+  // What kernels take of the move and of one query, whose result goes to `o`.
+  HeadToken TokenOf(const Move& move, const float* q, float* o) const;
   // Makes the move and reads the state for one query, the bonus included.
-  void StepRow(const Move& move, const Inputs& inputs, size_t row, size_t head,
-               const float* q, std::byte* session, float* state,
-               float* o) const;
-  void Step(const Move& move, const float* q, const float* v, size_t head,
-            float* state, float* o) const;
+  void StepRow(const Move& move, const HeadToken& token, const Inputs& inputs,
+               size_t row, size_t head, std::byte* session, float* state) const;
+  void Step(const Move& move, const HeadToken& token, size_t head,
+            float* state) const;
   // Reads the state for one query.
-  void Read(const float* q, size_t head, std::byte* session, const float* state,
-            float* o) const;
+  void Read(const HeadToken& token, size_t head, std::byte* session,
+            const float* state) const;
   // Makes the move of the sum of keys, unless it has no key, and divides by it
   // what was read.
-  void Normalize(const Move& move, const float* q, double* sums,
-                 float* o) const;
+  void Normalize(const Move& move, const HeadToken& token, double* sums) const;
 
   // In chunks, in gated_recurrence_chunks.cc.
 
@@ -160,7 +158,7 @@ class GatedRecurrence {
                       ChunkScratch& scratch) const;
   void RunKeyChunk(const Chunk& chunk, size_t head, float* state,
                    const ChunkScratch& scratch) const;
-  void NormalizeChunk(const Chunk& chunk, size_t head, float* factors) const;
+  void NormalizeChunk(const Chunk& chunk, size_t head) const;
   // Adds what a chunk of L tokens gives, f32[K, V], to a state that grows.
   void Grow(std::byte* session, size_t head, size_t L,
             const float* added) const;
@@ -168,8 +166,8 @@ class GatedRecurrence {
   Options options_;
   bool grows_ = false;                // S is in doubles
   bool fused_ = false;                // there is a step on the packed S
-  std::vector<float> alphas_;         // f32[G, K] of constants
-  std::vector<float> alphas_low_;     // f32[G, K], what they lack
+  std::vector<float> alphas_;         // f32[G] of constants
+  std::vector<float> alphas_low_;     // f32[G], what they lack
   std::vector<double> exact_alphas_;  // f64[G, K] of constants, if it grows
   std::vector<float> ones_;           // f32[max(K, V)]
   std::vector<float> powers_;  // f32[G, kPowerFloats] of constants and ones

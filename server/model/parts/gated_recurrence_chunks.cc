@@ -2,11 +2,10 @@
 #include <algorithm>
 #include <cmath>
 
-#include "kernels/chunk/fading.h"
-#include "kernels/chunk/growing_state.h"
 #include "kernels/chunk/key_decay_chunk.h"
 #include "kernels/chunk/scalar_decay_chunk.h"
-#include "kernels/chunk/scores.h"
+#include "kernels/chunk/token_pairs.h"
+#include "kernels/recurrence/growing_sum.h"
 #include "server/model/parts/gated_recurrence.h"
 
 namespace steadystate {
@@ -47,9 +46,8 @@ struct GatedRecurrence::ChunkScratch {
     q_of = nullptr;
   }
 
-  float* opened;   // of packed states, for each head of the task
-  float* factors;  // f32[2, K], of normalisers
-  float* room;     // f32[K, V], of growing states
+  float* opened;  // of packed states, for each head of the task
+  float* room;    // f32[K, V], of growing states
   // The rows of a head, side by side; L is at most kChunkTokens.
   float* q;      // f32[L, K]
   float* k;      // f32[L, K]
@@ -95,7 +93,7 @@ size_t GatedRecurrence::PrepareChunks() {
           ? kMostHeads
           : std::clamp<size_t>(kMostUnpackedFloats / unpacked, 1, kMostHeads);
   const size_t both =
-      most_heads_ * unpacked + 2 * K + (grows_ ? K * V : 0) + C * (2 * K + V);
+      most_heads_ * unpacked + (grows_ ? K * V : 0) + C * (2 * K + V);
   if (o.decay == Decay::kKey) {
     return both + C * K + std::max(KeyReadFloats(K), KeyUpdateFloats(K));
   }
@@ -108,8 +106,7 @@ GatedRecurrence::ChunkScratch GatedRecurrence::Divide(float* scratch) const {
   const size_t C = kChunkTokens;
   ChunkScratch divided = {};
   divided.opened = scratch;
-  divided.factors = scratch + most_heads_ * state_.scratch_floats();
-  divided.room = divided.factors + 2 * K;
+  divided.room = scratch + most_heads_ * state_.scratch_floats();
   divided.q = divided.room + (grows_ ? K * V : 0);
   divided.k = divided.q + C * K;
   divided.v = divided.k + C * K;
@@ -155,7 +152,7 @@ void GatedRecurrence::RunChunks(const Segment& segment, Heads heads,
         RunScalarChunk(chunk, head, state, divided);
       }
       if (options_.normalizer_eps.has_value()) {
-        NormalizeChunk(chunk, head, divided.factors);
+        NormalizeChunk(chunk, head);
       }
     }
   }
@@ -254,19 +251,18 @@ void GatedRecurrence::RunKeyChunk(const Chunk& chunk, size_t head, float* state,
                        .scratch = scratch.parts});
 }
 
-void GatedRecurrence::NormalizeChunk(const Chunk& chunk, size_t head,
-                                     float* factors) const {
+void GatedRecurrence::NormalizeChunk(const Chunk& chunk, size_t head) const {
   const size_t group = options_.query_heads / options_.state_heads;
   double* sums = sums_.In(chunk.session) + head * options_.K;
   for (size_t t = 0; t < chunk.L; ++t) {
     const size_t row = chunk.first_row + t;
     Move move = {};
     if (chunk.pass != Pass::kRead) {
-      move = MoveOf(chunk.inputs, row, head, factors);
+      move = MoveOf(chunk.inputs, row, head);
     }
     for (size_t h = head * group; h < (head + 1) * group; ++h) {
       float* o = chunk.out + row * chunk.out_stride + h * options_.V;
-      Normalize(move, chunk.inputs.q.At(row, h), sums, o);
+      Normalize(move, TokenOf(move, chunk.inputs.q.At(row, h), o), sums);
       move.k = nullptr;
     }
   }

@@ -3,8 +3,7 @@
 #include <functional>
 #include <numeric>
 
-#include "kernels/state/bf16_matrix.h"
-#include "kernels/state/int16_matrix.h"
+#include "kernels/state/packed_matrix.h"
 #include "server/base/status_macros.h"
 
 namespace steadystate {
@@ -73,7 +72,7 @@ int16_t* HeadMatrices::Int16(const Segment& segment, size_t head) const {
 
 uint8_t* HeadMatrices::Exponents(const Segment& segment, size_t head) const {
   return slots_.exponents.In(segment.state) +
-         head * rows_ * Int16Blocks(columns_);
+         head * rows_ * Int16Groups(columns_);
 }
 
 RoundingNoise HeadMatrices::MakeNoise(const Segment& segment, size_t head,

@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "kernels/recurrence/growing_sum.h"
-#include "kernels/recurrence/log_feature.h"
 #include "kernels/recurrence/normalizer.h"
 #include "server/base/status_macros.h"
 
@@ -67,9 +66,17 @@ void LogFeatureRecurrence::RunHead(const Segment& segment, size_t head,
       const double divisor = Weigh(inputs.q.At(row, h), max, sums, weights);
       const auto scale = static_cast<float>(1.0 / divisor);
       if (moves) {
-        GrowingSumStep(F, V, scale, exact_factors, weights, key, v, state, o);
+        GrowingSumStep({.K = F,
+                        .V = V,
+                        .scale = scale,
+                        .q = weights,
+                        .k = key,
+                        .v = v,
+                        .o = o},
+                       exact_factors, state);
       } else {
-        GrowingSumRead(F, V, scale, weights, state, o);
+        GrowingSumRead({.K = F, .V = V, .scale = scale, .q = weights, .o = o},
+                       state);
       }
       moves = false;
     }

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "kernels/recurrence/key_decay.h"
+#include "kernels/recurrence/decay_steps.h"
 #include "kernels/recurrence/normalizer.h"
 #include "server/base/status_macros.h"
 
@@ -44,7 +44,7 @@ absl::StatusOr<MlstmRecurrence> MlstmRecurrence::Make(
       builder.state.AddFixedDoubles(builder.layer, "n", {H, options.K}));
   STEADYSTATE_ASSIGN_OR_RETURN(
       made.stabilizer_, builder.state.AddFixedDoubles(builder.layer, "m", {H}));
-  builder.scratch.Need(0, 3 * options.K + made.memory_.scratch_floats());
+  builder.scratch.Need(0, options.K + made.memory_.scratch_floats());
   return made;
 }
 
@@ -63,27 +63,30 @@ void MlstmRecurrence::RunHead(const Segment& segment, size_t head,
                               size_t out_stride) const {
   const size_t K = options_.K;
   const size_t V = options_.V;
-  float* const opened = scratch + 3 * K;
+  float* const opened = scratch + K;
   float* const memory = memory_.Open(segment, head, opened);
   double* sums = normalizer_.In(segment.state) + head * K;
   double& m = stabilizer_.In(segment.state)[head];
-  float* decay = scratch;
-  float* decay_low = scratch + K;
-  float* key = scratch + 2 * K;
+  float* key = scratch;
   for (size_t t = 0; t < segment.rows; ++t) {
     const size_t row = segment.first_row + t;
     const float* q = inputs.q.At(row, head);
     const float* k = inputs.k.At(row, head);
     const Gates gates = Stabilize(*inputs.log_input.At(row, head),
                                   *inputs.log_forget.At(row, head), m);
-    std::fill_n(decay, K, gates.forget);
-    std::fill_n(decay_low, K, gates.forget_low);
+    const Decays decay = {&gates.forget, &gates.forget_low, 0};
     for (size_t i = 0; i < K; ++i) key[i] = gates.input * k[i];
     float* o = out + row * out_stride + head * V;
-    SplitScalarDecayStep(K, V, options_.scale, gates.forget, gates.forget_low,
-                         q, key, inputs.v.At(row, head), memory, o);
+    KeyDecayStep({.K = K,
+                  .V = V,
+                  .scale = options_.scale,
+                  .q = q,
+                  .k = key,
+                  .v = inputs.v.At(row, head),
+                  .o = o},
+                 decay, memory);
     const double weight = static_cast<double>(options_.scale) *
-                          NormalizerStep(K, {decay, decay_low}, q, key, sums);
+                          NormalizerStep(K, decay, q, key, sums);
     const auto factor =
         static_cast<float>(1.0 / (std::max(std::abs(weight), gates.least) +
                                   static_cast<double>(options_.eps)));

@@ -59,9 +59,12 @@ void Compare(const Cache& cache, float scale, Numbers& numbers) {
   const Floats q = numbers.Uniform(cache.d, -1.0f, 1.0f);
   Floats scores(cache.n);
   Floats o(cache.d);
-  SoftmaxAttentionStep(cache.d, cache.n, cache.stride, scale, q.data(),
-                       cache.keys.data(), cache.values.data(), scores.data(),
-                       o.data());
+  SoftmaxAttentionStep({.d = cache.d,
+                        .n = cache.n,
+                        .stride = cache.stride,
+                        .keys = cache.keys.data(),
+                        .values = cache.values.data()},
+                       scale, q.data(), scores.data(), o.data());
   const std::vector<double> exact =
       ExactAttention(cache, static_cast<double>(scale), q);
   for (size_t c = 0; c < cache.d; ++c) {
@@ -90,8 +93,9 @@ TEST_P(SoftmaxAttentionTest, Golden) {
   for (size_t t = 0; t < 3; ++t) {
     float scores[3];
     float o[2];
-    SoftmaxAttentionStep(2, t + 1, 2, std::sqrt(0.5f), q[t], keys, values,
-                         scores, o);
+    SoftmaxAttentionStep(
+        {.d = 2, .n = t + 1, .stride = 2, .keys = keys, .values = values},
+        std::sqrt(0.5f), q[t], scores, o);
     EXPECT_NEAR(static_cast<double>(o[0]), golden[t][0], 2e-6) << t;
     EXPECT_NEAR(static_cast<double>(o[1]), golden[t][1], 2e-6) << t;
   }
@@ -103,7 +107,9 @@ TEST_P(SoftmaxAttentionTest, HugeScoresDoNotOverflow) {
   const float values[] = {2.0f, 100.0f, 4.0f};
   float scores[3];
   float o = 0;
-  SoftmaxAttentionStep(1, 3, 1, 1e5f, q, keys, values, scores, &o);
+  SoftmaxAttentionStep(
+      {.d = 1, .n = 3, .stride = 1, .keys = keys, .values = values}, 1e5f, q,
+      scores, &o);
   EXPECT_EQ(o, 3.0f);
 }
 

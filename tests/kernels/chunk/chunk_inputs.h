@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "gtest/gtest.h"
-#include "kernels/chunk/chunk_rows.h"
+#include "kernels/chunk/token_pairs.h"
 #include "tests/kernels/numbers.h"
 
 namespace steadystate {
@@ -43,8 +43,8 @@ enum class Temper { kMild, kOnes, kZeros, kStrong };
 inline constexpr Temper kTempers[] = {Temper::kMild, Temper::kOnes,
                                       Temper::kZeros, Temper::kStrong};
 
-inline TokenRows Decays(size_t tokens, size_t width, Temper temper,
-                        Numbers& numbers) {
+inline TokenRows RandomDecays(size_t tokens, size_t width, Temper temper,
+                              Numbers& numbers) {
   TokenRows rows(tokens, width, 0.5f, 1.0f, numbers);
   for (size_t t = 0; t < tokens; ++t) {
     for (size_t i = 0; i < width; ++i) {

@@ -10,7 +10,7 @@
 
 #include "gtest/gtest.h"
 #include "hwy/tests/hwy_gtest.h"
-#include "kernels/recurrence/key_decay.h"
+#include "kernels/recurrence/decay_steps.h"
 #include "tests/kernels/chunk/chunk_inputs.h"
 #include "tests/kernels/numbers.h"
 #include "tests/testing/recurrence_reference.h"
@@ -31,7 +31,7 @@ struct Head {
         q(tokens, K, -1, 1, numbers),
         k(tokens, K, -1, 1, numbers),
         v(tokens, V, -1, 1, numbers),
-        alpha(Decays(tokens, K, temper, numbers)),
+        alpha(RandomDecays(tokens, K, temper, numbers)),
         bonus(numbers.Uniform(K, -1, 1)) {}
 
   size_t tokens, K, V;
@@ -118,9 +118,14 @@ TEST_P(KeyDecayChunkTest, LongSequencesAgreeWithSteps) {
   }
   for (size_t t = 0; t < head.tokens; ++t) {
     std::vector<float> row(head.V);
-    KeyDecayStep(head.K, head.V, 0.25f, head.alpha[t].data(), head.q[t].data(),
-                 head.k[t].data(), head.v[t].data(), stepped.data(),
-                 row.data());
+    KeyDecayStep({.K = head.K,
+                  .V = head.V,
+                  .scale = 0.25f,
+                  .q = head.q[t].data(),
+                  .k = head.k[t].data(),
+                  .v = head.v[t].data(),
+                  .o = row.data()},
+                 {head.alpha[t].data()}, stepped.data());
     std::copy(row.begin(), row.end(),
               steps.begin() + static_cast<ptrdiff_t>(t * head.V));
   }

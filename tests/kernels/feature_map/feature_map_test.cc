@@ -11,7 +11,7 @@
 #include "gtest/gtest.h"
 #include "hwy/tests/hwy_gtest.h"
 #include "kernels/pointwise/activation.h"
-#include "kernels/recurrence/key_decay.h"
+#include "kernels/recurrence/decay_steps.h"
 #include "kernels/recurrence/normalizer.h"
 #include "tests/kernels/numbers.h"
 #include "tests/kernels/recurrence/golden_tokens.h"
@@ -225,7 +225,9 @@ class Attention {
   void Step(float scale, const float* q, const float* k, const float* v,
             bool normalized, double eps, float (&o)[2]) {
     const std::vector<float> ones(F_, 1.0f);
-    KeyDecayStep(F_, 2, scale, ones.data(), q, k, v, state_.data(), o);
+    KeyDecayStep(
+        {.K = F_, .V = 2, .scale = scale, .q = q, .k = k, .v = v, .o = o},
+        {ones.data()}, state_.data());
     const double sum = NormalizerStep(F_, {}, q, k, z_.data());
     if (!normalized) return;
     for (float& value : o) {
@@ -313,6 +315,56 @@ TEST_P(FeatureMapTest, GoldenSoftmaxOverFeatures) {
     JointSoftmax(2, kGoldenK[t], k);
     attention.Step(1.0f, q, k, kGoldenV[t], true, 0.0, o);
     ExpectGolden(o, golden[t]);
+  }
+}
+
+class MatVecTest : public hwy::TestWithParamTarget {};
+HWY_TARGET_INSTANTIATE_TEST_SUITE_P(MatVecTest);
+
+void CompareWithReference(size_t r, size_t d, Numbers& numbers) {
+  SCOPED_TRACE(testing::Message() << "r " << r << " d " << d);
+  const Floats w = numbers.Uniform(r * d, -1.0f, 1.0f);
+  const Floats bias = numbers.Uniform(r, -1.0f, 1.0f);
+  const Floats x = numbers.Uniform(d, -1.0f, 1.0f);
+  for (const bool with_bias : {false, true}) {
+    Floats y(r);
+    MatVec(r, d, w.data(), with_bias ? bias.data() : nullptr, x.data(),
+           y.data());
+    for (size_t i = 0; i < r; ++i) {
+      double exact = with_bias ? static_cast<double>(bias[i]) : 0.0;
+      for (size_t c = 0; c < d; ++c) {
+        exact += static_cast<double>(w[i * d + c]) * static_cast<double>(x[c]);
+      }
+      EXPECT_NEAR(static_cast<double>(y[i]), exact,
+                  2e-7 * std::sqrt(static_cast<double>(d)));
+    }
+  }
+}
+
+TEST_P(MatVecTest, MatchesTheSumsForEveryShape) {
+  const uint64_t seed = 95;
+  SCOPED_TRACE(seed);
+  Numbers numbers(seed);
+  for (const size_t r : {1u, 5u, 11u, 16u, 64u, 100u}) {
+    for (const size_t d : {1u, 5u, 11u, 16u, 64u, 100u}) {
+      CompareWithReference(r, d, numbers);
+    }
+  }
+  for (size_t d = 1; d <= 70; ++d) CompareWithReference(2, d, numbers);
+}
+
+TEST_P(MatVecTest, ARowDoesNotDependOnTheOthers) {
+  Numbers numbers(96);
+  constexpr size_t r = 7;
+  constexpr size_t d = 37;
+  const Floats w = numbers.Uniform(r * d, -1.0f, 1.0f);
+  const Floats x = numbers.Uniform(d, -1.0f, 1.0f);
+  Floats y(r);
+  MatVec(r, d, w.data(), nullptr, x.data(), y.data());
+  for (size_t i = 0; i < r; ++i) {
+    float alone = 0;
+    MatVec(1, d, w.data() + i * d, nullptr, x.data(), &alone);
+    EXPECT_TRUE(SameBits(y[i], alone)) << i;
   }
 }
 

@@ -11,9 +11,8 @@
 #include <vector>
 
 #include "gtest/gtest.h"
-#include "kernels/linear/aligned_bytes.h"
-#include "kernels/linear/integer_trials.h"
-#include "kernels/linear/tile_trials.h"
+#include "kernels/linear/matrix_memory.h"
+#include "kernels/linear/trials.h"
 
 namespace steadystate {
 namespace {

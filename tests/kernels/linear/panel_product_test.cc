@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "gtest/gtest.h"
-#include "kernels/linear/aligned_bytes.h"
+#include "kernels/linear/matrix_memory.h"
 
 namespace steadystate {
 namespace {

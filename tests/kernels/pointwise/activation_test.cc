@@ -261,51 +261,5 @@ TEST_P(ActivateTest, AllFiniteFindsOneBadElementAnywhere) {
   }
 }
 
-class LogSigmoidDecayTest : public hwy::TestWithParamTarget {};
-HWY_TARGET_INSTANTIATE_TEST_SUITE_P(LogSigmoidDecayTest);
-
-TEST_P(LogSigmoidDecayTest, GoldenLogAlphaOfGla) {
-  const float a[] = {-2.0f, 0.0f, 3.0f};
-  const double log_alpha[] = {-0.132933, -0.043322, -0.003037};
-  float decay[3];
-  LogSigmoidDecay(3, a, 16.0f, -kInf, decay);
-  for (size_t i = 0; i < 3; ++i) {
-    EXPECT_NEAR(std::log(static_cast<double>(decay[i])), log_alpha[i], 6e-7);
-  }
-}
-
-TEST_P(LogSigmoidDecayTest, IsAccurateAndStaysWithinZeroAndOne) {
-  const Floats a{std::span<const float>(ManyFiniteFloats())};
-  for (const float temperature : {1.0f, 16.0f}) {
-    for (const float floor : {-kInf, -0.5f}) {
-      Floats decay(a);
-      LogSigmoidDecay(a.size(), decay.data(), temperature, floor, decay.data());
-      for (size_t i = 0; i < a.size(); ++i) {
-        const double log_decay =
-            std::max(ExactLogSigmoid(static_cast<double>(a[i])) /
-                         static_cast<double>(temperature),
-                     static_cast<double>(floor));
-        const double tolerance = 3.0 + 4.0 * std::abs(log_decay);
-        EXPECT_LE(UlpError(decay[i], std::exp(log_decay)), tolerance) << a[i];
-        EXPECT_GE(decay[i], 0.0f);
-        EXPECT_LE(decay[i], 1.0f);
-      }
-    }
-  }
-}
-
-TEST_P(LogSigmoidDecayTest, SaturatesWithoutNanAndKeepsNan) {
-  const float a[] = {-kInf, kInf, -1e38f, 1e38f, kNan};
-  float decay[5];
-  LogSigmoidDecay(5, a, 16.0f, -kInf, decay);
-  EXPECT_EQ(decay[0], 0.0f);
-  EXPECT_EQ(decay[1], 1.0f);
-  EXPECT_EQ(decay[2], 0.0f);
-  EXPECT_EQ(decay[3], 1.0f);
-  EXPECT_TRUE(std::isnan(decay[4]));
-  LogSigmoidDecay(1, a, 16.0f, -1.0f, decay);
-  EXPECT_NEAR(decay[0], std::exp(-1.0f), 1e-6f);
-}
-
 }  // namespace
 }  // namespace steadystate

@@ -123,6 +123,16 @@ TEST_P(DecayTest, LogOfLogSigmoidIsAccurateAndBounded) {
   EXPECT_TRUE(std::isnan(of_edges[2]));
 }
 
+TEST_P(DecayTest, GoldenLogAlphaOfGla) {
+  const float a[] = {-2.0f, 0.0f, 3.0f};
+  const double golden[] = {-0.132933, -0.043322, -0.003037};
+  float log_alpha[3];
+  LogSigmoidLogDecay(3, a, 16.0f, -HUGE_VALF, log_alpha);
+  for (size_t i = 0; i < 3; ++i) {
+    EXPECT_NEAR(static_cast<double>(log_alpha[i]), golden[i], 6e-7);
+  }
+}
+
 TEST(PolarDecayTest, TurnsSizesByPhases) {
   const uint64_t seed = 31;
   SCOPED_TRACE(seed);

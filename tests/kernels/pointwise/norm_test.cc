@@ -1,4 +1,6 @@
-// RMS norms against double formulas, on every target.
+// Goal: RMS and layer norms are their formulas, and vectors get unit length
+// with eps under the root. Method: against the formulas in double, on every
+// target.
 
 #include "kernels/pointwise/norm.h"
 
@@ -56,38 +58,38 @@ TEST_P(NormTest, ZerosStayZero) {
   for (const float value : y) EXPECT_EQ(value, 0.0f);
 }
 
-TEST_P(NormTest, GoldenGatedRmsNorm) {
-  const float o[] = {1.0f, -2.0f, 0.5f, 3.0f};
-  const float gate[] = {0.5f, 1.0f, -1.0f, 2.0f};
-  const float weight[] = {1.0f, 1.0f, 2.0f, 0.5f};
-  const double golden[] = {0.164893, -0.774648, -0.142489, 1.399973};
-  float y[4];
-  GatedRmsNorm(4, o, gate, weight, 1e-6f, Activation::kSilu, y);
-  for (size_t i = 0; i < 4; ++i) {
-    EXPECT_NEAR(static_cast<double>(y[i]), golden[i], 1e-6);
-  }
-}
+class L2NormalizeTest : public hwy::TestWithParamTarget {};
+HWY_TARGET_INSTANTIATE_TEST_SUITE_P(L2NormalizeTest);
 
-TEST_P(NormTest, GateIsAppliedAfterTheNormForEveryActivation) {
-  const uint64_t seed = 22;
+TEST_P(L2NormalizeTest, MatchesTheFormulaForEveryLengthInPlace) {
+  const uint64_t seed = 26;
   SCOPED_TRACE(seed);
   Numbers numbers(seed);
-  for (const Activation act :
-       {Activation::kSilu, Activation::kSigmoid, Activation::kIdentity}) {
-    for (size_t n = 1; n <= 35; ++n) {
-      const Floats x = numbers.Uniform(n, -3.0f, 3.0f);
-      const Floats gate = numbers.Uniform(n, -3.0f, 3.0f);
-      const std::vector<double> norm = ExactRmsNorm(x, nullptr, 1e-5);
-      Floats factor(n);
-      Activate(act, n, gate.data(), factor.data());
+  std::vector<size_t> lengths = {64, 100, 256};
+  for (size_t n = 1; n <= 35; ++n) lengths.push_back(n);
+  for (const size_t n : lengths) {
+    for (const float size : {1e-3f, 1.0f, 1e6f}) {
+      const Floats x = numbers.Uniform(n, -size, size);
       Floats y(x);
-      GatedRmsNorm(n, y.data(), gate.data(), nullptr, 1e-5f, act, y.data());
+      L2Normalize(n, y.data(), 1e-6f, y.data());
+      double sum = 0;
+      for (const float value : x) {
+        sum += std::pow(static_cast<double>(value), 2);
+      }
+      const double norm = std::sqrt(sum + static_cast<double>(1e-6f));
       for (size_t i = 0; i < n; ++i) {
-        EXPECT_LE(UlpError(y[i], norm[i] * static_cast<double>(factor[i])),
-                  8.0);
+        EXPECT_LE(UlpError(y[i], static_cast<double>(x[i]) / norm), 8.0)
+            << n << " " << i;
       }
     }
   }
+}
+
+TEST_P(L2NormalizeTest, ZerosStayZero) {
+  const Floats x(19);
+  Floats y = Numbers(27).Uniform(19, -1.0f, 1.0f);
+  L2Normalize(19, x.data(), 1e-6f, y.data());
+  for (const float value : y) EXPECT_EQ(value, 0.0f);
 }
 
 }  // namespace

@@ -22,8 +22,9 @@ TEST_P(ShortConvTest, GoldenTapsThenSilu) {
   float window[3] = {};
   for (size_t t = 0; t < 5; ++t) {
     float y = 0;
-    ShortConvStep(1, 1, 4, taps, nullptr, Activation::kSilu, window, inputs + t,
-                  &y);
+    ShortConvStep(
+        {.C = 1, .stride = 1, .W = 4, .taps = taps, .act = Activation::kSilu},
+        window, inputs + t, &y);
     EXPECT_NEAR(static_cast<double>(y), golden[t], 1e-6) << t;
   }
 }
@@ -43,8 +44,12 @@ TEST_P(ShortConvTest, MatchesTheFormulaForEveryWidthTapCountAndBias) {
       for (size_t t = 0; t < kTokens; ++t) {
         past.push_back(numbers.Uniform(C, -2.0f, 2.0f));
         Floats y(past.back());
-        ShortConvStep(C, C, W, taps.data(), has_bias ? bias.data() : nullptr,
-                      Activation::kIdentity, window.data(), y.data(), y.data());
+        ShortConvStep({.C = C,
+                       .stride = C,
+                       .W = W,
+                       .taps = taps.data(),
+                       .bias = has_bias ? bias.data() : nullptr},
+                      window.data(), y.data(), y.data());
         for (size_t c = 0; c < C; ++c) {
           double exact = has_bias ? static_cast<double>(bias[c]) : 0.0;
           for (size_t w = 0; w < W && w <= t; ++w) {

@@ -56,9 +56,14 @@ StepUnderTest UnderTest() {
   step.saturated = Saturated;
   step.run = [](size_t K, size_t V, const StepInputs& in, float* state,
                 float* o) {
-    FullDecayStep(K, V, 0.125f, in.of_elements[0].data(),
-                  in.of_values[0].data(), in.of_keys[0].data(),
-                  in.of_keys[1].data(), in.of_values[1].data(), state, o);
+    FullDecayStep({.K = K,
+                   .V = V,
+                   .scale = 0.125f,
+                   .q = in.of_keys[0].data(),
+                   .k = in.of_keys[1].data(),
+                   .v = in.of_values[1].data(),
+                   .o = o},
+                  in.of_elements[0].data(), in.of_values[0].data(), state);
   };
   step.reference = [](const StepInputs& in, std::vector<double>& state) {
     return FullDecayReference(0.125, in.of_elements[0], in.of_values[0],
@@ -84,8 +89,9 @@ TEST_P(FullDecayTest, GoldenStateSpace) {
     const float* const x = kGoldenV[t];
     const float v[] = {step * x[0], step * x[1]};
     float o[2];
-    FullDecayStep(2, 2, 1.0f, rate, steps, kGoldenQ[t], kGoldenK[t], v, state,
-                  o);
+    FullDecayStep(
+        {.K = 2, .V = 2, .q = kGoldenQ[t], .k = kGoldenK[t], .v = v, .o = o},
+        rate, steps, state);
     const float y[] = {o[0] + 0.7f * x[0], o[1] + 0.7f * x[1]};
     ExpectGolden(y, golden[t]);
   }
@@ -115,8 +121,9 @@ TEST_P(FullDecayTest, DecaysAreAccurateAndVanishBelowTheSmallestNormal) {
   Floats o(n);
   const float q = 1;
   const float k = 0;
-  FullDecayStep(1, n, 1, rate.data(), step.data(), &q, &k, zeros.data(),
-                state.data(), o.data());
+  FullDecayStep(
+      {.K = 1, .V = n, .q = &q, .k = &k, .v = zeros.data(), .o = o.data()},
+      rate.data(), step.data(), state.data());
   for (size_t j = 0; j < n; ++j) {
     if (step[j] > 87.33f) {
       EXPECT_EQ(state[j], 0.0f) << step[j];
@@ -138,8 +145,13 @@ TEST_P(FullDecayTest, WhatADecayNearOneLacksIsNotRounded) {
   }
   const float zero = 0;
   for (size_t t = 0; t < kSteps; ++t) {
-    FullDecayStep(1, V, 1, rate.data(), step.data(), &zero, &zero,
-                  nothing.data(), state.data(), o.data());
+    FullDecayStep({.K = 1,
+                   .V = V,
+                   .q = &zero,
+                   .k = &zero,
+                   .v = nothing.data(),
+                   .o = o.data()},
+                  rate.data(), step.data(), state.data());
   }
   for (size_t j = 0; j < V; ++j) {
     const double exact = std::exp(-static_cast<double>(rate[j]) *

@@ -1,6 +1,8 @@
 // Goal: the step of a growing sum is its formula, in double, at any size, and
 // a read gives the bits of a step. Method: against plain loops, on every
 // target.
+// What chunks read of a state in double is that state rounded, and what they
+// add is added in double, element by element, at any length.
 
 #include "kernels/recurrence/growing_sum.h"
 
@@ -50,11 +52,19 @@ void Compare(size_t K, size_t V, bool decays, Numbers& numbers) {
     const Floats q = numbers.Uniform(K, -1.0f, 1.0f);
     const Floats k = numbers.Uniform(K, -1.0f, 1.0f);
     const Floats v = numbers.Uniform(V, -1.0f, 1.0f);
-    GrowingSumStep(K, V, 0.125f, decays ? decay.data() : nullptr, q.data(),
-                   k.data(), v.data(), state.data(), o.data());
+    GrowingSumStep({.K = K,
+                    .V = V,
+                    .scale = 0.125f,
+                    .q = q.data(),
+                    .k = k.data(),
+                    .v = v.data(),
+                    .o = o.data()},
+                   decays ? decay.data() : nullptr, state.data());
     const std::vector<double> expected =
         Exact(exact, 0.125, decays ? &decay : nullptr, q, k, v);
-    GrowingSumRead(K, V, 0.125f, q.data(), state.data(), read.data());
+    GrowingSumRead(
+        {.K = K, .V = V, .scale = 0.125f, .q = q.data(), .o = read.data()},
+        state.data());
     EXPECT_TRUE(std::equal(read.begin(), read.end(), o.begin()));
     for (size_t j = 0; j < V; ++j) {
       EXPECT_LE(UlpError(o[j], expected[j]), 0.51) << j;
@@ -85,10 +95,33 @@ TEST_P(GrowingSumTest, EqualIncrementsDoNotDrift) {
   const float tenth = 0.1f;
   constexpr int kTokens = 1000000;
   for (int t = 0; t < kTokens; ++t) {
-    GrowingSumStep(1, 1, 1.0f, nullptr, &one, &one, &tenth, &state, &o);
+    GrowingSumStep({.K = 1, .V = 1, .q = &one, .k = &one, .v = &tenth, .o = &o},
+                   nullptr, &state);
   }
   const double exact = kTokens * static_cast<double>(tenth);
   EXPECT_LE(std::abs(static_cast<double>(o) - exact) / exact, 1e-7);
+}
+
+class GrowingStateTest : public hwy::TestWithParamTarget {};
+HWY_TARGET_INSTANTIATE_TEST_SUITE_P(GrowingStateTest);
+
+TEST_P(GrowingStateTest, IsRoundedToReadAndAddedToInDouble) {
+  const uint64_t seed = 94;
+  SCOPED_TRACE(seed);
+  Numbers numbers(seed);
+  for (size_t n = 1; n <= 35; ++n) {
+    std::vector<double> state(n);
+    for (double& s : state) s = 1e6 + static_cast<double>(numbers.Below(1000));
+    const std::vector<double> before = state;
+    Floats narrow(n);
+    NarrowState(n, state.data(), narrow.data());
+    const Floats added = numbers.Uniform(n, -1.0f, 1.0f);
+    AddToState(n, 0.75, added.data(), state.data());
+    for (size_t i = 0; i < n; ++i) {
+      EXPECT_EQ(narrow[i], static_cast<float>(before[i]));
+      EXPECT_EQ(state[i], 0.75 * before[i] + static_cast<double>(added[i]));
+    }
+  }
 }
 
 }  // namespace

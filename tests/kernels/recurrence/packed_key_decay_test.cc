@@ -10,7 +10,7 @@
 
 #include "gtest/gtest.h"
 #include "hwy/tests/hwy_gtest.h"
-#include "kernels/recurrence/key_decay.h"
+#include "kernels/recurrence/decay_steps.h"
 #include "tests/kernels/numbers.h"
 #include "tests/kernels/state/packed_matrix.h"
 
@@ -37,27 +37,38 @@ void ExpectFusedIsUnfused(Type type, size_t K, size_t V, Numbers& numbers) {
     std::vector<float> o(V), expected(V);
     std::vector<float> state = plain.Unpack();
     // Sums of two floats, floats, one for all.
-    const PackedDecay decays = {decay.data(), t % 3 == 1 ? nullptr : low.data(),
-                                t % 3 == 2 ? size_t{0} : size_t{1}};
-    if (t % 3 == 0) {
-      SplitKeyDecayStep(K, V, 0.125f, decay.data(), low.data(), q.data(),
-                        k.data(), v.data(), state.data(), expected.data());
-    } else if (t % 3 == 1) {
-      KeyDecayStep(K, V, 0.125f, decay.data(), q.data(), k.data(), v.data(),
-                   state.data(), expected.data());
-    } else {
-      SplitScalarDecayStep(K, V, 0.125f, decay[0], low[0], q.data(), k.data(),
-                           v.data(), state.data(), expected.data());
-    }
+    const Decays decays = {decay.data(), t % 3 == 1 ? nullptr : low.data(),
+                           t % 3 == 2 ? size_t{0} : size_t{1}};
+    HeadToken token = {.K = K,
+                       .V = V,
+                       .scale = 0.125f,
+                       .q = q.data(),
+                       .k = k.data(),
+                       .v = v.data(),
+                       .o = expected.data()};
+    KeyDecayStep(token, decays, state.data());
+    token.o = o.data();
     plain.Pack(state.data(), t);
     const RoundingNoise noise = fused.NoiseAt(t);
     if (type == Type::kBf16) {
-      KeyDecayStepBf16(K, V, 0.125f, decays, q.data(), k.data(), v.data(),
-                       noise, fused.bf16.data(), o.data());
+      KeyDecayStepBf16({.K = K,
+                        .V = V,
+                        .scale = 0.125f,
+                        .q = q.data(),
+                        .k = k.data(),
+                        .v = v.data(),
+                        .o = o.data()},
+                       decays, noise, fused.bf16.data());
     } else {
-      KeyDecayStepInt16(K, V, 0.125f, decays, q.data(), k.data(), v.data(),
-                        noise, fused.int16.data(), fused.exponents.data(),
-                        o.data());
+      KeyDecayStepInt16({.K = K,
+                         .V = V,
+                         .scale = 0.125f,
+                         .q = q.data(),
+                         .k = k.data(),
+                         .v = v.data(),
+                         .o = o.data()},
+                        decays, noise, fused.int16.data(),
+                        fused.exponents.data());
     }
     ASSERT_EQ(o, expected) << t;
     ASSERT_EQ(fused.bf16, plain.bf16) << t;
@@ -110,12 +121,22 @@ TEST_P(PackedKeyDecayTest, Int16HasUnitsOfTheirOwn) {
     std::vector<float> o(V);
     for (uint64_t t = 0; t < 2; ++t) {
       std::vector<float> state = plain.Unpack();
-      KeyDecayStep(kRows, V, 1.0f, decay.data(), q.data(), k.data(), v.data(),
-                   state.data(), o.data());
+      KeyDecayStep({.K = kRows,
+                    .V = V,
+                    .q = q.data(),
+                    .k = k.data(),
+                    .v = v.data(),
+                    .o = o.data()},
+                   {decay.data()}, state.data());
       plain.Pack(state.data(), t);
-      KeyDecayStepInt16(kRows, V, 1.0f, {decay.data()}, q.data(), k.data(),
-                        v.data(), fused.NoiseAt(t), fused.int16.data(),
-                        fused.exponents.data(), o.data());
+      KeyDecayStepInt16({.K = kRows,
+                         .V = V,
+                         .q = q.data(),
+                         .k = k.data(),
+                         .v = v.data(),
+                         .o = o.data()},
+                        {decay.data()}, fused.NoiseAt(t), fused.int16.data(),
+                        fused.exponents.data());
       ASSERT_EQ(fused.exponents, plain.exponents);
     }
     const std::vector<float> actual = fused.Unpack();

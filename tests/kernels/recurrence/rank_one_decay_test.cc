@@ -66,9 +66,15 @@ StepUnderTest UnderTest() {
   step.saturated = Saturated;
   step.run = [](size_t K, size_t V, const StepInputs& in, float* state,
                 float* o) {
-    RankOneDecayStep(K, V, 0.125f, {in.of_keys[0].data()}, in.of_keys[1].data(),
-                     in.of_keys[2].data(), in.of_keys[3].data(),
-                     in.of_keys[4].data(), in.of_values[0].data(), state, o);
+    RankOneDecayStep({.K = K,
+                      .V = V,
+                      .scale = 0.125f,
+                      .q = in.of_keys[3].data(),
+                      .k = in.of_keys[4].data(),
+                      .v = in.of_values[0].data(),
+                      .o = o},
+                     {in.of_keys[0].data()},
+                     {in.of_keys[1].data(), in.of_keys[2].data()}, state);
   };
   step.reference = [](const StepInputs& in, std::vector<double>& state) {
     return RankOneDecayReference(0.125, in.of_keys[0], in.of_keys[1],
@@ -101,8 +107,14 @@ TEST_P(RankOneDecayTest, GoldenGatedDeltaRule) {
     const float b[] = {-beta * k.x[0], -beta * k.x[1]};
     const float beta_k[] = {beta * k.x[0], beta * k.x[1]};
     float o[2];
-    RankOneDecayStep(2, 2, std::sqrt(0.5f), {decay}, a, b, q.x, beta_k,
-                     kGoldenV[t], state, o);
+    RankOneDecayStep({.K = 2,
+                      .V = 2,
+                      .scale = std::sqrt(0.5f),
+                      .q = q.x,
+                      .k = beta_k,
+                      .v = kGoldenV[t],
+                      .o = o},
+                     {decay}, {a, b}, state);
     ExpectGolden(o, golden[t]);
   }
 }
@@ -117,8 +129,13 @@ TEST_P(RankOneDecayTest, GoldenRwkv7) {
                            std::exp(kGoldenKeyLogDecay[t][1])};
     const float b[] = {-0.5f * kappa.x[0], -0.25f * kappa.x[1]};
     float o[2];
-    RankOneDecayStep(2, 2, 1.0f, {decay}, kappa.x, b, kGoldenQ[t], kGoldenK[t],
-                     kGoldenV[t], state, o);
+    RankOneDecayStep({.K = 2,
+                      .V = 2,
+                      .q = kGoldenQ[t],
+                      .k = kGoldenK[t],
+                      .v = kGoldenV[t],
+                      .o = o},
+                     {decay}, {kappa.x, b}, state);
     ExpectGolden(o, golden[t]);
   }
 }
@@ -135,11 +152,16 @@ TEST_P(RankOneDecayTest, TheHeadThatFollowsChangesNothing) {
     Floats states[] = {Floats(before), Floats(before)};
     Floats o[] = {Floats(V), Floats(V)};
     for (size_t i = 0; i < 2; ++i) {
-      RankOneDecayStep(K, V, 0.125f, {in.of_keys[0].data()},
-                       in.of_keys[1].data(), in.of_keys[2].data(),
-                       in.of_keys[3].data(), in.of_keys[4].data(),
-                       in.of_values[0].data(), states[i].data(), o[i].data(),
-                       i == 0 ? nullptr : next.data());
+      RankOneDecayStep({.K = K,
+                        .V = V,
+                        .scale = 0.125f,
+                        .q = in.of_keys[3].data(),
+                        .k = in.of_keys[4].data(),
+                        .v = in.of_values[0].data(),
+                        .o = o[i].data()},
+                       {in.of_keys[0].data()},
+                       {in.of_keys[1].data(), in.of_keys[2].data()},
+                       states[i].data(), i == 0 ? nullptr : next.data());
     }
     for (size_t j = 0; j < V; ++j) EXPECT_TRUE(SameBits(o[0][j], o[1][j]));
     for (size_t i = 0; i < K * V; ++i) {
@@ -165,8 +187,13 @@ TEST_P(RankOneDecayTest, TwoPartsOfADecayCount) {
   const Floats keys(kShape.K), values(kShape.V);
   ExpectTwoPartsOfADecayCount(
       GetParam(), [&](Decays decay, float* state, float* o) {
-        RankOneDecayStep(kShape.K, kShape.V, 1, decay, keys.data(), keys.data(),
-                         keys.data(), keys.data(), values.data(), state, o);
+        RankOneDecayStep({.K = kShape.K,
+                          .V = kShape.V,
+                          .q = keys.data(),
+                          .k = keys.data(),
+                          .v = values.data(),
+                          .o = o},
+                         decay, {keys.data(), keys.data()}, state);
       });
 }
 

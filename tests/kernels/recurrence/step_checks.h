@@ -6,7 +6,7 @@
 #include <functional>
 #include <vector>
 
-#include "kernels/recurrence/decays.h"
+#include "kernels/recurrence/step.h"
 #include "tests/kernels/numbers.h"
 
 namespace steadystate {

@@ -5,8 +5,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "kernels/state/bf16_matrix.h"
-#include "kernels/state/int16_matrix.h"
+#include "kernels/state/packed_matrix.h"
 #include "kernels/state/rounding_noise.h"
 
 namespace steadystate {
@@ -21,7 +20,7 @@ struct PackedMatrix {
         columns(with_columns),
         bf16(rows * columns),
         int16(rows * columns),
-        exponents(rows * Int16Blocks(columns)),
+        exponents(rows * Int16Groups(columns)),
         row_noise(rows),
         column_noise(columns) {}
 

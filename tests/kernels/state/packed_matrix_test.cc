@@ -61,9 +61,9 @@ INSTANTIATE_TEST_SUITE_P(
     });
 
 double LargestOfBlock(const std::vector<float>& row, size_t j) {
-  const size_t first = j / kInt16BlockColumns * kInt16BlockColumns;
+  const size_t first = j / kInt16GroupColumns * kInt16GroupColumns;
   double largest = 0;
-  for (size_t n = first; n < std::min(row.size(), first + kInt16BlockColumns);
+  for (size_t n = first; n < std::min(row.size(), first + kInt16GroupColumns);
        ++n) {
     largest = std::max(largest, std::abs(static_cast<double>(row[n])));
   }

@@ -13,11 +13,8 @@
 
 #include "gtest/gtest.h"
 #include "kernels/pointwise/decay.h"
-#include "kernels/recurrence/bonus_decay.h"
-#include "kernels/recurrence/complex_key_decay.h"
+#include "kernels/recurrence/decay_steps.h"
 #include "kernels/recurrence/full_decay.h"
-#include "kernels/recurrence/key_decay.h"
-#include "kernels/recurrence/outer_decay.h"
 #include "kernels/recurrence/rank_one_decay.h"
 #include "tests/kernels/numbers.h"
 #include "tests/kernels/state/packed_matrix.h"
@@ -63,8 +60,13 @@ Floats Unit(Floats x) {
 
 auto KeyDecay(Token token, Floats decay) {
   return [token, decay](float* state, float* o) {
-    KeyDecayStep(kK, kV, 1, decay.data(), token.q.data(), token.k.data(),
-                 token.v.data(), state, o);
+    KeyDecayStep({.K = kK,
+                  .V = kV,
+                  .q = token.q.data(),
+                  .k = token.k.data(),
+                  .v = token.v.data(),
+                  .o = o},
+                 {decay.data()}, state);
   };
 }
 
@@ -92,9 +94,13 @@ Mechanism DeltaRule(const std::string& name, Floats decay, float beta,
               b[i] = -written[i];
             }
             return [=](float* state, float* o) {
-              RankOneDecayStep(kK, kV, 1, {decay.data()}, a.data(), b.data(),
-                               token.q.data(), written.data(), token.v.data(),
-                               state, o);
+              RankOneDecayStep({.K = kK,
+                                .V = kV,
+                                .q = token.q.data(),
+                                .k = written.data(),
+                                .v = token.v.data(),
+                                .o = o},
+                               {decay.data()}, {a.data(), b.data()}, state);
             };
           },
           bf16, int16};
@@ -134,9 +140,13 @@ Mechanism SigmoidBiases(const std::string& name, float least, float most,
                                log_decay.data());
             SplitDecay(kK, log_decay.data(), decay.data(), low.data());
             return [token, decay, low](float* state, float* o) {
-              SplitKeyDecayStep(kK, kV, 1, decay.data(), low.data(),
-                                token.q.data(), token.k.data(), token.v.data(),
-                                state, o);
+              KeyDecayStep({.K = kK,
+                            .V = kV,
+                            .q = token.q.data(),
+                            .k = token.k.data(),
+                            .v = token.v.data(),
+                            .o = o},
+                           {decay.data(), low.data()}, state);
             };
           },
           bf16, int16};
@@ -155,8 +165,13 @@ Mechanism MambaOne(double bf16, double int16) {
               }
             }
             return [=](float* state, float* o) {
-              FullDecayStep(kK, kV, 1, rate.data(), step.data(), token.q.data(),
-                            token.k.data(), v.data(), state, o);
+              FullDecayStep({.K = kK,
+                             .V = kV,
+                             .q = token.q.data(),
+                             .k = token.k.data(),
+                             .v = v.data(),
+                             .o = o},
+                            rate.data(), step.data(), state);
             };
           },
           bf16, int16};
@@ -176,27 +191,33 @@ Mechanism MambaTwo(double bf16, double int16) {
 }
 
 Mechanism Hgrn(double bf16, double int16) {
-  return {"HGRN: 1 - 2^-5 to 1 - 2^-12", 1,
-          [](Token token, Numbers&) {
-            const Floats decay = SlowDecays(kV);
-            Floats v = token.v;
-            for (size_t j = 0; j < kV; ++j) v[j] *= 1 - decay[j];
-            return [=](float* state, float* o) {
-              const float one = 1;
-              OuterDecayStep(1, kV, 1, {&one}, {decay.data()}, &one, &one,
-                             v.data(), state, o);
-            };
-          },
-          bf16, int16};
+  return {
+      "HGRN: 1 - 2^-5 to 1 - 2^-12", 1,
+      [](Token token, Numbers&) {
+        const Floats decay = SlowDecays(kV);
+        Floats v = token.v;
+        for (size_t j = 0; j < kV; ++j) v[j] *= 1 - decay[j];
+        return [=](float* state, float* o) {
+          const float one = 1;
+          OuterDecayStep(
+              {.K = 1, .V = kV, .q = &one, .k = &one, .v = v.data(), .o = o},
+              {&one}, {decay.data()}, state);
+        };
+      },
+      bf16, int16};
 }
 
 Mechanism Rwkv6(double bf16, double int16) {
   return {"RWKV-6: 1 - 2^-5 to 1 - 2^-12", kK,
           [](Token token, Numbers&) {
             return [token, decay = SlowDecays(kK)](float* state, float* o) {
-              BonusDecayStep(kK, kV, {decay.data()}, token.q.data(),
-                             token.q.data(), token.k.data(), token.v.data(),
-                             state, o);
+              BonusDecayStep({.K = kK,
+                              .V = kV,
+                              .q = token.q.data(),
+                              .k = token.k.data(),
+                              .v = token.v.data(),
+                              .o = o},
+                             {decay.data()}, token.q.data(), state);
             };
           },
           bf16, int16};
@@ -211,9 +232,13 @@ Mechanism Rwkv7(double bf16, double int16) {
               b[i] = -a[i] * numbers.Uniform(0, 1);
             }
             return [=, decay = SlowDecays(kK)](float* state, float* o) {
-              RankOneDecayStep(kK, kV, 1, {decay.data()}, a.data(), b.data(),
-                               token.q.data(), token.k.data(), token.v.data(),
-                               state, o);
+              RankOneDecayStep({.K = kK,
+                                .V = kV,
+                                .q = token.q.data(),
+                                .k = token.k.data(),
+                                .v = token.v.data(),
+                                .o = o},
+                               {decay.data()}, {a.data(), b.data()}, state);
             };
           },
           bf16, int16};
@@ -228,9 +253,13 @@ Mechanism GateLoop(double bf16, double int16) {
               imaginary[i] *= std::sin(0.1f * static_cast<float>(i));
             }
             return [=](float* state, float* o) {
-              ComplexKeyDecayStep(kK, kV, 1, {real.data()}, {imaginary.data()},
-                                  token.q.data(), token.k.data(),
-                                  token.v.data(), state, o);
+              ComplexKeyDecayStep({.K = kK,
+                                   .V = kV,
+                                   .q = token.q.data(),
+                                   .k = token.k.data(),
+                                   .v = token.v.data(),
+                                   .o = o},
+                                  {real.data()}, {imaginary.data()}, state);
             };
           },
           bf16, int16};

@@ -65,6 +65,21 @@ TEST(HeadOutputTest, TheGateComesAfterTheNormOrBeforeIt) {
   ExpectApplied(output, Normed(Gated(x)));
 }
 
+TEST(HeadOutputTest, GoldenNormThenSilu) {
+  HeadOutput output = {.heads = 1,
+                       .V = 4,
+                       .eps = 1e-6f,
+                       .weight = {1, 1, 2, 0.5f},
+                       .gate = Activation::kSilu};
+  float o[] = {1, -2, 0.5f, 3};
+  const float gates[] = {0.5f, 1, -1, 2};
+  const double golden[] = {0.164893, -0.774648, -0.142489, 1.399973};
+  output.Apply(o, gates);
+  for (size_t i = 0; i < 4; ++i) {
+    EXPECT_NEAR(static_cast<double>(o[i]), golden[i], 1e-6) << i;
+  }
+}
+
 TEST(HeadOutputTest, NormAndGateMayBeAbsent) {
   const std::vector<double> x(kOutputs.begin(), kOutputs.end());
   HeadOutput output = {

@@ -1,0 +1,85 @@
+#include "kernels/linear/weight_packer.h"
+
+#include <algorithm>
+#include <numeric>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "kernels/linear/quantize.h"
+
+namespace steadystate {
+namespace {
+
+// oneDNN counts some sizes in int. Products of two stay far from overflow.
+constexpr size_t kMaxDimension = size_t{1} << 30;
+
+}  // namespace
+
+absl::StatusOr<size_t> CountRows(size_t in, std::span<const WeightRows> parts) {
+  if (in == 0 || parts.empty()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("a projection needs inputs and weights; got ", in,
+                     " inputs and ", parts.size(), " matrices"));
+  }
+  size_t out = 0;
+  for (const WeightRows& part : parts) {
+    if (part.rows == 0 || part.data.data == nullptr) {
+      return absl::InvalidArgumentError("a projection's matrix is empty");
+    }
+    out += std::min(part.rows, kMaxDimension + 1);
+    if (in > kMaxDimension || out > kMaxDimension) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("a projection of ", in, " inputs and ", part.rows,
+                       " or more outputs; at most ", kMaxDimension, " each"));
+    }
+  }
+  return out;
+}
+
+void GatherRows(size_t in, std::span<const WeightRows> parts, size_t first,
+                size_t count, float* to) {
+  for (const WeightRows& part : parts) {
+    if (first < part.rows) {
+      const size_t here = std::min(count, part.rows - first);
+      ConvertToF32(part.data, first * in, here * in, to);
+      to += here * in;
+      count -= here;
+      first += here;
+    }
+    first -= part.rows;
+    if (count == 0) return;
+  }
+}
+
+absl::StatusOr<TileMatmul::Weights> WeightPacker::Pack(const BlockShape& shape,
+                                                       size_t first,
+                                                       void* place,
+                                                       ColumnScales columns) {
+  values_.resize(shape.width * in_);
+  GatherRows(in_, parts_, first, shape.width, values_.data());
+  switch (dtype_) {
+    case DType::kBf16:
+      halves_.resize(values_.size());
+      ConvertToBf16(values_.size(), values_.data(), halves_.data());
+      return shape.matmul->Pack(halves_.data(), place);
+    case DType::kI8:
+      Quantize(shape.width, columns);
+      return shape.matmul->Pack(bytes_.data(), place);
+    default:
+      return shape.matmul->Pack(values_.data(), place);
+  }
+}
+
+void WeightPacker::Quantize(size_t width, ColumnScales columns) {
+  bytes_.resize(values_.size());
+  for (size_t j = 0; j < width; ++j) {
+    uint8_t* const to = bytes_.data() + j * in_;
+    columns.scales[j] = QuantizeRow(in_, values_.data() + j * in_,
+                                    {.limit = 127, .zero = 0}, to);
+    const auto* const bytes = reinterpret_cast<const int8_t*>(to);
+    columns.sums[j] = std::accumulate(bytes, bytes + in_, int32_t{0});
+  }
+}
+
+}  // namespace steadystate

@@ -1,0 +1,59 @@
+#ifndef STEADYSTATE_KERNELS_LINEAR_WEIGHT_PACKER_H_
+#define STEADYSTATE_KERNELS_LINEAR_WEIGHT_PACKER_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "kernels/dtype.h"
+#include "kernels/linear/block_shape.h"
+#include "kernels/linear/linear.h"
+
+namespace steadystate {
+
+// Rows of all parts together. INVALID_ARGUMENT if there is nothing to multiply
+// or a dimension is beyond what oneDNN counts.
+absl::StatusOr<size_t> CountRows(size_t in, std::span<const WeightRows> parts);
+
+// Converts `count` rows of the stacked parts from row `first` on.
+//   to  f32[count, in]  out
+void GatherRows(size_t in, std::span<const WeightRows> parts, size_t first,
+                size_t count, float* to);
+
+// With int8 weights, of one block's columns.
+struct ColumnScales {
+  float* scales;  // f32[width]: what a column's bytes are multiples of
+  int32_t* sums;  // s32[width]: of a column's bytes
+};
+
+// Converts and packs the rows of a projection, one block of columns after
+// another. Thread-compatible.
+class WeightPacker {
+ public:
+  // `parts` outlive it.
+  WeightPacker(DType dtype, size_t in, std::span<const WeightRows> parts)
+      : dtype_(dtype), in_(in), parts_(parts) {}
+
+  // Packs the columns from `first` on to `place`, as TileMatmul::Pack.
+  // `columns` is written with int8 weights only.
+  absl::StatusOr<TileMatmul::Weights> Pack(const BlockShape& shape,
+                                           size_t first, void* place,
+                                           ColumnScales columns);
+
+ private:
+  // Rounds values_ to bytes_.
+  void Quantize(size_t width, ColumnScales columns);
+
+  const DType dtype_;
+  const size_t in_;
+  const std::span<const WeightRows> parts_;
+  std::vector<float> values_;     // f32[width, in]
+  std::vector<uint16_t> halves_;  // the same as bf16 ...
+  std::vector<uint8_t> bytes_;    // ... or s8
+};
+
+}  // namespace steadystate
+
+#endif  // STEADYSTATE_KERNELS_LINEAR_WEIGHT_PACKER_H_

@@ -1,0 +1,57 @@
+#ifndef STEADYSTATE_KERNELS_RECURRENCE_DECAY_STEPS_H_
+#define STEADYSTATE_KERNELS_RECURRENCE_DECAY_STEPS_H_
+
+#include "kernels/recurrence/step.h"
+
+namespace steadystate {
+
+// The steps S <- G o S + k v^T of one head by one token, for decays G that a
+// vector of factors gives, and the readout of a state that stays as it is.
+//
+// Each step reads an element of the state once and writes it once. The token's
+// own (k, v) is in o, unless a bonus weighs it.
+//   state  f32[K, V]  in/out
+// REQUIRES: the state aliases nothing; any alignment.
+
+// One factor per key channel:
+//   S <- diag(decay) S + k v^T,   o <- scale * S^T q.
+//   decay  of K channels
+// Cost: 5 K V flop, 7 if the decay has two parts; 8 K V bytes of state traffic.
+void KeyDecayStep(const HeadToken& token, const Decays& decay, float* state);
+
+// The readout before the update, and the token itself weighed by a bonus
+// instead of the decay (RWKV-6, Peng et al. 2024):
+//   o <- scale * (S + diag(bonus) k v^T)^T q,   S <- diag(decay) S + k v^T.
+//   decay  of K channels     bonus  f32[K]  in
+// Cost: 9 K V flop; 8 K V bytes of state traffic.
+void BonusDecayStep(const HeadToken& token, const Decays& decay,
+                    const float* bonus, float* state);
+
+// A factor per key channel times one per value channel (DFW's gate of rank one;
+// with decay_k all ones a decay per value channel):
+//   S <- (decay_k decay_v^T) o S + k v^T,   o <- scale * S^T q.
+//   decay_k  of K channels     decay_v  of V channels, stride 1
+// Cost: 14 K V flop; 8 K V bytes of state traffic.
+void OuterDecayStep(const HeadToken& token, const Decays& decay_k,
+                    const Decays& decay_v, float* state);
+
+// A complex factor per key channel (GateLoop, Katsch 2023); q, k and v are
+// real:
+//   S <- diag(decay_re + i decay_im) S + k v^T,   o <- scale * Re(S^T q).
+//   decay_re, decay_im  of K channels
+//   state  f32[2, K, V]  in/out: the plane of the real parts, then that of the
+//                        imaginary ones
+// Cost: 19 K V flop; 16 K V bytes of state traffic.
+void ComplexKeyDecayStep(const HeadToken& token, const Decays& decay_re,
+                         const Decays& decay_im, float* state);
+
+// o <- scale * S^T q: one more query of a state that stays as it is. The bits
+// are those of the steps that read after their update, for the same S; of a
+// complex state, whose real parts come first, too.
+//   state  f32[K, V]  in
+// Cost: 2 K V flop; 4 K V bytes of state traffic.
+void ReadState(const HeadToken& token, const float* state);
+
+}  // namespace steadystate
+
+#endif  // STEADYSTATE_KERNELS_RECURRENCE_DECAY_STEPS_H_
