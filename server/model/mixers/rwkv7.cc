@@ -392,13 +392,14 @@ void Rwkv7::Forward(std::span<const Segment> segments, size_t rows,
   buffers.ForRows(rows, 6 * D_, [&](size_t row, size_t) {
     Prepare(b, row, first + row * values());
   });
-  const DeltaRecurrence::RankOne inputs = {.q = {b.r, D_, K_},
-                                           .k = {b.k, D_, K_},
-                                           .v = {b.v, v_columns_, V_},
-                                           .a = {b.kappa, D_, K_},
-                                           .b = {b.a, D_, K_},
-                                           .alpha = {b.decay, D_, K_},
-                                           .alpha_low = {b.decay_low, D_, K_}};
+  const DeltaRecurrence::GeneralForm inputs = {
+      .q = {b.r, D_, K_},
+      .k = {b.k, D_, K_},
+      .v = {b.v, v_columns_, V_},
+      .a = {b.kappa, D_, K_},
+      .b = {b.a, D_, K_},
+      .alpha = {b.decay, D_, K_},
+      .alpha_low = {b.decay_low, D_, K_}};
   recurrence_.Run(segments, inputs, b.out, values(), buffers);
   buffers.ForRows(rows, values(), [&](size_t row, size_t) {
     float* out = b.out + row * values();

@@ -1,6 +1,7 @@
 #include "server/model/parts/delta_recurrence.h"
 
 #include <algorithm>
+#include <type_traits>
 
 #include "kernels/chunk/token_pairs.h"
 #include "kernels/recurrence/rank_one_decay.h"
@@ -18,106 +19,129 @@ absl::StatusOr<DeltaRecurrence> DeltaRecurrence::Make(
   made.options_ = options;
   made.powers_.resize(kPowerFloats);
   FillPowers(1, made.powers_.data());
-  builder.scratch.Need(0, std::max(3 * options.K, made.ChunkFloats()) +
-                              made.state_.scratch_floats());
+  made.work_floats_ = std::max(3 * options.K, made.ChunkFloats());
+  builder.scratch.Need(0, made.work_floats_ + made.state_.scratch_floats());
   return made;
+}
+
+// The rule of one head over a segment, by either kind of inputs.
+template <typename Inputs>
+class DeltaRecurrence::Rule {
+ public:
+  // `scratch` is f32[3, K]; `next` is the state that this thread comes to next,
+  // or null.
+  Rule(const DeltaRecurrence& of, const Batch<Inputs>& batch,
+       const HeadSpan& heads, float* state, const float* next, float* scratch)
+      : o_(of.options_),
+        batch_(batch),
+        head_(heads.first),
+        last_(heads.segment.first_row + heads.segment.rows - 1),
+        state_(state),
+        next_(next),
+        scratch_(scratch) {}
+
+  void Take(size_t row) {
+    decay_ = batch_.alpha.At(row, head_);
+    Write(batch_.inputs, row);
+  }
+  void Move(size_t row, size_t head) {
+    RankOneDecayStep({.K = o_.K,
+                      .V = o_.V,
+                      .scale = o_.scale,
+                      .q = batch_.inputs.q.At(row, head),
+                      .k = key_,
+                      .v = batch_.inputs.v.At(row, head),
+                      .o = batch_.out.At(row, head)},
+                     decay_, change_, state_, row == last_ ? next_ : nullptr);
+  }
+
+ private:
+  // S^T k after the decay is S^T (alpha o k) before it, and
+  //   k u^T = -(beta k) (S^T (alpha o k))^T + (beta k) v^T.
+  void Write(const DeltaRule& inputs, size_t row) {
+    const float* k = inputs.k.At(row, head_);
+    const float beta = *inputs.beta.At(row, head_);
+    float* a = scratch_;
+    float* b = a + o_.K;
+    float* written = b + o_.K;
+    for (size_t i = 0; i < o_.K; ++i) {
+      a[i] = decay_.High(i) * k[i];
+      written[i] = beta * k[i];
+      b[i] = -written[i];
+    }
+    change_ = {a, b};
+    key_ = written;
+  }
+  void Write(const GeneralForm& inputs, size_t row) {
+    change_ = {inputs.a.At(row, head_), inputs.b.At(row, head_)};
+    key_ = inputs.k.At(row, head_);
+  }
+
+  const Options& o_;
+  const Batch<Inputs>& batch_;
+  const size_t head_;
+  const size_t last_;  // row of the segment
+  float* const state_;
+  const float* const next_;
+  float* const scratch_;
+  // What moves the state by the row taken last.
+  Decays decay_{};
+  RankOne change_{};
+  const float* key_ = nullptr;
+};
+
+template <typename Inputs>
+void DeltaRecurrence::RunHeads(std::span<const Segment> segments,
+                               const Inputs& inputs, const HeadOutputs& out,
+                               Workspace::Buffers& buffers) const {
+  const Batch<Inputs> batch = {.inputs = inputs,
+                               .alpha = AlphaOf(inputs.alpha, inputs.alpha_low),
+                               .out = out};
+  const HeadLoop loop(segments, options_.heads);
+  loop.Run(buffers, [&](size_t task, float* scratch) {
+    const HeadSpan head = loop[task];
+    const OpenHeadMatrix state(state_, head.segment, head.first,
+                               scratch + work_floats_);
+    if constexpr (std::is_same_v<Inputs, DeltaRule>) {
+      if (InChunks(head.segment)) {
+        RunChunks(batch, head, state.data(), scratch);
+        return;
+      }
+    }
+    const float* next = nullptr;
+    if (task + 1 < loop.size()) {
+      const HeadSpan after = loop[task + 1];
+      next = state_.Unpacked(after.segment, after.first);
+    }
+    RunSteps(head.segment, head.first, 1,
+             Rule<Inputs>(*this, batch, head, state.data(), next, scratch));
+  });
 }
 
 void DeltaRecurrence::Run(std::span<const Segment> segments,
                           const DeltaRule& inputs, float* out,
                           size_t out_stride,
                           Workspace::Buffers& buffers) const {
-  const size_t heads = options_.heads;
-  const auto run = [&](size_t i, size_t worker) {
-    const Segment& segment = segments[i / heads];
-    float* scratch = buffers.OfWorker(worker);
-    if (InChunks(segment)) {
-      RunChunks(segment, i % heads, inputs, scratch, out, out_stride);
-    } else {
-      RunHead(segment, i % heads, inputs, StateOf(segments, i + 1), scratch,
-              out, out_stride);
-    }
-  };
-  buffers.pool.ParallelFor(segments.size() * heads, run);
+  RunHeads(segments, inputs, {out, out_stride, options_.V}, buffers);
 }
 
 void DeltaRecurrence::Run(std::span<const Segment> segments,
-                          const RankOne& inputs, float* out, size_t out_stride,
+                          const GeneralForm& inputs, float* out,
+                          size_t out_stride,
                           Workspace::Buffers& buffers) const {
-  const size_t heads = options_.heads;
-  const auto run = [&](size_t i, size_t worker) {
-    RunHead(segments[i / heads], i % heads, inputs, StateOf(segments, i + 1),
-            buffers.OfWorker(worker), out, out_stride);
-  };
-  buffers.pool.ParallelFor(segments.size() * heads, run);
+  RunHeads(segments, inputs, {out, out_stride, options_.V}, buffers);
 }
 
-template <typename Inputs>
-void DeltaRecurrence::RunHead(const Segment& segment, size_t head,
-                              const Inputs& inputs, const float* next,
-                              float* scratch, float* out,
-                              size_t out_stride) const {
-  const Options& o = options_;
-  float* const opened = scratch + 3 * o.K;
-  float* const state = state_.Open(segment, head, opened);
-  for (size_t t = 0; t < segment.rows; ++t) {
-    const size_t row = segment.first_row + t;
-    const Move move = MoveOf(inputs, row, head, scratch);
-    const bool last = t + 1 == segment.rows;
-    RankOneDecayStep({.K = o.K,
-                      .V = o.V,
-                      .scale = o.scale,
-                      .q = inputs.q.At(row, head),
-                      .k = move.k,
-                      .v = inputs.v.At(row, head),
-                      .o = out + row * out_stride + head * o.V},
-                     move.alpha, {move.a, move.b}, state,
-                     last ? next : nullptr);
+HeadDecays DeltaRecurrence::AlphaOf(const HeadRows& alpha,
+                                    const HeadRows& low) const {
+  switch (options_.decay) {
+    case Decay::kNone:
+      return {.high = {ones_.data()}};
+    case Decay::kKey:
+      return {alpha, low};
+    default:
+      return {alpha, low, 0};
   }
-  state_.Close(segment, head, opened);
-}
-
-const float* DeltaRecurrence::StateOf(std::span<const Segment> segments,
-                                      size_t task) const {
-  const size_t heads = options_.heads;
-  if (task >= segments.size() * heads) return nullptr;
-  return state_.Unpacked(segments[task / heads], task % heads);
-}
-
-// S^T k after the decay is S^T (alpha o k) before it, and
-//   k u^T = -(beta k) (S^T (alpha o k))^T + (beta k) v^T.
-DeltaRecurrence::Move DeltaRecurrence::MoveOf(const DeltaRule& inputs,
-                                              size_t row, size_t head,
-                                              float* scratch) const {
-  const size_t K = options_.K;
-  const float* k = inputs.k.At(row, head);
-  const float beta = *inputs.beta.At(row, head);
-  const Decays alpha = DecayOf(inputs.alpha, inputs.alpha_low, row, head);
-  float* a = scratch;
-  float* b = a + K;
-  float* written = b + K;
-  for (size_t i = 0; i < K; ++i) {
-    a[i] = alpha.High(i) * k[i];
-    written[i] = beta * k[i];
-    b[i] = -written[i];
-  }
-  return {alpha, a, b, written};
-}
-
-DeltaRecurrence::Move DeltaRecurrence::MoveOf(const RankOne& inputs, size_t row,
-                                              size_t head,
-                                              float* /*scratch*/) const {
-  return {DecayOf(inputs.alpha, inputs.alpha_low, row, head),
-          inputs.a.At(row, head), inputs.b.At(row, head),
-          inputs.k.At(row, head)};
-}
-
-Decays DeltaRecurrence::DecayOf(const HeadRows& alpha, const HeadRows& low,
-                                size_t row, size_t head) const {
-  if (options_.decay == Decay::kNone) return {ones_.data()};
-  return {alpha.At(row, head),
-          low.data == nullptr ? nullptr : low.At(row, head),
-          options_.decay == Decay::kKey ? size_t{1} : size_t{0}};
 }
 
 }  // namespace steadystate

@@ -7,10 +7,10 @@
 
 #include "absl/status/statusor.h"
 #include "kernels/chunk/token_pairs.h"
-#include "kernels/recurrence/step.h"
 #include "server/model/mixer.h"
 #include "server/model/mixer_builder.h"
 #include "server/model/parts/gated_recurrence.h"
+#include "server/model/parts/head_loop.h"
 #include "server/model/parts/head_matrices.h"
 #include "server/model/parts/heads.h"
 #include "server/model/state_layout.h"
@@ -50,7 +50,7 @@ class DeltaRecurrence {
     // What alpha lacks, as SplitDecay has it. Its data may be null.
     HeadRows alpha_low{};
   };
-  struct RankOne {
+  struct GeneralForm {
     HeadRows q, k;                // f32[K]
     HeadRows v;                   // f32[V]
     HeadRows a, b;                // f32[K]
@@ -67,52 +67,40 @@ class DeltaRecurrence {
   //   out  f32[rows, HV V; stride out_stride]  overwritten
   void Run(std::span<const Segment> segments, const DeltaRule& inputs,
            float* out, size_t out_stride, Workspace::Buffers& buffers) const;
-  void Run(std::span<const Segment> segments, const RankOne& inputs, float* out,
-           size_t out_stride, Workspace::Buffers& buffers) const;
+  void Run(std::span<const Segment> segments, const GeneralForm& inputs,
+           float* out, size_t out_stride, Workspace::Buffers& buffers) const;
 
  private:
-  // What moves one state head by one token:
-  //   S <- diag(alpha) S + b (a^T S) + k v^T.
-  struct Move {
-    Decays alpha;    // f32[K]
-    const float* a;  // f32[K]
-    const float* b;  // f32[K]
-    const float* k;  // f32[K]
-  };
-
-  // `scratch` is f32[3, K].
-  Move MoveOf(const DeltaRule& inputs, size_t row, size_t head,
-              float* scratch) const;
-  Move MoveOf(const RankOne& inputs, size_t row, size_t head,
-              float* scratch) const;
-  // The decay of a row, of K channels.
-  Decays DecayOf(const HeadRows& alpha, const HeadRows& low, size_t row,
-                 size_t head) const;
-  // One head over a segment, step by step. `scratch` is the worker's, `next`
-  // the state of the head after it, or null.
+  // What one call of Run works on.
   template <typename Inputs>
-  void RunHead(const Segment& segment, size_t head, const Inputs& inputs,
-               const float* next, float* scratch, float* out,
-               size_t out_stride) const;
-  // The state of the task of that number, a segment's head; null beyond the
-  // last. A worker claims tasks that follow each other, all but its last ones.
-  const float* StateOf(std::span<const Segment> segments, size_t task) const;
+  struct Batch {
+    const Inputs& inputs;
+    HeadDecays alpha;  // of K channels; ones where there are none
+    HeadOutputs out;
+  };
+  template <typename Inputs>
+  class Rule;
+
+  template <typename Inputs>
+  void RunHeads(std::span<const Segment> segments, const Inputs& inputs,
+                const HeadOutputs& out, Workspace::Buffers& buffers) const;
+  HeadDecays AlphaOf(const HeadRows& alpha, const HeadRows& low) const;
 
   // A segment in chunks, in delta_recurrence_chunks.cc.
-  struct Chunk;
   struct ChunkScratch;
   bool InChunks(const Segment& segment) const {
     return options_.decay != Decay::kKey && segment.rows >= kFewestChunkTokens;
   }
   size_t ChunkFloats() const;
-  void RunChunks(const Segment& segment, size_t head, const DeltaRule& inputs,
-                 float* scratch, float* out, size_t out_stride) const;
-  void RunChunk(const Chunk& chunk, size_t head, float* state,
-                const ChunkScratch& scratch) const;
+  void RunChunks(const Batch<DeltaRule>& batch, const HeadSpan& head,
+                 float* state, float* scratch) const;
+  void RunChunk(const Batch<DeltaRule>& batch, const RowChunk& chunk,
+                size_t head, float* state, const ChunkScratch& scratch) const;
 
   Options options_;
   std::vector<float> ones_;    // f32[K]
   std::vector<float> powers_;  // f32[kPowerFloats] of 1
+  size_t work_floats_ = 0;     // of a worker, beside an unpacked state
   HeadMatrices state_;         // [HV, K, V]
 };
 

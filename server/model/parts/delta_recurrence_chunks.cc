@@ -8,26 +8,6 @@
 
 namespace steadystate {
 
-// Some consecutive rows of a segment.
-struct DeltaRecurrence::Chunk {
-  // The rows of a head, where they lie; none where there are none.
-  ChunkRows Rows(const HeadRows& rows, size_t head) const {
-    if (rows.data == nullptr) return {};
-    return {rows.At(first_row, head), rows.row_stride};
-  }
-  // The rows of a head, copied side by side to `to`, f32[L, width].
-  ChunkRows Pack(const HeadRows& rows, size_t head, size_t width,
-                 float* to) const {
-    return PackRows(L, width, Rows(rows, head), to);
-  }
-
-  const DeltaRule& inputs;
-  size_t first_row;
-  size_t L;  // rows
-  float* out;
-  size_t out_stride;
-};
-
 // A worker's scratch memory, divided up.
 struct DeltaRecurrence::ChunkScratch {
   float* q;        // f32[kChunkTokens, K]
@@ -45,9 +25,9 @@ size_t DeltaRecurrence::ChunkFloats() const {
          kFadingFloats + kWeightFloats;
 }
 
-void DeltaRecurrence::RunChunks(const Segment& segment, size_t head,
-                                const DeltaRule& inputs, float* scratch,
-                                float* out, size_t out_stride) const {
+void DeltaRecurrence::RunChunks(const Batch<DeltaRule>& batch,
+                                const HeadSpan& head, float* state,
+                                float* scratch) const {
   const size_t K = options_.K;
   const size_t V = options_.V;
   ChunkScratch divided = {};
@@ -59,23 +39,16 @@ void DeltaRecurrence::RunChunks(const Segment& segment, size_t head,
   divided.weights = divided.fading + kFadingFloats;
   divided.written = divided.weights + kWeightFloats;
   divided.faded = divided.written + kChunkTokens * V;
-  float* const opened = divided.faded + kChunkTokens * V;
-  float* const state = state_.Open(segment, head, opened);
-  for (size_t done = 0; done < segment.rows; done += kChunkTokens) {
-    const Chunk chunk = {.inputs = inputs,
-                         .first_row = segment.first_row + done,
-                         .L = std::min(kChunkTokens, segment.rows - done),
-                         .out = out,
-                         .out_stride = out_stride};
-    RunChunk(chunk, head, state, divided);
-  }
-  state_.Close(segment, head, opened);
+  ForChunks(head.segment, kChunkTokens, [&](const RowChunk& chunk) {
+    RunChunk(batch, chunk, head.first, state, divided);
+  });
 }
 
-void DeltaRecurrence::RunChunk(const Chunk& chunk, size_t head, float* state,
+void DeltaRecurrence::RunChunk(const Batch<DeltaRule>& batch,
+                               const RowChunk& chunk, size_t head, float* state,
                                const ChunkScratch& scratch) const {
   const Options& o = options_;
-  const DeltaRule& in = chunk.inputs;
+  const DeltaRule& in = batch.inputs;
   const ChunkRows q = chunk.Pack(in.q, head, o.K, scratch.q);
   const ChunkRows k = chunk.Pack(in.k, head, o.K, scratch.k);
   const Fading fading =
@@ -98,19 +71,18 @@ void DeltaRecurrence::RunChunk(const Chunk& chunk, size_t head, float* state,
                    .u = scratch.written});
   ChunkScores(chunk.L, o.K, q, scratch.keys, scratch.scores);
   const ChunkRows u = {scratch.written, o.V};
-  ReadScalarDecayChunk(
-      {.L = chunk.L,
-       .K = o.K,
-       .V = o.V,
-       .scale = o.scale,
-       .fading = fading,
-       .q = q,
-       .v = u,
-       .scores = scratch.scores,
-       .state = state,
-       .weights = scratch.weights,
-       .o = chunk.out + chunk.first_row * chunk.out_stride + head * o.V,
-       .o_stride = chunk.out_stride});
+  ReadScalarDecayChunk({.L = chunk.L,
+                        .K = o.K,
+                        .V = o.V,
+                        .scale = o.scale,
+                        .fading = fading,
+                        .q = q,
+                        .v = u,
+                        .scores = scratch.scores,
+                        .state = state,
+                        .weights = scratch.weights,
+                        .o = batch.out.At(chunk.first_row, head),
+                        .o_stride = batch.out.row_stride});
   UpdateScalarDecayChunk({.L = chunk.L,
                           .K = o.K,
                           .V = o.V,

@@ -30,12 +30,6 @@ bool Grows(const GatedRecurrence::Options& options) {
   });
 }
 
-Decays DecaysOf(const HeadRows& high, const HeadRows& low, size_t row,
-                size_t head, size_t stride = 1) {
-  return {high.At(row, head), low.data == nullptr ? nullptr : low.At(row, head),
-          stride};
-}
-
 // True if packed states can be advanced as they are.
 bool HasPackedStep(const GatedRecurrence::Options& options, StateDType dtype) {
   const bool form =
@@ -47,6 +41,280 @@ bool HasPackedStep(const GatedRecurrence::Options& options, StateDType dtype) {
 }
 
 }  // namespace
+
+// A head's sum of keys over a segment, by which it divides what was read.
+class GatedRecurrence::Normalizer {
+ public:
+  Normalizer(const GatedRecurrence& of, const Batch& batch,
+             const Segment& segment, size_t head)
+      : alpha_(batch.alpha),
+        head_(head),
+        eps_(static_cast<double>(*of.options_.normalizer_eps)),
+        sums_(of.sums_.In(segment.state) + head * of.options_.K) {}
+
+  // Moves the sum by the row that the token is of, and divides.
+  void Move(size_t row, const HeadToken& token) const {
+    Divide(token, NormalizerStep(token.K, alpha_.At(row, head_), token.q,
+                                 token.k, sums_));
+  }
+  void Read(const HeadToken& token) const {
+    Divide(token, NormalizerRead(token.K, token.q, sums_));
+  }
+
+ private:
+  void Divide(const HeadToken& token, double weight) const {
+    const auto scale = static_cast<double>(token.scale);
+    const auto factor = static_cast<float>(1.0 / (scale * weight + eps_));
+    for (size_t j = 0; j < token.V; ++j) token.o[j] *= factor;
+  }
+
+  const HeadDecays& alpha_;
+  const size_t head_;
+  const double eps_;
+  double* const sums_;  // f64[K]
+};
+
+// A rule holds one head's state over a segment:
+//   Take(row)            gets the decays of a row ready
+//   Move(token)          moves the state by that row and reads it
+//   Read(token)          reads it
+struct GatedRecurrence::Rules {
+  // No decay, or one that is the same for all value channels of a key channel.
+  class KeyDecay {
+   public:
+    explicit KeyDecay(const HeadRun& run)
+        : alpha_(run.batch.alpha),
+          head_(run.head),
+          state_(run.of.state_, run.segment, run.head, run.scratch) {}
+    void Take(size_t row) { decay_ = alpha_.At(row, head_); }
+    void Move(const HeadToken& token) const {
+      KeyDecayStep(token, decay_, state());
+    }
+    void Read(const HeadToken& token) const { ReadState(token, state()); }
+
+   protected:
+    size_t head() const { return head_; }
+    const Decays& decay() const { return decay_; }
+    float* state() const { return state_.data(); }
+
+   private:
+    const HeadDecays& alpha_;
+    const size_t head_;
+    const OpenHeadMatrix state_;
+    Decays decay_{};
+  };
+
+  class Bonus : public KeyDecay {
+   public:
+    explicit Bonus(const HeadRun& run)
+        : KeyDecay(run), rows_(run.batch.inputs.bonus) {}
+    void Take(size_t row) {
+      KeyDecay::Take(row);
+      bonus_ = rows_.At(row, head());
+    }
+    void Move(const HeadToken& token) const {
+      BonusDecayStep(token, decay(), bonus_, state());
+    }
+
+   private:
+    const HeadRows& rows_;
+    const float* bonus_ = nullptr;
+  };
+
+  // A decay that two vectors of factors make.
+  template <void (*kStep)(const HeadToken&, const Decays&, const Decays&,
+                          float*)>
+  class TwoDecays : public KeyDecay {
+   public:
+    explicit TwoDecays(const HeadRun& run)
+        : KeyDecay(run), beta_(run.batch.beta) {}
+    void Take(size_t row) {
+      KeyDecay::Take(row);
+      second_ = beta_.At(row, head());
+    }
+    void Move(const HeadToken& token) const {
+      kStep(token, decay(), second_, state());
+    }
+
+   private:
+    const HeadDecays& beta_;
+    Decays second_{};
+  };
+
+  class FullDecay {
+   public:
+    explicit FullDecay(const HeadRun& run)
+        : beta_(run.batch.inputs.beta),
+          head_(run.head),
+          rate_(run.of.options_.rate.data() +
+                run.head * run.of.options_.K * run.of.options_.V),
+          state_(run.of.state_, run.segment, run.head, run.scratch) {}
+    void Take(size_t row) { step_ = beta_.At(row, head_); }
+    void Move(const HeadToken& token) const {
+      FullDecayStep(token, rate_, step_, state_.data());
+    }
+    void Read(const HeadToken& token) const { ReadState(token, state_.data()); }
+
+   private:
+    const HeadRows& beta_;
+    const size_t head_;
+    const float* const rate_;
+    const OpenHeadMatrix state_;
+    const float* step_ = nullptr;
+  };
+
+  // A state in doubles, whose decay is constant, if there is one.
+  class Growing {
+   public:
+    explicit Growing(const HeadRun& run)
+        : decay_(run.of.exact_alphas_.empty()
+                     ? nullptr
+                     : run.of.exact_alphas_.data() +
+                           run.head * run.of.options_.K),
+          state_(run.of.GrowingState(run.segment, run.head)) {}
+    static void Take(size_t /*row*/) {}
+    void Move(const HeadToken& token) const {
+      GrowingSumStep(token, decay_, state_);
+    }
+    void Read(const HeadToken& token) const { GrowingSumRead(token, state_); }
+
+   private:
+    const double* const decay_;
+    double* const state_;
+  };
+
+  // A state that is advanced as it is packed, by one row.
+  template <StateDType kDType>
+  class Packed {
+   public:
+    explicit Packed(const HeadRun& run)
+        : run_(run),
+          noise_(run.of.state_.MakeNoise(run.segment, run.head, run.scratch)) {}
+    void Take(size_t row) { decay_ = run_.batch.alpha.At(row, run_.head); }
+    void Move(const HeadToken& token) const {
+      const HeadMatrices& state = run_.of.state_;
+      if constexpr (kDType == StateDType::kBf16) {
+        KeyDecayStepBf16(token, decay_, noise_,
+                         state.Bf16(run_.segment, run_.head));
+      } else {
+        KeyDecayStepInt16(token, decay_, noise_,
+                          state.Int16(run_.segment, run_.head),
+                          state.Exponents(run_.segment, run_.head));
+      }
+    }
+
+   private:
+    const HeadRun& run_;
+    const RoundingNoise noise_;
+    Decays decay_{};
+  };
+
+  // A rule whose readings are divided by the sum of keys.
+  template <typename Rule>
+  class Normalized : public Rule {
+   public:
+    explicit Normalized(const HeadRun& run)
+        : Rule(run), normalizer_(run.of, run.batch, run.segment, run.head) {}
+    void Take(size_t row) {
+      Rule::Take(row);
+      row_ = row;
+    }
+    void Move(const HeadToken& token) const {
+      Rule::Move(token);
+      normalizer_.Move(row_, token);
+    }
+    void Read(const HeadToken& token) const {
+      Rule::Read(token);
+      normalizer_.Read(token);
+    }
+
+   private:
+    const Normalizer normalizer_;
+    size_t row_ = 0;
+  };
+
+  // Hands a rule the tokens of its rows.
+  template <typename Rule>
+  class OfRows {
+   public:
+    explicit OfRows(const HeadRun& run) : run_(run), rule_(run) {}
+    void Take(size_t row) {
+      k_ = run_.batch.inputs.k.At(row, run_.head);
+      v_ = run_.batch.inputs.v.At(row, run_.head);
+      rule_.Take(row);
+    }
+    void Move(size_t row, size_t query_head) const {
+      HeadToken token = run_.of.QueryOf(run_.batch, row, query_head);
+      token.k = k_;
+      token.v = v_;
+      rule_.Move(token);
+    }
+    void Read(size_t row, size_t query_head) const {
+      rule_.Read(run_.of.QueryOf(run_.batch, row, query_head));
+    }
+
+   private:
+    const HeadRun& run_;
+    Rule rule_;
+    const float* k_ = nullptr;  // of the row taken last
+    const float* v_ = nullptr;
+  };
+
+  template <typename Rule>
+  static void Many(const HeadRun& run) {
+    RunSteps(run.segment, run.head, run.of.group(), OfRows<Rule>(run));
+  }
+  // REQUIRES: one row, no groups.
+  template <typename Rule>
+  static void One(const HeadRun& run) {
+    const size_t row = run.segment.first_row;
+    OfRows<Rule> rule(run);
+    rule.Take(row);
+    rule.Move(row, run.head);
+  }
+
+  static ChosenSteps Choose(const GatedRecurrence& of);
+  // `Rule` in both forms, normalized if the options say so.
+  template <typename Rule>
+  static ChosenSteps Choose(const Options& options) {
+    const Steps steps = options.normalizer_eps.has_value()
+                            ? Many<Normalized<Rule>>
+                            : Many<Rule>;
+    return {.one = steps, .many = steps};
+  }
+  template <typename Rule>
+  static Steps ChooseOne(const Options& options) {
+    return options.normalizer_eps.has_value() ? One<Normalized<Rule>>
+                                              : One<Rule>;
+  }
+};
+
+GatedRecurrence::ChosenSteps GatedRecurrence::Rules::Choose(
+    const GatedRecurrence& of) {
+  const Options& o = of.options_;
+  if (of.grows_) return Choose<Growing>(o);
+  if (o.bonus) return Choose<Bonus>(o);
+  switch (o.decay) {
+    case Decay::kNone:
+    case Decay::kScalar:
+    case Decay::kKey:
+      break;
+    case Decay::kValue:
+    case Decay::kOuter:
+      return Choose<TwoDecays<OuterDecayStep>>(o);
+    case Decay::kFull:
+      return Choose<FullDecay>(o);
+    case Decay::kComplex:
+      return Choose<TwoDecays<ComplexKeyDecayStep>>(o);
+  }
+  ChosenSteps steps = Choose<KeyDecay>(o);
+  if (HasPackedStep(o, of.state_.dtype())) {
+    steps.one = of.state_.dtype() == StateDType::kBf16
+                    ? ChooseOne<Packed<StateDType::kBf16>>(o)
+                    : ChooseOne<Packed<StateDType::kInt16>>(o);
+  }
+  return steps;
+}
 
 absl::StatusOr<GatedRecurrence> GatedRecurrence::Make(
     const MixerBuilder& builder, Options options) {
@@ -70,8 +338,6 @@ absl::StatusOr<GatedRecurrence> GatedRecurrence::Make(
     STEADYSTATE_ASSIGN_OR_RETURN(
         made.sums_, builder.state.AddFixedDoubles(builder.layer, "Z", {G, K}));
   }
-  made.fused_ =
-      !made.grows_ && HasPackedStep(made.options_, made.state_.dtype());
   for (const double factor : made.options_.constants) {
     const auto nearest = static_cast<float>(factor);
     const double low = factor - static_cast<double>(nearest);
@@ -82,23 +348,32 @@ absl::StatusOr<GatedRecurrence> GatedRecurrence::Make(
     }
   }
   made.ones_.assign(std::max(K, V), 1.0f);
+  made.steps_ = Rules::Choose(made);
   builder.scratch.Need(0, made.state_.scratch_floats());
-  if (made.HasChunks()) builder.scratch.Need(0, made.PrepareChunks());
+  builder.scratch.Need(0, made.PrepareChunks());
   return made;
 }
 
 void GatedRecurrence::Run(std::span<const Segment> segments,
                           const Inputs& inputs, float* out, size_t out_stride,
                           Workspace::Buffers& buffers) const {
-  const size_t G = options_.state_heads;
-  const size_t each = HeadsOfTask(segments, inputs, buffers.pool.size());
-  const size_t tasks = (G + each - 1) / each;
-  const auto run = [&](size_t i, size_t worker) {
-    const size_t first = i % tasks * each;
-    RunHeads(segments[i / tasks], {first, std::min(G, first + each)}, inputs,
-             buffers.OfWorker(worker), out, out_stride);
-  };
-  buffers.pool.ParallelFor(segments.size() * tasks, run);
+  const Batch batch = {.inputs = inputs,
+                       .alpha = AlphaOf(inputs),
+                       .beta = {inputs.beta, inputs.beta_low},
+                       .out = {out, out_stride, options_.V}};
+  const HeadLoop loop(segments, options_.state_heads,
+                      HeadsOfTask(segments, inputs, buffers.pool.size()));
+  loop.Run(buffers, [&](size_t task, float* scratch) {
+    const HeadSpan heads = loop[task];
+    if (InChunks(heads.segment)) {
+      RunChunks(batch, heads, scratch);
+      return;
+    }
+    const Steps run = heads.segment.rows == 1 ? steps_.one : steps_.many;
+    for (size_t head = heads.first; head < heads.end; ++head) {
+      run({*this, batch, heads.segment, head, scratch});
+    }
+  });
 }
 
 size_t GatedRecurrence::HeadsOfTask(std::span<const Segment> segments,
@@ -114,176 +389,47 @@ size_t GatedRecurrence::HeadsOfTask(std::span<const Segment> segments,
   return std::clamp<size_t>(std::min(sharing, fair), 1, most_heads_);
 }
 
-void GatedRecurrence::RunHeads(const Segment& segment, Heads heads,
-                               const Inputs& inputs, float* scratch, float* out,
-                               size_t out_stride) const {
-  if (InChunks(segment)) {
-    RunChunks(segment, heads, inputs, scratch, out, out_stride);
-    return;
+HeadDecays GatedRecurrence::AlphaOf(const Inputs& inputs) const {
+  switch (options_.decay) {
+    case Decay::kNone:
+    case Decay::kValue:
+    case Decay::kFull:
+      break;
+    case Decay::kScalar:
+      if (alphas_.empty()) return {inputs.alpha, inputs.alpha_low, 0};
+      return {{alphas_.data(), 0, 1}, {alphas_low_.data(), 0, 1}, 0};
+    case Decay::kKey:
+    case Decay::kOuter:
+    case Decay::kComplex:
+      return {inputs.alpha, inputs.alpha_low};
   }
-  for (size_t head = heads.first; head < heads.end; ++head) {
-    RunHead(segment, head, inputs, scratch, out, out_stride);
-  }
+  return {.high = {ones_.data()}};
 }
 
-void GatedRecurrence::RunHead(const Segment& segment, size_t head,
-                              const Inputs& inputs, float* scratch, float* out,
-                              size_t out_stride) const {
-  if (fused_ && segment.rows == 1) {
-    return RunPacked(segment, head, inputs, scratch, out, out_stride);
-  }
-  float* const state = grows_ ? nullptr : state_.Open(segment, head, scratch);
-  RunRows(segment, head, inputs, state, out, out_stride);
-  if (!grows_) state_.Close(segment, head, scratch);
-}
-
-void GatedRecurrence::RunPacked(const Segment& segment, size_t head,
-                                const Inputs& inputs, float* scratch,
-                                float* out, size_t out_stride) const {
-  const size_t row = segment.first_row;
-  const Move move = MoveOf(inputs, row, head);
-  const HeadToken token = TokenOf(move, inputs.q.At(row, head),
-                                  out + row * out_stride + head * options_.V);
-  const RoundingNoise noise = state_.MakeNoise(segment, head, scratch);
-  if (state_.dtype() == StateDType::kBf16) {
-    KeyDecayStepBf16(token, move.alpha, noise, state_.Bf16(segment, head));
-  } else {
-    KeyDecayStepInt16(token, move.alpha, noise, state_.Int16(segment, head),
-                      state_.Exponents(segment, head));
-  }
-  if (options_.normalizer_eps.has_value()) {
-    Normalize(move, token, sums_.In(segment.state) + head * options_.K);
-  }
-}
-
-void GatedRecurrence::RunRows(const Segment& segment, size_t head,
-                              const Inputs& inputs, float* state, float* out,
-                              size_t out_stride) const {
-  const Options& o = options_;
-  const size_t group = o.query_heads / o.state_heads;
-  double* sums = o.normalizer_eps.has_value()
-                     ? sums_.In(segment.state) + head * o.K
-                     : nullptr;
-  for (size_t t = 0; t < segment.rows; ++t) {
-    const size_t row = segment.first_row + t;
-    Move move = {};
-    if (segment.pass != Pass::kRead) move = MoveOf(inputs, row, head);
-    for (size_t h = head * group; h < (head + 1) * group; ++h) {
-      const HeadToken token =
-          TokenOf(move, inputs.q.At(row, h), out + row * out_stride + h * o.V);
-      // The first query head of a group moves the state, the others read it.
-      if (move.k != nullptr) {
-        StepRow(move, token, inputs, row, head, segment.state, state);
-      } else {
-        Read(token, head, segment.state, state);
-      }
-      if (sums != nullptr) Normalize(move, token, sums);
-      move.k = nullptr;
-    }
-  }
-}
-
-HeadToken GatedRecurrence::TokenOf(const Move& move, const float* q,
-                                   float* o) const {
+HeadToken GatedRecurrence::QueryOf(const Batch& batch, size_t row,
+                                   size_t query_head) const {
   return {.K = options_.K,
           .V = options_.V,
           .scale = options_.scale,
-          .q = q,
-          .k = move.k,
-          .v = move.v,
-          .o = o};
+          .q = batch.inputs.q.At(row, query_head),
+          .o = batch.out.At(row, query_head)};
 }
 
-GatedRecurrence::Move GatedRecurrence::MoveOf(const Inputs& inputs, size_t row,
-                                              size_t head) const {
-  Move move = {{ones_.data()},
-               {ones_.data()},
-               inputs.k.At(row, head),
-               inputs.v.At(row, head)};
-  switch (options_.decay) {
-    case Decay::kNone:
-      break;
-    case Decay::kScalar:
-      move.alpha =
-          alphas_.empty()
-              ? DecaysOf(inputs.alpha, inputs.alpha_low, row, head, 0)
-              : Decays{alphas_.data() + head, alphas_low_.data() + head, 0};
-      break;
-    case Decay::kKey:
-      move.alpha = DecaysOf(inputs.alpha, inputs.alpha_low, row, head);
-      break;
-    case Decay::kOuter:
-    case Decay::kComplex:
-      move.alpha = DecaysOf(inputs.alpha, inputs.alpha_low, row, head);
-      move.beta = DecaysOf(inputs.beta, inputs.beta_low, row, head);
-      break;
-    case Decay::kValue:
-    case Decay::kFull:
-      move.beta = DecaysOf(inputs.beta, inputs.beta_low, row, head);
-      break;
+void GatedRecurrence::NormalizeChunk(const Batch& batch, const RowChunk& chunk,
+                                     size_t head) const {
+  const Normalizer normalizer(*this, batch, chunk.segment, head);
+  const bool moves = chunk.segment.pass != Pass::kRead;
+  for (size_t row = chunk.first_row; row < chunk.first_row + chunk.L; ++row) {
+    size_t h = head * group();
+    if (moves) {
+      HeadToken token = QueryOf(batch, row, h++);
+      token.k = batch.inputs.k.At(row, head);
+      normalizer.Move(row, token);
+    }
+    for (; h < (head + 1) * group(); ++h) {
+      normalizer.Read(QueryOf(batch, row, h));
+    }
   }
-  return move;
-}
-
-void GatedRecurrence::StepRow(const Move& move, const HeadToken& token,
-                              const Inputs& inputs, size_t row, size_t head,
-                              std::byte* session, float* state) const {
-  const size_t K = options_.K;
-  if (grows_) {
-    const double* decay =
-        exact_alphas_.empty() ? nullptr : exact_alphas_.data() + head * K;
-    GrowingSumStep(token, decay,
-                   growing_state_.In(session) + head * K * options_.V);
-  } else if (options_.bonus) {
-    BonusDecayStep(token, move.alpha, inputs.bonus.At(row, head), state);
-  } else {
-    Step(move, token, head, state);
-  }
-}
-
-void GatedRecurrence::Step(const Move& move, const HeadToken& token,
-                           size_t head, float* state) const {
-  switch (options_.decay) {
-    case Decay::kNone:
-    case Decay::kScalar:
-    case Decay::kKey:
-      KeyDecayStep(token, move.alpha, state);
-      break;
-    case Decay::kValue:
-    case Decay::kOuter:
-      OuterDecayStep(token, move.alpha, move.beta, state);
-      break;
-    case Decay::kFull:
-      FullDecayStep(token, options_.rate.data() + head * token.K * token.V,
-                    move.beta.high, state);
-      break;
-    case Decay::kComplex:
-      ComplexKeyDecayStep(token, move.alpha, move.beta, state);
-      break;
-  }
-}
-
-// Of a complex state the real parts, which come first.
-void GatedRecurrence::Read(const HeadToken& token, size_t head,
-                           std::byte* session, const float* state) const {
-  if (grows_) {
-    GrowingSumRead(token,
-                   growing_state_.In(session) + head * token.K * token.V);
-  } else {
-    ReadState(token, state);
-  }
-}
-
-void GatedRecurrence::Normalize(const Move& move, const HeadToken& token,
-                                double* sums) const {
-  const double weight =
-      move.k != nullptr
-          ? NormalizerStep(options_.K, move.alpha, token.q, move.k, sums)
-          : NormalizerRead(options_.K, token.q, sums);
-  const auto scale = static_cast<double>(options_.scale);
-  const auto eps = static_cast<double>(*options_.normalizer_eps);
-  const auto factor = static_cast<float>(1.0 / (scale * weight + eps));
-  for (size_t j = 0; j < options_.V; ++j) token.o[j] *= factor;
 }
 
 }  // namespace steadystate

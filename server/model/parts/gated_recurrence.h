@@ -12,6 +12,7 @@
 #include "kernels/recurrence/step.h"
 #include "server/model/mixer.h"
 #include "server/model/mixer_builder.h"
+#include "server/model/parts/head_loop.h"
 #include "server/model/parts/head_matrices.h"
 #include "server/model/parts/heads.h"
 #include "server/model/state_layout.h"
@@ -91,87 +92,83 @@ class GatedRecurrence {
            size_t out_stride, Workspace::Buffers& buffers) const;
 
  private:
-  // What moves one state head by one token.
-  struct Move {
-    Decays alpha;    // f32[K], of kScalar f32[1]
-    Decays beta;     // f32[V]; kComplex f32[K]
-    const float* k;  // f32[K]; null: the state is read only
-    const float* v;  // f32[V]
+  // What one call of Run works on.
+  struct Batch {
+    const Inputs& inputs;
+    HeadDecays alpha;  // of K channels; ones where there are none
+    HeadDecays beta;
+    HeadOutputs out;
+  };
+  // One state head of a batch over a segment. `scratch` is the worker's.
+  struct HeadRun {
+    const GatedRecurrence& of;
+    const Batch& batch;
+    const Segment& segment;
+    size_t head;
+    float* scratch;
   };
 
-  // A few state heads over a segment, in the form that it takes. `scratch` is
-  // the worker's.
-  struct Heads {
-    size_t first;
-    size_t end;
+  // The rules by which tokens move a head's state, in gated_recurrence.cc.
+  // Decay, normalizer and the state's type choose among them, once.
+  struct Rules;
+  class Normalizer;
+  using Steps = void (*)(const HeadRun& run);
+  struct ChosenSteps {
+    Steps one = nullptr;   // of a segment of one row
+    Steps many = nullptr;  // of a longer one
   };
-  void RunHeads(const Segment& segment, Heads heads, const Inputs& inputs,
-                float* scratch, float* out, size_t out_stride) const;
+
+  HeadDecays AlphaOf(const Inputs& inputs) const;
   // How many heads a task takes.
   size_t HeadsOfTask(std::span<const Segment> segments, const Inputs& inputs,
                      size_t threads) const;
-
-  // One state head over a segment, step by step. `scratch` is the worker's.
-  void RunHead(const Segment& segment, size_t head, const Inputs& inputs,
-               float* scratch, float* out, size_t out_stride) const;
-  // The same of a segment of one row on a packed state. REQUIRES: fused_.
-  void RunPacked(const Segment& segment, size_t head, const Inputs& inputs,
-                 float* scratch, float* out, size_t out_stride) const;
-  // The same, its state being in float32, or in doubles if it grows.
-  void RunRows(const Segment& segment, size_t head, const Inputs& inputs,
-               float* state, float* out, size_t out_stride) const;
-  Move MoveOf(const Inputs& inputs, size_t row, size_t head) const;
-  // What kernels take of the move and of one query, whose result goes to `o`.
-  HeadToken TokenOf(const Move& move, const float* q, float* o) const;
-  // Makes the move and reads the state for one query, the bonus included.
-  void StepRow(const Move& move, const HeadToken& token, const Inputs& inputs,
-               size_t row, size_t head, std::byte* session, float* state) const;
-  void Step(const Move& move, const HeadToken& token, size_t head,
-            float* state) const;
-  // Reads the state for one query.
-  void Read(const HeadToken& token, size_t head, std::byte* session,
-            const float* state) const;
-  // Makes the move of the sum of keys, unless it has no key, and divides by it
-  // what was read.
-  void Normalize(const Move& move, const HeadToken& token, double* sums) const;
+  size_t group() const { return options_.query_heads / options_.state_heads; }
+  // What kernels take of a row's query head; key and value are missing.
+  HeadToken QueryOf(const Batch& batch, size_t row, size_t query_head) const;
+  // The head's state if it grows.
+  double* GrowingState(const Segment& segment, size_t head) const {
+    return growing_state_.In(segment.state) + head * options_.K * options_.V;
+  }
 
   // In chunks, in gated_recurrence_chunks.cc.
 
-  // What the rows of a chunk and one worker's scratch are.
-  struct Chunk;
+  // One worker's scratch.
   struct ChunkScratch;
-  bool HasChunks() const {
-    return options_.decay == Decay::kNone || options_.decay == Decay::kScalar ||
-           options_.decay == Decay::kKey;
-  }
+  // Runs one head over a chunk, its state being in float32; or null, if the
+  // state grows.
+  using ChunkStep = void (GatedRecurrence::*)(const Batch& batch,
+                                              const RowChunk& chunk,
+                                              size_t head, float* state,
+                                              ChunkScratch& scratch) const;
   bool InChunks(const Segment& segment) const {
-    return HasChunks() && segment.rows >= kFewestChunkTokens;
+    return chunk_step_ != nullptr && segment.rows >= kFewestChunkTokens;
   }
-  // Makes tables for the options; returns the floats that a worker needs.
+  // Chooses how chunks go, if at all, and makes tables for them; returns the
+  // floats that a worker needs.
   size_t PrepareChunks();
   ChunkScratch Divide(float* scratch) const;
-  void RunChunks(const Segment& segment, Heads heads, const Inputs& inputs,
-                 float* scratch, float* out, size_t out_stride) const;
-  // One head over a chunk, its state being in float32, or in doubles if it
-  // grows.
-  void RunScalarChunk(const Chunk& chunk, size_t head, float* state,
-                      ChunkScratch& scratch) const;
-  void RunKeyChunk(const Chunk& chunk, size_t head, float* state,
-                   const ChunkScratch& scratch) const;
-  void NormalizeChunk(const Chunk& chunk, size_t head) const;
-  // Adds what a chunk of L tokens gives, f32[K, V], to a state that grows.
-  void Grow(std::byte* session, size_t head, size_t L,
-            const float* added) const;
+  void RunChunks(const Batch& batch, const HeadSpan& heads,
+                 float* scratch) const;
+  void ScalarDecayChunk(const Batch& batch, const RowChunk& chunk, size_t head,
+                        float* state, ChunkScratch& scratch) const;
+  void GrowingChunk(const Batch& batch, const RowChunk& chunk, size_t head,
+                    float* state, ChunkScratch& scratch) const;
+  void KeyDecayChunk(const Batch& batch, const RowChunk& chunk, size_t head,
+                     float* state, ChunkScratch& scratch) const;
+  void NormalizeChunk(const Batch& batch, const RowChunk& chunk,
+                      size_t head) const;
 
   Options options_;
+  ChosenSteps steps_;
+  ChunkStep chunk_step_ = nullptr;    // null: there are no chunks
+  size_t chunk_tokens_ = 0;           // of a chunk at most
+  size_t most_heads_ = 1;             // of a task in chunks
   bool grows_ = false;                // S is in doubles
-  bool fused_ = false;                // there is a step on the packed S
   std::vector<float> alphas_;         // f32[G] of constants
   std::vector<float> alphas_low_;     // f32[G], what they lack
   std::vector<double> exact_alphas_;  // f64[G, K] of constants, if it grows
   std::vector<float> ones_;           // f32[max(K, V)]
   std::vector<float> powers_;  // f32[G, kPowerFloats] of constants and ones
-  size_t most_heads_ = 1;      // of a task in chunks
   HeadMatrices state_;         // [G, K, V] or [G, 2, K, V]
   DoubleSlotHandle growing_state_;  // f64[G, K, V], in its place if it grows
   DoubleSlotHandle sums_;           // f64[G, K]

@@ -1,6 +1,8 @@
 // The chunk form of GatedRecurrence: a segment's rows in matrix products.
 #include <algorithm>
+#include <array>
 #include <cmath>
+#include <optional>
 
 #include "kernels/chunk/key_decay_chunk.h"
 #include "kernels/chunk/scalar_decay_chunk.h"
@@ -10,38 +12,14 @@
 
 namespace steadystate {
 
-// Some consecutive rows of a segment.
-struct GatedRecurrence::Chunk {
-  // The rows of a head, where they lie; none where there are none.
-  ChunkRows Rows(const HeadRows& rows, size_t head) const {
-    if (rows.data == nullptr) return {};
-    return {rows.At(first_row, head), rows.row_stride};
-  }
-  // The rows of a head, copied side by side to `to`, f32[L, width].
-  ChunkRows Pack(const HeadRows& rows, size_t head, size_t width,
-                 float* to) const {
-    return PackRows(L, width, Rows(rows, head), to);
-  }
-  float* Out(size_t head, size_t V) const {
-    return out + first_row * out_stride + head * V;
-  }
-
-  const Inputs& inputs;
-  std::byte* session;
-  Pass pass;
-  size_t first_row;
-  size_t L;  // rows
-  float* out;
-  size_t out_stride;
-};
-
 // A worker's scratch memory, divided up.
 struct GatedRecurrence::ChunkScratch {
   // Packs and transposes the keys of a head, unless they are there.
-  void TakeKeys(const Chunk& chunk, size_t head, size_t K) {
-    const float* of = chunk.inputs.k.At(0, head);
+  void TakeKeys(const RowChunk& chunk, const HeadRows& rows, size_t head,
+                size_t K) {
+    const float* of = rows.At(0, head);
     if (of == k_of) return;
-    TransposeKeys(chunk.L, K, chunk.Pack(chunk.inputs.k, head, K, k), keys);
+    TransposeKeys(chunk.L, K, chunk.Pack(rows, head, K, k), keys);
     k_of = of;
     q_of = nullptr;
   }
@@ -76,11 +54,24 @@ constexpr size_t kMostUnpackedFloats = size_t{1} << 16;
 
 size_t GatedRecurrence::PrepareChunks() {
   const Options& o = options_;
-  const size_t K = o.K;
-  const size_t V = o.V;
-  const size_t C = kChunkTokens;
-  const bool of_tokens = o.decay != Decay::kNone && o.constants.empty();
-  if (!of_tokens) {
+  switch (o.decay) {
+    case Decay::kNone:
+    case Decay::kScalar:
+      chunk_step_ = grows_ ? &GatedRecurrence::GrowingChunk
+                           : &GatedRecurrence::ScalarDecayChunk;
+      chunk_tokens_ = kChunkTokens;
+      break;
+    case Decay::kKey:
+      chunk_step_ = &GatedRecurrence::KeyDecayChunk;
+      chunk_tokens_ = kKeyChunkTokens;
+      break;
+    case Decay::kValue:
+    case Decay::kOuter:
+    case Decay::kFull:
+    case Decay::kComplex:
+      return 0;
+  }
+  if (o.decay == Decay::kNone || !o.constants.empty()) {
     powers_.resize(o.state_heads * kPowerFloats);
     for (size_t head = 0; head < o.state_heads; ++head) {
       FillPowers(o.constants.empty() ? 1.0 : o.constants[head],
@@ -92,6 +83,9 @@ size_t GatedRecurrence::PrepareChunks() {
       unpacked == 0
           ? kMostHeads
           : std::clamp<size_t>(kMostUnpackedFloats / unpacked, 1, kMostHeads);
+  const size_t K = o.K;
+  const size_t V = o.V;
+  const size_t C = kChunkTokens;
   const size_t both =
       most_heads_ * unpacked + (grows_ ? K * V : 0) + C * (2 * K + V);
   if (o.decay == Decay::kKey) {
@@ -121,74 +115,54 @@ GatedRecurrence::ChunkScratch GatedRecurrence::Divide(float* scratch) const {
   return divided;
 }
 
-void GatedRecurrence::RunChunks(const Segment& segment, Heads heads,
-                                const Inputs& inputs, float* scratch,
-                                float* out, size_t out_stride) const {
-  const bool keys = options_.decay == Decay::kKey;
-  const size_t most = keys ? kKeyChunkTokens : kChunkTokens;
+void GatedRecurrence::RunChunks(const Batch& batch, const HeadSpan& heads,
+                                float* scratch) const {
   ChunkScratch divided = Divide(scratch);
-  const auto opened = [&](size_t head) {
-    return divided.opened + (head - heads.first) * state_.scratch_floats();
-  };
-  float* states[kMostHeads] = {};
+  std::array<std::optional<OpenHeadMatrix>, kMostHeads> states;
   for (size_t head = heads.first; !grows_ && head < heads.end; ++head) {
-    states[head - heads.first] = state_.Open(segment, head, opened(head));
+    const size_t i = head - heads.first;
+    states[i].emplace(state_, heads.segment, head,
+                      divided.opened + i * state_.scratch_floats());
   }
-  for (size_t done = 0; done < segment.rows; done += most) {
-    const Chunk chunk = {.inputs = inputs,
-                         .session = segment.state,
-                         .pass = segment.pass,
-                         .first_row = segment.first_row + done,
-                         .L = std::min(most, segment.rows - done),
-                         .out = out,
-                         .out_stride = out_stride};
+  ForChunks(heads.segment, chunk_tokens_, [&](const RowChunk& chunk) {
     divided.k_of = nullptr;
     divided.q_of = nullptr;
     for (size_t head = heads.first; head < heads.end; ++head) {
-      float* state = states[head - heads.first];
-      if (keys) {
-        RunKeyChunk(chunk, head, state, divided);
-      } else {
-        RunScalarChunk(chunk, head, state, divided);
-      }
+      const std::optional<OpenHeadMatrix>& state = states[head - heads.first];
+      (this->*chunk_step_)(batch, chunk, head,
+                           state.has_value() ? state->data() : nullptr,
+                           divided);
       if (options_.normalizer_eps.has_value()) {
-        NormalizeChunk(chunk, head);
+        NormalizeChunk(batch, chunk, head);
       }
     }
-  }
-  for (size_t head = heads.first; !grows_ && head < heads.end; ++head) {
-    state_.Close(segment, head, opened(head));
-  }
+  });
 }
 
-void GatedRecurrence::RunScalarChunk(const Chunk& chunk, size_t head,
-                                     float* state,
-                                     ChunkScratch& scratch) const {
+void GatedRecurrence::ScalarDecayChunk(const Batch& batch,
+                                       const RowChunk& chunk, size_t head,
+                                       float* state,
+                                       ChunkScratch& scratch) const {
   const Options& o = options_;
-  const Inputs& in = chunk.inputs;
-  const size_t group = o.query_heads / o.state_heads;
-  if (grows_) {
-    state = scratch.room;
-    NarrowState(o.K * o.V, growing_state_.In(chunk.session) + head * o.K * o.V,
-                state);
-  }
+  const Inputs& in = batch.inputs;
+  const Pass pass = chunk.segment.pass;
   const Fading fading =
       powers_.empty()
           ? ChunkFading(chunk.L, chunk.Rows(in.alpha, head),
                         chunk.Rows(in.alpha_low, head), scratch.fading)
           : FadingOfPowers(chunk.L, powers_.data() + head * kPowerFloats);
-  if (chunk.pass != Pass::kRead) scratch.TakeKeys(chunk, head, o.K);
+  if (pass != Pass::kRead) scratch.TakeKeys(chunk, in.k, head, o.K);
   const ChunkRows k = {scratch.k, o.K};
   const ChunkRows v = chunk.Pack(in.v, head, o.V, scratch.v);
-  for (size_t h = head * group; h < (head + 1) * group; ++h) {
-    if (chunk.pass == Pass::kAbsorb) break;
+  for (size_t h = head * group(); h < (head + 1) * group(); ++h) {
+    if (pass == Pass::kAbsorb) break;
     const ChunkRows q = {scratch.q, o.K};
     const bool other = in.q.At(0, h) != scratch.q_of;
     if (other) chunk.Pack(in.q, h, o.K, scratch.q);
     scratch.q_of = in.q.At(0, h);
-    float* to = chunk.Out(h, o.V);
-    if (chunk.pass == Pass::kRead) {
-      ReadChunk(chunk.L, o.K, o.V, o.scale, q, state, to, chunk.out_stride);
+    float* to = batch.out.At(chunk.first_row, h);
+    if (pass == Pass::kRead) {
+      ReadChunk(chunk.L, o.K, o.V, o.scale, q, state, to, batch.out.row_stride);
       continue;
     }
     if (other) ChunkScores(chunk.L, o.K, q, scratch.keys, scratch.scores);
@@ -203,9 +177,9 @@ void GatedRecurrence::RunScalarChunk(const Chunk& chunk, size_t head,
                           .state = state,
                           .weights = scratch.weights,
                           .o = to,
-                          .o_stride = chunk.out_stride});
+                          .o_stride = batch.out.row_stride});
   }
-  if (chunk.pass == Pass::kRead) return;
+  if (pass == Pass::kRead) return;
   UpdateScalarDecayChunk({.L = chunk.L,
                           .K = o.K,
                           .V = o.V,
@@ -215,14 +189,29 @@ void GatedRecurrence::RunScalarChunk(const Chunk& chunk, size_t head,
                           .state = state,
                           .fresh = grows_,
                           .faded = scratch.faded});
-  if (grows_) Grow(chunk.session, head, chunk.L, state);
 }
 
-void GatedRecurrence::RunKeyChunk(const Chunk& chunk, size_t head, float* state,
-                                  const ChunkScratch& scratch) const {
+// The state is read rounded, and what the chunk gives is added in doubles.
+void GatedRecurrence::GrowingChunk(const Batch& batch, const RowChunk& chunk,
+                                   size_t head, float* /*state*/,
+                                   ChunkScratch& scratch) const {
+  const size_t floats = options_.K * options_.V;
+  double* const state = GrowingState(chunk.segment, head);
+  NarrowState(floats, state, scratch.room);
+  ScalarDecayChunk(batch, chunk, head, scratch.room, scratch);
+  if (chunk.segment.pass == Pass::kRead) return;
+  const double kept = exact_alphas_.empty()
+                          ? 1.0
+                          : std::pow(exact_alphas_[head * options_.K],
+                                     static_cast<double>(chunk.L));
+  AddToState(floats, kept, scratch.room, state);
+}
+
+void GatedRecurrence::KeyDecayChunk(const Batch& batch, const RowChunk& chunk,
+                                    size_t head, float* state,
+                                    ChunkScratch& scratch) const {
   const Options& o = options_;
-  const Inputs& in = chunk.inputs;
-  const size_t group = o.query_heads / o.state_heads;
+  const Inputs& in = batch.inputs;
   KeyDecayRead read = {
       .L = chunk.L,
       .K = o.K,
@@ -234,10 +223,10 @@ void GatedRecurrence::RunKeyChunk(const Chunk& chunk, size_t head, float* state,
       .bonus = o.bonus ? in.bonus.At(chunk.first_row, head) : nullptr,
       .state = state,
       .scratch = scratch.parts,
-      .o_stride = chunk.out_stride};
-  for (size_t h = head * group; h < (head + 1) * group; ++h) {
+      .o_stride = batch.out.row_stride};
+  for (size_t h = head * group(); h < (head + 1) * group(); ++h) {
     read.q = chunk.Pack(in.q, h, o.K, scratch.q);
-    read.o = chunk.Out(h, o.V);
+    read.o = batch.out.At(chunk.first_row, h);
     ReadKeyDecayChunk(read);
   }
   UpdateKeyDecayChunk({.L = chunk.L,
@@ -249,33 +238,6 @@ void GatedRecurrence::RunKeyChunk(const Chunk& chunk, size_t head, float* state,
                        .v = read.v,
                        .state = state,
                        .scratch = scratch.parts});
-}
-
-void GatedRecurrence::NormalizeChunk(const Chunk& chunk, size_t head) const {
-  const size_t group = options_.query_heads / options_.state_heads;
-  double* sums = sums_.In(chunk.session) + head * options_.K;
-  for (size_t t = 0; t < chunk.L; ++t) {
-    const size_t row = chunk.first_row + t;
-    Move move = {};
-    if (chunk.pass != Pass::kRead) {
-      move = MoveOf(chunk.inputs, row, head);
-    }
-    for (size_t h = head * group; h < (head + 1) * group; ++h) {
-      float* o = chunk.out + row * chunk.out_stride + h * options_.V;
-      Normalize(move, TokenOf(move, chunk.inputs.q.At(row, h), o), sums);
-      move.k = nullptr;
-    }
-  }
-}
-
-void GatedRecurrence::Grow(std::byte* session, size_t head, size_t L,
-                           const float* added) const {
-  const size_t floats = options_.K * options_.V;
-  const double kept =
-      exact_alphas_.empty()
-          ? 1.0
-          : std::pow(exact_alphas_[head * options_.K], static_cast<double>(L));
-  AddToState(floats, kept, added, growing_state_.In(session) + head * floats);
 }
 
 }  // namespace steadystate

@@ -60,6 +60,32 @@ class HeadMatrices {
   size_t scratch_floats_ = 0;
 };
 
+// A head's matrix while a segment works on it: opened when this is made, kept
+// when it goes.
+class OpenHeadMatrix {
+ public:
+  // `scratch` as HeadMatrices::Open wants it; all outlive this.
+  OpenHeadMatrix(const HeadMatrices& matrices, const Segment& segment,
+                 size_t head, float* scratch)
+      : matrices_(matrices),
+        segment_(segment),
+        head_(head),
+        scratch_(scratch),
+        data_(matrices.Open(segment, head, scratch)) {}
+  ~OpenHeadMatrix() { matrices_.Close(segment_, head_, scratch_); }
+  OpenHeadMatrix(const OpenHeadMatrix&) = delete;
+  OpenHeadMatrix& operator=(const OpenHeadMatrix&) = delete;
+
+  float* data() const { return data_; }  // f32[rows, columns]
+
+ private:
+  const HeadMatrices& matrices_;
+  const Segment& segment_;
+  const size_t head_;
+  float* const scratch_;
+  float* const data_;
+};
+
 }  // namespace steadystate
 
 #endif  // STEADYSTATE_SERVER_MODEL_PARTS_HEAD_MATRICES_H_

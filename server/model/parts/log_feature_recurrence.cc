@@ -5,6 +5,7 @@
 #include "kernels/recurrence/growing_sum.h"
 #include "kernels/recurrence/normalizer.h"
 #include "server/base/status_macros.h"
+#include "server/model/parts/head_loop.h"
 
 namespace steadystate {
 
@@ -26,61 +27,80 @@ absl::StatusOr<LogFeatureRecurrence> LogFeatureRecurrence::Make(
   return made;
 }
 
+// The rule of one head over a segment.
+class LogFeatureRecurrence::Rule {
+ public:
+  // `scratch` is f32[5 F].
+  Rule(const LogFeatureRecurrence& of, const Segment& segment, size_t head,
+       const Inputs& inputs, const HeadOutputs& out, float* scratch)
+      : of_(of),
+        head_(head),
+        first_(segment.first_row),
+        begins_(segment.position == 0),
+        inputs_(inputs),
+        out_(out),
+        state_(of.state_.In(segment.state) +
+               head * of.options_.F * of.options_.V),
+        max_(of.max_.In(segment.state) + head * of.options_.F),
+        sums_(of.sums_.In(segment.state) + head * of.options_.F),
+        exact_factors_(reinterpret_cast<double*>(scratch)),
+        factors_(scratch + 2 * of.options_.F),
+        key_(scratch + 3 * of.options_.F),
+        weights_(scratch + 4 * of.options_.F) {}
+
+  void Take(size_t row) {
+    const size_t F = of_.options_.F;
+    const bool first = begins_ && row == first_;
+    LogFeatureKey(F, first, inputs_.k.At(row, head_), max_, factors_, key_);
+    NormalizerStep(F, {factors_}, key_, key_, sums_);
+    std::copy_n(factors_, F, exact_factors_);
+  }
+  void Move(size_t row, size_t h) {
+    GrowingSumStep(Weigh(row, h), exact_factors_, state_);
+  }
+  void Read(size_t row, size_t h) { GrowingSumRead(Weigh(row, h), state_); }
+
+ private:
+  // The query's weights, after the sums moved, and what kernels take of it.
+  HeadToken Weigh(size_t row, size_t h) {
+    const double divisor =
+        of_.Weigh(inputs_.q.At(row, h), max_, sums_, weights_);
+    return {.K = of_.options_.F,
+            .V = of_.options_.V,
+            .scale = static_cast<float>(1.0 / divisor),
+            .q = weights_,
+            .k = key_,
+            .v = inputs_.v.At(row, head_),
+            .o = out_.At(row, h)};
+  }
+
+  const LogFeatureRecurrence& of_;
+  const size_t head_;
+  const size_t first_;  // row
+  const bool begins_;   // the session
+  const Inputs& inputs_;
+  const HeadOutputs& out_;
+  double* const state_;
+  float* const max_;
+  double* const sums_;
+  double* const exact_factors_;  // f64[F]
+  float* const factors_;         // f32[F]
+  float* const key_;             // f32[F]
+  float* const weights_;         // f32[F]
+};
+
 void LogFeatureRecurrence::Run(std::span<const Segment> segments,
                                const Inputs& inputs, float* out,
                                size_t out_stride,
                                Workspace::Buffers& buffers) const {
-  const size_t G = options_.state_heads;
-  buffers.pool.ParallelFor(segments.size() * G, [&](size_t i, size_t worker) {
-    RunHead(segments[i / G], i % G, inputs, buffers.OfWorker(worker), out,
-            out_stride);
-  });
-}
-
-void LogFeatureRecurrence::RunHead(const Segment& segment, size_t head,
-                                   const Inputs& inputs, float* scratch,
-                                   float* out, size_t out_stride) const {
-  const size_t F = options_.F;
-  const size_t V = options_.V;
+  const HeadOutputs outputs = {out, out_stride, options_.V};
   const size_t group = options_.query_heads / options_.state_heads;
-  double* state = state_.In(segment.state) + head * F * V;
-  float* max = max_.In(segment.state) + head * F;
-  double* sums = sums_.In(segment.state) + head * F;
-  auto* exact_factors = reinterpret_cast<double*>(scratch);
-  float* factors = scratch + 2 * F;
-  float* key = scratch + 3 * F;
-  float* weights = scratch + 4 * F;
-  for (size_t t = 0; t < segment.rows; ++t) {
-    const size_t row = segment.first_row + t;
-    const float* v = inputs.v.At(row, head);
-    // The first query head of a group moves the state, the others read it.
-    bool moves = segment.pass != Pass::kRead;
-    if (moves) {
-      const bool first = segment.position + t == 0;
-      LogFeatureKey(F, first, inputs.k.At(row, head), max, factors, key);
-      NormalizerStep(F, {factors}, key, key, sums);
-      std::copy_n(factors, F, exact_factors);
-    }
-    for (size_t h = head * group; h < (head + 1) * group; ++h) {
-      float* o = out + row * out_stride + h * V;
-      const double divisor = Weigh(inputs.q.At(row, h), max, sums, weights);
-      const auto scale = static_cast<float>(1.0 / divisor);
-      if (moves) {
-        GrowingSumStep({.K = F,
-                        .V = V,
-                        .scale = scale,
-                        .q = weights,
-                        .k = key,
-                        .v = v,
-                        .o = o},
-                       exact_factors, state);
-      } else {
-        GrowingSumRead({.K = F, .V = V, .scale = scale, .q = weights, .o = o},
-                       state);
-      }
-      moves = false;
-    }
-  }
+  const HeadLoop loop(segments, options_.state_heads);
+  loop.Run(buffers, [&](size_t task, float* scratch) {
+    const auto [segment, head, end] = loop[task];
+    RunSteps(segment, head, group,
+             Rule(*this, segment, head, inputs, outputs, scratch));
+  });
 }
 
 double LogFeatureRecurrence::Weigh(const float* q, const float* max,

@@ -56,9 +56,8 @@ class LogFeatureRecurrence {
            size_t out_stride, Workspace::Buffers& buffers) const;
 
  private:
-  // One state head over a segment. `scratch` is f32[5 F].
-  void RunHead(const Segment& segment, size_t head, const Inputs& inputs,
-               float* scratch, float* out, size_t out_stride) const;
+  class Rule;
+
   // The weights with which a query reads the state, after the sums moved.
   //   weights  f32[F]  out
   // Returns what the result is to be divided by.

@@ -6,6 +6,7 @@
 #include "kernels/recurrence/decay_steps.h"
 #include "kernels/recurrence/normalizer.h"
 #include "server/base/status_macros.h"
+#include "server/model/parts/head_loop.h"
 
 namespace steadystate {
 namespace {
@@ -48,51 +49,70 @@ absl::StatusOr<MlstmRecurrence> MlstmRecurrence::Make(
   return made;
 }
 
+// The rule of one head over a segment.
+class MlstmRecurrence::Rule {
+ public:
+  // `key` is f32[K] scratch.
+  Rule(const MlstmRecurrence& of, const Segment& segment, size_t head,
+       const Inputs& inputs, const HeadOutputs& out, float* memory, float* key)
+      : o_(of.options_),
+        inputs_(inputs),
+        out_(out),
+        memory_(memory),
+        sums_(of.normalizer_.In(segment.state) + head * o_.K),
+        m_(of.stabilizer_.In(segment.state)[head]),
+        head_(head),
+        key_(key) {}
+
+  void Take(size_t row) {
+    gates_ = Stabilize(*inputs_.log_input.At(row, head_),
+                       *inputs_.log_forget.At(row, head_), m_);
+    const float* k = inputs_.k.At(row, head_);
+    for (size_t i = 0; i < o_.K; ++i) key_[i] = gates_.input * k[i];
+  }
+  void Move(size_t row, size_t head) {
+    const float* q = inputs_.q.At(row, head);
+    const Decays decay = {&gates_.forget, &gates_.forget_low, 0};
+    float* o = out_.At(row, head);
+    KeyDecayStep({.K = o_.K,
+                  .V = o_.V,
+                  .scale = o_.scale,
+                  .q = q,
+                  .k = key_,
+                  .v = inputs_.v.At(row, head),
+                  .o = o},
+                 decay, memory_);
+    const double weight = static_cast<double>(o_.scale) *
+                          NormalizerStep(o_.K, decay, q, key_, sums_);
+    const auto factor =
+        static_cast<float>(1.0 / (std::max(std::abs(weight), gates_.least) +
+                                  static_cast<double>(o_.eps)));
+    for (size_t j = 0; j < o_.V; ++j) o[j] *= factor;
+  }
+
+ private:
+  const Options& o_;
+  const Inputs& inputs_;
+  const HeadOutputs& out_;
+  float* const memory_;
+  double* const sums_;
+  double& m_;
+  const size_t head_;
+  float* const key_;
+  Gates gates_{};
+};
+
 void MlstmRecurrence::Run(std::span<const Segment> segments,
                           const Inputs& inputs, float* out, size_t out_stride,
                           Workspace::Buffers& buffers) const {
-  const size_t H = options_.heads;
-  buffers.pool.ParallelFor(segments.size() * H, [&](size_t i, size_t worker) {
-    RunHead(segments[i / H], i % H, inputs, buffers.OfWorker(worker), out,
-            out_stride);
+  const HeadOutputs outputs = {out, out_stride, options_.V};
+  const HeadLoop loop(segments, options_.heads);
+  loop.Run(buffers, [&](size_t task, float* key) {
+    const auto [segment, head, end] = loop[task];
+    const OpenHeadMatrix memory(memory_, segment, head, key + options_.K);
+    RunSteps(segment, head, 1,
+             Rule(*this, segment, head, inputs, outputs, memory.data(), key));
   });
-}
-
-void MlstmRecurrence::RunHead(const Segment& segment, size_t head,
-                              const Inputs& inputs, float* scratch, float* out,
-                              size_t out_stride) const {
-  const size_t K = options_.K;
-  const size_t V = options_.V;
-  float* const opened = scratch + K;
-  float* const memory = memory_.Open(segment, head, opened);
-  double* sums = normalizer_.In(segment.state) + head * K;
-  double& m = stabilizer_.In(segment.state)[head];
-  float* key = scratch;
-  for (size_t t = 0; t < segment.rows; ++t) {
-    const size_t row = segment.first_row + t;
-    const float* q = inputs.q.At(row, head);
-    const float* k = inputs.k.At(row, head);
-    const Gates gates = Stabilize(*inputs.log_input.At(row, head),
-                                  *inputs.log_forget.At(row, head), m);
-    const Decays decay = {&gates.forget, &gates.forget_low, 0};
-    for (size_t i = 0; i < K; ++i) key[i] = gates.input * k[i];
-    float* o = out + row * out_stride + head * V;
-    KeyDecayStep({.K = K,
-                  .V = V,
-                  .scale = options_.scale,
-                  .q = q,
-                  .k = key,
-                  .v = inputs.v.At(row, head),
-                  .o = o},
-                 decay, memory);
-    const double weight = static_cast<double>(options_.scale) *
-                          NormalizerStep(K, decay, q, key, sums);
-    const auto factor =
-        static_cast<float>(1.0 / (std::max(std::abs(weight), gates.least) +
-                                  static_cast<double>(options_.eps)));
-    for (size_t j = 0; j < V; ++j) o[j] *= factor;
-  }
-  memory_.Close(segment, head, opened);
 }
 
 }  // namespace steadystate

@@ -55,9 +55,7 @@ class MlstmRecurrence {
            size_t out_stride, Workspace::Buffers& buffers) const;
 
  private:
-  // One head over a segment. `scratch` is the worker's.
-  void RunHead(const Segment& segment, size_t head, const Inputs& inputs,
-               float* scratch, float* out, size_t out_stride) const;
+  class Rule;
 
   Options options_;
   HeadMatrices memory_;          // C

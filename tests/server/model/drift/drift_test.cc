@@ -326,13 +326,14 @@ class RankOne : public Subject {
   void Run(const Segment& segment, const Token* t, float* out,
            Workspace::Buffers& buffers) override {
     if (rwkv7_) {
-      const DeltaRecurrence::RankOne inputs = {.q = At(t->q),
-                                               .k = At(t->k),
-                                               .v = At(t->v),
-                                               .a = At(t->a),
-                                               .b = At(t->b),
-                                               .alpha = At(t->alpha),
-                                               .alpha_low = At(t->alpha_low)};
+      const DeltaRecurrence::GeneralForm inputs = {
+          .q = At(t->q),
+          .k = At(t->k),
+          .v = At(t->v),
+          .a = At(t->a),
+          .b = At(t->b),
+          .alpha = At(t->alpha),
+          .alpha_low = At(t->alpha_low)};
       part_.Run({&segment, 1}, inputs, out, V, buffers);
       return;
     }

@@ -63,7 +63,7 @@ struct Inputs {
             .beta = PerHead(beta, 1),
             .alpha = PerHead(alpha, kK)};
   }
-  DeltaRecurrence::RankOne RankOne() const {
+  DeltaRecurrence::GeneralForm GeneralForm() const {
     return {.q = PerKeyHead(q),
             .k = PerKeyHead(k),
             .v = PerHead(v, kV),
@@ -152,7 +152,7 @@ void ExpectOutput(const Inputs& in, Decay decay, bool rank_one,
 void ExpectAgrees(const Inputs& in, Decay decay, bool rank_one) {
   SCOPED_TRACE(static_cast<int>(decay));
   const auto run = [&](size_t piece) {
-    return rank_one ? Run(in.RankOne(), decay, kScale, piece)
+    return rank_one ? Run(in.GeneralForm(), decay, kScale, piece)
                     : Run(in.DeltaRule(), decay, kScale, piece);
   };
   const std::vector<float> out = run(kRows);
