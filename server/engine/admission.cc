@@ -9,14 +9,11 @@
 #include "server/base/status_macros.h"
 
 namespace steadystate {
-namespace {
 
 absl::Status DrainingError() {
   return MakeError(ErrorReason::kDraining,
-                   "the server is shutting down: use another one");
+                   "the server is shutting down; retry with another one");
 }
-
-}  // namespace
 
 absl::StatusOr<SessionInfo> Admission::CreateSession(
     const SessionOptions& options) {

@@ -19,6 +19,10 @@
 
 namespace steadystate {
 
+// What is answered, DRAINING, to whatever comes when the engine takes no more,
+// or waits for it then.
+absl::Status DrainingError();
+
 // Names a request from submission to its last callback; 0 names none. What an
 // old id named is found no more, for some billions of requests.
 using RequestId = uint64_t;
@@ -143,8 +147,8 @@ struct GenerateSummary {
 struct ScoreRequest : RequestBase {
   // `session` empty: a fresh state that is given back at the end.
   std::vector<int32_t> tokens;
-  bool logits = false;        // also f32[vocab_size] after each token
-  uint32_t top_logprobs = 0;  // alternatives per token, [0, kMaxTopLogprobs]
+  bool logits = false;  // also f32[vocab_size] after each token
+  std::optional<uint32_t> top_logprobs;  // per token, 1..kMaxTopLogprobs
 };
 
 struct ScoredToken {

@@ -69,8 +69,8 @@ ScoreTask::Verdict ScoreTask::Judge(std::span<const float> logits,
                                     int32_t token, Sampler& sampler) const {
   Verdict verdict;
   verdict.logprob = Sampler::Logprob(logits, token);
-  if (request_.top_logprobs > 0) {
-    verdict.top_logprobs = sampler.TopLogprobs(logits, request_.top_logprobs);
+  if (request_.top_logprobs.has_value()) {
+    verdict.top_logprobs = sampler.TopLogprobs(logits, *request_.top_logprobs);
   }
   return verdict;
 }

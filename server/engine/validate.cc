@@ -4,14 +4,15 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
-#include <limits>
 #include <optional>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "server/base/error.h"
+#include "server/base/field_error.h"
 #include "server/base/status_macros.h"
 #include "server/engine/backlog.h"
 #include "server/engine/bidirectional_task.h"
@@ -27,79 +28,71 @@ constexpr size_t kMaxBatchRows = 65536;
 // A begun Step is carried through: at most some minutes of computing.
 constexpr size_t kMaxStepTokens = size_t{1} << 20;
 constexpr absl::Duration kMaxPrefillSlice = absl::Seconds(10);
-constexpr absl::string_view kLength = "'s length";
 
-absl::Status Invalid(absl::string_view field, absl::string_view problem) {
-  return MakeError(ErrorReason::kInvalidArgument,
-                   absl::StrCat(field, " ", problem),
-                   {{"field", std::string(field)}});
-}
-
-// `aspect` is what of the field is bounded, "'s length".
-absl::Status CheckRange(absl::string_view field, uint64_t value, uint64_t least,
-                        uint64_t most, absl::string_view aspect = "") {
-  if (value >= least && value <= most) return absl::OkStatus();
-  const std::string bound =
-      most == std::numeric_limits<uint64_t>::max()
-          ? absl::StrCat("at least ", least)
-          : absl::StrCat("between ", least, " and ", most);
-  return MakeError(
-      ErrorReason::kInvalidArgument,
-      absl::StrCat(field, aspect, " is ", value, ", must be ", bound),
-      {{"field", std::string(field)},
-       {"value", absl::StrCat(value)},
-       {"bounds", bound}});
-}
-
-absl::Status CheckTokens(absl::string_view field,
-                         std::span<const int32_t> tokens, size_t vocab_size) {
-  for (size_t i = 0; i < tokens.size(); ++i) {
-    if (tokens[i] >= 0 && static_cast<size_t>(tokens[i]) < vocab_size) continue;
-    const std::string where = absl::StrCat(field, "[", i, "]");
-    return MakeError(ErrorReason::kTokenOutOfRange,
-                     absl::StrCat(where, " is ", tokens[i],
-                                  ", must be at least 0 and less than the "
-                                  "vocabulary's size ",
-                                  vocab_size),
-                     {{"field", where},
-                      {"value", absl::StrCat(tokens[i])},
-                      {"bounds", absl::StrCat(vocab_size)}});
-  }
-  return absl::OkStatus();
-}
-
-absl::Status CheckEmbeddings(std::span<const float> embeddings,
-                             size_t hidden_size) {
-  if (embeddings.size() % hidden_size != 0) {
-    return Invalid("embeddings",
-                   absl::StrCat("has ", embeddings.size(),
-                                " values, must be a multiple of the hidden "
-                                "size ",
-                                hidden_size));
-  }
-  for (size_t i = 0; i < embeddings.size(); ++i) {
-    if (std::isfinite(embeddings[i])) continue;
-    return Invalid(absl::StrCat("embeddings[", i, "]"),
-                   "is not finite: embeddings must be");
+absl::Status CheckEmbeddings(absl::string_view field,
+                             std::span<const float> values) {
+  for (size_t i = 0; i < values.size(); ++i) {
+    if (std::isfinite(values[i])) continue;
+    return OutOfBounds(absl::StrCat(field, "[", i, "]"), values[i], "finite");
   }
   return absl::OkStatus();
 }
 
 absl::Status CheckInputs(std::span<const int32_t> tokens,
                          std::span<const float> embeddings, const Model& model,
-                         size_t most) {
+                         const EngineOptions& options) {
   const ModelDescription& description = model.description();
   if (tokens.empty() == embeddings.empty()) {
-    return Invalid("tokens", "and embeddings: exactly one must be given");
+    return MissingField("tokens",
+                        "give tokens or embeddings, and not both of them");
   }
-  STEADYSTATE_RETURN_IF_ERROR(
-      CheckRange("tokens", tokens.size(), 0, most, kLength));
-  STEADYSTATE_RETURN_IF_ERROR(
-      CheckRange("embeddings", embeddings.size() / description.hidden_size, 0,
-                 most, "'s rows"));
-  STEADYSTATE_RETURN_IF_ERROR(
-      CheckTokens("tokens", tokens, description.vocab_size));
-  return CheckEmbeddings(embeddings, description.hidden_size);
+  if (!tokens.empty()) {
+    STEADYSTATE_RETURN_IF_ERROR(
+        CheckInputLength("tokens", tokens.size(), options));
+    return CheckTokens("tokens", tokens, description.vocab_size);
+  }
+  constexpr absl::string_view kValues = "embeddings.values";
+  STEADYSTATE_RETURN_IF_ERROR(CheckEmbeddingValues(kValues, embeddings.size(),
+                                                   description.hidden_size));
+  STEADYSTATE_RETURN_IF_ERROR(CheckInputLength(
+      "embeddings", embeddings.size() / description.hidden_size, options));
+  return CheckEmbeddings(kValues, embeddings);
+}
+
+absl::Status CheckTopLogprobs(absl::string_view field,
+                              std::optional<uint32_t> count, size_t least) {
+  if (!count.has_value()) return absl::OkStatus();
+  return CheckRange<size_t>(field, *count, least, kMaxTopLogprobs);
+}
+
+// A position to expect is one of a session.
+absl::Status CheckExpectedPosition(const RequestBase& request) {
+  if (!request.expected_position.has_value() || !request.session.empty()) {
+    return absl::OkStatus();
+  }
+  return OutOfBounds("expected_position", *request.expected_position,
+                     "absent where no session is named");
+}
+
+absl::Status CheckBiases(const SamplingParams& params, size_t vocab_size) {
+  constexpr absl::string_view kField = "logit_bias";
+  const auto& biases = params.logit_bias;
+  STEADYSTATE_RETURN_IF_ERROR(CheckLogitBiasCount(kField, biases.size()));
+  std::vector<int32_t> tokens;
+  tokens.reserve(biases.size());
+  for (const auto& [token, bias] : biases) {
+    STEADYSTATE_RETURN_IF_ERROR(CheckTokens(kField, {&token, 1}, vocab_size));
+    if (!(bias >= -100.0f && bias <= 100.0f)) {
+      return OutOfBounds(absl::StrCat(kField, "[", token, "]"), bias,
+                         "in [-100, 100]");
+    }
+    tokens.push_back(token);
+  }
+  std::sort(tokens.begin(), tokens.end());
+  const auto twice = std::adjacent_find(tokens.begin(), tokens.end());
+  if (twice == tokens.end()) return absl::OkStatus();
+  return OutOfBounds(absl::StrCat(kField, "[", *twice, "]"), "there twice",
+                     "one number for each token");
 }
 
 // What a bidirectional pass asks beyond that: a mechanism to which order does
@@ -120,10 +113,11 @@ absl::Status CheckBidirectional(const EmbedRequest& request, const Model& model,
          {"kind", kind}});
   }
   if (!request.session.empty()) {
-    return Invalid("session",
-                   "must be absent where bidirectional is true: a session "
-                   "holds what came before, and here every token also sees "
-                   "what comes after");
+    return MakeError(ErrorReason::kInvalidArgument,
+                     "session must be absent where bidirectional is true: a "
+                     "session holds what came before, and here every token "
+                     "also sees what comes after",
+                     {{"field", "session"}});
   }
   const Inputs inputs(request.tokens, request.embeddings,
                       description.hidden_size);
@@ -134,69 +128,147 @@ absl::Status CheckBidirectional(const EmbedRequest& request, const Model& model,
   const uint64_t most = std::min<uint64_t>(
       options.max_embed_tokens,
       LargestInput(options.max_queued_input_bytes) / row_bytes);
-  return CheckRange(request.tokens.empty() ? "embeddings" : "tokens",
-                    inputs.rows(), 1, most,
-                    "'s rows with bidirectional (--max_embed_tokens)");
+  if (inputs.rows() <= most) return absl::OkStatus();
+  const std::string bounds = absl::StrCat("between 1 and ", most);
+  const std::string field = request.tokens.empty() ? "embeddings" : "tokens";
+  return MakeError(
+      ErrorReason::kInvalidArgument,
+      absl::StrCat(field, "'s rows with bidirectional (--max_embed_tokens) is ",
+                   inputs.rows(), ", must be ", bounds),
+      {{"field", field},
+       {"value", absl::StrCat(inputs.rows())},
+       {"bounds", bounds}});
 }
 
 absl::Status CheckStopStrings(const GenerateRequest& request,
                               const Model& model,
                               const EngineOptions& options) {
-  if (request.stop_strings.empty()) return absl::OkStatus();
-  if (model.tokenizer() == nullptr) {
-    return MakeError(
-        ErrorReason::kTokenizerUnavailable,
-        absl::StrCat("stop_strings need a tokenizer, and model '",
-                     model.description().id, "' carries none: use stop_tokens"),
-        {{"field", "stop_strings"}, {"model", model.description().id}});
-  }
-  STEADYSTATE_RETURN_IF_ERROR(CheckRange("stop_strings",
-                                         request.stop_strings.size(), 0,
-                                         options.max_stop_strings, kLength));
-  for (size_t i = 0; i < request.stop_strings.size(); ++i) {
-    STEADYSTATE_RETURN_IF_ERROR(CheckRange(
-        absl::StrCat("stop_strings[", i, "]"), request.stop_strings[i].size(),
-        1, options.max_stop_string_bytes, "'s length in bytes"));
+  constexpr absl::string_view kField = "stop_strings";
+  const std::vector<std::string>& strings = request.stop_strings;
+  if (strings.empty()) return absl::OkStatus();
+  STEADYSTATE_RETURN_IF_ERROR(CheckTokenizer(kField, model));
+  STEADYSTATE_RETURN_IF_ERROR(
+      CheckStopStringCount(kField, strings.size(), options));
+  for (size_t i = 0; i < strings.size(); ++i) {
+    const size_t bytes = strings[i].size();
+    if (bytes >= 1 && bytes <= options.max_stop_string_bytes) continue;
+    return OutOfBounds(
+        absl::StrCat(kField, "[", i, "]"), absl::StrCat(bytes, " bytes long"),
+        absl::StrCat("1 to ", options.max_stop_string_bytes, " bytes long"));
   }
   return absl::OkStatus();
 }
 
+absl::Status CheckAtMost(absl::string_view field, size_t count, size_t most,
+                         absl::string_view what) {
+  if (count <= most) return absl::OkStatus();
+  return OutOfBounds(field, absl::StrCat(count, " ", what),
+                     absl::StrCat("at most ", most, " ", what));
+}
+
+absl::Status CheckAtLeastOne(absl::string_view option, uint64_t value) {
+  if (value >= 1) return absl::OkStatus();
+  return OutOfBounds(option, value, "at least 1");
+}
+
 }  // namespace
+
+absl::Status ValidateEngineOptions(const EngineOptions& options) {
+  STEADYSTATE_RETURN_IF_ERROR(ValidateSessionTtl(options.session_ttl));
+  STEADYSTATE_RETURN_IF_ERROR(
+      CheckRange<size_t>("threads", options.threads, 1, kMaxThreads));
+  STEADYSTATE_RETURN_IF_ERROR(CheckRange<size_t>(
+      "max_batch_rows", options.max_batch_rows, 1, kMaxBatchRows));
+  STEADYSTATE_RETURN_IF_ERROR(CheckRange<size_t>("prefill_chunk_rows",
+                                                 options.prefill_chunk_rows, 0,
+                                                 options.max_batch_rows));
+  if (options.prefill_slice < absl::ZeroDuration() ||
+      options.prefill_slice > kMaxPrefillSlice) {
+    return OutOfBounds(
+        "prefill_slice", absl::FormatDuration(options.prefill_slice),
+        absl::StrCat("in [0s, ", absl::FormatDuration(kMaxPrefillSlice), "]"));
+  }
+  STEADYSTATE_RETURN_IF_ERROR(CheckAtLeastOne("max_queued_per_session",
+                                              options.max_queued_per_session));
+  STEADYSTATE_RETURN_IF_ERROR(
+      CheckAtLeastOne("max_queued_requests", options.max_queued_requests));
+  STEADYSTATE_RETURN_IF_ERROR(CheckAtLeastOne("max_queued_input_bytes",
+                                              options.max_queued_input_bytes));
+  STEADYSTATE_RETURN_IF_ERROR(
+      CheckAtLeastOne("max_embed_tokens", options.max_embed_tokens));
+  STEADYSTATE_RETURN_IF_ERROR(CheckRange<size_t>(
+      "max_step_tokens", options.max_step_tokens, 1, kMaxStepTokens));
+  return CheckAtLeastOne("max_tokens_per_request",
+                         options.max_tokens_per_request);
+}
+
+absl::Status ValidateStep(const StepRequest& request, const Model& model,
+                          const EngineOptions& options) {
+  const ModelDescription& description = model.description();
+  STEADYSTATE_RETURN_IF_ERROR(
+      CheckStepLength("tokens", request.tokens.size(), options));
+  STEADYSTATE_RETURN_IF_ERROR(CheckStepLength(
+      "embeddings", request.embeddings.size() / description.hidden_size,
+      options));
+  STEADYSTATE_RETURN_IF_ERROR(
+      CheckInputs(request.tokens, request.embeddings, model, options));
+  const StepOutputs& outputs = request.outputs;
+  STEADYSTATE_RETURN_IF_ERROR(
+      CheckTopLogprobs("outputs.top_logprobs", outputs.top_logprobs, 1));
+  if (!outputs.sampling.has_value()) return absl::OkStatus();
+  return Within("outputs.sampling",
+                ValidateSampling(*outputs.sampling, description.vocab_size));
+}
+
+absl::Status ValidateGenerate(const GenerateRequest& request,
+                              const Model& model,
+                              const EngineOptions& options) {
+  const size_t vocab_size = model.description().vocab_size;
+  if (!request.prompt.empty()) {
+    STEADYSTATE_RETURN_IF_ERROR(
+        CheckInputLength("prompt", request.prompt.size(), options));
+  }
+  STEADYSTATE_RETURN_IF_ERROR(
+      CheckTokens("prompt", request.prompt, vocab_size));
+  STEADYSTATE_RETURN_IF_ERROR(
+      Within("sampling", ValidateSampling(request.sampling, vocab_size)));
+  STEADYSTATE_RETURN_IF_ERROR(CheckStopStrings(request, model, options));
+  STEADYSTATE_RETURN_IF_ERROR(
+      CheckStopTokenCount("stop_tokens", request.stop_tokens.size(), options));
+  STEADYSTATE_RETURN_IF_ERROR(
+      CheckTokens("stop_tokens", request.stop_tokens, vocab_size));
+  return CheckTopLogprobs("logprobs", request.logprobs, 0);
+}
+
+absl::Status ValidateScore(const ScoreRequest& request, const Model& model,
+                           const EngineOptions& options) {
+  STEADYSTATE_RETURN_IF_ERROR(
+      CheckInputLength("tokens", request.tokens.size(), options));
+  STEADYSTATE_RETURN_IF_ERROR(
+      CheckTokens("tokens", request.tokens, model.description().vocab_size));
+  STEADYSTATE_RETURN_IF_ERROR(CheckExpectedPosition(request));
+  return CheckTopLogprobs("top_logprobs", request.top_logprobs, 1);
+}
+
+absl::Status ValidateEmbed(const EmbedRequest& request, const Model& model,
+                           const EngineOptions& options) {
+  STEADYSTATE_RETURN_IF_ERROR(
+      CheckInputs(request.tokens, request.embeddings, model, options));
+  STEADYSTATE_RETURN_IF_ERROR(CheckExpectedPosition(request));
+  return request.bidirectional ? CheckBidirectional(request, model, options)
+                               : absl::OkStatus();
+}
+
+absl::Status CheckInputLength(absl::string_view field, size_t count,
+                              const EngineOptions& options) {
+  const size_t most = options.max_tokens_per_request;
+  if (count >= 1 && count <= most) return absl::OkStatus();
+  return OutOfBounds(field, absl::StrCat(count, " tokens"),
+                     absl::StrCat("1 to ", most, " tokens"));
+}
 
 size_t MaxStepInputs(const EngineOptions& options) {
   return std::min(options.max_step_tokens, options.max_tokens_per_request);
-}
-
-absl::Status ValidateEngineOptions(const EngineOptions& options) {
-  constexpr uint64_t kNoBound = std::numeric_limits<uint64_t>::max();
-  STEADYSTATE_RETURN_IF_ERROR(ValidateSessionTtl(options.session_ttl));
-  STEADYSTATE_RETURN_IF_ERROR(
-      CheckRange("threads", options.threads, 1, kMaxThreads));
-  STEADYSTATE_RETURN_IF_ERROR(
-      CheckRange("max_batch_rows", options.max_batch_rows, 1, kMaxBatchRows));
-  STEADYSTATE_RETURN_IF_ERROR(CheckRange("prefill_chunk_rows",
-                                         options.prefill_chunk_rows, 0,
-                                         options.max_batch_rows));
-  if (options.prefill_slice < absl::ZeroDuration() ||
-      options.prefill_slice > kMaxPrefillSlice) {
-    return Invalid(
-        "prefill_slice",
-        absl::StrCat("is ", absl::FormatDuration(options.prefill_slice),
-                     ", must be between 0 and ",
-                     absl::FormatDuration(kMaxPrefillSlice)));
-  }
-  STEADYSTATE_RETURN_IF_ERROR(CheckRange(
-      "max_queued_per_session", options.max_queued_per_session, 1, kNoBound));
-  STEADYSTATE_RETURN_IF_ERROR(CheckRange(
-      "max_queued_requests", options.max_queued_requests, 1, kNoBound));
-  STEADYSTATE_RETURN_IF_ERROR(CheckRange(
-      "max_queued_input_bytes", options.max_queued_input_bytes, 1, kNoBound));
-  STEADYSTATE_RETURN_IF_ERROR(
-      CheckRange("max_embed_tokens", options.max_embed_tokens, 1, kNoBound));
-  STEADYSTATE_RETURN_IF_ERROR(CheckRange(
-      "max_step_tokens", options.max_step_tokens, 1, kMaxStepTokens));
-  return CheckRange("max_tokens_per_request", options.max_tokens_per_request, 1,
-                    kNoBound);
 }
 
 absl::Status CheckStepLength(absl::string_view field, size_t count,
@@ -215,63 +287,82 @@ absl::Status CheckStepLength(absl::string_view field, size_t count,
        {"bounds", absl::StrCat(most)}});
 }
 
-absl::Status ValidateStep(const StepRequest& request, const Model& model,
-                          const EngineOptions& options) {
-  const ModelDescription& description = model.description();
-  STEADYSTATE_RETURN_IF_ERROR(
-      CheckStepLength("tokens", request.tokens.size(), options));
-  STEADYSTATE_RETURN_IF_ERROR(CheckStepLength(
-      "embeddings", request.embeddings.size() / description.hidden_size,
-      options));
-  STEADYSTATE_RETURN_IF_ERROR(CheckInputs(request.tokens, request.embeddings,
-                                          model, MaxStepInputs(options)));
-  const StepOutputs& outputs = request.outputs;
-  if (outputs.top_logprobs.has_value()) {
-    STEADYSTATE_RETURN_IF_ERROR(
-        CheckRange("top_logprobs", *outputs.top_logprobs, 1, kMaxTopLogprobs));
+absl::Status CheckEmbeddingValues(absl::string_view field, size_t count,
+                                  size_t hidden_size) {
+  if (count > 0 && count % hidden_size == 0) return absl::OkStatus();
+  return OutOfBounds(field, absl::StrCat(count, " long"),
+                     absl::StrCat("one or more times ", hidden_size, " long"));
+}
+
+absl::Status CheckLogitBiasCount(absl::string_view field, size_t count) {
+  return CheckAtMost(field, count, kMaxLogitBiases, "entries");
+}
+
+absl::Status CheckStopStringCount(absl::string_view field, size_t count,
+                                  const EngineOptions& options) {
+  return CheckAtMost(field, count, options.max_stop_strings, "strings");
+}
+
+absl::Status CheckStopTokenCount(absl::string_view field, size_t count,
+                                 const EngineOptions& options) {
+  return CheckAtMost(field, count, options.max_stop_tokens, "tokens");
+}
+
+absl::Status CheckTextLength(absl::string_view field, size_t bytes,
+                             const Model& model) {
+  STEADYSTATE_RETURN_IF_ERROR(CheckTokenizer(field, model));
+  const size_t most = model.tokenizer()->max_text_bytes();
+  if (bytes <= most) return absl::OkStatus();
+  return OutOfBounds(field, absl::StrCat(bytes, " bytes"),
+                     absl::StrCat("at most ", most,
+                                  " bytes with this model's tokenizer; send "
+                                  "longer texts as token ids, or in parts"));
+}
+
+absl::Status CheckTokenizer(absl::string_view field, const Model& model) {
+  if (model.tokenizer() != nullptr) return absl::OkStatus();
+  return MakeError(
+      ErrorReason::kTokenizerUnavailable,
+      absl::StrCat(field, " needs a tokenizer and model ",
+                   model.description().id, " has none; send token ids"));
+}
+
+absl::Status CheckTokens(absl::string_view field,
+                         std::span<const int32_t> tokens, size_t vocab_size) {
+  for (size_t i = 0; i < tokens.size(); ++i) {
+    // As unsigned, a negative one is large.
+    if (static_cast<uint32_t>(tokens[i]) < vocab_size) [[likely]] {
+      continue;
+    }
+    return MakeError(ErrorReason::kTokenOutOfRange,
+                     absl::StrCat(field, "[", i, "] is ", tokens[i],
+                                  "; it must be in [0, ", vocab_size, ")"),
+                     {{"field", std::string(field)},
+                      {"index", absl::StrCat(i)},
+                      {"token", absl::StrCat(tokens[i])},
+                      {"vocab_size", absl::StrCat(vocab_size)}});
   }
-  if (!outputs.sampling.has_value()) return absl::OkStatus();
-  return ValidateSamplingParams(*outputs.sampling, description.vocab_size);
+  return absl::OkStatus();
 }
 
-absl::Status ValidateGenerate(const GenerateRequest& request,
-                              const Model& model,
-                              const EngineOptions& options) {
-  const size_t vocab_size = model.description().vocab_size;
-  STEADYSTATE_RETURN_IF_ERROR(CheckRange("prompt", request.prompt.size(), 0,
-                                         options.max_tokens_per_request,
-                                         kLength));
+absl::Status ValidateSampling(const SamplingParams& params, size_t vocab_size) {
   STEADYSTATE_RETURN_IF_ERROR(
-      CheckTokens("prompt", request.prompt, vocab_size));
+      CheckRange("temperature", params.temperature, 0.0, 100.0));
+  if (params.top_k == 0u) {
+    return OutOfBounds("top_k", 0, "at least 1, or absent");
+  }
+  STEADYSTATE_RETURN_IF_ERROR(CheckOpenRange("top_p", params.top_p, 0, 1));
+  STEADYSTATE_RETURN_IF_ERROR(CheckRange("min_p", params.min_p, 0.0, 1.0));
   STEADYSTATE_RETURN_IF_ERROR(
-      ValidateSamplingParams(request.sampling, vocab_size));
-  STEADYSTATE_RETURN_IF_ERROR(CheckRange("stop_tokens",
-                                         request.stop_tokens.size(), 0,
-                                         options.max_stop_tokens, kLength));
+      CheckOpenRange("repetition_penalty", params.repetition_penalty, 0, 10));
   STEADYSTATE_RETURN_IF_ERROR(
-      CheckTokens("stop_tokens", request.stop_tokens, vocab_size));
+      CheckRange("presence_penalty", params.presence_penalty, -2.0, 2.0));
   STEADYSTATE_RETURN_IF_ERROR(
-      CheckRange("logprobs", request.logprobs.value_or(0), 0, kMaxTopLogprobs));
-  return CheckStopStrings(request, model, options);
-}
-
-absl::Status ValidateScore(const ScoreRequest& request, const Model& model,
-                           const EngineOptions& options) {
-  STEADYSTATE_RETURN_IF_ERROR(CheckRange("tokens", request.tokens.size(), 1,
-                                         options.max_tokens_per_request,
-                                         kLength));
-  STEADYSTATE_RETURN_IF_ERROR(
-      CheckTokens("tokens", request.tokens, model.description().vocab_size));
-  return CheckRange("top_logprobs", request.top_logprobs, 0, kMaxTopLogprobs);
-}
-
-absl::Status ValidateEmbed(const EmbedRequest& request, const Model& model,
-                           const EngineOptions& options) {
-  STEADYSTATE_RETURN_IF_ERROR(CheckInputs(request.tokens, request.embeddings,
-                                          model,
-                                          options.max_tokens_per_request));
-  return request.bidirectional ? CheckBidirectional(request, model, options)
-                               : absl::OkStatus();
+      CheckRange("frequency_penalty", params.frequency_penalty, -2.0, 2.0));
+  STEADYSTATE_RETURN_IF_ERROR(CheckRange<size_t>(
+      "penalty_window", params.penalty_window, 0, kMaxPenaltyWindow));
+  if (params.logit_bias.empty()) return absl::OkStatus();
+  return CheckBiases(params, vocab_size);
 }
 
 }  // namespace steadystate

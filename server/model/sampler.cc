@@ -3,12 +3,8 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
-#include <string>
 
-#include "absl/strings/str_cat.h"
 #include "kernels/sampling/softmax.h"
-#include "server/base/error.h"
-#include "server/base/status_macros.h"
 
 namespace steadystate {
 namespace {
@@ -16,43 +12,6 @@ namespace {
 // How many of the likeliest tokens are sorted at first to find those that reach
 // top_p; usually few do.
 constexpr size_t kFirstSorted = 256;
-
-absl::Status Invalid(absl::string_view field, double value,
-                     absl::string_view bounds) {
-  return MakeError(
-      ErrorReason::kInvalidArgument,
-      absl::StrCat("sampling: ", field, " is ", value, "; it must be in ",
-                   bounds),
-      {{"field", std::string(field)}, {"bounds", std::string(bounds)}});
-}
-
-absl::Status ValidateBiases(const SamplingParams& params, size_t vocab_size) {
-  if (params.logit_bias.size() > kMaxLogitBiases) {
-    return Invalid("logit_bias", static_cast<double>(params.logit_bias.size()),
-                   absl::StrCat("[0, ", kMaxLogitBiases, "] entries"));
-  }
-  std::vector<int32_t> tokens;
-  for (const auto& [token, bias] : params.logit_bias) {
-    if (token < 0 || static_cast<size_t>(token) >= vocab_size) {
-      return MakeError(
-          ErrorReason::kTokenOutOfRange,
-          absl::StrCat("sampling: logit_bias names token ", token,
-                       "; the vocabulary has ", vocab_size, " tokens"),
-          {{"field", "logit_bias"}, {"token", absl::StrCat(token)}});
-    }
-    if (!(bias >= -100.0f && bias <= 100.0f)) {
-      return Invalid("logit_bias", static_cast<double>(bias), "[-100, 100]");
-    }
-    tokens.push_back(token);
-  }
-  std::sort(tokens.begin(), tokens.end());
-  if (std::adjacent_find(tokens.begin(), tokens.end()) != tokens.end()) {
-    return MakeError(ErrorReason::kInvalidArgument,
-                     "sampling: logit_bias names a token twice",
-                     {{"field", "logit_bias"}});
-  }
-  return absl::OkStatus();
-}
 
 void ApplyBiases(const SamplingParams& params, std::vector<float>& logits) {
   for (const auto& [token, bias] : params.logit_bias) {
@@ -104,37 +63,6 @@ size_t Draw(std::span<const double> weights, double uniform) {
 }
 
 }  // namespace
-
-absl::Status ValidateSamplingParams(const SamplingParams& params,
-                                    size_t vocab_size) {
-  STEADYSTATE_RETURN_IF_ERROR(ValidateBiases(params, vocab_size));
-  if (!(params.repetition_penalty > 0 && params.repetition_penalty <= 10)) {
-    return Invalid("repetition_penalty", params.repetition_penalty, "(0, 10]");
-  }
-  if (!(params.presence_penalty >= -2 && params.presence_penalty <= 2)) {
-    return Invalid("presence_penalty", params.presence_penalty, "[-2, 2]");
-  }
-  if (!(params.frequency_penalty >= -2 && params.frequency_penalty <= 2)) {
-    return Invalid("frequency_penalty", params.frequency_penalty, "[-2, 2]");
-  }
-  if (params.penalty_window > kMaxPenaltyWindow) {
-    return Invalid("penalty_window", params.penalty_window,
-                   absl::StrCat("[0, ", kMaxPenaltyWindow, "]"));
-  }
-  if (!(params.temperature >= 0 && params.temperature <= 100)) {
-    return Invalid("temperature", params.temperature, "[0, 100]");
-  }
-  if (params.top_k.has_value() && *params.top_k < 1) {
-    return Invalid("top_k", *params.top_k, "[1, 4294967295]");
-  }
-  if (!(params.top_p > 0 && params.top_p <= 1)) {
-    return Invalid("top_p", params.top_p, "(0, 1]");
-  }
-  if (!(params.min_p >= 0 && params.min_p <= 1)) {
-    return Invalid("min_p", params.min_p, "[0, 1]");
-  }
-  return absl::OkStatus();
-}
 
 size_t RecentWanted(const SamplingParams& params) {
   return HasPenalties(params) ? params.penalty_window : 0;

@@ -9,8 +9,6 @@
 #include <utility>
 #include <vector>
 
-#include "absl/status/status.h"
-
 namespace steadystate {
 
 // The counter-based random generator Philox 4x32-10 (Salmon et al., "Parallel
@@ -58,11 +56,6 @@ struct SamplingParams {
   // token at the same position with the same logits, in any session.
   uint64_t seed = 0;
 };
-
-// INVALID_ARGUMENT (reason kInvalidArgument or kTokenOutOfRange) naming the
-// first field out of range, its value and its bounds.
-absl::Status ValidateSamplingParams(const SamplingParams& params,
-                                    size_t vocab_size);
 
 // How many of a session's latest tokens a draw looks at: none without
 // penalties.

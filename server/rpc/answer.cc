@@ -7,19 +7,11 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
-#include "server/base/error.h"
 #include "server/engine/validate.h"
 #include "server/session/session_state.h"
 
 namespace steadystate {
 namespace {
-
-// A TokenLogprob with its framing.
-constexpr size_t kTopLogprobBytes = 16;
-// The scalar fields of one token's message, and the message's own framing.
-constexpr size_t kTokenBytes = 48;
-// The scalar fields of a step's result, and the framing of all its messages.
-constexpr size_t kStepBytes = 128;
 
 void SetTime(absl::Time time, google::protobuf::Timestamp& to) {
   absl::Duration rest = time - absl::UnixEpoch();
@@ -108,15 +100,6 @@ void SetExecution(const Engine& engine, v1::Model::Execution& to) {
 
 std::string SessionName(absl::string_view id) {
   return absl::StrCat("sessions/", id);
-}
-
-absl::Status MessageTooLarge(size_t bytes, size_t limit) {
-  return MakeError(
-      ErrorReason::kMessageTooLarge,
-      absl::StrCat("the answer would take up to ", bytes,
-                   " bytes, more than the limit of ", limit,
-                   "; ask for less, or raise --max_message_bytes"),
-      {{"bytes", absl::StrCat(bytes)}, {"limit", absl::StrCat(limit)}});
 }
 
 void ToProto(const SessionInfo& info, absl::string_view model_id,
@@ -249,25 +232,6 @@ void ToProto(const EmbedSummary& summary, v1::EmbedResponse& to) {
   v1::EmbedResponse::Summary& added = *to.mutable_summary();
   added.set_tokens(summary.tokens);
   added.set_position(summary.position);
-}
-
-size_t WireBytes(const StepResult& result) {
-  return kStepBytes + result.top_logprobs.size() * kTopLogprobBytes +
-         (result.logits.size() + result.hidden.size()) * sizeof(float);
-}
-
-size_t WireBytes(const GeneratedToken& token) {
-  return kTokenBytes + token.top_logprobs.size() * kTopLogprobBytes +
-         token.text_delta.size();
-}
-
-size_t WireBytes(const ScoredToken& token) {
-  return kTokenBytes + token.top_logprobs.size() * kTopLogprobBytes +
-         token.logits.size() * sizeof(float);
-}
-
-size_t WireBytes(const EmbeddedRow& row) {
-  return kTokenBytes + row.hidden.size() * sizeof(float);
 }
 
 }  // namespace steadystate

@@ -1,11 +1,9 @@
 #ifndef STEADYSTATE_SERVER_RPC_ANSWER_H_
 #define STEADYSTATE_SERVER_RPC_ANSWER_H_
 
-#include <cstddef>
 #include <cstdint>
 #include <string>
 
-#include "absl/status/status.h"
 #include "absl/strings/string_view.h"
 #include "server/engine/engine.h"
 #include "server/engine/request.h"
@@ -20,9 +18,6 @@ namespace steadystate {
 
 // "sessions/{id}".
 std::string SessionName(absl::string_view id);
-
-// The error of an answer larger than messages may be.
-absl::Status MessageTooLarge(size_t bytes, size_t limit);
 
 void ToProto(const SessionInfo& info, absl::string_view model_id,
              v1::Session& to);
@@ -40,12 +35,6 @@ void ToProto(const ScoredToken& token, v1::ScoreResponse& to);
 void ToProto(const ScoreSummary& summary, v1::ScoreResponse& to);
 void ToProto(const EmbeddedRow& row, v1::EmbedResponse& to);
 void ToProto(const EmbedSummary& summary, v1::EmbedResponse& to);
-
-// At least the bytes that these take within a message, a step's names left out.
-size_t WireBytes(const StepResult& result);
-size_t WireBytes(const GeneratedToken& token);
-size_t WireBytes(const ScoredToken& token);
-size_t WireBytes(const EmbeddedRow& row);
 
 }  // namespace steadystate
 

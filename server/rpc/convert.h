@@ -18,8 +18,10 @@
 
 namespace steadystate {
 
-// Turns requests of the API into the engine's, checking everything that the
-// comments in proto/ promise to check: presence, ranges, names, counts. Errors
+// Turns requests of the API into the engine's. What only the API has is checked
+// here: presence, names, the size of answers. Everything else the engine judges
+// (engine/validate.h): sizes before anything is copied, the rest once it is
+// translated, its errors with the names that the API has for the fields. Errors
 // are INVALID_ARGUMENT, TOKEN_OUT_OF_RANGE, MODEL_NOT_FOUND,
 // TOKENIZER_UNAVAILABLE or MESSAGE_TOO_LARGE, and name the field by its path
 // within the request. Immutable; thread-safe.
@@ -45,45 +47,30 @@ class Converter {
       const v1::GenerateRequest& request) const;
   absl::StatusOr<ScoreRequest> ToScoreRequest(
       const v1::ScoreRequest& request) const;
+  // Says nothing of whether the model can do it in both directions, and how
+  // much of it: the engine does so when it has the request.
   absl::StatusOr<EmbedRequest> ToEmbedRequest(
       const v1::EmbedRequest& request) const;
 
-  // At least the bytes that the answer to `request` takes on the wire.
-  size_t AnswerBytes(const StepOutputs& outputs) const;
-
-  // OK if every id is in [0, vocab_size).
-  absl::Status CheckTokens(absl::string_view field, const int32_t* ids,
-                           size_t count) const;
-  // OK if the model has a tokenizer.
-  absl::Status NeedTokenizer(absl::string_view what) const;
-  // OK if the tokenizer takes texts of so many bytes. REQUIRES: there is one.
-  absl::Status CheckTextLength(absl::string_view field, size_t bytes) const;
-
  private:
-  absl::StatusOr<std::vector<int32_t>> ToTokens(absl::string_view field,
-                                                const v1::Tokens& tokens) const;
-  absl::Status SetTokens(absl::string_view field, const v1::Tokens& tokens,
+  absl::Status SetStepInput(const v1::StepRequest& request,
+                            StepRequest& to) const;
+  absl::Status SetScoreInput(const v1::ScoreRequest& request,
+                             ScoreRequest& to) const;
+  absl::Status SetEmbedInput(const v1::EmbedRequest& request,
+                             EmbedRequest& to) const;
+  absl::Status SetTokens(const v1::Tokens& tokens,
                          std::vector<int32_t>& to) const;
-  absl::StatusOr<std::vector<int32_t>> Tokenize(absl::string_view field,
-                                                absl::string_view text) const;
-  absl::StatusOr<std::vector<float>> ToEmbeddings(
-      const v1::Embeddings& embeddings) const;
-  absl::Status SetInput(const v1::EmbedRequest& request,
-                        EmbedRequest& to) const;
-  absl::Status SetOutputs(const v1::StepOutput& output, StepOutputs& to) const;
-  // `to` is fresh.
-  absl::Status SetSampling(absl::string_view path, const v1::Sampling& sampling,
-                           SamplingParams& to) const;
-  absl::Status ToLogitBias(absl::string_view field,
-                           const v1::Sampling& sampling,
-                           SamplingParams& to) const;
-  absl::Status CheckCount(absl::string_view field, size_t count) const;
-  absl::Status CheckStops(const v1::GenerateRequest& request) const;
+  absl::Status SetEmbeddings(const v1::Embeddings& embeddings,
+                             std::vector<float>& to) const;
+  absl::Status SetTokensOf(const std::string& text,
+                           std::vector<int32_t>& to) const;
+  absl::Status SetStops(const v1::GenerateRequest& request,
+                        GenerateRequest& to) const;
+  // OK if answers of so many bytes may be sent.
+  absl::Status CheckAnswer(size_t bytes) const;
 
-  const Tokenizer* const tokenizer_;
-  const std::string model_id_;
-  const size_t vocab_size_;
-  const size_t hidden_size_;
+  const Model& model_;
   const EngineOptions options_;
   const size_t max_message_bytes_;
 };

@@ -1,13 +1,14 @@
 #include "server/rpc/field_check.h"
 
+#include <cstddef>
 #include <cstdint>
-#include <optional>
-#include <utility>
+#include <string>
 
+#include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
 #include "server/base/error.h"
+#include "server/base/field_error.h"
 #include "server/base/status_macros.h"
-#include "server/rpc/status.h"
 #include "server/session/session_id.h"
 
 namespace steadystate {
@@ -19,39 +20,6 @@ constexpr size_t kMaxShownBytes = 64;
 constexpr size_t kMaxEchoBytes = 256;
 
 }  // namespace
-
-absl::Status OutOfBounds(absl::string_view field, const absl::AlphaNum& value,
-                         absl::string_view bounds) {
-  const absl::string_view shown = Excerpt(value.Piece(), kMaxShownBytes);
-  return MakeError(ErrorReason::kInvalidArgument,
-                   absl::StrCat(field, " is ", shown.empty() ? "empty" : shown,
-                                "; it must be ", bounds),
-                   {{"field", std::string(field)},
-                    {"value", std::string(shown)},
-                    {"bounds", std::string(bounds)}});
-}
-
-absl::Status MissingField(absl::string_view field, absl::string_view rule) {
-  return MakeError(ErrorReason::kInvalidArgument,
-                   absl::StrCat(field, " is missing: ", rule),
-                   {{"field", std::string(field)}});
-}
-
-absl::Status CheckOpenRange(absl::string_view field, double value, double low,
-                            double high) {
-  if (value > low && value <= high) return absl::OkStatus();
-  return OutOfBounds(field, value, absl::StrCat("in (", low, ", ", high, "]"));
-}
-
-absl::Status Within(absl::string_view path, const absl::Status& status) {
-  std::optional<ErrorDetails> details = GetErrorDetails(status);
-  if (!details.has_value()) return status;
-  for (auto& [key, value] : details->metadata) {
-    if (key == "field") value = absl::StrCat(path, ".", value);
-  }
-  return MakeError(details->reason, absl::StrCat(path, ".", status.message()),
-                   std::move(details->metadata), details->retry_after);
-}
 
 absl::StatusOr<absl::Duration> ParseTtl(const google::protobuf::Duration& ttl) {
   constexpr int32_t kMostNanos = 999'999'999;

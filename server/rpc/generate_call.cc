@@ -8,7 +8,7 @@
 #include "server/base/status_macros.h"
 #include "server/rpc/answer.h"
 #include "server/rpc/connection.h"
-#include "server/rpc/piece_memory.h"
+#include "server/rpc/answer_size.h"
 #include "server/rpc/result_stream-inl.h"
 
 namespace steadystate {

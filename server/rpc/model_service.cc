@@ -8,8 +8,11 @@
 #include <vector>
 
 #include "server/base/error.h"
+#include "server/base/field_error.h"
 #include "server/base/status_macros.h"
+#include "server/engine/validate.h"
 #include "server/rpc/answer.h"
+#include "server/rpc/answer_size.h"
 #include "server/rpc/field_check.h"
 #include "server/rpc/unary.h"
 #include "server/text/text_stream.h"
@@ -99,12 +102,11 @@ absl::Status ModelService::CheckModel(absl::string_view name) const {
 absl::Status ModelService::DoTokenize(const v1::TokenizeRequest& request,
                                       v1::TokenizeResponse& response) const {
   STEADYSTATE_RETURN_IF_ERROR(CheckModel(request.model()));
-  STEADYSTATE_RETURN_IF_ERROR(services_.converter.NeedTokenizer("text"));
+  const Model& model = services_.engine.model();
   STEADYSTATE_RETURN_IF_ERROR(
-      services_.converter.CheckTextLength("text", request.text().size()));
-  STEADYSTATE_ASSIGN_OR_RETURN(
-      const std::vector<int32_t> tokens,
-      services_.engine.model().tokenizer()->Encode(request.text()));
+      CheckTextLength("text", request.text().size(), model));
+  STEADYSTATE_ASSIGN_OR_RETURN(const std::vector<int32_t> tokens,
+                               model.tokenizer()->Encode(request.text()));
   response.mutable_tokens()->Assign(tokens.begin(), tokens.end());
   return absl::OkStatus();
 }
@@ -113,15 +115,14 @@ absl::Status ModelService::DoDetokenize(
     const v1::DetokenizeRequest& request,
     v1::DetokenizeResponse& response) const {
   STEADYSTATE_RETURN_IF_ERROR(CheckModel(request.model()));
-  STEADYSTATE_RETURN_IF_ERROR(services_.converter.NeedTokenizer("text"));
-  STEADYSTATE_RETURN_IF_ERROR(services_.converter.CheckTokens(
-      "tokens", request.tokens().data(),
-      static_cast<size_t>(request.tokens_size())));
+  const Model& model = services_.engine.model();
+  STEADYSTATE_RETURN_IF_ERROR(CheckTokenizer("text", model));
   const std::span<const int32_t> tokens(
       request.tokens().data(), static_cast<size_t>(request.tokens_size()));
+  STEADYSTATE_RETURN_IF_ERROR(
+      CheckTokens("tokens", tokens, model.description().vocab_size));
   STEADYSTATE_RETURN_IF_ERROR(CheckDecodedSize(tokens));
-  const std::string bytes =
-      services_.engine.model().tokenizer()->Decode(tokens);
+  const std::string bytes = model.tokenizer()->Decode(tokens);
   TextStream stream({}, "");
   std::string text = stream.Append(bytes);
   text += stream.Flush();

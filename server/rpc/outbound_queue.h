@@ -20,8 +20,9 @@ class OutboundQueue {
       : max_message_bytes_(max_message_bytes) {}
 
   // The message to which a part of at most `part_bytes` may be added: the last
-  // one if it has room, else a new one.
-  Message& RoomFor(size_t part_bytes) {
+  // one if it has room, else a new one. `outside`: bytes of memory of the part
+  // that are not on the message's arena.
+  Message& RoomFor(size_t part_bytes, size_t outside = 0) {
     if (waiting_.empty() ||
         waiting_.back().bytes + part_bytes > max_message_bytes_) {
       if (spare_ == nullptr) {
@@ -33,6 +34,7 @@ class OutboundQueue {
       waiting_.push_back({.message = std::move(spare_)});
     }
     waiting_.back().bytes += part_bytes;
+    waiting_.back().outside += outside;
     bytes_ += part_bytes;
     return **waiting_.back().message;
   }
@@ -81,12 +83,13 @@ class OutboundQueue {
 
   struct Sized {
     std::unique_ptr<ArenaMessage<Message>> message;
-    size_t bytes = 0;   // on the wire
+    size_t bytes = 0;    // on the wire
+    size_t outside = 0;  // of memory, beside the message's arena
     size_t memory = 0;  // once nothing is added to it any more
   };
 
   static size_t MemoryOf(const Sized& sized) {
-    return sized.bytes + sized.message->memory();
+    return sized.bytes + sized.outside + sized.message->memory();
   }
 
   void Close(Sized& sized) {

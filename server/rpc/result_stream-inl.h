@@ -8,6 +8,7 @@
 
 #include "server/base/parking.h"
 #include "server/rpc/answer.h"
+#include "server/rpc/answer_size.h"
 #include "server/rpc/result_stream.h"
 
 namespace steadystate {
@@ -48,10 +49,10 @@ bool ResultStream<Response, Item, Summary>::Ready() {
   bool ready = false;
   {
     const MutexLock lock(mutex_);
-    if (!broken_ && !HasRoom()) {
+    if (!progress_.broken() && !HasRoom()) {
       pause_ = Pause::kStream;
       actions.woken = services_.outbound.EndReserve(account_);
-    } else if (!broken_ &&
+    } else if (!progress_.broken() &&
                !services_.outbound.Reserve(account_, piece_memory_, self_)) {
       pause_ = Pause::kBudget;
     } else {
@@ -68,7 +69,7 @@ void ResultStream<Response, Item, Summary>::OnItem(Item item) {
   Actions actions;
   {
     const MutexLock lock(mutex_);
-    if (broken_) return;
+    if (progress_.broken()) return;
     ToProto(item, queue_.RoomFor(WireBytes(item)));
     ++waiting_items_;
     actions = Decide();
@@ -84,6 +85,7 @@ void ResultStream<Response, Item, Summary>::OnDone(
     const MutexLock lock(mutex_);
     if (summary.ok()) add_summary_(*summary, queue_.RoomFor(kSummaryBytes));
     end_ = std::move(summary).status();
+    progress_.End();
     actions = Decide();
   }
   Act(actions);
@@ -104,9 +106,9 @@ void ResultStream<Response, Item, Summary>::OnWriteDone(bool ok) {
   Actions actions;
   {
     const MutexLock lock(mutex_);
-    writing_ = false;
+    progress_.WriteDone();
     queue_.WriteDone();
-    if (!ok) broken_ = true;
+    if (!ok) progress_.Break();
     actions = Decide();
   }
   Act(actions);
@@ -118,7 +120,7 @@ void ResultStream<Response, Item, Summary>::OnCancel() {
   RequestId id = 0;
   {
     const MutexLock lock(mutex_);
-    broken_ = true;
+    progress_.Break();
     id = id_;
     actions = Decide();
   }
@@ -147,7 +149,7 @@ void ResultStream<Response, Item, Summary>::SetId(RequestId id) {
     const MutexLock lock(mutex_);
     id_ = id;
     wake = wake_due_;
-    cancel = broken_;
+    cancel = progress_.broken();
   }
   if (wake) services_.engine.Wake(id);
   if (cancel) services_.engine.Cancel(id);
@@ -157,25 +159,21 @@ template <typename Response, typename Item, typename Summary>
 typename ResultStream<Response, Item, Summary>::Actions
 ResultStream<Response, Item, Summary>::Decide() {
   Actions actions;
-  if (broken_) queue_.Clear();
-  if (!writing_ && !queue_.empty()) {
-    writing_ = true;
-    actions.write = &queue_.Next();
-  }
+  const bool broken = progress_.broken();
+  if (broken) queue_.Clear();
+  if (progress_.BeginWrite(!queue_.empty())) actions.write = &queue_.Next();
   if (queue_.empty()) waiting_items_ = 0;
   if ((pause_ == Pause::kStream && HasRoom()) ||
-      (pause_ != Pause::kNone && broken_)) {
+      (pause_ != Pause::kNone && broken)) {
     GoOn(actions);
   }
   actions.woken = services_.outbound.Hold(account_, queue_.memory());
-  if (broken_ || end_.has_value()) {
+  if (broken || end_.has_value()) {
     OutboundBudget::Woken more = services_.outbound.EndReserve(account_);
     std::move(more.begin(), more.end(), std::back_inserter(actions.woken));
   }
-  if (end_.has_value() && !writing_ && !finished_) {
-    finished_ = true;
-    actions.finish = *end_;
-  }
+  // The engine is heard to the end, whoever else still listens.
+  if (progress_.BeginFinish(!end_.has_value())) actions.finish = *end_;
   return actions;
 }
 

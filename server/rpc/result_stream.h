@@ -16,6 +16,7 @@
 #include "server/base/error.h"
 #include "server/base/mutex.h"
 #include "server/engine/request.h"
+#include "server/rpc/call_progress.h"
 #include "server/rpc/call_record.h"
 #include "server/rpc/connection.h"
 #include "server/rpc/outbound_budget.h"
@@ -110,13 +111,14 @@ class ResultStream : public grpc::ServerWriteReactor<Response>,
         record_(method, context, services),
         add_summary_(std::move(add_summary)),
         account_(ConnectionOf(context)),
+        progress_(nullptr),
         queue_(std::min(kCoalescedBytes, services.max_message_bytes)) {}
 
   void Begin(const Submit& submit);
 
   bool Broken() {
     const MutexLock lock(mutex_);
-    return broken_;
+    return progress_.broken();
   }
 
   // The request may be under way, and its client gone, by now.
@@ -148,16 +150,14 @@ class ResultStream : public grpc::ServerWriteReactor<Response>,
 
   Mutex mutex_;
   OutboundBudget::Account account_ ABSL_GUARDED_BY(mutex_);
+  CallProgress progress_ ABSL_GUARDED_BY(mutex_);
   OutboundQueue<Response> queue_ ABSL_GUARDED_BY(mutex_);
   size_t piece_memory_ ABSL_GUARDED_BY(mutex_) = 0;
   size_t waiting_items_ ABSL_GUARDED_BY(mutex_) = 0;
   RequestId id_ ABSL_GUARDED_BY(mutex_) = 0;
   std::optional<absl::Status> end_ ABSL_GUARDED_BY(mutex_);
-  bool writing_ ABSL_GUARDED_BY(mutex_) = false;
   Pause pause_ ABSL_GUARDED_BY(mutex_) = Pause::kNone;
   bool wake_due_ ABSL_GUARDED_BY(mutex_) = false;  // when its id is known
-  bool broken_ ABSL_GUARDED_BY(mutex_) = false;    // nobody hears us any more
-  bool finished_ ABSL_GUARDED_BY(mutex_) = false;
 };
 
 }  // namespace steadystate

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <string>
 
+#include "server/base/field_error.h"
 #include "server/base/status_macros.h"
 #include "server/rpc/answer.h"
 #include "server/rpc/field_check.h"
@@ -13,8 +14,7 @@
 namespace steadystate {
 namespace {
 
-constexpr int32_t kDefaultPageSize = 100;
-constexpr int32_t kMaxPageSize = 1000;
+constexpr size_t kDefaultPageSize = 100;
 // Sessions that are described under one lock of the engine.
 constexpr size_t kSessionsAtOnce = 64;
 // What a session in a list takes in work and memory, few labels assumed.
@@ -24,7 +24,8 @@ constexpr size_t kFramingBytes = 6;
 
 size_t PageSize(const v1::ListSessionsRequest& request) {
   if (request.page_size() == 0) return kDefaultPageSize;
-  return static_cast<size_t>(std::clamp(request.page_size(), 0, kMaxPageSize));
+  return std::min(static_cast<size_t>(std::max(request.page_size(), 0)),
+                  kMaxPageSize);
 }
 
 }  // namespace

@@ -6,6 +6,7 @@
 #include "absl/strings/match.h"
 #include "absl/time/time.h"
 #include "google/rpc/error_details.pb.h"
+#include "server/base/field_error.h"
 #include "server/base/logging.h"
 
 namespace steadystate {
@@ -63,16 +64,6 @@ PublicError Generic(const absl::Status& status) {
 
 }  // namespace
 
-absl::string_view Excerpt(absl::string_view text, size_t max_bytes) {
-  if (text.size() <= max_bytes) return text;
-  size_t end = max_bytes;
-  // Bytes 10xxxxxx continue a character.
-  while (end > 0 && (static_cast<unsigned char>(text[end]) & 0xC0) == 0x80) {
-    --end;
-  }
-  return text.substr(0, end);
-}
-
 PublicError ToPublicError(const absl::Status& status) {
   std::optional<ErrorDetails> details = GetErrorDetails(status);
   if (!details.has_value()) return Generic(status);
@@ -115,11 +106,6 @@ google::rpc::Status ToRpcStatus(const PublicError& error) {
     wire.add_details()->PackFrom(retry);
   }
   return wire;
-}
-
-absl::Status DrainingError() {
-  return MakeError(ErrorReason::kDraining,
-                   "the server is shutting down; retry with another one");
 }
 
 grpc::Status ToGrpcStatus(const PublicError& error) {

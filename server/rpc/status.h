@@ -40,13 +40,6 @@ google::rpc::Status ToRpcStatus(const PublicError& error);
 // For the end of a call: the same google.rpc.Status in its error_details.
 grpc::Status ToGrpcStatus(const PublicError& error);
 
-// What calls end with that the server's shutdown cuts short.
-absl::Status DrainingError();
-
-// The first `max_bytes` bytes of `text` or less, so that no UTF-8 character is
-// cut in two. What is left out is not marked.
-absl::string_view Excerpt(absl::string_view text, size_t max_bytes);
-
 }  // namespace steadystate
 
 #endif  // STEADYSTATE_SERVER_RPC_STATUS_H_

@@ -5,7 +5,7 @@
 #include "server/base/parking.h"
 #include "server/rpc/answer.h"
 #include "server/rpc/connection.h"
-#include "server/rpc/piece_memory.h"
+#include "server/rpc/answer_size.h"
 #include "server/rpc/run_soon.h"
 
 namespace steadystate {

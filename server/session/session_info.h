@@ -74,6 +74,9 @@ struct SessionInfo {
   std::map<std::string, std::string> labels;
 };
 
+// The most sessions of a page.
+inline constexpr size_t kMaxPageSize = 1000;
+
 // A part of the list of all sessions.
 struct SessionPage {
   std::vector<SessionInfo> sessions;  // by id, ascending

@@ -21,8 +21,6 @@
 
 namespace steadystate {
 
-inline constexpr size_t kMaxPageSize = 1000;
-
 // The sessions by id, and when each expires. A session expires when it has been
 // idle for its ttl since its last request ended. An expired session is not
 // found any more, but holds its memory until TakeExpired.

@@ -2,6 +2,7 @@
 // with the field's name. Method: one bad value at a time.
 #include "server/engine/validate.h"
 
+#include <cmath>
 #include <functional>
 #include <limits>
 #include <string>
@@ -106,8 +107,8 @@ TEST_F(ValidateTest, ChecksSteps) {
   ExpectField(Step([](auto& r) {
                 r.tokens = {1, 2, 256};
               }),
-              "tokens[2]", ErrorReason::kTokenOutOfRange);
-  ExpectField(Step([](auto& r) { r.tokens = {-1}; }), "tokens[0]",
+              "tokens", ErrorReason::kTokenOutOfRange);
+  ExpectField(Step([](auto& r) { r.tokens = {-1}; }), "tokens",
               ErrorReason::kTokenOutOfRange);
   const auto embeddings = [this](size_t count, float last) {
     return Step([count, last](StepRequest& r) {
@@ -116,20 +117,20 @@ TEST_F(ValidateTest, ChecksSteps) {
       r.embeddings.back() = last;
     });
   };
-  ExpectField(embeddings(33, 0), "embeddings");
+  ExpectField(embeddings(33, 0), "embeddings.values");
   ExpectField(embeddings(32 * 11, 0), "embeddings");
   ExpectField(embeddings(32, std::numeric_limits<float>::infinity()),
-              "embeddings[31]");
+              "embeddings.values[31]");
   ExpectField(embeddings(32, std::numeric_limits<float>::quiet_NaN()),
-              "embeddings[31]");
+              "embeddings.values[31]");
   ExpectField(Step([](auto& r) { r.outputs.top_logprobs = 0; }),
-              "top_logprobs");
+              "outputs.top_logprobs");
   ExpectField(
       Step([](auto& r) { r.outputs.top_logprobs = kMaxTopLogprobs + 1; }),
-      "top_logprobs");
-  EXPECT_FALSE(Step([](auto& r) {
-                 r.outputs.sampling.emplace().temperature = -1;
-               }).ok());
+      "outputs.top_logprobs");
+  ExpectField(
+      Step([](auto& r) { r.outputs.sampling.emplace().temperature = -1; }),
+      "outputs.sampling.temperature");
 }
 
 TEST_F(ValidateTest, AStepIsShorterThanAPrompt) {
@@ -157,13 +158,13 @@ TEST_F(ValidateTest, AStepIsShorterThanAPrompt) {
 TEST_F(ValidateTest, ChecksGenerations) {
   ExpectField(Generate([](auto& r) { r.prompt = MakeTokens(11, 1); }),
               "prompt");
-  ExpectField(Generate([](auto& r) { r.prompt = {256}; }), "prompt[0]",
+  ExpectField(Generate([](auto& r) { r.prompt = {256}; }), "prompt",
               ErrorReason::kTokenOutOfRange);
   ExpectField(Generate([](auto& r) {
                 r.stop_tokens = {1, 2, 3};
               }),
               "stop_tokens");
-  ExpectField(Generate([](auto& r) { r.stop_tokens = {-5}; }), "stop_tokens[0]",
+  ExpectField(Generate([](auto& r) { r.stop_tokens = {-5}; }), "stop_tokens",
               ErrorReason::kTokenOutOfRange);
   ExpectField(Generate([](auto& r) {
                 r.stop_strings = {"a", "b", "c"};
@@ -177,7 +178,8 @@ TEST_F(ValidateTest, ChecksGenerations) {
               "stop_strings[0]");
   ExpectField(Generate([](auto& r) { r.logprobs = kMaxTopLogprobs + 1; }),
               "logprobs");
-  EXPECT_FALSE(Generate([](auto& r) { r.sampling.top_p = 0; }).ok());
+  ExpectField(Generate([](auto& r) { r.sampling.top_p = 0; }),
+              "sampling.top_p");
 }
 
 TEST_F(ValidateTest, ChecksScores) {
@@ -186,9 +188,78 @@ TEST_F(ValidateTest, ChecksScores) {
   ExpectField(Score([](auto& r) {
                 r.tokens = {1, 999};
               }),
-              "tokens[1]", ErrorReason::kTokenOutOfRange);
+              "tokens", ErrorReason::kTokenOutOfRange);
   ExpectField(Score([](auto& r) { r.top_logprobs = kMaxTopLogprobs + 1; }),
               "top_logprobs");
+  ExpectField(Score([](auto& r) { r.top_logprobs = 0; }), "top_logprobs");
+  ExpectField(Score([](auto& r) {
+                r.session.clear();
+                r.expected_position = 0;
+              }),
+              "expected_position");
+}
+
+TEST_F(ValidateTest, ATokenOutOfRangeIsNamedByItsIndex) {
+  const absl::Status refused = Step([](auto& r) { r.tokens = {1, 2, 256}; });
+  EXPECT_EQ(MetadataOf(refused, "index"), "2");
+  EXPECT_EQ(MetadataOf(refused, "token"), "256");
+  EXPECT_EQ(MetadataOf(refused, "vocab_size"), "256");
+}
+
+struct BadSampling {
+  const char* field;
+  void (*spoil)(SamplingParams& params);
+};
+
+constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
+
+constexpr BadSampling kBadSampling[] = {
+    {"logit_bias[0]",
+     [](SamplingParams& p) {
+       p.logit_bias = {{0, 100.5f}};
+     }},
+    {"logit_bias[0]",
+     [](SamplingParams& p) {
+       p.logit_bias = {{0, std::nanf("")}};
+     }},
+    {"logit_bias[1]",
+     [](SamplingParams& p) {
+       p.logit_bias = {{1, 0}, {1, 1}};
+     }},
+    {"logit_bias", [](SamplingParams& p) { p.logit_bias.resize(1025); }},
+    {"repetition_penalty", [](SamplingParams& p) { p.repetition_penalty = 0; }},
+    {"repetition_penalty",
+     [](SamplingParams& p) { p.repetition_penalty = kNan; }},
+    {"presence_penalty", [](SamplingParams& p) { p.presence_penalty = -2.1; }},
+    {"frequency_penalty", [](SamplingParams& p) { p.frequency_penalty = 2.1; }},
+    {"penalty_window", [](SamplingParams& p) { p.penalty_window = 257; }},
+    {"temperature", [](SamplingParams& p) { p.temperature = -0.1; }},
+    {"temperature", [](SamplingParams& p) { p.temperature = kNan; }},
+    {"top_k", [](SamplingParams& p) { p.top_k = 0; }},
+    {"top_p", [](SamplingParams& p) { p.top_p = 0; }},
+    {"top_p", [](SamplingParams& p) { p.top_p = 1.5; }},
+    {"min_p", [](SamplingParams& p) { p.min_p = -1; }},
+    {"min_p", [](SamplingParams& p) { p.min_p = 1.1; }},
+};
+
+TEST(ValidateSamplingTest, WhatIsOutOfRangeIsNamed) {
+  EXPECT_TRUE(ValidateSampling({}, 10).ok());
+  for (const BadSampling& bad : kBadSampling) {
+    SamplingParams params;
+    bad.spoil(params);
+    const absl::Status status = ValidateSampling(params, 10);
+    ExpectField(status, bad.field);
+    EXPECT_EQ(status.message().find(bad.field), 0u) << status;
+  }
+}
+
+TEST(ValidateSamplingTest, ABiasOfNoTokenIsTokenOutOfRange) {
+  for (const int32_t token : {-1, 10}) {
+    SamplingParams params;
+    params.logit_bias = {{token, 1.0f}};
+    ExpectField(ValidateSampling(params, 10), "logit_bias",
+                ErrorReason::kTokenOutOfRange);
+  }
 }
 
 TEST_F(ValidateTest, RefusedRequestsAreAnsweredAtOnceAndChangeNothing) {

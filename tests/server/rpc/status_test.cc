@@ -83,13 +83,5 @@ TEST(StatusTest, LongTextsAreCutBelowWhatTrailersMayHave) {
             4096u);
 }
 
-TEST(StatusTest, ExcerptDoesNotCutCharacters) {
-  EXPECT_EQ(Excerpt("abc", 3), "abc");
-  EXPECT_EQ(Excerpt("abc", 2), "ab");
-  EXPECT_EQ(Excerpt("a\xC3\xA4z", 2), "a");
-  EXPECT_EQ(Excerpt("a\xC3\xA4z", 3), "a\xC3\xA4");
-  EXPECT_EQ(Excerpt("\xF0\x9F\x98\x80", 3), "");
-}
-
 }  // namespace
 }  // namespace steadystate

@@ -1,0 +1,103 @@
+#ifndef STEADYSTATE_SERVER_RPC_ANSWER_ORDER_H_
+#define STEADYSTATE_SERVER_RPC_ANSWER_ORDER_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/container/node_hash_map.h"
+#include "absl/strings/string_view.h"
+#include "server/engine/request.h"
+#include "server/rpc/outbound_queue.h"
+#include "server/rpc/status.h"
+#include "steadystate/v1/generation.pb.h"
+
+namespace steadystate {
+
+// The requests of one stream that have not been answered, and the order in
+// which their answers leave: that of the requests of each session, refusals
+// included. An answer that comes before its turn waits here.
+//
+// Takes memory for as many requests as are unanswered at once, which the owner
+// bounds by count() and cost(), and for the names of some sessions beside
+// theirs. Thread-compatible.
+class AnswerOrder {
+ public:
+  using Queue = OutboundQueue<v1::StreamStepResponse>;
+
+  // Names a request from its arrival on; no other one has the same.
+  using Tag = uint64_t;
+
+  // Takes up a request, the last one of its session so far. `session`:
+  // "sessions/{id}", or what was in its place. `cost`: bytes of it and of the
+  // answer expected. REQUIRES: count() < 65536.
+  Tag Add(absl::string_view request_id, absl::string_view session, size_t cost);
+
+  // Answers a request: adds to `out` the answer, and those that have waited for
+  // it, unless it has to wait itself. Without `out` nobody hears the answers,
+  // and they are dropped. REQUIRES: it is unanswered.
+  void Answer(Tag tag, const StepResult& result, Queue* out);
+  void Refuse(Tag tag, const PublicError& error, Queue* out);
+  // What Answer looks at will be needed soon.
+  void Prefetch(Tag tag) const { __builtin_prefetch(pool_[Index(tag)].get()); }
+
+  // Notes the engine's id of a request. False if it has been answered.
+  bool NoteId(Tag tag, RequestId id);
+  // False for the tag of one that has been answered.
+  bool IsUnanswered(Tag tag) const { return pool_[Index(tag)]->tag == tag; }
+  // The engine's ids of those that are unanswered, as far as they are known.
+  std::vector<RequestId> Ids() const;
+
+  // Unanswered requests, those whose answers wait here included, and what they
+  // cost.
+  size_t count() const { return count_; }
+  size_t cost() const { return cost_; }
+
+ private:
+  using Result = v1::StreamStepResponse::Result;
+  struct Pending;
+
+  // By session's name the last request of it that is unanswered, if any is.
+  using Lanes = absl::node_hash_map<std::string, Pending*>;
+
+  struct Pending {
+    Tag tag = 0;
+    std::string request_id;
+    Lanes::pointer lane = nullptr;
+    size_t cost = 0;
+    RequestId id = 0;                // the engine's; 0: not known (yet)
+    bool first = false;              // none of its session is before it
+    Pending* next = nullptr;         // the one of its session after it
+    std::unique_ptr<Result> answer;  // if others of its session are before it
+  };
+
+  // A tag has the place in pool_ in its lower bits, above them how often a
+  // request was taken up before.
+  static constexpr size_t kIndexBits = 16;
+  static size_t Index(Tag tag) { return tag & ((Tag{1} << kIndexBits) - 1); }
+
+  Lanes::pointer LaneOf(absl::string_view session);
+  static void SetNames(const Pending& pending, Result& to);
+  // Keeps an answer until its turn, or sends it if that has come.
+  void Hold(Pending& pending, std::unique_ptr<Result> answer, Queue* out);
+  // Sends the answers that need not wait any longer, from `pending` on, before
+  // which there is none.
+  void Release(Pending* pending, Queue* out);
+  // Forgets a request that has been answered; returns the one of its session
+  // after it.
+  Pending* Forget(Pending& pending);
+
+  std::vector<std::unique_ptr<Pending>> pool_;
+  std::vector<size_t> free_;  // places in it
+  // Of sessions seen, not all of which have unanswered requests.
+  Lanes lanes_;
+  uint64_t added_ = 0;
+  size_t count_ = 0;
+  size_t cost_ = 0;
+};
+
+}  // namespace steadystate
+
+#endif  // STEADYSTATE_SERVER_RPC_ANSWER_ORDER_H_

@@ -1,0 +1,95 @@
+#include "server/rpc/step_intake.h"
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "server/base/field_error.h"
+#include "server/base/status_macros.h"
+#include "server/rpc/answer_size.h"
+
+namespace steadystate {
+namespace {
+
+constexpr size_t kMaxRequestIdBytes = 128;
+// What an answer repeats of a request's session where that is no name.
+constexpr size_t kMaxEchoBytes = 128;
+// Steps of one message for which memory is kept until the next one.
+constexpr size_t kKeptSteps = 256;
+// The cost of what is looked at together, at most, but for the last step: for
+// more there may be no room yet.
+constexpr size_t kCostAtOnce = size_t{24} << 10;
+
+}  // namespace
+
+absl::Status StepIntake::Look() {
+  arrivals_.clear();
+  cost_ = 0;
+  taken_up_ = 0;
+  STEADYSTATE_RETURN_IF_ERROR(message_.Read());
+  size_t place = submitted_;
+  for (size_t i = 0; i < message_.size() && cost_ < kCostAtOnce; ++i) {
+    if (place == submissions_.size()) submissions_.emplace_back();
+    arrivals_.push_back(
+        LookAt(message_[i], message_.refusal(i), submissions_[place].request));
+    if (arrivals_.back().refusal.ok()) ++place;
+    cost_ += arrivals_.back().cost;
+  }
+  return absl::OkStatus();
+}
+
+StepIntake::Arrival StepIntake::LookAt(const StepMessage::Request& from,
+                                       const absl::Status& refusal,
+                                       StepRequest& to) const {
+  Arrival arrival = {
+      .request_id = Excerpt(from.request_id(), kMaxRequestIdBytes),
+      .session = Excerpt(from.step().session(), kMaxEchoBytes),
+      .refusal = refusal.ok() ? Convert(from, to) : refusal};
+  if (arrival.refusal.ok()) {
+    arrival.cost = AnswerMemory(to.outputs, engine_) +
+                   to.tokens.size() * sizeof(int32_t) +
+                   to.embeddings.size() * sizeof(float);
+  } else {
+    // Its memory would go to the next step, which may be small, and with that
+    // to the engine, which knows nothing of it.
+    to = {};
+  }
+  return arrival;
+}
+
+absl::Status StepIntake::Convert(const StepMessage::Request& from,
+                                 StepRequest& to) const {
+  if (from.request_id().size() > kMaxRequestIdBytes) {
+    return OutOfBounds("request_id",
+                       absl::StrCat(from.request_id().size(), " bytes"),
+                       absl::StrCat("at most ", kMaxRequestIdBytes, " bytes"));
+  }
+  if (!from.has_step()) return MissingField("request", "give a step");
+  STEADYSTATE_RETURN_IF_ERROR(converter_.ToStepRequest(from.step(), to));
+  to.writer = origin_.writer;
+  to.client = origin_.client;
+  to.deadline = origin_.deadline;
+  return absl::OkStatus();
+}
+
+StepSubmission* StepIntake::TakeUp() {
+  message_.Consume();
+  if (!arrivals_[taken_up_++].refusal.ok()) return nullptr;
+  return &submissions_[submitted_++];
+}
+
+void StepIntake::ClearSubmissions() {
+  for (StepSubmission& submission : submissions()) {
+    if (!submission.refusal.ok()) submission.request = {};
+  }
+  submitted_ = 0;
+  if (submissions_.size() <= kKeptSteps) return;
+  submissions_.resize(kKeptSteps);
+  submissions_.shrink_to_fit();
+}
+
+void StepIntake::Drop() {
+  arrivals_.clear();
+  message_.Clear();
+}
+
+}  // namespace steadystate

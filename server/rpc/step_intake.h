@@ -1,0 +1,107 @@
+#ifndef STEADYSTATE_SERVER_RPC_STEP_INTAKE_H_
+#define STEADYSTATE_SERVER_RPC_STEP_INTAKE_H_
+
+#include <cstddef>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/strings/string_view.h"
+#include "grpcpp/support/byte_buffer.h"
+#include "server/base/clock.h"
+#include "server/engine/engine.h"
+#include "server/engine/request.h"
+#include "server/rpc/convert.h"
+#include "server/rpc/step_message.h"
+#include "steadystate/v1/generation.pb.h"
+
+namespace steadystate {
+
+// Takes the messages of a StreamStep stream apart, into submissions to the
+// engine and refusals. Of a message a few steps at a time are looked at, as
+// there is room for them: each becomes an arrival, with what it costs, and the
+// owner takes up as many arrivals as it has room for. The others are looked at
+// again later. Thread-compatible.
+class StepIntake {
+ public:
+  // Who sends the steps.
+  struct Origin {
+    WriterId writer = 0;
+    ClientId client = 0;
+    SteadyTime deadline;
+  };
+
+  // A step that has been looked at and not been taken up. What its answer
+  // repeats lies in the message; long names are cut short.
+  struct Arrival {
+    absl::string_view request_id;
+    absl::string_view session;  // "sessions/{id}", or what is in its place
+    size_t cost = 0;            // bytes of it and of the answer expected
+    absl::Status refusal;       // OK: there is a submission for it
+  };
+
+  // The others outlive this object.
+  StepIntake(const Converter& converter, const Engine& engine, Origin origin,
+             size_t max_steps_per_message, size_t max_message_bytes)
+      : converter_(converter),
+        engine_(engine),
+        origin_(origin),
+        message_(max_steps_per_message, max_message_bytes) {}
+
+  // Takes a message's bytes. INVALID_ARGUMENT: it is none, or has too many
+  // steps. REQUIRES: done().
+  absl::Status Take(grpc::ByteBuffer& buffer) { return message_.Take(buffer); }
+
+  // Has everything been taken up?
+  bool done() const { return message_.done(); }
+  // Of the message that is not; 0 if there is none.
+  size_t bytes() const { return message_.bytes(); }
+
+  // Looks at the next steps of the message, and forgets the arrivals that there
+  // were. INVALID_ARGUMENT: the next one is no step; the message is of no use
+  // from there on. REQUIRES: !done().
+  absl::Status Look();
+  std::span<const Arrival> arrivals() const { return arrivals_; }
+  // Of all of them together.
+  size_t cost() const { return cost_; }
+
+  // Takes up the first arrival that has not been. Returns its submission, which
+  // lacks sink and tag, or null if it is refused.
+  StepSubmission* TakeUp();
+
+  // Of the steps that have been taken up since ClearSubmissions.
+  std::span<StepSubmission> submissions() {
+    return std::span(submissions_).first(submitted_);
+  }
+  // They have been submitted. What the engine has left in them serves the next
+  // ones, but for what it has refused.
+  void ClearSubmissions();
+
+  // The message's steps have to wait: until then it takes no more than its
+  // bytes.
+  void Unread() { message_.Unread(); }
+  // Makes it none.
+  void Drop();
+
+ private:
+  Arrival LookAt(const StepMessage::Request& from, const absl::Status& refusal,
+                 StepRequest& to) const;
+  absl::Status Convert(const StepMessage::Request& from, StepRequest& to) const;
+
+  const Converter& converter_;
+  const Engine& engine_;
+  const Origin origin_;
+  StepMessage message_;
+  std::vector<Arrival> arrivals_;
+  size_t cost_ = 0;      // of arrivals_
+  size_t taken_up_ = 0;  // of arrivals_
+  // The first submitted_ are to be submitted; behind them lie those of other
+  // arrivals, and what is kept for its memory.
+  std::vector<StepSubmission> submissions_;
+  size_t submitted_ = 0;
+};
+
+}  // namespace steadystate
+
+#endif  // STEADYSTATE_SERVER_RPC_STEP_INTAKE_H_
