@@ -11,7 +11,6 @@
 #include "server/base/descriptor.h"
 #include "server/base/listener.h"
 #include "server/metrics/metrics.h"
-#include "server/rpc/connection_caps.h"
 #include "server/rpc/connection_guard.h"
 #include "server/rpc/connection_table.h"
 

@@ -3,7 +3,6 @@
 #include <utility>
 
 #include "server/rpc/answer.h"
-#include "server/rpc/answer_size.h"
 
 namespace steadystate {
 namespace {

@@ -11,9 +11,11 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
+#include "server/base/clock.h"
 #include "server/base/logging.h"
 #include "server/rpc/connection.h"
 
@@ -45,6 +47,10 @@ uint64_t SumUnfinished(ConnectionTable& table) {
   }
   return sum;
 }
+
+// How long after a round the next one begins: where descriptors were out, some
+// could not be cut.
+constexpr absl::Duration kRoundGap = absl::Milliseconds(100);
 
 }  // namespace
 
@@ -141,6 +147,43 @@ void ConnectionGuard::Cut(ConnectionTable::Connection& connection,
               {"reason", kReasons[static_cast<size_t>(reason)]},
               {"bytes", connection.bytes_seen},
               {"unfinished_bytes", connection.conduct.unfinished()}});
+}
+
+ConnectionCutter::ConnectionCutter(ConnectionTable table, absl::Duration grace)
+    : table_(std::move(table)), thread_(&ConnectionCutter::Run, this, grace) {}
+
+ConnectionCutter::~ConnectionCutter() {
+  {
+    const MutexLock lock(mutex_);
+    ended_ = true;
+    ended_changed_.SignalAll();
+  }
+  thread_.join();
+}
+
+void ConnectionCutter::Run(absl::Duration grace) {
+  if (EndsWithin(grace)) return;
+  table_.Sweep();
+  LogWarning("connections did not end in time and are cut off",
+             {{"connections", table_.size()}});
+  do {
+    for (const ConnectionTable::Connection& connection : table_.connections()) {
+      ConnectionTable::Cut(connection);
+    }
+    table_.Sweep();
+  } while (!EndsWithin(kRoundGap));
+}
+
+bool ConnectionCutter::EndsWithin(absl::Duration duration) {
+  const Clock& clock = Clock::Real();
+  const SteadyTime end = clock.Now() + duration;
+  const MutexLock lock(mutex_);
+  while (!ended_) {
+    const absl::Duration left = end - clock.Now();
+    if (left <= absl::ZeroDuration()) return false;
+    ended_changed_.WaitFor(mutex_, absl::ToChronoNanoseconds(left));
+  }
+  return true;
 }
 
 }  // namespace steadystate

@@ -4,8 +4,11 @@
 #include <netinet/in.h>
 #include <sys/stat.h>
 
+#include <algorithm>
 #include <cstring>
 
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
 #include "server/base/descriptor.h"
 
 namespace steadystate {
@@ -15,6 +18,11 @@ ino_t InodeOf(int fd) {
   struct stat info {};
   return fstat(fd, &info) == 0 ? info.st_ino : 0;
 }
+
+// At its start a server has some 25 descriptors open; the metrics port takes
+// up to 20.
+constexpr uint64_t kMinReserve = 48;
+constexpr uint64_t kMaxReserve = 256;
 
 }  // namespace
 
@@ -79,6 +87,36 @@ bool ConnectionTable::IsOpen(const Connection& connection) {
 void ConnectionTable::Forget(const PeerNetwork& peer) {
   const auto found = counts_.find(peer);
   if (--found->second == 0) counts_.erase(found);
+}
+
+size_t ReservedDescriptors(uint64_t limit) {
+  return std::clamp(limit / 8, kMinReserve, kMaxReserve);
+}
+
+absl::StatusOr<ConnectionCaps> ResolveConnectionCaps(
+    uint64_t max_connections, uint64_t max_connections_per_peer,
+    uint64_t descriptor_limit) {
+  const uint64_t reserve = ReservedDescriptors(descriptor_limit);
+  const uint64_t fitting =
+      descriptor_limit > reserve ? descriptor_limit - reserve : 1;
+  if (max_connections > fitting) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("max_connections is ", max_connections,
+                     ", but the limit of ", descriptor_limit,
+                     " open files leaves ", fitting, " after a reserve of ",
+                     reserve, ": raise the limit or take at most ", fitting));
+  }
+  const uint64_t in_all = max_connections == 0 ? fitting : max_connections;
+  if (max_connections_per_peer > in_all) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("max_connections_per_peer is ", max_connections_per_peer,
+                     ", but there are at most ", in_all,
+                     " connections in all: take at most ", in_all));
+  }
+  const uint64_t per_peer = max_connections_per_peer == 0
+                                ? (in_all + 1) / 2
+                                : max_connections_per_peer;
+  return ConnectionCaps{.in_all = in_all, .per_peer = per_peer};
 }
 
 }  // namespace steadystate

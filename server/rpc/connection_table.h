@@ -12,8 +12,9 @@
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
+#include "absl/status/statusor.h"
+#include "server/rpc/connection.h"
 #include "server/rpc/connection_conduct.h"
-#include "server/rpc/taken_bytes.h"
 
 namespace steadystate {
 
@@ -76,6 +77,28 @@ class ConnectionTable {
   std::vector<Connection> connections_;
   absl::flat_hash_map<PeerNetwork, size_t> counts_;
 };
+
+// How many connections may be open at a time, both at least 1.
+struct ConnectionCaps {
+  size_t in_all = 0;
+  // Those of one peer: an IPv4 address, or the 64 bits that a network's part
+  // of an IPv6 address has.
+  size_t per_peer = 0;
+};
+
+// Descriptors that are kept for everything else (gRPC's own, the metrics port,
+// files), of `limit` that the process may open: an eighth, but at least 48 and
+// at most 256.
+size_t ReservedDescriptors(uint64_t limit);
+
+// The caps for a process that may open `descriptor_limit` descriptors.
+// `max_connections` 0 stands for all that the reserve leaves, and
+// `max_connections_per_peer` 0 for half of the connections, so that no single
+// peer takes them all. INVALID_ARGUMENT if another value does not fit, the
+// message naming it and the bound.
+absl::StatusOr<ConnectionCaps> ResolveConnectionCaps(
+    uint64_t max_connections, uint64_t max_connections_per_peer,
+    uint64_t descriptor_limit);
 
 }  // namespace steadystate
 

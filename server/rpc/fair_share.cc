@@ -1,5 +1,10 @@
 #include "server/rpc/fair_share.h"
 
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "server/base/error.h"
+
 namespace steadystate {
 
 uint64_t FairShare::Need(ClientId client, uint64_t amount) const {
@@ -34,6 +39,57 @@ void FairShare::GiveBack(ClientId client, uint64_t amount) {
 uint64_t FairShare::HeldBy(ClientId client) const {
   const auto found = clients_.find(client);
   return found == clients_.end() ? 0 : found->second;
+}
+
+absl::Status InboundBudget::Add(ClientId client, size_t bytes) {
+  const MutexLock lock(mutex_);
+  if (!held_.HasRoom(client, bytes)) {
+    return MakeError(
+        ErrorReason::kQueueFull,
+        absl::StrCat("the stream's message of ", bytes,
+                     " bytes has no room: ", held_.held(),
+                     " bytes of messages wait to be taken up, of at most ",
+                     bytes_, ", ", held_.HeldBy(client),
+                     " of them on this connection, which may hold what it "
+                     "leaves; try again, read answers, send smaller messages"),
+        {{"value", absl::StrCat(bytes)}, {"bounds", absl::StrCat(bytes_)}});
+  }
+  held_.Take(client, bytes);
+  used_ = held_.held();
+  return absl::OkStatus();
+}
+
+void InboundBudget::Remove(ClientId client, size_t bytes) {
+  Waiting woken;
+  {
+    const MutexLock lock(mutex_);
+    held_.GiveBack(client, bytes);
+    used_ = held_.held();
+    if (held_.HeldBy(client) < share_) {
+      const auto found = waiting_.find(client);
+      if (found != waiting_.end()) {
+        woken.swap(found->second);
+        waiting_.erase(found);
+      }
+    }
+  }
+  for (const std::weak_ptr<WaitingStream>& weak : woken) {
+    const std::shared_ptr<WaitingStream> stream = weak.lock();
+    if (stream != nullptr) stream->OnRoom();
+  }
+}
+
+bool InboundBudget::MayRead(ClientId client,
+                            std::weak_ptr<WaitingStream> stream) {
+  const MutexLock lock(mutex_);
+  if (held_.HeldBy(client) < share_) return true;
+  // Streams that have ended meanwhile go when there are twice as many.
+  Waiting& waiting = waiting_[client];
+  if (waiting.size() == waiting.capacity()) {
+    std::erase_if(waiting, [](const auto& weak) { return weak.expired(); });
+  }
+  waiting.push_back(std::move(stream));
+  return false;
 }
 
 }  // namespace steadystate

@@ -1,6 +1,7 @@
 #include "server/rpc/health_service.h"
 
 #include <algorithm>
+#include <chrono>
 #include <cstddef>
 #include <optional>
 #include <utility>
@@ -8,12 +9,16 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "grpcpp/support/status.h"
+#include "server/base/clock.h"
 #include "server/base/error.h"
+#include "server/base/logging.h"
 #include "server/base/parking.h"
 #include "server/rpc/status.h"
 
 namespace steadystate {
 namespace {
+
+constexpr std::chrono::milliseconds kInterval{500};
 
 using grpc::health::v1::HealthCheckRequest;
 using grpc::health::v1::HealthCheckResponse;
@@ -38,6 +43,51 @@ absl::Status CheckSize(const HealthCheckRequest& request) {
 }
 
 }  // namespace
+
+HeartbeatWatch::HeartbeatWatch(const Engine& engine, Metrics& metrics,
+                               std::function<void(bool alive)> on_change)
+    : engine_(engine),
+      metrics_(metrics),
+      on_change_(std::move(on_change)),
+      thread_([this] { Loop(); }) {}
+
+void HeartbeatWatch::Stop() {
+  {
+    const MutexLock lock(mutex_);
+    stop_ = true;
+    stopped_.SignalAll();
+  }
+  if (thread_.joinable()) thread_.join();
+}
+
+void HeartbeatWatch::Loop() {
+  do {
+    Look();
+  } while (WaitForNext());
+}
+
+void HeartbeatWatch::Look() {
+  // Read before the clock, so that its age is none below zero.
+  const SteadyTime heartbeat = engine_.heartbeat();
+  const absl::Duration age = engine_.clock().Now() - heartbeat;
+  metrics_.SetHeartbeatAge(age);
+  const bool alive = age <= kMaxHeartbeatAge;
+  if (alive == alive_) return;
+  alive_ = alive;
+  if (alive) {
+    LogInfo("the compute thread moves again");
+  } else {
+    LogError("the compute thread does not move: no request advances",
+             {{"heartbeat_age", absl::FormatDuration(age)}});
+  }
+  on_change_(alive);
+}
+
+bool HeartbeatWatch::WaitForNext() {
+  const MutexLock lock(mutex_);
+  if (!stop_) stopped_.WaitFor(mutex_, kInterval);
+  return !stop_;
+}
 
 // One stream. What it does next, write the latest status, end or wait, is
 // decided under its lock whenever something has changed or been done. The

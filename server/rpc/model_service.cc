@@ -12,8 +12,7 @@
 #include "server/base/status_macros.h"
 #include "server/engine/validate.h"
 #include "server/rpc/answer.h"
-#include "server/rpc/answer_size.h"
-#include "server/rpc/field_check.h"
+#include "server/rpc/convert.h"
 #include "server/rpc/unary.h"
 #include "server/text/text_stream.h"
 

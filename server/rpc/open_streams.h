@@ -35,6 +35,23 @@ class OpenStreams {
   bool draining_ ABSL_GUARDED_BY(mutex_) = false;
 };
 
+inline void OpenStreams::Add(OpenStream& stream) {
+  const MutexLock lock(mutex_);
+  streams_.insert(&stream);
+  if (draining_) stream.Drain();
+}
+
+inline void OpenStreams::Remove(OpenStream& stream) {
+  const MutexLock lock(mutex_);
+  streams_.erase(&stream);
+}
+
+inline void OpenStreams::Drain() {
+  const MutexLock lock(mutex_);
+  draining_ = true;
+  for (OpenStream* stream : streams_) stream->Drain();
+}
+
 }  // namespace steadystate
 
 #endif  // STEADYSTATE_SERVER_RPC_OPEN_STREAMS_H_

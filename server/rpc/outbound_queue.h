@@ -85,7 +85,7 @@ class OutboundQueue {
     std::unique_ptr<ArenaMessage<Message>> message;
     size_t bytes = 0;    // on the wire
     size_t outside = 0;  // of memory, beside the message's arena
-    size_t memory = 0;  // once nothing is added to it any more
+    size_t memory = 0;   // once nothing is added to it any more
   };
 
   static size_t MemoryOf(const Sized& sized) {

@@ -7,7 +7,7 @@
 #include "server/base/error.h"
 #include "server/base/parking.h"
 #include "server/base/status_macros.h"
-#include "server/rpc/parsed_bytes.h"
+#include "server/rpc/wire_reader.h"
 
 namespace steadystate {
 namespace {

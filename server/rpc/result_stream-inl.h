@@ -8,7 +8,6 @@
 
 #include "server/base/parking.h"
 #include "server/rpc/answer.h"
-#include "server/rpc/answer_size.h"
 #include "server/rpc/result_stream.h"
 
 namespace steadystate {

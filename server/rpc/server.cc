@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <optional>
+#include <string>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -9,9 +10,11 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/time/time.h"
+#include "google/protobuf/stubs/logging.h"
 #include "grpc/grpc.h"
 #include "grpc/health/v1/health.grpc.pb.h"
 #include "grpc/reflection/v1alpha/reflection.grpc.pb.h"
+#include "grpc/support/log.h"
 #include "grpc/support/time.h"
 #include "grpcpp/grpcpp.h"
 #include "server/base/clock.h"
@@ -21,13 +24,11 @@
 #include "server/base/mutex.h"
 #include "server/base/status_macros.h"
 #include "server/rpc/acceptor.h"
-#include "server/rpc/connection_caps.h"
-#include "server/rpc/connection_cutter.h"
+#include "server/rpc/connection_guard.h"
+#include "server/rpc/connection_table.h"
 #include "server/rpc/convert.h"
 #include "server/rpc/generation_service.h"
 #include "server/rpc/health_service.h"
-#include "server/rpc/heartbeat_watch.h"
-#include "server/rpc/library_logs.h"
 #include "server/rpc/model_service.h"
 #include "server/rpc/reflection_service.h"
 #include "server/rpc/service_context.h"
@@ -38,6 +39,39 @@
 
 namespace steadystate {
 namespace {
+
+LogLimiter& GrpcLimiter() {
+  static auto& limiter = *new LogLimiter;
+  return limiter;
+}
+
+LogLimiter& ProtobufLimiter() {
+  static auto& limiter = *new LogLimiter;
+  return limiter;
+}
+
+// gRPC's own log lines name its source files; ours do not.
+void LogFromGrpc(gpr_log_func_args* args) {
+  LogLevel level = LogLevel::kDebug;
+  if (args->severity == GPR_LOG_SEVERITY_INFO) level = LogLevel::kInfo;
+  if (args->severity == GPR_LOG_SEVERITY_ERROR) level = LogLevel::kWarning;
+  LogLimited(GrpcLimiter(), level, "grpc", {{"text", args->message}});
+}
+
+// What Protobuf calls an error is a client's mistake as a rule.
+void LogFromProtobuf(google::protobuf::LogLevel severity, const char*, int,
+                     const std::string& text) {
+  LogLevel level = LogLevel::kWarning;
+  if (severity == google::protobuf::LOGLEVEL_INFO) level = LogLevel::kInfo;
+  if (severity == google::protobuf::LOGLEVEL_FATAL) level = LogLevel::kError;
+  LogLimited(ProtobufLimiter(), level, "protobuf", {{"text", text}});
+}
+
+// What gRPC and Protobuf log goes to our log.
+void LogWhatLibrariesSay() {
+  gpr_set_log_function(&LogFromGrpc);
+  google::protobuf::SetLogHandler(&LogFromProtobuf);
+}
 
 // How long calls may take to end once everything in them has been cancelled;
 // how long gRPC may then take to write what it has begun with, before

@@ -6,11 +6,11 @@
 
 #include "server/engine/engine.h"
 #include "server/metrics/metrics.h"
+#include "server/rpc/connection.h"
 #include "server/rpc/convert.h"
-#include "server/rpc/inbound_budget.h"
+#include "server/rpc/fair_share.h"
 #include "server/rpc/open_streams.h"
 #include "server/rpc/outbound_budget.h"
-#include "server/rpc/taken_bytes.h"
 #include "server/rpc/turn_threads.h"
 
 namespace steadystate {

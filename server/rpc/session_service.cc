@@ -7,7 +7,7 @@
 #include "server/base/field_error.h"
 #include "server/base/status_macros.h"
 #include "server/rpc/answer.h"
-#include "server/rpc/field_check.h"
+#include "server/rpc/convert.h"
 #include "server/rpc/unary.h"
 #include "server/session/session_id.h"
 

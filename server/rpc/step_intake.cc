@@ -5,7 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "server/base/field_error.h"
 #include "server/base/status_macros.h"
-#include "server/rpc/answer_size.h"
+#include "server/rpc/answer.h"
 
 namespace steadystate {
 namespace {

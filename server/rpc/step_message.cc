@@ -7,7 +7,6 @@
 #include "absl/strings/str_cat.h"
 #include "server/base/error.h"
 #include "server/base/status_macros.h"
-#include "server/rpc/parsed_bytes.h"
 #include "server/rpc/received.h"
 #include "server/rpc/wire_reader.h"
 

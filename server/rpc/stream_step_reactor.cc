@@ -7,8 +7,8 @@
 #include "server/base/parking.h"
 #include "server/base/status_macros.h"
 #include "server/rpc/connection.h"
-#include "server/rpc/run_soon.h"
 #include "server/rpc/status.h"
+#include "server/rpc/turn_threads.h"
 
 namespace steadystate {
 namespace {

@@ -18,13 +18,12 @@
 #include "server/rpc/answer_order.h"
 #include "server/rpc/call_progress.h"
 #include "server/rpc/call_record.h"
-#include "server/rpc/inbound_budget.h"
+#include "server/rpc/fair_share.h"
 #include "server/rpc/open_streams.h"
 #include "server/rpc/outbound_budget.h"
 #include "server/rpc/outbound_queue.h"
 #include "server/rpc/service_context.h"
 #include "server/rpc/step_intake.h"
-#include "server/rpc/step_room.h"
 #include "steadystate/v1/generation.pb.h"
 
 namespace steadystate {

@@ -4,9 +4,12 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <memory>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "grpc/support/time.h"
+#include "grpcpp/alarm.h"
 #include "server/base/error.h"
 #include "server/base/status_macros.h"
 #include "server/rpc/status.h"
@@ -108,7 +111,7 @@ TurnThreads::Job TurnThreads::TakeOut(Lane& lane, TurnTicket ticket) {
 }
 
 TurnThreads::Job TurnThreads::Remove(Lane& lane, ClientId client,
-                                     Jobs::iterator place) {
+                                     const Jobs::iterator& place) {
   Job job = std::move(*place);
   waiting_.GiveBack(client, 1);
   if (report_ != nullptr) report_(waiting_.held());
@@ -137,6 +140,17 @@ void TurnThreads::Loop(size_t lane_index) {
     }
     job.work(turn);
   }
+}
+
+void RunSoon(std::function<void()> work) {
+  // It has to live until it has gone off, and is let go of then.
+  const auto alarm =
+      std::make_shared<std::unique_ptr<grpc::Alarm>>(new grpc::Alarm);
+  (*alarm)->Set(gpr_now(GPR_CLOCK_MONOTONIC),
+                [alarm, work = std::move(work)](bool) {
+                  const std::unique_ptr<grpc::Alarm> own = std::move(*alarm);
+                  work();
+                });
 }
 
 }  // namespace steadystate

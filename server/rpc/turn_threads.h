@@ -90,7 +90,7 @@ class TurnThreads {
   Job TakeOut(Lane& lane, TurnTicket ticket)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Removes a job, and its client from those in turn if it was the last.
-  Job Remove(Lane& lane, ClientId client, Jobs::iterator place)
+  Job Remove(Lane& lane, ClientId client, const Jobs::iterator& place)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Loop(size_t lane_index);
 
@@ -107,6 +107,11 @@ class TurnThreads {
 
   std::vector<std::thread> threads_;  // one a lane; last: they use all this
 };
+
+// Runs `work` on one of gRPC's threads, soon: for what a callback on another
+// thread, the engine's for instance, may not do. `work` keeps alive what it
+// uses. Thread-safe.
+void RunSoon(std::function<void()> work);
 
 }  // namespace steadystate
 

@@ -14,7 +14,7 @@
 #include "grpcpp/support/server_callback.h"
 #include "server/base/mutex.h"
 #include "server/base/parking.h"
-#include "server/rpc/answer_size.h"
+#include "server/rpc/answer.h"
 #include "server/rpc/call_record.h"
 #include "server/rpc/connection.h"
 #include "server/rpc/outbound_budget.h"

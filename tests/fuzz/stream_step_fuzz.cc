@@ -9,8 +9,8 @@
 #include "google/protobuf/stubs/logging.h"
 #include "grpcpp/support/byte_buffer.h"
 #include "grpcpp/support/slice.h"
-#include "server/rpc/parsed_bytes.h"
 #include "server/rpc/step_message.h"
+#include "server/rpc/wire_reader.h"
 #include "steadystate/v1/generation.pb.h"
 #include "tests/fuzz/require.h"
 

@@ -17,7 +17,7 @@
 #include "grpc/health/v1/health.grpc.pb.h"
 #include "grpcpp/generic/generic_stub.h"
 #include "gtest/gtest.h"
-#include "server/rpc/heartbeat_watch.h"
+#include "server/rpc/health_service.h"
 #include "tests/server/rpc/open_server.h"
 #include "tests/server/rpc/wire_error.h"
 #include "tests/testing/http2.h"

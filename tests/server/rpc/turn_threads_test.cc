@@ -1,6 +1,8 @@
 // Goal: what takes long is done in turn, within bounds, and nobody else waits
 // for it. Method: work that is held, then a real server with a
 // tokenizer of tests/data/tokenizers beside a tiny model.
+//
+// Goal: work is done once, on another thread, and then let go of.
 #include "server/rpc/turn_threads.h"
 
 #include <atomic>
@@ -338,6 +340,17 @@ TEST_F(LongTextTest, ACancelledCallEnds) {
   }
   EXPECT_EQ(stream->Finish().error_code(), grpc::StatusCode::CANCELLED);
   EXPECT_TRUE(server_->server().Shutdown(absl::Seconds(30)).ok());
+}
+
+TEST(RunSoonTest, RunsOnAnotherThreadAndLetsGo) {
+  std::promise<std::thread::id> thread;
+  auto held = std::make_shared<int>(1);
+  const std::weak_ptr<int> weak = held;
+  RunSoon([held = std::move(held), &thread] {
+    thread.set_value(std::this_thread::get_id());
+  });
+  EXPECT_NE(thread.get_future().get(), std::this_thread::get_id());
+  while (!weak.expired()) std::this_thread::yield();
 }
 
 }  // namespace

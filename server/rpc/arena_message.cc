@@ -1,4 +1,4 @@
-#include "server/rpc/arena_blocks.h"
+#include "server/rpc/arena_message.h"
 
 #include <array>
 #include <new>

@@ -1,6 +1,6 @@
 // Goal: bytes count for the connection that they came by, from its begin to its
 // end.
-#include "server/rpc/taken_bytes.h"
+#include "server/rpc/connection.h"
 
 #include <sys/socket.h>
 
