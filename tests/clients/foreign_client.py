@@ -1,6 +1,6 @@
-"""What every client that README prints must do."""
+"""What every client that client/README.md prints must do."""
 
-from readme.blocks import only_block
+from readme.blocks import client_block
 from testing.scrape import value, wait_for_value
 from testing.server_process import ServerProcess
 
@@ -15,7 +15,7 @@ class ForeignClientTest:
     """Mixed into a TestCase that has `language` and run_client(code)."""
 
     def test_generates_and_then_steps(self):
-        code = only_block(self.language)
+        code = client_block(self.language).code
         self.assertIn(README_ADDRESS, code)
         with ServerProcess() as server:
             result = self.run_client(
@@ -43,7 +43,7 @@ class ForeignClientTest:
                 1, method)
 
     def test_is_short(self):
-        lines = [line for line in only_block(self.language).splitlines()
+        lines = [line for line in client_block(self.language).code.splitlines()
                  if line.strip()]
         self.assertLessEqual(len(lines), LINES)
         self.assertLessEqual(max(map(len, lines)), 100)

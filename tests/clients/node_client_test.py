@@ -1,4 +1,4 @@
-"""Goal: the Node.js client that README prints works as it stands.
+"""Goal: the Node.js client that client/README.md prints works as it stands.
 
 Method: runs it against a real server and compares what the server has counted.
 """

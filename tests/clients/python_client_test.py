@@ -1,7 +1,7 @@
-"""Goal: the Python client that README prints works as it stands.
+"""Goal: the Python client that client/README.md prints works as it stands.
 
-Method: generates the stubs with README's own command, runs the client against
-a real server, and compares what the server has counted.
+Method: generates the stubs with the README's own command, runs the client
+against a real server, and compares what the server has counted.
 """
 
 import os
@@ -11,17 +11,15 @@ import unittest
 
 from clients.foreign_client import ForeignClientTest
 from clients.peers import find_python
-from readme.blocks import commands_of, read_blocks
+from readme.blocks import client_block, commands_of
 from testing.server_process import ROOT
 
 PYTHON = find_python()
 
 
 def generate_stubs(directory):
-    """Runs README's protoc command, into another directory."""
-    command, = [command.code for block in read_blocks()
-                if block.language == "console"
-                for command in commands_of(block)
+    """Runs the README's protoc command, into another directory."""
+    command, = [command.code for command in commands_of(client_block("console"))
                 if command.code.startswith("protoc ")]
     command = command.replace("build/clients", directory)
     subprocess.run(["bash", "-euc", command], cwd=ROOT, check=True, timeout=60)

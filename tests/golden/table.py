@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Makes the tables of errors and of state sizes in README.md and here.
+"""Makes the tables of errors and of state sizes in server/model/mixers/README.md
+and here.
 
   table.py BUILD_DIR          measures and writes
   table.py BUILD_DIR --check  measures the state sizes, and compares
@@ -23,6 +24,7 @@ import tempfile
 
 GOLDEN = pathlib.Path(__file__).resolve().parent
 ROOT = GOLDEN.parents[1]
+FAMILIES_README = ROOT / "server/model/mixers/README.md"
 sys.path[:0] = [str(ROOT / "tests/reference"), str(ROOT / "tests")]
 
 BEGIN = "<!-- made by tests/golden/table.py: begin -->\n"
@@ -228,13 +230,13 @@ def fill_cases(errors):
 
 
 def check():
-    """Whether README.md tells the state sizes that a server tells."""
-    _, table, _ = between_markers(ROOT / "README.md")
+    """Whether the README tells the state sizes that a server tells."""
+    _, table, _ = between_markers(FAMILIES_README)
     wrong = 0
     for model_type in families():
         row = "| `%s` | %s |" % (model_type, state_of(model_type))
         if row not in table:
-            print("README.md lacks:", row)
+            print(FAMILIES_README, "lacks:", row)
             wrong += 1
     return wrong
 
@@ -248,8 +250,8 @@ def main(arguments):
     if arguments[1:] == ["--check"]:
         return check()
     errors = measure(build)
-    before, _, after = between_markers(ROOT / "README.md")
-    (ROOT / "README.md").write_text(before + readme_table(errors) + after)
+    before, _, after = between_markers(FAMILIES_README)
+    (FAMILIES_README).write_text(before + readme_table(errors) + after)
     fill_cases(errors)
     return 0
 

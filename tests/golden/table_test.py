@@ -1,4 +1,4 @@
-"""README.md tells the sizes of sessions that a server tells."""
+"""server/model/mixers/README.md tells the sizes of sessions that a server tells."""
 
 import sys
 

@@ -1,15 +1,17 @@
-"""The fenced code blocks of README.md."""
+"""The fenced code blocks of README.md, and of the client's."""
 
 import dataclasses
 import pathlib
 import re
 
-README = pathlib.Path(__file__).resolve().parents[2] / "README.md"
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+README = ROOT / "README.md"
+CLIENT_README = ROOT / "client/README.md"
 
 
 @dataclasses.dataclass(frozen=True)
 class Block:
-    language: str  # "console", "python", "js" or "text"
+    language: str  # "console", "text" or a programming language
     section: str   # the heading above it
     line: int      # of its first line of code, from 1
     code: str
@@ -69,9 +71,11 @@ def commands_of(block):
     return commands
 
 
-def only_block(language):
-    """The code of the only block of a language."""
-    found = [block for block in read_blocks() if block.language == language]
+def client_block(language):
+    """The only block of a language in the client's README."""
+    found = [block for block in read_blocks(CLIENT_README.read_text())
+             if block.language == language]
     if len(found) != 1:
-        raise ValueError(f"README.md has {len(found)} {language} blocks, not 1")
-    return found[0].code
+        raise ValueError(
+            f"{CLIENT_README} has {len(found)} {language} blocks, not 1")
+    return found[0]

@@ -8,8 +8,7 @@ _GROUPS = {
     "server": ("steadystate-server",),
     "tools": ("grpcurl", "ghz"),
     "container": ("docker",),
-    "shell": ("PATH=$PWD/build/release/bin:$PATH", "steadystate", "mkdir",
-              "protoc", "curl"),
+    "shell": ("PATH=$PWD/build/release/bin:$PATH", "steadystate", "curl"),
 }
 
 

@@ -4,8 +4,7 @@ Method: each command of a console block is carried out by the tests of groups.py
 and what it prints is compared; the tables, names and paths are compared with
 the programs, the protos and the tree. A command that belongs to no test fails.
 Those that need tools which are not everywhere have tests of their own, which
-can be skipped: readme_tools_test.py, readme_container_test.py, and
-tests/clients for the clients' sources.
+can be skipped: readme_tools_test.py, readme_container_test.py.
 
 Not as they stand: servers listen on free ports, and a text that the model makes
 up must only be there. ./deploy/run builds what is out of date, not from
@@ -28,9 +27,9 @@ from testing.server_process import BIN_DIR, ROOT, ServerProcess
 TEXT = blocks.README.read_text()
 
 
-def section(title):
+def section(title, text=TEXT):
     """The text below a heading, up to the next."""
-    return re.search(rf"^## {re.escape(title)}\n(.*?)(?=^## |\Z)", TEXT,
+    return re.search(rf"^## {re.escape(title)}\n(.*?)(?=^## |\Z)", text,
                      re.DOTALL | re.MULTILINE).group(1)
 
 
@@ -51,8 +50,7 @@ class BlocksTest(unittest.TestCase):
     def test_every_block_has_a_test(self):
         for block in blocks.read_blocks():
             with self.subTest(line=block.line):
-                self.assertIn(block.language,
-                              ("console", "python", "js", "text"))
+                self.assertIn(block.language, ("console", "text"))
                 if block.language == "console":
                     for command in blocks.commands_of(block):
                         group_of(command)
@@ -222,9 +220,12 @@ class FactsTest(unittest.TestCase):
         known = {name for source in (ROOT / "server/model/mixers").glob("*.cc")
                  for name in re.findall(r'\.model_type = "(\w+)"',
                                         source.read_text())}
-        rows = table_rows(section("What works today"))
-        named = {name for row in rows for name in re.findall(r"`(\w+)`", row[1])}
-        self.assertEqual(named - {"attn"}, known)
+        families = (ROOT / "server/model/mixers/README.md").read_text()
+        for text in (section("What works today"),
+                     section("What each supports", families)):
+            named = {name for row in table_rows(text)
+                     for name in re.findall(r"`(\w+)`", row[1])}
+            self.assertEqual(named - {"attn"}, known)
 
     def test_names_of_the_api(self):
         protos = "".join(path.read_text()

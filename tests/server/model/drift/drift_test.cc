@@ -5,7 +5,7 @@
 // values whose magnitudes are spread and whose mean is not zero; beside it the
 // formula in doubles from the same gates, keys and values. The relative RMS
 // error of the last tokens' outputs. Prints the errors, which are the table in
-// the project's README.
+// server/model/precision.md.
 //
 // STEADYSTATE_DRIFT_TOKENS=1000000 is the long form: as many tokens instead of
 // a few thousand.

@@ -75,7 +75,7 @@ void Report(const std::string& name, const char* weights, double error) {
       << name << ' ' << weights << ' ' << error << '\n';
 }
 
-// What README.md promises of a case: the bounds of its family.
+// What the mixers' README promises of a case: the bounds of its family.
 ErrorBounds Promised(const std::string& name) {
   const std::string family = name.substr(0, name.find('-'));
   const auto table = ReadmeErrorBounds();
@@ -148,7 +148,7 @@ TEST_P(GoldenTest, Float32WeightsAgreeWithTheReference) {
   const double error = WorstError(*model, expected.values);
   Report(GetParam(), "f32", error);
   EXPECT_LE(error, kF32Tolerance);
-  EXPECT_LE(error, Promised(GetParam()).f32) << "README.md says less";
+  EXPECT_LE(error, Promised(GetParam()).f32) << "the README says less";
 }
 
 TEST_P(GoldenTest, Bfloat16WeightsCostNoMoreThanRounding) {
@@ -161,7 +161,7 @@ TEST_P(GoldenTest, Bfloat16WeightsCostNoMoreThanRounding) {
   const double bound = RelativeRmsError(rounded.values, expected.values);
   Report(GetParam(), "bf16", error);
   EXPECT_LE(error, kBf16Factor * bound);
-  EXPECT_LE(error, Promised(GetParam()).bf16) << "README.md says less";
+  EXPECT_LE(error, Promised(GetParam()).bf16) << "the README says less";
 }
 
 INSTANTIATE_TEST_SUITE_P(Cases, GoldenTest, testing::ValuesIn(Cases()),

@@ -13,7 +13,8 @@
 namespace steadystate {
 namespace {
 
-constexpr char kReadme[] = STEADYSTATE_SOURCE_DIR "/README.md";
+constexpr char kReadme[] =
+    STEADYSTATE_SOURCE_DIR "/server/model/mixers/README.md";
 constexpr absl::string_view kBegin =
     "<!-- made by tests/golden/table.py: begin -->";
 constexpr absl::string_view kEnd =

@@ -6,7 +6,8 @@
 
 namespace steadystate {
 
-// Errors that README.md promises not to exceed, relative RMS over all logits.
+// Errors that the mixers' README promises not to exceed, relative RMS over all
+// logits.
 struct ErrorBounds {
   double f32 = 0;
   double bf16 = 0;

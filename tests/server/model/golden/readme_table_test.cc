@@ -1,5 +1,5 @@
-// Goal: the table of errors in README.md has a row for each family and no
-// other. That its bounds hold is checked where errors are measured. Method:
+// Goal: the table of errors in the mixers' README has a row for each family and
+// no other. That its bounds hold is checked where errors are measured. Method:
 // compare with the registry.
 #include "tests/server/model/golden/readme_table.h"
 
