@@ -7,11 +7,9 @@
 #include "absl/strings/string_view.h"
 #include "nlohmann/json.hpp"
 #include "server/base/status_macros.h"
-#include "server/text/byte_alphabet.h"
 #include "server/text/json_fields.h"
-#include "server/text/normal_form.h"
 #include "server/text/pattern.h"
-#include "server/text/utf8.h"
+#include "server/text/unicode.h"
 
 namespace steadystate {
 namespace {
@@ -34,7 +32,7 @@ std::optional<NormalForm> NormalFormOf(absl::string_view type) {
 absl::StatusOr<Step> MakePrepend(const json& step) {
   STEADYSTATE_ASSIGN_OR_RETURN(const std::string prefix,
                                StringMember(step, "prepend"));
-  return Step{[prefix](std::string text) {
+  return Step{[prefix](const std::string& text) {
                 return text.empty() ? text : prefix + text;
               },
               {.added = static_cast<double>(prefix.size())}};

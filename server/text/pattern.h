@@ -3,12 +3,13 @@
 
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "nlohmann/json_fwd.hpp"
-#include "server/text/growth.h"
 #include "server/text/regex.h"
+#include "server/text/unicode.h"
 
 namespace steadystate {
 
@@ -25,6 +26,28 @@ absl::StatusOr<std::string> ReplaceAll(const Regex& pattern,
 
 // How long ReplaceAll can make a text.
 Growth GrowthOfReplacing(const Regex& pattern, absl::string_view content);
+
+// What becomes of a match where text is split: the "behavior" of a Split.
+enum class SplitBehavior {
+  kRemoved,             // the match is left out
+  kIsolated,            // a word of its own
+  kMergedWithPrevious,  // the end of the word before, unless that is a match
+  kMergedWithNext,      // the start of the word after, unless that is a match
+  kContiguous,          // one word with the matches beside it
+};
+
+// Cuts a text at characters: each that `is_match` says is a match by itself.
+// The stretches point into `text`. REQUIRES: `text` is UTF-8.
+std::vector<Stretch> CutAt(bool (*is_match)(char32_t), absl::string_view text);
+
+// The member "behavior" of `step`, by default `fallback`.
+absl::StatusOr<SplitBehavior> BehaviorOf(const nlohmann::json& step,
+                                         absl::string_view fallback);
+
+// The words of a text. `stretches` are its matches and what lies between, in
+// order, without gaps; the words point into the same text.
+std::vector<absl::string_view> Split(const std::vector<Stretch>& stretches,
+                                     SplitBehavior behavior);
 
 }  // namespace steadystate
 

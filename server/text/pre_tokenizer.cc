@@ -10,11 +10,9 @@
 #include "absl/strings/string_view.h"
 #include "nlohmann/json.hpp"
 #include "server/base/status_macros.h"
-#include "server/text/byte_alphabet.h"
 #include "server/text/json_fields.h"
 #include "server/text/pattern.h"
 #include "server/text/regex.h"
-#include "server/text/splitting.h"
 #include "server/text/unicode.h"
 
 namespace steadystate {
@@ -27,12 +25,12 @@ constexpr absl::string_view kGpt2Pattern =
     "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|"
     "\\s+(?!\\S)|\\s+";
 
-// Appends the parts of a piece; the first of them is as first as the piece.
+// Appends the words of a piece; the first of them is as first as the piece.
 template <typename Piece>
-void AppendParts(const std::vector<absl::string_view>& parts, bool first,
+void AppendWords(const std::vector<absl::string_view>& words, bool first,
                  std::vector<Piece>& to) {
-  for (const absl::string_view part : parts) {
-    to.push_back({std::string(part), first});
+  for (const absl::string_view word : words) {
+    to.push_back({std::string(word), first});
     first = false;
   }
 }
@@ -80,7 +78,7 @@ absl::StatusOr<PreTokenizer::Step> PreTokenizer::MakeSplit(const json& step) {
     STEADYSTATE_ASSIGN_OR_RETURN(std::vector<Stretch> stretches,
                                  pattern->Cut(piece.text));
     for (Stretch& stretch : stretches) stretch.matched ^= invert;
-    AppendParts(Split(stretches, behavior), piece.first, to);
+    AppendWords(Split(stretches, behavior), piece.first, to);
     return absl::OkStatus();
   };
   return Step{cut, {}};
@@ -93,7 +91,7 @@ absl::StatusOr<PreTokenizer::Step> PreTokenizer::MakeDigits(const json& step) {
       individual ? SplitBehavior::kIsolated : SplitBehavior::kContiguous;
   const auto cut = [=](const Piece& piece,
                        std::vector<Piece>& to) -> absl::Status {
-    AppendParts(Split(CutAt(IsNumber, piece.text), behavior), piece.first, to);
+    AppendWords(Split(CutAt(IsNumber, piece.text), behavior), piece.first, to);
     return absl::OkStatus();
   };
   return Step{cut, {}};
@@ -105,7 +103,7 @@ absl::StatusOr<PreTokenizer::Step> PreTokenizer::MakePunctuation(
                                BehaviorOf(step, "Isolated"));
   const auto cut = [=](const Piece& piece,
                        std::vector<Piece>& to) -> absl::Status {
-    AppendParts(Split(CutAt(IsPunctuation, piece.text), behavior), piece.first,
+    AppendWords(Split(CutAt(IsPunctuation, piece.text), behavior), piece.first,
                 to);
     return absl::OkStatus();
   };
@@ -143,7 +141,7 @@ absl::StatusOr<PreTokenizer::Step> PreTokenizer::MakeMetaspace(
     }
     STEADYSTATE_ASSIGN_OR_RETURN(const std::vector<Stretch> stretches,
                                  pattern->Cut(text));
-    AppendParts(Split(stretches, SplitBehavior::kMergedWithNext), piece.first,
+    AppendWords(Split(stretches, SplitBehavior::kMergedWithNext), piece.first,
                 to);
     return absl::OkStatus();
   };

@@ -3,12 +3,18 @@
 
 #include <cstddef>
 #include <memory>
+#include <string>
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "server/text/tokenizer.h"
 
 namespace steadystate {
+
+// The bytes of a literal as Python's repr() writes it: 'text' or "text", which
+// becomes UTF-8, or b'bytes'. INVALID_ARGUMENT for anything else, among it
+// surrogates, octal escapes and \N{...}, which repr() does not write.
+absl::StatusOr<std::string> ParsePythonLiteral(absl::string_view literal);
 
 // The tokenizer of an RWKV vocabulary (rwkv_vocab_v20230424.txt): of the tokens
 // that the rest of the text begins with the longest, over and over. `text` is

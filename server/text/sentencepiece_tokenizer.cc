@@ -1,5 +1,3 @@
-#include "server/text/sentencepiece_tokenizer.h"
-
 #include <dlfcn.h>
 
 #include <filesystem>
@@ -14,6 +12,7 @@
 #include "server/base/status_macros.h"
 #include "server/text/sentencepiece_file.h"
 #include "server/text/sentencepiece_model.h"
+#include "server/text/tokenizer_factory.h"
 
 namespace steadystate {
 namespace {

@@ -10,9 +10,9 @@
 #include "absl/strings/str_replace.h"
 #include "nlohmann/json.hpp"
 #include "server/base/status_macros.h"
-#include "server/text/byte_alphabet.h"
 #include "server/text/json_fields.h"
 #include "server/text/pattern.h"
+#include "server/text/unicode.h"
 
 namespace steadystate {
 namespace {

@@ -9,7 +9,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "nlohmann/json_fwd.hpp"
-#include "server/text/growth.h"
+#include "server/text/unicode.h"
 
 namespace steadystate {
 

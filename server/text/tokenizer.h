@@ -41,7 +41,11 @@ class Tokenizer {
   // what Encode puts before a text of itself, such as the first space of Llama
   // and SentencePiece: mostly, Decode(Encode(text)) is the text.
   // REQUIRES: as AppendBytes.
-  virtual std::string Decode(std::span<const int32_t> tokens) const;
+  virtual std::string Decode(std::span<const int32_t> tokens) const {
+    std::string text;
+    for (const int32_t token : tokens) AppendBytes(token, text);
+    return text;
+  }
 };
 
 }  // namespace steadystate

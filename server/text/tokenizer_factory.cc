@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <string>
 #include <system_error>
 #include <utility>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/strings/match.h"
@@ -11,12 +13,46 @@
 #include "absl/strings/string_view.h"
 #include "server/base/mapped_file.h"
 #include "server/base/status_macros.h"
-#include "server/text/byte_tokenizer.h"
-#include "server/text/json_tokenizer.h"
 #include "server/text/rwkv_tokenizer.h"
-#include "server/text/sentencepiece_tokenizer.h"
 
 namespace steadystate {
+namespace {
+
+constexpr size_t kByteValues = 256;
+
+class ByteTokenizer final : public Tokenizer {
+ public:
+  absl::string_view kind() const override { return "bytes"; }
+
+  absl::StatusOr<std::vector<int32_t>> Encode(
+      absl::string_view text) const override {
+    std::vector<int32_t> tokens;
+    tokens.reserve(text.size());
+    for (const char byte : text) {
+      tokens.push_back(static_cast<unsigned char>(byte));
+    }
+    return tokens;
+  }
+
+  void AppendBytes(int32_t token, std::string& to) const override {
+    if (token < static_cast<int32_t>(kByteValues)) {
+      to.push_back(static_cast<char>(token));
+    }
+  }
+};
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Tokenizer>> MakeByteTokenizer(
+    size_t vocab_size) {
+  if (vocab_size < kByteValues) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("a vocabulary of ", vocab_size,
+                     " tokens; the byte tokenizer needs ", kByteValues));
+  }
+  return std::make_unique<ByteTokenizer>();
+}
+
 namespace {
 
 constexpr size_t kMaxFileBytes = size_t{64} << 20;

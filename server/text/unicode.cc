@@ -1,13 +1,143 @@
 #include "server/text/unicode.h"
 
+#include <utf8proc.h>
+
 #include <algorithm>
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <iterator>
+#include <optional>
+#include <vector>
 
-#include "server/text/utf8.h"
+#include "server/text/text_stream.h"
 
 namespace steadystate {
+namespace {
+
+constexpr absl::string_view kReplacement = "\xEF\xBF\xBD";  // U+FFFD
+
+bool IsContinuation(char byte) {
+  return (static_cast<unsigned char>(byte) & 0xC0) == 0x80;
+}
+
+}  // namespace
+
+std::string ToUtf8(absl::string_view text) {
+  TextStream stream({}, "");
+  std::string utf8 = stream.Append(text);
+  utf8 += stream.Flush();
+  if (!stream.unfinished().empty()) {
+    utf8.append(kReplacement.data(), kReplacement.size());
+  }
+  return utf8;
+}
+
+Character FirstCharacter(absl::string_view text) {
+  const auto lead = static_cast<unsigned char>(text[0]);
+  if (lead < 0x80) return {lead, 1};
+  const size_t bytes = lead < 0xE0 ? 2 : lead < 0xF0 ? 3 : 4;
+  char32_t code = lead & (0x7Fu >> bytes);
+  for (size_t i = 1; i < bytes; ++i) {
+    code = code << 6 | (static_cast<unsigned char>(text[i]) & 0x3Fu);
+  }
+  return {code, bytes};
+}
+
+Character LastCharacter(absl::string_view text) {
+  size_t start = text.size() - 1;
+  while (IsContinuation(text[start])) --start;
+  return FirstCharacter(text.substr(start));
+}
+
+void AppendUtf8(char32_t code, std::string& to) {
+  if (code < 0x80) {
+    to.push_back(static_cast<char>(code));
+    return;
+  }
+  const int trailing = code < 0x800 ? 1 : code < 0x10000 ? 2 : 3;
+  // 110..., 1110... or 11110...
+  const unsigned marker = 0xFF00u >> (trailing + 1) & 0xFFu;
+  to.push_back(static_cast<char>(marker | code >> (6 * trailing)));
+  for (int i = trailing - 1; i >= 0; --i) {
+    to.push_back(static_cast<char>(0x80u | (code >> (6 * i) & 0x3Fu)));
+  }
+}
+
+bool IsWhiteSpace(char32_t code) {
+  return (code >= 0x09 && code <= 0x0D) || code == 0x20 || code == 0x85 ||
+         code == 0xA0 || code == 0x1680 || (code >= 0x2000 && code <= 0x200A) ||
+         code == 0x2028 || code == 0x2029 || code == 0x202F || code == 0x205F ||
+         code == 0x3000;
+}
+
+namespace {
+
+// Bytes that do not stand for themselves are written as these characters.
+constexpr char32_t kFirstMoved = 0x100;
+constexpr size_t kMovedBytes = 68;
+
+constexpr bool StandsForItself(size_t byte) {
+  return (byte >= '!' && byte <= '~') || (byte >= 0xA1 && byte <= 0xAC) ||
+         byte >= 0xAE;
+}
+
+struct Alphabet {
+  std::array<char32_t, 256> of_byte{};
+  std::array<char, kMovedBytes> byte_of_moved{};
+};
+
+constexpr Alphabet MakeAlphabet() {
+  Alphabet alphabet;
+  size_t moved = 0;
+  for (size_t byte = 0; byte < 256; ++byte) {
+    if (StandsForItself(byte)) {
+      alphabet.of_byte[byte] = static_cast<char32_t>(byte);
+    } else {
+      alphabet.of_byte[byte] = static_cast<char32_t>(kFirstMoved + moved);
+      alphabet.byte_of_moved[moved++] = static_cast<char>(byte);
+    }
+  }
+  return alphabet;
+}
+
+constexpr Alphabet kAlphabet = MakeAlphabet();
+
+std::optional<char> ByteOf(char32_t code) {
+  if (code < kFirstMoved) {
+    if (!StandsForItself(code)) return std::nullopt;
+    return static_cast<char>(code);
+  }
+  if (code >= kFirstMoved + kMovedBytes) return std::nullopt;
+  return kAlphabet.byte_of_moved[code - kFirstMoved];
+}
+
+}  // namespace
+
+std::string ToByteAlphabet(absl::string_view text) {
+  std::string mapped;
+  mapped.reserve(text.size() * 2);
+  for (const char byte : text) {
+    AppendUtf8(kAlphabet.of_byte[static_cast<unsigned char>(byte)], mapped);
+  }
+  return mapped;
+}
+
+void AppendFromByteAlphabet(absl::string_view token, std::string& to) {
+  const size_t before = to.size();
+  for (absl::string_view rest = token; !rest.empty();) {
+    const Character character = FirstCharacter(rest);
+    const std::optional<char> byte = ByteOf(character.code);
+    if (!byte.has_value()) {
+      to.resize(before);
+      to.append(token.data(), token.size());
+      return;
+    }
+    to.push_back(*byte);
+    rest.remove_prefix(character.bytes);
+  }
+}
+
 namespace {
 
 // Code points, both included. Tables are sorted.
@@ -75,6 +205,98 @@ std::optional<std::string> WithStandIns(absl::string_view text) {
     at += character.bytes;
   }
   return changed;
+}
+
+namespace {
+
+// The longest decomposition of one character is 18 code points (U+FDFA).
+constexpr size_t kLongestDecomposition = 32;
+
+// Text without characters that any normal form changes, most text in most
+// languages of Latin script.
+bool IsAscii(absl::string_view text) {
+  return std::all_of(text.begin(), text.end(),
+                     [](char c) { return (c & 0x80) == 0; });
+}
+
+utf8proc_propval_t CombiningClass(utf8proc_int32_t code) {
+  return utf8proc_get_property(code)->combining_class;
+}
+
+std::vector<utf8proc_int32_t> Decompose(absl::string_view text,
+                                        bool compatible) {
+  const int options = UTF8PROC_DECOMPOSE | (compatible ? UTF8PROC_COMPAT : 0);
+  std::vector<utf8proc_int32_t> codes;
+  codes.reserve(text.size());
+  utf8proc_int32_t parts[kLongestDecomposition];
+  while (!text.empty()) {
+    const Character character = FirstCharacter(text);
+    text.remove_prefix(character.bytes);
+    const auto code = static_cast<utf8proc_int32_t>(character.code);
+    int boundary_class = 0;
+    const utf8proc_ssize_t count = utf8proc_decompose_char(
+        code, parts, kLongestDecomposition,
+        static_cast<utf8proc_option_t>(options), &boundary_class);
+    if (count < 1 || static_cast<size_t>(count) > kLongestDecomposition) {
+      codes.push_back(code);
+    } else {
+      codes.insert(codes.end(), parts, parts + count);
+    }
+  }
+  return codes;
+}
+
+// Sorts each run of marks by class. utf8proc_decompose would do so by
+// exchanging neighbours, which takes minutes for a megabyte of marks.
+void Order(std::vector<utf8proc_int32_t>& codes) {
+  const auto is_mark = [](utf8proc_int32_t code) {
+    return CombiningClass(code) != 0;
+  };
+  for (auto run = codes.begin(); run != codes.end();) {
+    run = std::find_if(run, codes.end(), is_mark);
+    const auto end = std::find_if_not(run, codes.end(), is_mark);
+    std::stable_sort(run, end, [](utf8proc_int32_t a, utf8proc_int32_t b) {
+      return CombiningClass(a) < CombiningClass(b);
+    });
+    run = end;
+  }
+}
+
+// Of a text without characters that are left alone.
+void AppendNormalForm(absl::string_view text, NormalForm form,
+                      std::string& to) {
+  if (text.empty()) return;
+  std::vector<utf8proc_int32_t> codes = Decompose(text, form.compatible);
+  Order(codes);
+  if (form.composed) {
+    const utf8proc_ssize_t size = utf8proc_normalize_utf32(
+        codes.data(), static_cast<utf8proc_ssize_t>(codes.size()),
+        static_cast<utf8proc_option_t>(UTF8PROC_COMPOSE | UTF8PROC_STABLE));
+    codes.resize(static_cast<size_t>(size));
+  }
+  for (const utf8proc_int32_t code : codes) {
+    AppendUtf8(static_cast<char32_t>(code), to);
+  }
+}
+
+}  // namespace
+
+std::string ToNormalForm(absl::string_view text, NormalForm form) {
+  if (IsAscii(text)) return std::string(text);
+  std::string normal;
+  normal.reserve(text.size());
+  size_t done = 0;
+  for (size_t at = 0; at < text.size();) {
+    const Character character = FirstCharacter(text.substr(at));
+    if (IsUnnormalized(character.code)) {
+      AppendNormalForm(text.substr(done, at - done), form, normal);
+      AppendUtf8(character.code, normal);
+      done = at + character.bytes;
+    }
+    at += character.bytes;
+  }
+  AppendNormalForm(text.substr(done), form, normal);
+  return normal;
 }
 
 }  // namespace steadystate

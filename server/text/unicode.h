@@ -1,12 +1,64 @@
 #ifndef STEADYSTATE_SERVER_TEXT_UNICODE_H_
 #define STEADYSTATE_SERVER_TEXT_UNICODE_H_
 
+#include <cstddef>
 #include <optional>
 #include <string>
 
 #include "absl/strings/string_view.h"
 
 namespace steadystate {
+
+// How long a step of a tokenizer can make a text: of n bytes at most
+// factor * n + added. A floating-point number, since a few dozen steps that
+// each double a text are beyond any integer.
+struct Growth {
+  double factor = 1;
+  double added = 0;
+
+  // This step and then another.
+  Growth Then(const Growth& next) const {
+    return {factor * next.factor, added * next.factor + next.added};
+  }
+
+  // Most bytes that become of each byte of a text that is not empty.
+  double PerByte() const { return factor + added; }
+};
+
+// One character of a text.
+struct Character {
+  char32_t code;
+  size_t bytes;  // of its UTF-8 form, 1 to 4
+};
+
+// `text` with U+FFFD for what is not UTF-8, as in WHATWG decoding.
+std::string ToUtf8(absl::string_view text);
+
+// The first and the last character of a text.
+// REQUIRES: `text` is UTF-8 and not empty.
+Character FirstCharacter(absl::string_view text);
+Character LastCharacter(absl::string_view text);
+
+// Appends the UTF-8 form of a code point.
+void AppendUtf8(char32_t code, std::string& to);
+
+// Unicode's White_Space: what `\s` means to the reference tokenizer library.
+bool IsWhiteSpace(char32_t code);
+
+// The alphabet of byte-level BPE, from GPT-2: each byte is written as one
+// printable character. Visible Latin-1 stands for itself, the other 68 bytes in
+// order for U+0100 and what follows.
+
+// The bytes of `text` in that alphabet.
+std::string ToByteAlphabet(absl::string_view text);
+
+// A character of it has one or two bytes.
+inline constexpr Growth kByteAlphabetGrowth = {.factor = 2};
+
+// Appends the bytes that a token in that alphabet stands for. A token with any
+// other character stands for itself, as in the reference library.
+// REQUIRES: `token` is UTF-8.
+void AppendFromByteAlphabet(absl::string_view token, std::string& to);
 
 // What the reference tokenizer library takes characters for. Its parts know
 // different versions of Unicode, from 9 to 17, and Debian's libraries know 14
@@ -34,6 +86,22 @@ bool IsUnnormalized(char32_t code);
 // the library's category and as many bytes. Nothing if there are none.
 // REQUIRES: `text` is UTF-8.
 std::optional<std::string> WithStandIns(absl::string_view text);
+
+// Unicode's normal forms (UAX #15).
+struct NormalForm {
+  bool composed = true;     // NFC and NFKC rather than NFD and NFKD
+  bool compatible = false;  // NFKC and NFKD
+};
+
+// How long a text can get in that form. The worst are U+0390, which is
+// decomposed to 3 times its bytes, and U+FDFA, 11 times.
+inline Growth GrowthOf(NormalForm form) {
+  return {.factor = form.compatible ? 11.0 : 3.0};
+}
+
+// `text` in that form, in time O(n log n) whatever its marks.
+// REQUIRES: `text` is UTF-8.
+std::string ToNormalForm(absl::string_view text, NormalForm form);
 
 }  // namespace steadystate
 

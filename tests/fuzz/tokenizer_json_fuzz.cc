@@ -2,7 +2,7 @@
 #include <string>
 #include <vector>
 
-#include "server/text/json_tokenizer.h"
+#include "server/text/tokenizer_factory.h"
 #include "tests/fuzz/use_tokenizer.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {

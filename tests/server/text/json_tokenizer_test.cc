@@ -1,8 +1,6 @@
 // Goal: a tokenizer.json that is malformed is refused with the reason, one of
 // an unsupported kind is told from it, and no file or text does harm. Method:
 // small files, each with one thing changed.
-#include "server/text/json_tokenizer.h"
-
 #include <algorithm>
 #include <string>
 #include <vector>
@@ -14,7 +12,8 @@
 #include "nlohmann/json.hpp"
 #include "server/base/error.h"
 #include "server/text/normalizer.h"
-#include "server/text/utf8.h"
+#include "server/text/tokenizer_factory.h"
+#include "server/text/unicode.h"
 
 namespace steadystate {
 namespace {

@@ -14,7 +14,7 @@
 #include "gtest/gtest.h"
 #include "nlohmann/json.hpp"
 #include "server/text/tokenizer_factory.h"
-#include "server/text/utf8.h"
+#include "server/text/unicode.h"
 #include "tests/testing/temp_directory.h"
 
 namespace steadystate {

@@ -10,7 +10,6 @@
 #include "absl/strings/str_format.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "server/text/python_literal.h"
 
 namespace steadystate {
 namespace {
