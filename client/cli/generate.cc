@@ -16,7 +16,6 @@
 #include "client/cli/generation.h"
 #include "client/cli/input.h"
 #include "client/cli/output.h"
-#include "client/cli/progress_bar.h"
 #include "client/cli/session.h"
 
 namespace steadystate::client {

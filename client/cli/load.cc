@@ -7,7 +7,6 @@
 #include "client/cli/command.h"
 #include "client/cli/load_report.h"
 #include "client/cli/output.h"
-#include "client/cli/progress_bar.h"
 
 namespace steadystate::client {
 namespace {

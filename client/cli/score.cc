@@ -8,7 +8,6 @@
 #include "client/cli/command.h"
 #include "client/cli/input.h"
 #include "client/cli/output.h"
-#include "client/cli/progress_bar.h"
 #include "client/cli/session.h"
 
 namespace steadystate::client {

@@ -11,7 +11,6 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
-#include "client/load/histogram.h"
 #include "client/load/tally.h"
 #include "steadystate/client.h"
 #include "steadystate/v1/model.pb.h"

@@ -48,6 +48,12 @@ uint64_t DescriptorLimit();
 uint64_t HardDescriptorLimit();
 size_t OpenDescriptors();
 
+// Opens /dev/null in place of standard input, output or error where the process
+// was started without it: else a connection or a file would get its number, and
+// what is written to it. Reading or writing it still fails, as it would if it
+// were closed. The first thing that main does.
+void OpenStandardDescriptors();
+
 }  // namespace steadystate
 
 #endif  // STEADYSTATE_SERVER_BASE_DESCRIPTOR_H_

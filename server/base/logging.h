@@ -4,12 +4,33 @@
 #include <chrono>
 #include <cstdint>
 #include <initializer_list>
+#include <optional>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
-#include "server/base/log_limiter.h"
+#include "server/base/mutex.h"
 
 namespace steadystate {
+
+// Bounds how many lines one source may log: kLines in each span of kSpan that
+// begins with its first line. Thread-safe.
+class LogLimiter {
+ public:
+  using Time = std::chrono::steady_clock::time_point;
+
+  static constexpr int kLines = 10;
+  static constexpr std::chrono::seconds kSpan{10};
+
+  // For one more line at `now`: nothing if it is to be left out, else how many
+  // were left out since the last that was not.
+  std::optional<uint64_t> Admit(Time now);
+
+ private:
+  Mutex mutex_;
+  std::optional<Time> start_ ABSL_GUARDED_BY(mutex_);
+  int lines_ ABSL_GUARDED_BY(mutex_) = 0;
+  uint64_t left_out_ ABSL_GUARDED_BY(mutex_) = 0;
+};
 
 enum class LogLevel : uint8_t { kDebug, kInfo, kWarning, kError, kOff };
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <optional>
+#include <utility>
 
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
@@ -10,6 +11,39 @@
 #include "server/session/session_id.h"
 
 namespace steadystate {
+namespace {
+
+// No id has a slash.
+std::string NameOf(const SessionKey& key) {
+  return absl::StrCat(key.owner, "/", key.id);
+}
+
+}  // namespace
+
+void ExpiredIds::Add(const SessionKey& key, absl::Time expire_time) {
+  const uint64_t number = next_number_++;
+  std::string name = NameOf(key);
+  times_.insert_or_assign(name, Entry{expire_time, number});
+  order_.push_back({std::move(name), number});
+  if (order_.size() <= max_ids_) return;
+  const Order& oldest = order_.front();
+  const auto entry = times_.find(oldest.name);
+  if (entry != times_.end() && entry->second.number == oldest.number) {
+    times_.erase(entry);
+  }
+  order_.pop_front();
+}
+
+void ExpiredIds::Forget(const SessionKey& key) {
+  if (!times_.empty()) times_.erase(NameOf(key));
+}
+
+std::optional<absl::Time> ExpiredIds::Find(const SessionKey& key) const {
+  const auto entry = times_.find(NameOf(key));
+  if (entry == times_.end()) return std::nullopt;
+  return entry->second.expire_time;
+}
+
 namespace {
 
 std::string Rfc3339(absl::Time time) {

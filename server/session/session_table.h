@@ -2,7 +2,10 @@
 #define STEADYSTATE_SERVER_SESSION_SESSION_TABLE_H_
 
 #include <cstddef>
+#include <cstdint>
+#include <deque>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -14,12 +17,41 @@
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 #include "server/base/clock.h"
-#include "server/session/expired_ids.h"
 #include "server/session/session.h"
 #include "server/session/session_info.h"
 #include "server/session/session_state.h"
 
 namespace steadystate {
+
+// Remembers which sessions have expired, up to a bound; forgets those first
+// that expired first. Thread-compatible.
+class ExpiredIds {
+ public:
+  explicit ExpiredIds(size_t max_ids) : max_ids_(max_ids) {}
+
+  void Add(const SessionKey& key, absl::Time expire_time);
+
+  // The key is in use again.
+  void Forget(const SessionKey& key);
+
+  // When the session expired; nothing if it did not or that was forgotten.
+  std::optional<absl::Time> Find(const SessionKey& key) const;
+
+ private:
+  struct Entry {
+    absl::Time expire_time;
+    uint64_t number = 0;
+  };
+  struct Order {
+    std::string name;     // as in times_
+    uint64_t number = 0;  // of an entry; an old one if the key came back
+  };
+
+  size_t max_ids_;
+  uint64_t next_number_ = 0;
+  absl::flat_hash_map<std::string, Entry> times_;  // by owner and id
+  std::deque<Order> order_;  // oldest first; at most max_ids_
+};
 
 // The sessions by id, and when each expires. A session expires when it has been
 // idle for its ttl since its last request ended. An expired session is not

@@ -1,6 +1,6 @@
 // Goal: no file gets the number of a standard descriptor. Method: processes
 // that close some, and say by their exit code what they see then.
-#include "server/base/standard_descriptors.h"
+#include "server/base/descriptor.h"
 
 #include <fcntl.h>
 #include <unistd.h>

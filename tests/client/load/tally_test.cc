@@ -1,6 +1,6 @@
 // Goal: quantiles within 1 % whatever the samples, and histograms that add up.
 // Method: random samples over nine decades, against sorting them.
-#include "client/load/histogram.h"
+#include "client/load/tally.h"
 
 #include <algorithm>
 #include <chrono>
