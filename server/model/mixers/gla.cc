@@ -38,7 +38,6 @@ class Gla final : public Mixer {
  private:
   float floor_ = 0;  // of log decay
   GatedLayer attention_;
-  std::unique_ptr<Linear> decay_up_;  // rank -> G K
 };
 
 absl::StatusOr<std::unique_ptr<Mixer>> Gla::Make(const MixerBuilder& from) {
@@ -51,17 +50,12 @@ absl::StatusOr<std::unique_ptr<Mixer>> Gla::Make(const MixerBuilder& from) {
   STEADYSTATE_RETURN_IF_ERROR(GatedLayer::ReadConv(from, false, options));
   STEADYSTATE_RETURN_IF_ERROR(GatedLayer::ReadFeatureMap(from, options));
   const HeadShape& s = options.shape;
-  STEADYSTATE_ASSIGN_OR_RETURN(
-      const size_t rank,
-      from.weights.OpenSize("gk_proj.0.weight", {WeightScope::kOpen, s.D}));
   options.decay = Decay::kKey;
-  options.decay_projection = "gk_proj.0";
-  options.decay_columns = rank;
+  options.decay_projection = "gk_proj";
+  options.decay_columns = s.G * s.K;
+  options.decay_low_rank = true;
   STEADYSTATE_ASSIGN_OR_RETURN(gla->attention_,
                                GatedLayer::Make(from, options, 2 * s.G * s.K));
-  STEADYSTATE_ASSIGN_OR_RETURN(
-      gla->decay_up_, MakeProjection(from.weights, "gk_proj.1", rank, s.G * s.K,
-                                     from.linears, Bias::kYes));
   return gla;
 }
 
@@ -75,7 +69,7 @@ void Gla::Forward(std::span<const Segment> segments, size_t rows,
   // f32[rows, 2, G K]: what a float has of a decay, and what it lacks.
   float* decay = attention_.More(rows, buffers);
   const size_t stride = 2 * channels;
-  buffers.Project(*decay_up_, rows, in.decay, in.stride, decay, stride);
+  attention_.ProjectDecay(rows, in, decay, stride, buffers);
   buffers.ForRows(rows, channels, [&](size_t row, size_t) {
     float* a = decay + row * stride;
     LogSigmoidLogDecay(channels, a, kTemperature, floor_, a);
@@ -120,7 +114,6 @@ absl::StatusOr<std::unique_ptr<Mixer>> SimpleGla::Make(
   options.decay = Decay::kScalar;
   options.decay_projection = "gk_proj";
   options.decay_columns = options.shape.G;
-  options.decay_bias = Bias::kYes;
   STEADYSTATE_ASSIGN_OR_RETURN(
       made->attention_, GatedLayer::Make(from, options, options.shape.G));
   return made;

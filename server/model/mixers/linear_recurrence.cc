@@ -261,8 +261,8 @@ absl::Status LinearRecurrence::MakeRecurrence(const MixerBuilder& from,
                                          .normalizer_eps = o.normalizer_eps,
                                          .constants = decay_.constants()};
   if (decay == Decay::kFull) {
-    STEADYSTATE_ASSIGN_OR_RETURN(recurrence.rate,
-                                 DecayGate::TakeRates(from, o.H, o.K, o.V));
+    STEADYSTATE_ASSIGN_OR_RETURN(
+        recurrence.rate, TakeRates(from.weights, "A_log", {o.H, o.K, o.V}));
   }
   STEADYSTATE_ASSIGN_OR_RETURN(
       recurrence_, GatedRecurrence::Make(from, std::move(recurrence)));

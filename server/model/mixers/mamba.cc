@@ -8,7 +8,6 @@
 // the query, dt o x the value and the decay a full matrix; the E channels are
 // columns of the state, cut into heads only to share the work.
 #include <algorithm>
-#include <cmath>
 #include <optional>
 #include <utility>
 #include <vector>
@@ -18,6 +17,7 @@
 #include "server/checkpoint/config.h"
 #include "server/model/mixers/mixers.h"
 #include "server/model/parts/causal_conv.h"
+#include "server/model/parts/decay_gate.h"
 #include "server/model/parts/gated_recurrence.h"
 #include "server/model/parts/mamba_layer.h"
 #include "server/model/parts/projection.h"
@@ -114,15 +114,14 @@ absl::Status Mamba::TakeProjections(const MixerBuilder& from) {
 }
 
 absl::Status Mamba::MakeRecurrence(const MixerBuilder& from) {
-  STEADYSTATE_ASSIGN_OR_RETURN(const std::vector<float> A_log,
-                               from.weights.TakeFloats("A_log", {E_, N_}));
+  STEADYSTATE_ASSIGN_OR_RETURN(const std::vector<float> stored,
+                               TakeRates(from.weights, "A_log", {E_, N_}));
   const size_t heads = E_ / columns_;
   std::vector<float> rate(E_ * N_);  // [heads, N, columns]
   for (size_t e = 0; e < E_; ++e) {
     for (size_t n = 0; n < N_; ++n) {
       const size_t head = e / columns_;
-      rate[(head * N_ + n) * columns_ + e % columns_] =
-          std::exp(A_log[e * N_ + n]);
+      rate[(head * N_ + n) * columns_ + e % columns_] = stored[e * N_ + n];
     }
   }
   STEADYSTATE_ASSIGN_OR_RETURN(

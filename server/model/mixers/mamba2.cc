@@ -13,7 +13,6 @@
 // false (y * silu(z)) and D_has_hdim (D per channel). Transformers' may bear
 // norm_before_gate, too, but there it changes nothing.
 #include <algorithm>
-#include <cmath>
 #include <limits>
 #include <optional>
 #include <string>
@@ -26,6 +25,7 @@
 #include "server/checkpoint/config.h"
 #include "server/model/mixers/mixers.h"
 #include "server/model/parts/causal_conv.h"
+#include "server/model/parts/decay_gate.h"
 #include "server/model/parts/gated_recurrence.h"
 #include "server/model/parts/heads.h"
 #include "server/model/parts/mamba_layer.h"
@@ -117,9 +117,8 @@ class Mamba2 final : public Mixer {
   CausalConvs conv_;
   GatedRecurrence recurrence_;
   HeadOutput output_;
-  std::vector<float> dt_bias_;  // f32[H]
-  std::vector<float> rate_;     // -exp(A_log), f32[H]
-  std::vector<float> skip_;     // D of the formula, f32[E]
+  SoftplusDecay decay_;      // by steps of time
+  std::vector<float> skip_;  // D of the formula, f32[E]
 };
 
 absl::Status Mamba2::ReadShape(const MixerBuilder& from) {
@@ -185,9 +184,7 @@ absl::Status Mamba2::TakeProjections(const MixerBuilder& from) {
 
 absl::Status Mamba2::TakeGates(const MixerBuilder& from) {
   const WeightScope& weights = from.weights;
-  STEADYSTATE_ASSIGN_OR_RETURN(dt_bias_, weights.TakeFloats("dt_bias", {H_}));
-  STEADYSTATE_ASSIGN_OR_RETURN(rate_, weights.TakeFloats("A_log", {H_}));
-  for (float& rate : rate_) rate = -std::exp(rate);
+  STEADYSTATE_ASSIGN_OR_RETURN(decay_, SoftplusDecay::Make(from, H_, 1));
   STEADYSTATE_ASSIGN_OR_RETURN(const bool per_channel,
                                from.config.Bool("D_has_hdim", false));
   const size_t width = per_channel ? E_ : H_;
@@ -238,14 +235,12 @@ absl::StatusOr<std::unique_ptr<Mixer>> Mamba2::Make(const MixerBuilder& from) {
 
 void Mamba2::Discretize(float* dt, const float* x, float* decay, float* low,
                         float* v) const {
-  for (size_t h = 0; h < H_; ++h) dt[h] += dt_bias_[h];
-  Activate(Activation::kSoftplus, H_, dt, dt);
+  decay_.ToSteps(dt);
   for (size_t h = 0; h < H_; ++h) {
     dt[h] = std::clamp(dt[h], dt_min_, dt_max_);
-    decay[h] = rate_[h] * dt[h];
     for (size_t p = 0; p < P_; ++p) v[h * P_ + p] = dt[h] * x[h * P_ + p];
   }
-  SplitDecay(H_, decay, decay, low);
+  decay_.Fade(dt, decay, low);
 }
 
 void Mamba2::Forward(std::span<const Segment> segments, size_t rows,

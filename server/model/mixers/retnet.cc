@@ -8,7 +8,6 @@
 // state of its own. torchscale scales k instead, rotates pairs of neighbours
 // and adds stabilisers that the norm cancels. fla's configuration has a short
 // convolution that its model never makes.
-#include <cmath>
 #include <memory>
 #include <string>
 #include <vector>
@@ -16,6 +15,7 @@
 #include "kernels/pointwise/activation.h"
 #include "server/base/status_macros.h"
 #include "server/model/mixers/mixers.h"
+#include "server/model/parts/decay_gate.h"
 #include "server/model/parts/gated_layer.h"
 #include "server/model/parts/query_key.h"
 #include "server/model/workspace.h"
@@ -96,9 +96,7 @@ absl::StatusOr<std::unique_ptr<Mixer>> Retnet::Make(const MixerBuilder& from) {
       RotaryRows::Make(from, {.heads = s.H + s.G, .d = s.K}, "expand_k"));
   options.decay = Decay::kScalar;
   options.state_per_query_head = true;
-  for (size_t h = 0; h < s.H; ++h) {
-    options.constants.push_back(1 - std::exp2(-5 - static_cast<double>(h)));
-  }
+  options.constants = RetnetDecays(s.H);
   STEADYSTATE_ASSIGN_OR_RETURN(made->attention_,
                                GatedLayer::Make(from, options, 0));
   return made;

@@ -82,10 +82,10 @@ class Rwkv6 final : public Mixer {
   std::unique_ptr<Linear> mix_down_;                          // D -> 5 rank
   std::array<std::unique_ptr<Linear>, kProjections> mix_up_;  // rank -> D
   std::array<std::unique_ptr<Linear>, kProjections>
-      projections_;                   // D -> widths_[i]
-  std::unique_ptr<Linear> decay_up_;  // widths_[kW] -> H K
-  std::unique_ptr<Linear> out_;       // H V -> D
-  std::vector<float> bonus_;          // f32[H, K]
+      projections_;              // D -> widths_[i]
+  LowRank decay_;                // behind projections_[kW], -> H K
+  std::unique_ptr<Linear> out_;  // H V -> D
+  std::vector<float> bonus_;     // f32[H, K]
   GatedRecurrence recurrence_;
   HeadOutput output_;
 };
@@ -129,24 +129,19 @@ absl::Status Rwkv6::TakeMixing(const MixerBuilder& from) {
 
 absl::Status Rwkv6::TakeProjections(const MixerBuilder& from) {
   const HeadShape& s = shape_;
-  const std::string decay = "w_proj.linear.lora.";
-  const std::array<std::string, kProjections> names = {
-      "r_proj.linear", absl::StrCat(decay, 0), "k_proj.linear", "v_proj.linear",
-      "g_proj.linear"};
+  ProjectionStack decay(from.weights, s.D);
   STEADYSTATE_ASSIGN_OR_RETURN(
-      const size_t decay_rank,
-      from.weights.OpenSize(absl::StrCat(names[kW], ".weight"),
-                            {WeightScope::kOpen, s.D}));
-  widths_ = {s.H * s.K, decay_rank, s.H * s.K, s.H * s.V, s.H * s.V};
-  for (size_t i = 0; i < kProjections; ++i) {
+      decay_, TakeLowRank(from, "w_proj.linear.lora.0", "w_proj.linear.lora.2",
+                          {1, s.H * s.K}, Bias::kYes, decay));
+  STEADYSTATE_ASSIGN_OR_RETURN(projections_[kW], decay.Pack(from.linears));
+  widths_ = {s.H * s.K, decay_.rank, s.H * s.K, s.H * s.V, s.H * s.V};
+  constexpr std::array<absl::string_view, kProjections> kNames = {
+      "r_proj.linear", "", "k_proj.linear", "v_proj.linear", "g_proj.linear"};
+  for (const Projection i : {kR, kK, kV, kG}) {
     STEADYSTATE_ASSIGN_OR_RETURN(
         projections_[i],
-        MakeProjection(from.weights, names[i], s.D, widths_[i], from.linears));
+        MakeProjection(from.weights, kNames[i], s.D, widths_[i], from.linears));
   }
-  STEADYSTATE_ASSIGN_OR_RETURN(
-      decay_up_,
-      MakeProjection(from.weights, absl::StrCat(decay, 2), widths_[kW],
-                     s.H * s.K, from.linears, Bias::kYes));
   STEADYSTATE_ASSIGN_OR_RETURN(
       out_,
       MakeProjection(from.weights, "o_proj", s.H * s.V, s.D, from.linears));
@@ -244,7 +239,7 @@ void Rwkv6::Decay(size_t rows, const Buffer& b,
     float* low = b.projected[kW] + row * rank;
     Activate(Activation::kTanh, rank, low, low);
   });
-  buffers.Project(*decay_up_, rows, b.projected[kW], rank, b.decay, width);
+  decay_.Expand(rows, b.projected[kW], rank, b.decay, width, buffers);
   buffers.ForRows(rows, width, [&](size_t row, size_t) {
     float* decay = b.decay + row * width;
     Activate(Activation::kExp, width, decay, decay);

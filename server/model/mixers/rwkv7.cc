@@ -54,10 +54,9 @@ enum Input : size_t { kR, kW, kK, kV, kA, kG, kInputs };
 constexpr absl::string_view kLetters = "rwkvag";
 
 // A matrix of low rank, with an activation between its factors.
-struct LowRank {
-  size_t rank = 0;
-  std::unique_ptr<Linear> down;  // D -> rank; null where it is stacked
-  std::unique_ptr<Linear> up;    // rank -> out
+struct Lora {
+  LowRank map{};
+  std::unique_ptr<Linear> down{};  // D -> rank
   std::optional<Activation> between{};
 };
 
@@ -88,23 +87,25 @@ class Rwkv7 final : public Mixer {
   absl::Status TakeShares(const MixerBuilder& from);
   absl::Status TakeVectors(const MixerBuilder& from);
   absl::Status TakeProjections(const MixerBuilder& from);
-  // Takes `<input>_lora.lora.2`, [out, rank], and perhaps its bias.
-  static absl::StatusOr<LowRank> TakeUp(const MixerBuilder& from,
-                                        absl::string_view input, size_t out,
-                                        Bias bias);
-  // The same and `<input>_lora.lora.0`, [rank, D].
-  static absl::StatusOr<LowRank> TakeLowRank(const MixerBuilder& from,
+  // Takes `<input>_lora.lora.2`, [out, rank], and perhaps its bias, and
+  // `<input>_lora.lora.0`, [rank, D], into the stack.
+  static absl::StatusOr<LowRank> TakeStacked(const MixerBuilder& from,
                                              absl::string_view input,
                                              size_t out, Bias bias,
-                                             std::optional<Activation> between);
+                                             ProjectionStack& stack);
+  // The same with a stack of its own.
+  static absl::StatusOr<Lora> TakeLora(const MixerBuilder& from,
+                                       absl::string_view input, size_t out,
+                                       Bias bias,
+                                       std::optional<Activation> between);
 
   size_t values() const { return H_ * V_; }
   Buffer Cut(float* scratch, size_t rows) const;
   // Fills r, k, v, decay, a and gate, all before their outer activations.
   void Project(size_t rows, const float* x, const Buffer& b,
                Workspace::Buffers& buffers) const;
-  void RunLowRank(const LowRank& map, size_t rows, const Buffer& b, float* to,
-                  Workspace::Buffers& buffers) const;
+  void RunLora(const Lora& lora, size_t rows, const Buffer& b, float* to,
+               Workspace::Buffers& buffers) const;
   // The rest of what comes before the recurrence, for one row. `first` is v_0.
   void Prepare(const Buffer& b, size_t row, float* first) const;
   // kappa of one head, from k o k_k, in place.
@@ -119,7 +120,8 @@ class Rwkv7 final : public Mixer {
   std::vector<float> k_k_, k_a_, r_k_;              // f32[D]
   std::unique_ptr<Linear> r_, k_;                   // D -> D
   std::unique_ptr<Linear> v_;                       // D -> v_columns_
-  LowRank decay_, a_, gate_, v_share_;
+  Lora decay_, a_, gate_;
+  LowRank v_share_;
   std::unique_ptr<Linear> out_;  // H V -> D
   DeltaRecurrence recurrence_;
   HeadOutput output_;
@@ -200,31 +202,24 @@ absl::Status Rwkv7::TakeVectors(const MixerBuilder& from) {
   return absl::OkStatus();
 }
 
-absl::StatusOr<LowRank> Rwkv7::TakeUp(const MixerBuilder& from,
-                                      absl::string_view input, size_t out,
-                                      Bias bias) {
-  LowRank map;
-  STEADYSTATE_ASSIGN_OR_RETURN(
-      map.rank,
-      from.weights.OpenSize(absl::StrCat(input, "_lora.lora.0.weight"),
-                            {WeightScope::kOpen, from.hidden_size}));
-  STEADYSTATE_ASSIGN_OR_RETURN(
-      map.up, MakeProjection(from.weights, absl::StrCat(input, "_lora.lora.2"),
-                             map.rank, out, from.linears, bias));
-  return map;
+absl::StatusOr<LowRank> Rwkv7::TakeStacked(const MixerBuilder& from,
+                                           absl::string_view input, size_t out,
+                                           Bias bias, ProjectionStack& stack) {
+  const std::string name = absl::StrCat(input, "_lora.lora.");
+  return TakeLowRank(from, absl::StrCat(name, 0), absl::StrCat(name, 2),
+                     {1, out}, bias, stack);
 }
 
-absl::StatusOr<LowRank> Rwkv7::TakeLowRank(const MixerBuilder& from,
-                                           absl::string_view input, size_t out,
-                                           Bias bias,
-                                           std::optional<Activation> between) {
-  STEADYSTATE_ASSIGN_OR_RETURN(LowRank map, TakeUp(from, input, out, bias));
-  map.between = between;
-  STEADYSTATE_ASSIGN_OR_RETURN(
-      map.down,
-      MakeProjection(from.weights, absl::StrCat(input, "_lora.lora.0"),
-                     from.hidden_size, map.rank, from.linears));
-  return map;
+absl::StatusOr<Lora> Rwkv7::TakeLora(const MixerBuilder& from,
+                                     absl::string_view input, size_t out,
+                                     Bias bias,
+                                     std::optional<Activation> between) {
+  Lora lora = {.between = between};
+  ProjectionStack stack(from.weights, from.hidden_size);
+  STEADYSTATE_ASSIGN_OR_RETURN(lora.map,
+                               TakeStacked(from, input, out, bias, stack));
+  STEADYSTATE_ASSIGN_OR_RETURN(lora.down, stack.Pack(from.linears));
+  return lora;
 }
 
 absl::Status Rwkv7::TakeProjections(const MixerBuilder& from) {
@@ -234,22 +229,19 @@ absl::Status Rwkv7::TakeProjections(const MixerBuilder& from) {
   STEADYSTATE_ASSIGN_OR_RETURN(
       k_, MakeProjection(weights, "k_proj", D_, D_, from.linears));
   STEADYSTATE_ASSIGN_OR_RETURN(
-      decay_, TakeLowRank(from, "w", D_, Bias::kYes, Activation::kTanh));
+      decay_, TakeLora(from, "w", D_, Bias::kYes, Activation::kTanh));
   STEADYSTATE_ASSIGN_OR_RETURN(
-      a_, TakeLowRank(from, "a", D_, Bias::kYes, std::nullopt));
+      a_, TakeLora(from, "a", D_, Bias::kYes, std::nullopt));
   STEADYSTATE_ASSIGN_OR_RETURN(
-      gate_,
-      TakeLowRank(from, "g", values(), Bias::kNone, Activation::kSigmoid));
+      gate_, TakeLora(from, "g", values(), Bias::kNone, Activation::kSigmoid));
   ProjectionStack v_stack(weights, D_);
   STEADYSTATE_RETURN_IF_ERROR(v_stack.Add("v_proj", values()).status());
   if (layer_ > 0) {
-    STEADYSTATE_ASSIGN_OR_RETURN(v_share_,
-                                 TakeUp(from, "v", values(), Bias::kYes));
-    STEADYSTATE_RETURN_IF_ERROR(
-        v_stack.Add("v_lora.lora.0", v_share_.rank).status());
+    STEADYSTATE_ASSIGN_OR_RETURN(
+        v_share_, TakeStacked(from, "v", values(), Bias::kYes, v_stack));
   }
   v_columns_ = v_stack.columns();
-  low_columns_ = std::max({decay_.rank, a_.rank, gate_.rank});
+  low_columns_ = std::max({decay_.map.rank, a_.map.rank, gate_.map.rank});
   STEADYSTATE_ASSIGN_OR_RETURN(v_, v_stack.Pack(from.linears));
   STEADYSTATE_ASSIGN_OR_RETURN(
       out_, MakeProjection(weights, "o_proj", values(), D_, from.linears));
@@ -298,17 +290,17 @@ Rwkv7::Buffer Rwkv7::Cut(float* scratch, size_t rows) const {
   return b;
 }
 
-void Rwkv7::RunLowRank(const LowRank& map, size_t rows, const Buffer& b,
-                       float* to, Workspace::Buffers& buffers) const {
-  const size_t rank = map.rank;
-  buffers.Project(*map.down, rows, b.mixed, D_, b.low, rank);
-  if (map.between.has_value()) {
+void Rwkv7::RunLora(const Lora& lora, size_t rows, const Buffer& b, float* to,
+                    Workspace::Buffers& buffers) const {
+  const size_t rank = lora.map.rank;
+  buffers.Project(*lora.down, rows, b.mixed, D_, b.low, rank);
+  if (lora.between.has_value()) {
     buffers.ForRows(rows, rank, [&](size_t row, size_t) {
       float* low = b.low + row * rank;
-      Activate(*map.between, rank, low, low);
+      Activate(*lora.between, rank, low, low);
     });
   }
-  buffers.Project(*map.up, rows, b.low, rank, to, map.up->out());
+  lora.map.Expand(rows, b.low, rank, to, lora.map.up->out(), buffers);
 }
 
 void Rwkv7::Project(size_t rows, const float* x, const Buffer& b,
@@ -323,15 +315,14 @@ void Rwkv7::Project(size_t rows, const float* x, const Buffer& b,
   mix(kV);
   buffers.Project(*v_, rows, b.mixed, D_, b.v, v_columns_);
   if (layer_ > 0) {
-    buffers.Project(*v_share_.up, rows, b.v + values(), v_columns_, b.v_share,
-                    values());
+    v_share_.Expand(rows, b.v, v_columns_, b.v_share, values(), buffers);
   }
   mix(kW);
-  RunLowRank(decay_, rows, b, b.decay, buffers);
+  RunLora(decay_, rows, b, b.decay, buffers);
   mix(kA);
-  RunLowRank(a_, rows, b, b.a, buffers);
+  RunLora(a_, rows, b, b.a, buffers);
   mix(kG);
-  RunLowRank(gate_, rows, b, b.gate, buffers);
+  RunLora(gate_, rows, b, b.gate, buffers);
 }
 
 void Rwkv7::Normalize(float* kappa) const {

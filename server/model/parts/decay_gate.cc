@@ -35,6 +35,25 @@ void Multiply(size_t n, float factor, float* x) {
 
 }  // namespace
 
+absl::StatusOr<std::vector<float>> TakeRates(
+    const WeightScope& weights, absl::string_view name,
+    std::initializer_list<size_t> shape) {
+  STEADYSTATE_ASSIGN_OR_RETURN(std::vector<float> rates,
+                               weights.TakeFloats(name, shape));
+  for (float& rate : rates) {
+    rate = std::min(std::exp(rate), std::numeric_limits<float>::max());
+  }
+  return rates;
+}
+
+std::vector<double> RetnetDecays(size_t heads) {
+  std::vector<double> decays;
+  for (size_t h = 0; h < heads; ++h) {
+    decays.push_back(1 - std::exp2(-5 - static_cast<double>(h)));
+  }
+  return decays;
+}
+
 absl::StatusOr<SoftplusDecay> SoftplusDecay::Make(
     const MixerBuilder& builder, size_t heads, size_t factors,
     std::optional<double> lower_bound, size_t sharing) {
@@ -45,32 +64,45 @@ absl::StatusOr<SoftplusDecay> SoftplusDecay::Make(
   }
   const size_t stored = heads / sharing;
   STEADYSTATE_ASSIGN_OR_RETURN(const std::vector<float> rates,
-                               builder.weights.TakeFloats("A_log", {stored}));
+                               TakeRates(builder.weights, "A_log", {stored}));
   STEADYSTATE_ASSIGN_OR_RETURN(
       const std::vector<float> biases,
       builder.weights.TakeFloats("dt_bias", {stored * factors}));
   decay.rate_ = Repeated(rates, 1, sharing);
   decay.bias_ = Repeated(biases, factors, sharing);
-  for (float& rate : decay.rate_) {
-    // Finite, so that times a vanished softplus it is 0.
-    rate = std::min(std::exp(rate), std::numeric_limits<float>::max());
-  }
   return decay;
 }
 
 void SoftplusDecay::Apply(float* x, float* low) const {
   const size_t n = bias_.size();
+  if (!lower_bound_.has_value()) {
+    ToSteps(x);
+    Fade(x, x, low);
+    return;
+  }
   AddTo(n, bias_.data(), x);
-  if (!lower_bound_.has_value()) Activate(Activation::kSoftplus, n, x, x);
   for (size_t head = 0; head < rate_.size(); ++head) {
-    const float sign = lower_bound_.has_value() ? 1.0f : -1.0f;
-    Multiply(factors_, sign * rate_[head], x + head * factors_);
+    Multiply(factors_, rate_[head], x + head * factors_);
   }
-  if (lower_bound_.has_value()) {
-    Activate(Activation::kSigmoid, n, x, x);
-    Multiply(n, *lower_bound_, x);
-  }
+  Activate(Activation::kSigmoid, n, x, x);
+  Multiply(n, *lower_bound_, x);
   SplitDecay(n, x, x, low);
+}
+
+void SoftplusDecay::ToSteps(float* x) const {
+  const size_t n = bias_.size();
+  AddTo(n, bias_.data(), x);
+  Activate(Activation::kSoftplus, n, x, x);
+}
+
+void SoftplusDecay::Fade(const float* steps, float* alpha, float* low) const {
+  for (size_t head = 0; head < rate_.size(); ++head) {
+    const size_t end = (head + 1) * factors_;
+    for (size_t i = head * factors_; i < end; ++i) {
+      alpha[i] = -rate_[head] * steps[i];
+    }
+  }
+  SplitDecay(bias_.size(), alpha, alpha, low);
 }
 
 namespace {
@@ -150,11 +182,6 @@ absl::Status ReadActivation(const Config& decay, DecayOptions& options) {
   return absl::OkStatus();
 }
 
-// e^x, as large as a float can be. So that 0 times it is 0.
-float FiniteExp(float x) {
-  return std::min(std::exp(x), std::numeric_limits<float>::max());
-}
-
 }  // namespace
 
 absl::StatusOr<DecayOptions> ReadDecayOptions(
@@ -180,14 +207,6 @@ absl::StatusOr<DecayOptions> ReadDecayOptions(
   }
   STEADYSTATE_RETURN_IF_ERROR(ReadActivation(decay, options));
   return options;
-}
-
-absl::StatusOr<std::vector<float>> DecayGate::TakeRates(
-    const MixerBuilder& from, size_t heads, size_t K, size_t V) {
-  STEADYSTATE_ASSIGN_OR_RETURN(std::vector<float> rates,
-                               from.weights.TakeFloats("A_log", {heads, K, V}));
-  std::ranges::transform(rates, rates.begin(), FiniteExp);
-  return rates;
 }
 
 absl::StatusOr<DecayGate> DecayGate::Make(const MixerBuilder& from,
@@ -238,12 +257,8 @@ absl::Status DecayGate::AddKeyProjection(const MixerBuilder& from,
     return absl::OkStatus();
   }
   STEADYSTATE_ASSIGN_OR_RETURN(
-      rank_, weights.OpenSize("decay_k_proj.0.weight",
-                              {WeightScope::kOpen, from.hidden_size}));
-  STEADYSTATE_ASSIGN_OR_RETURN(inner_, stack.Add("decay_k_proj.0", rank_));
-  STEADYSTATE_ASSIGN_OR_RETURN(
-      expand_, MakeProjection(from.weights, "decay_k_proj.1", rank_, key_.size,
-                              from.linears, Bias::kYes));
+      low_rank_, TakeLowRank(from, "decay_k_proj.0", "decay_k_proj.1",
+                             {1, key_.size}, Bias::kYes, stack));
   return absl::OkStatus();
 }
 
@@ -265,8 +280,8 @@ absl::Status DecayGate::TakeFactors(const MixerBuilder& from) {
     case Form::kExpSoftplus:
       activation_ = Activation::kSoftplus;
       STEADYSTATE_ASSIGN_OR_RETURN(key_.factors,
-                                   from.weights.TakeFloats("decay_a", {H_}));
-      for (float& a : key_.factors) a = -FiniteExp(a);
+                                   TakeRates(from.weights, "decay_a", {H_}));
+      for (float& rate : key_.factors) rate = -rate;
       return absl::OkStatus();
   }
   key_.factors.assign(key_.size, factor);
@@ -275,6 +290,10 @@ absl::Status DecayGate::TakeFactors(const MixerBuilder& from) {
 }
 
 void DecayGate::SetConstants(const MixerBuilder& from) {
+  if (options_.constant == Constant::kRetnet) {
+    constants_ = RetnetDecays(H_);
+    return;
+  }
   const auto H = static_cast<double>(H_);
   const auto n = static_cast<double>(from.layer);
   const auto L = static_cast<double>(from.layers);
@@ -283,12 +302,10 @@ void DecayGate::SetConstants(const MixerBuilder& from) {
     double decay = 1;
     switch (options_.constant) {
       case Constant::kNone:
+      case Constant::kRetnet:
         break;
       case Constant::kListed:
         decay = options_.values[head];
-        break;
-      case Constant::kRetnet:
-        decay = 1 - std::exp2(-5 - h);
         break;
       case Constant::kLightningFla:
         decay = std::exp(-(8 / H) * (1 - n / L) * h);
@@ -315,11 +332,11 @@ DecayGate::Decays DecayGate::Run(size_t rows, float* fused, size_t stride,
   float* key = fused + key_.column;
   size_t key_stride = stride;
   float* low = scratch;
-  if (expand_ != nullptr) {
+  if (low_rank_.up != nullptr) {
     key = scratch;
     key_stride = key_.size;
     low = scratch + rows * key_.size;
-    buffers.Project(*expand_, rows, fused + inner_, stride, key, key_stride);
+    low_rank_.Expand(rows, fused, stride, key, key_stride, buffers);
   }
   const size_t low_stride = low_floats();
   buffers.ForRows(rows, 2 * (key_.size + value_.size), [&](size_t row, size_t) {

@@ -2,7 +2,7 @@
 #define STEADYSTATE_SERVER_MODEL_PARTS_DECAY_GATE_H_
 
 #include <cstddef>
-#include <memory>
+#include <initializer_list>
 #include <optional>
 #include <string>
 #include <vector>
@@ -10,9 +10,9 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
-#include "kernels/linear/linear.h"
 #include "kernels/pointwise/activation.h"
 #include "server/checkpoint/config.h"
+#include "server/checkpoint/weight_store.h"
 #include "server/model/mixer_builder.h"
 #include "server/model/parts/gated_recurrence.h"
 #include "server/model/parts/heads.h"
@@ -21,8 +21,17 @@
 
 namespace steadystate {
 
-// The decay of the gated delta rules, with a rate per head and a bias per
-// factor:
+// Rates of decays: the exponentials of a tensor, no larger than a float can be,
+// so that a rate times a step of 0 is 0. Errors as WeightStore::Take.
+absl::StatusOr<std::vector<float>> TakeRates(
+    const WeightScope& weights, absl::string_view name,
+    std::initializer_list<size_t> shape);
+
+// RetNet's decays (Sun et al. 2023): 1 - 2^(-5-h) in head h.
+std::vector<double> RetnetDecays(size_t heads);
+
+// The decay of the gated delta rules and of Mamba-2, with a rate per head and a
+// bias per factor:
 //   log alpha = -exp(A_log) softplus(x + dt_bias), or
 //   log alpha = lower_bound sigmoid(exp(A_log) (x + dt_bias)),
 // fla's "safe gate", whose alpha is not below exp(lower_bound). Immutable;
@@ -43,6 +52,14 @@ class SoftplusDecay {
   //   x    f32[heads, factors]  in/out
   //   low  f32[heads, factors]  out
   void Apply(float* x, float* low) const;
+
+  // Apply without a lower bound, in two parts, for those who need the steps:
+  //   step = softplus(x + dt_bias),   log alpha = -exp(A_log) step.
+  //   x             f32[heads, factors]  in/out
+  //   steps         f32[heads, factors]  in
+  //   alpha, low    f32[heads, factors]  out; alpha may be steps
+  void ToSteps(float* x) const;
+  void Fade(const float* steps, float* alpha, float* low) const;
 
  private:
   size_t factors_ = 0;  // of a head
@@ -101,18 +118,13 @@ class DecayGate {
                                         size_t K, size_t V,
                                         ProjectionStack& stack);
 
-  // The rates of Decay::kFull: exp of the tensor A_log, f32[H, K, V].
-  static absl::StatusOr<std::vector<float>> TakeRates(const MixerBuilder& from,
-                                                      size_t heads, size_t K,
-                                                      size_t V);
-
   // The factors of "constant", one a head, which GatedRecurrence takes once for
   // all; empty for decays that depend on the token.
   const std::vector<double>& constants() const { return constants_; }
 
   // Scratch floats that a row needs.
   size_t row_floats() const {
-    return (expand_ == nullptr ? 0 : key_.size) + low_floats();
+    return (low_rank_.up == nullptr ? 0 : key_.size) + low_floats();
   }
 
   // Turns the projections into decays, in place where they lie.
@@ -149,9 +161,8 @@ class DecayGate {
   Axis key_;          // kScalar: one gate a head
   Axis value_;        // kFull: no factors, the steps are the activated gates
   size_t phase_ = 0;  // column, kComplex
-  size_t inner_ = 0, rank_ = 0;     // column and width, if of low rank
-  std::unique_ptr<Linear> expand_;  // rank -> H K, if of low rank
-  std::vector<double> constants_;   // f64[H], "constant" only
+  LowRank low_rank_;  // of the key's gates, if they are of low rank
+  std::vector<double> constants_;  // f64[H], "constant" only
 };
 
 }  // namespace steadystate

@@ -78,23 +78,6 @@ absl::Status ReadValueHeads(const Config& config, size_t default_heads,
   return absl::OkStatus();
 }
 
-absl::Status DeltaLayer::TakeLowRank(const MixerBuilder& from,
-                                     absl::string_view name, RepeatedRows out,
-                                     Bias bias, ProjectionStack& stack,
-                                     LowRank& to) const {
-  const std::string down = absl::StrCat(name, ".0");
-  // fla's rank is V; another one is as good.
-  STEADYSTATE_ASSIGN_OR_RETURN(
-      const size_t rank, from.weights.OpenSize(absl::StrCat(down, ".weight"),
-                                               {WeightScope::kOpen, D_}));
-  STEADYSTATE_ASSIGN_OR_RETURN(to.column, stack.Add(down, rank));
-  ProjectionStack up(from.weights, rank);
-  STEADYSTATE_RETURN_IF_ERROR(
-      up.AddRepeated(absl::StrCat(name, ".1"), out, bias).status());
-  STEADYSTATE_ASSIGN_OR_RETURN(to.up, up.Pack(from.linears));
-  return absl::OkStatus();
-}
-
 absl::Status DeltaLayer::TakeProjections(const MixerBuilder& from) {
   const DeltaLayerOptions& o = options_;
   const size_t gate_heads = o.gates_per_key_head ? o.H : o.HV;
@@ -111,17 +94,19 @@ absl::Status DeltaLayer::TakeProjections(const MixerBuilder& from) {
     STEADYSTATE_ASSIGN_OR_RETURN(decay_up_.column, stack.Add("a_proj", o.HV));
   }
   if (o.decay == Decay::kKey) {
-    STEADYSTATE_RETURN_IF_ERROR(TakeLowRank(from, "f_proj",
-                                            {gate_heads, o.K, sharing},
-                                            Bias::kNone, stack, decay_up_));
+    STEADYSTATE_ASSIGN_OR_RETURN(
+        decay_up_, TakeLowRank(from, "f_proj.0", "f_proj.1",
+                               {gate_heads, o.K, sharing}, Bias::kNone, stack));
   }
   if (o.gate == DeltaLayerOptions::Gate::kFull) {
     STEADYSTATE_ASSIGN_OR_RETURN(gate_up_.column,
                                  stack.Add("g_proj", o.HV * o.V));
   }
   if (o.gate == DeltaLayerOptions::Gate::kLowRank) {
-    STEADYSTATE_RETURN_IF_ERROR(TakeLowRank(from, "g_proj", {o.HV, o.V, 1},
-                                            Bias::kYes, stack, gate_up_));
+    // fla's rank is V; another one is as good.
+    STEADYSTATE_ASSIGN_OR_RETURN(
+        gate_up_, TakeLowRank(from, "g_proj.0", "g_proj.1", {o.HV, o.V},
+                              Bias::kYes, stack));
   }
   columns_ = stack.columns();
   STEADYSTATE_ASSIGN_OR_RETURN(fused_, stack.Pack(from.linears));
@@ -245,12 +230,10 @@ void DeltaLayer::Forward(std::span<const Segment> segments, size_t rows,
 
   buffers.Project(*fused_, rows, x, D_, p.fused, columns_);
   if (decay_up_.up != nullptr) {
-    buffers.Project(*decay_up_.up, rows, p.fused + decay_up_.column, columns_,
-                    p.decay, p.decay_stride);
+    decay_up_.Expand(rows, p.fused, columns_, p.decay, p.decay_stride, buffers);
   }
   if (gate_up_.up != nullptr) {
-    buffers.Project(*gate_up_.up, rows, p.fused + gate_up_.column, columns_,
-                    p.gate, p.gate_stride);
+    gate_up_.Expand(rows, p.fused, columns_, p.gate, p.gate_stride, buffers);
   }
   convs_.Run(segments, p.fused, columns_, buffers);
   buffers.ForRows(rows, columns_, [&](size_t row, size_t) {

@@ -79,11 +79,6 @@ class DeltaLayer final : public Mixer {
                float* y, Workspace& workspace) const override;
 
  private:
-  // A second matrix behind a few columns of the first product.
-  struct LowRank {
-    size_t column = 0;
-    std::unique_ptr<Linear> up;  // or null: not low rank
-  };
   // Where the parts of a batch lie in the scratch memory.
   struct Parts {
     float* fused;  // f32[rows, columns]
@@ -96,10 +91,6 @@ class DeltaLayer final : public Mixer {
   };
 
   absl::Status TakeProjections(const MixerBuilder& from);
-  // Takes `<name>.0` into the stack and `<name>.1`, [out, rank], by itself.
-  absl::Status TakeLowRank(const MixerBuilder& from, absl::string_view name,
-                           RepeatedRows out, Bias bias, ProjectionStack& stack,
-                           LowRank& to) const;
   absl::Status TakeConvs(const MixerBuilder& from);
   Parts PartsOf(float* scratch, size_t rows) const;
   // Activates, normalises and gates one row.

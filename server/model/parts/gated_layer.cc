@@ -75,10 +75,15 @@ absl::Status GatedLayer::TakeProjections(const MixerBuilder& from) {
   if (options_.gated) {
     STEADYSTATE_ASSIGN_OR_RETURN(gate_, stack.Add("g_proj", s.H * s.V));
   }
-  if (!options_.decay_projection.empty()) {
+  const absl::string_view decay = options_.decay_projection;
+  if (options_.decay_low_rank) {
     STEADYSTATE_ASSIGN_OR_RETURN(
-        decay_, stack.Add(options_.decay_projection, options_.decay_columns,
-                          options_.decay_bias));
+        decay_,
+        TakeLowRank(from, absl::StrCat(decay, ".0"), absl::StrCat(decay, ".1"),
+                    {1, options_.decay_columns}, Bias::kYes, stack));
+  } else if (!decay.empty()) {
+    STEADYSTATE_ASSIGN_OR_RETURN(
+        decay_.column, stack.Add(decay, options_.decay_columns, Bias::kYes));
   }
   columns_ = stack.columns();
   STEADYSTATE_ASSIGN_OR_RETURN(fused_, stack.Pack(from.linears));
@@ -129,9 +134,15 @@ GatedLayer::Rows GatedLayer::Project(std::span<const Segment> segments,
           .k = fused + k_,
           .v = fused + v_,
           .gate = fused + gate_,
-          .decay = fused + decay_,
+          .decay = fused + decay_.column,
           .out = fused + rows * columns_,
           .stride = columns_};
+}
+
+void GatedLayer::ProjectDecay(size_t rows, const Rows& in, float* decay,
+                              size_t stride,
+                              Workspace::Buffers& buffers) const {
+  decay_.Expand(rows, in.q - q_, in.stride, decay, stride, buffers);
 }
 
 void GatedLayer::Finish(std::span<const Segment> segments, size_t rows,

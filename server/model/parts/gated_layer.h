@@ -43,10 +43,11 @@ class GatedLayer {
     // then has a state of its own. Else there is a state for each key/value
     // head.
     bool state_per_query_head = false;
-    // One more projection of x, for the decay; empty: none.
+    // One more projection of x, for the decay, with a bias; empty: none.
     absl::string_view decay_projection = "";
     size_t decay_columns = 0;
-    Bias decay_bias = Bias::kNone;
+    // It is of low rank: `<decay_projection>.0` and `.1`.
+    bool decay_low_rank = false;
   };
 
   // What a row holds once it is projected, a batch at a time.
@@ -55,7 +56,7 @@ class GatedLayer {
     float* k;           // f32[G K]
     float* v;           // f32[G V]
     float* gate;        // f32[H V], if there is a gate
-    float* decay;       // f32[decay_columns]
+    float* decay;       // f32[decay_columns], unless it is of low rank
     float* out;         // f32[H V; contiguous rows]: the heads' outputs
     size_t stride = 0;  // from row to row of all but out
   };
@@ -99,6 +100,11 @@ class GatedLayer {
     return buffers.scratch.data() + rows * row_floats();
   }
 
+  // The projection for the decay, which is of low rank.
+  //   decay  f32[rows, decay_columns; stride]  overwritten
+  void ProjectDecay(size_t rows, const Rows& in, float* decay, size_t stride,
+                    Workspace::Buffers& buffers) const;
+
   // Decays by state head, and perhaps what floats lack of them.
   struct Decays {
     HeadRows alpha{};
@@ -121,7 +127,8 @@ class GatedLayer {
 
   Options options_;
   // Columns of the fused projection.
-  size_t q_ = 0, k_ = 0, v_ = 0, gate_ = 0, decay_ = 0, columns_ = 0;
+  size_t q_ = 0, k_ = 0, v_ = 0, gate_ = 0, columns_ = 0;
+  LowRank decay_;  // its column is that of any projection for the decay
   std::unique_ptr<Linear> fused_;  // D -> columns_
   std::unique_ptr<Linear> out_;    // H V -> D
   CausalConvs convs_;

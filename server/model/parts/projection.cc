@@ -63,6 +63,27 @@ absl::StatusOr<std::unique_ptr<Linear>> MakeProjection(
   return stack.Pack(linears);
 }
 
+void LowRank::Expand(size_t rows, const float* fused, size_t stride, float* y,
+                     size_t y_stride, Workspace::Buffers& buffers) const {
+  buffers.Project(*up, rows, fused + column, stride, y, y_stride);
+}
+
+absl::StatusOr<LowRank> TakeLowRank(const MixerBuilder& from,
+                                    absl::string_view down,
+                                    absl::string_view up, RepeatedRows out,
+                                    Bias bias, ProjectionStack& stack) {
+  LowRank taken;
+  STEADYSTATE_ASSIGN_OR_RETURN(
+      taken.rank,
+      from.weights.OpenSize(absl::StrCat(down, ".weight"),
+                            {WeightScope::kOpen, from.hidden_size}));
+  STEADYSTATE_ASSIGN_OR_RETURN(taken.column, stack.Add(down, taken.rank));
+  ProjectionStack up_stack(from.weights, taken.rank);
+  STEADYSTATE_RETURN_IF_ERROR(up_stack.AddRepeated(up, out, bias).status());
+  STEADYSTATE_ASSIGN_OR_RETURN(taken.up, up_stack.Pack(from.linears));
+  return taken;
+}
+
 absl::StatusOr<std::unique_ptr<Mixer>> Mlp::Make(size_t intermediate_size,
                                                  Activation activation,
                                                  const MixerBuilder& builder,

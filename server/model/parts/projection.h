@@ -67,6 +67,26 @@ absl::StatusOr<std::unique_ptr<Linear>> MakeProjection(
     const WeightScope& weights, absl::string_view name, size_t in, size_t out,
     LinearFactory& linears, Bias bias = Bias::kNone);
 
+// A matrix of low rank, W_up W_down, whose W_down is part of a stack.
+struct LowRank {
+  size_t column = 0;  // the first of those that W_down computes
+  size_t rank = 0;
+  std::unique_ptr<Linear> up;  // rank -> out; null: there is none
+
+  // y = W_up of what W_down has put out.
+  //   fused  f32[rows, columns of the stack; stride]  in
+  //   y      f32[rows, out; y_stride]                 overwritten
+  void Expand(size_t rows, const float* fused, size_t stride, float* y,
+              size_t y_stride, Workspace::Buffers& buffers) const;
+};
+
+// Adds `<down>.weight`, [rank, D], to the stack, whatever its rank, and takes
+// `<up>.weight`, [heads rows, rank], as ProjectionStack::AddRepeated does.
+absl::StatusOr<LowRank> TakeLowRank(const MixerBuilder& from,
+                                    absl::string_view down,
+                                    absl::string_view up, RepeatedRows out,
+                                    Bias bias, ProjectionStack& stack);
+
 // What a checkpoint calls the matrices of an MLP, without ".weight", and
 // whether each has a bias.
 struct MlpNames {

@@ -199,7 +199,7 @@ TEST(DecayGateTest, RatesStayFiniteSoThatNoStepIsNoDecay) {
       {.config = {{"model_type", "none"}},
        .tensors = {{"attn.A_log", Tensor({1, 1, 3}, {0.5f, -200, 200})}}},
       kD);
-  const auto rates = DecayGate::TakeRates(harness.builder(), 1, 1, 3);
+  const auto rates = TakeRates(harness.builder().weights, "A_log", {1, 1, 3});
   ASSERT_TRUE(rates.ok()) << rates.status();
   EXPECT_FLOAT_EQ((*rates)[0], std::exp(0.5f));
   EXPECT_EQ((*rates)[1], 0.0f);
@@ -280,6 +280,20 @@ TEST(SoftplusDecayTest, HeadsMayShareWhatIsStored) {
   EXPECT_EQ(x[1], x[3]);
   EXPECT_NEAR(x[3], std::exp(-std::exp(-0.5) * std::log1p(std::exp(1.0))),
               1e-6);
+}
+
+TEST(SoftplusDecayTest, StepsMayBeTakenByThemselves) {
+  const std::vector<float> bias = {-4, -1, 0, 0.5f, 1, 3};
+  const SoftplusDecay decay = MakeDecay({-1.5f, 0.75f}, bias, std::nullopt);
+  std::vector<float> steps = {-3, 2, 0.25f, -0.5f, 30, -6};
+  std::vector<float> at_once = steps;
+  std::vector<float> alpha(steps.size()), low = alpha, low_at_once = alpha;
+  decay.Apply(at_once.data(), low_at_once.data());
+  decay.ToSteps(steps.data());
+  EXPECT_NEAR(steps[1], std::log1p(std::exp(1.0)), 1e-6);
+  decay.Fade(steps.data(), alpha.data(), low.data());
+  EXPECT_EQ(alpha, at_once);
+  EXPECT_EQ(low, low_at_once);
 }
 
 TEST(SoftplusDecayTest, SaturatesWithoutLeavingItsRange) {
