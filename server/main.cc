@@ -28,6 +28,7 @@
 #include "server/metrics/metrics.h"
 #include "server/model/model.h"
 #include "server/rpc/server.h"
+#include "server/session/numerics.h"
 #include "server/stop_signal.h"
 
 namespace steadystate {
@@ -116,6 +117,19 @@ void DescribeModel(const Model& model, absl::Duration load_time,
                            {"load_time", absl::FormatDuration(load_time)}});
 }
 
+void DescribeNumerics(const Model& model) {
+  const absl::StatusOr<Numerics> numerics = NumericsOf(
+      SessionLayout(model.state_layout(), model.description().hidden_size));
+  const absl::StatusOr<std::string> fingerprint =
+      numerics.ok() ? numerics->Fingerprint() : numerics.status();
+  if (!fingerprint.ok()) {
+    LogError("no numerics", {{"error", fingerprint.status().message()}});
+    return;
+  }
+  LogInfo("numerics",
+          {{"fingerprint", *fingerprint}, {"facts", numerics->ToString()}});
+}
+
 void DescribeChunks(const EngineOptions& given, const EngineOptions& used) {
   LogInfo("prompts are cut",
           {{"prefill_chunk_rows", used.prefill_chunk_rows},
@@ -154,6 +168,7 @@ int Run(const Flags& flags) {
   }
   Metrics metrics((*model)->description().id);
   DescribeModel(**model, Clock::Real().Now() - start, metrics);
+  DescribeNumerics(**model);
 
   absl::StatusOr<std::unique_ptr<Engine>> engine =
       Engine::Create(flags.engine, *model, Clock::Real(), metrics);

@@ -25,7 +25,7 @@ class SessionUse {
                                          const std::optional<std::string>& id);
 
   ~SessionUse();
-  SessionUse(SessionUse&& other)
+  SessionUse(SessionUse&& other) noexcept
       : connection_(std::exchange(other.connection_, nullptr)),
         session_(std::move(other.session_)),
         owned_(other.owned_) {}

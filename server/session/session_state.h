@@ -20,6 +20,7 @@ class SessionLayout {
  public:
   SessionLayout(const StateLayout& state, size_t hidden_size);
 
+  const StateLayout& state() const { return state_; }
   size_t hidden_size() const { return hidden_size_; }
   SlotSize slot() const { return slot_; }
 

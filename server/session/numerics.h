@@ -1,0 +1,49 @@
+#ifndef STEADYSTATE_SERVER_SESSION_NUMERICS_H_
+#define STEADYSTATE_SERVER_SESSION_NUMERICS_H_
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "server/session/session_state.h"
+
+namespace steadystate {
+
+// What decides the bits of a session's state, beside the model that the model's
+// own fingerprint names: a state goes on to the bit only under equal numerics.
+// Thread-compatible.
+class Numerics {
+ public:
+  // Adds a fact. `name` and `value` have no line end, and `name` no '='.
+  void Add(absl::string_view name, absl::string_view value);
+
+  // In the order in which they were added.
+  const std::vector<std::pair<std::string, std::string>>& facts() const {
+    return facts_;
+  }
+
+  // The facts as "name=value", a blank between two, for people.
+  std::string ToString() const;
+
+  // SHA-256 of the facts in their order, a line "name=value" for each: 64
+  // lower-case hexadecimal digits. INTERNAL as Sha256::FinishHex.
+  absl::StatusOr<std::string> Fingerprint() const;
+
+ private:
+  std::vector<std::pair<std::string, std::string>> facts_;
+};
+
+// The version of how a session lies in its slot. Raised whenever the same
+// layout comes to mean other bytes.
+inline constexpr int kSessionLayoutVersion = 1;
+
+// The numerics of sessions of this layout: its version, what states are kept
+// in ("f32", "f32+f64"), and a digest of where every slot lies. INTERNAL as
+// Sha256::FinishHex.
+absl::StatusOr<Numerics> NumericsOf(const SessionLayout& layout);
+
+}  // namespace steadystate
+
+#endif  // STEADYSTATE_SERVER_SESSION_NUMERICS_H_

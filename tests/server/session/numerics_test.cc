@@ -1,0 +1,85 @@
+// Goal: equal numerics have equal fingerprints, and whatever moves or retypes a
+// byte of a state has another. Method: layouts that differ in one thing, and
+// one fingerprint by SHA-256 of its text.
+#include "server/session/numerics.h"
+
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "gtest/gtest.h"
+#include "server/base/sha256.h"
+
+namespace steadystate {
+namespace {
+
+struct Shape {
+  StateDType dtype = StateDType::kF32;
+  const char* name = "S";
+  std::vector<size_t> shape = {2, 32, 64};
+  size_t layer = 0;
+  uint64_t cap = 8;
+  size_t hidden_size = 24;
+};
+
+StateLayout MakeLayout(const Shape& shape) {
+  StateLayoutBuilder builder(shape.dtype);
+  EXPECT_TRUE(builder.AddMatrices(shape.layer, shape.name, shape.shape).ok());
+  EXPECT_TRUE(builder.AddPerToken(1, "kv", shape.cap, {2, 16}).ok());
+  return std::move(builder).Build();
+}
+
+std::string FingerprintOf(const Shape& shape) {
+  const StateLayout state = MakeLayout(shape);
+  const auto numerics = NumericsOf(SessionLayout(state, shape.hidden_size));
+  EXPECT_TRUE(numerics.ok());
+  return numerics->Fingerprint().value();
+}
+
+TEST(NumericsTest, EqualLayoutsHaveEqualFingerprints) {
+  EXPECT_EQ(FingerprintOf({}), FingerprintOf({}));
+  EXPECT_EQ(FingerprintOf({}).size(), 64u);
+}
+
+TEST(NumericsTest, WhateverDecidesBytesShows) {
+  const std::set<std::string> fingerprints = {
+      FingerprintOf({}),
+      FingerprintOf({.dtype = StateDType::kBf16}),
+      FingerprintOf({.dtype = StateDType::kInt16}),
+      FingerprintOf({.name = "T"}),
+      FingerprintOf({.shape = {2, 64, 32}}),
+      FingerprintOf({.layer = 1}),
+      FingerprintOf({.cap = 9}),
+      FingerprintOf({.hidden_size = 25}),
+  };
+  EXPECT_EQ(fingerprints.size(), 8u);
+}
+
+TEST(NumericsTest, FactsStandInTheirOrder) {
+  const StateLayout state = MakeLayout({.dtype = StateDType::kInt16});
+  Numerics numerics = NumericsOf(SessionLayout(state, 24)).value();
+  ASSERT_EQ(numerics.facts().size(), 3u);
+  EXPECT_EQ(numerics.facts()[0],
+            std::make_pair(std::string("layout_version"), std::string("1")));
+  EXPECT_EQ(numerics.facts()[1].first, "state_dtype");
+  EXPECT_EQ(numerics.facts()[1].second, state.dtype());
+  EXPECT_EQ(numerics.facts()[2].first, "slots");
+  const std::string before = numerics.Fingerprint().value();
+  numerics.Add("weight_dtype", "bf16");
+  EXPECT_NE(numerics.Fingerprint().value(), before);
+}
+
+TEST(NumericsTest, TheFingerprintIsThatOfTheFactsLines) {
+  Numerics numerics;
+  numerics.Add("a", "1");
+  numerics.Add("b", "two words");
+  EXPECT_EQ(numerics.ToString(), "a=1 b=two words");
+  Sha256 expected;
+  const std::string lines = "a=1\nb=two words\n";
+  expected.Update(std::as_bytes(std::span(lines)));
+  EXPECT_EQ(numerics.Fingerprint().value(), expected.FinishHex().value());
+}
+
+}  // namespace
+}  // namespace steadystate
