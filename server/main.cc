@@ -24,8 +24,8 @@
 #include "server/base/version.h"
 #include "server/engine/engine.h"
 #include "server/flags.h"
-#include "server/metrics/exposer.h"
 #include "server/metrics/metrics.h"
+#include "server/metrics/scrape_server.h"
 #include "server/model/model.h"
 #include "server/rpc/server.h"
 #include "server/session/numerics.h"
@@ -141,12 +141,12 @@ std::string WithPort(const std::string& host_port, int port) {
 }
 
 // Says that the server is ready, waits for a signal, shuts down.
-int Serve(const Flags& flags, Server& server, const Exposer& exposer) {
+int Serve(const Flags& flags, Server& server, const ScrapeServer& scrapes) {
   // Nobody may be reading.
   LineWriter output(STDOUT_FILENO, kOutputBytes);
   output.Write(absl::StrCat(
       "listening grpc=", WithPort(flags.server.listen, server.port()),
-      " metrics=", WithPort(flags.metrics_listen, exposer.port()), "\n"));
+      " metrics=", WithPort(flags.metrics_listen, scrapes.port()), "\n"));
   WaitForStopSignal();
   output.Flush(kFlushTime);
   server.AnnounceShutdown(flags.drain_lag);
@@ -175,13 +175,13 @@ int Run(const Flags& flags) {
   if (!engine.ok()) return WrongUsage(engine.status());
   DescribeChunks(flags.engine, (*engine)->options());
 
-  absl::StatusOr<std::unique_ptr<Exposer>> exposer =
-      Exposer::Start(flags.metrics_listen, metrics);
-  if (absl::IsInvalidArgument(exposer.status())) {
-    return WrongUsage(exposer.status());
+  const absl::StatusOr<std::unique_ptr<ScrapeServer>> scrapes =
+      ServeMetrics(flags.metrics_listen, metrics);
+  if (absl::IsInvalidArgument(scrapes.status())) {
+    return WrongUsage(scrapes.status());
   }
-  if (!exposer.ok()) {
-    return Fail("cannot serve metrics: ", exposer.status(), kExitFailure);
+  if (!scrapes.ok()) {
+    return Fail("cannot serve metrics: ", scrapes.status(), kExitFailure);
   }
   const MemoryTrimmer trimmer;
   // Calls may come from here on, and have to end in order.
@@ -194,7 +194,7 @@ int Run(const Flags& flags) {
   if (!server.ok()) {
     return Fail("cannot serve gRPC: ", server.status(), kExitFailure);
   }
-  return Serve(flags, **server, **exposer);
+  return Serve(flags, **server, **scrapes);
 }
 
 int Main(int argc, char** argv) {

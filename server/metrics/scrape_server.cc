@@ -6,12 +6,15 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <utility>
 
 #include "absl/status/status.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
+#include "prometheus/collectable.h"
+#include "prometheus/text_serializer.h"
 #include "server/base/status_macros.h"
 
 namespace steadystate {
@@ -259,6 +262,25 @@ void ScrapeServer::Refill() {
     if (reserved.valid()) continue;
     reserved = Descriptor(fcntl(end_.descriptor().get(), F_DUPFD_CLOEXEC, 0));
   }
+}
+
+std::string Exposition(
+    const std::vector<std::shared_ptr<prometheus::Collectable>>& collectables) {
+  std::vector<prometheus::MetricFamily> all;
+  for (const auto& collectable : collectables) {
+    for (prometheus::MetricFamily& family : collectable->Collect()) {
+      all.push_back(std::move(family));
+    }
+  }
+  return prometheus::TextSerializer().Serialize(all);
+}
+
+absl::StatusOr<std::unique_ptr<ScrapeServer>> ServeMetrics(
+    const std::string& host_port, const Metrics& metrics) {
+  return ScrapeServer::Start(host_port,
+                             [collectables = metrics.collectables()] {
+                               return Exposition(collectables);
+                             });
 }
 
 }  // namespace steadystate

@@ -17,8 +17,14 @@
 #include "absl/strings/string_view.h"
 #include "server/base/descriptor.h"
 #include "server/base/listener.h"
+#include "server/metrics/metrics.h"
 
 namespace steadystate {
+
+// The text exposition of everything that is collected: of a Metrics, of its
+// collectables(). Thread-safe.
+std::string Exposition(
+    const std::vector<std::shared_ptr<prometheus::Collectable>>& collectables);
 
 // Most bytes of a request up to the empty line that ends its head.
 inline constexpr size_t kMaxScrapeRequestBytes = 8 << 10;
@@ -113,6 +119,12 @@ class ScrapeServer {
 
   std::thread thread_;
 };
+
+// Serves http://HOST:PORT/metrics for Prometheus while the result lives.
+// `host_port` is "127.0.0.1:9464"; port 0 picks a free one. Errors as
+// ScrapeServer::Start.
+absl::StatusOr<std::unique_ptr<ScrapeServer>> ServeMetrics(
+    const std::string& host_port, const Metrics& metrics);
 
 }  // namespace steadystate
 

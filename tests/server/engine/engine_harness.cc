@@ -8,7 +8,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_split.h"
 #include "kernels/linear/linear.h"
-#include "server/metrics/exposer.h"
+#include "server/metrics/scrape_server.h"
 
 namespace steadystate {
 

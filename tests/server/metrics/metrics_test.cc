@@ -1,7 +1,6 @@
 // Goal: the table is what is exported, and what is counted is what is shown.
 #include "server/metrics/metrics.h"
 
-#include <chrono>
 #include <set>
 #include <string>
 
@@ -12,13 +11,11 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "server/base/error.h"
-#include "server/metrics/exposer.h"
+#include "server/metrics/scrape_server.h"
 #include "server/metrics/table.h"
 
 namespace steadystate {
 namespace {
-
-using testing::HasSubstr;
 
 // The value of a series in a text exposition, or -1.
 double Value(const std::string& text, const std::string& series) {
@@ -128,48 +125,6 @@ TEST(MetricsTest, ShowsTheProcess) {
   EXPECT_GT(Value(text, "process_start_time_seconds"), 1.6e9);
   EXPECT_EQ(Value(text, "steadystate_log_lines_dropped_total{model=\"demo\"}"),
             0);
-}
-
-TEST(ExposerTest, PicksAFreePortAndRefusesATakenOne) {
-  Metrics metrics("demo");
-  const auto first = Exposer::Start("127.0.0.1:0", metrics);
-  ASSERT_TRUE(first.ok()) << first.status();
-  ASSERT_GT((*first)->port(), 0);
-  const std::string taken = absl::StrCat("127.0.0.1:", (*first)->port());
-  const auto second = Exposer::Start(taken, metrics);
-  EXPECT_EQ(second.status().code(), absl::StatusCode::kUnavailable);
-  EXPECT_THAT(std::string(second.status().message()), HasSubstr(taken));
-}
-
-// How long an exposer takes to end.
-std::chrono::steady_clock::duration TimeToEnd(const char* address) {
-  Metrics metrics("demo");
-  auto exposer = Exposer::Start(address, metrics);
-  EXPECT_TRUE(exposer.ok()) << exposer.status();
-  if (!exposer.ok()) return std::chrono::hours(1);
-  const auto start = std::chrono::steady_clock::now();
-  exposer->reset();
-  return std::chrono::steady_clock::now() - start;
-}
-
-// A busy machine may take longer now and then.
-TEST(ExposerTest, EndsAtOnce) {
-  constexpr int kTries = 10;
-  constexpr std::chrono::milliseconds kAtOnce(1500);
-  for (const char* address : {"127.0.0.1:0", "0.0.0.0:0"}) {
-    int tries = 1;
-    while (tries <= kTries && TimeToEnd(address) >= kAtOnce) ++tries;
-    EXPECT_LE(tries, kTries) << address;
-  }
-}
-
-TEST(ExposerTest, RefusesMalformedAddresses) {
-  Metrics metrics("demo");
-  for (const char* address : {"", "localhost", ":9464", "h:x", "h:70000"}) {
-    EXPECT_EQ(Exposer::Start(address, metrics).status().code(),
-              absl::StatusCode::kInvalidArgument)
-        << address;
-  }
 }
 
 }  // namespace

@@ -3,11 +3,13 @@
 // real servers on free ports, clients that misbehave; requests as text.
 #include "server/metrics/scrape_server.h"
 
+#include <chrono>
 #include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/testing/no_descriptors.h"
@@ -200,6 +202,48 @@ TEST(ScrapeAnswerTest, RefusesOverlongHeads) {
   EXPECT_THAT(
       Answer("GET /metrics HTTP/1.1\r\n" + field + "\r\n\r\n").value_or(""),
       StartsWith("HTTP/1.1 431 "));
+}
+
+TEST(ServeMetricsTest, PicksAFreePortAndRefusesATakenOne) {
+  Metrics metrics("demo");
+  const auto first = ServeMetrics("127.0.0.1:0", metrics);
+  ASSERT_TRUE(first.ok()) << first.status();
+  ASSERT_GT((*first)->port(), 0);
+  const std::string taken = absl::StrCat("127.0.0.1:", (*first)->port());
+  const auto second = ServeMetrics(taken, metrics);
+  EXPECT_EQ(second.status().code(), absl::StatusCode::kUnavailable);
+  EXPECT_THAT(std::string(second.status().message()), HasSubstr(taken));
+}
+
+// How long a server takes to end.
+std::chrono::steady_clock::duration TimeToEnd(const char* address) {
+  Metrics metrics("demo");
+  auto server = ServeMetrics(address, metrics);
+  EXPECT_TRUE(server.ok()) << server.status();
+  if (!server.ok()) return std::chrono::hours(1);
+  const auto start = std::chrono::steady_clock::now();
+  server->reset();
+  return std::chrono::steady_clock::now() - start;
+}
+
+// A busy machine may take longer now and then.
+TEST(ServeMetricsTest, EndsAtOnce) {
+  constexpr int kTries = 10;
+  constexpr std::chrono::milliseconds kAtOnce(1500);
+  for (const char* address : {"127.0.0.1:0", "0.0.0.0:0"}) {
+    int tries = 1;
+    while (tries <= kTries && TimeToEnd(address) >= kAtOnce) ++tries;
+    EXPECT_LE(tries, kTries) << address;
+  }
+}
+
+TEST(ServeMetricsTest, RefusesMalformedAddresses) {
+  Metrics metrics("demo");
+  for (const char* address : {"", "localhost", ":9464", "h:x", "h:70000"}) {
+    EXPECT_EQ(ServeMetrics(address, metrics).status().code(),
+              absl::StatusCode::kInvalidArgument)
+        << address;
+  }
 }
 
 }  // namespace

@@ -16,7 +16,7 @@
 #include "absl/strings/strip.h"
 #include "gtest/gtest.h"
 #include "server/base/mutex.h"
-#include "server/metrics/exposer.h"
+#include "server/metrics/scrape_server.h"
 #include "tests/testing/no_descriptors.h"
 #include "tests/testing/tcp_client.h"
 

@@ -12,7 +12,7 @@
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
 #include "gtest/gtest.h"
-#include "server/metrics/exposer.h"
+#include "server/metrics/scrape_server.h"
 #include "server/session/session_state.h"
 #include "tests/server/rpc/wire_error.h"
 

@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "gtest/gtest.h"
-#include "server/metrics/exposer.h"
 #include "server/metrics/metrics.h"
+#include "server/metrics/scrape_server.h"
 
 namespace steadystate {
 namespace {
