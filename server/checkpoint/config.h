@@ -147,6 +147,7 @@ struct LibraryVersion {
   uint32_t patch = 0;
   bool released = true;
 
+  // NOLINTNEXTLINE(modernize-use-nullptr): clang-tidy 14 sees a 0 in there.
   auto operator<=>(const LibraryVersion&) const = default;
 };
 

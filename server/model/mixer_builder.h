@@ -8,8 +8,8 @@
 #include "kernels/linear/linear.h"
 #include "server/checkpoint/config.h"
 #include "server/checkpoint/weight_store.h"
+#include "server/model/scratch_plan.h"
 #include "server/model/state_layout.h"
-#include "server/model/workspace.h"
 
 namespace steadystate {
 
@@ -26,7 +26,7 @@ struct MixerBuilder {
   WeightScope weights;       // "model.layers.N.attn."
   LinearFactory& linears;
   StateLayoutBuilder& state;
-  ScratchSize& scratch;
+  ScratchSize& scratch;  // for plans
 
   // The same with a longer prefix of `weights`.
   MixerBuilder Child(absl::string_view prefix) const {

@@ -13,6 +13,7 @@
 #include "absl/time/time.h"
 #include "kernels/linear/linear.h"
 #include "kernels/thread_pool.h"
+#include "server/model/scratch_plan.h"
 
 namespace steadystate {
 
@@ -98,19 +99,6 @@ class PhaseScope {
   const Phase outer_;
 };
 
-// Scratch memory that the layers of a model ask for while it is loaded. Layers
-// run one after the other, so the largest demand decides.
-struct ScratchSize {
-  size_t row_floats = 0;     // for each row of a batch
-  size_t worker_floats = 0;  // for each worker thread
-  size_t carry_floats = 0;   // for each row, from layer to layer
-
-  void Need(size_t for_each_row, size_t for_each_worker) {
-    row_floats = std::max(row_floats, for_each_row);
-    worker_floats = std::max(worker_floats, for_each_worker);
-  }
-};
-
 // Everything a compute thread needs beside the model: its worker threads and
 // scratch memory for batches of up to max_rows rows. Allocates when it is made,
 // and a little when a thread first meets a shape of matrix product; not
@@ -124,8 +112,7 @@ class Workspace {
             ThreadPool& threads)
         : pool(threads),
           max_rows(rows),
-          // Workers write at the same time: whole cache lines for each.
-          worker_floats((sizes.worker_floats + 15) / 16 * 16),
+          worker_floats(sizes.worker_floats),
           residual(rows * hidden_size),
           normed(rows * hidden_size),
           mixed(rows * hidden_size),
@@ -142,15 +129,18 @@ class Workspace {
     AlignedFloats residual;  // f32[max_rows, D]
     AlignedFloats normed;    // f32[max_rows, D]
     AlignedFloats mixed;     // f32[max_rows, D]: what a mixer or MLP puts out
-    AlignedFloats scratch;   // f32[max_rows, row_floats]: inside mixer or MLP
-    AlignedFloats workers;   // f32[threads, worker_floats]
+    AlignedFloats scratch;   // f32[max_rows, row_floats]: see OfRows
+    AlignedFloats workers;   // f32[threads, worker_floats]: see OfWorker
     // f32[max_rows, carry_floats]: what a layer leaves for later layers of the
     // same token.
     AlignedFloats carry;
 
-    // Of one worker, f32[worker_floats].
-    float* OfWorker(size_t worker) const {
-      return workers.data() + worker * worker_floats;
+    // The scratch memory of a batch. REQUIRES: rows <= max_rows.
+    RowScratch OfRows(size_t rows) const { return {scratch.data(), rows}; }
+
+    // That of one worker.
+    WorkerScratch OfWorker(size_t worker) const {
+      return WorkerScratch(workers.data() + worker * worker_floats);
     }
 
     // Linear::Run, counted as projection.

@@ -38,6 +38,8 @@ class Gla final : public Mixer {
  private:
   float floor_ = 0;  // of log decay
   GatedLayer attention_;
+  // [2, G K]: what a float has of a decay, and what it lacks.
+  RowSlice decays_;
 };
 
 absl::StatusOr<std::unique_ptr<Mixer>> Gla::Make(const MixerBuilder& from) {
@@ -54,8 +56,10 @@ absl::StatusOr<std::unique_ptr<Mixer>> Gla::Make(const MixerBuilder& from) {
   options.decay_projection = "gk_proj";
   options.decay_columns = s.G * s.K;
   options.decay_low_rank = true;
+  RowScratchPlan plan(from.scratch);
   STEADYSTATE_ASSIGN_OR_RETURN(gla->attention_,
-                               GatedLayer::Make(from, options, 2 * s.G * s.K));
+                               GatedLayer::Make(from, options, plan));
+  gla->decays_ = plan.Add(2 * s.G * s.K);
   return gla;
 }
 
@@ -66,10 +70,9 @@ void Gla::Forward(std::span<const Segment> segments, size_t rows,
   const HeadShape& s = attention_.shape();
   const size_t channels = s.G * s.K;
   const GatedLayer::Rows in = attention_.Project(segments, rows, x, buffers);
-  // f32[rows, 2, G K]: what a float has of a decay, and what it lacks.
-  float* decay = attention_.More(rows, buffers);
+  float* decay = buffers.OfRows(rows)[decays_];
   const size_t stride = 2 * channels;
-  attention_.ProjectDecay(rows, in, decay, stride, buffers);
+  attention_.ProjectDecay(rows, decay, stride, buffers);
   buffers.ForRows(rows, channels, [&](size_t row, size_t) {
     float* a = decay + row * stride;
     LogSigmoidLogDecay(channels, a, kTemperature, floor_, a);
@@ -99,6 +102,7 @@ class SimpleGla final : public Mixer {
  private:
   float floor_ = 0;  // of log decay
   GatedLayer attention_;
+  RowSlice low_;  // G: what floats lack of decays
 };
 
 absl::StatusOr<std::unique_ptr<Mixer>> SimpleGla::Make(
@@ -114,8 +118,10 @@ absl::StatusOr<std::unique_ptr<Mixer>> SimpleGla::Make(
   options.decay = Decay::kScalar;
   options.decay_projection = "gk_proj";
   options.decay_columns = options.shape.G;
-  STEADYSTATE_ASSIGN_OR_RETURN(
-      made->attention_, GatedLayer::Make(from, options, options.shape.G));
+  RowScratchPlan plan(from.scratch);
+  STEADYSTATE_ASSIGN_OR_RETURN(made->attention_,
+                               GatedLayer::Make(from, options, plan));
+  made->low_ = plan.Add(options.shape.G);
   return made;
 }
 
@@ -125,7 +131,7 @@ void SimpleGla::Forward(std::span<const Segment> segments, size_t rows,
   const PhaseScope scope(buffers.phases, Phase::kRecurrence);
   const size_t G = attention_.shape().G;
   const GatedLayer::Rows in = attention_.Project(segments, rows, x, buffers);
-  float* low = attention_.More(rows, buffers);  // f32[rows, G]
+  float* low = buffers.OfRows(rows)[low_];
   buffers.ForRows(rows, G, [&](size_t row, size_t) {
     float* a = in.decay + row * in.stride;
     LogSigmoidLogDecay(G, a, kTemperature, floor_, a);

@@ -76,6 +76,13 @@ class Hgrn final : public Mixer {
                float* y, Workspace& workspace) const override;
 
  private:
+  // Scratch memory of a row, in floats.
+  struct Places {
+    RowSlice fused;  // columns
+    RowSlice rest;   // E: 1 - a, then what a lacks
+    RowSlice out;    // E
+  };
+
   absl::Status TakeProjections(const MixerBuilder& from);
   absl::Status TakeConvs(const MixerBuilder& from);
   absl::Status MakeRecurrence(const MixerBuilder& from);
@@ -92,6 +99,7 @@ class Hgrn final : public Mixer {
   std::vector<float> lower_bound_;  // f32[E]
   GatedRecurrence recurrence_;
   HeadOutput output_;
+  Places at_;
 };
 
 absl::Status Hgrn::TakeProjections(const MixerBuilder& from) {
@@ -151,7 +159,10 @@ absl::StatusOr<std::unique_ptr<Mixer>> Hgrn::Make(const MixerBuilder& from) {
   STEADYSTATE_RETURN_IF_ERROR(made->MakeRecurrence(from));
   STEADYSTATE_RETURN_IF_ERROR(made->TakeConvs(from));
   STEADYSTATE_RETURN_IF_ERROR(made->MakeOutput(from));
-  from.scratch.Need(made->columns_ + 2 * made->E_, 0);
+  RowScratchPlan plan(from.scratch);
+  made->at_ = {.fused = plan.Add(made->columns_),
+               .rest = plan.Add(made->E_),
+               .out = plan.Add(made->E_)};
   return made;
 }
 
@@ -159,10 +170,10 @@ void Hgrn::Forward(std::span<const Segment> segments, size_t rows,
                    const float* x, float* y, Workspace& workspace) const {
   Workspace::Buffers& buffers = workspace.buffers();
   const PhaseScope scope(buffers.phases, Phase::kRecurrence);
-  float* fused = buffers.scratch.data();  // f32[rows, columns]
-  // f32[rows, E]: 1 - a, then what a lacks
-  float* rest = fused + rows * columns_;
-  float* out = rest + rows * E_;  // f32[rows, E]
+  const RowScratch scratch = buffers.OfRows(rows);
+  float* fused = scratch[at_.fused];
+  float* rest = scratch[at_.rest];
+  float* out = scratch[at_.out];
 
   buffers.Project(*fused_, rows, x, D_, fused, columns_);
   convs_.Run(segments, fused, columns_, buffers);
@@ -211,6 +222,14 @@ class Hgrn2 final : public Mixer {
                float* y, Workspace& workspace) const override;
 
  private:
+  // Scratch memory of a row, in floats.
+  struct Places {
+    RowSlice fused;  // columns
+    RowSlice k;      // H K
+    RowSlice low;    // H K: what decays lack
+    RowSlice out;    // D
+  };
+
   absl::Status ReadShape(const MixerBuilder& from);
   absl::Status TakeProjections(const MixerBuilder& from);
   absl::Status TakeConvs(const MixerBuilder& from);
@@ -226,6 +245,7 @@ class Hgrn2 final : public Mixer {
   std::vector<float> lower_bound_;  // f32[H K]
   GatedRecurrence recurrence_;
   HeadOutput output_;
+  Places at_;
 };
 
 // expand_ratio is the width of keys, 128 where the file is silent; null leaves
@@ -309,7 +329,11 @@ absl::StatusOr<std::unique_ptr<Mixer>> Hgrn2::Make(const MixerBuilder& from) {
                  .scale = 1.0f / std::sqrt(static_cast<float>(made->K_)),
                  .decay = Decay::kKey}));
   STEADYSTATE_RETURN_IF_ERROR(made->TakeConvs(from));
-  from.scratch.Need(made->columns_ + 2 * made->H_ * made->K_ + made->D_, 0);
+  RowScratchPlan plan(from.scratch);
+  made->at_ = {.fused = plan.Add(made->columns_),
+               .k = plan.Add(made->H_ * made->K_),
+               .low = plan.Add(made->H_ * made->K_),
+               .out = plan.Add(made->D_)};
   return made;
 }
 
@@ -318,10 +342,11 @@ void Hgrn2::Forward(std::span<const Segment> segments, size_t rows,
   Workspace::Buffers& buffers = workspace.buffers();
   const PhaseScope scope(buffers.phases, Phase::kRecurrence);
   const size_t channels = H_ * K_;
-  float* fused = buffers.scratch.data();  // f32[rows, columns]
-  float* k = fused + rows * columns_;     // f32[rows, H K]
-  float* low = k + rows * channels;       // f32[rows, H K]: what decays lack
-  float* out = low + rows * channels;     // f32[rows, D]
+  const RowScratch scratch = buffers.OfRows(rows);
+  float* fused = scratch[at_.fused];
+  float* k = scratch[at_.k];
+  float* low = scratch[at_.low];
+  float* out = scratch[at_.out];
 
   buffers.Project(*fused_, rows, x, D_, fused, columns_);
   convs_.Run(segments, fused, columns_, buffers);

@@ -57,6 +57,13 @@ class LinearAttn final : public Mixer {
   bool bidirectional() const override { return true; }
 
  private:
+  // Scratch memory of a row, in floats.
+  struct Places {
+    RowSlice fused;     // columns
+    RowSlice features;  // (H + state heads) F: f_q, f_k
+    RowSlice out;       // H V
+  };
+
   absl::Status ReadMap(const MixerBuilder& from);
   absl::Status ReadNormalizer(const MixerBuilder& from);
   absl::Status TakeProjections(const MixerBuilder& from);
@@ -79,6 +86,8 @@ class LinearAttn final : public Mixer {
   GatedRecurrence sums_;           // unless features are logarithms
   LogFeatureRecurrence log_sums_;  // if they are
   HeadOutput output_;
+  Places at_;
+  WorkerSlice<float> map_scratch_;
 };
 
 absl::Status LinearAttn::ReadMap(const MixerBuilder& from) {
@@ -209,8 +218,13 @@ absl::StatusOr<std::unique_ptr<Mixer>> LinearAttn::Make(
   STEADYSTATE_RETURN_IF_ERROR(made->TakeNorm(from));
   STEADYSTATE_RETURN_IF_ERROR(made->MakeRecurrence(from));
   const size_t F = made->map_q_.width();
-  from.scratch.Need(made->columns_ + (s.H + made->state_heads_) * F + s.H * s.V,
-                    std::max(made->map_q_.scratch(), made->map_k_.scratch()));
+  RowScratchPlan plan(from.scratch);
+  made->at_ = {.fused = plan.Add(made->columns_),
+               .features = plan.Add((s.H + made->state_heads_) * F),
+               .out = plan.Add(s.H * s.V)};
+  made->map_scratch_ =
+      WorkerScratchPlan(from.scratch)
+          .Add(std::max(made->map_q_.scratch(), made->map_k_.scratch()));
   return made;
 }
 
@@ -221,13 +235,14 @@ void LinearAttn::Forward(std::span<const Segment> segments, size_t rows,
   const size_t width = (s.H + state_heads_) * F;
   Workspace::Buffers& buffers = workspace.buffers();
   const PhaseScope scope(buffers.phases, Phase::kRecurrence);
-  float* fused = buffers.scratch.data();      // f32[rows, columns]
-  float* features = fused + rows * columns_;  // f32[rows, f_q | f_k]
-  float* out = features + rows * width;       // f32[rows, H V]
+  const RowScratch scratch = buffers.OfRows(rows);
+  float* fused = scratch[at_.fused];
+  float* features = scratch[at_.features];
+  float* out = scratch[at_.out];
 
   buffers.Project(*fused_, rows, x, s.D, fused, columns_);
   buffers.ForRows(rows, 4 * width, [&](size_t row, size_t worker) {
-    MapRow(fused + row * columns_, buffers.OfWorker(worker),
+    MapRow(fused + row * columns_, buffers.OfWorker(worker)[map_scratch_],
            features + row * width);
   });
   const HeadRows q = {features, width, F};

@@ -177,7 +177,15 @@ class LinearRecurrence final : public Mixer {
   }
 
  private:
-  absl::Status TakeProjections(const MixerBuilder& from, DecayOptions decay);
+  // Scratch memory of a row, in floats; the decays have their own.
+  struct Places {
+    RowSlice fused;   // columns
+    RowSlice out;     // H V
+    RowSlice rest{};  // H K, with a complement
+  };
+
+  absl::Status TakeProjections(const MixerBuilder& from, DecayOptions decay,
+                               RowScratchPlan& plan);
   absl::Status TakeConvs(const MixerBuilder& from);
   absl::Status MakeRotary(const MixerBuilder& from);
   absl::Status MakeRecurrence(const MixerBuilder& from, Decay decay);
@@ -201,10 +209,12 @@ class LinearRecurrence final : public Mixer {
   DecayGate decay_;
   GatedRecurrence recurrence_;
   HeadOutput output_;
+  Places at_;
 };
 
 absl::Status LinearRecurrence::TakeProjections(const MixerBuilder& from,
-                                               DecayOptions decay) {
+                                               DecayOptions decay,
+                                               RowScratchPlan& plan) {
   const Options& o = options_;
   ProjectionStack stack(from.weights, D_);
   STEADYSTATE_ASSIGN_OR_RETURN(q_, stack.Add("q_proj", o.H * o.K));
@@ -216,7 +226,8 @@ absl::Status LinearRecurrence::TakeProjections(const MixerBuilder& from,
     STEADYSTATE_ASSIGN_OR_RETURN(gate_, stack.Add("g_proj", o.H * o.V));
   }
   STEADYSTATE_ASSIGN_OR_RETURN(
-      decay_, DecayGate::Make(from, std::move(decay), o.H, o.K, o.V, stack));
+      decay_,
+      DecayGate::Make(from, std::move(decay), o.H, o.K, o.V, stack, plan));
   columns_ = stack.columns();
   STEADYSTATE_ASSIGN_OR_RETURN(fused_, stack.Pack(from.linears));
   STEADYSTATE_ASSIGN_OR_RETURN(
@@ -293,13 +304,13 @@ absl::StatusOr<std::unique_ptr<Mixer>> LinearRecurrence::Make(
                                ReadDecayOptions(from.config, o.H, nullptr));
   STEADYSTATE_RETURN_IF_ERROR(CheckTogether(from.config, o, decay));
   STEADYSTATE_RETURN_IF_ERROR(made->MakeRotary(from));
-  STEADYSTATE_RETURN_IF_ERROR(made->TakeProjections(from, decay));
+  RowScratchPlan plan(from.scratch);
+  STEADYSTATE_RETURN_IF_ERROR(made->TakeProjections(from, decay, plan));
   STEADYSTATE_RETURN_IF_ERROR(made->MakeRecurrence(from, decay.kind));
   STEADYSTATE_RETURN_IF_ERROR(made->MakeOutput(from));
   STEADYSTATE_RETURN_IF_ERROR(made->TakeConvs(from));
-  const size_t rest = o.complement ? o.H * o.K : 0;
-  from.scratch.Need(
-      made->columns_ + made->decay_.row_floats() + rest + o.H * o.V, 0);
+  made->at_ = {.fused = plan.Add(made->columns_), .out = plan.Add(o.H * o.V)};
+  if (o.complement) made->at_.rest = plan.Add(o.H * o.K);
   return made;
 }
 
@@ -326,11 +337,10 @@ void LinearRecurrence::Forward(std::span<const Segment> segments, size_t rows,
   const Options& o = options_;
   Workspace::Buffers& buffers = workspace.buffers();
   const PhaseScope scope(buffers.phases, Phase::kRecurrence);
-  float* fused = buffers.scratch.data();            // f32[rows, columns]
-  float* gates = fused + rows * columns_;           // f32[rows, decay's]
-  float* out = gates + rows * decay_.row_floats();  // f32[rows, H V]
-  // f32[rows, H K], with a complement
-  float* rest = o.complement ? out + rows * o.H * o.V : nullptr;
+  const RowScratch scratch = buffers.OfRows(rows);
+  float* fused = scratch[at_.fused];
+  float* out = scratch[at_.out];
+  float* rest = o.complement ? scratch[at_.rest] : nullptr;
 
   buffers.Project(*fused_, rows, x, D_, fused, columns_);
   convs_.Run(segments, fused, columns_, buffers);
@@ -341,7 +351,7 @@ void LinearRecurrence::Forward(std::span<const Segment> segments, size_t rows,
     Map(mapped_heads(), fused + row * columns_ + q_);
   });
   const DecayGate::Decays decays =
-      decay_.Run(rows, fused, columns_, gates, rest, buffers);
+      decay_.Run(rows, fused, columns_, rest, buffers);
   const HeadRows k = o.complement ? HeadRows{rest, o.H * o.K, o.K}
                                   : HeadRows{fused + k_, columns_, o.K};
   recurrence_.Run(segments,

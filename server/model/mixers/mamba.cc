@@ -81,6 +81,15 @@ class Mamba final : public Mixer {
                float* y, Workspace& workspace) const override;
 
  private:
+  // Scratch memory of a row, in floats.
+  struct Places {
+    RowSlice xz;   // 2 E
+    RowSlice low;  // rank + 2 N
+    RowSlice dt;   // E
+    RowSlice v;    // E
+    RowSlice out;  // E
+  };
+
   absl::Status TakeProjections(const MixerBuilder& from);
   absl::Status MakeRecurrence(const MixerBuilder& from);
 
@@ -96,6 +105,7 @@ class Mamba final : public Mixer {
   CausalConvs conv_;
   GatedRecurrence recurrence_;
   std::vector<float> skip_;  // D of the formula, f32[E]
+  Places at_;
 };
 
 absl::Status Mamba::TakeProjections(const MixerBuilder& from) {
@@ -147,7 +157,12 @@ absl::StatusOr<std::unique_ptr<Mixer>> Mamba::Make(const MixerBuilder& from) {
   STEADYSTATE_RETURN_IF_ERROR(mamba->MakeRecurrence(from));
   STEADYSTATE_ASSIGN_OR_RETURN(mamba->skip_,
                                from.weights.TakeFloats("D", {mamba->E_}));
-  from.scratch.Need(5 * mamba->E_ + mamba->rank_ + 2 * mamba->N_, 0);
+  RowScratchPlan plan(from.scratch);
+  mamba->at_ = {.xz = plan.Add(2 * mamba->E_),
+                .low = plan.Add(mamba->rank_ + 2 * mamba->N_),
+                .dt = plan.Add(mamba->E_),
+                .v = plan.Add(mamba->E_),
+                .out = plan.Add(mamba->E_)};
   return mamba;
 }
 
@@ -156,11 +171,12 @@ void Mamba::Forward(std::span<const Segment> segments, size_t rows,
   Workspace::Buffers& buffers = workspace.buffers();
   const PhaseScope scope(buffers.phases, Phase::kRecurrence);
   const size_t low_width = rank_ + 2 * N_;
-  float* xz = buffers.scratch.data();  // f32[rows, 2 E]
-  float* low = xz + rows * 2 * E_;     // f32[rows, rank + 2 N]
-  float* dt = low + rows * low_width;  // f32[rows, E]
-  float* v = dt + rows * E_;           // f32[rows, E]
-  float* out = v + rows * E_;          // f32[rows, E]
+  const RowScratch scratch = buffers.OfRows(rows);
+  float* xz = scratch[at_.xz];
+  float* low = scratch[at_.low];
+  float* dt = scratch[at_.dt];
+  float* v = scratch[at_.v];
+  float* out = scratch[at_.out];
 
   buffers.Project(*in_, rows, x, D_, xz, 2 * E_);
   conv_.Run(segments, xz, 2 * E_, buffers);

@@ -92,6 +92,15 @@ class Mamba2 final : public Mixer {
                float* y, Workspace& workspace) const override;
 
  private:
+  // Scratch memory of a row, in floats.
+  struct Places {
+    RowSlice fused;  // columns
+    RowSlice decay;  // H
+    RowSlice low;    // H
+    RowSlice v;      // E
+    RowSlice out;    // E
+  };
+
   absl::Status ReadShape(const MixerBuilder& from);
   absl::Status ReadStepLimit(const Config& config);
   absl::Status TakeProjections(const MixerBuilder& from);
@@ -119,6 +128,7 @@ class Mamba2 final : public Mixer {
   HeadOutput output_;
   SoftplusDecay decay_;      // by steps of time
   std::vector<float> skip_;  // D of the formula, f32[E]
+  Places at_;
 };
 
 absl::Status Mamba2::ReadShape(const MixerBuilder& from) {
@@ -229,7 +239,12 @@ absl::StatusOr<std::unique_ptr<Mixer>> Mamba2::Make(const MixerBuilder& from) {
                                    .K = made->N_,
                                    .V = made->P_,
                                    .decay = Decay::kScalar}));
-  from.scratch.Need(made->columns_ + 2 * made->H_ + 2 * made->E_, 0);
+  RowScratchPlan plan(from.scratch);
+  made->at_ = {.fused = plan.Add(made->columns_),
+               .decay = plan.Add(made->H_),
+               .low = plan.Add(made->H_),
+               .v = plan.Add(made->E_),
+               .out = plan.Add(made->E_)};
   return made;
 }
 
@@ -247,11 +262,12 @@ void Mamba2::Forward(std::span<const Segment> segments, size_t rows,
                      const float* x, float* y, Workspace& workspace) const {
   Workspace::Buffers& buffers = workspace.buffers();
   const PhaseScope scope(buffers.phases, Phase::kRecurrence);
-  float* fused = buffers.scratch.data();   // f32[rows, columns]
-  float* decay = fused + rows * columns_;  // f32[rows, H]
-  float* low = decay + rows * H_;          // f32[rows, H]
-  float* v = low + rows * H_;              // f32[rows, E]
-  float* out = v + rows * E_;              // f32[rows, E]
+  const RowScratch scratch = buffers.OfRows(rows);
+  float* fused = scratch[at_.fused];
+  float* decay = scratch[at_.decay];
+  float* low = scratch[at_.low];
+  float* v = scratch[at_.v];
+  float* out = scratch[at_.out];
 
   buffers.Project(*in_, rows, x, D_, fused, columns_);
   conv_.Run(segments, fused, columns_, buffers);

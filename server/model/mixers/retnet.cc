@@ -97,8 +97,9 @@ absl::StatusOr<std::unique_ptr<Mixer>> Retnet::Make(const MixerBuilder& from) {
   options.decay = Decay::kScalar;
   options.state_per_query_head = true;
   options.constants = RetnetDecays(s.H);
+  RowScratchPlan plan(from.scratch);
   STEADYSTATE_ASSIGN_OR_RETURN(made->attention_,
-                               GatedLayer::Make(from, options, 0));
+                               GatedLayer::Make(from, options, plan));
   return made;
 }
 

@@ -53,26 +53,26 @@ class Rwkv6 final : public Mixer {
                float* y, Workspace& workspace) const override;
 
  private:
-  // Where the numbers of a batch lie in the scratch memory, f32[rows, ...].
-  struct Buffer {
-    float* delta;                                // D
-    float* mixed;                                // D
-    float* low;                                  // 5 rank
-    std::array<float*, kProjections> projected;  // widths_[i]
-    float *decay, *decay_low;                    // H K
-    float* out;                                  // H V
+  // Scratch memory of a row, in floats.
+  struct Places {
+    RowSlice delta;                                // D
+    RowSlice mixed;                                // D
+    RowSlice low;                                  // 5 rank
+    std::array<RowSlice, kProjections> projected;  // widths_[i]
+    RowSlice decay, decay_low;                     // H K
+    RowSlice out;                                  // H V
   };
 
   absl::Status TakeMixing(const MixerBuilder& from);
   absl::Status TakeProjections(const MixerBuilder& from);
   absl::Status TakeOutput(const MixerBuilder& from);
-  size_t scratch_floats() const;  // of a row
-  Buffer Cut(float* scratch, size_t rows) const;
+  void PlanScratch(RowScratchPlan plan);
   // Fills `projected`.
-  void Project(size_t rows, const float* x, const Buffer& b,
+  void Project(size_t rows, const float* x, const RowScratch& b,
                Workspace::Buffers& buffers) const;
   // The decays of all rows, from the projection w.
-  void Decay(size_t rows, const Buffer& b, Workspace::Buffers& buffers) const;
+  void Decay(size_t rows, const RowScratch& b,
+             Workspace::Buffers& buffers) const;
 
   HeadShape shape_;
   size_t rank_ = 0;  // of the mixing
@@ -88,6 +88,7 @@ class Rwkv6 final : public Mixer {
   std::vector<float> bonus_;     // f32[H, K]
   GatedRecurrence recurrence_;
   HeadOutput output_;
+  Places at_;
 };
 
 absl::Status Rwkv6::TakeMixing(const MixerBuilder& from) {
@@ -183,68 +184,60 @@ absl::StatusOr<std::unique_ptr<Mixer>> Rwkv6::Make(const MixerBuilder& from) {
                                                       .V = s.V,
                                                       .decay = Decay::kKey,
                                                       .bonus = true}));
-  from.scratch.Need(rwkv->scratch_floats(), 0);
+  rwkv->PlanScratch(RowScratchPlan(from.scratch));
   return rwkv;
 }
 
-size_t Rwkv6::scratch_floats() const {
+void Rwkv6::PlanScratch(RowScratchPlan plan) {
   const HeadShape& s = shape_;
-  size_t floats = 2 * s.D + kProjections * rank_ + s.H * (2 * s.K + s.V);
-  for (const size_t width : widths_) floats += width;
-  return floats;
+  at_.delta = plan.Add(s.D);
+  at_.mixed = plan.Add(s.D);
+  at_.low = plan.Add(kProjections * rank_);
+  for (size_t i = 0; i < kProjections; ++i) {
+    at_.projected[i] = plan.Add(widths_[i]);
+  }
+  at_.decay = plan.Add(s.H * s.K);
+  at_.decay_low = plan.Add(s.H * s.K);
+  at_.out = plan.Add(s.H * s.V);
 }
 
-Rwkv6::Buffer Rwkv6::Cut(float* scratch, size_t rows) const {
-  const HeadShape& s = shape_;
-  const auto take = [&scratch, rows](size_t width) {
-    return std::exchange(scratch, scratch + rows * width);
-  };
-  Buffer b;
-  b.delta = take(s.D);
-  b.mixed = take(s.D);
-  b.low = take(kProjections * rank_);
-  for (size_t i = 0; i < kProjections; ++i) b.projected[i] = take(widths_[i]);
-  b.decay = take(s.H * s.K);
-  b.decay_low = take(s.H * s.K);
-  b.out = take(s.H * s.V);
-  return b;
-}
-
-void Rwkv6::Project(size_t rows, const float* x, const Buffer& b,
+void Rwkv6::Project(size_t rows, const float* x, const RowScratch& b,
                     Workspace::Buffers& buffers) const {
   const size_t D = shape_.D;
   const size_t stacked = kProjections * rank_;
-  MixInShifts(rows, x, b.delta, share_, b.mixed, buffers);
-  buffers.Project(*mix_down_, rows, b.mixed, D, b.low, stacked);
+  MixInShifts(rows, x, b[at_.delta], share_, b[at_.mixed], buffers);
+  buffers.Project(*mix_down_, rows, b[at_.mixed], D, b[at_.low], stacked);
   buffers.ForRows(rows, stacked, [&](size_t row, size_t) {
-    float* low = b.low + row * stacked;
+    float* low = b[at_.low] + row * stacked;
     Activate(Activation::kTanh, stacked, low, low);
   });
   for (size_t i = 0; i < kProjections; ++i) {
-    buffers.Project(*mix_up_[i], rows, b.low + i * rank_, stacked, b.mixed, D);
+    buffers.Project(*mix_up_[i], rows, b[at_.low] + i * rank_, stacked,
+                    b[at_.mixed], D);
     buffers.ForRows(rows, D, [&](size_t row, size_t) {
       const size_t at = row * D;
-      MixInShift(D, x + at, b.delta + at, b.mixed + at, b.mixed + at);
+      MixInShift(D, x + at, b[at_.delta] + at, b[at_.mixed] + at,
+                 b[at_.mixed] + at);
     });
-    buffers.Project(*projections_[i], rows, b.mixed, D, b.projected[i],
-                    widths_[i]);
+    buffers.Project(*projections_[i], rows, b[at_.mixed], D,
+                    b[at_.projected[i]], widths_[i]);
   }
 }
 
-void Rwkv6::Decay(size_t rows, const Buffer& b,
+void Rwkv6::Decay(size_t rows, const RowScratch& b,
                   Workspace::Buffers& buffers) const {
   const size_t rank = widths_[kW];
   const size_t width = shape_.H * shape_.K;
   buffers.ForRows(rows, rank, [&](size_t row, size_t) {
-    float* low = b.projected[kW] + row * rank;
+    float* low = b[at_.projected[kW]] + row * rank;
     Activate(Activation::kTanh, rank, low, low);
   });
-  decay_.Expand(rows, b.projected[kW], rank, b.decay, width, buffers);
+  decay_.Expand(rows, b[at_.projected[kW]], rank, b[at_.decay], width, buffers);
   buffers.ForRows(rows, width, [&](size_t row, size_t) {
-    float* decay = b.decay + row * width;
+    float* decay = b[at_.decay] + row * width;
     Activate(Activation::kExp, width, decay, decay);
     for (size_t i = 0; i < width; ++i) decay[i] = -decay[i];
-    SplitDecay(width, decay, decay, b.decay_low + row * width);
+    SplitDecay(width, decay, decay, b[at_.decay_low] + row * width);
   });
 }
 
@@ -253,25 +246,26 @@ void Rwkv6::Forward(std::span<const Segment> segments, size_t rows,
   const HeadShape& s = shape_;
   Workspace::Buffers& buffers = workspace.buffers();
   const PhaseScope scope(buffers.phases, Phase::kRecurrence);
-  const Buffer b = Cut(buffers.scratch.data(), rows);
+  const RowScratch b = buffers.OfRows(rows);
   const size_t keys = s.H * s.K;
   const size_t values = s.H * s.V;
 
-  shift_.Run(segments, x, b.delta, buffers);
+  shift_.Run(segments, x, b[at_.delta], buffers);
   Project(rows, x, b, buffers);
   Decay(rows, b, buffers);
   recurrence_.Run(segments,
-                  {.q = {b.projected[kR], keys, s.K},
-                   .k = {b.projected[kK], keys, s.K},
-                   .v = {b.projected[kV], values, s.V},
-                   .alpha = {b.decay, keys, s.K},
-                   .alpha_low = {b.decay_low, keys, s.K},
+                  {.q = {b[at_.projected[kR]], keys, s.K},
+                   .k = {b[at_.projected[kK]], keys, s.K},
+                   .v = {b[at_.projected[kV]], values, s.V},
+                   .alpha = {b[at_.decay], keys, s.K},
+                   .alpha_low = {b[at_.decay_low], keys, s.K},
                    .bonus = {bonus_.data(), 0, s.K}},
-                  b.out, values, buffers);
+                  b[at_.out], values, buffers);
   buffers.ForRows(rows, values, [&](size_t row, size_t) {
-    output_.Apply(b.out + row * values, b.projected[kG] + row * values);
+    output_.Apply(b[at_.out] + row * values,
+                  b[at_.projected[kG]] + row * values);
   });
-  buffers.Project(*out_, rows, b.out, values, y, s.D);
+  buffers.Project(*out_, rows, b[at_.out], values, y, s.D);
 }
 
 absl::StatusOr<std::unique_ptr<Mixer>> MakeChannelMixing(

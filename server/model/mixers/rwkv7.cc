@@ -68,19 +68,19 @@ class Rwkv7 final : public Mixer {
                float* y, Workspace& workspace) const override;
 
  private:
-  // Where the numbers of a batch lie in the scratch memory, f32[rows, ...].
-  struct Buffer {
-    float *delta, *mixed;      // D
-    float* low;                // low_columns_
-    float *r, *k;              // D
-    float *decay, *decay_low;  // D
-    float* a;                  // D; then -(kappa o a)
-    float* kappa;              // D
-    float* v;                  // v_columns_: v, then V_1 X_v
-    float* v_share;            // H V: how much of v_0; layer 0 has none
-    float* gate;               // H V
-    float* bonus;              // H
-    float* out;                // H V
+  // Scratch memory of a row, in floats.
+  struct Places {
+    RowSlice delta, mixed;      // D
+    RowSlice low;               // low_columns_
+    RowSlice r, k;              // D
+    RowSlice decay, decay_low;  // D
+    RowSlice a;                 // D; then -(kappa o a)
+    RowSlice kappa;             // D
+    RowSlice v;                 // v_columns_: v, then V_1 X_v
+    RowSlice v_share;           // H V: how much of v_0; layer 0 has none
+    RowSlice gate;              // H V
+    RowSlice bonus;             // H
+    RowSlice out;               // H V
   };
 
   absl::Status ReadShape(const MixerBuilder& from);
@@ -100,14 +100,14 @@ class Rwkv7 final : public Mixer {
                                        std::optional<Activation> between);
 
   size_t values() const { return H_ * V_; }
-  Buffer Cut(float* scratch, size_t rows) const;
+  void PlanScratch(RowScratchPlan plan);
   // Fills r, k, v, decay, a and gate, all before their outer activations.
-  void Project(size_t rows, const float* x, const Buffer& b,
+  void Project(size_t rows, const float* x, const RowScratch& b,
                Workspace::Buffers& buffers) const;
-  void RunLora(const Lora& lora, size_t rows, const Buffer& b, float* to,
+  void RunLora(const Lora& lora, size_t rows, const RowScratch& b, float* to,
                Workspace::Buffers& buffers) const;
   // The rest of what comes before the recurrence, for one row. `first` is v_0.
-  void Prepare(const Buffer& b, size_t row, float* first) const;
+  void Prepare(const RowScratch& b, size_t row, float* first) const;
   // kappa of one head, from k o k_k, in place.
   void Normalize(float* kappa) const;
 
@@ -125,6 +125,7 @@ class Rwkv7 final : public Mixer {
   std::unique_ptr<Linear> out_;  // H V -> D
   DeltaRecurrence recurrence_;
   HeadOutput output_;
+  Places at_;
 };
 
 absl::Status Rwkv7::ReadShape(const MixerBuilder& from) {
@@ -260,69 +261,63 @@ absl::StatusOr<std::unique_ptr<Mixer>> Rwkv7::Make(const MixerBuilder& from) {
                                                       .K = rwkv->K_,
                                                       .V = rwkv->V_,
                                                       .decay = Decay::kKey}));
-  const size_t values = rwkv->values();
-  from.scratch.Need(8 * rwkv->D_ + rwkv->low_columns_ + rwkv->v_columns_ +
-                        3 * values + rwkv->H_,
-                    0);
-  from.scratch.carry_floats = std::max(from.scratch.carry_floats, values);
+  rwkv->PlanScratch(RowScratchPlan(from.scratch));
+  from.scratch.carry_floats =
+      std::max(from.scratch.carry_floats, rwkv->values());
   return rwkv;
 }
 
-Rwkv7::Buffer Rwkv7::Cut(float* scratch, size_t rows) const {
-  const auto take = [&scratch, rows](size_t width) {
-    return std::exchange(scratch, scratch + rows * width);
-  };
-  Buffer b;
-  b.delta = take(D_);
-  b.mixed = take(D_);
-  b.low = take(low_columns_);
-  b.r = take(D_);
-  b.k = take(D_);
-  b.decay = take(D_);
-  b.decay_low = take(D_);
-  b.a = take(D_);
-  b.kappa = take(D_);
-  b.v = take(v_columns_);
-  b.v_share = take(values());
-  b.gate = take(values());
-  b.bonus = take(H_);
-  b.out = take(values());
-  return b;
+void Rwkv7::PlanScratch(RowScratchPlan plan) {
+  at_ = {.delta = plan.Add(D_),
+         .mixed = plan.Add(D_),
+         .low = plan.Add(low_columns_),
+         .r = plan.Add(D_),
+         .k = plan.Add(D_),
+         .decay = plan.Add(D_),
+         .decay_low = plan.Add(D_),
+         .a = plan.Add(D_),
+         .kappa = plan.Add(D_),
+         .v = plan.Add(v_columns_),
+         .v_share = plan.Add(values()),
+         .gate = plan.Add(values()),
+         .bonus = plan.Add(H_),
+         .out = plan.Add(values())};
 }
 
-void Rwkv7::RunLora(const Lora& lora, size_t rows, const Buffer& b, float* to,
-                    Workspace::Buffers& buffers) const {
+void Rwkv7::RunLora(const Lora& lora, size_t rows, const RowScratch& b,
+                    float* to, Workspace::Buffers& buffers) const {
   const size_t rank = lora.map.rank;
-  buffers.Project(*lora.down, rows, b.mixed, D_, b.low, rank);
+  buffers.Project(*lora.down, rows, b[at_.mixed], D_, b[at_.low], rank);
   if (lora.between.has_value()) {
     buffers.ForRows(rows, rank, [&](size_t row, size_t) {
-      float* low = b.low + row * rank;
+      float* low = b[at_.low] + row * rank;
       Activate(*lora.between, rank, low, low);
     });
   }
-  lora.map.Expand(rows, b.low, rank, to, lora.map.up->out(), buffers);
+  lora.map.Expand(rows, b[at_.low], rank, to, lora.map.up->out(), buffers);
 }
 
-void Rwkv7::Project(size_t rows, const float* x, const Buffer& b,
+void Rwkv7::Project(size_t rows, const float* x, const RowScratch& b,
                     Workspace::Buffers& buffers) const {
   const auto mix = [&](Input input) {
-    MixInShifts(rows, x, b.delta, shares_[input], b.mixed, buffers);
+    MixInShifts(rows, x, b[at_.delta], shares_[input], b[at_.mixed], buffers);
   };
   mix(kR);
-  buffers.Project(*r_, rows, b.mixed, D_, b.r, D_);
+  buffers.Project(*r_, rows, b[at_.mixed], D_, b[at_.r], D_);
   mix(kK);
-  buffers.Project(*k_, rows, b.mixed, D_, b.k, D_);
+  buffers.Project(*k_, rows, b[at_.mixed], D_, b[at_.k], D_);
   mix(kV);
-  buffers.Project(*v_, rows, b.mixed, D_, b.v, v_columns_);
+  buffers.Project(*v_, rows, b[at_.mixed], D_, b[at_.v], v_columns_);
   if (layer_ > 0) {
-    v_share_.Expand(rows, b.v, v_columns_, b.v_share, values(), buffers);
+    v_share_.Expand(rows, b[at_.v], v_columns_, b[at_.v_share], values(),
+                    buffers);
   }
   mix(kW);
-  RunLora(decay_, rows, b, b.decay, buffers);
+  RunLora(decay_, rows, b, b[at_.decay], buffers);
   mix(kA);
-  RunLora(a_, rows, b, b.a, buffers);
+  RunLora(a_, rows, b, b[at_.a], buffers);
   mix(kG);
-  RunLora(gate_, rows, b, b.gate, buffers);
+  RunLora(gate_, rows, b, b[at_.gate], buffers);
 }
 
 void Rwkv7::Normalize(float* kappa) const {
@@ -337,20 +332,20 @@ void Rwkv7::Normalize(float* kappa) const {
   }
 }
 
-void Rwkv7::Prepare(const Buffer& b, size_t row, float* first) const {
-  float* decay = b.decay + row * D_;
-  float* a = b.a + row * D_;
-  float* k = b.k + row * D_;
-  float* kappa = b.kappa + row * D_;
-  float* v = b.v + row * v_columns_;
+void Rwkv7::Prepare(const RowScratch& b, size_t row, float* first) const {
+  float* decay = b[at_.decay] + row * D_;
+  float* a = b[at_.a] + row * D_;
+  float* k = b[at_.k] + row * D_;
+  float* kappa = b[at_.kappa] + row * D_;
+  float* v = b[at_.v] + row * v_columns_;
   Activate(Activation::kSigmoid, D_, decay, decay);
   for (size_t i = 0; i < D_; ++i) decay[i] *= kLogDecayFloor;
-  SplitDecay(D_, decay, decay, b.decay_low + row * D_);
+  SplitDecay(D_, decay, decay, b[at_.decay_low] + row * D_);
   Activate(Activation::kSigmoid, D_, a, a);
   if (layer_ == 0) {
     std::copy_n(v, values(), first);
   } else {
-    float* share = b.v_share + row * values();
+    float* share = b[at_.v_share] + row * values();
     Activate(Activation::kSigmoid, values(), share, share);
     for (size_t i = 0; i < values(); ++i) v[i] += (first[i] - v[i]) * share[i];
   }
@@ -358,7 +353,7 @@ void Rwkv7::Prepare(const Buffer& b, size_t row, float* first) const {
     kappa[i] = k[i] * k_k_[i];
     k[i] *= 1.0f + (a[i] - 1.0f) * k_a_[i];
   }
-  const float* r = b.r + row * D_;
+  const float* r = b[at_.r] + row * D_;
   for (size_t head = 0; head < H_; ++head) {
     const size_t begin = head * K_;
     Normalize(kappa + begin);
@@ -366,7 +361,7 @@ void Rwkv7::Prepare(const Buffer& b, size_t row, float* first) const {
     for (size_t i = begin; i < begin + K_; ++i) {
       bonus += static_cast<double>(r[i] * k[i]) * static_cast<double>(r_k_[i]);
     }
-    b.bonus[row * H_ + head] = static_cast<float>(bonus);
+    b[at_.bonus][row * H_ + head] = static_cast<float>(bonus);
   }
   for (size_t i = 0; i < D_; ++i) a[i] *= -kappa[i];
 }
@@ -375,36 +370,36 @@ void Rwkv7::Forward(std::span<const Segment> segments, size_t rows,
                     const float* x, float* y, Workspace& workspace) const {
   Workspace::Buffers& buffers = workspace.buffers();
   const PhaseScope scope(buffers.phases, Phase::kRecurrence);
-  const Buffer b = Cut(buffers.scratch.data(), rows);
+  const RowScratch b = buffers.OfRows(rows);
   float* first = buffers.carry.data();  // f32[rows, H V]
 
-  shift_.Run(segments, x, b.delta, buffers);
+  shift_.Run(segments, x, b[at_.delta], buffers);
   Project(rows, x, b, buffers);
   buffers.ForRows(rows, 6 * D_, [&](size_t row, size_t) {
     Prepare(b, row, first + row * values());
   });
   const DeltaRecurrence::GeneralForm inputs = {
-      .q = {b.r, D_, K_},
-      .k = {b.k, D_, K_},
-      .v = {b.v, v_columns_, V_},
-      .a = {b.kappa, D_, K_},
-      .b = {b.a, D_, K_},
-      .alpha = {b.decay, D_, K_},
-      .alpha_low = {b.decay_low, D_, K_}};
-  recurrence_.Run(segments, inputs, b.out, values(), buffers);
+      .q = {b[at_.r], D_, K_},
+      .k = {b[at_.k], D_, K_},
+      .v = {b[at_.v], v_columns_, V_},
+      .a = {b[at_.kappa], D_, K_},
+      .b = {b[at_.a], D_, K_},
+      .alpha = {b[at_.decay], D_, K_},
+      .alpha_low = {b[at_.decay_low], D_, K_}};
+  recurrence_.Run(segments, inputs, b[at_.out], values(), buffers);
   buffers.ForRows(rows, values(), [&](size_t row, size_t) {
-    float* out = b.out + row * values();
-    const float* v = b.v + row * v_columns_;
-    const float* gate = b.gate + row * values();
+    float* out = b[at_.out] + row * values();
+    const float* v = b[at_.v] + row * v_columns_;
+    const float* gate = b[at_.gate] + row * values();
     output_.Apply(out, nullptr);
     for (size_t head = 0; head < H_; ++head) {
-      const float bonus = b.bonus[row * H_ + head];
+      const float bonus = b[at_.bonus][row * H_ + head];
       for (size_t i = head * V_; i < (head + 1) * V_; ++i) {
         out[i] = (out[i] + bonus * v[i]) * gate[i];
       }
     }
   });
-  buffers.Project(*out_, rows, b.out, values(), y, D_);
+  buffers.Project(*out_, rows, b[at_.out], values(), y, D_);
 }
 
 // UNIMPLEMENTED for another author's checkpoints of this model_type.

@@ -42,7 +42,7 @@ class SoftmaxAttention final : public Mixer {
 
   absl::Status TakeWeights(const SoftmaxAttentionOptions& options,
                            const MixerBuilder& from);
-  absl::Status DeclareState(const MixerBuilder& from);
+  absl::Status DeclareMemory(const MixerBuilder& from);
   absl::Status MakeRotary(const SoftmaxAttentionOptions& options,
                           const MixerBuilder& from);
 
@@ -69,6 +69,9 @@ class SoftmaxAttention final : public Mixer {
   RotaryRows rotary_;                   // of q and k
   SlotHandle ring_;                     // f32[window, 2, G, d]
   GrowingSlotHandle cache_;             // f32[cap, 2, G, d]
+  RowSlice fused_rows_;                 // columns()
+  RowSlice out_rows_;                   // H d
+  WorkerSlice<float> scores_;           // window or context cap
 };
 
 absl::Status SoftmaxAttention::TakeWeights(
@@ -104,7 +107,7 @@ absl::Status SoftmaxAttention::TakeWeights(
   return absl::OkStatus();
 }
 
-absl::Status SoftmaxAttention::DeclareState(const MixerBuilder& from) {
+absl::Status SoftmaxAttention::DeclareMemory(const MixerBuilder& from) {
   if (window_.has_value()) {
     STEADYSTATE_ASSIGN_OR_RETURN(
         ring_, from.state.AddFixed(from.layer, "kv", {*window_, 2, G_, d_}));
@@ -114,7 +117,10 @@ absl::Status SoftmaxAttention::DeclareState(const MixerBuilder& from) {
                                        {2, G_, d_}));
   }
   const size_t longest = window_.value_or(from.context_cap);
-  from.scratch.Need(columns() + H_ * d_, longest);
+  RowScratchPlan plan(from.scratch);
+  fused_rows_ = plan.Add(columns());
+  out_rows_ = plan.Add(H_ * d_);
+  scores_ = WorkerScratchPlan(from.scratch).Add(longest);
   return absl::OkStatus();
 }
 
@@ -133,8 +139,9 @@ void SoftmaxAttention::Forward(std::span<const Segment> segments, size_t rows,
                                Workspace& workspace) const {
   Workspace::Buffers& buffers = workspace.buffers();
   const PhaseScope scope(buffers.phases, Phase::kRecurrence);
-  float* fused = buffers.scratch.data();  // f32[rows, columns]
-  float* out = fused + rows * columns();  // f32[rows, H d]
+  const RowScratch scratch = buffers.OfRows(rows);
+  float* fused = scratch[fused_rows_];
+  float* out = scratch[out_rows_];
   buffers.Project(*fused_, rows, x, D_, fused, columns());
   if (!q_norm_.empty()) {
     buffers.ForRows(rows, columns(), [&](size_t row, size_t) {
@@ -143,7 +150,8 @@ void SoftmaxAttention::Forward(std::span<const Segment> segments, size_t rows,
   }
   rotary_.Run(segments, fused, columns(), buffers);
   buffers.pool.ParallelFor(segments.size() * G_, [&](size_t i, size_t worker) {
-    Attend(segments[i / G_], i % G_, fused, buffers.OfWorker(worker), out);
+    Attend(segments[i / G_], i % G_, fused, buffers.OfWorker(worker)[scores_],
+           out);
   });
   buffers.Project(*out_, rows, out, D_, y, D_);
 }
@@ -230,7 +238,7 @@ absl::StatusOr<std::unique_ptr<Mixer>> MakeSoftmaxAttention(
     const SoftmaxAttentionOptions& options, const MixerBuilder& builder) {
   auto mixer = std::make_unique<SoftmaxAttention>(options, builder.hidden_size);
   STEADYSTATE_RETURN_IF_ERROR(mixer->TakeWeights(options, builder));
-  STEADYSTATE_RETURN_IF_ERROR(mixer->DeclareState(builder));
+  STEADYSTATE_RETURN_IF_ERROR(mixer->DeclareMemory(builder));
   STEADYSTATE_RETURN_IF_ERROR(mixer->MakeRotary(options, builder));
   return mixer;
 }

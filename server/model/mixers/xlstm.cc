@@ -74,6 +74,8 @@ class Mlstm final : public Mixer {
   std::unique_ptr<Linear> out_;    // H V -> D
   MlstmRecurrence recurrence_;
   HeadOutput output_;
+  RowSlice fused_rows_;  // columns
+  RowSlice out_rows_;    // H V
 };
 
 absl::Status Mlstm::ReadShape(const MixerBuilder& from) {
@@ -159,7 +161,9 @@ absl::StatusOr<std::unique_ptr<Mixer>> Mlstm::Make(const MixerBuilder& from,
                  .V = made->V_,
                  .scale = 1.0f / std::sqrt(static_cast<float>(made->K_)),
                  .eps = static_cast<float>(eps)}));
-  from.scratch.Need(made->columns_ + made->H_ * made->V_, 0);
+  RowScratchPlan plan(from.scratch);
+  made->fused_rows_ = plan.Add(made->columns_);
+  made->out_rows_ = plan.Add(made->H_ * made->V_);
   return made;
 }
 
@@ -168,8 +172,9 @@ void Mlstm::Forward(std::span<const Segment> segments, size_t rows,
   Workspace::Buffers& buffers = workspace.buffers();
   const PhaseScope scope(buffers.phases, Phase::kRecurrence);
   const size_t width = H_ * V_;
-  float* fused = buffers.scratch.data();  // f32[rows, columns]
-  float* out = fused + rows * columns_;   // f32[rows, H V]
+  const RowScratch scratch = buffers.OfRows(rows);
+  float* fused = scratch[fused_rows_];
+  float* out = scratch[out_rows_];
 
   buffers.Project(*fused_, rows, x, D_, fused, columns_);
   buffers.ForRows(rows, 2 * H_, [&](size_t row, size_t) {

@@ -212,7 +212,8 @@ absl::StatusOr<DecayOptions> ReadDecayOptions(
 absl::StatusOr<DecayGate> DecayGate::Make(const MixerBuilder& from,
                                           DecayOptions options, size_t heads,
                                           size_t K, size_t V,
-                                          ProjectionStack& stack) {
+                                          ProjectionStack& stack,
+                                          RowScratchPlan& plan) {
   DecayGate gate;
   gate.options_ = std::move(options);
   gate.H_ = heads;
@@ -242,6 +243,8 @@ absl::StatusOr<DecayGate> DecayGate::Make(const MixerBuilder& from,
         gate.phase_, stack.Add("decay_phase_proj", heads * K, Bias::kYes));
   }
   STEADYSTATE_RETURN_IF_ERROR(gate.TakeFactors(from));
+  if (gate.low_rank_.up != nullptr) gate.expanded_ = plan.Add(gate.key_.size);
+  gate.low_ = plan.Add(gate.low_floats());
   return gate;
 }
 
@@ -325,17 +328,17 @@ void DecayGate::ToLog(const Axis& axis, float* gates) const {
 }
 
 DecayGate::Decays DecayGate::Run(size_t rows, float* fused, size_t stride,
-                                 float* scratch, float* rest,
+                                 float* rest,
                                  Workspace::Buffers& buffers) const {
   Decays decays;
   if (!constants_.empty()) return decays;
   float* key = fused + key_.column;
   size_t key_stride = stride;
-  float* low = scratch;
+  const RowScratch scratch = buffers.OfRows(rows);
+  float* low = scratch[low_];
   if (low_rank_.up != nullptr) {
-    key = scratch;
+    key = scratch[expanded_];
     key_stride = key_.size;
-    low = scratch + rows * key_.size;
     low_rank_.Expand(rows, fused, stride, key, key_stride, buffers);
   }
   const size_t low_stride = low_floats();

@@ -112,28 +112,24 @@ class DecayGate {
 
   // Pulls decay_proj, decay_k_proj (or decay_k_proj.0 and .1, low rank),
   // decay_v_proj, decay_phase_proj and decay_a, as many as the kind needs, and
-  // adds the projections of the layer's input to `stack`.
+  // adds the projections of the layer's input to `stack` and what is
+  // computed from them to `plan`.
   static absl::StatusOr<DecayGate> Make(const MixerBuilder& from,
                                         DecayOptions options, size_t heads,
                                         size_t K, size_t V,
-                                        ProjectionStack& stack);
+                                        ProjectionStack& stack,
+                                        RowScratchPlan& plan);
 
   // The factors of "constant", one a head, which GatedRecurrence takes once for
   // all; empty for decays that depend on the token.
   const std::vector<double>& constants() const { return constants_; }
 
-  // Scratch floats that a row needs.
-  size_t row_floats() const {
-    return (low_rank_.up == nullptr ? 0 : key_.size) + low_floats();
-  }
-
   // Turns the projections into decays, in place where they lie.
-  //   fused    f32[rows, columns; stride]  in/out: what `stack` computes
-  //   scratch  f32[rows, row_floats()]     out
-  //   rest     f32[rows, H K]              out: 1 - alpha, unless null. Only
-  //                                        of Decay::kKey
-  Decays Run(size_t rows, float* fused, size_t stride, float* scratch,
-             float* rest, Workspace::Buffers& buffers) const;
+  //   fused  f32[rows, columns; stride]  in/out: what `stack` computes
+  //   rest   f32[rows, H K]              out: 1 - alpha, unless null. Only
+  //                                      of Decay::kKey
+  Decays Run(size_t rows, float* fused, size_t stride, float* rest,
+             Workspace::Buffers& buffers) const;
 
  private:
   // The gates of one axis.
@@ -158,10 +154,12 @@ class DecayGate {
   DecayOptions options_;
   size_t H_ = 0, K_ = 0, V_ = 0;
   Activation activation_ = Activation::kLogSigmoid;
-  Axis key_;          // kScalar: one gate a head
-  Axis value_;        // kFull: no factors, the steps are the activated gates
-  size_t phase_ = 0;  // column, kComplex
-  LowRank low_rank_;  // of the key's gates, if they are of low rank
+  Axis key_;           // kScalar: one gate a head
+  Axis value_;         // kFull: no factors, the steps are the activated gates
+  size_t phase_ = 0;   // column, kComplex
+  LowRank low_rank_;   // of the key's gates, if they are of low rank
+  RowSlice expanded_;  // H K, with a low rank
+  RowSlice low_;       // low_floats()
   std::vector<double> constants_;  // f64[H], "constant" only
 };
 

@@ -156,38 +156,37 @@ absl::StatusOr<std::unique_ptr<Mixer>> DeltaLayer::Make(
   }
   STEADYSTATE_ASSIGN_OR_RETURN(layer->output_.weight,
                                from.weights.TakeFloats("o_norm.weight", {o.V}));
-  from.scratch.Need(layer->scratch_floats(), 0);
+  layer->PlanScratch(RowScratchPlan(from.scratch));
   return layer;
 }
 
-size_t DeltaLayer::scratch_floats() const {
+void DeltaLayer::PlanScratch(RowScratchPlan plan) {
   const DeltaLayerOptions& o = options_;
-  const size_t decay = decay_up_.up != nullptr ? o.HV * o.K : 0;
-  const size_t gate = gate_up_.up != nullptr ? o.HV * o.V : 0;
-  return columns_ + decay + gate + o.HV * o.V + factors();
+  at_.fused = plan.Add(columns_);
+  if (decay_up_.up != nullptr) at_.decay = plan.Add(o.HV * o.K);
+  if (gate_up_.up != nullptr) at_.gate = plan.Add(o.HV * o.V);
+  at_.out = plan.Add(o.HV * o.V);
+  at_.low = plan.Add(factors());
 }
 
-DeltaLayer::Parts DeltaLayer::PartsOf(float* scratch, size_t rows) const {
+DeltaLayer::Parts DeltaLayer::PartsOf(const RowScratch& scratch) const {
   const DeltaLayerOptions& o = options_;
-  Parts parts;
-  parts.fused = scratch;
-  float* next = scratch + rows * columns_;
-  parts.decay = parts.fused + decay_up_.column;
-  parts.decay_stride = columns_;
+  float* const fused = scratch[at_.fused];
+  Parts parts = {.fused = fused,
+                 .decay = fused + decay_up_.column,
+                 .gate = fused + gate_up_.column,
+                 .out = scratch[at_.out],
+                 .low = scratch[at_.low],
+                 .decay_stride = columns_,
+                 .gate_stride = columns_};
   if (decay_up_.up != nullptr) {
-    parts.decay = next;
+    parts.decay = scratch[at_.decay];
     parts.decay_stride = o.HV * o.K;
-    next += rows * parts.decay_stride;
   }
-  parts.gate = parts.fused + gate_up_.column;
-  parts.gate_stride = columns_;
   if (gate_up_.up != nullptr) {
-    parts.gate = next;
+    parts.gate = scratch[at_.gate];
     parts.gate_stride = o.HV * o.V;
-    next += rows * parts.gate_stride;
   }
-  parts.out = next;
-  parts.low = parts.out + rows * o.HV * o.V;
   return parts;
 }
 
@@ -225,7 +224,7 @@ void DeltaLayer::Forward(std::span<const Segment> segments, size_t rows,
   const DeltaLayerOptions& o = options_;
   Workspace::Buffers& buffers = workspace.buffers();
   const PhaseScope scope(buffers.phases, Phase::kRecurrence);
-  const Parts p = PartsOf(buffers.scratch.data(), rows);
+  const Parts p = PartsOf(buffers.OfRows(rows));
   const size_t width = o.HV * o.V;
 
   buffers.Project(*fused_, rows, x, D_, p.fused, columns_);

@@ -79,24 +79,32 @@ class DeltaLayer final : public Mixer {
                float* y, Workspace& workspace) const override;
 
  private:
-  // Where the parts of a batch lie in the scratch memory.
+  // Scratch memory of a row, in floats.
+  struct Places {
+    RowSlice fused;  // columns
+    RowSlice decay;  // HV K, if of low rank
+    RowSlice gate;   // HV V, if of low rank
+    RowSlice out;    // HV V
+    RowSlice low;    // factors: what decays lack
+  };
+  // Where the parts of a batch lie.
   struct Parts {
     float* fused;  // f32[rows, columns]
     float* decay;  // f32[rows, HV K] if of low rank, else within fused
     float* gate;   // f32[rows, HV V] likewise
     float* out;    // f32[rows, HV V]
-    float* low;    // f32[rows, factors]: what decays lack
+    float* low;    // f32[rows, factors]
     size_t decay_stride;
     size_t gate_stride;
   };
 
   absl::Status TakeProjections(const MixerBuilder& from);
   absl::Status TakeConvs(const MixerBuilder& from);
-  Parts PartsOf(float* scratch, size_t rows) const;
+  void PlanScratch(RowScratchPlan plan);
+  Parts PartsOf(const RowScratch& scratch) const;
   // Activates, normalises and gates one row.
   void Prepare(float* fused, float* decay, float* low) const;
 
-  size_t scratch_floats() const;  // of a row
   // Decays of a row.
   size_t factors() const {
     if (options_.decay == Decay::kNone) return 0;
@@ -115,6 +123,7 @@ class DeltaLayer final : public Mixer {
   SoftplusDecay decay_;
   DeltaRecurrence recurrence_;
   HeadOutput output_;
+  Places at_;
 };
 
 }  // namespace steadystate

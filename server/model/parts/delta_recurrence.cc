@@ -19,8 +19,10 @@ absl::StatusOr<DeltaRecurrence> DeltaRecurrence::Make(
   made.options_ = options;
   made.powers_.resize(kPowerFloats);
   FillPowers(1, made.powers_.data());
-  made.work_floats_ = std::max(3 * options.K, made.ChunkFloats());
-  builder.scratch.Need(0, made.work_floats_ + made.state_.scratch_floats());
+  WorkerScratchPlan plan(builder.scratch);
+  made.room_ = made.state_.PlanRoom(plan);
+  made.change_ = plan.Add(3 * options.K);
+  made.PlanChunks(plan);
   return made;
 }
 
@@ -28,17 +30,17 @@ absl::StatusOr<DeltaRecurrence> DeltaRecurrence::Make(
 template <typename Inputs>
 class DeltaRecurrence::Rule {
  public:
-  // `scratch` is f32[3, K]; `next` is the state that this thread comes to next,
-  // or null.
+  // `change` is f32[3, K], scratch; `next` is the state that this thread comes
+  // to next, or null.
   Rule(const DeltaRecurrence& of, const Batch<Inputs>& batch,
-       const HeadSpan& heads, float* state, const float* next, float* scratch)
+       const HeadSpan& heads, float* state, const float* next, float* change)
       : o_(of.options_),
         batch_(batch),
         head_(heads.first),
         last_(heads.segment.first_row + heads.segment.rows - 1),
         state_(state),
         next_(next),
-        scratch_(scratch) {}
+        scratch_(change) {}
 
   void Take(size_t row) {
     decay_ = batch_.alpha.At(row, head_);
@@ -98,10 +100,10 @@ void DeltaRecurrence::RunHeads(std::span<const Segment> segments,
                                .alpha = AlphaOf(inputs.alpha, inputs.alpha_low),
                                .out = out};
   const HeadLoop loop(segments, options_.heads);
-  loop.Run(buffers, [&](size_t task, float* scratch) {
+  loop.Run(buffers, [&](size_t task, const WorkerScratch& scratch) {
     const HeadSpan head = loop[task];
-    const OpenHeadMatrix state(state_, head.segment, head.first,
-                               scratch + work_floats_);
+    const OpenHeadMatrix state(state_, head.segment, head.first, room_,
+                               scratch);
     if constexpr (std::is_same_v<Inputs, DeltaRule>) {
       if (InChunks(head.segment)) {
         RunChunks(batch, head, state.data(), scratch);
@@ -113,8 +115,9 @@ void DeltaRecurrence::RunHeads(std::span<const Segment> segments,
       const HeadSpan after = loop[task + 1];
       next = state_.Unpacked(after.segment, after.first);
     }
-    RunSteps(head.segment, head.first, 1,
-             Rule<Inputs>(*this, batch, head, state.data(), next, scratch));
+    RunSteps(
+        head.segment, head.first, 1,
+        Rule<Inputs>(*this, batch, head, state.data(), next, scratch[change_]));
   });
 }
 

@@ -87,21 +87,31 @@ class DeltaRecurrence {
   HeadDecays AlphaOf(const HeadRows& alpha, const HeadRows& low) const;
 
   // A segment in chunks, in delta_recurrence_chunks.cc.
-  struct ChunkScratch;
+  // A worker's scratch memory.
+  struct ChunkPlaces {
+    WorkerSlice<float> q, k;            // f32[kChunkTokens, K]
+    WorkerSlice<float> keys;            // f32[K, kChunkTokens]
+    WorkerSlice<float> scores;          // f32[kChunkTokens, kChunkTokens]
+    WorkerSlice<float> fading;          // f32[kFadingFloats]
+    WorkerSlice<float> weights;         // f32[kWeightFloats]
+    WorkerSlice<float> written, faded;  // f32[kChunkTokens, V]
+  };
   bool InChunks(const Segment& segment) const {
     return options_.decay != Decay::kKey && segment.rows >= kFewestChunkTokens;
   }
-  size_t ChunkFloats() const;
+  void PlanChunks(WorkerScratchPlan& plan);
   void RunChunks(const Batch<DeltaRule>& batch, const HeadSpan& head,
-                 float* state, float* scratch) const;
+                 float* state, const WorkerScratch& scratch) const;
   void RunChunk(const Batch<DeltaRule>& batch, const RowChunk& chunk,
-                size_t head, float* state, const ChunkScratch& scratch) const;
+                size_t head, float* state, const WorkerScratch& scratch) const;
 
   Options options_;
   std::vector<float> ones_;    // f32[K]
   std::vector<float> powers_;  // f32[kPowerFloats] of 1
-  size_t work_floats_ = 0;     // of a worker, beside an unpacked state
   HeadMatrices state_;         // [HV, K, V]
+  HeadMatrices::Room room_;
+  WorkerSlice<float> change_;  // f32[3, K]
+  ChunkPlaces at_;
 };
 
 }  // namespace steadystate

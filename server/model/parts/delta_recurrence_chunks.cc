@@ -8,56 +8,41 @@
 
 namespace steadystate {
 
-// A worker's scratch memory, divided up.
-struct DeltaRecurrence::ChunkScratch {
-  float* q;        // f32[kChunkTokens, K]
-  float* k;        // f32[kChunkTokens, K]
-  float* keys;     // f32[K, kChunkTokens]
-  float* scores;   // f32[kChunkTokens, kChunkTokens]
-  float* fading;   // f32[kFadingFloats]
-  float* weights;  // f32[kWeightFloats]
-  float* written;  // f32[kChunkTokens, V]: u
-  float* faded;    // f32[kChunkTokens, V]
-};
-
-size_t DeltaRecurrence::ChunkFloats() const {
-  return kChunkTokens * (3 * options_.K + kChunkTokens + 2 * options_.V) +
-         kFadingFloats + kWeightFloats;
+void DeltaRecurrence::PlanChunks(WorkerScratchPlan& plan) {
+  if (options_.decay == Decay::kKey) return;
+  const size_t C = kChunkTokens;
+  at_ = {.q = plan.Add(C * options_.K),
+         .k = plan.Add(C * options_.K),
+         .keys = plan.Add(options_.K * C),
+         .scores = plan.Add(C * C),
+         .fading = plan.Add(kFadingFloats),
+         .weights = plan.Add(kWeightFloats),
+         .written = plan.Add(C * options_.V),
+         .faded = plan.Add(C * options_.V)};
 }
 
 void DeltaRecurrence::RunChunks(const Batch<DeltaRule>& batch,
                                 const HeadSpan& head, float* state,
-                                float* scratch) const {
-  const size_t K = options_.K;
-  const size_t V = options_.V;
-  ChunkScratch divided = {};
-  divided.q = scratch;
-  divided.k = divided.q + kChunkTokens * K;
-  divided.keys = divided.k + kChunkTokens * K;
-  divided.scores = divided.keys + K * kChunkTokens;
-  divided.fading = divided.scores + kChunkTokens * kChunkTokens;
-  divided.weights = divided.fading + kFadingFloats;
-  divided.written = divided.weights + kWeightFloats;
-  divided.faded = divided.written + kChunkTokens * V;
+                                const WorkerScratch& scratch) const {
   ForChunks(head.segment, kChunkTokens, [&](const RowChunk& chunk) {
-    RunChunk(batch, chunk, head.first, state, divided);
+    RunChunk(batch, chunk, head.first, state, scratch);
   });
 }
 
 void DeltaRecurrence::RunChunk(const Batch<DeltaRule>& batch,
                                const RowChunk& chunk, size_t head, float* state,
-                               const ChunkScratch& scratch) const {
+                               const WorkerScratch& scratch) const {
   const Options& o = options_;
   const DeltaRule& in = batch.inputs;
-  const ChunkRows q = chunk.Pack(in.q, head, o.K, scratch.q);
-  const ChunkRows k = chunk.Pack(in.k, head, o.K, scratch.k);
+  const ChunkRows q = chunk.Pack(in.q, head, o.K, scratch[at_.q]);
+  const ChunkRows k = chunk.Pack(in.k, head, o.K, scratch[at_.k]);
   const Fading fading =
       o.decay == Decay::kNone
           ? FadingOfPowers(chunk.L, powers_.data())
           : ChunkFading(chunk.L, chunk.Rows(in.alpha, head),
-                        chunk.Rows(in.alpha_low, head), scratch.fading);
-  TransposeKeys(chunk.L, o.K, k, scratch.keys);
-  ChunkScores(chunk.L, o.K, k, scratch.keys, scratch.scores);
+                        chunk.Rows(in.alpha_low, head), scratch[at_.fading]);
+  TransposeKeys(chunk.L, o.K, k, scratch[at_.keys]);
+  ChunkScores(chunk.L, o.K, k, scratch[at_.keys], scratch[at_.scores]);
   SolveDeltaChunk({.L = chunk.L,
                    .K = o.K,
                    .V = o.V,
@@ -65,12 +50,12 @@ void DeltaRecurrence::RunChunk(const Batch<DeltaRule>& batch,
                    .k = k,
                    .v = chunk.Rows(in.v, head),
                    .beta = chunk.Rows(in.beta, head),
-                   .key_scores = scratch.scores,
+                   .key_scores = scratch[at_.scores],
                    .state = state,
-                   .weights = scratch.weights,
-                   .u = scratch.written});
-  ChunkScores(chunk.L, o.K, q, scratch.keys, scratch.scores);
-  const ChunkRows u = {scratch.written, o.V};
+                   .weights = scratch[at_.weights],
+                   .u = scratch[at_.written]});
+  ChunkScores(chunk.L, o.K, q, scratch[at_.keys], scratch[at_.scores]);
+  const ChunkRows u = {scratch[at_.written], o.V};
   ReadScalarDecayChunk({.L = chunk.L,
                         .K = o.K,
                         .V = o.V,
@@ -78,9 +63,9 @@ void DeltaRecurrence::RunChunk(const Batch<DeltaRule>& batch,
                         .fading = fading,
                         .q = q,
                         .v = u,
-                        .scores = scratch.scores,
+                        .scores = scratch[at_.scores],
                         .state = state,
-                        .weights = scratch.weights,
+                        .weights = scratch[at_.weights],
                         .o = batch.out.At(chunk.first_row, head),
                         .o_stride = batch.out.row_stride});
   UpdateScalarDecayChunk({.L = chunk.L,
@@ -90,7 +75,7 @@ void DeltaRecurrence::RunChunk(const Batch<DeltaRule>& batch,
                           .k = k,
                           .v = u,
                           .state = state,
-                          .faded = scratch.faded});
+                          .faded = scratch[at_.faded]});
 }
 
 }  // namespace steadystate

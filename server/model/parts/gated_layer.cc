@@ -51,7 +51,7 @@ absl::StatusOr<float> GatedLayer::ReadLogDecayFloor(const MixerBuilder& from) {
 
 absl::StatusOr<GatedLayer> GatedLayer::Make(const MixerBuilder& from,
                                             const Options& options,
-                                            size_t more_row_floats) {
+                                            RowScratchPlan& plan) {
   GatedLayer made;
   made.options_ = options;
   STEADYSTATE_RETURN_IF_ERROR(made.TakeProjections(from));
@@ -62,7 +62,8 @@ absl::StatusOr<GatedLayer> GatedLayer::Make(const MixerBuilder& from,
       MakeGatedNorm(from, options.shape.H, options.shape.V, gate));
   STEADYSTATE_RETURN_IF_ERROR(made.MakeRecurrence(from));
   STEADYSTATE_RETURN_IF_ERROR(made.TakeConvs(from));
-  from.scratch.Need(made.row_floats() + more_row_floats, 0);
+  made.fused_rows_ = plan.Add(made.columns_);
+  made.out_rows_ = plan.Add(options.shape.H * options.shape.V);
   return made;
 }
 
@@ -121,7 +122,8 @@ absl::Status GatedLayer::MakeRecurrence(const MixerBuilder& from) {
 GatedLayer::Rows GatedLayer::Project(std::span<const Segment> segments,
                                      size_t rows, const float* x,
                                      Workspace::Buffers& buffers) const {
-  float* fused = buffers.scratch.data();  // f32[rows, columns_]
+  const RowScratch scratch = buffers.OfRows(rows);
+  float* fused = scratch[fused_rows_];
   buffers.Project(*fused_, rows, x, options_.shape.D, fused, columns_);
   convs_.Run(segments, fused, columns_, buffers);
   if (options_.feature_map.has_value()) {
@@ -135,14 +137,14 @@ GatedLayer::Rows GatedLayer::Project(std::span<const Segment> segments,
           .v = fused + v_,
           .gate = fused + gate_,
           .decay = fused + decay_.column,
-          .out = fused + rows * columns_,
+          .out = scratch[out_rows_],
           .stride = columns_};
 }
 
-void GatedLayer::ProjectDecay(size_t rows, const Rows& in, float* decay,
-                              size_t stride,
+void GatedLayer::ProjectDecay(size_t rows, float* decay, size_t stride,
                               Workspace::Buffers& buffers) const {
-  decay_.Expand(rows, in.q - q_, in.stride, decay, stride, buffers);
+  decay_.Expand(rows, buffers.OfRows(rows)[fused_rows_], columns_, decay,
+                stride, buffers);
 }
 
 void GatedLayer::Finish(std::span<const Segment> segments, size_t rows,

@@ -80,12 +80,11 @@ class GatedLayer {
   static absl::StatusOr<float> ReadLogDecayFloor(const MixerBuilder& from);
 
   // Pulls q_proj, k_proj, v_proj, g_proj, o_proj, the output norm, the
-  // convolutions and the decay's projection; declares the states. Asks for
-  // scratch memory with `more_row_floats` on top, which Project leaves at the
-  // end.
+  // convolutions and the decay's projection; declares the states and plans
+  // its scratch memory, which the mixer may add to.
   static absl::StatusOr<GatedLayer> Make(const MixerBuilder& from,
                                          const Options& options,
-                                         size_t more_row_floats);
+                                         RowScratchPlan& plan);
 
   const HeadShape& shape() const { return options_.shape; }
 
@@ -94,15 +93,9 @@ class GatedLayer {
   Rows Project(std::span<const Segment> segments, size_t rows, const float* x,
                Workspace::Buffers& buffers) const;
 
-  // The scratch memory that Make was asked for on top, f32[rows,
-  // more_row_floats].
-  float* More(size_t rows, Workspace::Buffers& buffers) const {
-    return buffers.scratch.data() + rows * row_floats();
-  }
-
   // The projection for the decay, which is of low rank.
   //   decay  f32[rows, decay_columns; stride]  overwritten
-  void ProjectDecay(size_t rows, const Rows& in, float* decay, size_t stride,
+  void ProjectDecay(size_t rows, float* decay, size_t stride,
                     Workspace::Buffers& buffers) const;
 
   // Decays by state head, and perhaps what floats lack of them.
@@ -118,9 +111,6 @@ class GatedLayer {
               Workspace::Buffers& buffers) const;
 
  private:
-  size_t row_floats() const {
-    return columns_ + options_.shape.H * options_.shape.V;
-  }
   absl::Status TakeProjections(const MixerBuilder& from);
   absl::Status TakeConvs(const MixerBuilder& from);
   absl::Status MakeRecurrence(const MixerBuilder& from);
@@ -134,6 +124,8 @@ class GatedLayer {
   CausalConvs convs_;
   GatedRecurrence recurrence_;
   HeadOutput output_;
+  RowSlice fused_rows_;  // columns
+  RowSlice out_rows_;    // H V
 };
 
 }  // namespace steadystate

@@ -85,7 +85,8 @@ struct GatedRecurrence::Rules {
     explicit KeyDecay(const HeadRun& run)
         : alpha_(run.batch.alpha),
           head_(run.head),
-          state_(run.of.state_, run.segment, run.head, run.scratch) {}
+          state_(run.of.state_, run.segment, run.head, run.room(),
+                 run.scratch) {}
     void Take(size_t row) { decay_ = alpha_.At(row, head_); }
     void Move(const HeadToken& token) const {
       KeyDecayStep(token, decay_, state());
@@ -148,7 +149,8 @@ struct GatedRecurrence::Rules {
           head_(run.head),
           rate_(run.of.options_.rate.data() +
                 run.head * run.of.options_.K * run.of.options_.V),
-          state_(run.of.state_, run.segment, run.head, run.scratch) {}
+          state_(run.of.state_, run.segment, run.head, run.room(),
+                 run.scratch) {}
     void Take(size_t row) { step_ = beta_.At(row, head_); }
     void Move(const HeadToken& token) const {
       FullDecayStep(token, rate_, step_, state_.data());
@@ -189,7 +191,8 @@ struct GatedRecurrence::Rules {
    public:
     explicit Packed(const HeadRun& run)
         : run_(run),
-          noise_(run.of.state_.MakeNoise(run.segment, run.head, run.scratch)) {}
+          noise_(run.of.state_.MakeNoise(run.segment, run.head, run.room(),
+                                         run.scratch)) {}
     void Take(size_t row) { decay_ = run_.batch.alpha.At(row, run_.head); }
     void Move(const HeadToken& token) const {
       const HeadMatrices& state = run_.of.state_;
@@ -349,8 +352,9 @@ absl::StatusOr<GatedRecurrence> GatedRecurrence::Make(
   }
   made.ones_.assign(std::max(K, V), 1.0f);
   made.steps_ = Rules::Choose(made);
-  builder.scratch.Need(0, made.state_.scratch_floats());
-  builder.scratch.Need(0, made.PrepareChunks());
+  WorkerScratchPlan plan(builder.scratch);
+  made.rooms_.push_back(made.state_.PlanRoom(plan));
+  made.PrepareChunks(plan);
   return made;
 }
 
@@ -363,7 +367,7 @@ void GatedRecurrence::Run(std::span<const Segment> segments,
                        .out = {out, out_stride, options_.V}};
   const HeadLoop loop(segments, options_.state_heads,
                       HeadsOfTask(segments, inputs, buffers.pool.size()));
-  loop.Run(buffers, [&](size_t task, float* scratch) {
+  loop.Run(buffers, [&](size_t task, const WorkerScratch& scratch) {
     const HeadSpan heads = loop[task];
     if (InChunks(heads.segment)) {
       RunChunks(batch, heads, scratch);

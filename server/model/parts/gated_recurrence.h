@@ -99,13 +99,14 @@ class GatedRecurrence {
     HeadDecays beta;
     HeadOutputs out;
   };
-  // One state head of a batch over a segment. `scratch` is the worker's.
+  // One state head of a batch over a segment.
   struct HeadRun {
     const GatedRecurrence& of;
     const Batch& batch;
     const Segment& segment;
     size_t head;
-    float* scratch;
+    const WorkerScratch& scratch;
+    const HeadMatrices::Room& room() const { return of.rooms_.front(); }
   };
 
   // The rules by which tokens move a head's state, in gated_recurrence.cc.
@@ -132,29 +133,43 @@ class GatedRecurrence {
 
   // In chunks, in gated_recurrence_chunks.cc.
 
-  // One worker's scratch.
-  struct ChunkScratch;
+  // A worker's scratch memory. The rows of a head lie side by side; L is at
+  // most kChunkTokens.
+  struct ChunkPlaces {
+    WorkerSlice<float> grown;  // f32[K, V], of growing states
+    WorkerSlice<float> q, k;   // f32[L, K]
+    WorkerSlice<float> v;      // f32[L, V]
+    // Of key decays.
+    WorkerSlice<float> alpha;  // f32[L, K]
+    WorkerSlice<float> parts;  // what their kernels take
+    // Of scalar decays.
+    WorkerSlice<float> keys;     // f32[K, kChunkTokens]
+    WorkerSlice<float> scores;   // f32[kChunkTokens, kChunkTokens]
+    WorkerSlice<float> fading;   // f32[kFadingFloats]
+    WorkerSlice<float> weights;  // f32[kWeightFloats]
+    WorkerSlice<float> faded;    // f32[kChunkTokens, V]
+  };
+  // The same while a chunk is worked on, and whose rows are in there.
+  class ChunkMemory;
   // Runs one head over a chunk, its state being in float32; or null, if the
   // state grows.
   using ChunkStep = void (GatedRecurrence::*)(const Batch& batch,
                                               const RowChunk& chunk,
                                               size_t head, float* state,
-                                              ChunkScratch& scratch) const;
+                                              ChunkMemory& memory) const;
   bool InChunks(const Segment& segment) const {
     return chunk_step_ != nullptr && segment.rows >= kFewestChunkTokens;
   }
-  // Chooses how chunks go, if at all, and makes tables for them; returns the
-  // floats that a worker needs.
-  size_t PrepareChunks();
-  ChunkScratch Divide(float* scratch) const;
+  // Chooses how chunks go, if at all, and makes tables for them.
+  void PrepareChunks(WorkerScratchPlan& plan);
   void RunChunks(const Batch& batch, const HeadSpan& heads,
-                 float* scratch) const;
+                 const WorkerScratch& scratch) const;
   void ScalarDecayChunk(const Batch& batch, const RowChunk& chunk, size_t head,
-                        float* state, ChunkScratch& scratch) const;
+                        float* state, ChunkMemory& memory) const;
   void GrowingChunk(const Batch& batch, const RowChunk& chunk, size_t head,
-                    float* state, ChunkScratch& scratch) const;
+                    float* state, ChunkMemory& memory) const;
   void KeyDecayChunk(const Batch& batch, const RowChunk& chunk, size_t head,
-                     float* state, ChunkScratch& scratch) const;
+                     float* state, ChunkMemory& memory) const;
   void NormalizeChunk(const Batch& batch, const RowChunk& chunk,
                       size_t head) const;
 
@@ -172,6 +187,9 @@ class GatedRecurrence {
   HeadMatrices state_;         // [G, K, V] or [G, 2, K, V]
   DoubleSlotHandle growing_state_;  // f64[G, K, V], in its place if it grows
   DoubleSlotHandle sums_;           // f64[G, K]
+  // Of the heads of a task; steps use the first.
+  std::vector<HeadMatrices::Room> rooms_;
+  ChunkPlaces at_;
 };
 
 }  // namespace steadystate

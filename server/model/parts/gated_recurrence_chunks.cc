@@ -12,35 +12,43 @@
 
 namespace steadystate {
 
-// A worker's scratch memory, divided up.
-struct GatedRecurrence::ChunkScratch {
+class GatedRecurrence::ChunkMemory {
+ public:
+  ChunkMemory(const WorkerScratch& scratch, const ChunkPlaces& at)
+      : scratch_(scratch), at_(at) {}
+
+  float* operator[](WorkerSlice<float> slice) const { return scratch_[slice]; }
+
+  // The rows of another chunk follow.
+  void Clear() { k_of_ = q_of_ = nullptr; }
+
   // Packs and transposes the keys of a head, unless they are there.
   void TakeKeys(const RowChunk& chunk, const HeadRows& rows, size_t head,
                 size_t K) {
     const float* of = rows.At(0, head);
-    if (of == k_of) return;
-    TransposeKeys(chunk.L, K, chunk.Pack(rows, head, K, k), keys);
-    k_of = of;
-    q_of = nullptr;
+    if (of == k_of_) return;
+    const ChunkRows packed = chunk.Pack(rows, head, K, scratch_[at_.k]);
+    TransposeKeys(chunk.L, K, packed, scratch_[at_.keys]);
+    k_of_ = of;
+    q_of_ = nullptr;
   }
 
-  float* opened;  // of packed states, for each head of the task
-  float* room;    // f32[K, V], of growing states
-  // The rows of a head, side by side; L is at most kChunkTokens.
-  float* q;      // f32[L, K]
-  float* k;      // f32[L, K]
-  float* v;      // f32[L, V]
-  float* alpha;  // f32[L, K], of key decays
-  float* parts;  // what the kernels of key decays take
-  // Of scalar decays.
-  float* keys;     // f32[K, kChunkTokens]
-  float* scores;   // f32[kChunkTokens, kChunkTokens]
-  float* fading;   // f32[kFadingFloats]
-  float* weights;  // f32[kWeightFloats]
-  float* faded;    // f32[kChunkTokens, V]
-  // Whose keys and queries there are, and whose scores.
-  const float* k_of = nullptr;
-  const float* q_of = nullptr;
+  // Packs the queries of a head, unless they are there. True if they were not:
+  // then there are no scores of them and the keys.
+  bool TakeQueries(const RowChunk& chunk, const HeadRows& rows, size_t head,
+                   size_t K) {
+    const float* of = rows.At(0, head);
+    if (of == q_of_) return false;
+    chunk.Pack(rows, head, K, scratch_[at_.q]);
+    q_of_ = of;
+    return true;
+  }
+
+ private:
+  const WorkerScratch& scratch_;
+  const ChunkPlaces& at_;
+  const float* k_of_ = nullptr;
+  const float* q_of_ = nullptr;
 };
 
 namespace {
@@ -52,86 +60,67 @@ constexpr size_t kMostUnpackedFloats = size_t{1} << 16;
 
 }  // namespace
 
-size_t GatedRecurrence::PrepareChunks() {
+void GatedRecurrence::PrepareChunks(WorkerScratchPlan& plan) {
   const Options& o = options_;
+  const size_t K = o.K;
+  const size_t V = o.V;
+  const size_t C = kChunkTokens;
   switch (o.decay) {
     case Decay::kNone:
     case Decay::kScalar:
       chunk_step_ = grows_ ? &GatedRecurrence::GrowingChunk
                            : &GatedRecurrence::ScalarDecayChunk;
       chunk_tokens_ = kChunkTokens;
+      if (grows_) at_.grown = plan.Add(K * V);
+      at_.keys = plan.Add(K * C);
+      at_.scores = plan.Add(C * C);
+      at_.fading = plan.Add(kFadingFloats);
+      at_.weights = plan.Add(kWeightFloats);
+      at_.faded = plan.Add(C * V);
       break;
     case Decay::kKey:
       chunk_step_ = &GatedRecurrence::KeyDecayChunk;
       chunk_tokens_ = kKeyChunkTokens;
+      at_.alpha = plan.Add(C * K);
+      at_.parts = plan.Add(std::max(KeyReadFloats(K), KeyUpdateFloats(K)));
       break;
     case Decay::kValue:
     case Decay::kOuter:
     case Decay::kFull:
     case Decay::kComplex:
-      return 0;
+      return;
   }
-  if (o.decay == Decay::kNone || !o.constants.empty()) {
-    powers_.resize(o.state_heads * kPowerFloats);
-    for (size_t head = 0; head < o.state_heads; ++head) {
-      FillPowers(o.constants.empty() ? 1.0 : o.constants[head],
-                 powers_.data() + head * kPowerFloats);
-    }
-  }
-  const size_t unpacked = state_.scratch_floats();
+  at_.q = plan.Add(C * K);
+  at_.k = plan.Add(C * K);
+  at_.v = plan.Add(C * V);
+  const size_t unpacked = state_.room_floats();
   most_heads_ =
       unpacked == 0
           ? kMostHeads
           : std::clamp<size_t>(kMostUnpackedFloats / unpacked, 1, kMostHeads);
-  const size_t K = o.K;
-  const size_t V = o.V;
-  const size_t C = kChunkTokens;
-  const size_t both =
-      most_heads_ * unpacked + (grows_ ? K * V : 0) + C * (2 * K + V);
-  if (o.decay == Decay::kKey) {
-    return both + C * K + std::max(KeyReadFloats(K), KeyUpdateFloats(K));
+  while (rooms_.size() < most_heads_) rooms_.push_back(state_.PlanRoom(plan));
+  if (o.decay != Decay::kNone && o.constants.empty()) return;
+  powers_.resize(o.state_heads * kPowerFloats);
+  for (size_t head = 0; head < o.state_heads; ++head) {
+    FillPowers(o.constants.empty() ? 1.0 : o.constants[head],
+               powers_.data() + head * kPowerFloats);
   }
-  return both + C * (K + C + V) + kFadingFloats + kWeightFloats;
-}
-
-GatedRecurrence::ChunkScratch GatedRecurrence::Divide(float* scratch) const {
-  const size_t K = options_.K;
-  const size_t V = options_.V;
-  const size_t C = kChunkTokens;
-  ChunkScratch divided = {};
-  divided.opened = scratch;
-  divided.room = scratch + most_heads_ * state_.scratch_floats();
-  divided.q = divided.room + (grows_ ? K * V : 0);
-  divided.k = divided.q + C * K;
-  divided.v = divided.k + C * K;
-  float* rest = divided.v + C * V;
-  divided.alpha = rest;
-  divided.parts = divided.alpha + C * K;
-  divided.keys = rest;
-  divided.scores = divided.keys + K * C;
-  divided.fading = divided.scores + C * C;
-  divided.weights = divided.fading + kFadingFloats;
-  divided.faded = divided.weights + kWeightFloats;
-  return divided;
 }
 
 void GatedRecurrence::RunChunks(const Batch& batch, const HeadSpan& heads,
-                                float* scratch) const {
-  ChunkScratch divided = Divide(scratch);
+                                const WorkerScratch& scratch) const {
+  ChunkMemory memory(scratch, at_);
   std::array<std::optional<OpenHeadMatrix>, kMostHeads> states;
   for (size_t head = heads.first; !grows_ && head < heads.end; ++head) {
     const size_t i = head - heads.first;
-    states[i].emplace(state_, heads.segment, head,
-                      divided.opened + i * state_.scratch_floats());
+    states[i].emplace(state_, heads.segment, head, rooms_[i], scratch);
   }
   ForChunks(heads.segment, chunk_tokens_, [&](const RowChunk& chunk) {
-    divided.k_of = nullptr;
-    divided.q_of = nullptr;
+    memory.Clear();
     for (size_t head = heads.first; head < heads.end; ++head) {
       const std::optional<OpenHeadMatrix>& state = states[head - heads.first];
       (this->*chunk_step_)(batch, chunk, head,
-                           state.has_value() ? state->data() : nullptr,
-                           divided);
+                           state.has_value() ? state->data() : nullptr, memory);
       if (options_.normalizer_eps.has_value()) {
         NormalizeChunk(batch, chunk, head);
       }
@@ -142,30 +131,29 @@ void GatedRecurrence::RunChunks(const Batch& batch, const HeadSpan& heads,
 void GatedRecurrence::ScalarDecayChunk(const Batch& batch,
                                        const RowChunk& chunk, size_t head,
                                        float* state,
-                                       ChunkScratch& scratch) const {
+                                       ChunkMemory& memory) const {
   const Options& o = options_;
   const Inputs& in = batch.inputs;
   const Pass pass = chunk.segment.pass;
   const Fading fading =
       powers_.empty()
           ? ChunkFading(chunk.L, chunk.Rows(in.alpha, head),
-                        chunk.Rows(in.alpha_low, head), scratch.fading)
+                        chunk.Rows(in.alpha_low, head), memory[at_.fading])
           : FadingOfPowers(chunk.L, powers_.data() + head * kPowerFloats);
-  if (pass != Pass::kRead) scratch.TakeKeys(chunk, in.k, head, o.K);
-  const ChunkRows k = {scratch.k, o.K};
-  const ChunkRows v = chunk.Pack(in.v, head, o.V, scratch.v);
+  if (pass != Pass::kRead) memory.TakeKeys(chunk, in.k, head, o.K);
+  const ChunkRows k = {memory[at_.k], o.K};
+  const ChunkRows v = chunk.Pack(in.v, head, o.V, memory[at_.v]);
   for (size_t h = head * group(); h < (head + 1) * group(); ++h) {
     if (pass == Pass::kAbsorb) break;
-    const ChunkRows q = {scratch.q, o.K};
-    const bool other = in.q.At(0, h) != scratch.q_of;
-    if (other) chunk.Pack(in.q, h, o.K, scratch.q);
-    scratch.q_of = in.q.At(0, h);
+    const ChunkRows q = {memory[at_.q], o.K};
+    const bool other = memory.TakeQueries(chunk, in.q, h, o.K);
     float* to = batch.out.At(chunk.first_row, h);
     if (pass == Pass::kRead) {
       ReadChunk(chunk.L, o.K, o.V, o.scale, q, state, to, batch.out.row_stride);
       continue;
     }
-    if (other) ChunkScores(chunk.L, o.K, q, scratch.keys, scratch.scores);
+    if (other)
+      ChunkScores(chunk.L, o.K, q, memory[at_.keys], memory[at_.scores]);
     ReadScalarDecayChunk({.L = chunk.L,
                           .K = o.K,
                           .V = o.V,
@@ -173,9 +161,9 @@ void GatedRecurrence::ScalarDecayChunk(const Batch& batch,
                           .fading = fading,
                           .q = q,
                           .v = v,
-                          .scores = scratch.scores,
+                          .scores = memory[at_.scores],
                           .state = state,
-                          .weights = scratch.weights,
+                          .weights = memory[at_.weights],
                           .o = to,
                           .o_stride = batch.out.row_stride});
   }
@@ -188,28 +176,28 @@ void GatedRecurrence::ScalarDecayChunk(const Batch& batch,
                           .v = v,
                           .state = state,
                           .fresh = grows_,
-                          .faded = scratch.faded});
+                          .faded = memory[at_.faded]});
 }
 
 // The state is read rounded, and what the chunk gives is added in doubles.
 void GatedRecurrence::GrowingChunk(const Batch& batch, const RowChunk& chunk,
                                    size_t head, float* /*state*/,
-                                   ChunkScratch& scratch) const {
+                                   ChunkMemory& memory) const {
   const size_t floats = options_.K * options_.V;
   double* const state = GrowingState(chunk.segment, head);
-  NarrowState(floats, state, scratch.room);
-  ScalarDecayChunk(batch, chunk, head, scratch.room, scratch);
+  NarrowState(floats, state, memory[at_.grown]);
+  ScalarDecayChunk(batch, chunk, head, memory[at_.grown], memory);
   if (chunk.segment.pass == Pass::kRead) return;
   const double kept = exact_alphas_.empty()
                           ? 1.0
                           : std::pow(exact_alphas_[head * options_.K],
                                      static_cast<double>(chunk.L));
-  AddToState(floats, kept, scratch.room, state);
+  AddToState(floats, kept, memory[at_.grown], state);
 }
 
 void GatedRecurrence::KeyDecayChunk(const Batch& batch, const RowChunk& chunk,
                                     size_t head, float* state,
-                                    ChunkScratch& scratch) const {
+                                    ChunkMemory& memory) const {
   const Options& o = options_;
   const Inputs& in = batch.inputs;
   KeyDecayRead read = {
@@ -217,15 +205,15 @@ void GatedRecurrence::KeyDecayChunk(const Batch& batch, const RowChunk& chunk,
       .K = o.K,
       .V = o.V,
       .scale = o.scale,
-      .alpha = chunk.Pack(in.alpha, head, o.K, scratch.alpha),
-      .k = chunk.Pack(in.k, head, o.K, scratch.k),
-      .v = chunk.Pack(in.v, head, o.V, scratch.v),
+      .alpha = chunk.Pack(in.alpha, head, o.K, memory[at_.alpha]),
+      .k = chunk.Pack(in.k, head, o.K, memory[at_.k]),
+      .v = chunk.Pack(in.v, head, o.V, memory[at_.v]),
       .bonus = o.bonus ? in.bonus.At(chunk.first_row, head) : nullptr,
       .state = state,
-      .scratch = scratch.parts,
+      .scratch = memory[at_.parts],
       .o_stride = batch.out.row_stride};
   for (size_t h = head * group(); h < (head + 1) * group(); ++h) {
-    read.q = chunk.Pack(in.q, h, o.K, scratch.q);
+    read.q = chunk.Pack(in.q, h, o.K, memory[at_.q]);
     read.o = batch.out.At(chunk.first_row, h);
     ReadKeyDecayChunk(read);
   }
@@ -237,7 +225,7 @@ void GatedRecurrence::KeyDecayChunk(const Batch& batch, const RowChunk& chunk,
                        .k = read.k,
                        .v = read.v,
                        .state = state,
-                       .scratch = scratch.parts});
+                       .scratch = memory[at_.parts]});
 }
 
 }  // namespace steadystate

@@ -69,8 +69,8 @@ class HeadLoop {
   }
 
   // Calls body(task, scratch) for each task, shared among the threads;
-  // `scratch` is the worker's. A worker claims tasks that follow each other,
-  // all but its last ones.
+  // `scratch` is the worker's, a WorkerScratch. A worker claims tasks that
+  // follow each other, all but its last ones.
   template <typename Body>
   void Run(Workspace::Buffers& buffers, const Body& body) const {
     buffers.pool.ParallelFor(size(), [&](size_t task, size_t worker) {

@@ -17,42 +17,48 @@ absl::StatusOr<HeadMatrices> HeadMatrices::Make(
   made.columns_ = shape.back();
   made.rows_ = std::accumulate(shape.begin() + 1, shape.end() - 1, size_t{1},
                                std::multiplies<>());
-  if (made.slots_.dtype != StateDType::kF32) {
-    made.scratch_floats_ =
-        made.rows_ * made.columns_ + made.rows_ + made.columns_;
-  }
   return made;
 }
 
-float* HeadMatrices::Open(const Segment& segment, size_t head,
-                          float* scratch) const {
+HeadMatrices::Room HeadMatrices::PlanRoom(WorkerScratchPlan& plan) const {
+  if (dtype() == StateDType::kF32) return {};
+  return {.matrix = plan.Add(rows_ * columns_),
+          .row_noise = plan.Add<uint32_t>(rows_),
+          .column_noise = plan.Add<uint32_t>(columns_)};
+}
+
+float* HeadMatrices::Open(const Segment& segment, size_t head, const Room& room,
+                          const WorkerScratch& scratch) const {
   const size_t size = rows_ * columns_;
+  float* const matrix = scratch[room.matrix];
   switch (slots_.dtype) {
     case StateDType::kF32:
       return slots_.f32.In(segment.state) + head * size;
     case StateDType::kBf16:
-      UnpackBf16(size, Bf16(segment, head), scratch);
+      UnpackBf16(size, Bf16(segment, head), matrix);
       break;
     case StateDType::kInt16:
       UnpackInt16(rows_, columns_, Int16(segment, head),
-                  Exponents(segment, head), scratch);
+                  Exponents(segment, head), matrix);
       break;
   }
-  return scratch;
+  return matrix;
 }
 
-void HeadMatrices::Close(const Segment& segment, size_t head,
-                         float* scratch) const {
+void HeadMatrices::Close(const Segment& segment, size_t head, const Room& room,
+                         const WorkerScratch& scratch) const {
+  const float* const matrix = scratch[room.matrix];
   switch (slots_.dtype) {
     case StateDType::kF32:
       break;
     case StateDType::kBf16:
-      PackBf16(rows_, columns_, scratch, MakeNoise(segment, head, scratch),
+      PackBf16(rows_, columns_, matrix, MakeNoise(segment, head, room, scratch),
                Bf16(segment, head));
       break;
     case StateDType::kInt16:
-      PackInt16(rows_, columns_, scratch, MakeNoise(segment, head, scratch),
-                Int16(segment, head), Exponents(segment, head));
+      PackInt16(rows_, columns_, matrix,
+                MakeNoise(segment, head, room, scratch), Int16(segment, head),
+                Exponents(segment, head));
       break;
   }
 }
@@ -76,7 +82,8 @@ uint8_t* HeadMatrices::Exponents(const Segment& segment, size_t head) const {
 }
 
 RoundingNoise HeadMatrices::MakeNoise(const Segment& segment, size_t head,
-                                      float* scratch) const {
+                                      const Room& room,
+                                      const WorkerScratch& scratch) const {
   const bool bf16 = slots_.dtype == StateDType::kBf16;
   const auto* const at =
       bf16 ? reinterpret_cast<const std::byte*>(Bf16(segment, head))
@@ -84,9 +91,9 @@ RoundingNoise HeadMatrices::MakeNoise(const Segment& segment, size_t head,
   const RoundingPlace place = {
       .position = segment.position + segment.rows,
       .offset = static_cast<uint64_t>(at - segment.state)};
-  auto* const noise = reinterpret_cast<uint32_t*>(scratch + rows_ * columns_);
   return MakeRoundingNoise(place, bf16 ? kBf16NoiseBits : kInt16NoiseBits,
-                           rows_, columns_, noise, noise + rows_);
+                           rows_, columns_, scratch[room.row_noise],
+                           scratch[room.column_noise]);
 }
 
 }  // namespace steadystate

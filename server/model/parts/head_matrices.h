@@ -10,16 +10,17 @@
 #include "kernels/state/rounding_noise.h"
 #include "server/model/mixer.h"
 #include "server/model/mixer_builder.h"
+#include "server/model/scratch_plan.h"
 #include "server/model/state_layout.h"
 
 namespace steadystate {
 
 // The recurrent matrices of a layer's heads, in whatever type the model keeps
-// them. Whoever advances a head opens its matrix, works on float32 and closes
-// it again: float32 matrices are worked on where they lie, others unpacked to
-// scratch memory and packed again, rounded by noise that is a function of the
-// position after the segment and of the matrix's place alone. Immutable;
-// thread-safe.
+// them. A recurrence opens a head's matrix (OpenHeadMatrix), works on float32
+// and closes it again: float32 matrices are worked on where they lie, others
+// unpacked to scratch memory and packed again, rounded by noise that is a
+// function of the position after the segment and of the matrix's place alone.
+// Immutable; thread-safe.
 class HeadMatrices {
  public:
   HeadMatrices() = default;
@@ -30,15 +31,20 @@ class HeadMatrices {
                                            absl::string_view name,
                                            const std::vector<size_t>& shape);
 
-  // What Open and MakeNoise need of a worker's scratch memory.
-  size_t scratch_floats() const { return scratch_floats_; }
+  // Where one head's matrix is unpacked, and the noise by which it is rounded.
+  struct Room {
+    WorkerSlice<float> matrix{};  // f32[rows, columns]
+    WorkerSlice<uint32_t> row_noise{}, column_noise{};
+  };
 
-  // Returns the head's matrix, f32[rows, columns], as it was before the
-  // segment. It is in the session's state or in the scratch memory.
-  float* Open(const Segment& segment, size_t head, float* scratch) const;
+  // What a matrix needs of a worker's scratch memory while it is open; nothing
+  // if matrices are in float32.
+  Room PlanRoom(WorkerScratchPlan& plan) const;
 
-  // Keeps the matrix that Open returned, as it is after the segment.
-  void Close(const Segment& segment, size_t head, float* scratch) const;
+  // Floats of an unpacked matrix in a room.
+  size_t room_floats() const {
+    return dtype() == StateDType::kF32 ? 0 : rows_ * columns_;
+  }
 
   // Where the head's matrix lies if it is in float32, else null: for kernels
   // that fetch it ahead.
@@ -49,30 +55,41 @@ class HeadMatrices {
   uint16_t* Bf16(const Segment& segment, size_t head) const;
   int16_t* Int16(const Segment& segment, size_t head) const;
   uint8_t* Exponents(const Segment& segment, size_t head) const;
-  // By which the head is rounded after the segment. Lies in `scratch`.
-  RoundingNoise MakeNoise(const Segment& segment, size_t head,
-                          float* scratch) const;
+  // By which the head is rounded after the segment. Lies in the room.
+  RoundingNoise MakeNoise(const Segment& segment, size_t head, const Room& room,
+                          const WorkerScratch& scratch) const;
 
  private:
+  friend class OpenHeadMatrix;
+
+  // Returns the head's matrix, f32[rows, columns], as it was before the
+  // segment. It is in the session's state or in the room.
+  float* Open(const Segment& segment, size_t head, const Room& room,
+              const WorkerScratch& scratch) const;
+  // Keeps the matrix that Open returned, as it is after the segment.
+  void Close(const Segment& segment, size_t head, const Room& room,
+             const WorkerScratch& scratch) const;
+
   MatrixSlots slots_;
   size_t rows_ = 0;
   size_t columns_ = 0;
-  size_t scratch_floats_ = 0;
 };
 
 // A head's matrix while a segment works on it: opened when this is made, kept
 // when it goes.
 class OpenHeadMatrix {
  public:
-  // `scratch` as HeadMatrices::Open wants it; all outlive this.
+  // Matrices, segment and room outlive this.
   OpenHeadMatrix(const HeadMatrices& matrices, const Segment& segment,
-                 size_t head, float* scratch)
+                 size_t head, const HeadMatrices::Room& room,
+                 const WorkerScratch& scratch)
       : matrices_(matrices),
         segment_(segment),
         head_(head),
+        room_(room),
         scratch_(scratch),
-        data_(matrices.Open(segment, head, scratch)) {}
-  ~OpenHeadMatrix() { matrices_.Close(segment_, head_, scratch_); }
+        data_(matrices.Open(segment, head, room, scratch)) {}
+  ~OpenHeadMatrix() { matrices_.Close(segment_, head_, room_, scratch_); }
   OpenHeadMatrix(const OpenHeadMatrix&) = delete;
   OpenHeadMatrix& operator=(const OpenHeadMatrix&) = delete;
 
@@ -82,7 +99,8 @@ class OpenHeadMatrix {
   const HeadMatrices& matrices_;
   const Segment& segment_;
   const size_t head_;
-  float* const scratch_;
+  const HeadMatrices::Room& room_;
+  const WorkerScratch scratch_;
   float* const data_;
 };
 

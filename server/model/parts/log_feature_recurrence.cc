@@ -22,7 +22,11 @@ absl::StatusOr<LogFeatureRecurrence> LogFeatureRecurrence::Make(
       made.sums_, state.AddFixedDoubles(builder.layer, "Z", {G, F}));
   STEADYSTATE_ASSIGN_OR_RETURN(made.max_,
                                state.AddFixed(builder.layer, "max", {G, F}));
-  builder.scratch.Need(0, 5 * F);
+  WorkerScratchPlan plan(builder.scratch);
+  made.at_ = {.exact_factors = plan.Add<double>(F),
+              .factors = plan.Add(F),
+              .key = plan.Add(F),
+              .weights = plan.Add(F)};
   made.options_ = options;
   return made;
 }
@@ -30,9 +34,9 @@ absl::StatusOr<LogFeatureRecurrence> LogFeatureRecurrence::Make(
 // The rule of one head over a segment.
 class LogFeatureRecurrence::Rule {
  public:
-  // `scratch` is f32[5 F].
   Rule(const LogFeatureRecurrence& of, const Segment& segment, size_t head,
-       const Inputs& inputs, const HeadOutputs& out, float* scratch)
+       const Inputs& inputs, const HeadOutputs& out,
+       const WorkerScratch& scratch)
       : of_(of),
         head_(head),
         first_(segment.first_row),
@@ -43,10 +47,10 @@ class LogFeatureRecurrence::Rule {
                head * of.options_.F * of.options_.V),
         max_(of.max_.In(segment.state) + head * of.options_.F),
         sums_(of.sums_.In(segment.state) + head * of.options_.F),
-        exact_factors_(reinterpret_cast<double*>(scratch)),
-        factors_(scratch + 2 * of.options_.F),
-        key_(scratch + 3 * of.options_.F),
-        weights_(scratch + 4 * of.options_.F) {}
+        exact_factors_(scratch[of.at_.exact_factors]),
+        factors_(scratch[of.at_.factors]),
+        key_(scratch[of.at_.key]),
+        weights_(scratch[of.at_.weights]) {}
 
   void Take(size_t row) {
     const size_t F = of_.options_.F;
@@ -96,7 +100,7 @@ void LogFeatureRecurrence::Run(std::span<const Segment> segments,
   const HeadOutputs outputs = {out, out_stride, options_.V};
   const size_t group = options_.query_heads / options_.state_heads;
   const HeadLoop loop(segments, options_.state_heads);
-  loop.Run(buffers, [&](size_t task, float* scratch) {
+  loop.Run(buffers, [&](size_t task, const WorkerScratch& scratch) {
     const auto [segment, head, end] = loop[task];
     RunSteps(segment, head, group,
              Rule(*this, segment, head, inputs, outputs, scratch));

@@ -56,6 +56,11 @@ class LogFeatureRecurrence {
            size_t out_stride, Workspace::Buffers& buffers) const;
 
  private:
+  // A worker's scratch memory.
+  struct Places {
+    WorkerSlice<double> exact_factors;         // f64[F]
+    WorkerSlice<float> factors, key, weights;  // f32[F]
+  };
   class Rule;
 
   // The weights with which a query reads the state, after the sums moved.
@@ -68,6 +73,7 @@ class LogFeatureRecurrence {
   DoubleSlotHandle state_;  // f64[G, F, V]
   DoubleSlotHandle sums_;   // f64[G, F]
   SlotHandle max_;          // f32[G, F]
+  Places at_;
 };
 
 }  // namespace steadystate

@@ -45,7 +45,9 @@ absl::StatusOr<MlstmRecurrence> MlstmRecurrence::Make(
       builder.state.AddFixedDoubles(builder.layer, "n", {H, options.K}));
   STEADYSTATE_ASSIGN_OR_RETURN(
       made.stabilizer_, builder.state.AddFixedDoubles(builder.layer, "m", {H}));
-  builder.scratch.Need(0, options.K + made.memory_.scratch_floats());
+  WorkerScratchPlan plan(builder.scratch);
+  made.room_ = made.memory_.PlanRoom(plan);
+  made.key_ = plan.Add(options.K);
   return made;
 }
 
@@ -107,11 +109,12 @@ void MlstmRecurrence::Run(std::span<const Segment> segments,
                           Workspace::Buffers& buffers) const {
   const HeadOutputs outputs = {out, out_stride, options_.V};
   const HeadLoop loop(segments, options_.heads);
-  loop.Run(buffers, [&](size_t task, float* key) {
+  loop.Run(buffers, [&](size_t task, const WorkerScratch& scratch) {
     const auto [segment, head, end] = loop[task];
-    const OpenHeadMatrix memory(memory_, segment, head, key + options_.K);
+    const OpenHeadMatrix memory(memory_, segment, head, room_, scratch);
     RunSteps(segment, head, 1,
-             Rule(*this, segment, head, inputs, outputs, memory.data(), key));
+             Rule(*this, segment, head, inputs, outputs, memory.data(),
+                  scratch[key_]));
   });
 }
 

@@ -61,6 +61,8 @@ class MlstmRecurrence {
   HeadMatrices memory_;          // C
   DoubleSlotHandle normalizer_;  // n
   DoubleSlotHandle stabilizer_;  // m
+  HeadMatrices::Room room_;
+  WorkerSlice<float> key_;  // f32[K]
 };
 
 }  // namespace steadystate

@@ -107,7 +107,7 @@ absl::StatusOr<std::unique_ptr<Mixer>> Mlp::Make(size_t intermediate_size,
   STEADYSTATE_ASSIGN_OR_RETURN(
       mlp->down_,
       MakeProjection(weights, names.down, I, D, builder.linears, names.bias));
-  builder.scratch.Need(2 * I, 0);
+  mlp->gate_up_rows_ = RowScratchPlan(builder.scratch).Add(2 * I);
   return mlp;
 }
 
@@ -116,7 +116,7 @@ void Mlp::Forward(std::span<const Segment>, size_t rows, const float* x,
   Workspace::Buffers& buffers = workspace.buffers();
   const size_t D = gate_up_->in();
   const size_t I = down_->in();
-  float* gate_up = buffers.scratch.data();  // f32[rows, 2 I]
+  float* gate_up = buffers.OfRows(rows)[gate_up_rows_];
   buffers.Project(*gate_up_, rows, x, D, gate_up, 2 * I);
   buffers.ForRows(rows, 2 * I, [&](size_t row, size_t) {
     float* gate = gate_up + row * 2 * I;

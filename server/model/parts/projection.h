@@ -14,6 +14,8 @@
 #include "server/checkpoint/weight_store.h"
 #include "server/model/mixer.h"
 #include "server/model/mixer_builder.h"
+#include "server/model/scratch_plan.h"
+#include "server/model/workspace.h"
 
 namespace steadystate {
 
@@ -114,6 +116,7 @@ class Mlp final : public Mixer {
   Activation activation_ = Activation::kSilu;
   std::unique_ptr<Linear> gate_up_;  // D -> 2 I, gate first
   std::unique_ptr<Linear> down_;     // I -> D
+  RowSlice gate_up_rows_;            // 2 I
 };
 
 }  // namespace steadystate

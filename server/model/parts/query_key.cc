@@ -21,8 +21,8 @@ absl::StatusOr<RotaryRows> RotaryRows::Make(const MixerBuilder& builder,
                                 " channels cannot be rotated in pairs; their "
                                 "width must be even"));
   }
-  builder.scratch.Need(0, options.d);
   RotaryRows rotary;
+  rotary.angles_ = WorkerScratchPlan(builder.scratch).Add(options.d);
   rotary.options_ = options;
   rotary.frequencies_.resize(options.d / 2);
   RotaryFrequencies(options.d, options.base, rotary.frequencies_.data());
@@ -33,7 +33,7 @@ void RotaryRows::Run(std::span<const Segment> segments, float* x, size_t stride,
                      Workspace::Buffers& buffers) const {
   const auto rotate = [&](const Segment& segment, size_t t, size_t worker) {
     Rotate(segment.position + t, x + (segment.first_row + t) * stride,
-           buffers.OfWorker(worker));
+           buffers.OfWorker(worker)[angles_]);
   };
   if (segments.empty()) return;
   // A single token is not worth waking the team.

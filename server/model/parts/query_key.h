@@ -50,6 +50,7 @@ class RotaryRows {
 
   Options options_;
   std::vector<double> frequencies_;  // f64[d / 2]
+  WorkerSlice<float> angles_;        // d
 };
 
 // The feature maps of linear attention, phi(x) of the vector x of a head,

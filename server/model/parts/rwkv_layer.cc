@@ -74,7 +74,11 @@ absl::StatusOr<std::unique_ptr<Mixer>> ChannelMixing::Make(
         mixing->receptance_,
         MakeProjection(weights, names.receptance, D, D, builder.linears));
   }
-  builder.scratch.Need(3 * D + width, 0);
+  RowScratchPlan plan(builder.scratch);
+  mixing->at_ = {.delta = plan.Add(D),
+                 .mixed = plan.Add(D),
+                 .gate = plan.Add(D),
+                 .key = plan.Add(width)};
   return mixing;
 }
 
@@ -83,10 +87,11 @@ void ChannelMixing::Forward(std::span<const Segment> segments, size_t rows,
                             Workspace& workspace) const {
   Workspace::Buffers& buffers = workspace.buffers();
   const size_t I = key_->out();
-  float* delta = buffers.scratch.data();  // f32[rows, D]
-  float* mixed = delta + rows * D_;       // f32[rows, D]
-  float* gate = mixed + rows * D_;        // f32[rows, D]
-  float* key = gate + rows * D_;          // f32[rows, width]
+  const RowScratch scratch = buffers.OfRows(rows);
+  float* delta = scratch[at_.delta];
+  float* mixed = scratch[at_.mixed];
+  float* gate = scratch[at_.gate];
+  float* key = scratch[at_.key];
 
   shift_.Run(segments, x, delta, buffers);
   MixInShifts(rows, x, delta, key_share_, mixed, buffers);

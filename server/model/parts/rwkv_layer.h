@@ -81,6 +81,12 @@ class ChannelMixing final : public Mixer {
                float* y, Workspace& workspace) const override;
 
  private:
+  // Scratch memory of a row, in floats.
+  struct Places {
+    RowSlice delta, mixed, gate;  // D
+    RowSlice key;                 // width
+  };
+
   size_t D_ = 0;
   Activation activation_ = Activation::kSqrelu;
   TokenShift shift_;
@@ -89,6 +95,7 @@ class ChannelMixing final : public Mixer {
   std::unique_ptr<Linear> key_;          // D -> width
   std::unique_ptr<Linear> value_;        // width -> D
   std::unique_ptr<Linear> receptance_;   // D -> D, or null
+  Places at_;
 };
 
 // What RWKV-6 and RWKV-7 have in common, as fla writes them.

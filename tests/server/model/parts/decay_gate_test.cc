@@ -56,17 +56,16 @@ class GateOf {
     from.layers = 4;
     auto options = ReadDecayOptions(from.config, kHeads, nullptr);
     EXPECT_TRUE(options.ok()) << options.status();
-    auto gate = DecayGate::Make(from, *options, kHeads, kK, kV, stack_);
+    RowScratchPlan plan(from.scratch);
+    auto gate = DecayGate::Make(from, *options, kHeads, kK, kV, stack_, plan);
     EXPECT_TRUE(gate.ok()) << gate.status();
     gate_ = *std::move(gate);
     harness_.Start(1);
     fused_ = Gates(std::max<size_t>(stack_.columns(), 1));
-    scratch_.resize(gate_.row_floats() + 1);
   }
 
   DecayGate::Decays Run(float* rest = nullptr) {
-    return gate_.Run(1, fused_.data(), fused_.size(), scratch_.data(), rest,
-                     harness_.buffers());
+    return gate_.Run(1, fused_.data(), fused_.size(), rest, harness_.buffers());
   }
   size_t columns() const { return stack_.columns(); }
   const std::vector<double>& constants() const { return gate_.constants(); }
@@ -89,7 +88,7 @@ class GateOf {
   PartHarness harness_;
   ProjectionStack stack_;
   DecayGate gate_;
-  std::vector<float> fused_, scratch_;
+  std::vector<float> fused_;
 };
 
 // Expects heads of n numbers to be f(gate) for consecutive gates from `first`.

@@ -56,18 +56,18 @@ TEST(HeadLoopTest, ThreadsShareTheTasksAndHaveScratchOfTheirOwn) {
   constexpr size_t kHeads = 50, kThreads = 3;
   ThreadPool pool(kThreads);
   ScratchSize size;
-  size.Need(0, 1);
+  const WorkerSlice<float> count = WorkerScratchPlan(size).Add(1);
   Workspace::Buffers buffers(1, size, 4, pool);
   const std::vector<Segment> segments = TwoSegments();
   const HeadLoop loop(segments, kHeads);
   std::vector<int> runs(loop.size());
-  loop.Run(buffers, [&](size_t task, float* scratch) {
+  loop.Run(buffers, [&](size_t task, const WorkerScratch& scratch) {
     ++runs[task];
-    *scratch += 1;
+    *scratch[count] += 1;
   });
   EXPECT_THAT(runs, Each(1));
   float all = 0;
-  for (size_t i = 0; i < kThreads; ++i) all += *buffers.OfWorker(i);
+  for (size_t i = 0; i < kThreads; ++i) all += *buffers.OfWorker(i)[count];
   EXPECT_EQ(all, 2 * kHeads);
 }
 
