@@ -40,37 +40,19 @@ absl::Status Admission::DeleteSession(const SessionKey& key) {
   return absl::OkStatus();
 }
 
-RequestId Admission::Submit(const RequestBase& base, std::unique_ptr<Task> task,
-                            bool on_fresh_state) {
-  const SteadyTime now = clock_.Now();
-  absl::Status refusal;
-  RequestId id = 0;
-  Submission submission = {.base = base,
-                           .request = std::make_unique<Request>(),
-                           .on_fresh_state = on_fresh_state,
-                           .id = id,
-                           .refusal = refusal};
-  submission.request->task = std::move(task);
-  Submit({&submission, 1});
-  if (!refusal.ok()) {
-    submission.request->task->Finish(refusal, {.submitted = now});
-  }
-  return id;
-}
-
-void Admission::Submit(std::span<Submission> submissions) {
+void Admission::Submit(std::span<Entry> entries) {
   const Moment now = clock_.Read();
   bool wake = false;
   {
     const MutexLock lock(desk_.mutex);
     const MutexLock sessions(keeper_.mutex());
     // One alone would only be looked for twice.
-    for (const Submission& submission :
-         submissions.subspan(submissions.size() > 1 ? 0 : submissions.size())) {
-      keeper_.WillFind(submission.base.key());
+    for (const Entry& entry :
+         entries.subspan(entries.size() > 1 ? 0 : entries.size())) {
+      keeper_.WillFind(entry.request->task->base().key());
     }
-    for (Submission& submission : submissions) {
-      submission.refusal = CountRefusal(Accept(submission, now));
+    for (Entry& entry : entries) {
+      entry.refusal = CountRefusal(Accept(entry, now));
     }
     metrics_.SetRequests(desk_.backlog.begun(), desk_.backlog.waiting());
     wake = desk_.wake_at > 0 && desk_.starting.size() >= desk_.wake_at;
@@ -81,9 +63,9 @@ void Admission::Submit(std::span<Submission> submissions) {
 }
 
 // Takes the request only if it succeeds.
-absl::Status Admission::Accept(Submission& submission, const Moment& now) {
-  const RequestBase& base = submission.base;
-  const bool on_fresh_state = submission.on_fresh_state;
+absl::Status Admission::Accept(Entry& entry, const Moment& now) {
+  const Task& task = *entry.request->task;
+  const RequestBase& base = task.base();
   STEADYSTATE_RETURN_IF_ERROR(CheckOpen());
   if (base.deadline <= now.steady) {
     metrics_.Cancelled(CancelStage::kQueued, CancelSource::kDeadline);
@@ -91,22 +73,22 @@ absl::Status Admission::Accept(Submission& submission, const Moment& now) {
                      "the deadline had passed when the request arrived; the "
                      "session is unchanged");
   }
+  const bool on_fresh_state = task.OnFreshState();
   Session* session = nullptr;
   if (!on_fresh_state) {
     STEADYSTATE_ASSIGN_OR_RETURN(session, keeper_.Find(base.key(), now));
   }
-  STEADYSTATE_RETURN_IF_ERROR(
-      desk_.backlog.Check(session, base.client, base.writer,
-                          submission.request->task->input_bytes()));
+  STEADYSTATE_RETURN_IF_ERROR(desk_.backlog.Check(
+      session, base.client, base.writer, task.input_bytes()));
   if (on_fresh_state) {
     STEADYSTATE_ASSIGN_OR_RETURN(session, keeper_.CreateUnlisted(now));
   }
-  submission.request->expected_position = base.expected_position;
-  submission.request->deadline = base.deadline;
-  submission.request->times.submitted = now.steady;
+  entry.request->expected_position = base.expected_position;
+  entry.request->deadline = base.deadline;
+  entry.request->times.submitted = now.steady;
   const Request& request = desk_.backlog.Add(*session, base.client, base.writer,
-                                             std::move(submission.request));
-  submission.id = request.id;
+                                             std::move(entry.request));
+  entry.id = request.id;
   ++desk_.unanswered;
   if (request.lane->requests.size() == 1) {
     if (!on_fresh_state) keeper_.Use(*session);

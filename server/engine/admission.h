@@ -23,11 +23,9 @@ namespace steadystate {
 // accepted, and notes for the compute thread what callers want. Thread-safe.
 class Admission {
  public:
-  // A request on its way into the backlog.
-  struct Submission {
-    const RequestBase& base;
-    std::unique_ptr<Request> request;  // with its task
-    bool on_fresh_state = false;       // one that ends with the task
+  // A request at the door.
+  struct Entry {
+    std::unique_ptr<Request> request;  // with its task; taken if accepted
     RequestId& id;                     // its name, if it was accepted
     absl::Status& refusal;             // why it was not
   };
@@ -45,11 +43,7 @@ class Admission {
 
   // Queues each request on its session, or on a fresh state; or says why not
   // and leaves it where it is.
-  void Submit(std::span<Submission> submissions);
-  // Queues the task; or finishes it with the reason for its refusal, and
-  // returns 0.
-  RequestId Submit(const RequestBase& base, std::unique_ptr<Task> task,
-                   bool on_fresh_state = false);
+  void Submit(std::span<Entry> entries);
   void Cancel(RequestId id);
   void Wake(RequestId id);
 
@@ -58,7 +52,7 @@ class Admission {
   void AbortRequests();
 
  private:
-  absl::Status Accept(Submission& submission, const Moment& now)
+  absl::Status Accept(Entry& entry, const Moment& now)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(desk_.mutex, keeper_.mutex());
   absl::Status CheckOpen() ABSL_EXCLUSIVE_LOCKS_REQUIRED(desk_.mutex);
   absl::Status CountRefusal(absl::Status status);

@@ -33,7 +33,7 @@ enum class RequestStage : uint8_t {
   kElsewhere,  // its session is with SessionKeeper's thread
 };
 
-class StepTask;
+class RequestPool;
 struct Request;
 
 // A client that has requests, or had some lately.
@@ -71,15 +71,16 @@ struct Request {
   SteadyTime deadline;
   std::unique_ptr<Task> task;
   Lane* lane = nullptr;
-  StepTask* step = nullptr;  // the task, if its answer goes to a sink
+  RequestPool* pool = nullptr;  // where it goes when it is answered
   RequestTimes times;
   RequestStage stage = RequestStage::kQueued;
   Place place;
   bool begun = false;             // its first batch has been formed
   bool cancel_requested = false;  // noted for the compute thread
   bool wake_requested = false;    // noted for the compute thread
-  // What ends it when the batch that it is in has run, or its session is back.
-  std::optional<absl::Status> end_when_back;
+  // What it has ended with, or ends with when the batch that it is in has run
+  // or its session is back.
+  std::optional<absl::Status> end;
 };
 
 // The requests of one session, in order. Exists while there are any.

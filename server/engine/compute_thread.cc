@@ -10,14 +10,13 @@ namespace steadystate {
 
 ComputeThread::ComputeThread(const EngineOptions& options, const Model& model,
                              const Clock& clock, Metrics& metrics, Desk& desk,
-                             SessionKeeper& keeper, StepPool& steps)
+                             SessionKeeper& keeper)
     : options_(options),
       model_(model),
       clock_(clock),
       desk_(desk),
       heartbeat_nanoseconds_(
           absl::ToInt64Nanoseconds(clock.Now().since_zero())),
-      outbox_(steps),
       turns_(desk, keeper, outbox_, clock, metrics, options.max_batch_rows) {
   metrics.SetComputeThreads(options.threads);
   thread_ = std::thread([this] { Loop(); });
@@ -86,10 +85,6 @@ SteadyTime ComputeThread::Beat() {
 // what ReturnWindow wants.
 size_t ComputeThread::Complete(Batch& batch, const BatchTimes& times) {
   const size_t wanted = turns_.Commit(batch, times);
-  for (size_t i = 0; i < batch.items.size(); ++i) {
-    if (!batch.items[i].finite) continue;
-    batch.items[i].task->Deliver(batch.requests[i]->times);
-  }
   outbox_.Send();
   batch.items.clear();
   batch.requests.clear();

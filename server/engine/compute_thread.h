@@ -12,7 +12,6 @@
 #include "server/engine/desk.h"
 #include "server/engine/engine.h"
 #include "server/engine/outbox.h"
-#include "server/engine/step_pool.h"
 #include "server/engine/turns.h"
 #include "server/metrics/metrics.h"
 #include "server/model/model.h"
@@ -29,7 +28,7 @@ class ComputeThread {
   // All of them outlive it.
   ComputeThread(const EngineOptions& options, const Model& model,
                 const Clock& clock, Metrics& metrics, Desk& desk,
-                SessionKeeper& keeper, StepPool& steps);
+                SessionKeeper& keeper);
   // Ends the thread, which answers whatever has not finished.
   ~ComputeThread();
 

@@ -6,7 +6,8 @@
 #include <memory>
 #include <span>
 #include <string>
-#include <vector>
+#include <type_traits>
+#include <utility>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -48,6 +49,12 @@ struct EngineOptions {
   size_t max_expired_remembered = 65536;  // ids that answer SESSION_EXPIRED
 };
 
+// EngineOptions::prefill_chunk_rows for a model's projections on this machine:
+// 64, or, where these have found larger tiles for prompts, as many rows as the
+// largest of them, 256 at most. Nothing but the CPU, oneDNN and the weights'
+// type decide. At most `max_batch_rows`.
+size_t PrefillChunkRowsFor(const LinearReport& linear, size_t max_batch_rows);
+
 // Holds the sessions and decides which advance now. One compute thread forms
 // batches from whatever is ready, decode before prefill, runs the model and
 // answers; it never waits for anyone else.
@@ -59,9 +66,8 @@ struct EngineOptions {
 // carried through, and its answer is the record; only the deletion of its
 // session, AbortRequests and the engine's end cut it short.
 //
-// Errors carry ErrorReasons (server/base/error.h). Thread-safe. Callbacks run
-// on the compute thread, or inside the submitting call when a request is
-// refused at once.
+// Errors carry ErrorReasons (server/base/error.h). Thread-safe. Receivers are
+// called on the compute thread.
 class Engine {
  public:
   // INVALID_ARGUMENT if an option is out of range, or the budget is smaller
@@ -92,33 +98,29 @@ class Engine {
   // batch is running when that has run. Then the state is given back.
   absl::Status DeleteSession(const SessionKey& key);
 
-  // Submit a request. Its callback or sink's OnDone is called exactly once. The
-  // id is 0 where it was refused at once.
+  // Takes up requests of one kind (StepRequest, GenerateRequest, ScoreRequest,
+  // EmbedRequest, WorkRequest), in their order and all at once, so that those
+  // of different sessions share a batch. Fills in what became of each; answers
+  // may come before this returns, and the last one exactly once unless the
+  // request was refused.
   // Refused with: SESSION_NOT_FOUND, SESSION_EXPIRED, SESSION_BUSY,
   // QUEUE_FULL (with a retry hint), INVALID_ARGUMENT, TOKEN_OUT_OF_RANGE,
-  // NO_PENDING_LOGITS, TOKENIZER_UNAVAILABLE, DRAINING, and when its turn comes
+  // TOKENIZER_UNAVAILABLE, BIDIRECTIONAL_UNSUPPORTED, DRAINING,
+  // DEADLINE_EXCEEDED. When its turn has come, answered with:
   // POSITION_MISMATCH (metadata: position, expected_position),
-  // CONTEXT_CAP_REACHED, DEADLINE_EXCEEDED, CANCELLED.
-  RequestId Step(StepRequest request, StepCallback done);
-  // Submits steps in their order and all at once, so that those of different
-  // sessions share a batch. Moves from their requests, and fills in what became
-  // of them; an answer may come before this returns.
-  void Steps(std::span<StepSubmission> steps);
-  RequestId Generate(GenerateRequest request,
-                     std::shared_ptr<GenerateSink> sink);
-  RequestId Score(ScoreRequest request, std::shared_ptr<ScoreSink> sink);
-  // Besides: BIDIRECTIONAL_UNSUPPORTED.
-  RequestId Embed(EmbedRequest request, std::shared_ptr<EmbedSink> sink);
-
-  // Lets a thread that is not the compute thread work on a session's state, in
-  // order with the session's other requests.
-  RequestId Work(WorkRequest request, WorkCallback done);
+  // NO_PENDING_LOGITS, CONTEXT_CAP_REACHED, DEADLINE_EXCEEDED, CANCELLED.
+  template <typename R>
+  void Submit(std::span<Submission<R>> submissions);
+  // One request alone: its id, or its refusal.
+  template <typename R>
+  absl::StatusOr<RequestId> Submit(
+      R request, std::type_identity_t<std::shared_ptr<Receiver<R>>> receiver);
 
   // Asks for a request's end: it is answered CANCELLED if it has not finished.
   // Unknown and finished ids are ignored.
   void Cancel(RequestId id);
 
-  // A sink is ready again. Unknown and finished ids are ignored.
+  // A receiver is ready again. Unknown and finished ids are ignored.
   void Wake(RequestId id);
 
   // A fresh writer id.
@@ -145,6 +147,17 @@ class Engine {
   explicit Engine(std::unique_ptr<Core> core);
   std::unique_ptr<Core> core_;
 };
+
+template <typename R>
+absl::StatusOr<RequestId> Engine::Submit(
+    R request, std::type_identity_t<std::shared_ptr<Receiver<R>>> receiver) {
+  Submission<R> one = {.request = std::move(request),
+                       .receiver = std::move(receiver),
+                       .refusal = {}};
+  Submit(std::span(&one, 1));
+  if (!one.refusal.ok()) return one.refusal;
+  return one.id;
+}
 
 }  // namespace steadystate
 

@@ -8,42 +8,48 @@
 #include "absl/strings/str_cat.h"
 #include "server/base/error.h"
 #include "server/base/status_macros.h"
-#include "server/engine/context_cap.h"
 
 namespace steadystate {
 
-GenerateTask::GenerateTask(GenerateRequest request,
-                           std::shared_ptr<GenerateSink> sink,
-                           const Model& model, Metrics& metrics,
-                           size_t chunk_rows)
-    : request_(std::move(request)),
-      sink_(std::move(sink)),
-      tokenizer_(model.tokenizer()),
-      metrics_(metrics),
-      chunk_rows_(chunk_rows),
-      stop_tokens_(request_.stop_tokens) {
-  if (!request_.ignore_eos) {
-    const std::vector<int32_t>& eos = model.description().eos_tokens;
+void GenerateTask::Start() {
+  stop_tokens_ = request().stop_tokens;
+  if (!request().ignore_eos) {
+    const std::vector<int32_t>& eos = model_.description().eos_tokens;
     stop_tokens_.insert(stop_tokens_.end(), eos.begin(), eos.end());
   }
   std::sort(stop_tokens_.begin(), stop_tokens_.end());
+  prompt_absorbed_ = 0;
+  generated_ = 0;
+  finish_.reset();
+  outcome_ = absl::OkStatus();
+  last_handed_over_ = SteadyTime::InfinitePast();
+  time_to_first_token_ = absl::ZeroDuration();
+}
+
+void GenerateTask::Clear(GenerateRequest& request, GenerateSummary& summary) {
+  request = {};
+  summary = {};
+  Empty(stop_tokens_);
+  drawn_.reset();
+  text_.reset();
 }
 
 absl::Status GenerateTask::Begin(const SessionState& session) {
-  STEADYSTATE_RETURN_IF_ERROR(CheckContextCap(session, request_.prompt.size()));
-  if (request_.prompt.empty() && session.pending_hidden() == nullptr) {
+  STEADYSTATE_RETURN_IF_ERROR(
+      CheckContextCap(session, request().prompt.size()));
+  if (request().prompt.empty() && session.pending_hidden() == nullptr) {
     return MakeError(
         ErrorReason::kNoPendingLogits,
-        absl::StrCat("the prompt is empty, and session '", request_.session,
+        absl::StrCat("the prompt is empty, and session '", request().session,
                      "' has no logits to continue from: give a prompt"),
-        {{"session", request_.session}});
+        {{"session", request().session}});
   }
   position_ = session.position();
-  if (tokenizer_ != nullptr) {
-    text_.emplace(request_.stop_strings,
-                  request_.prompt.empty() ? session.unfinished_text() : "");
+  if (model_.tokenizer() != nullptr) {
+    text_.emplace(request().stop_strings,
+                  request().prompt.empty() ? session.unfinished_text() : "");
   }
-  if (request_.prompt.empty() && request_.max_tokens == uint64_t{0}) {
+  if (request().prompt.empty() && request().max_tokens == uint64_t{0}) {
     finish_ = FinishReason::kLength;
   }
   return absl::OkStatus();
@@ -59,11 +65,12 @@ Piece GenerateTask::Next() const {
     return piece;
   }
   // Once the prompt is absorbed, or empty, no row is left: the pending logits.
-  piece.rows = std::min(chunk_rows_, request_.prompt.size() - prompt_absorbed_);
+  piece.rows =
+      std::min(chunk_rows_, request().prompt.size() - prompt_absorbed_);
   piece.tokens =
-      std::span(request_.prompt).subspan(prompt_absorbed_, piece.rows);
-  const bool last = prompt_absorbed_ + piece.rows == request_.prompt.size();
-  const bool draws = last && request_.max_tokens != uint64_t{0};
+      std::span(request().prompt).subspan(prompt_absorbed_, piece.rows);
+  const bool last = prompt_absorbed_ + piece.rows == request().prompt.size();
+  const bool draws = last && request().max_tokens != uint64_t{0};
   piece.logits_end = piece.rows;
   piece.logits_begin = piece.rows - (draws && piece.rows > 0 ? 1 : 0);
   return piece;
@@ -75,9 +82,9 @@ void GenerateTask::Advance(const PieceResult& result) {
     Accept(result);
   } else {
     prompt_absorbed_ +=
-        std::min(chunk_rows_, request_.prompt.size() - prompt_absorbed_);
-    if (prompt_absorbed_ < request_.prompt.size()) return;
-    if (request_.max_tokens == uint64_t{0}) finish_ = FinishReason::kLength;
+        std::min(chunk_rows_, request().prompt.size() - prompt_absorbed_);
+    if (prompt_absorbed_ < request().prompt.size()) return;
+    if (request().max_tokens == uint64_t{0}) finish_ = FinishReason::kLength;
   }
   if (!finish_.has_value()) Draw(result);
 }
@@ -87,7 +94,7 @@ bool GenerateTask::IsStopToken(int32_t token) const {
 }
 
 bool GenerateTask::WillBeLast(int32_t token) const {
-  return IsStopToken(token) || request_.max_tokens == generated_ + 1;
+  return IsStopToken(token) || request().max_tokens == generated_ + 1;
 }
 
 void GenerateTask::Draw(const PieceResult& result) {
@@ -95,31 +102,31 @@ void GenerateTask::Draw(const PieceResult& result) {
   if (!outcome_.ok()) return;
   std::array<int32_t, kMaxPenaltyWindow> recent;
   const size_t count = result.session.CopyRecent(
-      std::span(recent).first(RecentWanted(request_.sampling)));
+      std::span(recent).first(RecentWanted(request().sampling)));
   GeneratedToken& drawn = drawn_.emplace();
   drawn.token =
-      result.sampler.Sample(result.logits, request_.sampling,
+      result.sampler.Sample(result.logits, request().sampling,
                             std::span(recent).first(count), position_);
-  if (!request_.logprobs.has_value()) return;
+  if (!request().logprobs.has_value()) return;
   drawn.logprob = Sampler::Logprob(result.logits, drawn.token);
-  if (*request_.logprobs > 0) {
+  if (*request().logprobs > 0) {
     drawn.top_logprobs =
-        result.sampler.TopLogprobs(result.logits, *request_.logprobs);
+        result.sampler.TopLogprobs(result.logits, *request().logprobs);
   }
 }
 
 // The drawn token has been absorbed.
 void GenerateTask::Accept(const PieceResult& result) {
-  item_ = std::move(drawn_);
+  GeneratedToken& item = items().emplace_back(*std::move(drawn_));
   drawn_.reset();
-  item_->position = position_;
+  item.position = position_;
   ++generated_;
-  const bool is_stop_token = IsStopToken(item_->token);
+  const bool is_stop_token = IsStopToken(item.token);
   if (text_.has_value()) {
     if (!is_stop_token) {
       std::string bytes;
-      tokenizer_->AppendBytes(item_->token, bytes);
-      item_->text_delta = text_->Append(bytes);
+      model_.tokenizer()->AppendBytes(item.token, bytes);
+      item.text_delta = text_->Append(bytes);
     }
     result.session.set_unfinished_text(text_->unfinished());
   }
@@ -127,48 +134,32 @@ void GenerateTask::Accept(const PieceResult& result) {
     finish_ = FinishReason::kStopToken;
   } else if (text_.has_value() && text_->stopped()) {
     finish_ = FinishReason::kStopString;
-  } else if (request_.max_tokens == generated_) {
+  } else if (request().max_tokens == generated_) {
     finish_ = FinishReason::kLength;
   }
 }
 
-void GenerateTask::Deliver(const RequestTimes& times) {
-  if (!item_.has_value()) return;
+void GenerateTask::HandOver(const RequestTimes& times) {
   const SteadyTime now = times.last_batch_end;
-  if (last_delivery_ == SteadyTime::InfinitePast()) {
+  if (last_handed_over_ == SteadyTime::InfinitePast()) {
     time_to_first_token_ = now - times.submitted;
     metrics_.TimeToFirstToken(time_to_first_token_);
   } else {
-    metrics_.InterTokenLatency(now - last_delivery_);
+    metrics_.InterTokenLatency(now - last_handed_over_);
   }
-  last_delivery_ = now;
-  sink_->OnItem(std::move(*item_));
-  item_.reset();
+  last_handed_over_ = now;
 }
 
-void GenerateTask::Finish(const absl::Status& status,
-                          const RequestTimes& times) {
-  if (!status.ok()) {
-    sink_->OnDone(status);
-    return;
-  }
-  GenerateSummary summary;
-  summary.finish_reason = *finish_;
-  summary.position = position_;
-  summary.prompt_tokens = request_.prompt.size();
-  summary.generated_tokens = generated_;
-  if (text_.has_value() && !text_->stopped()) {
-    summary.text_tail = text_->Flush();
-  }
+void GenerateTask::Summarize(const RequestTimes& times, GenerateSummary& to) {
+  to.finish_reason = *finish_;
+  to.position = position_;
+  to.prompt_tokens = request().prompt.size();
+  to.generated_tokens = generated_;
+  if (text_.has_value() && !text_->stopped()) to.text_tail = text_->Flush();
   if (times.first_batch != SteadyTime::InfinitePast()) {
-    summary.queue_time = times.first_batch - times.submitted;
+    to.queue_time = times.first_batch - times.submitted;
   }
-  summary.time_to_first_token = time_to_first_token_;
-  sink_->OnDone(std::move(summary));
-}
-
-uint64_t GenerateTask::input_bytes() const {
-  return request_.prompt.size() * sizeof(int32_t);
+  to.time_to_first_token = time_to_first_token_;
 }
 
 }  // namespace steadystate

@@ -3,7 +3,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <memory>
 #include <optional>
 #include <vector>
 
@@ -12,6 +11,7 @@
 #include "server/base/clock.h"
 #include "server/engine/request.h"
 #include "server/engine/task.h"
+#include "server/engine/task_of.h"
 #include "server/metrics/metrics.h"
 #include "server/model/model.h"
 #include "server/text/text_stream.h"
@@ -22,45 +22,44 @@ namespace steadystate {
 // alone, hands it over, and so on. A token is handed over only once the session
 // has absorbed it, so a token that was drawn but not absorbed when the request
 // ends has never existed.
-class GenerateTask final : public Task {
+class GenerateTask final : public TaskOf<GenerateRequest> {
  public:
-  // REQUIRES: the request is valid (validate.h). The model and the metrics
-  // outlive the task.
-  GenerateTask(GenerateRequest request, std::shared_ptr<GenerateSink> sink,
-               const Model& model, Metrics& metrics, size_t chunk_rows);
+  // The model and the metrics outlive the task.
+  GenerateTask(const Model& model, Metrics& metrics, size_t chunk_rows)
+      : model_(model), metrics_(metrics), chunk_rows_(chunk_rows) {}
 
   absl::Status Begin(const SessionState& session) override;
-  bool Ready() override { return sink_->Ready(); }
   Piece Next() const override;
   void Advance(const PieceResult& result) override;
-  void Deliver(const RequestTimes& times) override;
   bool done() const override { return finish_.has_value() || !outcome_.ok(); }
   absl::Status Outcome() const override { return outcome_; }
-  void Finish(const absl::Status& status, const RequestTimes& times) override;
-  uint64_t input_bytes() const override;
+  uint64_t input_bytes() const override {
+    return request().prompt.size() * sizeof(int32_t);
+  }
 
  private:
+  void Start() override;
+  void HandOver(const RequestTimes& times) override;
+  void Summarize(const RequestTimes& times, GenerateSummary& to) override;
+  void Clear(GenerateRequest& request, GenerateSummary& summary) override;
   bool IsStopToken(int32_t token) const;
   bool WillBeLast(int32_t token) const;
   void Draw(const PieceResult& result);
   void Accept(const PieceResult& result);
 
-  const GenerateRequest request_;
-  const std::shared_ptr<GenerateSink> sink_;
-  const Tokenizer* const tokenizer_;  // may be null
+  const Model& model_;
   Metrics& metrics_;
   const size_t chunk_rows_;
-  std::vector<int32_t> stop_tokens_;  // ascending
 
+  std::vector<int32_t> stop_tokens_;  // ascending
   size_t prompt_absorbed_ = 0;
   uint64_t generated_ = 0;
   std::optional<GeneratedToken> drawn_;  // next to be absorbed
-  std::optional<GeneratedToken> item_;   // absorbed, to be delivered
   std::optional<TextStream> text_;
   std::optional<FinishReason> finish_;
   absl::Status outcome_;
   uint64_t position_ = 0;
-  SteadyTime last_delivery_ = SteadyTime::InfinitePast();
+  SteadyTime last_handed_over_;
   absl::Duration time_to_first_token_;
 };
 

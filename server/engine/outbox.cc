@@ -1,44 +1,37 @@
 #include "server/engine/outbox.h"
 
-#include <algorithm>
+#include <span>
 
-#include "server/engine/step_task.h"
+#include "server/engine/request_pool.h"
 
 namespace steadystate {
 
 void Outbox::Send() {
-  for (Answer& answer : answers_) {
-    Request& request = *answer.request;
-    request.task->Finish(answer.status, request.times);
-    if (request.step != nullptr) {
-      answered_steps_.push_back(std::move(answer.request));
-    }
+  for (Request* const request : going_on_) {
+    request->task->Answer(nullptr, request->times, round_);
   }
-  answered_ += answers_.size();
-  answers_.clear();
-  SendSteps();
-  std::sort(answered_sinks_.begin(), answered_sinks_.end());
-  const auto end = std::unique(answered_sinks_.begin(), answered_sinks_.end());
-  std::for_each(answered_sinks_.begin(), end,
-                [](StepSink* sink) { sink->OnRoundEnd(); });
-  answered_sinks_.clear();
+  for (const std::unique_ptr<Request>& request : ended_) {
+    request->task->Answer(&*request->end, request->times, round_);
+  }
+  round_.HandOver();
+  // Before the receivers' clients come back for more.
+  GiveBack();
+  round_.End();
 }
 
-// Tells sinks what came of their steps. Those of one message mostly lie
-// together, and their sink hears of them at once.
-void Outbox::SendSteps() {
-  for (size_t i = 0; i < answered_steps_.size(); ++i) {
-    const StepTask& step = *answered_steps_[i]->step;
-    step_answers_.push_back({step.tag(), &step.outcome()});
-    if (i + 1 < answered_steps_.size() &&
-        answered_steps_[i + 1]->step->sink() == step.sink()) {
-      continue;
-    }
-    step.sink()->OnSteps(step_answers_);
-    step_answers_.clear();
-    answered_sinks_.push_back(step.sink());
+// Those of one kind together where they lie together.
+void Outbox::GiveBack() {
+  for (Request* const request : going_on_) request->task->TakeBack();
+  going_on_.clear();
+  answered_ += ended_.size();
+  size_t first = 0;
+  for (size_t i = 0; i < ended_.size(); ++i) {
+    RequestPool* const pool = ended_[i]->pool;
+    if (i + 1 < ended_.size() && ended_[i + 1]->pool == pool) continue;
+    pool->GiveBack(std::span(ended_).subspan(first, i + 1 - first));
+    first = i + 1;
   }
-  if (!answered_steps_.empty()) steps_.GiveBack(answered_steps_);
+  ended_.clear();
 }
 
 }  // namespace steadystate

@@ -6,43 +6,36 @@
 #include <utility>
 #include <vector>
 
-#include "absl/status/status.h"
 #include "server/engine/backlog.h"
-#include "server/engine/request.h"
-#include "server/engine/step_pool.h"
+#include "server/engine/round.h"
 
 namespace steadystate {
 
-// Requests that have ended, and are to be answered when no lock is held.
-// Confined to the compute thread.
+// Requests that have something to say to their receivers, when no lock is held:
+// those that have ended, and others that have got on. Confined to the compute
+// thread.
 class Outbox {
  public:
-  // Where answered steps go; it outlives the outbox.
-  explicit Outbox(StepPool& steps) : steps_(steps) {}
-
-  void Add(std::unique_ptr<Request> request, absl::Status status) {
-    answers_.push_back({std::move(request), std::move(status)});
+  // The request goes on; it stays until Send. REQUIRES: not added before.
+  void Add(Request& request) { going_on_.push_back(&request); }
+  // The request has ended, with Request::end.
+  void Add(std::unique_ptr<Request> request) {
+    ended_.push_back(std::move(request));
   }
 
-  // Answers all that was added: calls receivers.
+  // Answers all that was added, as one round: calls receivers. Gives back to
+  // their pools the requests that have ended.
   void Send();
 
-  // How many have been answered since the last call.
+  // How many have ended and been answered since the last call.
   size_t TakeCount() { return std::exchange(answered_, 0); }
 
  private:
-  struct Answer {
-    std::unique_ptr<Request> request;
-    absl::Status status;
-  };
+  void GiveBack();
 
-  void SendSteps();
-
-  StepPool& steps_;
-  std::vector<Answer> answers_;
-  std::vector<StepAnswer> step_answers_;   // of one sink
-  std::vector<StepSink*> answered_sinks_;  // in this round
-  std::vector<std::unique_ptr<Request>> answered_steps_;
+  std::vector<Request*> going_on_;
+  std::vector<std::unique_ptr<Request>> ended_;
+  Round round_;
   size_t answered_ = 0;
 };
 

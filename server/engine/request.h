@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -48,6 +49,9 @@ struct RequestBase {
   SteadyTime deadline = SteadyTime::InfiniteFuture();
 };
 
+// Where a kind of request has no items, or nothing to say in the end.
+struct Nothing {};
+
 // What a step answers beside the position.
 struct StepOutputs {
   bool logits = false;                     // f32[vocab_size]
@@ -56,71 +60,26 @@ struct StepOutputs {
   std::optional<SamplingParams> sampling;  // draw a token; it is not absorbed
 };
 
-// Absorbs tokens or embeddings and answers once, after the last of them.
-struct StepRequest : RequestBase {
-  std::vector<int32_t> tokens;    // exactly one of tokens and embeddings ...
-  std::vector<float> embeddings;  // ... f32[n, D], n >= 1
-  StepOutputs outputs;
-};
-
 struct StepResult {
   uint64_t position = 0;  // after the step
   std::optional<int32_t> sampled_token;
   std::optional<float> sampled_logprob;  // of the model's own distribution
   std::vector<TokenLogprob> top_logprobs;
-  std::vector<float> logits;
-  std::vector<float> hidden;
+  // Where they were computed, lent with the answer.
+  std::span<const float> logits;
+  std::span<const float> hidden;
   absl::Duration queue_time;    // from submission to its first batch
   absl::Duration compute_time;  // from its first batch to its last
 };
 
-using StepCallback = std::function<void(absl::StatusOr<StepResult>)>;
+// Absorbs tokens or embeddings and answers once, after the last of them.
+struct StepRequest : RequestBase {
+  using Item = Nothing;
+  using Summary = StepResult;
 
-// The answer to the step with this tag. The result is lent for a call.
-struct StepAnswer {
-  uint64_t tag = 0;
-  const absl::StatusOr<StepResult>* result = nullptr;
-};
-
-// Receives the answers of steps, on the compute thread: calls must not block,
-// nor call back into the engine.
-class StepSink {
- public:
-  virtual ~StepSink() = default;
-
-  // One answer or more, in order.
-  virtual void OnSteps(std::span<const StepAnswer> answers) = 0;
-  // The answers that became ready together have all been given: once after the
-  // OnSteps of each round.
-  virtual void OnRoundEnd() = 0;
-};
-
-// A step for a sink, which outlives its answer and the end of that round.
-struct StepSubmission {
-  // Taken by Engine::Steps, which leaves an old one in its place: its memory
-  // serves the caller's next request.
-  StepRequest request;
-  StepSink* sink = nullptr;
-  uint64_t tag = 0;  // the sink's name for it
-
-  // What became of it.
-  RequestId id = 0;
-  absl::Status refusal;  // not OK: the sink is not called
-};
-
-// Absorbs a prompt, then draws tokens and absorbs each, until something ends
-// it.
-struct GenerateRequest : RequestBase {
-  // Empty: continues from the session's pending logits.
-  std::vector<int32_t> prompt;
-  SamplingParams sampling;
-  std::optional<uint64_t>
-      max_tokens;                    // absent: no bound but the others; 0: none
-  std::vector<int32_t> stop_tokens;  // beside the model's own end tokens
-  bool ignore_eos = false;
-  std::vector<std::string> stop_strings;  // need a tokenizer
-  // Absent: none. 0: the drawn token's. n: and those of the n most likely.
-  std::optional<uint32_t> logprobs;
+  std::vector<int32_t> tokens;    // exactly one of tokens and embeddings ...
+  std::vector<float> embeddings;  // ... f32[n, D], n >= 1
+  StepOutputs outputs;
 };
 
 enum class FinishReason : uint8_t { kStopToken, kStopString, kLength };
@@ -143,12 +102,22 @@ struct GenerateSummary {
   absl::Duration time_to_first_token;
 };
 
-// Log-probabilities of given tokens.
-struct ScoreRequest : RequestBase {
-  // `session` empty: a fresh state that is given back at the end.
-  std::vector<int32_t> tokens;
-  bool logits = false;  // also f32[vocab_size] after each token
-  std::optional<uint32_t> top_logprobs;  // per token, 1..kMaxTopLogprobs
+// Absorbs a prompt, then draws tokens and absorbs each, until something ends
+// it.
+struct GenerateRequest : RequestBase {
+  using Item = GeneratedToken;
+  using Summary = GenerateSummary;
+
+  // Empty: continues from the session's pending logits.
+  std::vector<int32_t> prompt;
+  SamplingParams sampling;
+  std::optional<uint64_t>
+      max_tokens;                    // absent: no bound but the others; 0: none
+  std::vector<int32_t> stop_tokens;  // beside the model's own end tokens
+  bool ignore_eos = false;
+  std::vector<std::string> stop_strings;  // need a tokenizer
+  // Absent: none. 0: the drawn token's. n: and those of the n most likely.
+  std::optional<uint32_t> logprobs;
 };
 
 struct ScoredToken {
@@ -167,31 +136,22 @@ struct ScoreSummary {
   double total_logprob = 0;
 };
 
-// Work on a session's state that is done elsewhere than on the compute thread,
-// which does not wait for it.
-struct WorkRequest : RequestBase {
-  // Called once, by a thread that has the state for itself, unless the request
-  // ends before its turn. What it returns is the answer.
-  std::function<absl::Status(SessionState&)> work;
-};
+// Log-probabilities of given tokens.
+struct ScoreRequest : RequestBase {
+  using Item = ScoredToken;
+  using Summary = ScoreSummary;
 
-using WorkCallback = std::function<void(const absl::Status&)>;
+  // `session` empty: a fresh state that is given back at the end.
+  std::vector<int32_t> tokens;
+  bool logits = false;  // also f32[vocab_size] after each token
+  std::optional<uint32_t> top_logprobs;  // per token, 1..kMaxTopLogprobs
+};
 
 // Which of a sequence's hidden vectors are answered.
 enum class Pooling : uint8_t {
   kNone,  // each
   kMean,  // their mean
   kLast,  // the last one
-};
-
-// Hidden vectors of given inputs.
-struct EmbedRequest : RequestBase {
-  // `session` empty: a fresh state that is given back at the end.
-  std::vector<int32_t> tokens;    // exactly one of tokens and embeddings ...
-  std::vector<float> embeddings;  // ... f32[n, D], n >= 1
-  Pooling pooling = Pooling::kNone;
-  // Every row sees the whole sequence. Without a session only.
-  bool bidirectional = false;
 };
 
 struct EmbeddedRow {
@@ -204,24 +164,80 @@ struct EmbedSummary {
   uint64_t tokens = 0;  // or embeddings
 };
 
-// Receives what a streaming request produces, on the compute thread: calls must
-// not block, nor call back into the engine except for Engine::Wake.
-template <typename Item, typename Summary>
-class Sink {
- public:
-  virtual ~Sink() = default;
+// Hidden vectors of given inputs.
+struct EmbedRequest : RequestBase {
+  using Item = EmbeddedRow;
+  using Summary = EmbedSummary;
 
-  // False while the receiver's bounded queue is full: the request then pauses,
-  // without holding anyone up, until Engine::Wake(id). Asked before each batch.
-  virtual bool Ready() = 0;
-  virtual void OnItem(Item item) = 0;
-  // Last call, exactly once.
-  virtual void OnDone(absl::StatusOr<Summary> summary) = 0;
+  // `session` empty: a fresh state that is given back at the end.
+  std::vector<int32_t> tokens;    // exactly one of tokens and embeddings ...
+  std::vector<float> embeddings;  // ... f32[n, D], n >= 1
+  Pooling pooling = Pooling::kNone;
+  // Every row sees the whole sequence. Without a session only.
+  bool bidirectional = false;
 };
 
-using GenerateSink = Sink<GeneratedToken, GenerateSummary>;
-using ScoreSink = Sink<ScoredToken, ScoreSummary>;
-using EmbedSink = Sink<EmbeddedRow, EmbedSummary>;
+// Work on a session's state that is done elsewhere than on the compute thread,
+// which does not wait for it.
+struct WorkRequest : RequestBase {
+  using Item = Nothing;
+  using Summary = Nothing;
+
+  // Called once, by a thread that has the state for itself, unless the request
+  // ends before its turn. An error that it returns is the request's.
+  std::function<absl::Status(SessionState&)> work;
+};
+
+// What there is to say of one request of kind R since the last answer to it:
+// items that have become ready, and in the end how it ended. Lent for a call;
+// the receiver may take what it wants out of it.
+template <typename R>
+struct Answer {
+  uint64_t tag = 0;                     // the receiver's name for the request
+  std::span<typename R::Item> items{};  // in order
+  // Of the last answer, after which nothing comes; else null.
+  absl::StatusOr<typename R::Summary>* end = nullptr;
+};
+
+// Who is told when a round ends: the answers that became ready together, as
+// those of one batch.
+class RoundReceiver {
+ public:
+  virtual ~RoundReceiver() = default;
+
+  // All answers of a round in which there were some have been given.
+  virtual void OnRoundEnd() {}
+};
+
+// Receives the answers to requests of kind R, of one or of many. The engine
+// shares it until the last of them has been answered and that round has ended.
+//
+// Called on the compute thread: calls must not block, nor call back into the
+// engine except for Engine::Wake.
+template <typename R>
+class Receiver : public RoundReceiver {
+ public:
+  // May the request with this tag go on? False pauses the request, which holds
+  // nobody up, until Engine::Wake. Asked before each of its batches.
+  virtual bool Ready(uint64_t /*tag*/) { return true; }
+
+  // One answer or more, those to one request in order.
+  virtual void OnAnswers(std::span<const Answer<R>> answers) = 0;
+};
+
+// A request of kind R on its way into the engine.
+template <typename R>
+struct Submission {
+  // Taken by Engine::Submit, which leaves an old one in its place: its memory
+  // serves the caller's next request. One that is refused may stay.
+  R request;
+  std::shared_ptr<Receiver<R>> receiver;  // taken as well, or let go
+  uint64_t tag = 0;                       // the receiver's name for it
+
+  // What became of it.
+  RequestId id = 0;
+  absl::Status refusal;  // not OK: the receiver is not called
+};
 
 }  // namespace steadystate
 

@@ -4,12 +4,45 @@
 #include <cstddef>
 #include <vector>
 
+#include "absl/time/time.h"
 #include "server/engine/backlog.h"
 #include "server/engine/request.h"
-#include "server/engine/turn_queue.h"
 #include "server/metrics/metrics.h"
 
 namespace steadystate {
+
+// The requests that wait for a place in a batch of one phase. Their clients
+// take turns, one request a turn: a client that has had its turn comes after
+// all others that wait, and so does a client that is new. Each client's own
+// requests are first in, first out.
+//
+// A call takes constant time, however many wait, and allocates nothing: the
+// links are Request::place and Client::lines. Thread-compatible.
+class TurnQueue {
+ public:
+  explicit TurnQueue(BatchPhase phase) : phase_(static_cast<size_t>(phase)) {}
+
+  bool empty() const { return last_ == nullptr; }
+  // REQUIRES: it waits nowhere; it and its client stay while it is here.
+  void Add(Request& request);
+
+  // The first request of the client whose turn it is. REQUIRES: !empty().
+  Request& front() const { return *LineOf(*LineOf(*last_).next).first; }
+  // Takes it out; the turn passes on.
+  void TakeFront();
+  // Takes any request out; whose turn it is stays as it is. REQUIRES: it waits
+  // here.
+  void Remove(Request& request);
+
+ private:
+  Client::Line& LineOf(Client& client) const { return client.lines[phase_]; }
+  void OpenLine(Client& client);
+  void CloseLine(Client& client);
+
+  const size_t phase_;
+  // Whose turn is last; the next one's is first.
+  Client* last_ = nullptr;
+};
 
 // Decides what goes into the next batch of each phase. Pure decisions about
 // segments that are ready: no threads, no clock, no states.
@@ -62,6 +95,46 @@ class Scheduler {
   TurnQueue decode_{BatchPhase::kDecode};
   TurnQueue prefill_{BatchPhase::kPrefill};
   std::vector<Taken> taken_;  // for one batch
+};
+
+// How long the compute thread waits, when it has answered a decode batch, for
+// those whom it has answered to come back with their next step.
+//
+// The client of a stream sends a step when it has the answer to the last one.
+// If the first few to be back ran at once, the others would find the next batch
+// gone, and from then on there would be two batches where one would do: each
+// reads all weights, and each session waits for both.
+//
+// The window is open for as long as each sixteenth of a batch's time (2 ms at
+// most) brings an eighth of those awaited, and for a quarter of that time at
+// most: steps that arrive evenly, as from many clients that think, are fewer.
+// Where the first sixteenth brings too few, the next batches are formed at
+// once: one, three, seven of them, up to 63.
+//
+// Pure decisions: no threads, no clock. Thread-compatible.
+class ReturnWindow {
+ public:
+  // A decode batch that took `time` has been answered. `wanted`: the sessions
+  // that it left without a request, and those that had one waiting by then;
+  // none if nobody was answered.
+  void Open(absl::Duration time, size_t wanted);
+
+  // `there` have a request waiting. True if the compute thread is to wait until
+  // wanted() have, for gap() at most, and to ask again.
+  bool StaysOpen(size_t there);
+
+  size_t wanted() const { return wanted_; }
+  absl::Duration gap() const { return gap_; }
+
+ private:
+  void NoteFirstGap(bool worth_it);
+
+  size_t wanted_ = 0;
+  absl::Duration gap_;
+  size_t gaps_ = 0;    // since it was opened
+  size_t there_ = 0;   // before the last one
+  size_t skip_ = 0;    // batches that are not waited for
+  size_t misses_ = 0;  // skip_ after the last first gap
 };
 
 }  // namespace steadystate

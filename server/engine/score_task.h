@@ -3,7 +3,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <memory>
 #include <optional>
 #include <span>
 #include <vector>
@@ -11,27 +10,26 @@
 #include "absl/status/status.h"
 #include "server/engine/request.h"
 #include "server/engine/task.h"
+#include "server/engine/task_of.h"
 
 namespace steadystate {
 
 // Absorbs tokens and says how likely each was. Its pieces are bounded so that
 // the logits of one stay within kMaxLogitsBytes (or are one row).
-class ScoreTask final : public Task {
+class ScoreTask final : public TaskOf<ScoreRequest> {
  public:
   static constexpr size_t kMaxLogitsBytes = size_t{1} << 20;
 
-  // REQUIRES: the request is valid (validate.h).
-  ScoreTask(ScoreRequest request, std::shared_ptr<ScoreSink> sink,
-            size_t vocab_size, size_t chunk_rows);
+  ScoreTask(size_t vocab_size, size_t chunk_rows);
 
+  bool OnFreshState() const override { return request().session.empty(); }
   absl::Status Begin(const SessionState& session) override;
-  bool Ready() override { return sink_->Ready(); }
   Piece Next() const override;
   void Advance(const PieceResult& result) override;
-  void Deliver(const RequestTimes& times) override;
-  bool done() const override { return absorbed_ == request_.tokens.size(); }
-  void Finish(const absl::Status& status, const RequestTimes& times) override;
-  uint64_t input_bytes() const override;
+  bool done() const override { return absorbed_ == request().tokens.size(); }
+  uint64_t input_bytes() const override {
+    return request().tokens.size() * sizeof(int32_t);
+  }
 
  private:
   // What a distribution says about the token that follows.
@@ -43,16 +41,15 @@ class ScoreTask final : public Task {
                 Sampler& sampler) const;
   size_t NextRows() const;
 
-  const ScoreRequest request_;
-  const std::shared_ptr<ScoreSink> sink_;
+  void Start() override;
+  void Summarize(const RequestTimes&, ScoreSummary&) override {}
+
   const size_t vocab_size_;
   const size_t chunk_rows_;
 
   bool wants_pending_ = false;  // the first token is judged by what was pending
   size_t absorbed_ = 0;
-  std::optional<Verdict> next_;     // about the next token to be absorbed
-  std::vector<ScoredToken> items_;  // to be delivered
-  ScoreSummary summary_;
+  std::optional<Verdict> next_;  // about the next token to be absorbed
 };
 
 }  // namespace steadystate

@@ -3,63 +3,45 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <vector>
 
 #include "absl/status/status.h"
-#include "absl/status/statusor.h"
-#include "server/engine/inputs.h"
 #include "server/engine/request.h"
 #include "server/engine/task.h"
+#include "server/engine/task_of.h"
 
 namespace steadystate {
 
 // Absorbs the tokens or embeddings of a Step in pieces of `chunk_rows`, then
-// answers once: a callback, or whoever looks at outcome() after Finish. In the
-// second case it may be used again.
-class StepTask final : public Task {
+// answers once.
+class StepTask final : public TaskOf<StepRequest> {
  public:
-  // REQUIRES: the request is valid (validate.h).
-  StepTask(StepRequest request, StepCallback done, size_t hidden_size,
-           size_t chunk_rows);
+  StepTask(size_t hidden_size, size_t chunk_rows)
+      : hidden_size_(hidden_size),
+        chunk_rows_(chunk_rows),
+        inputs_({}, {}, hidden_size) {}
 
-  // One without a request.
-  StepTask(size_t hidden_size, size_t chunk_rows);
-
-  // Takes a request, whose answer is for a sink, and leaves an old one in its
-  // place. REQUIRES: as above; it has none, or has forgotten it.
-  void Take(StepRequest& request, StepSink& sink, uint64_t tag);
-  // Forgets the request and its answer; keeps their memory as far as it is
-  // little. REQUIRES: the request is finished.
-  void Forget();
-
-  absl::Status Begin(const SessionState& session) override;
-  bool Ready() override { return true; }
+  absl::Status Begin(const SessionState& session) override {
+    return CheckContextCap(session, inputs_.rows());
+  }
   Piece Next() const override;
   void Advance(const PieceResult& result) override;
-  void Deliver(const RequestTimes&) override {}
   bool done() const override { return absorbed_ == inputs_.rows(); }
-  void Finish(const absl::Status& status, const RequestTimes& times) override;
   bool AllOrNothing() const override { return true; }
   uint64_t input_bytes() const override { return inputs_.bytes(); }
 
-  const RequestBase& base() const { return request_; }
-  StepSink* sink() const { return sink_; }
-  uint64_t tag() const { return tag_; }
-  // The answer, after Finish.
-  const absl::StatusOr<StepResult>& outcome() const { return outcome_; }
-
  private:
+  void Start() override;
+  void Summarize(const RequestTimes& times, StepResult& to) override;
+  void Clear(StepRequest& request, StepResult& result) override;
   bool NeedsLogits() const;
-  void FillOutputs(const PieceResult& result);
+  void FillOutputs(const PieceResult& from, StepResult& to);
 
-  StepRequest request_;
-  const StepCallback done_;
-  StepSink* sink_ = nullptr;
-  uint64_t tag_ = 0;
   const size_t hidden_size_;
   const size_t chunk_rows_;
   Inputs inputs_;
   size_t absorbed_ = 0;
-  absl::StatusOr<StepResult> outcome_ = StepResult();
+  std::vector<float> logits_copy_;  // where they are lent for too short a time
 };
 
 }  // namespace steadystate

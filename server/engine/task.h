@@ -9,12 +9,15 @@
 #include "absl/status/status.h"
 #include "absl/time/time.h"
 #include "server/base/clock.h"
+#include "server/engine/request.h"
 #include "server/metrics/metrics.h"
 #include "server/model/mixer.h"
 #include "server/model/sampler.h"
 #include "server/session/session_state.h"
 
 namespace steadystate {
+
+class Round;
 
 // One layer of a bidirectional pass (Model::ForwardLayer) over some of its
 // rows.
@@ -57,11 +60,13 @@ struct Piece {
   }
 };
 
-// What came of a piece.
+// What came of a piece. The hidden vectors stay until the batch's answers have
+// been handed over.
 struct PieceResult {
   SessionState& session;          // after the piece
   std::span<const float> hidden;  // f32[Piece::completed_rows(), D]
   std::span<const float> logits;  // f32[Piece::logits_rows(), vocab_size]
+  bool logits_stay = false;       // as long; else for this call only
   Sampler& sampler;               // for this call only
 };
 
@@ -72,18 +77,54 @@ struct RequestTimes {
   SteadyTime last_batch_end = SteadyTime::InfinitePast();
 };
 
+// Inputs that a request wants to have absorbed: tokens or embeddings, f32[n,
+// D]. Borrows both.
+class Inputs {
+ public:
+  Inputs(std::span<const int32_t> tokens, std::span<const float> embeddings,
+         size_t hidden_size)
+      : tokens_(tokens), embeddings_(embeddings), hidden_size_(hidden_size) {}
+
+  // Tokens, or vectors.
+  size_t rows() const {
+    return tokens_.empty() ? embeddings_.size() / hidden_size_ : tokens_.size();
+  }
+
+  // Makes rows [first, first + rows) what `piece` takes in.
+  void Set(size_t first, size_t rows, Piece& piece) const;
+
+  // What they hold in memory.
+  uint64_t bytes() const {
+    return tokens_.size() * sizeof(int32_t) +
+           embeddings_.size() * sizeof(float);
+  }
+
+ private:
+  std::span<const int32_t> tokens_;
+  std::span<const float> embeddings_;
+  size_t hidden_size_;
+};
+
+// CONTEXT_CAP_REACHED if the session cannot absorb `rows` more.
+absl::Status CheckContextCap(const SessionState& session, uint64_t rows);
+
 // One request as a small state machine that the compute thread drives:
 //
-//   Begin, then as long as Ready: Next, (the model runs,) Advance, Deliver;
-//   when done or failed, Finish. Finish may come at any time, and comes once.
+//   Begin, then as long as Ready: Next, (the model runs,) Advance, Answer.
+//   The last Answer, with the request's end, may come at any time.
 //
-// Or, if it is to be done Elsewhere: Begin, Work, Finish.
+// Or, if it is to be done Elsewhere: Begin, Work, Answer.
 //
-// Calls never overlap. Receivers are called from Ready, Deliver and Finish
-// only, which the engine therefore never calls under a lock.
+// Calls never overlap. Receivers are called by Ready alone, and by the round to
+// which Answer adds: the engine uses neither under a lock.
 class Task {
  public:
   virtual ~Task() = default;
+
+  // What its request says of itself.
+  virtual const RequestBase& base() const = 0;
+  // Does it run on a fresh state, which ends with it, and on no session?
+  virtual bool OnFreshState() const { return false; }
 
   // The request's turn has come. An error refuses it; nothing has changed then.
   virtual absl::Status Begin(const SessionState& session) = 0;
@@ -107,24 +148,30 @@ class Task {
   // same time as other tasks' Advance: no callbacks here.
   virtual void Advance(const PieceResult& result) = 0;
 
-  // Hands to the receiver what Advance produced.
-  virtual void Deliver(const RequestTimes& times) = 0;
-
   // Nothing is left to compute, or nothing more can be: see Outcome.
   virtual bool done() const = 0;
 
   // Of a task that is done: OK, or why it could not go on.
   virtual absl::Status Outcome() const { return absl::OkStatus(); }
 
-  // Answers the request, with its result if `status` is OK (then it is done).
-  virtual void Finish(const absl::Status& status,
-                      const RequestTimes& times) = 0;
+  // Adds to `round` what has not been handed over, if there is anything, and
+  // the request's end if that has come: then `end` is its outcome, and OK only
+  // if the task is done. The round borrows what it is given until it has handed
+  // that over; then TakeBack or Forget follows.
+  virtual void Answer(const absl::Status* end, const RequestTimes& times,
+                      Round& round) = 0;
+  virtual void TakeBack() = 0;
 
   // Once begun, neither cancel nor deadline stops it.
   virtual bool AllOrNothing() const { return false; }
 
   // Bytes of input that the request holds in memory.
   virtual uint64_t input_bytes() const = 0;
+
+  // Forgets the request and its answers, to serve another one of its kind;
+  // keeps memory for that as far as it is little. REQUIRES: the last Answer has
+  // been given, or nothing has begun.
+  virtual void Forget() = 0;
 };
 
 }  // namespace steadystate

@@ -176,8 +176,8 @@ void Turns::TakeReturned() {
     --desk_.elsewhere;
     Request& request = *desk_.backlog.Find(returned.id);
     request.stage = RequestStage::kQueued;
-    if (request.end_when_back.has_value()) {
-      End(request, *request.end_when_back);
+    if (request.end.has_value()) {
+      End(request, *request.end);
     } else if (!returned.status.ok() || request.task->Elsewhere()) {
       Settle(request, std::move(returned.status));
     } else {
@@ -231,7 +231,7 @@ void Turns::End(Request& request, const absl::Status& status) {
   if (request.stage == RequestStage::kRunning ||
       request.stage == RequestStage::kElsewhere) {
     // Its session is between two layers, or somebody else's.
-    request.end_when_back = status;
+    request.end = status;
     return;
   }
   if (!deleted) {
@@ -287,7 +287,8 @@ void Turns::Order(Request& request, SessionKeeper::Work work) {
 void Turns::Settle(Request& request, absl::Status status) {
   Lane& lane = *request.lane;
   const bool had_its_turn = lane.requests.front().get() == &request;
-  outbox_.Add(desk_.backlog.Remove(request), std::move(status));
+  request.end = std::move(status);
+  outbox_.Add(desk_.backlog.Remove(request));
   if (!lane.requests.empty()) {
     if (had_its_turn) desk_.starting.push_back(lane.requests.front()->id);
     return;
@@ -367,9 +368,10 @@ void Turns::CommitItem(const BatchItem& item, Request& request) {
     Settle(request, NotFinite(session));
   } else if (request.task->done()) {
     Settle(request, request.task->Outcome());
-  } else if (request.end_when_back.has_value()) {
-    End(request, *request.end_when_back);
+  } else if (request.end.has_value()) {
+    End(request, *request.end);
   } else {
+    outbox_.Add(request);
     continuing_.push_back(request.id);
   }
 }

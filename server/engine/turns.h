@@ -13,7 +13,6 @@
 #include "server/engine/desk.h"
 #include "server/engine/outbox.h"
 #include "server/engine/request.h"
-#include "server/engine/return_window.h"
 #include "server/engine/scheduler.h"
 #include "server/metrics/metrics.h"
 #include "server/session/session_keeper.h"
@@ -63,8 +62,8 @@ class Turns {
   // Only what has begun is carried through.
   bool finishing() const { return finishing_; }
 
-  // The sessions have absorbed what the batch has computed. Returns what
-  // ReturnWindow wants.
+  // The sessions have absorbed what the batch has computed: puts what that
+  // answers into the outbox. Returns what ReturnWindow wants.
   size_t Commit(const Batch& batch, const BatchTimes& times);
   // A decode batch has been answered; see ReturnWindow.
   void AwaitReturns(absl::Duration time, size_t wanted) {

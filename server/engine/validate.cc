@@ -15,8 +15,8 @@
 #include "server/base/field_error.h"
 #include "server/base/status_macros.h"
 #include "server/engine/backlog.h"
-#include "server/engine/bidirectional_task.h"
-#include "server/engine/inputs.h"
+#include "server/engine/embed_task.h"
+#include "server/engine/task.h"
 #include "server/model/sampler.h"
 #include "server/session/session_id.h"
 
@@ -122,7 +122,7 @@ absl::Status CheckBidirectional(const EmbedRequest& request, const Model& model,
   const Inputs inputs(request.tokens, request.embeddings,
                       description.hidden_size);
   const uint64_t row_bytes =
-      BidirectionalTask::ResidualBytes(1, description.hidden_size) +
+      EmbedTask::ResidualBytes(1, description.hidden_size) +
       (request.tokens.empty() ? description.hidden_size * sizeof(float)
                               : sizeof(int32_t));
   const uint64_t most = std::min<uint64_t>(
@@ -202,8 +202,8 @@ absl::Status ValidateEngineOptions(const EngineOptions& options) {
                          options.max_tokens_per_request);
 }
 
-absl::Status ValidateStep(const StepRequest& request, const Model& model,
-                          const EngineOptions& options) {
+absl::Status Validate(const StepRequest& request, const Model& model,
+                      const EngineOptions& options) {
   const ModelDescription& description = model.description();
   STEADYSTATE_RETURN_IF_ERROR(
       CheckStepLength("tokens", request.tokens.size(), options));
@@ -220,9 +220,8 @@ absl::Status ValidateStep(const StepRequest& request, const Model& model,
                 ValidateSampling(*outputs.sampling, description.vocab_size));
 }
 
-absl::Status ValidateGenerate(const GenerateRequest& request,
-                              const Model& model,
-                              const EngineOptions& options) {
+absl::Status Validate(const GenerateRequest& request, const Model& model,
+                      const EngineOptions& options) {
   const size_t vocab_size = model.description().vocab_size;
   if (!request.prompt.empty()) {
     STEADYSTATE_RETURN_IF_ERROR(
@@ -240,8 +239,8 @@ absl::Status ValidateGenerate(const GenerateRequest& request,
   return CheckTopLogprobs("logprobs", request.logprobs, 0);
 }
 
-absl::Status ValidateScore(const ScoreRequest& request, const Model& model,
-                           const EngineOptions& options) {
+absl::Status Validate(const ScoreRequest& request, const Model& model,
+                      const EngineOptions& options) {
   STEADYSTATE_RETURN_IF_ERROR(
       CheckInputLength("tokens", request.tokens.size(), options));
   STEADYSTATE_RETURN_IF_ERROR(
@@ -250,13 +249,18 @@ absl::Status ValidateScore(const ScoreRequest& request, const Model& model,
   return CheckTopLogprobs("top_logprobs", request.top_logprobs, 1);
 }
 
-absl::Status ValidateEmbed(const EmbedRequest& request, const Model& model,
-                           const EngineOptions& options) {
+absl::Status Validate(const EmbedRequest& request, const Model& model,
+                      const EngineOptions& options) {
   STEADYSTATE_RETURN_IF_ERROR(
       CheckInputs(request.tokens, request.embeddings, model, options));
   STEADYSTATE_RETURN_IF_ERROR(CheckExpectedPosition(request));
   return request.bidirectional ? CheckBidirectional(request, model, options)
                                : absl::OkStatus();
+}
+
+absl::Status Validate(const WorkRequest& /*request*/, const Model& /*model*/,
+                      const EngineOptions& /*options*/) {
+  return absl::OkStatus();
 }
 
 absl::Status CheckInputLength(absl::string_view field, size_t count,

@@ -23,14 +23,16 @@ namespace steadystate {
 absl::Status ValidateEngineOptions(const EngineOptions& options);
 
 // Whole requests.
-absl::Status ValidateStep(const StepRequest& request, const Model& model,
-                          const EngineOptions& options);
-absl::Status ValidateGenerate(const GenerateRequest& request,
-                              const Model& model, const EngineOptions& options);
-absl::Status ValidateScore(const ScoreRequest& request, const Model& model,
-                           const EngineOptions& options);
-absl::Status ValidateEmbed(const EmbedRequest& request, const Model& model,
-                           const EngineOptions& options);
+absl::Status Validate(const StepRequest& request, const Model& model,
+                      const EngineOptions& options);
+absl::Status Validate(const GenerateRequest& request, const Model& model,
+                      const EngineOptions& options);
+absl::Status Validate(const ScoreRequest& request, const Model& model,
+                      const EngineOptions& options);
+absl::Status Validate(const EmbedRequest& request, const Model& model,
+                      const EngineOptions& options);
+absl::Status Validate(const WorkRequest& request, const Model& model,
+                      const EngineOptions& options);
 
 // Sizes, for who makes a request out of something: they are checked before
 // anything of it is copied or becomes tokens. The caller's name of the field

@@ -2,11 +2,11 @@
 #define STEADYSTATE_SERVER_ENGINE_WORK_TASK_H_
 
 #include <cstdint>
-#include <utility>
 
 #include "absl/status/status.h"
 #include "server/engine/request.h"
 #include "server/engine/task.h"
+#include "server/engine/task_of.h"
 #include "server/session/session_state.h"
 
 namespace steadystate {
@@ -14,32 +14,25 @@ namespace steadystate {
 // Work on a session's state that is no computing, such as copying it: done by
 // SessionKeeper's thread when the requests before it are answered, while those
 // behind it wait.
-class WorkTask final : public Task {
+class WorkTask final : public TaskOf<WorkRequest> {
  public:
-  WorkTask(WorkRequest request, WorkCallback done)
-      : request_(std::move(request)), answer_(std::move(done)) {}
-
   absl::Status Begin(const SessionState&) override { return absl::OkStatus(); }
   bool Elsewhere() const override { return true; }
   absl::Status Work(SessionState& session) override {
     done_ = true;
-    return request_.work(session);
+    return request().work(session);
   }
   bool done() const override { return done_; }
-  void Finish(const absl::Status& status, const RequestTimes&) override {
-    answer_(status);
-  }
   uint64_t input_bytes() const override { return 0; }
 
   // No piece of it is computed.
-  bool Ready() override { return false; }
   Piece Next() const override { return {}; }
   void Advance(const PieceResult&) override {}
-  void Deliver(const RequestTimes&) override {}
 
  private:
-  WorkRequest request_;
-  WorkCallback answer_;
+  void Start() override { done_ = false; }
+  void Summarize(const RequestTimes&, Nothing&) override {}
+
   bool done_ = false;
 };
 

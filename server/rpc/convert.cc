@@ -219,7 +219,7 @@ absl::Status Converter::ToStepRequest(const v1::StepRequest& request,
   STEADYSTATE_RETURN_IF_ERROR(SetStepInput(request, to));
   SetExpectedPosition(request, to);
   STEADYSTATE_RETURN_IF_ERROR(SetOutputs(request.output(), to.outputs));
-  STEADYSTATE_RETURN_IF_ERROR(OfStep(ValidateStep(to, model_, options_)));
+  STEADYSTATE_RETURN_IF_ERROR(OfStep(Validate(to, model_, options_)));
   return CheckAnswer(MostWireBytes(to.outputs, model_));
 }
 
@@ -263,8 +263,7 @@ absl::StatusOr<GenerateRequest> Converter::ToGenerateRequest(
   if (request.has_max_tokens()) generate.max_tokens = request.max_tokens();
   STEADYSTATE_RETURN_IF_ERROR(SetStops(request, generate));
   if (request.has_logprobs()) generate.logprobs = request.logprobs();
-  STEADYSTATE_RETURN_IF_ERROR(
-      OfGenerate(ValidateGenerate(generate, model_, options_)));
+  STEADYSTATE_RETURN_IF_ERROR(OfGenerate(Validate(generate, model_, options_)));
   return generate;
 }
 
@@ -292,7 +291,7 @@ absl::StatusOr<ScoreRequest> Converter::ToScoreRequest(
   SetExpectedPosition(request, score);
   if (request.has_top_logprobs()) score.top_logprobs = request.top_logprobs();
   score.logits = request.logits();
-  STEADYSTATE_RETURN_IF_ERROR(OfTokens(ValidateScore(score, model_, options_)));
+  STEADYSTATE_RETURN_IF_ERROR(OfTokens(Validate(score, model_, options_)));
   STEADYSTATE_RETURN_IF_ERROR(CheckAnswer(MostWireBytes(score, model_)));
   return score;
 }
@@ -323,7 +322,7 @@ absl::StatusOr<EmbedRequest> Converter::ToEmbedRequest(
   }
   STEADYSTATE_RETURN_IF_ERROR(SetEmbedInput(request, embed));
   SetExpectedPosition(request, embed);
-  STEADYSTATE_RETURN_IF_ERROR(OfTokens(ValidateEmbed(embed, model_, options_)));
+  STEADYSTATE_RETURN_IF_ERROR(OfTokens(Validate(embed, model_, options_)));
   STEADYSTATE_ASSIGN_OR_RETURN(embed.pooling, ToPooling(request.pooling()));
   embed.bidirectional = request.bidirectional();
   STEADYSTATE_RETURN_IF_ERROR(CheckAnswer(MostWireBytes(embed, model_)));

@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "server/base/error.h"
+#include "server/base/status_macros.h"
 
 namespace steadystate {
 
@@ -90,6 +91,19 @@ bool InboundBudget::MayRead(ClientId client,
   }
   waiting.push_back(std::move(stream));
   return false;
+}
+
+absl::Status MessageCharge::Take(size_t bytes) {
+  if (bytes_ > 0) return absl::OkStatus();
+  STEADYSTATE_RETURN_IF_ERROR(budget_.Add(client_, bytes));
+  bytes_ = bytes;
+  return absl::OkStatus();
+}
+
+void MessageCharge::Release() {
+  if (const size_t bytes = std::exchange(bytes_, 0)) {
+    budget_.Remove(client_, bytes);
+  }
 }
 
 }  // namespace steadystate

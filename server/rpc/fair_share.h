@@ -112,6 +112,28 @@ class InboundBudget {
   absl::flat_hash_map<ClientId, Waiting> waiting_ ABSL_GUARDED_BY(mutex_);
 };
 
+// The room that one message of a connection has taken there, if any: as long as
+// the object lives, at most. Thread-compatible.
+class MessageCharge {
+ public:
+  // `budget` outlives it.
+  MessageCharge(InboundBudget& budget, ClientId client)
+      : budget_(budget), client_(client) {}
+  ~MessageCharge() { Release(); }
+  MessageCharge(const MessageCharge&) = delete;
+  MessageCharge& operator=(const MessageCharge&) = delete;
+
+  // Takes room for a message, unless it has some. As InboundBudget::Add.
+  absl::Status Take(size_t bytes);
+  // As InboundBudget::Remove.
+  void Release();
+
+ private:
+  InboundBudget& budget_;
+  const ClientId client_;
+  size_t bytes_ = 0;
+};
+
 }  // namespace steadystate
 
 #endif  // STEADYSTATE_SERVER_RPC_FAIR_SHARE_H_

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <utility>
 
@@ -32,11 +33,12 @@ namespace {
 // for that, unless it is cancelled meanwhile; from then on it is finished by
 // the engine's answer and only by that, so the answer never comes too late. The
 // object owns itself from Start to OnDone; gRPC calls that after OnCancel, and
-// neither before Start's caller has returned. The engine shares it for as long
-// as it has the callback, and the budget while it waits: the call may be over
-// before Answer returns. Lock order: the engine is never called with mutex_
+// neither before Start's caller has returned. The engine shares it until it has
+// answered, and the budget while it waits: the call may be over before End
+// returns. Lock order: the engine is never called with mutex_
 // held.
 class StepCall final : public grpc::ServerUnaryReactor,
+                       public Receiver<StepRequest>,
                        public OutboundBudget::Waiter,
                        public std::enable_shared_from_this<StepCall> {
  public:
@@ -49,6 +51,9 @@ class StepCall final : public grpc::ServerUnaryReactor,
   void OnCancel() override;
   void OnDone() override;
   void OnOutboundRoom() override;
+  void OnAnswers(std::span<const Answer<StepRequest>> answers) override {
+    End(*answers.front().end);
+  }
 
  private:
   StepCall(ServiceContext& services, grpc::CallbackServerContext& context,
@@ -57,7 +62,7 @@ class StepCall final : public grpc::ServerUnaryReactor,
               const v1::StepRequest& request);
   // Hands to the engine a step that there is room for.
   void Begin();
-  void Answer(const absl::StatusOr<StepResult>& result);
+  void End(const absl::StatusOr<StepResult>& result);
 
   ServiceContext& services_;
   CallRecord record_;
@@ -96,7 +101,7 @@ void StepCall::Submit(const grpc::CallbackServerContext& context,
                       const v1::StepRequest& request) {
   absl::StatusOr<StepRequest> step = services_.converter.ToStepRequest(request);
   if (!step.ok()) {
-    Answer(std::move(step).status());
+    End(step.status());
     return;
   }
   session_ = request.session();
@@ -132,30 +137,31 @@ void StepCall::Begin() {
     step.swap(waiting_);
   }
   if (!step.has_value()) return;  // cancelled, and answered
-  const RequestId id = services_.engine.Step(
-      *std::move(step),
-      [self = shared_from_this()](const absl::StatusOr<StepResult>& result) {
-        self->Answer(result);
-      });
+  const absl::StatusOr<RequestId> id =
+      services_.engine.Submit(*std::move(step), shared_from_this());
   MayPark("StepCall::Begin");
+  if (!id.ok()) {
+    End(id.status());
+    return;
+  }
   bool cancel = false;
   {
     const MutexLock lock(mutex_);
-    id_ = id;
+    id_ = *id;
     cancel = cancelled_;
   }
-  if (cancel) services_.engine.Cancel(id);
+  if (cancel) services_.engine.Cancel(*id);
 }
 
-void StepCall::Answer(const absl::StatusOr<StepResult>& result) {
+void StepCall::End(const absl::StatusOr<StepResult>& result) {
   if (result.ok()) ToProto(*result, session_, response_);
   if (answer_memory_ > 0) {
     if (result.ok()) Tell(services_.outbound.Hold(account_, answer_memory_));
     Tell(services_.outbound.EndReserve(account_));
   }
-  MayPark("StepCall::Answer");
+  MayPark("StepCall::End");
   Finish(record_.End(result.status()));
-  MayPark("StepCall::Answer, finished");
+  MayPark("StepCall::End, finished");
 }
 
 void StepCall::OnCancel() {
@@ -168,7 +174,7 @@ void StepCall::OnCancel() {
     id = id_;
   }
   if (waited.has_value()) {
-    Answer(absl::CancelledError("the client has gone"));
+    End(absl::CancelledError("the client has gone"));
   } else {
     services_.engine.Cancel(id);
   }
@@ -183,8 +189,7 @@ void StepCall::OnDone() {
 grpc::ServerWriteReactor<v1::GenerateResponse>* StartGenerate(
     ServiceContext& services, grpc::CallbackServerContext& context,
     const v1::GenerateRequest& request) {
-  using Stream =
-      ResultStream<v1::GenerateResponse, GeneratedToken, GenerateSummary>;
+  using Stream = ResultStream<v1::GenerateResponse, GenerateRequest>;
   // Drawn with the request's conversion, which comes before the summary.
   const auto seed = std::make_shared<uint64_t>(0);
   return Stream::Start(
@@ -200,7 +205,7 @@ grpc::ServerWriteReactor<v1::GenerateResponse>* StartGenerate(
         generate.deadline = stream->deadline();
         stream->ExpectPieces(PieceMemory(generate));
         *seed = generate.sampling.seed;
-        return services.engine.Generate(std::move(generate), stream);
+        return services.engine.Submit(std::move(generate), stream);
       },
       [seed](const GenerateSummary& summary, v1::GenerateResponse& to) {
         ToProto(summary, *seed, to);
@@ -211,7 +216,7 @@ grpc::ServerWriteReactor<v1::GenerateResponse>* StartGenerate(
 grpc::ServerWriteReactor<v1::ScoreResponse>* StartScore(
     ServiceContext& services, grpc::CallbackServerContext& context,
     const v1::ScoreRequest& request) {
-  using Stream = ResultStream<v1::ScoreResponse, ScoredToken, ScoreSummary>;
+  using Stream = ResultStream<v1::ScoreResponse, ScoreRequest>;
   return Stream::Start(
       "steadystate.v1.GenerationService/Score", services, context,
       request.text().size(),
@@ -223,7 +228,7 @@ grpc::ServerWriteReactor<v1::ScoreResponse>* StartScore(
         score.client = ConnectionOf(context);
         score.deadline = stream->deadline();
         stream->ExpectPieces(PieceMemory(score, services.engine));
-        return services.engine.Score(std::move(score), stream);
+        return services.engine.Submit(std::move(score), stream);
       },
       [](const ScoreSummary& summary, v1::ScoreResponse& to) {
         ToProto(summary, to);
@@ -234,7 +239,7 @@ grpc::ServerWriteReactor<v1::ScoreResponse>* StartScore(
 grpc::ServerWriteReactor<v1::EmbedResponse>* StartEmbed(
     ServiceContext& services, grpc::CallbackServerContext& context,
     const v1::EmbedRequest& request) {
-  using Stream = ResultStream<v1::EmbedResponse, EmbeddedRow, EmbedSummary>;
+  using Stream = ResultStream<v1::EmbedResponse, EmbedRequest>;
   return Stream::Start(
       "steadystate.v1.GenerationService/Embed", services, context,
       request.text().size(),
@@ -246,7 +251,7 @@ grpc::ServerWriteReactor<v1::EmbedResponse>* StartEmbed(
         embed.client = ConnectionOf(context);
         embed.deadline = stream->deadline();
         stream->ExpectPieces(PieceMemory(embed, services.engine));
-        return services.engine.Embed(std::move(embed), stream);
+        return services.engine.Submit(std::move(embed), stream);
       },
       [](const EmbedSummary& summary, v1::EmbedResponse& to) {
         ToProto(summary, to);

@@ -12,9 +12,8 @@
 
 namespace steadystate {
 
-template <typename Response, typename Item, typename Summary>
-ResultStream<Response, Item, Summary>*
-ResultStream<Response, Item, Summary>::Start(
+template <typename Response, typename R>
+ResultStream<Response, R>* ResultStream<Response, R>::Start(
     absl::string_view method, ServiceContext& services,
     grpc::CallbackServerContext& context, size_t text_bytes, Submit submit,
     AddSummary add_summary) {
@@ -31,19 +30,19 @@ ResultStream<Response, Item, Summary>::Start(
         if (turn.ok()) {
           stream->Begin(submit);
         } else {
-          stream->OnDone(turn);
+          stream->Refuse(turn);
         }
       });
   if (ticket.ok()) {
     stream->ticket_ = *ticket;
   } else {
-    stream->OnDone(ticket.status());
+    stream->Refuse(ticket.status());
   }
   return stream.get();
 }
 
-template <typename Response, typename Item, typename Summary>
-bool ResultStream<Response, Item, Summary>::Ready() {
+template <typename Response, typename R>
+bool ResultStream<Response, R>::Ready(uint64_t /*tag*/) {
   Actions actions;
   bool ready = false;
   {
@@ -63,35 +62,42 @@ bool ResultStream<Response, Item, Summary>::Ready() {
   return ready;
 }
 
-template <typename Response, typename Item, typename Summary>
-void ResultStream<Response, Item, Summary>::OnItem(Item item) {
+template <typename Response, typename R>
+void ResultStream<Response, R>::OnAnswers(std::span<const Answer<R>> answers) {
   Actions actions;
   {
     const MutexLock lock(mutex_);
-    if (progress_.broken()) return;
-    ToProto(item, queue_.RoomFor(WireBytes(item)));
-    ++waiting_items_;
+    for (const Answer<R>& answer : answers) Note(answer);
     actions = Decide();
   }
   Act(actions);
 }
 
-template <typename Response, typename Item, typename Summary>
-void ResultStream<Response, Item, Summary>::OnDone(
-    absl::StatusOr<Summary> summary) {
-  Actions actions;
-  {
-    const MutexLock lock(mutex_);
-    if (summary.ok()) add_summary_(*summary, queue_.RoomFor(kSummaryBytes));
-    end_ = std::move(summary).status();
-    progress_.End();
-    actions = Decide();
+template <typename Response, typename R>
+void ResultStream<Response, R>::Note(const Answer<R>& answer) {
+  if (!progress_.broken()) {
+    for (const typename R::Item& item : answer.items) {
+      ToProto(item, queue_.RoomFor(WireBytes(item)));
+    }
+    waiting_items_ += answer.items.size();
   }
-  Act(actions);
+  if (answer.end == nullptr) return;
+  if (answer.end->ok()) {
+    add_summary_(**answer.end, queue_.RoomFor(kSummaryBytes));
+  }
+  end_ = answer.end->status();
+  progress_.End();
 }
 
-template <typename Response, typename Item, typename Summary>
-void ResultStream<Response, Item, Summary>::OnOutboundRoom() {
+template <typename Response, typename R>
+void ResultStream<Response, R>::Refuse(const absl::Status& refusal) {
+  absl::StatusOr<Summary> end = refusal;
+  const Answer<R> answer = {.end = &end};
+  OnAnswers({&answer, 1});
+}
+
+template <typename Response, typename R>
+void ResultStream<Response, R>::OnOutboundRoom() {
   Actions actions;
   {
     const MutexLock lock(mutex_);
@@ -100,8 +106,8 @@ void ResultStream<Response, Item, Summary>::OnOutboundRoom() {
   Act(actions);
 }
 
-template <typename Response, typename Item, typename Summary>
-void ResultStream<Response, Item, Summary>::OnWriteDone(bool ok) {
+template <typename Response, typename R>
+void ResultStream<Response, R>::OnWriteDone(bool ok) {
   Actions actions;
   {
     const MutexLock lock(mutex_);
@@ -113,8 +119,8 @@ void ResultStream<Response, Item, Summary>::OnWriteDone(bool ok) {
   Act(actions);
 }
 
-template <typename Response, typename Item, typename Summary>
-void ResultStream<Response, Item, Summary>::OnCancel() {
+template <typename Response, typename R>
+void ResultStream<Response, R>::OnCancel() {
   Actions actions;
   RequestId id = 0;
   {
@@ -128,20 +134,20 @@ void ResultStream<Response, Item, Summary>::OnCancel() {
   Act(actions);
 }
 
-template <typename Response, typename Item, typename Summary>
-void ResultStream<Response, Item, Summary>::Begin(const Submit& submit) {
+template <typename Response, typename R>
+void ResultStream<Response, R>::Begin(const Submit& submit) {
   absl::StatusOr<RequestId> id = absl::CancelledError("the client has gone");
   if (!Broken()) id = submit(self_);
   MayPark("ResultStream::Begin");
   if (id.ok()) {
     SetId(*id);
   } else {
-    OnDone(std::move(id).status());
+    Refuse(id.status());
   }
 }
 
-template <typename Response, typename Item, typename Summary>
-void ResultStream<Response, Item, Summary>::SetId(RequestId id) {
+template <typename Response, typename R>
+void ResultStream<Response, R>::SetId(RequestId id) {
   bool wake = false;
   bool cancel = false;
   {
@@ -154,9 +160,9 @@ void ResultStream<Response, Item, Summary>::SetId(RequestId id) {
   if (cancel) services_.engine.Cancel(id);
 }
 
-template <typename Response, typename Item, typename Summary>
-typename ResultStream<Response, Item, Summary>::Actions
-ResultStream<Response, Item, Summary>::Decide() {
+template <typename Response, typename R>
+typename ResultStream<Response, R>::Actions
+ResultStream<Response, R>::Decide() {
   Actions actions;
   const bool broken = progress_.broken();
   if (broken) queue_.Clear();
@@ -176,8 +182,8 @@ ResultStream<Response, Item, Summary>::Decide() {
   return actions;
 }
 
-template <typename Response, typename Item, typename Summary>
-void ResultStream<Response, Item, Summary>::Act(const Actions& actions) {
+template <typename Response, typename R>
+void ResultStream<Response, R>::Act(const Actions& actions) {
   MayPark("ResultStream::Act");
   Tell(actions.woken);
   if (actions.wake != 0) services_.engine.Wake(actions.wake);

@@ -3,9 +3,11 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <optional>
+#include <span>
 #include <utility>
 
 #include "absl/base/thread_annotations.h"
@@ -42,13 +44,15 @@ namespace steadystate {
 // as long as it does. Lock order: the engine is never called with mutex_ held.
 //
 // Who starts such a call includes result_stream-inl.h.
-template <typename Response, typename Item, typename Summary>
+template <typename Response, typename R>
 class ResultStream : public grpc::ServerWriteReactor<Response>,
-                     public Sink<Item, Summary>,
+                     public Receiver<R>,
                      public OutboundBudget::Waiter {
  public:
-  // Hands a request to the engine, with the stream as its sink, once the stream
-  // knows what to expect: -> its id, or its refusal.
+  using Summary = typename R::Summary;
+
+  // Hands a request to the engine, with the stream as its receiver, once the
+  // stream knows what to expect: -> its id, or its refusal.
   using Submit = std::function<absl::StatusOr<RequestId>(
       const std::shared_ptr<ResultStream>& stream)>;
   // Adds the summary to the last message.
@@ -71,11 +75,10 @@ class ResultStream : public grpc::ServerWriteReactor<Response>,
     piece_memory_ = bytes;
   }
 
-  // Sink: called by the engine.
+  // Receiver: called by the engine.
 
-  bool Ready() override;
-  void OnItem(Item item) override;
-  void OnDone(absl::StatusOr<Summary> summary) override;
+  bool Ready(uint64_t tag) override;
+  void OnAnswers(std::span<const Answer<R>> answers) override;
 
   // OutboundBudget::Waiter.
 
@@ -115,6 +118,11 @@ class ResultStream : public grpc::ServerWriteReactor<Response>,
         queue_(std::min(kCoalescedBytes, services.max_message_bytes)) {}
 
   void Begin(const Submit& submit);
+
+  // Ends a call whose request the engine has not taken up.
+  void Refuse(const absl::Status& refusal);
+
+  void Note(const Answer<R>& answer) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   bool Broken() {
     const MutexLock lock(mutex_);

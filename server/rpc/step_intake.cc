@@ -21,6 +21,12 @@ constexpr size_t kCostAtOnce = size_t{24} << 10;
 
 }  // namespace
 
+absl::Status StepIntake::Take(grpc::ByteBuffer& buffer) {
+  STEADYSTATE_RETURN_IF_ERROR(message_.Take(buffer));
+  if (message_.bytes() <= InboundBudget::kSmallBytes) return absl::OkStatus();
+  return charge_.Take(message_.bytes());
+}
+
 absl::Status StepIntake::Look() {
   arrivals_.clear();
   cost_ = 0;
@@ -71,14 +77,14 @@ absl::Status StepIntake::Convert(const StepMessage::Request& from,
   return absl::OkStatus();
 }
 
-StepSubmission* StepIntake::TakeUp() {
+Submission<StepRequest>* StepIntake::TakeUp() {
   message_.Consume();
   if (!arrivals_[taken_up_++].refusal.ok()) return nullptr;
   return &submissions_[submitted_++];
 }
 
 void StepIntake::ClearSubmissions() {
-  for (StepSubmission& submission : submissions()) {
+  for (Submission<StepRequest>& submission : submissions()) {
     if (!submission.refusal.ok()) submission.request = {};
   }
   submitted_ = 0;
@@ -90,6 +96,7 @@ void StepIntake::ClearSubmissions() {
 void StepIntake::Drop() {
   arrivals_.clear();
   message_.Clear();
+  charge_.Release();
 }
 
 }  // namespace steadystate

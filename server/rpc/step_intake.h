@@ -13,6 +13,7 @@
 #include "server/engine/engine.h"
 #include "server/engine/request.h"
 #include "server/rpc/convert.h"
+#include "server/rpc/fair_share.h"
 #include "server/rpc/step_message.h"
 #include "steadystate/v1/generation.pb.h"
 
@@ -41,22 +42,23 @@ class StepIntake {
     absl::Status refusal;       // OK: there is a submission for it
   };
 
-  // The others outlive this object.
-  StepIntake(const Converter& converter, const Engine& engine, Origin origin,
+  // The others outlive this object. A message has room in `inbound` as soon as
+  // it is large or has to wait.
+  StepIntake(const Converter& converter, const Engine& engine,
+             InboundBudget& inbound, Origin origin,
              size_t max_steps_per_message, size_t max_message_bytes)
       : converter_(converter),
         engine_(engine),
         origin_(origin),
-        message_(max_steps_per_message, max_message_bytes) {}
+        message_(max_steps_per_message, max_message_bytes),
+        charge_(inbound, origin.client) {}
 
   // Takes a message's bytes. INVALID_ARGUMENT: it is none, or has too many
-  // steps. REQUIRES: done().
-  absl::Status Take(grpc::ByteBuffer& buffer) { return message_.Take(buffer); }
+  // steps. QUEUE_FULL: there is no room for it. REQUIRES: done().
+  absl::Status Take(grpc::ByteBuffer& buffer);
 
   // Has everything been taken up?
   bool done() const { return message_.done(); }
-  // Of the message that is not; 0 if there is none.
-  size_t bytes() const { return message_.bytes(); }
 
   // Looks at the next steps of the message, and forgets the arrivals that there
   // were. INVALID_ARGUMENT: the next one is no step; the message is of no use
@@ -67,19 +69,21 @@ class StepIntake {
   size_t cost() const { return cost_; }
 
   // Takes up the first arrival that has not been. Returns its submission, which
-  // lacks sink and tag, or null if it is refused.
-  StepSubmission* TakeUp();
+  // lacks receiver and tag, or null if it is refused.
+  Submission<StepRequest>* TakeUp();
 
   // Of the steps that have been taken up since ClearSubmissions.
-  std::span<StepSubmission> submissions() {
+  std::span<Submission<StepRequest>> submissions() {
     return std::span(submissions_).first(submitted_);
   }
   // They have been submitted. What the engine has left in them serves the next
   // ones, but for what it has refused.
   void ClearSubmissions();
 
-  // The message's steps have to wait: until then it takes no more than its
-  // bytes.
+  // The message is about to wait, however small it is. QUEUE_FULL: there is no
+  // room for it.
+  absl::Status WillWait() { return charge_.Take(message_.bytes()); }
+  // Its steps have to wait: until then it takes no more than its bytes.
   void Unread() { message_.Unread(); }
   // Makes it none.
   void Drop();
@@ -93,12 +97,13 @@ class StepIntake {
   const Engine& engine_;
   const Origin origin_;
   StepMessage message_;
+  MessageCharge charge_;
   std::vector<Arrival> arrivals_;
   size_t cost_ = 0;      // of arrivals_
   size_t taken_up_ = 0;  // of arrivals_
   // The first submitted_ are to be submitted; behind them lie those of other
   // arrivals, and what is kept for its memory.
-  std::vector<StepSubmission> submissions_;
+  std::vector<Submission<StepRequest>> submissions_;
   size_t submitted_ = 0;
 };
 

@@ -5,7 +5,6 @@
 
 #include "server/base/error.h"
 #include "server/base/parking.h"
-#include "server/base/status_macros.h"
 #include "server/rpc/connection.h"
 #include "server/rpc/status.h"
 #include "server/rpc/turn_threads.h"
@@ -40,7 +39,7 @@ StreamStepReactor::StreamStepReactor(ServiceContext& services,
       context_(context),
       record_(kMethod, context, services),
       client_(ConnectionOf(context)),
-      intake_(services.converter, services.engine,
+      intake_(services.converter, services.engine, services.inbound,
               {.writer = services.engine.NewWriter(),
                .client = client_,
                .deadline = record_.deadline()},
@@ -51,7 +50,8 @@ StreamStepReactor::StreamStepReactor(ServiceContext& services,
 
 void StreamStepReactor::OnReadDone(bool ok) {
   if (ok) {
-    const absl::Status taken = TakeMessage();
+    services_.taken.Add(client_, received_.Length());
+    const absl::Status taken = intake_.Take(received_);
     if (!taken.ok()) Refuse(taken);
     Submit();
     return;
@@ -67,32 +67,11 @@ void StreamStepReactor::OnReadDone(bool ok) {
   Act(std::move(actions));
 }
 
-absl::Status StreamStepReactor::TakeMessage() {
-  services_.taken.Add(client_, received_.Length());
-  STEADYSTATE_RETURN_IF_ERROR(intake_.Take(received_));
-  if (intake_.bytes() <= InboundBudget::kSmallBytes) return absl::OkStatus();
-  return ChargeMessage();
-}
-
-absl::Status StreamStepReactor::ChargeMessage() {
-  if (charged_ > 0) return absl::OkStatus();
-  STEADYSTATE_RETURN_IF_ERROR(services_.inbound.Add(client_, intake_.bytes()));
-  charged_ = intake_.bytes();
-  return absl::OkStatus();
-}
-
 void StreamStepReactor::Refuse(const absl::Status& status) {
-  DropMessage();
+  intake_.Drop();
   const MutexLock lock(mutex_);
   refusal_ = status;
   progress_.End();
-}
-
-void StreamStepReactor::DropMessage() {
-  intake_.Drop();
-  const size_t charged = std::exchange(charged_, 0);
-  if (charged == 0) return;
-  services_.inbound.Remove(client_, charged);
 }
 
 void StreamStepReactor::Submit() {
@@ -100,7 +79,7 @@ void StreamStepReactor::Submit() {
   do {
     TakeSteps();
     if (!intake_.submissions().empty()) {
-      services_.engine.Steps(intake_.submissions());
+      services_.engine.Submit(intake_.submissions());
     }
   } while (!GiveBack(actions));
   Act(std::move(actions));
@@ -119,20 +98,20 @@ void StreamStepReactor::TakeSteps() {
 }
 
 bool StreamStepReactor::TakeUp() {
+  const std::shared_ptr<StreamStepReactor> self = shared_from_this();
   const MutexLock lock(mutex_);
-  bool room =
-      progress_.TakeMessage() && !progress_.broken() &&
-      outbound_room_.Reserve(outbound_.memory(), order_.cost() + intake_.cost(),
-                             shared_from_this());
+  bool room = progress_.TakeMessage() && !progress_.broken() &&
+              outbound_room_.Reserve(outbound_.memory(),
+                                     order_.cost() + intake_.cost(), self);
   for (const StepIntake::Arrival& arrival : intake_.arrivals()) {
     if (!room) break;
     const AnswerOrder::Tag tag =
         order_.Add(arrival.request_id, arrival.session, arrival.cost);
-    if (StepSubmission* const submission = intake_.TakeUp()) {
-      submission->sink = this;
+    if (Submission<StepRequest>* const submission = intake_.TakeUp()) {
+      submission->receiver = self;
       submission->tag = tag;
     } else {
-      Answer(tag, arrival.refusal);
+      RefuseStep(tag, arrival.refusal);
     }
     room = HasRoom();
   }
@@ -142,11 +121,11 @@ bool StreamStepReactor::TakeUp() {
 bool StreamStepReactor::GiveBack(Actions& actions) {
   if (!intake_.done()) {
     // It is about to wait, however small it is.
-    const absl::Status charged = ChargeMessage();
+    const absl::Status charged = intake_.WillWait();
     if (!charged.ok()) Refuse(charged);
   }
   const bool done = intake_.done();
-  if (done) DropMessage();
+  if (done) intake_.Drop();
   std::vector<RequestId> unwanted;
   {
     const MutexLock lock(mutex_);
@@ -170,9 +149,9 @@ bool StreamStepReactor::GiveBack(Actions& actions) {
 
 std::vector<RequestId> StreamStepReactor::NoteSubmitted() {
   std::vector<RequestId> unwanted;
-  for (const StepSubmission& submission : intake_.submissions()) {
+  for (const Submission<StepRequest>& submission : intake_.submissions()) {
     if (!submission.refusal.ok()) {
-      Answer(submission.tag, submission.refusal);
+      RefuseStep(submission.tag, submission.refusal);
     } else if (order_.NoteId(submission.tag, submission.id) &&
                progress_.broken()) {
       unwanted.push_back(submission.id);
@@ -182,41 +161,33 @@ std::vector<RequestId> StreamStepReactor::NoteSubmitted() {
   return unwanted;
 }
 
-void StreamStepReactor::Answer(AnswerOrder::Tag tag,
-                               const absl::Status& refusal) {
+void StreamStepReactor::RefuseStep(AnswerOrder::Tag tag,
+                                   const absl::Status& refusal) {
   const PublicError error = ToPublicError(refusal);
   services_.metrics.ErrorAnswered(Name(error.details.reason));
   order_.Refuse(tag, error, Out());
 }
 
-void StreamStepReactor::OnSteps(std::span<const StepAnswer> answers) {
+void StreamStepReactor::OnAnswers(
+    std::span<const Answer<StepRequest>> answers) {
   const MutexLock lock(mutex_);
-  round_open_ = true;
   for (size_t i = 0; i < answers.size(); ++i) {
     // Where there are thousands of sessions they come from memory.
     if (i + kAnswersAhead < answers.size()) {
       order_.Prefetch(answers[i + kAnswersAhead].tag);
     }
-    const absl::StatusOr<StepResult>& result = *answers[i].result;
+    const absl::StatusOr<StepResult>& result = *answers[i].end;
     if (result.ok()) {
       order_.Answer(answers[i].tag, *result, Out());
     } else {
-      Answer(answers[i].tag, result.status());
+      RefuseStep(answers[i].tag, result.status());
     }
   }
 }
 
 void StreamStepReactor::OnRoundEnd() {
-  // The open round has kept the object until here, but nothing does once the
-  // lock is released.
-  const std::shared_ptr<StreamStepReactor> self = shared_from_this();
-  Actions actions;
-  {
-    const MutexLock lock(mutex_);
-    round_open_ = false;
-    actions = Decide();
-  }
-  Act(std::move(actions));
+  MayPark("StreamStepReactor::OnRoundEnd");
+  Proceed();
 }
 
 void StreamStepReactor::OnWriteDone(bool ok) {
@@ -237,16 +208,14 @@ void StreamStepReactor::OnWriteDone(bool ok) {
   }
   Tell(woken);
   if (!ok) {
-    Break();
+    OnCancel();
     return;
   }
   Act(std::move(actions));
   if (submit) Submit();
 }
 
-void StreamStepReactor::OnCancel() { Break(); }
-
-void StreamStepReactor::Break() {
+void StreamStepReactor::OnCancel() {
   std::vector<RequestId> ids;
   OutboundBudget::Woken woken;
   Actions actions;
@@ -264,11 +233,10 @@ void StreamStepReactor::Break() {
 }
 
 void StreamStepReactor::OnDone() {
-  DropMessage();
+  intake_.Drop();
   services_.open_streams.Remove(*this);
   services_.metrics.AddStreams(-1);
-  // The engine has nothing of this object any more, unless it is about to
-  // return from OnRoundEnd, which has a reference of its own.
+  // The engine may have a reference until the end of a round.
   const std::shared_ptr<StreamStepReactor> self = std::move(self_);
 }
 
@@ -336,7 +304,7 @@ StreamStepReactor::Actions StreamStepReactor::Decide() {
     progress_.BeginRead();
     actions.read = true;
   }
-  const bool busy = !outbound_.empty() || order_.count() > 0 || round_open_;
+  const bool busy = !outbound_.empty() || order_.count() > 0;
   if (progress_.BeginFinish(busy)) actions.finish = EndStatus();
   return actions;
 }

@@ -40,23 +40,21 @@ namespace steadystate {
 // or kOutboundBytes of answers wait or are to be expected, so its memory is
 // bounded whatever the client does.
 //
-// The call is finished exactly once, when nothing is pending or being written
-// and no round is open: so no callback of the engine can come later. What to do
-// next is decided under the lock that something was noted under: in between,
-// another thread could end the call. The object owns itself from Start to
-// OnDone, and is there for all of a callback because of
+// The call is finished exactly once, when nothing is pending or being written.
+// What to do next is decided under the lock that something was noted under: in
+// between, another thread could end the call. The object owns itself from Start
+// to OnDone, and is there for all of a callback because of
 //   OnReadDone, OnWriteDone, OnCancel: gRPC, which calls OnDone after them;
 //   Drain: OpenStreams, where OnDone waits for it;
-//   OnSteps: the requests that it answers, and then the open round, either of
-//     which keeps the call from being finished;
-//   OnRoundEnd, which closes the round: a reference that it takes before;
-//   OnRoom: its caller's reference.
+//   OnAnswers, OnRoundEnd: the engine's reference, which lasts to the end of
+//     the round; the call may be over before that;
+//   OnRoom, OnOutboundRoom: their callers' reference.
 //
 // Lock order: the engine is never called with mutex_ held.
 class StreamStepReactor final
     : public grpc::ServerBidiReactor<grpc::ByteBuffer, v1::StreamStepResponse>,
       public OpenStream,
-      public StepSink,
+      public Receiver<StepRequest>,
       public WaitingStream,
       public OutboundBudget::Waiter,
       public std::enable_shared_from_this<StreamStepReactor> {
@@ -66,10 +64,11 @@ class StreamStepReactor final
 
   void OnReadDone(bool ok) override;
   void OnWriteDone(bool ok) override;
+  // Nobody hears us any more.
   void OnCancel() override;
   void OnDone() override;
   void Drain() override;
-  void OnSteps(std::span<const StepAnswer> answers) override;
+  void OnAnswers(std::span<const Answer<StepRequest>> answers) override;
   void OnRoundEnd() override;
   void OnRoom() override;
   void OnOutboundRoom() override;
@@ -86,11 +85,9 @@ class StreamStepReactor final
   StreamStepReactor(ServiceContext& services,
                     grpc::CallbackServerContext& context);
 
-  // Makes what was read the message to be taken apart. The caller has intake_,
-  // here and wherever a function uses it.
-  absl::Status TakeMessage();
   // Hands to the engine as many of the message's steps as there is room for,
-  // gives intake_ back, and does what may be done then.
+  // gives intake_ back, and does what may be done then. The caller has intake_,
+  // here and wherever a function uses it.
   void Submit() ABSL_LOCKS_EXCLUDED(mutex_);
   // Takes up steps of the message while there is room.
   void TakeSteps() ABSL_LOCKS_EXCLUDED(mutex_);
@@ -104,21 +101,15 @@ class StreamStepReactor final
   // Notes the engine's ids and refusals of the submissions. Returns ids that
   // nobody wants.
   std::vector<RequestId> NoteSubmitted() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // Counts the message's bytes, if they are not counted yet.
-  absl::Status ChargeMessage();
   // Ends the stream with `status` once what came before is answered.
   void Refuse(const absl::Status& status) ABSL_LOCKS_EXCLUDED(mutex_);
-  // Makes it no message.
-  void DropMessage() ABSL_LOCKS_EXCLUDED(mutex_);
   // Refuses a request that was taken up.
-  void Answer(AnswerOrder::Tag tag, const absl::Status& refusal)
+  void RefuseStep(AnswerOrder::Tag tag, const absl::Status& refusal)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Where answers go; null if nobody hears us any more.
   AnswerOrder::Queue* Out() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     return progress_.broken() ? nullptr : &outbound_;
   }
-  // Nobody hears us any more.
-  void Break() ABSL_LOCKS_EXCLUDED(mutex_);
 
   bool HasRoom() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // If the connection's messages leave no room, OnRoom will tell of it.
@@ -138,7 +129,6 @@ class StreamStepReactor final
   // Owned by the outstanding read, or by who takes the message apart.
   grpc::ByteBuffer received_;
   StepIntake intake_;
-  size_t charged_ = 0;  // to the inbound budget, for its message
 
   ReadStarts starts_;
   Mutex mutex_;
@@ -147,7 +137,6 @@ class StreamStepReactor final
   StepRoom outbound_room_ ABSL_GUARDED_BY(mutex_);
   AnswerOrder order_ ABSL_GUARDED_BY(mutex_);
   bool room_awaited_ ABSL_GUARDED_BY(mutex_) = false;  // OnRoom will come
-  bool round_open_ ABSL_GUARDED_BY(mutex_) = false;    // OnRoundEnd will come
   bool reads_ended_ ABSL_GUARDED_BY(mutex_) = false;   // by the client
   absl::Status refusal_ ABSL_GUARDED_BY(mutex_);       // of the rest of it
 };

@@ -36,9 +36,9 @@ absl::StatusOr<double> TimeStep(Engine& engine, const std::string& session,
   request.tokens = {token};
   request.outputs.sampling.emplace().temperature = 0;
   const BenchClock::time_point start = BenchClock::now();
-  STEADYSTATE_ASSIGN_OR_RETURN(const StepDone done,
+  STEADYSTATE_ASSIGN_OR_RETURN(const BenchClock::time_point done,
                                StepAndWait(engine, std::move(request)));
-  return Seconds(done.time - start);
+  return Seconds(done - start);
 }
 
 // Lets a session absorb random tokens up to position `to`.

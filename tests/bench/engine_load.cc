@@ -2,12 +2,14 @@
 
 #include <algorithm>
 #include <limits>
+#include <span>
 #include <utility>
 
 #include "server/base/status_macros.h"
 #include "server/session/session_state.h"
 #include "tests/bench/random_bits.h"
 #include "tests/bench/step_and_wait.h"
+#include "tests/testing/end_receiver.h"
 
 namespace steadystate::bench {
 namespace {
@@ -33,14 +35,15 @@ absl::StatusOr<std::unique_ptr<BenchEngine>> BenchEngine::Create(
   return made;
 }
 
-class DecodeLoad::Sink final : public GenerateSink {
+class DecodeLoad::Tokens final : public Receiver<GenerateRequest> {
  public:
-  Sink(DecodeLoad& load, size_t index) : load_(load), index_(index) {}
+  Tokens(DecodeLoad& load, size_t index) : load_(load), index_(index) {}
 
-  bool Ready() override { return true; }
-  void OnItem(GeneratedToken) override { load_.Arrived(index_); }
-  void OnDone(absl::StatusOr<GenerateSummary> summary) override {
-    load_.Ended(summary.status());
+  void OnAnswers(std::span<const Answer<GenerateRequest>> answers) override {
+    for (const Answer<GenerateRequest>& answer : answers) {
+      for (size_t i = 0; i < answer.items.size(); ++i) load_.Arrived(index_);
+      if (answer.end != nullptr) load_.Ended(answer.end->status());
+    }
   }
 
  private:
@@ -71,7 +74,7 @@ absl::Status DecodeLoad::Open(size_t sessions) {
   }
   for (size_t i = 0; i < sessions; ++i) {
     if (call_ == DecodeCall::kGenerate) {
-      Generate(i);
+      STEADYSTATE_RETURN_IF_ERROR(Generate(i));
     } else {
       Step(i, 0);
     }
@@ -81,15 +84,19 @@ absl::Status DecodeLoad::Open(size_t sessions) {
   return status_;
 }
 
-void DecodeLoad::Generate(size_t index) {
+absl::Status DecodeLoad::Generate(size_t index) {
   GenerateRequest request;
   request.session = names_[index];
   request.writer = writer_;
   request.prompt = {0};
   request.sampling.temperature = 0;
   request.ignore_eos = true;
-  requests_.push_back(engine_.Generate(std::move(request),
-                                       std::make_shared<Sink>(*this, index)));
+  STEADYSTATE_ASSIGN_OR_RETURN(
+      const RequestId id,
+      engine_.Submit(std::move(request),
+                     std::make_shared<Tokens>(*this, index)));
+  requests_.push_back(id);
+  return absl::OkStatus();
 }
 
 void DecodeLoad::Step(size_t index, int32_t token) {
@@ -98,14 +105,14 @@ void DecodeLoad::Step(size_t index, int32_t token) {
   request.writer = writer_;
   request.tokens = {token};
   request.outputs.sampling.emplace();
-  engine_.Step(std::move(request),
-               [this, index](const absl::StatusOr<StepResult>& result) {
-                 if (!result.ok() || !Arrived(index)) {
-                   Ended(result.status());
-                   return;
-                 }
-                 Step(index, *result->sampled_token);
-               });
+  SubmitThen(engine_, std::move(request),
+             [this, index](const absl::StatusOr<StepResult>& result) {
+               if (!result.ok() || !Arrived(index)) {
+                 Ended(result.status());
+                 return;
+               }
+               Step(index, *result->sampled_token);
+             });
 }
 
 bool DecodeLoad::Arrived(size_t index) {
@@ -224,10 +231,10 @@ absl::StatusOr<double> TimePrompt(Engine& engine, size_t tokens,
   request.tokens = RandomTokens(engine, tokens, seed);
   request.outputs.sampling.emplace().temperature = 0;
   const BenchClock::time_point start = BenchClock::now();
-  STEADYSTATE_ASSIGN_OR_RETURN(const StepDone done,
+  STEADYSTATE_ASSIGN_OR_RETURN(const BenchClock::time_point done,
                                StepAndWait(engine, std::move(request)));
   STEADYSTATE_RETURN_IF_ERROR(engine.DeleteSession(session.id));
-  return Seconds(done.time - start);
+  return Seconds(done - start);
 }
 
 }  // namespace steadystate::bench

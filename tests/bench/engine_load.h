@@ -80,12 +80,12 @@ class DecodeLoad {
   absl::StatusOr<DecodeTimes> End();
 
  private:
-  class Sink;
+  class Tokens;
 
   DecodeLoad(Engine& engine, DecodeCall call) : engine_(engine), call_(call) {}
 
   absl::Status Open(size_t sessions);
-  void Generate(size_t index);
+  absl::Status Generate(size_t index);
   void Step(size_t index, int32_t token);
 
   // By the compute thread: session `index` has a token; a session has ended.

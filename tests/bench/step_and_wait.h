@@ -7,14 +7,10 @@
 
 namespace steadystate::bench {
 
-// A step's answer, and when the compute thread gave it: without the time that
-// it takes to wake who waits for it.
-struct StepDone {
-  StepResult result;
-  BenchClock::time_point time;
-};
-
-absl::StatusOr<StepDone> StepAndWait(Engine& engine, StepRequest request);
+// Carries out a step. -> when the compute thread answered it: without the time
+// that it takes to wake who waits for it.
+absl::StatusOr<BenchClock::time_point> StepAndWait(Engine& engine,
+                                                   StepRequest request);
 
 }  // namespace steadystate::bench
 

@@ -20,15 +20,18 @@ class InputTask final : public Task {
  public:
   explicit InputTask(uint64_t input_bytes) : input_bytes_(input_bytes) {}
   absl::Status Begin(const SessionState&) override { return absl::OkStatus(); }
+  const RequestBase& base() const override { return base_; }
   bool Ready() override { return true; }
   Piece Next() const override { return {}; }
   void Advance(const PieceResult&) override {}
-  void Deliver(const RequestTimes&) override {}
   bool done() const override { return false; }
-  void Finish(const absl::Status&, const RequestTimes&) override {}
+  void Answer(const absl::Status*, const RequestTimes&, Round&) override {}
+  void TakeBack() override {}
+  void Forget() override {}
   uint64_t input_bytes() const override { return input_bytes_; }
 
  private:
+  const RequestBase base_;
   const uint64_t input_bytes_;
 };
 

@@ -22,6 +22,21 @@ struct Outcome {
   std::vector<uint64_t> positions;
 };
 
+// Notes the logits of each step in the place of its tag.
+class LogitsReceiver final : public Receiver<StepRequest> {
+ public:
+  explicit LogitsReceiver(Outcome& to) : to_(to) {}
+  void OnAnswers(std::span<const Answer<StepRequest>> answers) override {
+    for (const Answer<StepRequest>& answer : answers) {
+      const std::span<const float> logits = (*answer.end)->logits;
+      to_.logits[answer.tag].assign(logits.begin(), logits.end());
+    }
+  }
+
+ private:
+  Outcome& to_;
+};
+
 Outcome RunBatch(size_t max_logits_bytes) {
   const auto model = SharedTinyModel();
   const size_t hidden_size = model->description().hidden_size;
@@ -31,6 +46,7 @@ Outcome RunBatch(size_t max_logits_bytes) {
   BatchRunner runner(*model, kSessions * kRows, 2, max_logits_bytes);
   Outcome outcome;
   outcome.logits.resize(kSessions);
+  const auto receiver = std::make_shared<LogitsReceiver>(outcome);
   std::vector<std::unique_ptr<SessionState>> sessions;
   std::vector<std::unique_ptr<StepTask>> tasks;
   std::vector<BatchItem> items;
@@ -40,23 +56,25 @@ Outcome RunBatch(size_t max_logits_bytes) {
     // One of them wants no logits.
     StepRequest request = StepOf("s", MakeTokens(kRows, i));
     request.outputs.logits = i != 2;
-    tasks.push_back(std::make_unique<StepTask>(
-        request,
-        [&to = outcome.logits[i]](const absl::StatusOr<StepResult>& result) {
-          to = result->logits;
-        },
-        hidden_size, kRows));
+    tasks.push_back(std::make_unique<StepTask>(hidden_size, kRows));
+    Submission<StepRequest> submission = {
+        .request = request, .receiver = receiver, .tag = i, .refusal = {}};
+    tasks.back()->Take(submission);
     items.push_back({.task = tasks.back().get(),
                      .session = sessions.back().get(),
                      .piece = tasks.back()->Next()});
   }
   runner.Run(items);
+  const absl::Status ok;
+  Round round;
   for (size_t i = 0; i < kSessions; ++i) {
     EXPECT_TRUE(items[i].finite);
     EXPECT_TRUE(tasks[i]->done());
-    tasks[i]->Finish(absl::OkStatus(), {});
+    tasks[i]->Answer(&ok, {}, round);
     outcome.positions.push_back(sessions[i]->position());
   }
+  round.HandOver();
+  round.End();
   return outcome;
 }
 

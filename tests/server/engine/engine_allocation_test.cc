@@ -17,18 +17,17 @@ namespace steadystate {
 namespace {
 
 // Counts the tokens, and the allocations between two of them.
-class CountingSink : public GenerateSink {
+class CountingReceiver : public Receiver<GenerateRequest> {
  public:
-  CountingSink(size_t first, size_t last) : first_(first), last_(last) {}
+  CountingReceiver(size_t first, size_t last) : first_(first), last_(last) {}
 
-  bool Ready() override { return true; }
-  void OnItem(GeneratedToken) override {
-    ++items_;
+  void OnAnswers(std::span<const Answer<GenerateRequest>> answers) override {
+    const Answer<GenerateRequest>& answer = answers.front();
+    items_ += answer.items.size();
     if (items_ == first_) before_ = CountAllocations();
     if (items_ == last_) between_ = CountAllocations() - before_;
-  }
-  void OnDone(absl::StatusOr<GenerateSummary> summary) override {
-    EXPECT_TRUE(summary.ok()) << summary.status();
+    if (answer.end == nullptr) return;
+    EXPECT_TRUE(answer.end->ok()) << answer.end->status();
     done_.Set(between_);
   }
 
@@ -51,31 +50,31 @@ TEST(EngineAllocationTest, AWarmTokenAllocatesNothing) {
     EngineOptions options;
     options.threads = threads;
     EngineHarness harness(options);
-    std::vector<std::shared_ptr<CountingSink>> sinks;
+    std::vector<std::shared_ptr<CountingReceiver>> receivers;
     {
       ComputeHold hold(harness);
       for (size_t i = 0; i < 5; ++i) {
-        sinks.push_back(
-            std::make_shared<CountingSink>(kWarm, kWarm + kCounted));
+        receivers.push_back(
+            std::make_shared<CountingReceiver>(kWarm, kWarm + kCounted));
         GenerateRequest request =
             GenerateOf(harness.CreateSession(), {1}, kWarm + kCounted + 1);
-        harness.engine().Generate(request, sinks.back());
+        ASSERT_TRUE(harness.engine().Submit(request, receivers.back()).ok());
       }
     }
-    for (const auto& sink : sinks) {
-      EXPECT_EQ(sink->between(), 0u) << threads << " threads";
+    for (const auto& receiver : receivers) {
+      EXPECT_EQ(receiver->between(), 0u) << threads << " threads";
     }
   }
 }
 
 // Waits for all steps of a round.
-class RoundSink final : public StepSink {
+class WaitingReceiver final : public Receiver<StepRequest> {
  public:
-  void OnSteps(std::span<const StepAnswer> answers) override {
+  void OnAnswers(std::span<const Answer<StepRequest>> answers) override {
     const MutexLock lock(mutex_);
-    for (const StepAnswer& answer : answers) {
-      EXPECT_TRUE(answer.result->ok()) << answer.result->status();
-      EXPECT_TRUE((*answer.result)->sampled_token.has_value());
+    for (const Answer<StepRequest>& answer : answers) {
+      EXPECT_TRUE(answer.end->ok()) << answer.end->status();
+      EXPECT_TRUE((*answer.end)->sampled_token.has_value());
       ++answered_;
     }
   }
@@ -103,12 +102,12 @@ class RoundSink final : public StepSink {
 
 // Allocations of so many rounds of a step for each of `sessions` sessions.
 uint64_t AllocationsOfRounds(size_t sessions, size_t rounds) {
-  RoundSink sink;
+  const auto receiver = std::make_shared<WaitingReceiver>();
   EngineHarness harness;
   std::vector<std::string> names;
   for (size_t i = 0; i < sessions; ++i)
     names.push_back(harness.CreateSession());
-  std::vector<StepSubmission> steps(sessions);
+  std::vector<Submission<StepRequest>> steps(sessions);
   uint64_t before = 0;
   constexpr size_t kWarm = 20;
   for (size_t round = 0; round < kWarm + rounds; ++round) {
@@ -119,11 +118,11 @@ uint64_t AllocationsOfRounds(size_t sessions, size_t rounds) {
       request.writer = 1;
       request.tokens.assign(1, static_cast<int32_t>(i));
       if (!request.outputs.sampling) request.outputs.sampling.emplace();
-      steps[i].sink = &sink;
+      steps[i].receiver = receiver;
       steps[i].tag = i;
     }
-    harness.engine().Steps(steps);
-    sink.Await(sessions);
+    harness.engine().Submit(std::span(steps));
+    receiver->Await(sessions);
   }
   return CountAllocations() - before;
 }

@@ -27,14 +27,14 @@ std::vector<int32_t> InputOf(size_t session, size_t step) {
                     session * 100 + step);
 }
 
-struct Answer {
+struct Outcome {
   uint64_t position = 0;
   std::vector<float> logits;
   std::vector<float> hidden;
-  bool operator==(const Answer&) const = default;
+  bool operator==(const Outcome&) const = default;
 };
 
-Answer AnswerOf(const absl::StatusOr<StepResult>& result) {
+Outcome AnswerOf(const absl::StatusOr<StepRecord>& result) {
   EXPECT_TRUE(result.ok()) << result.status();
   if (!result.ok()) return {};
   return {result->position, result->logits, result->hidden};
@@ -63,15 +63,15 @@ class EngineBatchingTest
   }
 
   // The answers of every session when nobody else is there; [session][step].
-  const std::vector<std::vector<Answer>>& Alone() {
+  const std::vector<std::vector<Outcome>>& Alone() {
     static auto* const cache =
-        new std::map<DType, std::vector<std::vector<Answer>>>();
+        new std::map<DType, std::vector<std::vector<Outcome>>>();
     auto& answers = (*cache)[std::get<0>(GetParam())];
     if (!answers.empty()) return answers;
     EngineHarness harness(Options(1), model_);
     for (size_t i = 0; i < kSessions; ++i) {
       const std::string session = harness.CreateSession();
-      std::vector<Answer>& to = answers.emplace_back();
+      std::vector<Outcome>& to = answers.emplace_back();
       for (size_t step = 0; step < kStepsEach; ++step) {
         to.push_back(AnswerOf(harness.Step(StepOf(session, InputOf(i, step)))));
       }
@@ -152,8 +152,8 @@ TEST_P(EngineBatchingTest, DecodeBesideALongPromptChangesNeither) {
   const std::vector<int32_t> tokens = MakeTokens(40, 2);
   harness.CreateSession("alone-a");
   harness.CreateSession("alone-b");
-  const Answer a = AnswerOf(harness.Step(StepOf("alone-a", prompt)));
-  std::vector<Answer> b;
+  const Outcome a = AnswerOf(harness.Step(StepOf("alone-a", prompt)));
+  std::vector<Outcome> b;
   for (const int32_t token : tokens) {
     b.push_back(AnswerOf(harness.Step(StepOf("alone-b", {token}))));
   }
@@ -170,10 +170,10 @@ TEST_P(EngineBatchingTest, HowTokensAreCutShowsOnlyInRounding) {
   EngineHarness harness(options_, model_);
   const std::vector<int32_t> tokens = MakeTokens(50, 3);
   harness.CreateSession("whole");
-  const Answer whole = AnswerOf(harness.Step(StepOf("whole", tokens)));
+  const Outcome whole = AnswerOf(harness.Step(StepOf("whole", tokens)));
   for (const size_t cut : {1u, 7u, 16u, 33u}) {
     const std::string session = harness.CreateSession();
-    Answer last;
+    Outcome last;
     for (size_t i = 0; i < tokens.size(); i += cut) {
       const auto from = tokens.begin() + static_cast<ptrdiff_t>(i);
       const auto count =

@@ -36,7 +36,7 @@ class EngineCancelTest : public testing::Test {
                     const std::function<void()>& act) {
     Future<bool> reached;
     Future<bool> acted;
-    std::shared_ptr<RecordingGenerateSink> pacer;
+    std::shared_ptr<Recorder<GenerateRequest>> pacer;
     {
       ComputeHold hold(harness_);
       pacer = harness_.Generate(
@@ -155,7 +155,7 @@ TEST_F(EngineCancelTest, ACancelledGenerationKeepsWhatItReturned) {
     RequestId id = 0;
     Future<bool> reached;
     Future<bool> acted;
-    std::shared_ptr<RecordingGenerateSink> sink;
+    std::shared_ptr<Recorder<GenerateRequest>> sink;
     {
       ComputeHold hold(harness_);
       sink = harness_.Generate(request, &id);
@@ -195,7 +195,7 @@ TEST_F(EngineCancelTest, ACancelledGenerationKeepsWhatItReturned) {
 TEST_F(EngineCancelTest, APromptCancelledInTheMiddleKeepsItsFirstPieces) {
   harness_.CreateSession("s");
   RequestId id = 0;
-  std::shared_ptr<RecordingGenerateSink> sink;
+  std::shared_ptr<Recorder<GenerateRequest>> sink;
   AfterBatches(
       1,
       [&] {
@@ -210,7 +210,7 @@ TEST_F(EngineCancelTest, APromptCancelledInTheMiddleKeepsItsFirstPieces) {
 TEST_F(EngineCancelTest, ACancelledScoreKeepsWhatItReturned) {
   harness_.CreateSession("s");
   RequestId id = 0;
-  std::shared_ptr<RecordingScoreSink> sink;
+  std::shared_ptr<Recorder<ScoreRequest>> sink;
   {
     ComputeHold hold(harness_);
     sink = harness_.Score(ScoreOf("s", MakeTokens(40, 1)), &id);
@@ -227,7 +227,7 @@ TEST_F(EngineCancelTest, APausedRequestKeepsItsDeadline) {
   harness_.CreateSession("s");
   GenerateRequest request = GenerateOf("s", {1}, 10);
   request.deadline = In(absl::Seconds(1));
-  std::shared_ptr<RecordingGenerateSink> sink;
+  std::shared_ptr<Recorder<GenerateRequest>> sink;
   {
     ComputeHold hold(harness_);
     sink = harness_.Generate(request);
@@ -245,7 +245,7 @@ TEST_F(EngineCancelTest, CancelledAfterTheDeadlineItIsOverdue) {
   harness_.CreateSession("s");
   GenerateRequest request = GenerateOf("s", {1}, 10);
   request.deadline = In(absl::Seconds(1));
-  std::shared_ptr<RecordingGenerateSink> sink;
+  std::shared_ptr<Recorder<GenerateRequest>> sink;
   {
     ComputeHold hold(harness_);
     RequestId id = 0;
@@ -266,7 +266,7 @@ TEST_F(EngineCancelTest, DeletionEndsARunningGenerationAndWhatIsQueued) {
   behind.writer = request.writer;
   Future<bool> reached;
   Future<bool> acted;
-  std::shared_ptr<RecordingGenerateSink> sink;
+  std::shared_ptr<Recorder<GenerateRequest>> sink;
   {
     ComputeHold hold(harness_);
     sink = harness_.Generate(request);

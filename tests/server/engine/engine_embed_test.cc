@@ -185,8 +185,8 @@ TEST_F(EngineBidirectionalTest, EveryRowSeesTheEnd) {
 TEST_F(EngineBidirectionalTest, LiveStreamsDoNotWaitForIt) {
   EngineHarness harness(SmallPieces(), Linear());
   const std::string session = harness.CreateSession();
-  std::shared_ptr<RecordingGenerateSink> live;
-  std::shared_ptr<RecordingEmbedSink> embed;
+  std::shared_ptr<Recorder<GenerateRequest>> live;
+  std::shared_ptr<Recorder<EmbedRequest>> embed;
   Future<bool> done_before;
   {
     ComputeHold hold(harness);
@@ -236,8 +236,8 @@ TEST_F(EngineBidirectionalTest, ItsMemoryCountsAsInput) {
   EngineOptions options = SmallPieces();
   options.max_queued_input_bytes = 60 * row_bytes;
   EngineHarness harness(options, Linear());
-  std::shared_ptr<RecordingEmbedSink> first;
-  std::shared_ptr<RecordingEmbedSink> second;
+  std::shared_ptr<Recorder<EmbedRequest>> first;
+  std::shared_ptr<Recorder<EmbedRequest>> second;
   {
     ComputeHold hold(harness);
     first = harness.Embed(Request());
@@ -262,7 +262,7 @@ TEST_F(EngineBidirectionalTest, ACancelledOneGivesItsStateBack) {
   }
   EngineHarness harness(options, Linear());
   RequestId id = 0;
-  std::shared_ptr<RecordingEmbedSink> sink;
+  std::shared_ptr<Recorder<EmbedRequest>> sink;
   {
     ComputeHold hold(harness);
     sink = harness.Embed(Request(), &id);

@@ -26,14 +26,14 @@ void Only(int32_t token, SamplingParams& sampling) {
   sampling.logit_bias = {{token, 100.0f}};
 }
 
-std::vector<int32_t> TokensOf(RecordingGenerateSink& sink) {
+std::vector<int32_t> TokensOf(Recorder<GenerateRequest>& sink) {
   std::vector<int32_t> tokens;
   for (const GeneratedToken& item : sink.items()) tokens.push_back(item.token);
   return tokens;
 }
 
 // All the text of a generation that has ended well.
-std::string TextOf(RecordingGenerateSink& sink) {
+std::string TextOf(Recorder<GenerateRequest>& sink) {
   std::string text;
   for (const GeneratedToken& item : sink.items()) text += item.text_delta;
   return text + sink.done().Get()->text_tail;
@@ -41,7 +41,7 @@ std::string TextOf(RecordingGenerateSink& sink) {
 
 class EngineGenerateTest : public testing::Test {
  protected:
-  GenerateSummary Finished(RecordingGenerateSink& sink) {
+  GenerateSummary Finished(Recorder<GenerateRequest>& sink) {
     const auto& summary = sink.done().Get();
     EXPECT_TRUE(summary.ok()) << summary.status();
     return summary.ok() ? *summary : GenerateSummary();
@@ -281,7 +281,7 @@ TEST_F(EngineGenerateTest, ASinkThatIsNotReadyPausesOnlyItsOwnRequest) {
   harness_.CreateSession("slow");
   harness_.CreateSession("quick");
   RequestId id = 0;
-  std::shared_ptr<RecordingGenerateSink> sink;
+  std::shared_ptr<Recorder<GenerateRequest>> sink;
   {
     ComputeHold hold(harness_);
     sink = harness_.Generate(GenerateOf("slow", prompt_, 10), &id);

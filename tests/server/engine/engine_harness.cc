@@ -9,6 +9,7 @@
 #include "absl/strings/str_split.h"
 #include "kernels/linear/linear.h"
 #include "server/metrics/scrape_server.h"
+#include "tests/testing/end_receiver.h"
 
 namespace steadystate {
 
@@ -89,46 +90,17 @@ StepFuture EngineHarness::StepAsync(StepRequest request, RequestId* id) {
   if (request.writer == 0) request.writer = engine_->NewWriter();
   StepFuture future;
   KeepAlive(future.shared());
-  const RequestId made = engine_->Step(
-      std::move(request), [future](absl::StatusOr<StepResult> result) {
-        future.Set(std::move(result));
-      });
+  const RequestId made =
+      SubmitThen(*engine_, std::move(request),
+                 [future](const absl::StatusOr<StepResult>& result) {
+                   future.Set(RecordOf(result));
+                 });
   if (id != nullptr) *id = made;
   return future;
 }
 
-absl::StatusOr<StepResult> EngineHarness::Step(StepRequest request) {
+absl::StatusOr<StepRecord> EngineHarness::Step(StepRequest request) {
   return StepAsync(std::move(request)).Get();
-}
-
-std::shared_ptr<RecordingGenerateSink> EngineHarness::Generate(
-    GenerateRequest request, RequestId* id) {
-  if (request.writer == 0) request.writer = engine_->NewWriter();
-  auto sink = std::make_shared<RecordingGenerateSink>();
-  KeepAlive(sink);
-  const RequestId made = engine_->Generate(std::move(request), sink);
-  if (id != nullptr) *id = made;
-  return sink;
-}
-
-std::shared_ptr<RecordingScoreSink> EngineHarness::Score(ScoreRequest request,
-                                                         RequestId* id) {
-  if (request.writer == 0) request.writer = engine_->NewWriter();
-  auto sink = std::make_shared<RecordingScoreSink>();
-  KeepAlive(sink);
-  const RequestId made = engine_->Score(std::move(request), sink);
-  if (id != nullptr) *id = made;
-  return sink;
-}
-
-std::shared_ptr<RecordingEmbedSink> EngineHarness::Embed(EmbedRequest request,
-                                                         RequestId* id) {
-  if (request.writer == 0) request.writer = engine_->NewWriter();
-  auto sink = std::make_shared<RecordingEmbedSink>();
-  KeepAlive(sink);
-  const RequestId made = engine_->Embed(std::move(request), sink);
-  if (id != nullptr) *id = made;
-  return sink;
 }
 
 StepRequest StepOf(const std::string& session, std::vector<int32_t> tokens) {
@@ -168,11 +140,11 @@ ComputeHold::ComputeHold(EngineHarness& harness) {
   StepRequest request = StepOf(harness.CreateSession(), {1});
   request.writer = harness.engine().NewWriter();
   Future<bool> entered;
-  harness.engine().Step(std::move(request),
-                        [entered, released = released_](const auto&) {
-                          entered.Set(true);
-                          released.Get();
-                        });
+  SubmitThen(harness.engine(), std::move(request),
+             [entered, released = released_](const auto&) {
+               entered.Set(true);
+               released.Get();
+             });
   entered.Get();
 }
 

@@ -6,6 +6,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -64,32 +65,56 @@ class Future {
   std::shared_ptr<Shared> shared_ = std::make_shared<Shared>();
 };
 
-using StepFuture = Future<absl::StatusOr<StepResult>>;
+// A step's result, to keep.
+struct StepRecord {
+  StepRecord() = default;
+  explicit StepRecord(const StepResult& from)
+      : position(from.position),
+        sampled_token(from.sampled_token),
+        sampled_logprob(from.sampled_logprob),
+        top_logprobs(from.top_logprobs),
+        logits(from.logits.begin(), from.logits.end()),
+        hidden(from.hidden.begin(), from.hidden.end()),
+        queue_time(from.queue_time),
+        compute_time(from.compute_time) {}
 
-// Records what a streaming request produces. Not ready while it holds `limit`
-// items or more.
-template <typename Item, typename Summary>
-class RecordingSink final : public Sink<Item, Summary> {
+  uint64_t position = 0;
+  std::optional<int32_t> sampled_token;
+  std::optional<float> sampled_logprob;
+  std::vector<TokenLogprob> top_logprobs;
+  std::vector<float> logits;
+  std::vector<float> hidden;
+  absl::Duration queue_time;
+  absl::Duration compute_time;
+};
+
+inline absl::StatusOr<StepRecord> RecordOf(
+    const absl::StatusOr<StepResult>& result) {
+  if (!result.ok()) return result.status();
+  return StepRecord(*result);
+}
+
+using StepFuture = Future<absl::StatusOr<StepRecord>>;
+
+// Records what a request produces. Not ready while it holds `limit` items or
+// more.
+template <typename R>
+class Recorder final : public Receiver<R> {
  public:
-  bool Ready() override {
+  using Item = typename R::Item;
+  using Summary = typename R::Summary;
+
+  bool Ready(uint64_t /*tag*/) override {
     MutexLock lock(mutex_);
     return items_.size() < limit_;
   }
-  void OnItem(Item item) override {
-    std::function<void(size_t)> hook;
-    size_t count = 0;
-    {
-      MutexLock lock(mutex_);
-      items_.push_back(std::move(item));
-      count = items_.size();
-      hook = on_item_;
-      changed_.SignalAll();
+  void OnAnswers(std::span<const Answer<R>> answers) override {
+    for (const Answer<R>& answer : answers) {
+      for (Item& item : answer.items) Take(std::move(item));
+      if (answer.end != nullptr) End(std::move(*answer.end));
     }
-    if (hook) hook(count);
   }
-  void OnDone(absl::StatusOr<Summary> summary) override {
-    done_.Set(std::move(summary));
-  }
+  void End(absl::StatusOr<Summary> summary) { done_.Set(std::move(summary)); }
 
   void set_limit(size_t limit) {
     MutexLock lock(mutex_);
@@ -117,6 +142,19 @@ class RecordingSink final : public Sink<Item, Summary> {
   const Future<absl::StatusOr<Summary>>& done() const { return done_; }
 
  private:
+  void Take(Item item) {
+    std::function<void(size_t)> hook;
+    size_t count = 0;
+    {
+      MutexLock lock(mutex_);
+      items_.push_back(std::move(item));
+      count = items_.size();
+      hook = on_item_;
+      changed_.SignalAll();
+    }
+    if (hook) hook(count);
+  }
+
   Mutex mutex_;
   CondVar changed_;
   std::vector<Item> items_ ABSL_GUARDED_BY(mutex_);
@@ -124,10 +162,6 @@ class RecordingSink final : public Sink<Item, Summary> {
   std::function<void(size_t)> on_item_ ABSL_GUARDED_BY(mutex_);
   Future<absl::StatusOr<Summary>> done_;
 };
-
-using RecordingGenerateSink = RecordingSink<GeneratedToken, GenerateSummary>;
-using RecordingScoreSink = RecordingSink<ScoredToken, ScoreSummary>;
-using RecordingEmbedSink = RecordingSink<EmbeddedRow, EmbedSummary>;
 
 // Loads each tiny model once per process.
 std::shared_ptr<const Model> SharedTinyModel(DType weights = DType::kF32);
@@ -162,17 +196,36 @@ class EngineHarness {
   std::string CreateSession(const std::string& id = "");
   uint64_t Position(const std::string& session);
 
-  // Submit, as a writer of its own unless `request` names one.
+  // Submit, as a writer of its own unless `request` names one. Refusals are
+  // answers, too, with id 0.
   StepFuture StepAsync(StepRequest request, RequestId* id = nullptr);
-  absl::StatusOr<StepResult> Step(StepRequest request);
-  std::shared_ptr<RecordingGenerateSink> Generate(GenerateRequest request,
-                                                  RequestId* id = nullptr);
-  std::shared_ptr<RecordingScoreSink> Score(ScoreRequest request,
-                                            RequestId* id = nullptr);
-  std::shared_ptr<RecordingEmbedSink> Embed(EmbedRequest request,
-                                            RequestId* id = nullptr);
+  absl::StatusOr<StepRecord> Step(StepRequest request);
+  std::shared_ptr<Recorder<GenerateRequest>> Generate(GenerateRequest request,
+                                                      RequestId* id = nullptr) {
+    return Record(std::move(request), id);
+  }
+  std::shared_ptr<Recorder<ScoreRequest>> Score(ScoreRequest request,
+                                                RequestId* id = nullptr) {
+    return Record(std::move(request), id);
+  }
+  std::shared_ptr<Recorder<EmbedRequest>> Embed(EmbedRequest request,
+                                                RequestId* id = nullptr) {
+    return Record(std::move(request), id);
+  }
 
  private:
+  template <typename R>
+  std::shared_ptr<Recorder<R>> Record(R request, RequestId* id) {
+    if (request.writer == 0) request.writer = engine_->NewWriter();
+    auto recorder = std::make_shared<Recorder<R>>();
+    KeepAlive(recorder);
+    const absl::StatusOr<RequestId> made =
+        engine_->Submit(std::move(request), recorder);
+    if (!made.ok()) recorder->End(made.status());
+    if (id != nullptr) *id = made.ok() ? *made : 0;
+    return recorder;
+  }
+
   // Abseil as distributed counts a Status's references unseen by
   // ThreadSanitizer: none may end on two threads at once, so answers live until
   // the compute thread is gone.

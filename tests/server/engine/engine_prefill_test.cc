@@ -1,3 +1,6 @@
+// Goal: a chunk of a prompt is as large as this machine's projections are fast
+// with, and never larger than a batch. Method: reports that are made up.
+//
 // Goal: prompts and live streams take turns at the layers of the model, and
 // what ends a request between two layers leaves nothing half done. Method: no
 // time for prompts on a clock that stands still, so that they are left after
@@ -8,8 +11,8 @@
 #include <vector>
 
 #include "gtest/gtest.h"
-#include "server/engine/prefill_chunk.h"
 #include "tests/server/engine/engine_harness.h"
+#include "tests/testing/end_receiver.h"
 
 namespace steadystate {
 namespace {
@@ -35,6 +38,37 @@ TEST(EngineChunkTest, RowsSuitTheHardwareUnlessTheyAreGiven) {
   options.prefill_chunk_rows = 9;
   EngineHarness given(options);
   EXPECT_EQ(given.engine().options().prefill_chunk_rows, 9u);
+}
+
+using Sizes = std::vector<size_t>;
+
+LinearReport ReportOf(const std::vector<Sizes>& prefill_tiles) {
+  LinearReport report;
+  for (const Sizes& tiles : prefill_tiles) {
+    report.shapes.push_back({.in = 64,
+                             .block = 64,
+                             .decode_tiles = {1, 64},
+                             .prefill_tiles = tiles,
+                             .implementation = "made up"});
+  }
+  return report;
+}
+
+TEST(EngineChunkTest, Is64WhereNoTileIsLarger) {
+  EXPECT_EQ(PrefillChunkRowsFor(ReportOf({{1, 2, 64}, {4, 48}}), 256), 64u);
+  EXPECT_EQ(PrefillChunkRowsFor(ReportOf({{4}, {}}), 256), 64u);
+  EXPECT_EQ(PrefillChunkRowsFor(ReportOf({}), 256), 64u);
+}
+
+TEST(EngineChunkTest, IsTheLargestTileOfPromptsUpTo256) {
+  EXPECT_EQ(PrefillChunkRowsFor(ReportOf({{1, 64}, {64, 128}}), 256), 128u);
+  EXPECT_EQ(PrefillChunkRowsFor(ReportOf({{128, 256}, {1, 64}}), 256), 256u);
+  EXPECT_EQ(PrefillChunkRowsFor(ReportOf({{128, 512}}), 65536), 256u);
+}
+
+TEST(EngineChunkTest, FitsABatch) {
+  EXPECT_EQ(PrefillChunkRowsFor(ReportOf({{1, 512}}), 100), 100u);
+  EXPECT_EQ(PrefillChunkRowsFor(ReportOf({{1, 64}}), 1), 1u);
 }
 
 class EnginePrefillTest : public testing::Test {
@@ -63,12 +97,12 @@ class EnginePrefillTest : public testing::Test {
     Future<bool> done;
     BetweenLayers(
         [&] {
-          engine().Step(StepOf("s", MakeTokens(kChunk, 1)),
-                        [&](const absl::StatusOr<StepResult>& result) {
-                          EXPECT_TRUE(result.ok()) << result.status();
-                          during = live_->items().size();
-                          done.Set(true);
-                        });
+          SubmitThen(engine(), StepOf("s", MakeTokens(kChunk, 1)),
+                     [&](const absl::StatusOr<StepResult>& result) {
+                       EXPECT_TRUE(result.ok()) << result.status();
+                       during = live_->items().size();
+                       done.Set(true);
+                     });
         },
         [] {});
     done.Get();
@@ -79,7 +113,7 @@ class EnginePrefillTest : public testing::Test {
   Engine& engine() { return harness_.engine(); }
 
   EngineHarness harness_;
-  std::shared_ptr<RecordingGenerateSink> live_;
+  std::shared_ptr<Recorder<GenerateRequest>> live_;
 };
 
 class EngineLongSliceTest : public EnginePrefillTest {
@@ -117,7 +151,7 @@ TEST_F(EnginePrefillTest, CancelledBetweenLayersItEndsWithItsPiece) {
       request.deadline = harness_.clock().Now() + absl::Seconds(1);
     }
     RequestId id = 0;
-    std::shared_ptr<RecordingGenerateSink> sink;
+    std::shared_ptr<Recorder<GenerateRequest>> sink;
     BetweenLayers([&] { sink = harness_.Generate(request, &id); },
                   [&] {
                     if (by_deadline) {
@@ -135,7 +169,7 @@ TEST_F(EnginePrefillTest, CancelledBetweenLayersItEndsWithItsPiece) {
 }
 
 TEST_F(EnginePrefillTest, DeletedBetweenLayersItEndsWithItsPiece) {
-  std::shared_ptr<RecordingGenerateSink> sink;
+  std::shared_ptr<Recorder<GenerateRequest>> sink;
   BetweenLayers(
       [&] { sink = harness_.Generate(GenerateOf("s", MakeTokens(40, 1), 1)); },
       [&] { EXPECT_TRUE(engine().DeleteSession("s").ok()); });
@@ -187,10 +221,11 @@ double BatchesBesideAnother(size_t tokens, size_t tokens_of_another) {
   for (int i = 0; i < 100; ++i) {
     harness.StepAsync(step(1, tokens_of_another));
   }
-  harness.engine().Step(step(2, tokens), [&batches, after](const auto& result) {
-    EXPECT_TRUE(result.ok()) << result.status();
-    after.Set(batches());
-  });
+  SubmitThen(harness.engine(), step(2, tokens),
+             [&batches, after](const auto& result) {
+               EXPECT_TRUE(result.ok()) << result.status();
+               after.Set(batches());
+             });
   hold.Release();
   return after.Get() - before;
 }

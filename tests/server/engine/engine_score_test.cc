@@ -94,7 +94,7 @@ TEST_F(EngineScoreTest, OneTokenOnAFreshStateHasNoScore) {
 
 TEST_F(EngineScoreTest, WaitsForItsReceiverBeforeEachPiece) {
   RequestId id = 0;
-  std::shared_ptr<RecordingScoreSink> sink;
+  std::shared_ptr<Recorder<ScoreRequest>> sink;
   {
     ComputeHold hold(harness_);
     sink = harness_.Score(ScoreOf("", tokens_), &id);
@@ -125,16 +125,22 @@ TEST_F(EngineScoreTest, AFreshStateComesFromTheBudgetAndGoesBack) {
   EXPECT_TRUE(on_session->done().Get().ok());
 }
 
+size_t RowsOfAPiece(size_t vocab_size) {
+  ScoreTask task(vocab_size, 64);
+  Submission<ScoreRequest> submission = {
+      .request = ScoreOf("", MakeTokens(100, 1)),
+      .receiver = std::make_shared<Recorder<ScoreRequest>>(),
+      .refusal = {}};
+  task.Take(submission);
+  return task.Next().rows;
+}
+
 TEST(ScoreTaskTest, PiecesBoundTheMemoryOfLogits) {
   constexpr size_t kVocab = 100'000;
-  ScoreTask task(ScoreOf("", MakeTokens(100, 1)), nullptr, kVocab, 64);
-  EXPECT_EQ(task.Next().rows, 2u);
-  EXPECT_LE(task.Next().rows * kVocab * sizeof(float),
-            ScoreTask::kMaxLogitsBytes);
-  ScoreTask large(ScoreOf("", MakeTokens(100, 1)), nullptr, 1'000'000, 64);
-  EXPECT_EQ(large.Next().rows, 1u);
-  ScoreTask small(ScoreOf("", MakeTokens(100, 1)), nullptr, 10, 64);
-  EXPECT_EQ(small.Next().rows, 64u);
+  EXPECT_EQ(RowsOfAPiece(kVocab), 2u);
+  EXPECT_LE(2 * kVocab * sizeof(float), ScoreTask::kMaxLogitsBytes);
+  EXPECT_EQ(RowsOfAPiece(1'000'000), 1u);
+  EXPECT_EQ(RowsOfAPiece(10), 64u);
 }
 
 }  // namespace

@@ -9,6 +9,7 @@
 #include "absl/time/clock.h"
 #include "gtest/gtest.h"
 #include "tests/server/engine/engine_harness.h"
+#include "tests/testing/end_receiver.h"
 #include "tests/testing/parked_threads.h"
 
 namespace steadystate {
@@ -253,8 +254,8 @@ TEST(EngineSessionTest, WorkHasItsPlaceAmongTheStepsOfASession) {
   };
   const StepFuture before = harness.StepAsync(step);
   Future<absl::Status> worked;
-  engine.Work(work,
-              [worked](const absl::Status& status) { worked.Set(status); });
+  SubmitThen(engine, work,
+             [worked](const auto& end) { worked.Set(end.status()); });
   const StepFuture after = harness.StepAsync(step);
   EXPECT_EQ(position.Get(), 1u);
   EXPECT_EQ(before.Get()->position, 1u);
@@ -270,8 +271,8 @@ TEST(EngineSessionTest, WorkHasItsPlaceAmongTheStepsOfASession) {
     return MakeError(ErrorReason::kInternal, "it went wrong");
   };
   Future<absl::Status> failed;
-  engine.Work(work,
-              [failed](const absl::Status& status) { failed.Set(status); });
+  SubmitThen(engine, work,
+             [failed](const auto& end) { failed.Set(end.status()); });
   EXPECT_EQ(ReasonOf(failed.Get()), ErrorReason::kInternal);
   EXPECT_EQ(harness.Step(StepOf("s", {1}))->position, 3u);
 }
@@ -296,9 +297,9 @@ TEST(EngineSessionTest, TheTtlBeginsWhenTheLastRequestEnds) {
   const absl::Duration ttl = engine.options().session_ttl;
   harness.CreateSession("s");
   // A reader that pauses for longer than the ttl, then goes.
-  const auto sink = std::make_shared<RecordingGenerateSink>();
+  const auto sink = std::make_shared<Recorder<GenerateRequest>>();
   sink->set_limit(1);
-  const RequestId id = engine.Generate(GenerateOf("s", {1}, 100), sink);
+  const RequestId id = *engine.Submit(GenerateOf("s", {1}, 100), sink);
   sink->AwaitItems(1);
   harness.clock().Advance(10 * ttl);
   engine.Cancel(id);

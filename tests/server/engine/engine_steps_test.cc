@@ -1,8 +1,9 @@
-// Goal: steps that are submitted together share a batch, and their sinks are
-// told once when the answers of a round have been given. Method: sinks that
-// note what they are told, on a tiny model.
+// Goal: steps that are submitted together share a batch, and their receivers
+// are told once when the answers of a round have been given. Method: receivers
+// that note what they are told, on a tiny model.
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -18,12 +19,12 @@ namespace steadystate {
 namespace {
 
 // Notes answers by tag, and the order of all calls.
-class NotingSink final : public StepSink {
+class NotingReceiver final : public Receiver<StepRequest> {
  public:
-  void OnSteps(std::span<const StepAnswer> answers) override {
+  void OnAnswers(std::span<const Answer<StepRequest>> answers) override {
     const MutexLock lock(mutex_);
-    for (const StepAnswer& answer : answers) {
-      answers_.emplace(answer.tag, *answer.result);
+    for (const Answer<StepRequest>& answer : answers) {
+      answers_.emplace(answer.tag, RecordOf(*answer.end));
       calls_ += 's';
     }
   }
@@ -42,7 +43,7 @@ class NotingSink final : public StepSink {
     }
     return calls_;
   }
-  const absl::StatusOr<StepResult>& answer(uint64_t tag) {
+  const absl::StatusOr<StepRecord>& answer(uint64_t tag) {
     const MutexLock lock(mutex_);
     return answers_.at(tag);
   }
@@ -50,26 +51,32 @@ class NotingSink final : public StepSink {
  private:
   Mutex mutex_;
   CondVar changed_;
-  std::map<uint64_t, absl::StatusOr<StepResult>> answers_
+  std::map<uint64_t, absl::StatusOr<StepRecord>> answers_
       ABSL_GUARDED_BY(mutex_);
   std::string calls_ ABSL_GUARDED_BY(mutex_);
 };
 
+using StepSubmission = Submission<StepRequest>;
+
 StepSubmission SubmissionOf(const std::string& session, int32_t token,
-                            StepSink& sink, uint64_t tag) {
+                            std::shared_ptr<NotingReceiver> receiver,
+                            uint64_t tag) {
   StepSubmission submission = {.request = StepOf(session, {token}),
-                               .sink = &sink,
+                               .receiver = std::move(receiver),
                                .tag = tag,
                                .refusal = {}};
   submission.request.writer = 1;
   return submission;
 }
 
+void Submit(EngineHarness& harness, std::vector<StepSubmission>& steps) {
+  harness.engine().Submit(std::span(steps));
+}
+
 TEST(EngineStepsTest, ShareABatchAndARound) {
   constexpr size_t kSteps = 40;
-  // Declared first: they outlive the engine's last call.
-  NotingSink even;
-  NotingSink odd;
+  const auto even = std::make_shared<NotingReceiver>();
+  const auto odd = std::make_shared<NotingReceiver>();
   EngineHarness harness;
   std::vector<StepSubmission> steps;
   for (size_t i = 0; i < kSteps; ++i) {
@@ -77,14 +84,14 @@ TEST(EngineStepsTest, ShareABatchAndARound) {
                                  static_cast<int32_t>(i),
                                  i % 2 == 0 ? even : odd, i));
   }
-  harness.engine().Steps(steps);
+  Submit(harness, steps);
   const std::string expected = std::string(kSteps / 2, 's') + "|";
-  EXPECT_EQ(even.Await(kSteps / 2), expected);
-  EXPECT_EQ(odd.Await(kSteps / 2), expected);
+  EXPECT_EQ(even->Await(kSteps / 2), expected);
+  EXPECT_EQ(odd->Await(kSteps / 2), expected);
   EXPECT_EQ(harness.Metric({"steadystate_batch_size_count"}), 1);
   for (size_t i = 0; i < kSteps; ++i) {
     EXPECT_TRUE(steps[i].refusal.ok());
-    const auto& got = (i % 2 == 0 ? even : odd).answer(i);
+    const auto& got = (i % 2 == 0 ? even : odd)->answer(i);
     ASSERT_TRUE(got.ok());
     const auto alone = harness.Step(
         StepOf(harness.CreateSession(), {static_cast<int32_t>(i)}));
@@ -93,78 +100,122 @@ TEST(EngineStepsTest, ShareABatchAndARound) {
 }
 
 TEST(EngineStepsTest, OfOneSessionKeepTheirOrder) {
-  NotingSink sink;
+  const auto receiver = std::make_shared<NotingReceiver>();
   EngineHarness harness;
   const std::string session = harness.CreateSession();
   std::vector<StepSubmission> steps;
   for (uint64_t i = 0; i < 10; ++i) {
-    steps.push_back(SubmissionOf(session, 1, sink, i));
+    steps.push_back(SubmissionOf(session, 1, receiver, i));
   }
-  harness.engine().Steps(steps);
+  Submit(harness, steps);
   std::string expected;
   for (int i = 0; i < 10; ++i) expected += "s|";
-  EXPECT_EQ(sink.Await(10), expected);
+  EXPECT_EQ(receiver->Await(10), expected);
   for (uint64_t i = 0; i < 10; ++i) {
-    EXPECT_EQ(sink.answer(i)->position, i + 1);
+    EXPECT_EQ(receiver->answer(i)->position, i + 1);
   }
 }
 
 TEST(EngineStepsTest, RefusalsAreReturnedAndHoldNobodyUp) {
-  NotingSink sink;
+  const auto receiver = std::make_shared<NotingReceiver>();
   EngineHarness harness;
   const std::string session = harness.CreateSession();
   std::vector<StepSubmission> steps;
-  steps.push_back(SubmissionOf(session, -1, sink, 0));
-  steps.push_back(SubmissionOf("none", 1, sink, 1));
-  steps.push_back(SubmissionOf(session, 1, sink, 2));
-  harness.engine().Steps(steps);
+  steps.push_back(SubmissionOf(session, -1, receiver, 0));
+  steps.push_back(SubmissionOf("none", 1, receiver, 1));
+  steps.push_back(SubmissionOf(session, 1, receiver, 2));
+  Submit(harness, steps);
   EXPECT_EQ(ReasonOf(steps[0].refusal), ErrorReason::kTokenOutOfRange);
   EXPECT_EQ(ReasonOf(steps[1].refusal), ErrorReason::kSessionNotFound);
   EXPECT_TRUE(steps[2].refusal.ok());
-  EXPECT_EQ(sink.Await(1), "s|");
-  EXPECT_EQ(sink.answer(2)->position, 1u);
+  EXPECT_EQ(receiver->Await(1), "s|");
+  EXPECT_EQ(receiver->answer(2)->position, 1u);
 }
 
 TEST(EngineStepsTest, AStepShowsNothingOfTheOneBefore) {
-  NotingSink sink;
+  const auto receiver = std::make_shared<NotingReceiver>();
   EngineHarness harness;
   const std::string session = harness.CreateSession();
-  StepSubmission step = SubmissionOf(session, 1, sink, 0);
+  StepSubmission step = SubmissionOf(session, 1, receiver, 0);
   step.request.outputs.hidden = true;
   step.request.outputs.top_logprobs = 3;
   step.request.outputs.sampling.emplace();
-  harness.engine().Steps({&step, 1});
-  sink.Await(1);
-  EXPECT_EQ(sink.answer(0)->top_logprobs.size(), 3u);
-  EXPECT_TRUE(sink.answer(0)->sampled_token.has_value());
+  harness.engine().Submit(std::span(&step, 1));
+  receiver->Await(1);
+  EXPECT_EQ(receiver->answer(0)->top_logprobs.size(), 3u);
+  EXPECT_TRUE(receiver->answer(0)->sampled_token.has_value());
 
-  step = SubmissionOf(session, 1, sink, 1);
+  step = SubmissionOf(session, 1, receiver, 1);
   step.request.expected_position = 9;
-  harness.engine().Steps({&step, 1});
-  sink.Await(2);
-  EXPECT_EQ(ReasonOf(sink.answer(1).status()), ErrorReason::kPositionMismatch);
+  harness.engine().Submit(std::span(&step, 1));
+  receiver->Await(2);
+  EXPECT_EQ(ReasonOf(receiver->answer(1).status()),
+            ErrorReason::kPositionMismatch);
 
-  step = SubmissionOf(session, 1, sink, 2);
+  step = SubmissionOf(session, 1, receiver, 2);
   step.request.outputs = {};
-  harness.engine().Steps({&step, 1});
-  sink.Await(3);
-  ASSERT_TRUE(sink.answer(2).ok());
-  EXPECT_EQ(sink.answer(2)->position, 2u);
-  EXPECT_FALSE(sink.answer(2)->sampled_token.has_value());
-  EXPECT_FALSE(sink.answer(2)->sampled_logprob.has_value());
-  EXPECT_TRUE(sink.answer(2)->top_logprobs.empty());
-  EXPECT_TRUE(sink.answer(2)->logits.empty());
-  EXPECT_TRUE(sink.answer(2)->hidden.empty());
+  harness.engine().Submit(std::span(&step, 1));
+  receiver->Await(3);
+  ASSERT_TRUE(receiver->answer(2).ok());
+  EXPECT_EQ(receiver->answer(2)->position, 2u);
+  EXPECT_FALSE(receiver->answer(2)->sampled_token.has_value());
+  EXPECT_FALSE(receiver->answer(2)->sampled_logprob.has_value());
+  EXPECT_TRUE(receiver->answer(2)->top_logprobs.empty());
+  EXPECT_TRUE(receiver->answer(2)->logits.empty());
+  EXPECT_TRUE(receiver->answer(2)->hidden.empty());
+}
+
+TEST(EngineStepsTest, AReceiverIsSharedUntilTheRoundHasEnded) {
+  auto receiver = std::make_shared<NotingReceiver>();
+  const std::weak_ptr<NotingReceiver> weak = receiver;
+  EngineHarness harness;
+  const std::string session = harness.CreateSession();
+  std::vector<StepSubmission> steps;
+  steps.push_back(SubmissionOf(session, 1, receiver, 0));
+  steps.push_back(SubmissionOf(session, -1, receiver, 1));
+  steps.push_back(SubmissionOf("none", 1, receiver, 2));
+  {
+    ComputeHold hold(harness);
+    Submit(harness, steps);
+    // Refused or not, the engine has taken what the submissions had.
+    for (const StepSubmission& step : steps) {
+      EXPECT_EQ(step.receiver, nullptr);
+    }
+    EXPECT_EQ(weak.use_count(), 2);
+  }
+  EXPECT_EQ(receiver->Await(1), "s|");
+  EXPECT_TRUE(harness.engine().WaitIdle(absl::Minutes(1)));
+  receiver.reset();
+  EXPECT_TRUE(weak.expired());
+}
+
+TEST(EngineStepsTest, OneThatNobodyElseHoldsIsStillCalled) {
+  struct Last final : Receiver<StepRequest> {
+    explicit Last(Future<bool> ended_round) : ended(std::move(ended_round)) {}
+    void OnAnswers(std::span<const Answer<StepRequest>> answers) override {
+      EXPECT_TRUE(answers.front().end->ok());
+    }
+    void OnRoundEnd() override { ended.Set(true); }
+    const Future<bool> ended;
+  };
+  EngineHarness harness;
+  const Future<bool> ended;
+  ASSERT_TRUE(harness.engine()
+                  .Submit(StepOf(harness.CreateSession(), {1}),
+                          std::make_shared<Last>(ended))
+                  .ok());
+  EXPECT_TRUE(ended.Get());
 }
 
 TEST(EngineStepsTest, WhatIsRefusedWhenItsTurnComesEndsARoundToo) {
-  NotingSink sink;
+  const auto receiver = std::make_shared<NotingReceiver>();
   EngineHarness harness;
-  StepSubmission step = SubmissionOf(harness.CreateSession(), 1, sink, 7);
+  StepSubmission step = SubmissionOf(harness.CreateSession(), 1, receiver, 7);
   step.request.expected_position = 9;
-  harness.engine().Steps({&step, 1});
-  EXPECT_EQ(sink.Await(1), "s|");
-  EXPECT_EQ(ReasonOf(sink.answer(7).status()), ErrorReason::kPositionMismatch);
+  harness.engine().Submit(std::span(&step, 1));
+  EXPECT_EQ(receiver->Await(1), "s|");
+  EXPECT_EQ(ReasonOf(receiver->answer(7).status()),
+            ErrorReason::kPositionMismatch);
 }
 
 }  // namespace

@@ -2,6 +2,8 @@
 #include "server/engine/step_task.h"
 
 #include <algorithm>
+#include <memory>
+#include <utility>
 #include <vector>
 
 #include "gtest/gtest.h"
@@ -13,27 +15,41 @@ namespace {
 constexpr size_t kHidden = 4;
 constexpr size_t kChunk = 8;
 
+// A task that has taken `request` up.
+class TaskWith {
+ public:
+  explicit TaskWith(StepRequest request) {
+    Submission<StepRequest> submission = {
+        .request = std::move(request),
+        .receiver = std::make_shared<Recorder<StepRequest>>(),
+        .refusal = {}};
+    task_.Take(submission);
+  }
+  const StepTask* operator->() const { return &task_; }
+
+ private:
+  StepTask task_{kHidden, kChunk};
+};
+
 TEST(StepTaskTest, CutsTokensAtMultiplesOfTheChunk) {
   const std::vector<int32_t> tokens = MakeTokens(19, 1);
-  StepTask task(
-      StepOf("s", tokens), [](const auto&) {}, kHidden, kChunk);
-  EXPECT_EQ(task.input_bytes(), 19 * sizeof(int32_t));
-  const Piece piece = task.Next();
+  const TaskWith task(StepOf("s", tokens));
+  EXPECT_EQ(task->input_bytes(), 19 * sizeof(int32_t));
+  const Piece piece = task->Next();
   EXPECT_EQ(piece.rows, kChunk);
   EXPECT_TRUE(
       std::equal(piece.tokens.begin(), piece.tokens.end(), tokens.begin()));
   EXPECT_EQ(piece.logits_rows(), 0u);  // not the last piece
-  EXPECT_FALSE(task.done());
+  EXPECT_FALSE(task->done());
 }
 
 size_t LogitsRows(const StepOutputs& outputs) {
   StepRequest request;
   request.tokens = MakeTokens(5, 1);
   request.outputs = outputs;
-  StepTask task(
-      request, [](const auto&) {}, kHidden, kChunk);
-  EXPECT_EQ(task.Next().logits_end, 5u);
-  return task.Next().logits_rows();
+  const TaskWith task(request);
+  EXPECT_EQ(task->Next().logits_end, 5u);
+  return task->Next().logits_rows();
 }
 
 TEST(StepTaskTest, AsksForLogitsAfterTheLastRowIfAnyoneWantsThem) {
@@ -55,9 +71,8 @@ TEST(StepTaskTest, AsksForLogitsAfterTheLastRowIfAnyoneWantsThem) {
 TEST(StepTaskTest, CutsEmbeddingsByRows) {
   StepRequest request;
   request.embeddings.assign(9 * kHidden, 0.5f);
-  StepTask task(
-      request, [](const auto&) {}, kHidden, kChunk);
-  const Piece piece = task.Next();
+  const TaskWith task(request);
+  const Piece piece = task->Next();
   EXPECT_EQ(piece.rows, kChunk);
   EXPECT_EQ(piece.embeddings.size(), kChunk * kHidden);
   EXPECT_TRUE(piece.tokens.empty());

@@ -63,17 +63,17 @@ class ValidateTest : public testing::Test {
   absl::Status Step(const std::function<void(StepRequest&)>& spoil) {
     StepRequest request = StepOf("s", {1});
     spoil(request);
-    return ValidateStep(request, *model_, options_);
+    return Validate(request, *model_, options_);
   }
   absl::Status Generate(const std::function<void(GenerateRequest&)>& spoil) {
     GenerateRequest request = GenerateOf("s", {1}, 1);
     spoil(request);
-    return ValidateGenerate(request, *model_, options_);
+    return Validate(request, *model_, options_);
   }
   absl::Status Score(const std::function<void(ScoreRequest&)>& spoil) {
     ScoreRequest request = ScoreOf("s", {1});
     spoil(request);
-    return ValidateScore(request, *model_, options_);
+    return Validate(request, *model_, options_);
   }
 
   const EngineOptions options_ = SmallLimits();
@@ -137,9 +137,9 @@ TEST_F(ValidateTest, AStepIsShorterThanAPrompt) {
   EngineOptions options = SmallLimits();
   options.max_step_tokens = 4;
   StepRequest step = StepOf("s", MakeTokens(4, 1));
-  EXPECT_TRUE(ValidateStep(step, *model_, options).ok());
+  EXPECT_TRUE(Validate(step, *model_, options).ok());
   step.tokens.push_back(1);
-  const absl::Status refused = ValidateStep(step, *model_, options);
+  const absl::Status refused = Validate(step, *model_, options);
   ExpectField(refused, "tokens");
   for (const char* part :
        {"5", "4", "--max_step_tokens", "Generate", "max_tokens 0"}) {
@@ -147,12 +147,11 @@ TEST_F(ValidateTest, AStepIsShorterThanAPrompt) {
   }
   step.tokens.clear();
   step.embeddings.assign(32 * 4, 0.0f);
-  EXPECT_TRUE(ValidateStep(step, *model_, options).ok());
+  EXPECT_TRUE(Validate(step, *model_, options).ok());
   step.embeddings.resize(32 * 5);
-  ExpectField(ValidateStep(step, *model_, options), "embeddings");
+  ExpectField(Validate(step, *model_, options), "embeddings");
   EXPECT_TRUE(
-      ValidateGenerate(GenerateOf("s", MakeTokens(10, 1), 0), *model_, options)
-          .ok());
+      Validate(GenerateOf("s", MakeTokens(10, 1), 0), *model_, options).ok());
 }
 
 TEST_F(ValidateTest, ChecksGenerations) {

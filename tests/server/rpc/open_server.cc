@@ -15,6 +15,7 @@
 #include "server/metrics/scrape_server.h"
 #include "server/session/session_state.h"
 #include "tests/server/rpc/wire_error.h"
+#include "tests/testing/end_receiver.h"
 
 namespace steadystate {
 namespace {
@@ -175,8 +176,8 @@ EngineHold::EngineHold(OpenServer& server) {
       std::string(absl::StripPrefix(server.CreateSession(), "sessions/"));
   request.tokens = {1};
   request.writer = server.engine().NewWriter();
-  server.engine().Step(
-      std::move(request),
+  SubmitThen(
+      server.engine(), std::move(request),
       [begun, released = released_](const absl::StatusOr<StepResult>& result) {
         EXPECT_TRUE(result.ok()) << result.status();
         begun->set_value();

@@ -47,7 +47,7 @@ class StepIntakeTest : public testing::Test {
   // Tokens of what is to be submitted.
   std::vector<int32_t> Submissions() {
     std::vector<int32_t> tokens;
-    for (const StepSubmission& submission : intake_.submissions()) {
+    for (const Submission<StepRequest>& submission : intake_.submissions()) {
       tokens.push_back(submission.request.tokens.at(0));
     }
     return tokens;
@@ -62,11 +62,11 @@ class StepIntakeTest : public testing::Test {
     return *Engine::Create({}, model_, clock_, metrics_);
   }();
   const Converter converter_{*model_, EngineOptions{}, kMessageBytes};
-  StepIntake intake_{converter_,
-                     *engine_,
-                     {.writer = 3, .client = 4, .deadline = clock_.Now()},
-                     1024,
-                     kMessageBytes};
+  InboundBudget inbound_{8 << 20};
+  StepIntake intake_{
+      converter_, *engine_,
+      inbound_,   {.writer = 3, .client = 4, .deadline = clock_.Now()},
+      1024,       kMessageBytes};
 };
 
 TEST_F(StepIntakeTest, AMessageBecomesSubmissionsAndRefusalsInItsOrder) {
@@ -98,7 +98,6 @@ TEST_F(StepIntakeTest, WhatIsNotTakenUpComesAgain) {
   intake_.TakeUp();
   intake_.Unread();
   EXPECT_FALSE(intake_.done());
-  EXPECT_GT(intake_.bytes(), 0u);
   ASSERT_TRUE(intake_.Look().ok());
   ASSERT_EQ(intake_.arrivals().size(), 2u);
   EXPECT_EQ(intake_.arrivals()[0].request_id, "2");
@@ -143,7 +142,6 @@ TEST_F(StepIntakeTest, AMessageCanBeDropped) {
   intake_.Drop();
   EXPECT_TRUE(intake_.done());
   EXPECT_TRUE(intake_.arrivals().empty());
-  EXPECT_EQ(intake_.bytes(), 0u);
 }
 
 }  // namespace

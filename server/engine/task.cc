@@ -1,9 +1,19 @@
-#include "server/engine/context_cap.h"
+#include "server/engine/task.h"
 
 #include "absl/strings/str_cat.h"
 #include "server/base/error.h"
 
 namespace steadystate {
+
+void Inputs::Set(size_t first, size_t rows, Piece& piece) const {
+  piece.rows = rows;
+  if (tokens_.empty()) {
+    piece.embeddings =
+        embeddings_.subspan(first * hidden_size_, rows * hidden_size_);
+  } else {
+    piece.tokens = tokens_.subspan(first, rows);
+  }
+}
 
 absl::Status CheckContextCap(const SessionState& session, uint64_t rows) {
   const uint64_t cap = session.context_cap();
