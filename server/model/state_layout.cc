@@ -116,7 +116,7 @@ StateUse StateLayout::UseOfLayer(size_t layer) const {
 }
 
 StateLayoutBuilder::StateLayoutBuilder(StateDType matrices)
-    : matrices_(matrices), rows_(std::make_shared<GrowingSlotHandle::Rows>()) {}
+    : matrices_(matrices), rows_(std::make_shared<TokenSlotHandle::Rows>()) {}
 
 absl::StatusOr<SlotHandle> StateLayoutBuilder::AddFixed(
     size_t layer, absl::string_view name, std::vector<size_t> shape) {
@@ -197,7 +197,7 @@ absl::StatusOr<size_t> StateLayoutBuilder::Add(size_t layer,
   return offset;
 }
 
-absl::StatusOr<GrowingSlotHandle> StateLayoutBuilder::AddPerToken(
+absl::StatusOr<TokenSlotHandle> StateLayoutBuilder::AddPerToken(
     size_t layer, absl::string_view name, uint64_t cap,
     std::vector<size_t> row) {
   if (layout_.context_cap_ != 0 && layout_.context_cap_ != cap) {
@@ -222,7 +222,7 @@ absl::StatusOr<GrowingSlotHandle> StateLayoutBuilder::AddPerToken(
                             .growth = SlotGrowth::kPerToken,
                             .offset = offset,
                             .bytes = bytes});
-  return GrowingSlotHandle(rows_, offset);
+  return TokenSlotHandle(rows_, offset);
 }
 
 StateLayout StateLayoutBuilder::Build() && {

@@ -99,9 +99,9 @@ struct MatrixSlots {
 
 // Where a mixer finds the rows of its per-token slot. Usable once the layout
 // has been built: only then is known how far apart the rows are.
-class GrowingSlotHandle {
+class TokenSlotHandle {
  public:
-  GrowingSlotHandle() = default;
+  TokenSlotHandle() = default;
 
   // Row 0 of the slot; row i is i * stride() floats further on.
   float* In(std::byte* state) const {
@@ -117,7 +117,7 @@ class GrowingSlotHandle {
     size_t first_row = 0;
     size_t row_bytes = 0;
   };
-  GrowingSlotHandle(std::shared_ptr<const Rows> rows, size_t offset)
+  TokenSlotHandle(std::shared_ptr<const Rows> rows, size_t offset)
       : rows_(std::move(rows)), offset_(offset) {}
   std::shared_ptr<const Rows> rows_;
   size_t offset_ = 0;  // from the start of a token's rows
@@ -134,7 +134,7 @@ class StateLayout {
  public:
   const std::vector<StateSlot>& slots() const { return slots_; }
 
-  // Bytes of one session's state, caps of growing slots included. A multiple
+  // Bytes of one session's state, caps of per-token slots included. A multiple
   // of 64.
   size_t bytes() const { return fixed_bytes_ + token_bytes_ * context_cap_; }
   // In use from the start. A multiple of 64.
@@ -195,12 +195,12 @@ class StateLayoutBuilder {
   // True once AddMatrices was called.
   bool has_matrices() const { return has_matrices_; }
 
-  // A slot of `cap` rows of shape `row`, one row a token. All growing slots of
+  // A slot of `cap` rows of shape `row`, one row a token. All such slots of
   // a model have the same cap, at least 1. The handle is usable after Build.
-  absl::StatusOr<GrowingSlotHandle> AddPerToken(size_t layer,
-                                                absl::string_view name,
-                                                uint64_t cap,
-                                                std::vector<size_t> row);
+  absl::StatusOr<TokenSlotHandle> AddPerToken(size_t layer,
+                                              absl::string_view name,
+                                              uint64_t cap,
+                                              std::vector<size_t> row);
 
   StateLayout Build() &&;
 
@@ -212,7 +212,7 @@ class StateLayoutBuilder {
   StateLayout layout_;
   StateDType matrices_;
   bool has_matrices_ = false;
-  std::shared_ptr<GrowingSlotHandle::Rows> rows_;
+  std::shared_ptr<TokenSlotHandle::Rows> rows_;
 };
 
 }  // namespace steadystate

@@ -29,7 +29,7 @@ SessionLayout::SessionLayout(const StateLayout& state, size_t hidden_size)
                     Align(kMaxPenaltyWindow * sizeof(int32_t))),
       slot_{.bytes = state_offset_ + Align(state.bytes()),
             .fixed_bytes = state_offset_ + state.fixed_bytes()} {
-  // Without growing slots no padding is left to count as growing.
+  // Without per-token slots no padding is left to count among them.
   if (state.fixed_bytes() == state.bytes()) slot_.fixed_bytes = slot_.bytes;
 }
 

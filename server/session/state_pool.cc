@@ -125,7 +125,7 @@ void StatePool::Clear(std::byte* slot, size_t used_bytes) const {
   std::memset(slot, 0, fixed_end);
   if (used_bytes <= fixed_end) return;
   // Giving pages back makes them read as zeros and touches none of them. What
-  // is left is the ends of the growing part that share a page with others.
+  // is left is the ends of the per-token rows that share a page with others.
   const auto address = reinterpret_cast<uintptr_t>(slot);
   const size_t page = PageBytes();
   const size_t first_page = RoundUp(address + fixed_end, page) - address;

@@ -68,7 +68,7 @@ class SoftmaxAttention final : public Mixer {
   std::vector<float> q_norm_, k_norm_;  // f32[d], or empty
   RotaryRows rotary_;                   // of q and k
   SlotHandle ring_;                     // f32[window, 2, G, d]
-  GrowingSlotHandle cache_;             // f32[cap, 2, G, d]
+  TokenSlotHandle cache_;               // f32[cap, 2, G, d]
   RowSlice fused_rows_;                 // columns()
   RowSlice out_rows_;                   // H d
   WorkerSlice<float> scores_;           // window or context cap
