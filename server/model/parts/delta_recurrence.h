@@ -86,8 +86,7 @@ class DeltaRecurrence {
                 const HeadOutputs& out, Workspace::Buffers& buffers) const;
   HeadDecays AlphaOf(const HeadRows& alpha, const HeadRows& low) const;
 
-  // A segment in chunks, in delta_recurrence_chunks.cc.
-  // A worker's scratch memory.
+  // A worker's scratch memory for a chunk.
   struct ChunkPlaces {
     WorkerSlice<float> q, k;            // f32[kChunkTokens, K]
     WorkerSlice<float> keys;            // f32[K, kChunkTokens]
