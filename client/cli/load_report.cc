@@ -160,7 +160,7 @@ void AppendTotals(std::string& text, const LoadResult& result) {
         absl::StrFormat("%12s calls or steps given up by the tester",
                         FormatCount(tally.given_up)));
   }
-  if (errors.empty()) errors.push_back("        none");
+  if (errors.empty()) errors.emplace_back("        none");
   AppendSection(text, "errors", errors);
   AppendSection(text, "tester",
                 {absl::StrFormat("%12.2f of %d processors used",

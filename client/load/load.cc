@@ -174,7 +174,7 @@ std::vector<std::string> Remarks(const LoadResult& result) {
   }
   if (result.tally.completed == 0 && result.tally.failed == 0 &&
       result.sessions_created > 0) {
-    remarks.push_back(
+    remarks.emplace_back(
         "no request came to its end; give a longer --duration or --drain");
   }
   return remarks;
