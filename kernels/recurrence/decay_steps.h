@@ -1,7 +1,10 @@
 #ifndef STEADYSTATE_KERNELS_RECURRENCE_DECAY_STEPS_H_
 #define STEADYSTATE_KERNELS_RECURRENCE_DECAY_STEPS_H_
 
+#include <cstdint>
+
 #include "kernels/recurrence/step.h"
+#include "kernels/state/rounding_noise.h"
 
 namespace steadystate {
 
@@ -51,6 +54,42 @@ void ComplexKeyDecayStep(const HeadToken& token, const Decays& decay_re,
 //   state  f32[K, V]  in
 // Cost: 2 K V flop; 4 K V bytes of state traffic.
 void ReadState(const HeadToken& token, const float* state);
+
+// Advances one head by one token, a decay of its own for every element, in the
+// form of Mamba (Gu and Dao 2023):
+//   S_ij <- exp(-rate_ij step_j) S_ij + k_i v_j,   o <- scale * S^T q.
+// The token's own (k, v) is included in o. One pass: each element of the state
+// is read once and written once.
+//   rate   f32[K, V]  in, >= 0     step  f32[V]  in, >= 0
+//   state  f32[K, V]  in/out
+// A decay is within 2 ulp + half an ulp per unit of rate_ij step_j, and above
+// 0.98 what it lacks of one is; below 2^-126 it counts as 0.
+// REQUIRES: the state aliases nothing; any alignment.
+// Cost: K V exponentials, which set the pace where one core has the memory's
+// bandwidth to itself; 12 K V bytes of traffic, 4 K V of them from a cache if
+// other sessions' heads share the rates.
+void FullDecayStep(const HeadToken& token, const float* rate, const float* step,
+                   float* state);
+
+// KeyDecayStep on a state that is kept in 16 bits: S is unpacked, advanced and
+// read out in float32 registers, rounded by the noise and packed, row by row.
+// The bits are those of unpacking, step and packing, in int16 as long as decays
+// times unit are normal numbers.
+//   decay  of K channels
+//   noise  of K rows, V columns and the type's bits  in
+// REQUIRES: the state aliases nothing; any alignment.
+// Cost: 4 K V bytes of state traffic, half of KeyDecayStep's.
+
+//   state  bf16[K, V]  in/out, as UnpackBf16 and PackBf16 have it
+void KeyDecayStepBf16(const HeadToken& token, const Decays& decay,
+                      const RoundingNoise& noise, uint16_t* state);
+
+//   state      s16[K, V]               in/out, as UnpackInt16 and PackInt16
+//   exponents  u8[K, Int16Groups(V)]   in/out  have them
+// REQUIRES: V is a multiple of 32.
+void KeyDecayStepInt16(const HeadToken& token, const Decays& decay,
+                       const RoundingNoise& noise, int16_t* state,
+                       uint8_t* exponents);
 
 }  // namespace steadystate
 

@@ -1,7 +1,7 @@
-#include "kernels/recurrence/full_decay.h"
-
 #include <algorithm>
 #include <cstdint>
+
+#include "kernels/recurrence/decay_steps.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/recurrence/full_decay.cc"

@@ -1,7 +1,7 @@
-#include "kernels/recurrence/packed_key_decay.h"
-
 #include <algorithm>
 #include <utility>
+
+#include "kernels/recurrence/decay_steps.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/recurrence/packed_key_decay.cc"

@@ -12,7 +12,6 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "server/base/error.h"
-#include "server/base/field_error.h"
 #include "server/base/status_macros.h"
 #include "server/engine/backlog.h"
 #include "server/engine/embed_task.h"

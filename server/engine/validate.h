@@ -17,7 +17,7 @@ namespace steadystate {
 // What can be said about options and requests without looking at any session:
 // every bound of theirs is checked here and nowhere else. Errors name the field
 // by its path within the request (request.h), its value and its bound
-// (server/base/field_error.h): INVALID_ARGUMENT, TOKEN_OUT_OF_RANGE,
+// (server/base/error.h): INVALID_ARGUMENT, TOKEN_OUT_OF_RANGE,
 // TOKENIZER_UNAVAILABLE, BIDIRECTIONAL_UNSUPPORTED.
 
 absl::Status ValidateEngineOptions(const EngineOptions& options);

@@ -11,6 +11,9 @@
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 #include "google/protobuf/duration.pb.h"
+#include "google/rpc/status.pb.h"
+#include "grpcpp/support/status.h"
+#include "server/base/error.h"
 #include "server/engine/engine.h"
 #include "server/engine/request.h"
 #include "server/model/model.h"
@@ -21,7 +24,7 @@
 namespace steadystate {
 
 // Names and times in requests of the API. Errors are INVALID_ARGUMENT about
-// `field` (server/base/field_error.h) if nothing else is said.
+// `field` (server/base/error.h) if nothing else is said.
 
 // A session's ttl.
 absl::StatusOr<absl::Duration> ParseTtl(const google::protobuf::Duration& ttl);
@@ -91,6 +94,34 @@ class Converter {
   const EngineOptions options_;
   const size_t max_message_bytes_;
 };
+
+// ErrorInfo.domain of every error.
+inline constexpr absl::string_view kErrorDomain = "steadystate";
+
+// Name of the trailer that repeats RetryInfo, in milliseconds, for gRPC's own
+// retry policies.
+inline constexpr char kPushbackTrailer[] = "grpc-retry-pushback-ms";
+
+// An error as clients may see it: always with details, its texts short enough
+// for the 8 KiB that HTTP/2 trailers may have.
+struct PublicError {
+  absl::StatusCode code = absl::StatusCode::kInternal;
+  std::string message;
+  ErrorDetails details;
+};
+
+// What to tell a client about `status`. One without ErrorDetails was not
+// written for clients: its text goes to the log, and the client gets the
+// reason that goes with its code, or INTERNAL, with a generic text.
+// REQUIRES: !status.ok().
+PublicError ToPublicError(const absl::Status& status);
+
+// For errors inside a stream: exactly one ErrorInfo, and RetryInfo if the error
+// says when to retry.
+google::rpc::Status ToRpcStatus(const PublicError& error);
+
+// For the end of a call: the same google.rpc.Status in its error_details.
+grpc::Status ToGrpcStatus(const PublicError& error);
 
 }  // namespace steadystate
 

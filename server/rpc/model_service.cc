@@ -8,7 +8,6 @@
 #include <vector>
 
 #include "server/base/error.h"
-#include "server/base/field_error.h"
 #include "server/base/status_macros.h"
 #include "server/engine/validate.h"
 #include "server/rpc/answer.h"

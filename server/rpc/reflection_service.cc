@@ -11,8 +11,8 @@
 #include "grpcpp/support/byte_buffer.h"
 #include "server/base/error.h"
 #include "server/rpc/connection.h"
+#include "server/rpc/convert.h"
 #include "server/rpc/received.h"
-#include "server/rpc/status.h"
 
 namespace steadystate {
 namespace {

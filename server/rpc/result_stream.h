@@ -21,10 +21,10 @@
 #include "server/rpc/call_progress.h"
 #include "server/rpc/call_record.h"
 #include "server/rpc/connection.h"
+#include "server/rpc/convert.h"
 #include "server/rpc/outbound_budget.h"
 #include "server/rpc/outbound_queue.h"
 #include "server/rpc/service_context.h"
-#include "server/rpc/status.h"
 #include "server/rpc/turn_threads.h"
 
 namespace steadystate {

@@ -4,7 +4,7 @@
 #include <cstddef>
 #include <string>
 
-#include "server/base/field_error.h"
+#include "server/base/error.h"
 #include "server/base/status_macros.h"
 #include "server/rpc/answer.h"
 #include "server/rpc/convert.h"

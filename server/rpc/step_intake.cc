@@ -3,7 +3,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "server/base/field_error.h"
+#include "server/base/error.h"
 #include "server/base/status_macros.h"
 #include "server/rpc/answer.h"
 

@@ -19,7 +19,6 @@
 #include "server/rpc/call_progress.h"
 #include "server/rpc/call_record.h"
 #include "server/rpc/fair_share.h"
-#include "server/rpc/open_streams.h"
 #include "server/rpc/outbound_budget.h"
 #include "server/rpc/outbound_queue.h"
 #include "server/rpc/service_context.h"

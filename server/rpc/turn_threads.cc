@@ -12,7 +12,7 @@
 #include "grpcpp/alarm.h"
 #include "server/base/error.h"
 #include "server/base/status_macros.h"
-#include "server/rpc/status.h"
+#include "server/rpc/convert.h"
 
 namespace steadystate {
 

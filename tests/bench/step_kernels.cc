@@ -3,10 +3,8 @@
 #include <algorithm>
 
 #include "kernels/recurrence/decay_steps.h"
-#include "kernels/recurrence/full_decay.h"
 #include "kernels/recurrence/growing_sum.h"
 #include "kernels/recurrence/normalizer.h"
-#include "kernels/recurrence/packed_key_decay.h"
 #include "kernels/recurrence/rank_one_decay.h"
 #include "kernels/state/packed_matrix.h"
 

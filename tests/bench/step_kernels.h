@@ -6,7 +6,7 @@
 #include <span>
 #include <vector>
 
-#include "kernels/recurrence/packed_key_decay.h"
+#include "kernels/recurrence/decay_steps.h"
 #include "kernels/recurrence/step.h"
 #include "kernels/state/rounding_noise.h"
 

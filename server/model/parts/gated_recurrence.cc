@@ -5,10 +5,8 @@
 #include <utility>
 
 #include "kernels/recurrence/decay_steps.h"
-#include "kernels/recurrence/full_decay.h"
 #include "kernels/recurrence/growing_sum.h"
 #include "kernels/recurrence/normalizer.h"
-#include "kernels/recurrence/packed_key_decay.h"
 #include "kernels/state/packed_matrix.h"
 #include "server/base/status_macros.h"
 

@@ -2,14 +2,13 @@
 // column, at any size and over any time. Method: against the formula in double,
 // on every target, and numbers computed by hand.
 
-#include "kernels/recurrence/full_decay.h"
-
 #include <cmath>
 #include <utility>
 #include <vector>
 
 #include "gtest/gtest.h"
 #include "hwy/tests/hwy_gtest.h"
+#include "kernels/recurrence/decay_steps.h"
 #include "tests/kernels/numbers.h"
 #include "tests/kernels/recurrence/golden_tokens.h"
 #include "tests/kernels/recurrence/step_checks.h"

@@ -2,8 +2,6 @@
 // plain step and packing it. Method: several tokens both ways, every width of a
 // tail, on every target.
 
-#include "kernels/recurrence/packed_key_decay.h"
-
 #include <cmath>
 #include <limits>
 #include <vector>

@@ -14,7 +14,6 @@
 #include "gtest/gtest.h"
 #include "kernels/pointwise/decay.h"
 #include "kernels/recurrence/decay_steps.h"
-#include "kernels/recurrence/full_decay.h"
 #include "kernels/recurrence/rank_one_decay.h"
 #include "tests/kernels/numbers.h"
 #include "tests/kernels/state/packed_matrix.h"

@@ -10,7 +10,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "server/metrics/metrics.h"
-#include "server/rpc/status.h"
+#include "server/rpc/convert.h"
 #include "tests/server/rpc/wire_error.h"
 #include "tests/testing/manual_clock.h"
 #include "tests/testing/tiny_model.h"
