@@ -108,7 +108,7 @@ absl::StatusCode Code(ErrorReason reason) { return RowOf(reason).code; }
 std::span<const ErrorReason> AllErrorReasons() { return kAll; }
 
 absl::Status MakeError(ErrorReason reason, absl::string_view message,
-                       ErrorMetadata metadata,
+                       const ErrorMetadata& metadata,
                        std::optional<absl::Duration> retry_after) {
   std::string payload;
   AppendField(absl::StrCat(static_cast<size_t>(reason)), payload);

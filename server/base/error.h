@@ -65,7 +65,7 @@ struct ErrorDetails {
 // A status with the code of `reason`. The message says what, which value, which
 // bound and what to do about it.
 absl::Status MakeError(ErrorReason reason, absl::string_view message,
-                       ErrorMetadata metadata = {},
+                       const ErrorMetadata& metadata = {},
                        std::optional<absl::Duration> retry_after = {});
 
 // What MakeError attached to `status`, or nothing for other statuses.
