@@ -59,7 +59,7 @@ struct ThreadPool::Team {
     for (std::thread& thread : threads) thread.join();
   }
 
-  // Who looks for news sees it in any case.
+  // A thread that looks for news sees it in any case.
   void Signal(bool wake) {
     signal.fetch_add(1, std::memory_order_release);
     if (wake) signal.notify_all();

@@ -37,7 +37,7 @@ namespace {
 constexpr int kExitFailure = 1;
 constexpr int kExitUsage = 2;
 
-// How long the end of the process waits for who reads its output.
+// How long the end of the process waits for the reader of its output.
 constexpr std::chrono::milliseconds kFlushTime{1000};
 
 // Why the process ends: one plain line, whatever the log level.

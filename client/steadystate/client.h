@@ -68,8 +68,8 @@ struct CallOptions {
 // meanwhile.
 gpr_timespec DeadlineIn(absl::Duration timeout);
 
-// The context of one call, with its options applied: for those who make calls
-// on Client::channel() themselves. Lives from before the call's start until
+// The context of one call, with its options applied: for code that makes calls
+// on Client::channel() itself. Lives from before the call's start until
 // after its end. Thread-compatible; the options' canceller may be used
 // meanwhile.
 class Call {
@@ -191,8 +191,8 @@ class Client {
 };
 
 // Generate calls, one after the other, without a thread that waits for them:
-// for those who have many under way. Keeps the connection, so the Client may go
-// first.
+// for callers that have many under way. Keeps the connection, so the Client may
+// go first.
 //
 // The callbacks come one at a time, on threads of gRPC's, which must not be
 // kept waiting. A message is the callback's only until it returns.

@@ -41,7 +41,7 @@ class StepLedger {
   // was, if nobody asked for it.
   bool Answer(v1::StreamStepResponse::Result& result, StepAnswer& answer);
 
-  // `count` answers are with the caller, who may send as many more.
+  // The caller has `count` answers, and may send as many more.
   void Release(size_t count) { in_flight_ -= count; }
 
   // Steps that are not released: without an answer, or with one that waits.

@@ -52,7 +52,7 @@ constexpr size_t kFewestPanelColumns = 16;
 constexpr size_t kMaxRowsBesideAmx = 8;
 
 // Rows that may go by panels, 0 where the weights do not lie in such. Without
-// AMX nothing is faster. Who keeps oneDNN from AVX-512 keeps panels from it
+// AMX nothing is faster. Keeping oneDNN from AVX-512 keeps panels from it
 // too.
 size_t MostPanelRows(const BlockShape& shape) {
   const MatmulLibrary library = DescribeMatmulLibrary();

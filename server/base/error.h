@@ -94,13 +94,13 @@ absl::Status CheckRange(absl::string_view field, T value, T low, T high) {
 absl::Status CheckOpenRange(absl::string_view field, double value, double low,
                             double high);
 
-// `status` with `path` before the field that it names: for who has the message
-// whose field that is within another one.
+// `status` with `path` before the field that it names: for a message
+// that is itself a field of another one.
 absl::Status Within(absl::string_view path, const absl::Status& status);
 
 // `status` with `to` in place of `from` where the field that it names begins
-// with that: for who has the same value under another name. A status that names
-// another field stays as it is.
+// with that: for code that has the value under another name. A status that
+// names another field stays as it is.
 absl::Status Renamed(absl::string_view from, absl::string_view to,
                      const absl::Status& status);
 

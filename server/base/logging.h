@@ -64,7 +64,7 @@ inline void LogError(absl::string_view message,
   Log(LogLevel::kError, message, fields);
 }
 
-// Log for what others say, who may say it as often as a client chooses: only
+// Log for lines that clients can cause as often as they choose: only
 // what `limiter` admits, with left_out=N where N lines before it were not.
 void LogLimited(LogLimiter& limiter, LogLevel level, absl::string_view message,
                 std::initializer_list<LogField> fields = {});
@@ -74,7 +74,7 @@ void LogLimited(LogLimiter& limiter, LogLevel level, absl::string_view message,
 void LogPlain(absl::string_view text);
 
 // From now on a thread of its own writes: logging never waits. 256 KiB of lines
-// wait for who reads standard error, more are dropped, which a line says as
+// wait for the reader of standard error, more are dropped, which a line says as
 // soon as there is room. Call once, before other threads log.
 void StartLogThread();
 

@@ -164,7 +164,7 @@ std::optional<LibraryVersion> TransformersVersion(const Config& config);
 bool IsBeforeFla06(const Config& config);
 
 // For the log, of what versions of a library read differently: how it is read
-// here, and which version to give who wants it otherwise.
+// here, and which version to give to read it otherwise.
 //   `how`, for transformers_version is 4.57.6; with
 //   --transformers_version=`other`: `otherwise`
 std::string ReadingOf(const Config& config, absl::string_view how,

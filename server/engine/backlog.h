@@ -183,7 +183,7 @@ class Backlog {
   // All others. Those without requests are kept for a while, since the next
   // request mostly comes from one of them.
   absl::flat_hash_map<ClientId, std::unique_ptr<Client>> clients_;
-  Client* recent_ = &process_;  // who was looked for last
+  Client* recent_ = &process_;  // the last one looked for
   size_t active_clients_ = 0;
   size_t size_ = 0;
   size_t begun_ = 0;

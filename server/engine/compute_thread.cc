@@ -33,7 +33,7 @@ ComputeThread::~ComputeThread() {
 }
 
 void ComputeThread::Loop() {
-  pthread_setname_np(pthread_self(), "compute");  // for who looks from outside
+  pthread_setname_np(pthread_self(), "compute");  // as tools show it
   BatchRunner runner(model_, options_.max_batch_rows, options_.threads);
   while (turns_.TakeNotes(!prefill_.items.empty())) {
     Beat();

@@ -199,7 +199,7 @@ struct Answer {
   absl::StatusOr<typename R::Summary>* end = nullptr;
 };
 
-// Who is told when a round ends: the answers that became ready together, as
+// Is told when a round ends: the answers that became ready together, as
 // those of one batch.
 class RoundReceiver {
  public:

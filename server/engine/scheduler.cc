@@ -14,7 +14,7 @@ constexpr size_t kReturnShare = 8;
 constexpr size_t kMostGaps = 4;
 // Below, the clock's and the scheduler's grain would make it much longer.
 constexpr absl::Duration kLeastGap = absl::Microseconds(50);
-// Above, who is not back is not about to be.
+// Above, a client that is not back is not about to be.
 constexpr absl::Duration kMostGap = absl::Milliseconds(2);
 constexpr size_t kMostSkipped = 63;
 

@@ -199,8 +199,8 @@ void Turns::EndAll() {
   }
 }
 
-// Ends the requests that shall not go on. Who is overdue first: a client whose
-// deadline passes cancels the call as well.
+// Ends the requests that shall not go on. The overdue ones first: a client
+// whose deadline passes cancels the call as well.
 void Turns::EndEarly() {
   while (Request* const request = desk_.backlog.TakeOverdue(now_.steady)) {
     End(*request, Unfinished(ErrorReason::kDeadlineExceeded,

@@ -34,7 +34,7 @@ absl::Status Validate(const EmbedRequest& request, const Model& model,
 absl::Status Validate(const WorkRequest& request, const Model& model,
                       const EngineOptions& options);
 
-// Sizes, for who makes a request out of something: they are checked before
+// Sizes, for code that makes a request out of a message: checked before
 // anything of it is copied or becomes tokens. The caller's name of the field
 // comes first.
 

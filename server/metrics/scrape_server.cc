@@ -63,7 +63,7 @@ using std::chrono::milliseconds;
 // How long a connection may take from its begin to its end.
 constexpr std::chrono::seconds kLifetime(10);
 // Those that are accepted in one turn: fewer than there is room for, so that
-// who comes with a flood of others still has a turn before it makes room.
+// a client within a flood of others still has a turn before it makes room.
 constexpr int kAcceptsPerTurn = 4;
 // How long no connection is accepted after the system refused one.
 constexpr milliseconds kPause(100);
@@ -224,7 +224,7 @@ void ScrapeServer::AcceptFrom(const Descriptor& socket) {
       if (connections_.size() == kMaxConnections) MakeRoom();
       connections_.emplace_back(std::move(accepted), Clock::now() + kLifetime);
       // Where descriptors are out, accepting fails even if nobody is there:
-      // room is made for those alone who are.
+      // room is made only for a connection that waits.
       if (made_room) return;
     } else if (IsOutOfDescriptors()) {
       made_room = !made_room && MakeRoom();

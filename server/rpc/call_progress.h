@@ -118,7 +118,8 @@ class CallProgress {
   // Who has the message at the moment.
   enum class Reading : uint8_t {
     kIdle,         // nobody: the next read may begin
-    kOutstanding,  // gRPC, at once or soon, or who has not said so yet
+    kOutstanding,  // gRPC, at once or soon, or a thread that has not said so
+                   // yet
     kHandled,      // a thread that takes it apart
     kWaiting,      // nobody: there is no room for the rest of it
   };

@@ -116,10 +116,11 @@ std::optional<ConnectionCut> ConnectionConduct::Judge(
   return std::nullopt;
 }
 
-// Sums up what came since the last time less what was taken. Never below 0: who
-// has much forgiven now cannot make use of that later. Nor more than the calls
-// that are open can hold: nobody tells what gRPC has dropped of those that have
-// ended, a message that was too long or that nobody wanted any more.
+// Sums up what came since the last time less what was taken. Never below 0: a
+// client that has much forgiven now cannot make use of that later. Nor more
+// than the calls that are open can hold: nobody tells what gRPC has dropped of
+// those that have ended, a message that was too long or that nobody wanted any
+// more.
 void ConnectionConduct::CountUnfinished(uint64_t bytes,
                                         const ConnectionActivity& activity,
                                         const ConductLimits& limits) {

@@ -18,7 +18,7 @@
 
 namespace steadystate {
 
-// Who counts as one peer: an IPv4 address, or the first half of an IPv6
+// What counts as one peer: an IPv4 address, or the first half of an IPv6
 // address, all of whose second halves belong to one network.
 struct PeerNetwork {
   bool ipv6 = false;

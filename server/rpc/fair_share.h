@@ -86,7 +86,7 @@ class InboundBudget {
   // Notes a message that has come. QUEUE_FULL: there is no room for it, or the
   // connection would hold more than it leaves to others.
   absl::Status Add(ClientId client, size_t bytes);
-  // It has been taken up, or given up. Tells those who wait for that.
+  // It has been taken up, or given up. Tells the streams that wait for that.
   void Remove(ClientId client, size_t bytes);
 
   // May streams of every connection read? False is no answer.

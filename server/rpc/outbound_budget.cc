@@ -20,7 +20,7 @@ bool OutboundBudget::Reserve(Account& account, uint64_t bytes,
   if (account.reserved_ >= bytes) return true;
   if (account.waiter_ != nullptr) return false;
   const uint64_t missing = bytes - account.reserved_;
-  // Who came before it to the same share goes first.
+  // Accounts that came to the same share before go first.
   const bool first =
       ChargeOfMore(account, missing) == 0 || !queues_.contains(account.client_);
   const bool reserved = first && TryReserve(account, missing);

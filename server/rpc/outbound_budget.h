@@ -31,8 +31,8 @@ inline constexpr uint64_t kOwnOutboundBytes = uint64_t{32} << 10;
 // call has something of its own, so that a client may read its calls one after
 // the other. What the calls of one connection hold beyond that
 // is bounded by what is left for others (FairShare), so clients that do not
-// read pause themselves and nobody else. Of those that wait, who needs least is
-// first, and of one connection who waits longest.
+// read pause themselves and nobody else. Of those that wait, the one that needs
+// least is first, and of one connection the one that has waited longest.
 //
 // An answer that is larger than any share gets through all the same: one at a
 // time, for a connection that holds nothing. So what is held stays within the
@@ -89,11 +89,11 @@ class OutboundBudget {
                std::shared_ptr<Waiter> waiter);
 
   // The account's answers take `bytes` now; what came to that was reserved, as
-  // far as it was. Returns who finds room because of it.
+  // far as it was. Returns those that find room by it.
   [[nodiscard]] Woken Hold(Account& account, uint64_t bytes);
 
   // No more answers will be made for the account: gives back what is reserved,
-  // and it waits no more. Returns who finds room because of it.
+  // and it waits no more. Returns those that find room by it.
   [[nodiscard]] Woken EndReserve(Account& account);
 
   // Held and reserved, by all.
@@ -176,7 +176,7 @@ class StepRoom {
   void Came() { awaited_ = false; }
 
   // Answers that wait take `memory` now, and others are being made or not.
-  // Returns who finds room because of it.
+  // Returns those that find room by it.
   [[nodiscard]] OutboundBudget::Woken Count(size_t memory, bool in_flight);
 
   // Waits no more, and reserves nothing any more; the same.

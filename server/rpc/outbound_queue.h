@@ -28,7 +28,7 @@ class OutboundQueue {
       if (spare_ == nullptr) {
         spare_ = std::make_unique<ArenaMessage<Message>>();
       } else {
-        spare_->Clear();  // Here, since who fills it is who should clear it.
+        spare_->Clear();  // Here: the thread that fills it clears it.
       }
       if (!waiting_.empty()) Close(waiting_.back());
       waiting_.push_back({.message = std::move(spare_)});

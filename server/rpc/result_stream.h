@@ -39,11 +39,11 @@ namespace steadystate {
 //
 // The call is finished exactly once, after the engine's last call and the last
 // write. The object owns itself from its creation to the reactor's OnDone,
-// which gRPC calls when OnWriteDone and OnCancel have returned; who calls it
-// from another thread, the engine and the thread for long texts, shares it for
-// as long as it does. Lock order: the engine is never called with mutex_ held.
+// which gRPC calls when OnWriteDone and OnCancel have returned. The engine
+// and the thread for long texts, which call it from other threads, share it for
+// as long as they do. Lock order: the engine is never called with mutex_ held.
 //
-// Who starts such a call includes result_stream-inl.h.
+// A file that starts such a call includes result_stream-inl.h.
 template <typename Response, typename R>
 class ResultStream : public grpc::ServerWriteReactor<Response>,
                      public Receiver<R>,

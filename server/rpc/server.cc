@@ -272,7 +272,7 @@ struct Server::State {
 
   // Ends gRPC; calls that are left are cancelled after `grace`, connections
   // that are left after that are cut off. gRPC would never close one that came
-  // while it ends: so none is accepted any more. Those who watch health would
+  // while it ends: so none is accepted any more. Watches of health would
   // use up `grace`, and have heard the last by now.
   void Shutdown(absl::Duration grace) {
     health_service.EndWatches();

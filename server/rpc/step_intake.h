@@ -26,7 +26,7 @@ namespace steadystate {
 // again later. Thread-compatible.
 class StepIntake {
  public:
-  // Who sends the steps.
+  // Where the steps come from.
   struct Origin {
     WriterId writer = 0;
     ClientId client = 0;

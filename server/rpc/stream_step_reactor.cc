@@ -321,7 +321,7 @@ void StreamStepReactor::Act(Actions actions) {
     if (!actions.read) break;
     StartRead(&received_);
     MayPark("StreamStepReactor::Act, read started");
-    // Who would have finished the call meanwhile has left that to us.
+    // A thread that would have finished the call left that to us.
     if (!starts_.Started()) return;
     const MutexLock lock(mutex_);
     actions = Decide();

@@ -125,7 +125,7 @@ class StreamStepReactor final
   const ClientId client_;
   std::shared_ptr<StreamStepReactor> self_;  // from Start to OnDone
 
-  // Owned by the outstanding read, or by who takes the message apart.
+  // Owned by the outstanding read, or by the thread that takes it apart.
   grpc::ByteBuffer received_;
   StepIntake intake_;
 

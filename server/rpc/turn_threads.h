@@ -26,7 +26,7 @@ using TurnTicket = uint64_t;
 // whatever others do; of the rest a client may have a part of what is then left
 // (FairShare).
 struct TurnBounds {
-  const char* name;           // the threads', for who looks from outside
+  const char* name;           // the threads', as tools show it
   absl::string_view what;     // for errors: "long texts"
   absl::string_view instead;  // for errors: what else the client may do
   // Beyond these bytes work has a second thread; SIZE_MAX: there is but one.
@@ -43,8 +43,8 @@ struct TurnBounds {
 // stand still.
 //
 // There may be two, one for long work and one for the rest, so that a few
-// kilobytes never wait behind megabytes. Each serves clients in turn: who sends
-// twenty texts makes others wait for one of them. Thread-safe.
+// kilobytes never wait behind megabytes. Each serves clients in turn: a client
+// that sends twenty texts makes others wait for one of them. Thread-safe.
 class TurnThreads {
  public:
   // Called once: on a thread, with OK when its turn has come, or with why it

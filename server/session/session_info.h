@@ -48,7 +48,7 @@ enum class SessionTier : uint8_t {
 
 // What can be asked of a new session.
 struct SessionOptions {
-  // Who alone can name it; empty: everybody.
+  // The one that alone can name it; empty: everybody.
   std::string owner;
   // 1 to 63 of [a-z0-9-], beginning with a letter or digit; empty: the server
   // makes one of 128 random bits.

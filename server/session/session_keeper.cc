@@ -197,7 +197,7 @@ void SessionKeeper::UpdateGauges() {
 }
 
 void SessionKeeper::Loop() {
-  pthread_setname_np(pthread_self(), "keeper");  // for who looks from outside
+  pthread_setname_np(pthread_self(), "keeper");  // as tools show it
   while (true) {
     {
       const MutexLock lock(mutex_);
@@ -250,7 +250,7 @@ void SessionKeeper::DoJob() {
   MayPark("SessionKeeper::DoJob");
   const absl::Status status =
       job.work ? job.work(job.session->state) : absl::OkStatus();
-  // Who ordered it may be about to let go of the session, and to end.
+  // Whoever ordered it may be about to let go of the session, and to end.
   job.work = nullptr;
   returned_(*job.session, status);
 }

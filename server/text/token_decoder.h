@@ -20,7 +20,7 @@ namespace steadystate {
 // decoded by itself, for the sake of streams, and StripText does what concerns
 // the list as a whole. One thing differs: of bytes that are not UTF-8 the
 // library makes as many U+FFFD as there are byte tokens in a row, while here
-// they stay bytes, of which those who show text make U+FFFD.
+// they stay bytes, which turn into U+FFFD where text is shown.
 class TokenDecoder {
  public:
   // From "ByteLevel", "Metaspace", "ByteFallback", "Replace", "Fuse", "Strip"

@@ -257,7 +257,7 @@ absl::Status ReadConfig(const Config& config, ModelConfig& model) {
         absl::StrCat("it must equal hidden_size, ", model.hidden_size));
   }
   // transformers (4.54 to 5.23) makes num_blocks blocks and writes
-  // num_hidden_layers beside it, which is 32 for who did not set it.
+  // num_hidden_layers beside it, which is 32 where nobody set it.
   model.layers.resize(model.defaults.layers, model.family->layer);
   // xlstm (2.0.6) has no norm then; transformers has it whatever the key says.
   STEADYSTATE_ASSIGN_OR_RETURN(const bool final_norm,

@@ -53,7 +53,7 @@ class SoftplusDecay {
   //   low  f32[heads, factors]  out
   void Apply(float* x, float* low) const;
 
-  // Apply without a lower bound, in two parts, for those who need the steps:
+  // Apply without a lower bound, in two parts, for callers that need the steps:
   //   step = softplus(x + dt_bias),   log alpha = -exp(A_log) step.
   //   x             f32[heads, factors]  in/out
   //   steps         f32[heads, factors]  in
