@@ -149,12 +149,17 @@ void SessionKeeper::Order(Session& session, Work work) {
   wake_.SignalOne();
 }
 
+// The charges decide, not the free slots: some of these are for sessions that
+// have been charged and have not asked for theirs.
+absl::StatusOr<StateLease> SessionKeeper::LeaseForOneMore() {
+  if (charged_ == pool_.capacity()) return pool_.Exhausted();
+  // One that is free is being cleared.
+  if (pool_.lent() == pool_.capacity()) return StateLease();
+  return pool_.Allocate();
+}
+
 absl::StatusOr<StateLease> SessionKeeper::Charge(const Moment& now) {
-  if (charged_ < pool_.capacity() && pool_.lent() == pool_.capacity()) {
-    ++charged_;
-    return StateLease();  // one that is free is being cleared
-  }
-  absl::StatusOr<StateLease> lease = pool_.Allocate();
+  absl::StatusOr<StateLease> lease = LeaseForOneMore();
   if (lease.ok()) {
     ++charged_;
     return lease;

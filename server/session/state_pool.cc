@@ -80,16 +80,7 @@ StatePool::~StatePool() {
 
 absl::StatusOr<StateLease> StatePool::Allocate() {
   MutexLock lock(mutex_);
-  if (lent_ == capacity_) {
-    return MakeError(
-        ErrorReason::kStateBudgetExhausted,
-        absl::StrCat("all ", FormatByteSize(budget_bytes_),
-                     " of state memory are in use; a session takes ",
-                     FormatByteSize(charge_bytes_),
-                     ": delete sessions or raise the budget"),
-        {{"budget_bytes", absl::StrCat(budget_bytes_)},
-         {"session_bytes", absl::StrCat(charge_bytes_)}});
-  }
+  if (lent_ == capacity_) return Exhausted();
   if (free_.empty() && !AddSlab()) {
     return MakeError(
         ErrorReason::kStateBudgetExhausted,
@@ -106,6 +97,16 @@ absl::StatusOr<StateLease> StatePool::Allocate() {
   lease.bytes_ = SlotBytes(lease.slot_);
   ++lent_;
   return lease;
+}
+
+absl::Status StatePool::Exhausted() const {
+  return MakeError(ErrorReason::kStateBudgetExhausted,
+                   absl::StrCat("all ", FormatByteSize(budget_bytes_),
+                                " of state memory are in use; a session takes ",
+                                FormatByteSize(charge_bytes_),
+                                ": delete sessions or raise the budget"),
+                   {{"budget_bytes", absl::StrCat(budget_bytes_)},
+                    {"session_bytes", absl::StrCat(charge_bytes_)}});
 }
 
 size_t StatePool::lent() const {

@@ -70,6 +70,9 @@ class StatePool {
   // system refuses the memory. The caller adds a retry hint if it knows one.
   absl::StatusOr<StateLease> Allocate();
 
+  // STATE_BUDGET_EXHAUSTED: what is to be answered when all slots are taken.
+  absl::Status Exhausted() const;
+
   uint64_t charge_bytes() const { return charge_bytes_; }
   uint64_t budget_bytes() const { return budget_bytes_; }
   size_t capacity() const { return capacity_; }  // slots

@@ -154,6 +154,28 @@ TEST_F(SessionKeeperTest, NobodyWaitsForMemoryThatIsBeingCleared) {
   LetGo(d);
 }
 
+TEST_F(SessionKeeperTest, AFreeSlotBelongsToTheSessionThatIsChargedForIt) {
+  ThreadHold hold("SessionKeeper::ClearOne");
+  Create("a");
+  Session& b = CreateInUse("b");
+  Delete("a");
+  hold.WaitUntilHeld();
+  Session& c = CreateInUse("c");
+  EXPECT_EQ(keeper_->Get("c")->tier, SessionTier::kElsewhere);
+  // When the thread comes to this, it has cleared a's slot, which c has not
+  // asked for yet.
+  Order(b, nullptr);
+  hold.Release();
+  EXPECT_EQ(AwaitReturn().session, &b);
+  EXPECT_EQ(ReasonOf(keeper_->Create(Named("d")).status()),
+            ErrorReason::kStateBudgetExhausted);
+  Order(c, nullptr);
+  EXPECT_TRUE(AwaitReturn().status.ok());
+  EXPECT_EQ(keeper_->Get("c")->tier, SessionTier::kMemory);
+  LetGo(b);
+  LetGo(c);
+}
+
 TEST_F(SessionKeeperTest, AnEndedSessionLeavesNothingToTheNext) {
   Session& a = CreateInUse("a");
   Session& b = CreateInUse("b");
