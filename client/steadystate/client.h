@@ -26,9 +26,9 @@ struct ClientOptions {
   absl::Duration connect_timeout = absl::Seconds(5);
   // The largest answer that is accepted. Logits of large vocabularies are long.
   int max_message_bytes = 64 << 20;
-  // A server that says nothing for `keepalive_time` is asked for a sign of
-  // life; if it gives none for `keepalive_timeout`, its calls, streams too, end
-  // with UNAVAILABLE. Steadystate servers bear a question every 10 s.
+  // A server that is silent for `keepalive_time` is pinged; if no reply comes
+  // within `keepalive_timeout`, its calls, streams too, end with UNAVAILABLE.
+  // Steadystate servers accept a ping every 10 s.
   absl::Duration keepalive_time = absl::Seconds(30);
   absl::Duration keepalive_timeout = absl::Seconds(10);
 };

@@ -162,9 +162,7 @@ class StepStream {
   virtual void Cancel() = 0;
 
   // Closes the stream and waits for its end: OK if the server answered all
-  // steps in its own time, else why the stream broke. To be called with answers
-  // taken: a server reads no further while nobody reads its answers, but Next
-  // keeps those that came.
+  // steps, else why the stream broke. Answers not taken yet stay for Next.
   // REQUIRES: not called by a callback.
   virtual absl::Status Finish() = 0;
 

@@ -12,7 +12,6 @@
 #include "server/base/clock.h"
 #include "server/engine/desk.h"
 #include "server/engine/request.h"
-#include "server/engine/task.h"
 #include "server/metrics/metrics.h"
 #include "server/session/session_info.h"
 #include "server/session/session_keeper.h"

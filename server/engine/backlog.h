@@ -12,7 +12,6 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/status/status.h"
-#include "absl/time/time.h"
 #include "server/base/clock.h"
 #include "server/engine/request.h"
 #include "server/engine/task.h"
@@ -25,12 +24,12 @@ struct Lane;
 
 // Where a request stands. Only the compute thread reads and writes it.
 enum class RequestStage : uint8_t {
-  kQueued,     // behind others, or its turn has not been taken up yet
-  kAsking,     // its receiver is about to be asked whether it is ready
-  kPaused,     // its receiver is not ready
-  kScheduled,  // waits for a place in a batch
-  kRunning,    // is in the batch that runs
-  kElsewhere,  // its session is with SessionKeeper's thread
+  kQueued,      // behind others, or its turn has not been taken up yet
+  kAsking,      // its receiver is about to be asked whether it is ready
+  kPaused,      // its receiver is not ready
+  kScheduled,   // waits for a place in a batch
+  kRunning,     // is in the batch that runs
+  kWithKeeper,  // its session is with SessionKeeper's thread
 };
 
 class RequestPool;

@@ -128,7 +128,7 @@ BatchRunner::BatchRunner(const Model& model, size_t max_rows, size_t threads,
       prefill_(model, max_rows, pool_),
       head_inputs_(max_logits_rows_ * hidden_size_),
       logits_(max_logits_rows_ * vocab_size_) {
-  parts_.reserve(max_rows);
+  head_items_.reserve(max_rows);
   // Each made by itself: a copy would not have the room that it reserves.
   samplers_.reserve(threads);
   for (size_t i = 0; i < threads; ++i) samplers_.emplace_back(vocab_size_);
@@ -152,52 +152,52 @@ std::optional<BatchTimes> BatchRunner::ContinuePrefill(
 BatchTimes BatchRunner::Complete(ForwardStage& stage) {
   const std::span<BatchItem> items = stage.Finish();
   sample_time_ = absl::ZeroDuration();
-  parts_.clear();
+  head_items_.clear();
   size_t logits_rows = 0;
   for (BatchItem& item : items) {
     if (!item.finite) continue;
     const size_t wanted = item.piece.logits_rows();
     if (logits_rows + wanted > max_logits_rows_) {
-      Head(parts_, logits_rows, /*last=*/false, stage.workspace());
-      parts_.clear();
+      Head(head_items_, logits_rows, /*last=*/false, stage.workspace());
+      head_items_.clear();
       logits_rows = 0;
     }
-    parts_.push_back({.item = &item});
+    head_items_.push_back({.item = &item});
     logits_rows += wanted;
   }
-  Head(parts_, logits_rows, /*last=*/true, stage.workspace());
+  Head(head_items_, logits_rows, /*last=*/true, stage.workspace());
   return {.model = stage.workspace().TakePhases(), .sample = sample_time_};
 }
 
-void BatchRunner::Head(std::span<Part> parts, size_t logits_rows, bool last,
+void BatchRunner::Head(std::span<HeadItem> items, size_t logits_rows, bool last,
                        Workspace& workspace) {
   float* input = head_inputs_.data();
   const float* logits = logits_.data();
-  for (Part& part : parts) {
-    const Piece& piece = part.item->piece;
+  for (HeadItem& head : items) {
+    const Piece& piece = head.item->piece;
     const size_t wanted = piece.logits_rows();
-    part.logits = logits;
+    head.logits = logits;
     logits += wanted * vocab_size_;
     const float* const from =
         piece.pending_only()
-            ? part.item->session->pending_hidden()
-            : part.item->hidden + piece.logits_begin * hidden_size_;
+            ? head.item->session->pending_hidden()
+            : head.item->hidden + piece.logits_begin * hidden_size_;
     std::memcpy(input, from, wanted * hidden_size_ * sizeof(float));
     input += wanted * hidden_size_;
   }
   if (logits_rows > 0) {
     model_.Head(logits_rows, head_inputs_.data(), logits_.data(), workspace);
   }
-  Advance(parts, last);
+  Advance(items, last);
 }
 
-void BatchRunner::Advance(std::span<Part> parts, bool last) {
+void BatchRunner::Advance(std::span<HeadItem> items, bool last) {
   const auto start = std::chrono::steady_clock::now();
-  pool_.ParallelFor(parts.size(), [this, parts, last](size_t i, size_t worker) {
-    const Part& part = parts[i];
-    BatchItem& item = *part.item;
+  pool_.ParallelFor(items.size(), [this, items, last](size_t i, size_t worker) {
+    const HeadItem& head = items[i];
+    BatchItem& item = *head.item;
     const size_t logits_count = item.piece.logits_rows() * vocab_size_;
-    if (!AllFinite(logits_count, part.logits)) {
+    if (!AllFinite(logits_count, head.logits)) {
       item.finite = false;
       item.session->DropPending();
       return;
@@ -205,7 +205,7 @@ void BatchRunner::Advance(std::span<Part> parts, bool last) {
     item.task->Advance(
         {.session = *item.session,
          .hidden = {item.hidden, item.piece.completed_rows() * hidden_size_},
-         .logits = {part.logits, logits_count},
+         .logits = {head.logits, logits_count},
          .logits_stay = last,
          .sampler = samplers_[worker]});
   });

@@ -39,8 +39,8 @@ class ForwardStage {
 
   // Gathers the items' rows. The items stay where they are until Finish.
   // REQUIRES: no batch is under way; the pieces have at most max_rows rows in
-  // all, and are either all of one row or all of more, parts of a bidirectional
-  // pass aside; sessions are distinct and within their context cap.
+  // all, and are either all of at most one row or all of more, parts of a
+  // bidirectional pass aside; sessions are distinct and within their cap.
   void Begin(std::span<BatchItem> items);
 
   // Runs the next layer; false if there is none left.
@@ -110,7 +110,8 @@ class BatchRunner {
   std::optional<BatchTimes> ContinuePrefill(absl::FunctionRef<bool()> leave);
 
  private:
-  struct Part {  // of one item, in the buffers
+  // An item with rows whose logits are wanted.
+  struct HeadItem {
     BatchItem* item = nullptr;
     const float* logits = nullptr;
   };
@@ -118,9 +119,9 @@ class BatchRunner {
   BatchTimes Complete(ForwardStage& stage);
   // `last`: no other part of the batch follows, whose logits would take the
   // place of these.
-  void Head(std::span<Part> parts, size_t logits_rows, bool last,
+  void Head(std::span<HeadItem> items, size_t logits_rows, bool last,
             Workspace& workspace);
-  void Advance(std::span<Part> parts, bool last);
+  void Advance(std::span<HeadItem> items, bool last);
 
   const Model& model_;
   const size_t hidden_size_;
@@ -132,7 +133,7 @@ class BatchRunner {
   std::vector<Sampler> samplers_;  // by worker
 
   // Buffers, reused by every batch.
-  std::vector<Part> parts_;
+  std::vector<HeadItem> head_items_;
   std::vector<float> head_inputs_;  // f32[max_logits_rows, D]
   std::vector<float> logits_;       // f32[max_logits_rows, vocab_size]
   absl::Duration sample_time_;

@@ -19,10 +19,10 @@
 
 namespace steadystate {
 
-// The thread that computes: takes up what callers noted, runs a batch of those
-// that decode, then some layers of a batch of prompts; commits what is complete
-// and answers; again. What needs the desk's lock takes it once. Runs as long as
-// the object lives.
+// The thread that computes. Again and again it takes up what callers noted,
+// runs one decode batch, then some layers of a batch of prompts, commits what
+// is complete and answers. Taking notes, forming a batch and committing one
+// each take the desk's lock once. Runs as long as the object lives.
 class ComputeThread {
  public:
   // All of them outlive it.

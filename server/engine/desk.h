@@ -51,8 +51,8 @@ struct Desk {
   std::atomic<bool> noted = false;  // something, for the compute thread
 
   Backlog backlog ABSL_GUARDED_BY(mutex);
-  size_t unanswered ABSL_GUARDED_BY(mutex) = 0;  // callbacks included
-  size_t elsewhere ABSL_GUARDED_BY(mutex) = 0;   // with the keeper
+  size_t unanswered ABSL_GUARDED_BY(mutex) = 0;   // callbacks included
+  size_t with_keeper ABSL_GUARDED_BY(mutex) = 0;  // requests
   bool draining ABSL_GUARDED_BY(mutex) = false;
   bool aborting ABSL_GUARDED_BY(mutex) = false;
   bool stopping ABSL_GUARDED_BY(mutex) = false;

@@ -3,13 +3,9 @@
 #include <algorithm>
 #include <utility>
 
+#include "server/engine/engine.h"
+
 namespace steadystate {
-namespace {
-
-// What is answered at once.
-constexpr size_t kMaxPieceBytes = size_t{1} << 20;
-
-}  // namespace
 
 EmbedOutput::EmbedOutput(Pooling pooling, size_t hidden_size)
     : pooling_(pooling),
@@ -101,8 +97,7 @@ void BidirectionalPass::Advance() {
 
 EmbedTask::EmbedTask(const ModelDescription& model, size_t chunk_rows)
     : model_(model),
-      chunk_rows_(std::clamp<size_t>(
-          kMaxPieceBytes / (model.hidden_size * sizeof(float)), 1, chunk_rows)),
+      chunk_rows_(AnsweredRows(model.hidden_size, chunk_rows)),
       inputs_({}, {}, model.hidden_size) {}
 
 void EmbedTask::Start() {

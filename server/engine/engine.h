@@ -1,11 +1,11 @@
 #ifndef STEADYSTATE_SERVER_ENGINE_ENGINE_H_
 #define STEADYSTATE_SERVER_ENGINE_ENGINE_H_
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <span>
-#include <string>
 #include <type_traits>
 #include <utility>
 
@@ -21,7 +21,7 @@
 
 namespace steadystate {
 
-// Every limit of the engine. All are checked by Engine::Create.
+// Every limit of the engine. Engine::Create checks those that have bounds.
 struct EngineOptions {
   uint64_t state_memory_bytes = uint64_t{4} << 30;  // budget of all sessions
   absl::Duration session_ttl = absl::Hours(1);
@@ -29,9 +29,9 @@ struct EngineOptions {
   size_t max_batch_rows = 256;  // rows of one batch
   // Most rows of one session in one batch; 0: PrefillChunkRowsFor the model.
   size_t prefill_chunk_rows = 64;
-  // How long prompts compute before live streams have their turn: this, or
-  // twice as long as those took for theirs, if that is longer; and the layer at
-  // hand.
+  // How long prompts compute before the next decode batch: this long, or twice
+  // as long as the last decode batch took if that is longer, and to the end of
+  // the current layer.
   absl::Duration prefill_slice = absl::Milliseconds(10);
   size_t max_queued_per_session = 32;  // requests waiting on one session
   size_t max_queued_requests = 65536;  // requests waiting in all
@@ -55,9 +55,19 @@ struct EngineOptions {
 // type decide. At most `max_batch_rows`.
 size_t PrefillChunkRowsFor(const LinearReport& linear, size_t max_batch_rows);
 
+// Most rows of one piece of a Score or Embed, which answers `row_floats`
+// numbers for each: kMaxAnsweredBytes of them, or one row; `chunk_rows` at
+// most.
+inline constexpr size_t kMaxAnsweredBytes = size_t{1} << 20;
+constexpr size_t AnsweredRows(size_t row_floats, size_t chunk_rows) {
+  return std::clamp<size_t>(kMaxAnsweredBytes / (row_floats * sizeof(float)), 1,
+                            chunk_rows);
+}
+
 // Holds the sessions and decides which advance now. One compute thread forms
 // batches from whatever is ready, decode before prefill, runs the model and
-// answers; it never waits for anyone else.
+// answers. After a decode batch it waits a moment for the clients that it has
+// answered (ReturnWindow).
 //
 // What a request did before it failed: a deadline or a cancel that comes before
 // its first batch leaves the session untouched. One that comes later leaves the
@@ -94,8 +104,8 @@ class Engine {
   absl::StatusOr<SessionPage> ListSessions(size_t page_size,
                                            absl::string_view page_token,
                                            absl::string_view owner = "");
-  // Also answers the session's requests, with SESSION_NOT_FOUND; one whose
-  // batch is running when that has run. Then the state is given back.
+  // Also ends the session's requests with SESSION_NOT_FOUND; a request in the
+  // running batch ends when that batch has run. Then the state is given back.
   absl::Status DeleteSession(const SessionKey& key);
 
   // Takes up requests of one kind (StepRequest, GenerateRequest, ScoreRequest,
@@ -103,12 +113,14 @@ class Engine {
   // of different sessions share a batch. Fills in what became of each; answers
   // may come before this returns, and the last one exactly once unless the
   // request was refused.
-  // Refused with: SESSION_NOT_FOUND, SESSION_EXPIRED, SESSION_BUSY,
-  // QUEUE_FULL (with a retry hint), INVALID_ARGUMENT, TOKEN_OUT_OF_RANGE,
-  // TOKENIZER_UNAVAILABLE, BIDIRECTIONAL_UNSUPPORTED, DRAINING,
-  // DEADLINE_EXCEEDED. When its turn has come, answered with:
-  // POSITION_MISMATCH (metadata: position, expected_position),
-  // NO_PENDING_LOGITS, CONTEXT_CAP_REACHED, DEADLINE_EXCEEDED, CANCELLED.
+  // Refused with: SESSION_NOT_FOUND, SESSION_EXPIRED, SESSION_BUSY, QUEUE_FULL
+  // or STATE_BUDGET_EXHAUSTED (with a retry hint), INVALID_ARGUMENT,
+  // TOKEN_OUT_OF_RANGE, TOKENIZER_UNAVAILABLE, BIDIRECTIONAL_UNSUPPORTED,
+  // DRAINING, DEADLINE_EXCEEDED. Answered later with: POSITION_MISMATCH
+  // (metadata: position, expected_position), NO_PENDING_LOGITS,
+  // CONTEXT_CAP_REACHED, DEADLINE_EXCEEDED, CANCELLED, SESSION_NOT_FOUND
+  // (deleted meanwhile), DRAINING, STATE_BUDGET_EXHAUSTED (the system refuses
+  // the memory), INTERNAL (the output is not finite).
   template <typename R>
   void Submit(std::span<Submission<R>> submissions);
   // One request alone: its id, or its refusal.

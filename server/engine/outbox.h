@@ -11,8 +11,8 @@
 
 namespace steadystate {
 
-// Requests that have something to say to their receivers, when no lock is held:
-// those that have ended, and others that have got on. Confined to the compute
+// Collects requests whose answers are to be sent when no lock is held: those
+// that have ended, and those that have items and go on. Confined to the compute
 // thread.
 class Outbox {
  public:

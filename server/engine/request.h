@@ -1,7 +1,6 @@
 #ifndef STEADYSTATE_SERVER_ENGINE_REQUEST_H_
 #define STEADYSTATE_SERVER_ENGINE_REQUEST_H_
 
-#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -20,8 +19,8 @@
 
 namespace steadystate {
 
-// What is answered, DRAINING, to whatever comes when the engine takes no more,
-// or waits for it then.
+// DRAINING: the answer to a request that arrives, or still waits, when the
+// engine takes no more.
 absl::Status DrainingError();
 
 // Names a request from submission to its last callback; 0 names none. What an
@@ -32,9 +31,8 @@ using RequestId = uint64_t;
 // one writer on one session queue up; another writer meanwhile is refused.
 using WriterId = uint64_t;
 
-// Names whoever shares bounds with nobody else and takes turns with all others:
-// one connection. 0: the process itself, which has no share of the bounds that
-// is less than the whole.
+// Names a connection: bounds are shared out among connections, and they take
+// turns. 0: the process itself, which may use the whole of every bound.
 using ClientId = uint64_t;
 
 // What every request carries.

@@ -105,11 +105,11 @@ class Scheduler {
 // gone, and from then on there would be two batches where one would do: each
 // reads all weights, and each session waits for both.
 //
-// The window is open for as long as each sixteenth of a batch's time (2 ms at
-// most) brings an eighth of those awaited, and for a quarter of that time at
-// most: steps that arrive evenly, as from many clients that think, are fewer.
-// Where the first sixteenth brings too few, the next batches are formed at
-// once: one, three, seven of them, up to 63.
+// The window is up to four gaps long, each a sixteenth of the batch's time, 2
+// ms at most; a batch of less than 0.8 ms has none. It closes after a gap that
+// brought fewer than an eighth of the awaited sessions, as when steps of many
+// thinking clients arrive evenly. When the first gap brings too few, the next
+// batches are formed without a window: one, then three, then seven, up to 63.
 //
 // Pure decisions: no threads, no clock. Thread-compatible.
 class ReturnWindow {

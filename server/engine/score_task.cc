@@ -3,12 +3,13 @@
 #include <algorithm>
 #include <utility>
 
+#include "server/engine/engine.h"
+
 namespace steadystate {
 
 ScoreTask::ScoreTask(size_t vocab_size, size_t chunk_rows)
     : vocab_size_(vocab_size),
-      chunk_rows_(std::clamp<size_t>(
-          kMaxLogitsBytes / (vocab_size * sizeof(float)), 1, chunk_rows)) {}
+      chunk_rows_(AnsweredRows(vocab_size, chunk_rows)) {}
 
 void ScoreTask::Start() {
   wants_pending_ = false;

@@ -15,11 +15,9 @@
 namespace steadystate {
 
 // Absorbs tokens and says how likely each was. Its pieces are bounded so that
-// the logits of one stay within kMaxLogitsBytes (or are one row).
+// the logits of one stay within kMaxAnsweredBytes (or are one row).
 class ScoreTask final : public TaskOf<ScoreRequest> {
  public:
-  static constexpr size_t kMaxLogitsBytes = size_t{1} << 20;
-
   ScoreTask(size_t vocab_size, size_t chunk_rows);
 
   bool OnFreshState() const override { return request().session.empty(); }

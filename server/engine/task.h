@@ -7,7 +7,6 @@
 #include <span>
 
 #include "absl/status/status.h"
-#include "absl/time/time.h"
 #include "server/base/clock.h"
 #include "server/engine/request.h"
 #include "server/metrics/metrics.h"
@@ -113,7 +112,7 @@ absl::Status CheckContextCap(const SessionState& session, uint64_t rows);
 //   Begin, then as long as Ready: Next, (the model runs,) Advance, Answer.
 //   The last Answer, with the request's end, may come at any time.
 //
-// Or, if it is to be done Elsewhere: Begin, Work, Answer.
+// Or, if it IsWork: Begin, Work, Answer.
 //
 // Calls never overlap. Receivers are called by Ready alone, and by the round to
 // which Answer adds: the engine uses neither under a lock.
@@ -130,7 +129,7 @@ class Task {
   virtual absl::Status Begin(const SessionState& session) = 0;
 
   // True if there is nothing to compute, but Work for another thread to do.
-  virtual bool Elsewhere() const { return false; }
+  virtual bool IsWork() const { return false; }
   // Called once, by the thread that has the session's state meanwhile. An error
   // is the request's outcome.
   virtual absl::Status Work(SessionState&) { return absl::OkStatus(); }
@@ -154,10 +153,10 @@ class Task {
   // Of a task that is done: OK, or why it could not go on.
   virtual absl::Status Outcome() const { return absl::OkStatus(); }
 
-  // Adds to `round` what has not been handed over, if there is anything, and
-  // the request's end if that has come: then `end` is its outcome, and OK only
-  // if the task is done. The round borrows what it is given until it has handed
-  // that over; then TakeBack or Forget follows.
+  // Adds to `round` the items that have not been handed over and, unless `end`
+  // is null, the request's end with that outcome. The round borrows both until
+  // its HandOver; call TakeBack or Forget after that. REQUIRES: the task is
+  // done if `end` is OK.
   virtual void Answer(const absl::Status* end, const RequestTimes& times,
                       Round& round) = 0;
   virtual void TakeBack() = 0;

@@ -1,7 +1,6 @@
 #include "server/engine/turns.h"
 
 #include <algorithm>
-#include <optional>
 #include <span>
 #include <string>
 #include <utility>
@@ -129,7 +128,7 @@ bool Turns::HasWork() const {
          !desk_.starting.empty() || !desk_.cancelled.empty() ||
          !desk_.woken.empty() || !desk_.orphaned.empty() ||
          !desk_.returned.empty() ||
-         (desk_.aborting && desk_.backlog.size() > desk_.elsewhere);
+         (desk_.aborting && desk_.backlog.size() > desk_.with_keeper);
 }
 
 // Until so many requests' turn has come or something else was noted. False if
@@ -173,12 +172,12 @@ std::span<const RequestId> Turns::Taken(std::vector<RequestId>& ids) {
 // What was with the keeper ends, or its turn comes again.
 void Turns::TakeReturned() {
   for (Desk::Return& returned : desk_.returned) {
-    --desk_.elsewhere;
+    --desk_.with_keeper;
     Request& request = *desk_.backlog.Find(returned.id);
     request.stage = RequestStage::kQueued;
     if (request.end.has_value()) {
       End(request, *request.end);
-    } else if (!returned.status.ok() || request.task->Elsewhere()) {
+    } else if (!returned.status.ok() || request.task->IsWork()) {
       Settle(request, std::move(returned.status));
     } else {
       desk_.starting.push_back(request.id);
@@ -191,7 +190,7 @@ void Turns::TakeReturned() {
 // with the keeper. No batch is running.
 void Turns::EndAll() {
   for (Request* const request : desk_.backlog.All()) {
-    if (request->stage == RequestStage::kElsewhere) continue;
+    if (request->stage == RequestStage::kWithKeeper) continue;
     if (request->stage == RequestStage::kScheduled) {
       scheduler_.Remove(*request);
     }
@@ -229,7 +228,7 @@ void Turns::End(Request& request, const absl::Status& status) {
   const bool deleted = absl::IsNotFound(status);
   if (request.begun && request.task->AllOrNothing() && !deleted) return;
   if (request.stage == RequestStage::kRunning ||
-      request.stage == RequestStage::kElsewhere) {
+      request.stage == RequestStage::kWithKeeper) {
     // Its session is between two layers, or somebody else's.
     request.end = status;
     return;
@@ -263,7 +262,7 @@ void Turns::StartTurn(Request& request) {
     Settle(request, status);
     return;
   }
-  if (request.task->Elsewhere()) {
+  if (request.task->IsWork()) {
     Order(request, [&task = *request.task](SessionState& session) {
       return task.Work(session);
     });
@@ -278,8 +277,8 @@ void Turns::Ask(Request& request) {
 }
 
 void Turns::Order(Request& request, SessionKeeper::Work work) {
-  request.stage = RequestStage::kElsewhere;
-  ++desk_.elsewhere;
+  request.stage = RequestStage::kWithKeeper;
+  ++desk_.with_keeper;
   keeper_.Order(*request.lane->session, std::move(work));
 }
 
@@ -379,7 +378,7 @@ void Turns::CommitItem(const BatchItem& item, Request& request) {
 void Turns::EndEverything() {
   {
     const MutexLock lock(desk_.mutex);
-    while (desk_.elsewhere > desk_.returned.size()) WaitFor(1, kMaxWait);
+    while (desk_.with_keeper > desk_.returned.size()) WaitFor(1, kMaxWait);
     const MutexLock sessions(keeper_.mutex());
     desk_.aborting = true;
     TakeReturned();

@@ -54,7 +54,7 @@ class Turns {
   // The phase's next batch, in `batch`; false if nothing is ready.
   bool FormBatch(BatchPhase phase, Batch& batch);
 
-  // Others want to compute than the prompts of the batch that runs.
+  // True if anything but the running batch of prompts has work to do.
   bool OthersWait() const {
     return desk_.noted || !continuing_.empty() ||
            scheduler_.waiting(BatchPhase::kDecode);

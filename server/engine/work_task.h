@@ -17,7 +17,7 @@ namespace steadystate {
 class WorkTask final : public TaskOf<WorkRequest> {
  public:
   absl::Status Begin(const SessionState&) override { return absl::OkStatus(); }
-  bool Elsewhere() const override { return true; }
+  bool IsWork() const override { return true; }
   absl::Status Work(SessionState& session) override {
     done_ = true;
     return request().work(session);

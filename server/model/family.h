@@ -112,7 +112,7 @@ struct ModelConfig {
   std::vector<int32_t> bos_tokens;
   std::vector<int32_t> eos_tokens;
   std::vector<std::string> warnings;  // unknown keys
-  // How that was read which versions of a library read differently.
+  // What library versions read differently, and how it was read here.
   std::vector<std::string> readings;
 };
 

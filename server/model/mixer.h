@@ -37,9 +37,8 @@ struct Segment {
   Pass pass = Pass::kCausal;
 };
 
-// How its rows are multiplied: a single row to be absorbed is decode, as many
-// sessions have one at a time; what comes in longer pieces, and what could, is
-// prefill. A function of the session's own request.
+// How the rows of a segment are multiplied: as decode if it is a single row of
+// a causal pass, else as prefill. A function of the session's own request.
 inline RowClass RowClassOf(const Segment& segment) {
   return segment.pass == Pass::kCausal && segment.rows == 1
              ? RowClass::kDecode

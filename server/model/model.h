@@ -62,7 +62,7 @@ struct ModelDescription {
   LinearReport linear;                // weight dtype, ISA, tiles
   std::string kernel_target;          // "AVX3"
   std::vector<std::string> warnings;  // unknown config keys, unused tensors
-  // How that was read which versions of a library read differently.
+  // What library versions read differently, and how it was read here.
   std::vector<std::string> readings;
 };
 

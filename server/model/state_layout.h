@@ -40,7 +40,7 @@ absl::string_view Name(SlotType type);
 enum class StateDType : uint8_t {
   kF32,
   kBf16,   // rounded stochastically
-  kInt16,  // the same, and 32 elements share an exponent
+  kInt16,  // the same, and 64 elements share an exponent
 };
 
 // The name used in flags and errors: "f32", "bf16", "int16".

@@ -39,16 +39,11 @@ constexpr size_t kFloatMemory = 2 * sizeof(float);
 constexpr size_t kItemMemory = 512;
 // Messages take memory in blocks, the last of which has room left.
 constexpr size_t kBlockMemory = 2 * ArenaBlocks::kBytes;
-// The engine's pieces of Score and Embed hold no more than this in numbers, or
-// one row.
-constexpr size_t kMaxPieceBytes = size_t{1} << 20;
 
 // Rows of one piece, each with `floats` numbers.
 size_t PieceRows(size_t inputs, size_t floats, const Engine& engine) {
-  const size_t most =
-      std::clamp<size_t>(kMaxPieceBytes / (floats * sizeof(float)), 1,
-                         engine.options().prefill_chunk_rows);
-  return std::min(inputs, most);
+  return std::min(inputs,
+                  AnsweredRows(floats, engine.options().prefill_chunk_rows));
 }
 
 void SetTime(absl::Time time, google::protobuf::Timestamp& to) {

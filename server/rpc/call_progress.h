@@ -44,8 +44,8 @@ class ReadStarts {
 // one write are outstanding, and the call is finished once, at a time when
 // nothing can come any more.
 //
-// The owner notes here what has happened, and asks in the same breath what may
-// be done now, both under one hold of its lock; it does so when it has let go.
+// Under one hold of its lock the owner notes here what has happened and asks
+// what may be done now; the owner acts after releasing the lock.
 // Knows neither gRPC nor locks. Thread-compatible.
 class CallProgress {
  public:

@@ -67,8 +67,8 @@ class Converter {
       const v1::GenerateRequest& request) const;
   absl::StatusOr<ScoreRequest> ToScoreRequest(
       const v1::ScoreRequest& request) const;
-  // Says nothing of whether the model can do it in both directions, and how
-  // much of it: the engine does so when it has the request.
+  // Does not check whether the model has a bidirectional form, nor how many
+  // inputs that may have: the engine does.
   absl::StatusOr<EmbedRequest> ToEmbedRequest(
       const v1::EmbedRequest& request) const;
 
@@ -110,10 +110,10 @@ struct PublicError {
   ErrorDetails details;
 };
 
-// What to tell a client about `status`. One without ErrorDetails was not
-// written for clients: its text goes to the log, and the client gets the
-// reason that goes with its code, or INTERNAL, with a generic text.
-// REQUIRES: !status.ok().
+// What to tell a client about `status`. A status without ErrorDetails was not
+// written for clients: the client gets a generic text, with the reason that
+// goes with INVALID_ARGUMENT, DEADLINE_EXCEEDED or CANCELLED, or else with
+// INTERNAL, and only then does the text go to the log. REQUIRES: !status.ok().
 PublicError ToPublicError(const absl::Status& status);
 
 // For errors inside a stream: exactly one ErrorInfo, and RetryInfo if the error

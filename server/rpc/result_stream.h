@@ -15,13 +15,11 @@
 #include "absl/status/statusor.h"
 #include "grpcpp/server_context.h"
 #include "grpcpp/support/server_callback.h"
-#include "server/base/error.h"
 #include "server/base/mutex.h"
 #include "server/engine/request.h"
 #include "server/rpc/call_progress.h"
 #include "server/rpc/call_record.h"
 #include "server/rpc/connection.h"
-#include "server/rpc/convert.h"
 #include "server/rpc/outbound_budget.h"
 #include "server/rpc/outbound_queue.h"
 #include "server/rpc/service_context.h"
@@ -32,10 +30,11 @@ namespace steadystate {
 // One call that streams what a request of the engine produces: Generate,
 // Score or Embed. Items arrive on the compute thread and are written from there
 // or, when a write is outstanding, together once it is done. The request pauses
-// while another piece of its answers would make more than kOutboundBytes or
-// kMaxItems wait, unless none waits; and while there is no room for the piece
-// in what all calls share (OutboundBudget), which is reserved before it is
-// computed. So a client that does not read costs no more than that.
+// while kMaxItems items wait, while the next piece would make more than
+// kOutboundBytes wait, or more than two pieces if those are larger, and while
+// there is no room for the piece in what all calls share (OutboundBudget),
+// which is reserved before it is computed. So a client that does not read costs
+// no more than that.
 //
 // The call is finished exactly once, after the engine's last call and the last
 // write. The object owns itself from its creation to the reactor's OnDone,

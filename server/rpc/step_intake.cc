@@ -1,7 +1,5 @@
 #include "server/rpc/step_intake.h"
 
-#include <utility>
-
 #include "absl/strings/str_cat.h"
 #include "server/base/error.h"
 #include "server/base/status_macros.h"

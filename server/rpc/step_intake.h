@@ -3,7 +3,6 @@
 
 #include <cstddef>
 #include <span>
-#include <string>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -83,9 +82,10 @@ class StepIntake {
   // The message is about to wait, however small it is. QUEUE_FULL: there is no
   // room for it.
   absl::Status WillWait() { return charge_.Take(message_.bytes()); }
-  // Its steps have to wait: until then it takes no more than its bytes.
+  // The remaining steps have to wait: drops what was parsed of them, so that
+  // the message takes no more than its bytes.
   void Unread() { message_.Unread(); }
-  // Makes it none.
+  // Forgets the message.
   void Drop();
 
  private:

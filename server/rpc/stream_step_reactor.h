@@ -1,7 +1,6 @@
 #ifndef STEADYSTATE_SERVER_RPC_STREAM_STEP_REACTOR_H_
 #define STEADYSTATE_SERVER_RPC_STREAM_STEP_REACTOR_H_
 
-#include <cstddef>
 #include <memory>
 #include <optional>
 #include <span>
@@ -9,7 +8,6 @@
 
 #include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
-#include "absl/status/statusor.h"
 #include "grpcpp/server_context.h"
 #include "grpcpp/support/byte_buffer.h"
 #include "grpcpp/support/server_callback.h"

@@ -1,7 +1,6 @@
 #ifndef STEADYSTATE_SERVER_RPC_UNARY_H_
 #define STEADYSTATE_SERVER_RPC_UNARY_H_
 
-#include <algorithm>
 #include <cstddef>
 #include <memory>
 #include <utility>

@@ -1,11 +1,11 @@
 #ifndef STEADYSTATE_SERVER_SESSION_SESSION_H_
 #define STEADYSTATE_SERVER_SESSION_SESSION_H_
 
+#include <cstddef>
 #include <cstdint>
 #include <map>
 #include <optional>
 #include <string>
-#include <utility>
 
 #include "absl/time/time.h"
 #include "server/base/clock.h"

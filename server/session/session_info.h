@@ -48,7 +48,7 @@ enum class SessionTier : uint8_t {
 
 // What can be asked of a new session.
 struct SessionOptions {
-  // The one that alone can name it; empty: everybody.
+  // Only requests with the same owner find the session. Empty: it has none.
   std::string owner;
   // 1 to 63 of [a-z0-9-], beginning with a letter or digit; empty: the server
   // makes one of 128 random bits.
@@ -68,8 +68,8 @@ struct SessionInfo {
   // When the last request on it ended; creation before the first.
   absl::Time last_step_time;
   absl::Duration ttl;
-  // last_step_time + ttl, or if it is active now + ttl; where the time of day
-  // has been set since, when that will be by the time as it is now.
+  // last_step_time + ttl; while the session is active, the present time + ttl.
+  // If the system's clock has been set since, corrected by as much.
   absl::Time expire_time;
   std::map<std::string, std::string> labels;
 };

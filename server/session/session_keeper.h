@@ -87,8 +87,8 @@ class SessionKeeper {
   absl::StatusOr<Session*> CreateUnlisted(const Moment& now)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
-  // Takes a session from its clients. Returns the session if it is in use, and
-  // then ends it when it is let go of; null if it has ended.
+  // Makes a session unreachable for clients. A session in use is returned and
+  // ends when the engine lets go of it; any other ends at once: null.
   // SESSION_NOT_FOUND, SESSION_EXPIRED.
   absl::StatusOr<Session*> Delete(const SessionKey& key, const Moment& now)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -123,6 +123,8 @@ class SessionKeeper {
 
   // Counts one more session; an empty lease if its slot comes later.
   absl::StatusOr<StateLease> Charge(const Moment& now)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  absl::StatusOr<StateLease> LeaseForOneMore()
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void End(std::unique_ptr<Session> session)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);

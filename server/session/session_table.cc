@@ -1,6 +1,5 @@
 #include "server/session/session_table.h"
 
-#include <algorithm>
 #include <optional>
 #include <utility>
 

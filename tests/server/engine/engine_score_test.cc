@@ -138,7 +138,7 @@ size_t RowsOfAPiece(size_t vocab_size) {
 TEST(ScoreTaskTest, PiecesBoundTheMemoryOfLogits) {
   constexpr size_t kVocab = 100'000;
   EXPECT_EQ(RowsOfAPiece(kVocab), 2u);
-  EXPECT_LE(2 * kVocab * sizeof(float), ScoreTask::kMaxLogitsBytes);
+  EXPECT_LE(2 * kVocab * sizeof(float), kMaxAnsweredBytes);
   EXPECT_EQ(RowsOfAPiece(1'000'000), 1u);
   EXPECT_EQ(RowsOfAPiece(10), 64u);
 }
