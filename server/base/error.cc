@@ -199,7 +199,7 @@ absl::Status Within(absl::string_view path, const absl::Status& status) {
     if (key == "field") value = absl::StrCat(path, ".", value);
   }
   return MakeError(details->reason, absl::StrCat(path, ".", status.message()),
-                   std::move(details->metadata), details->retry_after);
+                   details->metadata, details->retry_after);
 }
 
 absl::Status Renamed(absl::string_view from, absl::string_view to,
@@ -211,7 +211,7 @@ absl::Status Renamed(absl::string_view from, absl::string_view to,
     if (key == "field") value = WithBeginning(from, to, value);
   }
   return MakeError(details->reason, WithBeginning(from, to, status.message()),
-                   std::move(details->metadata), details->retry_after);
+                   details->metadata, details->retry_after);
 }
 
 absl::string_view Excerpt(absl::string_view text, size_t max_bytes) {

@@ -264,10 +264,10 @@ Metrics::~Metrics() = default;
 
 void Metrics::SessionCreated() { families_->created[0]->Increment(); }
 
-void Metrics::SessionEnded(SessionEnd reason, absl::Duration age,
+void Metrics::SessionEnded(SessionEnd reason, absl::Duration lifetime,
                            uint64_t tokens) {
   families_->ended[Index(reason)]->Increment();
-  families_->lifetime[0]->Observe(Seconds(age));
+  families_->lifetime[0]->Observe(Seconds(lifetime));
   families_->session_tokens[0]->Observe(static_cast<double>(tokens));
 }
 
