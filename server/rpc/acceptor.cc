@@ -204,7 +204,9 @@ void Acceptor::RefuseOne(int listener) {
   if (!spare_.valid()) return;
   spare_.Close();
   sockaddr_storage address{};
-  if (AcceptOne(listener, &address).valid()) {
+  // Counted before it is closed, which is what the peer sees.
+  const Descriptor refused = AcceptOne(listener, &address);
+  if (refused.valid()) {
     metrics_.ConnectionRefused(ConnectionRefusal::kDescriptors);
   }
 }
