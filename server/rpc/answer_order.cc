@@ -76,6 +76,14 @@ void AnswerOrder::Refuse(Tag tag, const PublicError& error, Queue* out) {
   Hold(pending, std::move(answer), out);
 }
 
+void AnswerOrder::DropAnswers() {
+  for (const std::unique_ptr<Pending>& pending : pool_) {
+    if (pending->answer != nullptr) {
+      pending->answer = std::make_unique<Result>();
+    }
+  }
+}
+
 void AnswerOrder::SetNames(const Pending& pending, Result& to) {
   to.set_request_id(pending.request_id);
   to.set_session(pending.lane->first);

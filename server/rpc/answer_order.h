@@ -40,6 +40,8 @@ class AnswerOrder {
   // and they are dropped. REQUIRES: it is unanswered.
   void Answer(Tag tag, const StepResult& result, Queue* out);
   void Refuse(Tag tag, const PublicError& error, Queue* out);
+  // Nobody hears answers any more: frees those that wait here.
+  void DropAnswers();
   // What Answer looks at will be needed soon.
   void Prefetch(Tag tag) const { __builtin_prefetch(pool_[Index(tag)].get()); }
 

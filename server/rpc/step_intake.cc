@@ -16,6 +16,8 @@ constexpr size_t kKeptSteps = 256;
 // The cost of what is looked at together, at most, but for the last step: for
 // more there may be no room yet.
 constexpr size_t kCostAtOnce = size_t{24} << 10;
+// A refusal in memory beside its message: status, details, names.
+constexpr size_t kRefusalMemory = 1024;
 
 }  // namespace
 
@@ -53,6 +55,8 @@ StepIntake::Arrival StepIntake::LookAt(const StepMessage::Request& from,
                    to.tokens.size() * sizeof(int32_t) +
                    to.embeddings.size() * sizeof(float);
   } else {
+    // The refusal may have to wait for answers of its session before it.
+    arrival.cost = kRefusalMemory + 2 * arrival.refusal.message().size();
     // Its memory would go to the next step, which may be small, and with that
     // to the engine, which knows nothing of it.
     to = {};

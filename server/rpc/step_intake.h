@@ -37,7 +37,7 @@ class StepIntake {
   struct Arrival {
     absl::string_view request_id;
     absl::string_view session;  // "sessions/{id}", or what is in its place
-    size_t cost = 0;            // bytes of it and of the answer expected
+    size_t cost = 0;            // bytes of it and of its answer or refusal
     absl::Status refusal;       // OK: there is a submission for it
   };
 

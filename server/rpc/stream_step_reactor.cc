@@ -223,6 +223,7 @@ void StreamStepReactor::OnCancel() {
     const MutexLock lock(mutex_);
     progress_.Break();
     outbound_.Clear();
+    order_.DropAnswers();
     woken = outbound_room_.Release();
     ids = order_.Ids();
     actions = Decide();

@@ -129,6 +129,17 @@ TEST_F(AnswerOrderTest, WhatNobodyHearsIsForgotten) {
   EXPECT_THAT(Left(), IsEmpty());
 }
 
+TEST_F(AnswerOrderTest, DroppedAnswersTakeNoMemoryAndTheirTurnAllTheSame) {
+  const auto a = order_.Add("a", "sessions/1", 1);
+  const auto b = order_.Add("b", "sessions/1", 1);
+  Refuse(b);
+  order_.DropAnswers();
+  EXPECT_EQ(order_.count(), 2u);
+  order_.Answer(a, {}, &out_);
+  EXPECT_EQ(order_.count(), 0u);
+  EXPECT_THAT(Left(), ElementsAre("a", ""));
+}
+
 TEST_F(AnswerOrderTest, ManySessionsOneAfterTheOtherAreNotAllRemembered) {
   const auto waits = order_.Add("waits", "sessions/first", 1);
   for (int i = 0; i < 10'000; ++i) {

@@ -76,9 +76,11 @@ TEST_F(StepIntakeTest, AMessageBecomesSubmissionsAndRefusalsInItsOrder) {
   EXPECT_EQ(intake_.arrivals()[0].request_id, "1");
   EXPECT_EQ(intake_.arrivals()[0].session, "sessions/a");
   EXPECT_GT(intake_.arrivals()[0].cost, 0u);
-  EXPECT_EQ(intake_.arrivals()[1].cost, 0u);
+  // A refusal may wait for the answers before it, and takes memory then.
+  const size_t refusal = intake_.arrivals()[1].cost;
+  EXPECT_GE(refusal, 1024u);
   EXPECT_FALSE(intake_.arrivals()[1].refusal.ok());
-  EXPECT_EQ(intake_.cost(), 2 * intake_.arrivals()[0].cost);
+  EXPECT_EQ(intake_.cost(), 2 * intake_.arrivals()[0].cost + refusal);
   EXPECT_NE(intake_.TakeUp(), nullptr);
   EXPECT_EQ(intake_.TakeUp(), nullptr);
   EXPECT_FALSE(intake_.done());
