@@ -348,6 +348,7 @@ size_t Turns::Commit(const Batch& batch, const BatchTimes& times) {
   for (size_t i = 0; i < batch.items.size(); ++i) {
     CommitItem(batch.items[i], *batch.requests[i]);
   }
+  keeper_.UpdateGauges();
   const size_t left_idle = active - keeper_.active();
   return left_idle == 0 ? 0 : left_idle + desk_.starting.size();
 }

@@ -116,7 +116,9 @@ absl::Status CheckBidirectional(const EmbedRequest& request, const Model& model,
                      "session must be absent where bidirectional is true: a "
                      "session holds what came before, and here every token "
                      "also sees what comes after",
-                     {{"field", "session"}});
+                     {{"field", "session"},
+                      {"value", request.session},
+                      {"bounds", "absent"}});
   }
   const Inputs inputs(request.tokens, request.embeddings,
                       description.hidden_size);
@@ -128,15 +130,11 @@ absl::Status CheckBidirectional(const EmbedRequest& request, const Model& model,
       options.max_embed_tokens,
       LargestInput(options.max_queued_input_bytes) / row_bytes);
   if (inputs.rows() <= most) return absl::OkStatus();
-  const std::string bounds = absl::StrCat("between 1 and ", most);
-  const std::string field = request.tokens.empty() ? "embeddings" : "tokens";
-  return MakeError(
-      ErrorReason::kInvalidArgument,
-      absl::StrCat(field, "'s rows with bidirectional (--max_embed_tokens) is ",
-                   inputs.rows(), ", must be ", bounds),
-      {{"field", field},
-       {"value", absl::StrCat(inputs.rows())},
-       {"bounds", bounds}});
+  return OutOfBounds(request.tokens.empty() ? "embeddings" : "tokens",
+                     inputs.rows(),
+                     absl::StrCat("1 to ", most,
+                                  " with bidirectional "
+                                  "(--max_embed_tokens)"));
 }
 
 absl::Status CheckStopStrings(const GenerateRequest& request,
@@ -204,11 +202,13 @@ absl::Status ValidateEngineOptions(const EngineOptions& options) {
 absl::Status Validate(const StepRequest& request, const Model& model,
                       const EngineOptions& options) {
   const ModelDescription& description = model.description();
-  STEADYSTATE_RETURN_IF_ERROR(
-      CheckStepLength("tokens", request.tokens.size(), options));
-  STEADYSTATE_RETURN_IF_ERROR(CheckStepLength(
-      "embeddings", request.embeddings.size() / description.hidden_size,
-      options));
+  const size_t rows =
+      Inputs(request.tokens, request.embeddings, description.hidden_size)
+          .rows();
+  if (rows > 0) {
+    STEADYSTATE_RETURN_IF_ERROR(CheckStepLength(
+        request.tokens.empty() ? "embeddings" : "tokens", rows, options));
+  }
   STEADYSTATE_RETURN_IF_ERROR(
       CheckInputs(request.tokens, request.embeddings, model, options));
   const StepOutputs& outputs = request.outputs;
@@ -277,7 +277,11 @@ size_t MaxStepInputs(const EngineOptions& options) {
 absl::Status CheckStepLength(absl::string_view field, size_t count,
                              const EngineOptions& options) {
   const size_t most = MaxStepInputs(options);
-  if (count <= most) return absl::OkStatus();
+  if (count >= 1 && count <= most) return absl::OkStatus();
+  if (count == 0) {
+    return OutOfBounds(field, "0 tokens",
+                       absl::StrCat("1 to ", most, " tokens"));
+  }
   return MakeError(
       ErrorReason::kInvalidArgument,
       absl::StrCat(field, " has ", count, " inputs, and a Step takes at most ",

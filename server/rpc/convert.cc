@@ -236,12 +236,7 @@ absl::Status Converter::SetStepInput(const v1::StepRequest& request,
           kTokens, static_cast<size_t>(request.tokens().ids_size()), options_));
       return SetTokens(request.tokens(), to.tokens);
     case v1::StepRequest::kEmbeddings:
-      STEADYSTATE_RETURN_IF_ERROR(CheckStepLength(
-          "embeddings",
-          static_cast<size_t>(request.embeddings().values_size()) /
-              model_.description().hidden_size,
-          options_));
-      return SetEmbeddings(request.embeddings(), to.embeddings);
+      return SetStepEmbeddings(request.embeddings(), to.embeddings);
     case v1::StepRequest::INPUT_NOT_SET:
       break;
   }
@@ -325,9 +320,11 @@ absl::StatusOr<EmbedRequest> Converter::ToEmbedRequest(
   }
   STEADYSTATE_RETURN_IF_ERROR(SetEmbedInput(request, embed));
   SetExpectedPosition(request, embed);
-  STEADYSTATE_RETURN_IF_ERROR(OfTokens(Validate(embed, model_, options_)));
   STEADYSTATE_ASSIGN_OR_RETURN(embed.pooling, ToPooling(request.pooling()));
   embed.bidirectional = request.bidirectional();
+  STEADYSTATE_RETURN_IF_ERROR(Renamed("tokens",
+                                      request.has_text() ? kText : kTokens,
+                                      Validate(embed, model_, options_)));
   STEADYSTATE_RETURN_IF_ERROR(CheckAnswer(MostWireBytes(embed, model_)));
   return embed;
 }
@@ -368,6 +365,17 @@ absl::Status Converter::SetEmbeddings(const v1::Embeddings& embeddings,
       CheckInputLength("embeddings", count / hidden_size, options_));
   to.assign(values.begin(), values.end());
   return absl::OkStatus();
+}
+
+absl::Status Converter::SetStepEmbeddings(const v1::Embeddings& embeddings,
+                                          std::vector<float>& to) const {
+  const auto count = static_cast<size_t>(embeddings.values_size());
+  const size_t hidden_size = model_.description().hidden_size;
+  if (count >= hidden_size) {
+    STEADYSTATE_RETURN_IF_ERROR(
+        CheckStepLength("embeddings", count / hidden_size, options_));
+  }
+  return SetEmbeddings(embeddings, to);
 }
 
 absl::Status Converter::SetTokensOf(const std::string& text,

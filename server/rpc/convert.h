@@ -83,6 +83,8 @@ class Converter {
                          std::vector<int32_t>& to) const;
   absl::Status SetEmbeddings(const v1::Embeddings& embeddings,
                              std::vector<float>& to) const;
+  absl::Status SetStepEmbeddings(const v1::Embeddings& embeddings,
+                                 std::vector<float>& to) const;
   absl::Status SetTokensOf(const std::string& text,
                            std::vector<int32_t>& to) const;
   absl::Status SetStops(const v1::GenerateRequest& request,

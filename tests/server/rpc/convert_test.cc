@@ -321,6 +321,10 @@ TEST_F(ConvertTest, StepsLongerThanTheirBoundAreSentToGenerate) {
   const Converter converter(*model_, options, kMessageBytes);
   step_.mutable_tokens()->mutable_ids()->Resize(4, 1);
   EXPECT_THAT(Wire(converter.ToStepRequest(step_).status()), IsOk());
+  step_.mutable_tokens()->clear_ids();
+  const grpc::Status empty = Wire(converter.ToStepRequest(step_).status());
+  EXPECT_THAT(empty, IsAboutField("tokens.ids"));
+  EXPECT_EQ(ToWireError(empty).metadata["bounds"], "1 to 4 tokens");
   step_.mutable_tokens()->mutable_ids()->Resize(5, 1);
   const grpc::Status refused = Wire(converter.ToStepRequest(step_).status());
   EXPECT_THAT(refused, IsAboutField("tokens.ids"));

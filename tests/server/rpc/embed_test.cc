@@ -159,6 +159,18 @@ TEST(EmbedTest, BidirectionalAgreesWithTheReference) {
   EXPECT_LE(std::sqrt(error / size), 1e-5);
 }
 
+TEST(EmbedTest, ABidirectionalFaultNamesTheFieldOfTheApi) {
+  OpenServerOptions options;
+  options.checkpoint = kGolden;
+  options.engine.max_embed_tokens = 4;
+  OpenServer server(options);
+  v1::EmbedRequest request = EmbedOf("", {1, 2, 3, 4, 5});
+  request.set_bidirectional(true);
+  const grpc::Status status = Embed(server, request).status;
+  EXPECT_THAT(status, IsAboutField("tokens.ids"));
+  EXPECT_EQ(ToWireError(status).metadata["value"], "5");
+}
+
 TEST(EmbedTest, MessagesStayBelowOneMebibyte) {
   OpenServer server;
   // 32 numbers a row: 12 MB in all.
