@@ -230,7 +230,7 @@ void Turns::End(Request& request, const absl::Status& status) {
   if (request.stage == RequestStage::kRunning ||
       request.stage == RequestStage::kWithKeeper) {
     // Its session is between two layers, or somebody else's.
-    request.end = status;
+    if (deleted || !request.end.has_value()) request.end = status;
     return;
   }
   if (!deleted) {

@@ -18,8 +18,8 @@ namespace {
 constexpr absl::Duration kMinStateRetry = absl::Seconds(1);
 constexpr absl::Duration kMaxStateRetry = absl::Seconds(60);
 
-// Sessions that are taken from the table under one lock when they have expired:
-// some microseconds of work.
+// Sessions that are looked at under one lock when they may have expired: some
+// microseconds of work.
 constexpr size_t kExpiredAtOnce = 16;
 
 // So long the thread sleeps at most: clocks of tests are not the one by which
@@ -62,8 +62,9 @@ SessionKeeper::~SessionKeeper() {
 absl::StatusOr<SessionInfo> SessionKeeper::Create(
     const SessionOptions& options) {
   const Moment now = clock_.Read();
+  while (MoreExpiryMayMakeRoom(now)) {
+  }
   const MutexLock lock(mutex_);
-  EndExpired(now);
   STEADYSTATE_RETURN_IF_ERROR(table_.CheckNew(options));
   STEADYSTATE_ASSIGN_OR_RETURN(StateLease lease, Charge(now));
   Session& session = table_.Add(options, now);
@@ -180,6 +181,14 @@ void SessionKeeper::End(std::unique_ptr<Session> session) {
   --charged_;
   ended_.push_back(std::move(session));
   wake_.SignalOne();
+}
+
+// Nobody is refused for the memory of sessions that have expired, however many
+// others stand before them. Between two calls others get the lock.
+bool SessionKeeper::MoreExpiryMayMakeRoom(const Moment& now) {
+  const MutexLock lock(mutex_);
+  EndExpired(now);
+  return charged_ == pool_.capacity() && table_.NextExpiry() <= now.steady;
 }
 
 // Whoever finds that sessions have expired takes a few of them out, so that it

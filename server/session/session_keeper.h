@@ -130,6 +130,7 @@ class SessionKeeper {
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   Session& KeepUnlisted(std::unique_ptr<Session> session)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  bool MoreExpiryMayMakeRoom(const Moment& now);
   void EndExpired(const Moment& now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   void Loop();

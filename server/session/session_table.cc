@@ -230,8 +230,8 @@ std::unique_ptr<Session> SessionTable::RemoveExpired(Session& session,
 std::vector<std::unique_ptr<Session>> SessionTable::TakeExpired(
     const Moment& now, size_t max) {
   std::vector<std::unique_ptr<Session>> taken;
-  while (!order_.empty() && order_.begin()->first <= now.steady &&
-         taken.size() < max) {
+  // Those that were used meanwhile count too: they may be all there are.
+  for (size_t seen = 0; seen < max && NextExpiry() <= now.steady; ++seen) {
     Session& session = *order_.begin()->second;
     if (session.active) {
       ClearOrder(session);  // SetIdle puts it back

@@ -93,8 +93,8 @@ class SessionTable {
 
   std::unique_ptr<Session> Remove(Session& session);
 
-  // Removes up to `max` of the sessions that have expired; their ids are
-  // remembered.
+  // Looks at up to `max` sessions that may have expired, and removes those that
+  // have; their ids are remembered. Those left are due still by NextExpiry.
   std::vector<std::unique_ptr<Session>> TakeExpired(const Moment& now,
                                                     size_t max);
 

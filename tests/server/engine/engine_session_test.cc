@@ -236,6 +236,29 @@ TEST(EngineSessionTest, WhoWaitsForMemoryCanBeEnded) {
   }
 }
 
+// As the service cancels a call whose client goes later.
+TEST(EngineSessionTest, WhatADeletionHasEndedNoCancelEndsOtherwise) {
+  EngineOptions options;
+  options.state_memory_bytes = 2 * SessionBytes();
+  EngineHarness harness(options);
+  for (const char* id : {"a", "live"}) harness.CreateSession(id);
+  ASSERT_TRUE(harness.Step(StepOf("a", {1})).ok());
+  ThreadHold hold("SessionKeeper::ClearOne");
+  EXPECT_TRUE(harness.engine().DeleteSession("a").ok());
+  hold.WaitUntilHeld();
+  harness.CreateSession("b");
+  StepRequest request = StepOf("b", {1});
+  request.writer = harness.engine().NewWriter();
+  RequestId id = 0;
+  const StepFuture waits = harness.StepAsync(request, &id);
+  EXPECT_TRUE(harness.engine().DeleteSession("b").ok());
+  EXPECT_TRUE(harness.Step(StepOf("live", {1})).ok());  // the deletion is noted
+  harness.engine().Cancel(id);
+  EXPECT_TRUE(harness.Step(StepOf("live", {1})).ok());  // and the cancel
+  hold.Release();
+  EXPECT_EQ(ReasonOf(waits.Get().status()), ErrorReason::kSessionNotFound);
+}
+
 TEST(EngineSessionTest, WorkHasItsPlaceAmongTheStepsOfASession) {
   EngineHarness harness;
   Engine& engine = harness.engine();

@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "gtest/gtest.h"
 #include "server/base/error.h"
 #include "tests/testing/manual_clock.h"
@@ -93,6 +94,20 @@ class SessionKeeperTest : public testing::Test {
     return returns_.empty();
   }
 
+  // `capacity`: in sessions.
+  std::unique_ptr<SessionKeeper> MakeKeeper(size_t capacity) {
+    return std::make_unique<SessionKeeper>(
+        SessionKeeper::Limits{.memory_bytes = capacity * layout_.charge_bytes(),
+                              .default_ttl = kTtl,
+                              .max_expired_remembered = 1000},
+        layout_, clock_, metrics_,
+        [this](Session& session, const absl::Status& status) {
+          const MutexLock lock(mutex_);
+          returns_.push_back({&session, status, std::this_thread::get_id()});
+          changed_.SignalAll();
+        });
+  }
+
   ManualClock clock_;
   Metrics metrics_{"tiny"};
   StateLayout state_layout_ = MakeLayout();
@@ -100,16 +115,7 @@ class SessionKeeperTest : public testing::Test {
   Mutex mutex_;
   CondVar changed_;
   std::vector<Return> returns_ ABSL_GUARDED_BY(mutex_);
-  std::unique_ptr<SessionKeeper> keeper_ = std::make_unique<SessionKeeper>(
-      SessionKeeper::Limits{.memory_bytes = kCapacity * layout_.charge_bytes(),
-                            .default_ttl = kTtl,
-                            .max_expired_remembered = 1000},
-      layout_, clock_, metrics_,
-      [this](Session& session, const absl::Status& status) {
-        const MutexLock lock(mutex_);
-        returns_.push_back({&session, status, std::this_thread::get_id()});
-        changed_.SignalAll();
-      });
+  std::unique_ptr<SessionKeeper> keeper_ = MakeKeeper(kCapacity);
 };
 
 TEST_F(SessionKeeperTest, AdmitsWhatTheBudgetHoldsAndSaysWhenToTryAgain) {
@@ -128,6 +134,28 @@ TEST_F(SessionKeeperTest, AdmitsWhatTheBudgetHoldsAndSaysWhenToTryAgain) {
             ErrorReason::kSessionAlreadyExists);
   clock_.Advance(absl::Seconds(7));
   Create("c");
+}
+
+// One has expired, behind more than are looked at under one lock.
+TEST_F(SessionKeeperTest, RoomThatAnExpiredSessionLeavesIsFoundBehindOthers) {
+  constexpr size_t kSessions = 100;
+  keeper_ = MakeKeeper(kSessions);
+  ThreadHold hold("SessionKeeper::ClearOne");
+  Create("deleted");
+  Delete("deleted");
+  hold.WaitUntilHeld();
+  std::vector<Session*> used;
+  for (size_t i = 1; i < kSessions; ++i) {
+    used.push_back(&CreateInUse(absl::StrCat(i)));
+  }
+  clock_.Advance(absl::Seconds(1));
+  Create("expires");
+  clock_.Advance(absl::Seconds(1));
+  for (Session* session : used) LetGo(*session);
+  clock_.Advance(kTtl - absl::Seconds(1));
+  Create("new");
+  EXPECT_EQ(ReasonOf(keeper_->Create(Named("another")).status()),
+            ErrorReason::kStateBudgetExhausted);
 }
 
 TEST_F(SessionKeeperTest, NobodyWaitsForMemoryThatIsBeingCleared) {

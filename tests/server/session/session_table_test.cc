@@ -194,6 +194,25 @@ TEST_F(SessionTableTest, TheExpiredCanBeTakenOneByOne) {
   EXPECT_THAT(TakeExpired(end, 2), ElementsAre("b", "c"));
 }
 
+// However many were used since they were due: whoever holds the lock meanwhile
+// does not hold it for all of them.
+TEST_F(SessionTableTest, NoMoreAreLookedAtThanAskedFor) {
+  Session& a = Make("a", start_);
+  Session& b = Make("b", start_);
+  Make("c", start_ + kTick);
+  for (Session* used : {&a, &b}) {
+    table_.SetActive(*used);
+    table_.SetIdle(*used, start_ + 2 * kTick);
+  }
+  const Moment end = start_ + kTtl + kTick;
+  EXPECT_THAT(TakeExpired(end, 1), IsEmpty());
+  EXPECT_EQ(table_.NextExpiry(), (start_ + kTtl).steady);
+  EXPECT_THAT(TakeExpired(end, 1), IsEmpty());
+  EXPECT_EQ(table_.NextExpiry(), end.steady);
+  EXPECT_THAT(TakeExpired(end, 1), ElementsAre("c"));
+  EXPECT_EQ(table_.NextExpiry(), (start_ + kTtl + 2 * kTick).steady);
+}
+
 TEST_F(SessionTableTest, WhoIsActiveDoesNotExpire) {
   Session& a = Make("a", start_);
   table_.SetActive(a);
