@@ -142,6 +142,10 @@ ABSL_FLAG(uint32_t, threads, 0,
 ABSL_FLAG(absl::Duration, session_ttl, absl::Hours(1),
           "How long a session may be idle before it expires, if it does not "
           "say so itself; 1s to 720h.");
+ABSL_FLAG(uint32_t, history, 4096,
+          "How many of its latest tokens a session remembers, 0 to 1048576; "
+          "4 bytes each, and they count towards the session's memory. A "
+          "generation whose stream broke can be taken up again as far back.");
 ABSL_FLAG(uint64_t, context_cap, 0,
           "Most tokens of a session of a model with softmax layers, whose "
           "state is reserved up to this. 0: the model's own bound.");
@@ -291,6 +295,7 @@ Flags Collect() {
   flags.model.context_cap = absl::GetFlag(FLAGS_context_cap);
   flags.engine.state_memory_bytes = absl::GetFlag(FLAGS_state_memory).bytes;
   flags.engine.session_ttl = absl::GetFlag(FLAGS_session_ttl);
+  flags.engine.history = absl::GetFlag(FLAGS_history);
   flags.engine.threads = absl::GetFlag(FLAGS_threads);
   if (flags.engine.threads == 0) flags.engine.threads = UsableCpus();
   flags.engine.max_batch_rows = absl::GetFlag(FLAGS_max_batch_rows);

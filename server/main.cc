@@ -117,9 +117,9 @@ void DescribeModel(const Model& model, absl::Duration load_time,
                            {"load_time", absl::FormatDuration(load_time)}});
 }
 
-void DescribeNumerics(const Model& model) {
-  const absl::StatusOr<Numerics> numerics = NumericsOf(
-      SessionLayout(model.state_layout(), model.description().hidden_size));
+void DescribeNumerics(const Model& model, const EngineOptions& options) {
+  const absl::StatusOr<Numerics> numerics =
+      NumericsOf(SessionLayoutOf(model, options));
   const absl::StatusOr<std::string> fingerprint =
       numerics.ok() ? numerics->Fingerprint() : numerics.status();
   if (!fingerprint.ok()) {
@@ -168,7 +168,7 @@ int Run(const Flags& flags) {
   }
   Metrics metrics((*model)->description().id);
   DescribeModel(**model, Clock::Real().Now() - start, metrics);
-  DescribeNumerics(**model);
+  DescribeNumerics(**model, flags.engine);
 
   absl::StatusOr<std::unique_ptr<Engine>> engine =
       Engine::Create(flags.engine, *model, Clock::Real(), metrics);

@@ -25,6 +25,8 @@ enum class ErrorReason : uint8_t {
   kSessionAlreadyExists,
   kSessionBusy,
   kPositionMismatch,
+  kRequestIdReused,
+  kReplayUnavailable,
   kStateBudgetExhausted,
   kQueueFull,
   kContextCapReached,

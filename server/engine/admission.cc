@@ -78,8 +78,10 @@ absl::Status Admission::Accept(Entry& entry, const Moment& now) {
   if (!on_fresh_state) {
     STEADYSTATE_ASSIGN_OR_RETURN(session, keeper_.Find(base.key(), now));
   }
+  const bool may_repeat =
+      session != nullptr && Backlog::MayRepeat(*session, base);
   STEADYSTATE_RETURN_IF_ERROR(desk_.backlog.Check(
-      session, base.client, base.writer, task.input_bytes()));
+      session, base.client, base.writer, task.input_bytes(), may_repeat));
   if (on_fresh_state) {
     STEADYSTATE_ASSIGN_OR_RETURN(session, keeper_.CreateUnlisted(now));
   }

@@ -35,10 +35,11 @@ absl::Status InputTooLarge(uint64_t bytes, uint64_t bound) {
 }  // namespace
 
 absl::Status Backlog::Check(const Session* session, ClientId client,
-                            WriterId writer, uint64_t input_bytes) {
+                            WriterId writer, uint64_t input_bytes,
+                            bool may_repeat) {
   const Lane* const lane = session == nullptr ? nullptr : session->lane;
   if (lane != nullptr) {
-    if (lane->writer != writer) {
+    if (lane->writer != writer && !may_repeat) {
       return MakeError(
           ErrorReason::kSessionBusy,
           absl::StrCat("another call is using session '", session->id,
@@ -46,17 +47,33 @@ absl::Status Backlog::Check(const Session* session, ClientId client,
                        "one stream"),
           {{"session", session->id}});
     }
-    // The first one has its turn and does not wait.
-    if (lane->requests.size() > limits_.max_queued_per_session) {
-      return QueueFull(absl::StrCat(limits_.max_queued_per_session,
-                                    " requests wait on session '", session->id,
-                                    "': wait for an answer"),
-                       limits_.max_queued_per_session);
+    // The first one has its turn and does not wait. All those of a stream that
+    // broke may be there when they are repeated.
+    const size_t most = limits_.max_queued_per_session * (may_repeat ? 2 : 1);
+    if (lane->requests.size() > most) {
+      return QueueFull(
+          absl::StrCat(lane->requests.size() - 1, " requests wait on session '",
+                       session->id, "': wait for an answer"),
+          limits_.max_queued_per_session);
     }
   }
   const Client& counted = ClientOf(client);
   STEADYSTATE_RETURN_IF_ERROR(CheckWaiting(counted));
   return CheckInput(counted, input_bytes);
+}
+
+bool Backlog::MayRepeat(const Session& session, const RequestBase& request) {
+  if (session.lane == nullptr || !request.keyed()) return false;
+  if (session.recorded.MayHave(RecordedKeys::KeyOf(
+          request.request_id, *request.expected_position))) {
+    return true;
+  }
+  const auto& queued = session.lane->requests;
+  return std::any_of(queued.begin(), queued.end(), [&](const auto& other) {
+    const RequestBase& base = other->task->base();
+    return base.request_id == request.request_id &&
+           base.expected_position == request.expected_position;
+  });
 }
 
 absl::Status Backlog::CheckWaiting(const Client& client) const {
@@ -124,6 +141,7 @@ void Backlog::ForgetIdleClients() {
 Request& Backlog::Add(Session& session, ClientId client, WriterId writer,
                       std::unique_ptr<Request> request) {
   if (session.lane == nullptr) OpenLane(session, writer);
+  session.lane->writer = writer;
   Request& added = *request;
   added.id = Name(added);
   added.lane = session.lane;

@@ -130,6 +130,7 @@ void EmbedTask::Advance(const PieceResult& result) {
     const size_t rows = result.hidden.size() / model_.hidden_size;
     output_->Add(result.hidden, result.session.position() - rows + 1, items());
     absorbed_ += rows;
+    Record(result.session, done(), "");
   }
   if (done()) output_->Close(items());
 }

@@ -40,6 +40,12 @@ struct PoolOf : RequestPool {
 
 }  // namespace
 
+SessionLayout SessionLayoutOf(const Model& model,
+                              const EngineOptions& options) {
+  return {model.state_layout(), model.description().hidden_size,
+          options.history};
+}
+
 size_t PrefillChunkRowsFor(const LinearReport& linear, size_t max_batch_rows) {
   size_t largest = kFewest;
   for (const LinearReport::Shape& shape : linear.shapes) {
@@ -58,7 +64,7 @@ struct Engine::Core {
         model(std::move(served)),
         clock(engine_clock),
         metrics(engine_metrics),
-        layout(model->state_layout(), model->description().hidden_size),
+        layout(SessionLayoutOf(*model, options)),
         pools(
             [this] {
               return std::make_unique<StepTask>(layout.hidden_size(),
@@ -112,8 +118,7 @@ absl::StatusOr<std::unique_ptr<Engine>> Engine::Create(
     const Clock& clock, Metrics& metrics) {
   STEADYSTATE_RETURN_IF_ERROR(ValidateEngineOptions(options));
   const uint64_t session_bytes =
-      SessionLayout(model->state_layout(), model->description().hidden_size)
-          .charge_bytes();
+      SessionLayoutOf(*model, options).charge_bytes();
   if (options.state_memory_bytes < session_bytes) {
     return MakeError(
         ErrorReason::kInvalidArgument,

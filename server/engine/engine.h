@@ -14,10 +14,12 @@
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 #include "server/base/clock.h"
+#include "server/engine/receiver.h"
 #include "server/engine/request.h"
 #include "server/metrics/metrics.h"
 #include "server/model/model.h"
 #include "server/session/session_info.h"
+#include "server/session/session_state.h"
 
 namespace steadystate {
 
@@ -25,6 +27,8 @@ namespace steadystate {
 struct EngineOptions {
   uint64_t state_memory_bytes = uint64_t{4} << 30;  // budget of all sessions
   absl::Duration session_ttl = absl::Hours(1);
+  // How many of its latest inputs a session remembers; in its charge.
+  size_t history = 4096;
   size_t threads = 1;           // compute thread included
   size_t max_batch_rows = 256;  // rows of one batch
   // Most rows of one session in one batch; 0: PrefillChunkRowsFor the model.
@@ -48,6 +52,9 @@ struct EngineOptions {
   size_t max_stop_tokens = 256;
   size_t max_expired_remembered = 65536;  // ids that answer SESSION_EXPIRED
 };
+
+// How sessions of the model lie in memory, and what one is charged.
+SessionLayout SessionLayoutOf(const Model& model, const EngineOptions& options);
 
 // EngineOptions::prefill_chunk_rows for a model's projections on this machine:
 // 64, or, where these have found larger tiles for prompts, as many rows as the

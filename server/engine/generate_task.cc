@@ -2,15 +2,17 @@
 
 #include <algorithm>
 #include <array>
+#include <optional>
+#include <span>
 #include <string>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "server/base/error.h"
 #include "server/base/status_macros.h"
+#include "server/engine/raw_bytes.h"
 
 namespace steadystate {
-
 void GenerateTask::Start() {
   stop_tokens_ = request().stop_tokens;
   if (!request().ignore_eos) {
@@ -22,6 +24,7 @@ void GenerateTask::Start() {
   generated_ = 0;
   finish_.reset();
   outcome_ = absl::OkStatus();
+  replay_next_ = replay_end_ = 0;
   last_handed_over_ = SteadyTime::InfinitePast();
   time_to_first_token_ = absl::ZeroDuration();
 }
@@ -32,6 +35,7 @@ void GenerateTask::Clear(GenerateRequest& request, GenerateSummary& summary) {
   Empty(stop_tokens_);
   drawn_.reset();
   text_.reset();
+  text_before_.clear();
 }
 
 absl::Status GenerateTask::Begin(const SessionState& session) {
@@ -45,18 +49,51 @@ absl::Status GenerateTask::Begin(const SessionState& session) {
         {{"session", request().session}});
   }
   position_ = session.position();
-  if (model_.tokenizer() != nullptr) {
-    text_.emplace(request().stop_strings,
-                  request().prompt.empty() ? session.unfinished_text() : "");
-  }
+  if (request().prompt.empty()) text_before_ = session.unfinished_text();
+  OpenText();
   if (request().prompt.empty() && request().max_tokens == uint64_t{0}) {
     finish_ = FinishReason::kLength;
   }
   return absl::OkStatus();
 }
 
+absl::Status GenerateTask::Resume(const RequestRecord& record,
+                                  const SessionState& session) {
+  absl::string_view answer = record.answer;
+  mutable_request().sampling.seed = TakeRaw<uint64_t>(answer);
+  text_before_ = std::string(answer);
+  OpenText();
+  const uint64_t absorbed = record.end - record.begin;
+  const uint64_t prompt = request().prompt.size();
+  prompt_absorbed_ = static_cast<size_t>(std::min(absorbed, prompt));
+  position_ = record.begin + prompt_absorbed_;
+  if (absorbed < prompt) return CheckContextCap(session, prompt - absorbed);
+  if (request().max_tokens == uint64_t{0}) finish_ = FinishReason::kLength;
+  replay_next_ = position_;
+  replay_end_ = record.end;
+  if (!replaying()) return absl::OkStatus();
+  if (request().logprobs.has_value()) {
+    return ReplayUnavailable(record, "log-probabilities were not kept");
+  }
+  if (replay_next_ < session.history_begin()) {
+    return ReplayUnavailable(
+        record, absl::StrCat("the session remembers its tokens from position ",
+                             session.history_begin(), " on"));
+  }
+  if (session.pending_hidden() == nullptr) {
+    return ReplayUnavailable(record, "the session has no logits");
+  }
+  return absl::OkStatus();
+}
+
+void GenerateTask::OpenText() {
+  if (model_.tokenizer() == nullptr) return;
+  text_.emplace(request().stop_strings, text_before_);
+}
+
 Piece GenerateTask::Next() const {
   Piece piece;
+  if (replaying()) return piece;  // on a thread that nobody waits for
   if (drawn_.has_value()) {
     piece.tokens = std::span(&drawn_->token, 1);
     piece.kind = TokenKind::kGenerated;
@@ -77,16 +114,60 @@ Piece GenerateTask::Next() const {
 }
 
 void GenerateTask::Advance(const PieceResult& result) {
+  if (replaying()) {
+    Replay(result.session);
+    if (replaying()) return;
+  } else {
+    Absorb(result);
+    if (prompt_absorbed_ < request().prompt.size()) return;
+  }
+  if (!finish_.has_value()) Draw(result);
+}
+
+// The session has absorbed a drawn token, or a piece of the prompt, or nothing.
+void GenerateTask::Absorb(const PieceResult& result) {
+  const bool absorbed = position_ != result.session.position();
   position_ = result.session.position();
   if (drawn_.has_value()) {
-    Accept(result);
+    Accept(*std::exchange(drawn_, std::nullopt));
+    if (text_.has_value()) {
+      result.session.set_unfinished_text(text_->unfinished());
+    }
   } else {
     prompt_absorbed_ +=
         std::min(chunk_rows_, request().prompt.size() - prompt_absorbed_);
-    if (prompt_absorbed_ < request().prompt.size()) return;
-    if (request().max_tokens == uint64_t{0}) finish_ = FinishReason::kLength;
+    if (prompt_absorbed_ == request().prompt.size() &&
+        request().max_tokens == uint64_t{0}) {
+      finish_ = FinishReason::kLength;
+    }
   }
-  if (!finish_.has_value()) Draw(result);
+  if (absorbed) Record(result.session, finish_.has_value(), RecordedAnswer());
+}
+
+// What a repeat needs beside its own text: the seed, and the text before.
+std::string GenerateTask::RecordedAnswer() const {
+  std::string answer;
+  if (!request().keyed()) return answer;
+  AppendRaw(request().sampling.seed, answer);
+  answer += text_before_;
+  return answer;
+}
+
+// Hands over some of the tokens that were absorbed before.
+void GenerateTask::Replay(const SessionState& session) {
+  std::array<int32_t, kMaxReplayedAtOnce> tokens;
+  const auto count = static_cast<size_t>(
+      std::min<uint64_t>(tokens.size(), replay_end_ - replay_next_));
+  session.CopyHistory(replay_next_, std::span(tokens).first(count));
+  replay_next_ += count;
+  for (size_t i = 0; i < count; ++i) {
+    ++position_;
+    GeneratedToken token;
+    token.token = tokens[i];
+    token.replayed = true;
+    Accept(std::move(token));
+  }
+  summary().replayed_tokens += count;
 }
 
 bool GenerateTask::IsStopToken(int32_t token) const {
@@ -115,20 +196,16 @@ void GenerateTask::Draw(const PieceResult& result) {
   }
 }
 
-// The drawn token has been absorbed.
-void GenerateTask::Accept(const PieceResult& result) {
-  GeneratedToken& item = items().emplace_back(*std::move(drawn_));
-  drawn_.reset();
+// The token has been absorbed, and takes the session to position_.
+void GenerateTask::Accept(GeneratedToken token) {
+  GeneratedToken& item = items().emplace_back(std::move(token));
   item.position = position_;
   ++generated_;
   const bool is_stop_token = IsStopToken(item.token);
-  if (text_.has_value()) {
-    if (!is_stop_token) {
-      std::string bytes;
-      model_.tokenizer()->AppendBytes(item.token, bytes);
-      item.text_delta = text_->Append(bytes);
-    }
-    result.session.set_unfinished_text(text_->unfinished());
+  if (text_.has_value() && !is_stop_token) {
+    std::string bytes;
+    model_.tokenizer()->AppendBytes(item.token, bytes);
+    item.text_delta = text_->Append(bytes);
   }
   if (is_stop_token) {
     finish_ = FinishReason::kStopToken;
@@ -155,6 +232,7 @@ void GenerateTask::Summarize(const RequestTimes& times, GenerateSummary& to) {
   to.position = position_;
   to.prompt_tokens = request().prompt.size();
   to.generated_tokens = generated_;
+  to.seed = request().sampling.seed;
   if (text_.has_value() && !text_->stopped()) to.text_tail = text_->Flush();
   if (times.first_batch != SteadyTime::InfinitePast()) {
     to.queue_time = times.first_batch - times.submitted;

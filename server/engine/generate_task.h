@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -21,7 +22,8 @@ namespace steadystate {
 // Absorbs a prompt in pieces of `chunk_rows`; then draws a token, absorbs it
 // alone, hands it over, and so on. A token is handed over only once the session
 // has absorbed it, so a token that was drawn but not absorbed when the request
-// ends has never existed.
+// ends has never existed. A repeat hands over the tokens of the first request
+// from the session's history, and goes on where that ended.
 class GenerateTask final : public TaskOf<GenerateRequest> {
  public:
   // The model and the metrics outlive the task.
@@ -29,6 +31,8 @@ class GenerateTask final : public TaskOf<GenerateRequest> {
       : model_(model), metrics_(metrics), chunk_rows_(chunk_rows) {}
 
   absl::Status Begin(const SessionState& session) override;
+  absl::Status Resume(const RequestRecord& record,
+                      const SessionState& session) override;
   Piece Next() const override;
   void Advance(const PieceResult& result) override;
   bool done() const override { return finish_.has_value() || !outcome_.ok(); }
@@ -44,8 +48,13 @@ class GenerateTask final : public TaskOf<GenerateRequest> {
   void Clear(GenerateRequest& request, GenerateSummary& summary) override;
   bool IsStopToken(int32_t token) const;
   bool WillBeLast(int32_t token) const;
+  void OpenText();
   void Draw(const PieceResult& result);
-  void Accept(const PieceResult& result);
+  void Absorb(const PieceResult& result);
+  void Accept(GeneratedToken token);
+  void Replay(const SessionState& session);
+  bool replaying() const { return replay_next_ < replay_end_; }
+  std::string RecordedAnswer() const;
 
   const Model& model_;
   Metrics& metrics_;
@@ -59,6 +68,10 @@ class GenerateTask final : public TaskOf<GenerateRequest> {
   std::optional<FinishReason> finish_;
   absl::Status outcome_;
   uint64_t position_ = 0;
+  std::string text_before_;  // a character's first bytes, when it began
+  // Tokens that were absorbed before lie at these positions of the session.
+  uint64_t replay_next_ = 0;
+  uint64_t replay_end_ = 0;
   SteadyTime last_handed_over_;
   absl::Duration time_to_first_token_;
 };

@@ -38,12 +38,21 @@ using ClientId = uint64_t;
 // What every request carries.
 struct RequestBase {
   SessionKey key() const { return {session, owner}; }
+  // Is a repeat of it recognised as one?
+  bool keyed() const {
+    return !request_id.empty() && expected_position.has_value();
+  }
 
   std::string session;  // id, without "sessions/"
   std::string owner;    // of the session; see SessionOptions
   WriterId writer = 0;
   ClientId client = 0;
   std::optional<uint64_t> expected_position;
+  // The client's name for a Step or a Generate, at most kMaxRequestIdBytes. A
+  // request of the same name and expected_position is taken for a repeat, and
+  // answered from the session's record of the first (request_records.h). Empty:
+  // it has none, and is no repeat.
+  std::string request_id;
   SteadyTime deadline = SteadyTime::InfiniteFuture();
 };
 
@@ -66,6 +75,7 @@ struct StepResult {
   // Where they were computed, lent with the answer.
   std::span<const float> logits;
   std::span<const float> hidden;
+  bool replayed = false;        // nothing was absorbed: it had been before
   absl::Duration queue_time;    // from submission to its first batch
   absl::Duration compute_time;  // from its first batch to its last
 };
@@ -88,17 +98,23 @@ struct GeneratedToken {
   std::string text_delta;  // whole characters; may be empty
   std::optional<float> logprob;
   std::vector<TokenLogprob> top_logprobs;
+  bool replayed = false;  // was absorbed, and handed over, before
 };
 
 struct GenerateSummary {
   FinishReason finish_reason = FinishReason::kLength;
   uint64_t position = 0;
   uint64_t prompt_tokens = 0;
-  uint64_t generated_tokens = 0;
+  uint64_t generated_tokens = 0;  // those replayed included
+  uint64_t replayed_tokens = 0;
+  uint64_t seed = 0;      // that the tokens were drawn with
   std::string text_tail;  // text held back until the end
   absl::Duration queue_time;
   absl::Duration time_to_first_token;
 };
+
+// Tokens of a repeated GenerateRequest that are handed over at once.
+inline constexpr size_t kMaxReplayedAtOnce = 64;
 
 // Absorbs a prompt, then draws tokens and absorbs each, until something ends
 // it.
@@ -109,6 +125,9 @@ struct GenerateRequest : RequestBase {
   // Empty: continues from the session's pending logits.
   std::vector<int32_t> prompt;
   SamplingParams sampling;
+  // The seed was not given by the client: a repeat may come with another one,
+  // and goes on with that of the first.
+  bool seed_drawn = false;
   std::optional<uint64_t>
       max_tokens;                    // absent: no bound but the others; 0: none
   std::vector<int32_t> stop_tokens;  // beside the model's own end tokens
@@ -184,57 +203,6 @@ struct WorkRequest : RequestBase {
   // Called once, by a thread that has the state for itself, unless the request
   // ends before its turn. An error that it returns is the request's.
   std::function<absl::Status(SessionState&)> work;
-};
-
-// What there is to say of one request of kind R since the last answer to it:
-// items that have become ready, and in the end how it ended. Lent for a call;
-// the receiver may take what it wants out of it.
-template <typename R>
-struct Answer {
-  uint64_t tag = 0;                     // the receiver's name for the request
-  std::span<typename R::Item> items{};  // in order
-  // Of the last answer, after which nothing comes; else null.
-  absl::StatusOr<typename R::Summary>* end = nullptr;
-};
-
-// Is told when a round ends: the answers that became ready together, as
-// those of one batch.
-class RoundReceiver {
- public:
-  virtual ~RoundReceiver() = default;
-
-  // All answers of a round in which there were some have been given.
-  virtual void OnRoundEnd() {}
-};
-
-// Receives the answers to requests of kind R, of one or of many. The engine
-// shares it until the last of them has been answered and that round has ended.
-//
-// Called on the compute thread: calls must not block, nor call back into the
-// engine except for Engine::Wake.
-template <typename R>
-class Receiver : public RoundReceiver {
- public:
-  // May the request with this tag go on? False pauses the request, which holds
-  // nobody up, until Engine::Wake. Asked before each of its batches.
-  virtual bool Ready(uint64_t /*tag*/) { return true; }
-
-  // One answer or more, those to one request in order.
-  virtual void OnAnswers(std::span<const Answer<R>> answers) = 0;
-};
-
-// A request of kind R on its way into the engine.
-template <typename R>
-struct Submission {
-  // Taken by Engine::Submit, which leaves an old one in its place: its memory
-  // serves the caller's next request. One that is refused may stay.
-  R request;
-  std::shared_ptr<Receiver<R>> receiver;  // taken as well, or let go
-  uint64_t tag = 0;                       // the receiver's name for it
-
-  // What became of it.
-  RequestId id = 0;
-  absl::Status refusal;  // not OK: the receiver is not called
 };
 
 }  // namespace steadystate

@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "server/engine/receiver.h"
 #include "server/engine/request.h"
 
 namespace steadystate {

@@ -66,6 +66,7 @@ void ScoreTask::Advance(const PieceResult& result) {
     }
   }
   absorbed_ += rows;
+  Record(result.session, done(), "");
   summary().tokens += rows;
   summary().position = result.session.position();
 }

@@ -3,12 +3,16 @@
 #include <algorithm>
 #include <array>
 #include <span>
+#include <string>
+
+#include "server/engine/raw_bytes.h"
 
 namespace steadystate {
 
 void StepTask::Start() {
   inputs_ = Inputs(request().tokens, request().embeddings, hidden_size_);
   absorbed_ = 0;
+  recomputes_ = false;
 }
 
 void StepTask::Clear(StepRequest& request, StepResult& result) {
@@ -21,11 +25,31 @@ void StepTask::Clear(StepRequest& request, StepResult& result) {
   Empty(result.top_logprobs);
   result.logits = {};
   result.hidden = {};
+  result.replayed = false;
   Empty(logits_copy_);
+  Empty(hidden_copy_);
+}
+
+absl::Status StepTask::Resume(const RequestRecord& record,
+                              const SessionState& session) {
+  if (!record.finished) {
+    absorbed_ = static_cast<size_t>(record.end - record.begin);
+    return CheckContextCap(session, inputs_.rows() - absorbed_);
+  }
+  absorbed_ = inputs_.rows();
+  StepResult& result = summary();
+  result.replayed = true;
+  result.position = record.end;
+  if (FillFrom(record.answer, result)) return absl::OkStatus();
+  recomputes_ =
+      record.end == session.position() && session.pending_hidden() != nullptr;
+  if (recomputes_) return absl::OkStatus();
+  return ReplayUnavailable(record, "what it answered was too much to be kept");
 }
 
 Piece StepTask::Next() const {
   Piece piece;
+  if (recomputes_) return piece;
   inputs_.Set(absorbed_, std::min(chunk_rows_, inputs_.rows() - absorbed_),
               piece);
   const bool last = absorbed_ + piece.rows == inputs_.rows();
@@ -36,7 +60,15 @@ Piece StepTask::Next() const {
 
 void StepTask::Advance(const PieceResult& result) {
   absorbed_ += result.hidden.size() / hidden_size_;
-  if (done()) FillOutputs(result, summary());
+  if (absorbed_ < inputs_.rows()) {
+    Record(result.session, /*finished=*/false, "");
+    return;
+  }
+  FillOutputs(result, summary());
+  if (!recomputes_) {
+    Record(result.session, /*finished=*/true, RecordedAnswer());
+  }
+  recomputes_ = false;
 }
 
 bool StepTask::NeedsLogits() const {
@@ -48,7 +80,7 @@ bool StepTask::NeedsLogits() const {
 void StepTask::FillOutputs(const PieceResult& from, StepResult& to) {
   const StepOutputs& wanted = request().outputs;
   to.position = from.session.position();
-  if (wanted.hidden) to.hidden = from.hidden.last(hidden_size_);
+  if (wanted.hidden) FillHidden(from, to);
   if (wanted.logits && from.logits_stay) {
     to.logits = from.logits;
   } else if (wanted.logits) {
@@ -70,7 +102,55 @@ void StepTask::FillOutputs(const PieceResult& from, StepResult& to) {
   }
 }
 
+void StepTask::FillHidden(const PieceResult& from, StepResult& to) {
+  if (!recomputes_) {
+    to.hidden = from.hidden.last(hidden_size_);
+    return;
+  }
+  // The session may absorb something else before this is sent.
+  const float* const pending = from.session.pending_hidden();
+  hidden_copy_.assign(pending, pending + hidden_size_);
+  to.hidden = hidden_copy_;
+}
+
+// The token drawn, its log-probability and the most likely ones, as far as they
+// are wanted; nothing if that is too much, or is not all.
+std::string StepTask::RecordedAnswer() const {
+  const StepResult& result = summary();
+  if (!request().keyed()) return "";
+  std::string answer;
+  if (result.sampled_token.has_value()) {
+    AppendRaw(*result.sampled_token, answer);
+    AppendRaw(*result.sampled_logprob, answer);
+  }
+  for (const TokenLogprob& top : result.top_logprobs) {
+    AppendRaw(top.token, answer);
+    AppendRaw(top.logprob, answer);
+  }
+  return answer.size() > RequestRecords::kMaxAnswerBytes ? "" : answer;
+}
+
+// False if `answer` lacks something that is wanted.
+bool StepTask::FillFrom(absl::string_view answer, StepResult& to) const {
+  const StepOutputs& wanted = request().outputs;
+  if (wanted.logits || wanted.hidden) return false;
+  if (NeedsLogits() && answer.empty()) return false;
+  if (wanted.sampling.has_value()) {
+    to.sampled_token = TakeRaw<int32_t>(answer);
+    to.sampled_logprob = TakeRaw<float>(answer);
+  }
+  while (!answer.empty()) {
+    const auto token = TakeRaw<int32_t>(answer);
+    to.top_logprobs.push_back({token, TakeRaw<float>(answer)});
+  }
+  return true;
+}
+
 void StepTask::Summarize(const RequestTimes& times, StepResult& to) {
+  if (times.first_batch == SteadyTime::InfinitePast()) {
+    to.queue_time = to.compute_time = absl::ZeroDuration();
+    return;
+  }
   to.queue_time = times.first_batch - times.submitted;
   to.compute_time = times.last_batch_end - times.first_batch;
 }

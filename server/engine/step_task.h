@@ -3,9 +3,11 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/strings/string_view.h"
 #include "server/engine/request.h"
 #include "server/engine/task.h"
 #include "server/engine/task_of.h"
@@ -24,9 +26,13 @@ class StepTask final : public TaskOf<StepRequest> {
   absl::Status Begin(const SessionState& session) override {
     return CheckContextCap(session, inputs_.rows());
   }
+  absl::Status Resume(const RequestRecord& record,
+                      const SessionState& session) override;
   Piece Next() const override;
   void Advance(const PieceResult& result) override;
-  bool done() const override { return absorbed_ == inputs_.rows(); }
+  bool done() const override {
+    return absorbed_ == inputs_.rows() && !recomputes_;
+  }
   bool AllOrNothing() const override { return true; }
   uint64_t input_bytes() const override { return inputs_.bytes(); }
 
@@ -36,12 +42,20 @@ class StepTask final : public TaskOf<StepRequest> {
   void Clear(StepRequest& request, StepResult& result) override;
   bool NeedsLogits() const;
   void FillOutputs(const PieceResult& from, StepResult& to);
+  void FillHidden(const PieceResult& from, StepResult& to);
+  std::string RecordedAnswer() const;
+  bool FillFrom(absl::string_view answer, StepResult& to) const;
 
   const size_t hidden_size_;
   const size_t chunk_rows_;
   Inputs inputs_;
   size_t absorbed_ = 0;
-  std::vector<float> logits_copy_;  // where they are lent for too short a time
+  // All was absorbed before; what it answers is computed again from the
+  // session's pending hidden vector.
+  bool recomputes_ = false;
+  // Of what is lent for too short a time.
+  std::vector<float> logits_copy_;
+  std::vector<float> hidden_copy_;
 };
 
 }  // namespace steadystate

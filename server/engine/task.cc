@@ -28,4 +28,15 @@ absl::Status CheckContextCap(const SessionState& session, uint64_t rows) {
        {"tokens", absl::StrCat(rows)}});
 }
 
+absl::Status ReplayUnavailable(const RequestRecord& record,
+                               absl::string_view what) {
+  return MakeError(
+      ErrorReason::kReplayUnavailable,
+      absl::StrCat("the request was carried out before, from position ",
+                   record.begin, " to ", record.end, ", and is not again; ",
+                   what, ": go on from there"),
+      {{"position", absl::StrCat(record.end)},
+       {"expected_position", absl::StrCat(record.begin)}});
+}
+
 }  // namespace steadystate

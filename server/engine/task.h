@@ -7,11 +7,13 @@
 #include <span>
 
 #include "absl/status/status.h"
+#include "absl/strings/string_view.h"
 #include "server/base/clock.h"
 #include "server/engine/request.h"
 #include "server/metrics/metrics.h"
 #include "server/model/mixer.h"
 #include "server/model/sampler.h"
+#include "server/session/request_records.h"
 #include "server/session/session_state.h"
 
 namespace steadystate {
@@ -107,6 +109,11 @@ class Inputs {
 // CONTEXT_CAP_REACHED if the session cannot absorb `rows` more.
 absl::Status CheckContextCap(const SessionState& session, uint64_t rows);
 
+// REPLAY_UNAVAILABLE: the first request was absorbed, up to the record's end,
+// and what is named cannot be told again.
+absl::Status ReplayUnavailable(const RequestRecord& record,
+                               absl::string_view what);
+
 // One request as a small state machine that the compute thread drives:
 //
 //   Begin, then as long as Ready: Next, (the model runs,) Advance, Answer.
@@ -127,6 +134,15 @@ class Task {
 
   // The request's turn has come. An error refuses it; nothing has changed then.
   virtual absl::Status Begin(const SessionState& session) = 0;
+
+  // In place of Begin: the request is a repeat, and this is the record of the
+  // first, with the same digest; an unfinished one ends at the session's
+  // position. Takes up what is left to absorb, if anything is. An error refuses
+  // it: REPLAY_UNAVAILABLE if the answer is not known any more, or as Begin.
+  virtual absl::Status Resume(const RequestRecord& record,
+                              const SessionState& session) = 0;
+  // Of the request; REQUIRES: it is keyed().
+  virtual RequestDigest digest() const = 0;
 
   // True if there is nothing to compute, but Work for another thread to do.
   virtual bool IsWork() const { return false; }

@@ -9,7 +9,10 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "server/engine/receiver.h"
 #include "server/engine/request.h"
+#include "server/engine/request_digest.h"
 #include "server/engine/round.h"
 #include "server/engine/task.h"
 
@@ -32,12 +35,19 @@ class TaskOf : public Task {
   // none; the request is valid (validate.h).
   void Take(Submission<R>& from) {
     std::swap(request_, from.request);
+    digest_ = request_.keyed() ? DigestOf(request_) : RequestDigest();
     receiver_ = std::move(from.receiver);
     tag_ = from.tag;
     Start();
   }
 
   const RequestBase& base() const final { return request_; }
+  RequestDigest digest() const final { return digest_; }
+  // Of kinds whose answers are too large to be kept.
+  absl::Status Resume(const RequestRecord& record,
+                      const SessionState& /*session*/) override {
+    return ReplayUnavailable(record, "its answer was not kept");
+  }
   bool Ready() final { return receiver_->Ready(tag_); }
 
   void Answer(const absl::Status* end, const RequestTimes& times,
@@ -67,10 +77,23 @@ class TaskOf : public Task {
   using Summary = typename R::Summary;
 
   const R& request() const { return request_; }
+  R& mutable_request() { return request_; }
   // What the next answer hands over; Advance adds to it.
   std::vector<typename R::Item>& items() { return items_; }
   // What Summarize will be given.
   Summary& summary() { return *summary_; }
+  const Summary& summary() const { return *summary_; }
+
+  // Notes in the session what it has absorbed of the request.
+  void Record(SessionState& session, bool finished, absl::string_view answer) {
+    if (!request_.keyed()) return;
+    session.records().Put({.id = request_.request_id,
+                           .begin = *request_.expected_position,
+                           .end = session.position(),
+                           .digest = digest_,
+                           .finished = finished,
+                           .answer = answer});
+  }
 
   // There is a request, none of which has begun: puts whatever a request before
   // has left in order.
@@ -87,6 +110,7 @@ class TaskOf : public Task {
 
  private:
   R request_;
+  RequestDigest digest_{};
   std::shared_ptr<Receiver<R>> receiver_;
   uint64_t tag_ = 0;
   std::vector<typename R::Item> items_;

@@ -1,12 +1,15 @@
 #include "server/engine/turns.h"
 
 #include <algorithm>
+#include <optional>
 #include <span>
 #include <string>
 #include <utility>
 
+#include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "server/base/error.h"
+#include "server/session/request_records.h"
 
 namespace steadystate {
 namespace {
@@ -22,6 +25,21 @@ absl::Status PositionMismatch(const Request& request, uint64_t position) {
                    ": nothing was absorbed; continue from there"),
       {{"position", absl::StrCat(position)},
        {"expected_position", absl::StrCat(*request.expected_position)}});
+}
+
+absl::Status RequestIdReused(const RequestRecord& record) {
+  // What is no text is not repeated as one.
+  const std::string shown = absl::CHexEscape(record.id);
+  return MakeError(
+      ErrorReason::kRequestIdReused,
+      absl::StrCat("request_id '", shown, "' was used at position ",
+                   record.begin,
+                   " for a request with other content: nothing was absorbed; "
+                   "give each request an id of its own"),
+      {{"field", "request_id"},
+       {"value", shown},
+       {"bounds", "one for each request"},
+       {"expected_position", absl::StrCat(record.begin)}});
 }
 
 absl::Status NotFinite(const Session& session) {
@@ -252,12 +270,10 @@ void Turns::StartTurn(Request& request) {
     return;
   }
   const uint64_t position = state.position();
-  if (request.expected_position.value_or(position) != position) {
-    metrics_.PositionMismatch();
-    Settle(request, PositionMismatch(request, position));
-    return;
-  }
-  const absl::Status status = request.task->Begin(state);
+  const absl::Status status =
+      request.expected_position.value_or(position) == position
+          ? request.task->Begin(state)
+          : Repeat(request, state);
   if (!status.ok() || request.task->done()) {
     Settle(request, status);
     return;
@@ -269,6 +285,26 @@ void Turns::StartTurn(Request& request) {
     return;
   }
   Ask(request);
+}
+
+// The session is not where the request expects it to be.
+absl::Status Turns::Repeat(const Request& request, const SessionState& state) {
+  const RequestBase& base = request.task->base();
+  std::optional<RequestRecord> record;
+  if (base.keyed()) {
+    record = state.records().Find(base.request_id, *base.expected_position);
+  }
+  if (record.has_value() && record->digest != request.task->digest()) {
+    return RequestIdReused(*record);
+  }
+  if (!record.has_value() ||
+      (!record->finished && record->end != state.position())) {
+    metrics_.PositionMismatch();
+    return PositionMismatch(request, state.position());
+  }
+  const absl::Status status = request.task->Resume(*record, state);
+  if (status.ok()) metrics_.Replayed();
+  return status;
 }
 
 void Turns::Ask(Request& request) {
@@ -357,7 +393,14 @@ void Turns::CommitItem(const BatchItem& item, Request& request) {
   Session& session = *request.lane->session;
   request.times.last_batch_end = now_.steady;
   request.stage = RequestStage::kAsking;
-  if (!item.piece.pending_only()) keeper_.Advanced(session, now_);
+  if (!item.piece.pending_only()) {
+    keeper_.Advanced(session, now_);
+    const RequestBase& base = request.task->base();
+    if (base.keyed()) {
+      session.recorded.Note(
+          RecordedKeys::KeyOf(base.request_id, *base.expected_position));
+    }
+  }
   // A drawn token counts when it is returned, which it is not if its output is
   // not finite.
   if (item.finite || item.piece.kind == TokenKind::kPrompt) {

@@ -90,6 +90,7 @@ class Turns {
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(desk_.mutex, keeper_.mutex());
   void StartTurn(Request& request)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(desk_.mutex, keeper_.mutex());
+  absl::Status Repeat(const Request& request, const SessionState& state);
   void Order(Request& request, SessionKeeper::Work work)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(desk_.mutex, keeper_.mutex());
   void Ask(Request& request);

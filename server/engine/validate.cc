@@ -17,11 +17,13 @@
 #include "server/engine/embed_task.h"
 #include "server/engine/task.h"
 #include "server/model/sampler.h"
+#include "server/session/request_records.h"
 #include "server/session/session_id.h"
 
 namespace steadystate {
 namespace {
 
+constexpr size_t kMaxHistory = size_t{1} << 20;
 constexpr size_t kMaxThreads = 1024;
 constexpr size_t kMaxBatchRows = 65536;
 // A begun Step is carried through: at most some minutes of computing.
@@ -62,6 +64,14 @@ absl::Status CheckTopLogprobs(absl::string_view field,
                               std::optional<uint32_t> count, size_t least) {
   if (!count.has_value()) return absl::OkStatus();
   return CheckRange<size_t>(field, *count, least, kMaxTopLogprobs);
+}
+
+absl::Status CheckRequestId(const RequestBase& request) {
+  const size_t bytes = request.request_id.size();
+  if (bytes <= kMaxRequestIdBytes) return absl::OkStatus();
+  return OutOfBounds(
+      "request_id", absl::StrCat(bytes, " bytes long"),
+      absl::StrCat("at most ", kMaxRequestIdBytes, " bytes long"));
 }
 
 // A position to expect is one of a session.
@@ -173,6 +183,8 @@ absl::Status CheckAtLeastOne(absl::string_view option, uint64_t value) {
 absl::Status ValidateEngineOptions(const EngineOptions& options) {
   STEADYSTATE_RETURN_IF_ERROR(ValidateSessionTtl(options.session_ttl));
   STEADYSTATE_RETURN_IF_ERROR(
+      CheckRange<size_t>("history", options.history, 0, kMaxHistory));
+  STEADYSTATE_RETURN_IF_ERROR(
       CheckRange<size_t>("threads", options.threads, 1, kMaxThreads));
   STEADYSTATE_RETURN_IF_ERROR(CheckRange<size_t>(
       "max_batch_rows", options.max_batch_rows, 1, kMaxBatchRows));
@@ -211,6 +223,7 @@ absl::Status Validate(const StepRequest& request, const Model& model,
   }
   STEADYSTATE_RETURN_IF_ERROR(
       CheckInputs(request.tokens, request.embeddings, model, options));
+  STEADYSTATE_RETURN_IF_ERROR(CheckRequestId(request));
   const StepOutputs& outputs = request.outputs;
   STEADYSTATE_RETURN_IF_ERROR(
       CheckTopLogprobs("outputs.top_logprobs", outputs.top_logprobs, 1));
@@ -235,6 +248,7 @@ absl::Status Validate(const GenerateRequest& request, const Model& model,
       CheckStopTokenCount("stop_tokens", request.stop_tokens.size(), options));
   STEADYSTATE_RETURN_IF_ERROR(
       CheckTokens("stop_tokens", request.stop_tokens, vocab_size));
+  STEADYSTATE_RETURN_IF_ERROR(CheckRequestId(request));
   return CheckTopLogprobs("logprobs", request.logprobs, 0);
 }
 
@@ -244,6 +258,7 @@ absl::Status Validate(const ScoreRequest& request, const Model& model,
       CheckInputLength("tokens", request.tokens.size(), options));
   STEADYSTATE_RETURN_IF_ERROR(
       CheckTokens("tokens", request.tokens, model.description().vocab_size));
+  STEADYSTATE_RETURN_IF_ERROR(CheckRequestId(request));
   STEADYSTATE_RETURN_IF_ERROR(CheckExpectedPosition(request));
   return CheckTopLogprobs("top_logprobs", request.top_logprobs, 1);
 }
@@ -252,6 +267,7 @@ absl::Status Validate(const EmbedRequest& request, const Model& model,
                       const EngineOptions& options) {
   STEADYSTATE_RETURN_IF_ERROR(
       CheckInputs(request.tokens, request.embeddings, model, options));
+  STEADYSTATE_RETURN_IF_ERROR(CheckRequestId(request));
   STEADYSTATE_RETURN_IF_ERROR(CheckExpectedPosition(request));
   return request.bidirectional ? CheckBidirectional(request, model, options)
                                : absl::OkStatus();

@@ -118,7 +118,7 @@ struct Metrics::Families {
       utilization, running, waiting, streams, connections, outbound,
       outbound_waiting, long_work, load_duration, ready, heartbeat_age, threads;
   std::vector<Counter*> created, ended, rejections, accepted, refused, cut,
-      tokens, mismatches, nonfinite;
+      tokens, mismatches, replays, nonfinite;
   std::vector<Histogram*> lifetime, session_tokens, queue, first_token,
       inter_token, step, batch_size, batch_rows;
   std::array<std::array<Counter*, 2>, 2> cancellations{};
@@ -248,6 +248,7 @@ Metrics::Families::Families(absl::string_view model_name) : model(model_name) {
   batch_size = Histograms(kBatchSize);
   batch_rows = Histograms(kBatchRows);
   mismatches = Counters(kPositionMismatches);
+  replays = Counters(kReplays);
   AddCancellations();
   nonfinite = Counters(kStateNonFinite);
   load_duration = Gauges(kModelLoadDuration);
@@ -349,6 +350,7 @@ void Metrics::Tokens(TokenKind kind, uint64_t count) {
   families_->tokens[Index(kind)]->Increment(static_cast<double>(count));
 }
 
+void Metrics::Replayed() { families_->replays[0]->Increment(); }
 void Metrics::PositionMismatch() { families_->mismatches[0]->Increment(); }
 
 void Metrics::Cancelled(CancelStage stage, CancelSource source) {

@@ -88,6 +88,8 @@ class Metrics {
   void Batch(size_t segments, size_t rows);
   void Tokens(TokenKind kind, uint64_t count);
   void PositionMismatch();
+  // A repeated request is answered from the record of the first.
+  void Replayed();
   void Cancelled(CancelStage stage, CancelSource source);
   void NonFiniteState();
 

@@ -39,6 +39,7 @@ enum class MetricId : uint8_t {
   kBatchSize,
   kBatchRows,
   kPositionMismatches,
+  kReplays,
   kCancellations,
   kStateNonFinite,
   kModelInfo,

@@ -178,6 +178,11 @@ size_t WireBytes(const EmbeddedRow& row) {
 
 size_t PieceMemory(const GenerateRequest& request) {
   const size_t alternatives = request.logprobs.value_or(0);
+  if (request.keyed()) {
+    // It may be a repeat. Log-probabilities are not replayed.
+    return kBlockMemory + alternatives * kTopLogprobMemory +
+           kMaxReplayedAtOnce * kItemMemory;
+  }
   // A token alone has room in the first part of a message.
   if (alternatives == 0) return 4 * kItemMemory;
   return kBlockMemory + kItemMemory + alternatives * kTopLogprobMemory;
@@ -239,7 +244,8 @@ void ToProto(const Engine& engine, v1::Model& to) {
   to.set_layer_count(static_cast<uint32_t>(from.layers));
   to.set_softmax_layer_count(static_cast<uint32_t>(from.softmax_layers));
   to.set_parameter_count(from.parameters);
-  to.set_session_bytes(SessionLayout(layout, from.hidden_size).charge_bytes());
+  to.set_session_bytes(
+      SessionLayoutOf(engine.model(), engine.options()).charge_bytes());
   to.set_context_cap(layout.context_cap());
   to.set_weight_dtype(from.linear.weight_dtype);
   to.set_state_dtype(layout.dtype());
@@ -279,6 +285,7 @@ void ToProto(const StepResult& result, absl::string_view session,
              v1::StepResponse& to) {
   to.set_session(session.data(), session.size());
   to.set_position(result.position);
+  to.set_replayed(result.replayed);
   if (result.sampled_token.has_value()) {
     to.set_sampled_token(*result.sampled_token);
   }
@@ -295,21 +302,22 @@ void ToProto(const StepResult& result, absl::string_view session,
 void ToProto(const GeneratedToken& token, v1::GenerateResponse& to) {
   v1::GenerateResponse::GeneratedToken& added = *to.add_tokens();
   added.set_token(token.token);
+  added.set_replayed(token.replayed);
   if (token.logprob.has_value()) added.set_logprob(*token.logprob);
   SetLogprobs(token.top_logprobs, *added.mutable_top_logprobs());
   to.mutable_text_delta()->append(token.text_delta);
   to.set_position(token.position);
 }
 
-void ToProto(const GenerateSummary& summary, uint64_t seed,
-             v1::GenerateResponse& to) {
+void ToProto(const GenerateSummary& summary, v1::GenerateResponse& to) {
   to.mutable_text_delta()->append(summary.text_tail);
   to.set_position(summary.position);
   to.set_finish_reason(ToProto(summary.finish_reason));
   v1::GenerateResponse::Usage& usage = *to.mutable_usage();
   usage.set_prompt_tokens(summary.prompt_tokens);
   usage.set_generated_tokens(summary.generated_tokens);
-  usage.set_seed(seed);
+  usage.set_replayed_tokens(summary.replayed_tokens);
+  usage.set_seed(summary.seed);
   SetDuration(summary.queue_time, *usage.mutable_queue());
   if (summary.generated_tokens > 0) {
     SetDuration(summary.time_to_first_token,

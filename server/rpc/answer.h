@@ -61,8 +61,7 @@ void ToProto(const StepResult& result, absl::string_view session,
 
 // These add to what the message already holds.
 void ToProto(const GeneratedToken& token, v1::GenerateResponse& to);
-void ToProto(const GenerateSummary& summary, uint64_t seed,
-             v1::GenerateResponse& to);
+void ToProto(const GenerateSummary& summary, v1::GenerateResponse& to);
 void ToProto(const ScoredToken& token, v1::ScoreResponse& to);
 void ToProto(const ScoreSummary& summary, v1::ScoreResponse& to);
 void ToProto(const EmbeddedRow& row, v1::EmbedResponse& to);

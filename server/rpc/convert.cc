@@ -52,8 +52,10 @@ absl::Status SetSession(const std::string& name, std::string& to) {
   return absl::OkStatus();
 }
 
+// What says whether the request is a repeat.
 template <typename Request>
-void SetExpectedPosition(const Request& request, RequestBase& to) {
+void SetKey(const Request& request, RequestBase& to) {
+  to.request_id = request.request_id();
   to.expected_position.reset();
   if (request.has_expected_position()) {
     to.expected_position = request.expected_position();
@@ -220,7 +222,7 @@ absl::Status Converter::ToStepRequest(const v1::StepRequest& request,
                                       StepRequest& to) const {
   STEADYSTATE_RETURN_IF_ERROR(SetSession(request.session(), to.session));
   STEADYSTATE_RETURN_IF_ERROR(SetStepInput(request, to));
-  SetExpectedPosition(request, to);
+  SetKey(request, to);
   STEADYSTATE_RETURN_IF_ERROR(SetOutputs(request.output(), to.outputs));
   STEADYSTATE_RETURN_IF_ERROR(OfStep(Validate(to, model_, options_)));
   return CheckAnswer(MostWireBytes(to.outputs, model_));
@@ -252,11 +254,12 @@ absl::StatusOr<GenerateRequest> Converter::ToGenerateRequest(
   } else if (request.tokens().ids_size() > 0) {
     STEADYSTATE_RETURN_IF_ERROR(SetTokens(request.tokens(), generate.prompt));
   }
-  SetExpectedPosition(request, generate);
+  SetKey(request, generate);
   STEADYSTATE_RETURN_IF_ERROR(
       SetSampling("sampling", request.sampling(), generate.sampling));
   if (!request.sampling().has_seed()) {
     STEADYSTATE_ASSIGN_OR_RETURN(generate.sampling.seed, DrawSeed());
+    generate.seed_drawn = true;
   }
   if (request.has_max_tokens()) generate.max_tokens = request.max_tokens();
   STEADYSTATE_RETURN_IF_ERROR(SetStops(request, generate));
@@ -286,7 +289,7 @@ absl::StatusOr<ScoreRequest> Converter::ToScoreRequest(
     STEADYSTATE_RETURN_IF_ERROR(SetSession(request.session(), score.session));
   }
   STEADYSTATE_RETURN_IF_ERROR(SetScoreInput(request, score));
-  SetExpectedPosition(request, score);
+  SetKey(request, score);
   if (request.has_top_logprobs()) score.top_logprobs = request.top_logprobs();
   score.logits = request.logits();
   STEADYSTATE_RETURN_IF_ERROR(OfTokens(Validate(score, model_, options_)));
@@ -319,7 +322,7 @@ absl::StatusOr<EmbedRequest> Converter::ToEmbedRequest(
     STEADYSTATE_RETURN_IF_ERROR(SetSession(request.session(), embed.session));
   }
   STEADYSTATE_RETURN_IF_ERROR(SetEmbedInput(request, embed));
-  SetExpectedPosition(request, embed);
+  SetKey(request, embed);
   STEADYSTATE_ASSIGN_OR_RETURN(embed.pooling, ToPooling(request.pooling()));
   embed.bidirectional = request.bidirectional();
   STEADYSTATE_RETURN_IF_ERROR(Renamed("tokens",

@@ -15,6 +15,7 @@
 #include "server/base/mutex.h"
 #include "server/base/parking.h"
 #include "server/base/status_macros.h"
+#include "server/engine/receiver.h"
 #include "server/engine/request.h"
 #include "server/rpc/answer.h"
 #include "server/rpc/call_record.h"
@@ -190,12 +191,10 @@ grpc::ServerWriteReactor<v1::GenerateResponse>* StartGenerate(
     ServiceContext& services, grpc::CallbackServerContext& context,
     const v1::GenerateRequest& request) {
   using Stream = ResultStream<v1::GenerateResponse, GenerateRequest>;
-  // Drawn with the request's conversion, which comes before the summary.
-  const auto seed = std::make_shared<uint64_t>(0);
   return Stream::Start(
       "steadystate.v1.GenerationService/Generate", services, context,
       request.text().size(),
-      [&services, &context, &request, seed](
+      [&services, &context, &request](
           const std::shared_ptr<Stream>& stream) -> absl::StatusOr<RequestId> {
         STEADYSTATE_ASSIGN_OR_RETURN(
             GenerateRequest generate,
@@ -204,11 +203,10 @@ grpc::ServerWriteReactor<v1::GenerateResponse>* StartGenerate(
         generate.client = ConnectionOf(context);
         generate.deadline = stream->deadline();
         stream->ExpectPieces(PieceMemory(generate));
-        *seed = generate.sampling.seed;
         return services.engine.Submit(std::move(generate), stream);
       },
-      [seed](const GenerateSummary& summary, v1::GenerateResponse& to) {
-        ToProto(summary, *seed, to);
+      [](const GenerateSummary& summary, v1::GenerateResponse& to) {
+        ToProto(summary, to);
       });
 }
 

@@ -16,6 +16,7 @@
 #include "grpcpp/server_context.h"
 #include "grpcpp/support/server_callback.h"
 #include "server/base/mutex.h"
+#include "server/engine/receiver.h"
 #include "server/engine/request.h"
 #include "server/rpc/call_progress.h"
 #include "server/rpc/call_record.h"

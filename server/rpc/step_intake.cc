@@ -8,7 +8,6 @@
 namespace steadystate {
 namespace {
 
-constexpr size_t kMaxRequestIdBytes = 128;
 // What an answer repeats of a request's session where that is no name.
 constexpr size_t kMaxEchoBytes = 128;
 // Steps of one message for which memory is kept until the next one.
@@ -67,12 +66,14 @@ StepIntake::Arrival StepIntake::LookAt(const StepMessage::Request& from,
 absl::Status StepIntake::Convert(const StepMessage::Request& from,
                                  StepRequest& to) const {
   if (from.request_id().size() > kMaxRequestIdBytes) {
-    return OutOfBounds("request_id",
-                       absl::StrCat(from.request_id().size(), " bytes"),
-                       absl::StrCat("at most ", kMaxRequestIdBytes, " bytes"));
+    return OutOfBounds(
+        "request_id", absl::StrCat(from.request_id().size(), " bytes long"),
+        absl::StrCat("at most ", kMaxRequestIdBytes, " bytes long"));
   }
   if (!from.has_step()) return MissingField("request", "give a step");
   STEADYSTATE_RETURN_IF_ERROR(converter_.ToStepRequest(from.step(), to));
+  // One of the step's own goes before.
+  if (to.request_id.empty()) to.request_id = from.request_id();
   to.writer = origin_.writer;
   to.client = origin_.client;
   to.deadline = origin_.deadline;

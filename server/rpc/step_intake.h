@@ -10,6 +10,7 @@
 #include "grpcpp/support/byte_buffer.h"
 #include "server/base/clock.h"
 #include "server/engine/engine.h"
+#include "server/engine/receiver.h"
 #include "server/engine/request.h"
 #include "server/rpc/convert.h"
 #include "server/rpc/fair_share.h"

@@ -12,6 +12,7 @@
 #include "grpcpp/support/byte_buffer.h"
 #include "grpcpp/support/server_callback.h"
 #include "server/base/mutex.h"
+#include "server/engine/receiver.h"
 #include "server/engine/request.h"
 #include "server/rpc/answer_order.h"
 #include "server/rpc/call_progress.h"

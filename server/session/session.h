@@ -9,6 +9,7 @@
 
 #include "absl/time/time.h"
 #include "server/base/clock.h"
+#include "server/session/request_records.h"
 #include "server/session/session_info.h"
 #include "server/session/session_state.h"
 
@@ -37,6 +38,7 @@ struct Session {
   std::map<std::string, std::string> labels;
 
   uint64_t position = 0;  // state.position() after the last finished batch
+  RecordedKeys recorded;  // which requests state.records() may have
   // When its last request ended, or its last batch; creation before the first.
   Moment last_step;
   bool active = false;  // a request is queued or running: cannot expire

@@ -10,9 +10,9 @@ namespace {
 
 constexpr size_t kAlignment = 64;
 
-// A session's record at its largest: id, labels at their bounds, its places in
-// tables and queues.
-constexpr size_t kRecordBytes = 4096;
+// What a session takes beside its slot, at most: id, labels at their bounds,
+// its places in tables and queues.
+constexpr size_t kBesideSlotBytes = 4096;
 
 size_t Align(size_t bytes) {
   return (bytes + kAlignment - 1) / kAlignment * kAlignment;
@@ -20,12 +20,16 @@ size_t Align(size_t bytes) {
 
 }  // namespace
 
-SessionLayout::SessionLayout(const StateLayout& state, size_t hidden_size)
+SessionLayout::SessionLayout(const StateLayout& state, size_t hidden_size,
+                             size_t history)
     : state_(state),
       hidden_size_(hidden_size),
+      history_(history),
       recent_offset_(Align(hidden_size * sizeof(float))),
-      state_offset_(recent_offset_ +
-                    Align(kMaxPenaltyWindow * sizeof(int32_t))),
+      records_offset_(recent_offset_ +
+                      Align(kMaxPenaltyWindow * sizeof(int32_t))),
+      history_offset_(records_offset_ + Align(RequestRecords::kBytes)),
+      state_offset_(history_offset_ + Align(TokenHistory::Bytes(history))),
       slot_{.bytes = state_offset_ + Align(state.bytes()),
             .fixed_bytes = state_offset_ + state.fixed_bytes()} {
   // Without per-token slots no padding is left to count among them.
@@ -33,7 +37,7 @@ SessionLayout::SessionLayout(const StateLayout& state, size_t hidden_size)
 }
 
 uint64_t SessionLayout::charge_bytes() const {
-  return slot_.bytes + kRecordBytes;
+  return slot_.bytes + kBesideSlotBytes;
 }
 
 std::byte* SessionState::model_state() const {
@@ -47,6 +51,22 @@ const float* SessionState::pending_hidden() const {
 
 int32_t* SessionState::recent() const {
   return reinterpret_cast<int32_t*>(lease_.bytes() + layout_.recent_offset_);
+}
+
+RequestRecords SessionState::records() const {
+  return RequestRecords(lease_.bytes() + layout_.records_offset_);
+}
+
+TokenHistory SessionState::history() const {
+  return {lease_.bytes() + layout_.history_offset_, layout_.history_};
+}
+
+uint64_t SessionState::history_begin() const {
+  return history().Begin(position_);
+}
+
+void SessionState::CopyHistory(uint64_t from, std::span<int32_t> to) const {
+  history().Copy(from, to);
 }
 
 size_t SessionState::CopyRecent(std::span<int32_t> to) const {
@@ -66,6 +86,7 @@ void SessionState::WillAbsorb(size_t rows) {
 
 void SessionState::Absorbed(size_t rows, std::span<const int32_t> tokens,
                             const float* last_hidden) {
+  history().Append(position_, rows, tokens);
   position_ += rows;
   for (const int32_t token : tokens) {
     recent()[recent_count_++ % kMaxPenaltyWindow] = token;

@@ -10,7 +10,9 @@
 
 #include "absl/strings/string_view.h"
 #include "server/model/state_layout.h"
+#include "server/session/request_records.h"
 #include "server/session/state_pool.h"
+#include "server/session/token_history.h"
 
 namespace steadystate {
 
@@ -18,10 +20,12 @@ namespace steadystate {
 // Computed once per model. Immutable. The StateLayout outlives it.
 class SessionLayout {
  public:
-  SessionLayout(const StateLayout& state, size_t hidden_size);
+  // `history`: how many of its latest inputs a session remembers.
+  SessionLayout(const StateLayout& state, size_t hidden_size, size_t history);
 
   const StateLayout& state() const { return state_; }
   size_t hidden_size() const { return hidden_size_; }
+  size_t history() const { return history_; }
   SlotSize slot() const { return slot_; }
 
   // Everything one session takes, its record included: what the budget is
@@ -41,9 +45,13 @@ class SessionLayout {
   friend class SessionState;
   const StateLayout& state_;
   size_t hidden_size_;
-  // A slot is: pending hidden f32[D] | recent tokens | the model's state, each
-  // 64-byte aligned. The state comes last because it may grow.
+  size_t history_;
+  // A slot is: pending hidden f32[D] | recent tokens | records of requests |
+  // history | the model's state, each 64-byte aligned. The state comes last
+  // because it may grow.
   size_t recent_offset_;
+  size_t records_offset_;
+  size_t history_offset_;
   size_t state_offset_;
   SlotSize slot_;
 };
@@ -81,6 +89,16 @@ class SessionState {
   //   to  i32[at most kMaxPenaltyWindow]  overwritten as far as returned
   size_t CopyRecent(std::span<int32_t> to) const;
 
+  // The requests that the session has absorbed lately. Belong to the slot.
+  RequestRecords records() const;
+
+  // Its inputs from this position on are remembered.
+  uint64_t history_begin() const;
+  // Inputs [from, from + to.size()). REQUIRES: from >= history_begin(), and the
+  // last of them is absorbed.
+  //   to  i32  ids, or TokenHistory::kEmbedding
+  void CopyHistory(uint64_t from, std::span<int32_t> to) const;
+
   // The first bytes of a character that the last generated tokens left
   // unfinished.
   const std::string& unfinished_text() const { return unfinished_text_; }
@@ -102,6 +120,7 @@ class SessionState {
 
  private:
   int32_t* recent() const;
+  TokenHistory history() const;
 
   const SessionLayout& layout_;
   StateLease lease_;

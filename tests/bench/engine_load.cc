@@ -23,8 +23,7 @@ absl::StatusOr<std::unique_ptr<BenchEngine>> BenchEngine::Create(
     std::shared_ptr<const Model> model, size_t sessions,
     EngineOptions options) {
   std::unique_ptr<BenchEngine> made(new BenchEngine(std::move(model)));
-  const SessionLayout layout(made->model_->state_layout(),
-                             made->model_->description().hidden_size);
+  const SessionLayout layout = SessionLayoutOf(*made->model_, options);
   options.state_memory_bytes =
       (sessions + kSpareSessions) * layout.charge_bytes();
   // Prompts are timed as one step.

@@ -146,8 +146,8 @@ double Microseconds(std::chrono::nanoseconds duration) {
 absl::StatusOr<Report> ServeCommand::Run(const RunOptions& run) {
   STEADYSTATE_ASSIGN_OR_RETURN(const auto model, source_.Load(run));
   STEADYSTATE_ASSIGN_OR_RETURN(auto flags, source_.ServerFlags(run));
-  const SessionLayout layout(model->state_layout(),
-                             model->description().hidden_size);
+  const SessionLayout layout =
+      SessionLayoutOf(*model, source_.engine_options());
   flags.push_back(absl::StrCat("--state_memory=",
                                (load_.sessions + 1) * layout.charge_bytes()));
   STEADYSTATE_ASSIGN_OR_RETURN(const auto server,

@@ -145,8 +145,8 @@ absl::StatusOr<nlohmann::json> SessionsCommand::Measure(
 absl::StatusOr<Report> SessionsCommand::Run(const RunOptions& run) {
   STEADYSTATE_ASSIGN_OR_RETURN(const auto model, source_.Load(run));
   STEADYSTATE_ASSIGN_OR_RETURN(auto flags, source_.ServerFlags(run));
-  const SessionLayout layout(model->state_layout(),
-                             model->description().hidden_size);
+  const SessionLayout layout =
+      SessionLayoutOf(*model, source_.engine_options());
   flags.push_back("--session_ttl=24h");
   flags.push_back(
       absl::StrCat("--state_memory=", (*count_ + 1) * layout.charge_bytes()));

@@ -8,6 +8,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "server/engine/engine.h"
+#include "server/engine/receiver.h"
 #include "server/engine/request.h"
 
 namespace steadystate {

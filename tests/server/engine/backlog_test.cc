@@ -20,6 +20,10 @@ class InputTask final : public Task {
  public:
   explicit InputTask(uint64_t input_bytes) : input_bytes_(input_bytes) {}
   absl::Status Begin(const SessionState&) override { return absl::OkStatus(); }
+  absl::Status Resume(const RequestRecord&, const SessionState&) override {
+    return absl::OkStatus();
+  }
+  RequestDigest digest() const override { return {}; }
   const RequestBase& base() const override { return base_; }
   bool Ready() override { return true; }
   Piece Next() const override { return {}; }
@@ -69,7 +73,7 @@ class BacklogTest : public testing::Test {
     EXPECT_TRUE(builder.AddFixed(0, "S", {4}).ok());
     return std::move(builder).Build();
   }();
-  SessionLayout layout_{state_layout_, 4};
+  SessionLayout layout_{state_layout_, 4, 16};
   std::vector<std::unique_ptr<Session>> sessions_;
   Backlog backlog_{kLimits};
 };
@@ -193,7 +197,7 @@ TEST(BacklogReserveTest, TheLastEighthIsForSmallInputs) {
   StateLayoutBuilder builder;
   ASSERT_TRUE(builder.AddFixed(0, "S", {4}).ok());
   const StateLayout state_layout = std::move(builder).Build();
-  const SessionLayout layout(state_layout, 4);
+  const SessionLayout layout(state_layout, 4, 16);
   Session session(layout);
   auto request = std::make_unique<Request>();
   request->deadline = kNever;

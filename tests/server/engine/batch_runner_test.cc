@@ -40,7 +40,7 @@ class LogitsReceiver final : public Receiver<StepRequest> {
 Outcome RunBatch(size_t max_logits_bytes) {
   const auto model = SharedTinyModel();
   const size_t hidden_size = model->description().hidden_size;
-  const SessionLayout layout(model->state_layout(), hidden_size);
+  const SessionLayout layout(model->state_layout(), hidden_size, 16);
   StatePool pool(layout.slot(), layout.charge_bytes(),
                  kSessions * layout.charge_bytes());
   BatchRunner runner(*model, kSessions * kRows, 2, max_logits_bytes);

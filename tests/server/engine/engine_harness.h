@@ -75,6 +75,7 @@ struct StepRecord {
         top_logprobs(from.top_logprobs),
         logits(from.logits.begin(), from.logits.end()),
         hidden(from.hidden.begin(), from.hidden.end()),
+        replayed(from.replayed),
         queue_time(from.queue_time),
         compute_time(from.compute_time) {}
 
@@ -84,6 +85,7 @@ struct StepRecord {
   std::vector<TokenLogprob> top_logprobs;
   std::vector<float> logits;
   std::vector<float> hidden;
+  bool replayed = false;
   absl::Duration queue_time;
   absl::Duration compute_time;
 };

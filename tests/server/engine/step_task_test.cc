@@ -26,6 +26,7 @@ class TaskWith {
     task_.Take(submission);
   }
   const StepTask* operator->() const { return &task_; }
+  StepTask* operator->() { return &task_; }
 
  private:
   StepTask task_{kHidden, kChunk};
@@ -76,6 +77,24 @@ TEST(StepTaskTest, CutsEmbeddingsByRows) {
   EXPECT_EQ(piece.rows, kChunk);
   EXPECT_EQ(piece.embeddings.size(), kChunk * kHidden);
   EXPECT_TRUE(piece.tokens.empty());
+}
+
+// As when the server was shut down between two pieces.
+TEST(StepTaskTest, OneThatWasCutIsTakenUpWhereItWas) {
+  StateLayoutBuilder builder;
+  ASSERT_TRUE(builder.AddFixed(0, "S", {4}).ok());
+  const StateLayout state_layout = std::move(builder).Build();
+  const SessionLayout layout(state_layout, kHidden, 16);
+  SessionState session(layout);
+  const std::vector<int32_t> tokens = MakeTokens(19, 1);
+  TaskWith task(StepOf("s", tokens));
+  ASSERT_TRUE(
+      task->Resume({.id = "a", .begin = 5, .end = 5 + kChunk}, session).ok());
+  const Piece piece = task->Next();
+  EXPECT_EQ(piece.rows, kChunk);
+  EXPECT_TRUE(std::equal(piece.tokens.begin(), piece.tokens.end(),
+                         tokens.begin() + kChunk));
+  EXPECT_FALSE(task->done());
 }
 
 }  // namespace

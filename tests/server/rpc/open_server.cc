@@ -30,8 +30,7 @@ T OrDie(absl::StatusOr<T> value) {
 }
 
 uint64_t ChargeOf(const Model& model) {
-  return SessionLayout(model.state_layout(), model.description().hidden_size)
-      .charge_bytes();
+  return SessionLayoutOf(model, EngineOptions()).charge_bytes();
 }
 
 }  // namespace

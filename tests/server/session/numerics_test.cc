@@ -32,7 +32,7 @@ StateLayout MakeLayout(const Shape& shape) {
 
 std::string FingerprintOf(const Shape& shape) {
   const StateLayout state = MakeLayout(shape);
-  const auto numerics = NumericsOf(SessionLayout(state, shape.hidden_size));
+  const auto numerics = NumericsOf(SessionLayout(state, shape.hidden_size, 16));
   EXPECT_TRUE(numerics.ok());
   return numerics->Fingerprint().value();
 }
@@ -58,7 +58,7 @@ TEST(NumericsTest, WhateverDecidesBytesShows) {
 
 TEST(NumericsTest, FactsStandInTheirOrder) {
   const StateLayout state = MakeLayout({.dtype = StateDType::kInt16});
-  Numerics numerics = NumericsOf(SessionLayout(state, 24)).value();
+  Numerics numerics = NumericsOf(SessionLayout(state, 24, 16)).value();
   ASSERT_EQ(numerics.facts().size(), 3u);
   EXPECT_EQ(numerics.facts()[0],
             std::make_pair(std::string("layout_version"), std::string("1")));

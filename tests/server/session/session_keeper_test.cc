@@ -111,7 +111,7 @@ class SessionKeeperTest : public testing::Test {
   ManualClock clock_;
   Metrics metrics_{"tiny"};
   StateLayout state_layout_ = MakeLayout();
-  SessionLayout layout_{state_layout_, 8};
+  SessionLayout layout_{state_layout_, 8, 16};
   Mutex mutex_;
   CondVar changed_;
   std::vector<Return> returns_ ABSL_GUARDED_BY(mutex_);

@@ -16,6 +16,7 @@ namespace steadystate {
 namespace {
 
 constexpr size_t kHidden = 24;
+constexpr size_t kHistory = 100;
 
 StateLayout MakeLayout() {
   StateLayoutBuilder builder;
@@ -34,7 +35,7 @@ class SessionStateTest : public testing::Test {
  protected:
   SessionStateTest()
       : state_layout_(MakeLayout()),
-        layout_(state_layout_, kHidden),
+        layout_(state_layout_, kHidden, kHistory),
         pool_(layout_.slot(), layout_.charge_bytes(),
               8 * layout_.charge_bytes()) {}
 
@@ -159,7 +160,7 @@ TEST_F(SessionStateTest, ASessionThatNeverAdvancedLeavesItsSlotUntouched) {
 TEST(GrowingSessionStateTest, AnEndedSessionLeavesNothingBehind) {
   constexpr uint64_t kCap = 64;
   const StateLayout state_layout = MakeGrowingLayout(kCap);
-  const SessionLayout layout(state_layout, kHidden);
+  const SessionLayout layout(state_layout, kHidden, kHistory);
   EXPECT_EQ(layout.context_cap(), kCap);
   EXPECT_LT(layout.slot().fixed_bytes, layout.slot().bytes);
   for (const size_t rows : {size_t{1}, size_t{7}, size_t{kCap}}) {

@@ -69,7 +69,7 @@ class SessionTableTest : public testing::Test {
   const Moment start_ = {.steady = SteadyTime::FromZero(absl::Hours(7)),
                          .wall = absl::FromUnixSeconds(1'780'000'000)};
   StateLayout state_layout_ = MakeLayout();
-  SessionLayout layout_{state_layout_, 8};
+  SessionLayout layout_{state_layout_, 8, 16};
   SessionTable table_{layout_, kTtl, 2};
 };
 

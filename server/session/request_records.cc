@@ -1,0 +1,135 @@
+#include "server/session/request_records.h"
+
+#include <algorithm>
+#include <cstring>
+
+namespace steadystate {
+namespace {
+
+// A record: this, the id, the answer.
+struct Header {
+  uint64_t begin;
+  uint64_t end;
+  RequestDigest digest;
+  uint8_t id_bytes;
+  uint8_t answer_bytes;
+  uint8_t finished;
+};
+
+size_t BytesOf(size_t id_bytes, size_t answer_bytes) {
+  return sizeof(Header) + id_bytes + answer_bytes;
+}
+
+Header HeaderAt(const std::byte* at) {
+  Header header;
+  std::memcpy(&header, at, sizeof(header));
+  return header;
+}
+
+size_t BytesAt(const std::byte* at) {
+  const Header header = HeaderAt(at);
+  return BytesOf(header.id_bytes, header.answer_bytes);
+}
+
+RequestRecord Read(const std::byte* at) {
+  const Header header = HeaderAt(at);
+  const auto* const id = reinterpret_cast<const char*>(at + sizeof(Header));
+  return {.id = {id, header.id_bytes},
+          .begin = header.begin,
+          .end = header.end,
+          .digest = header.digest,
+          .finished = header.finished != 0,
+          .answer = {id + header.id_bytes, header.answer_bytes}};
+}
+
+void Write(const RequestRecord& record, std::byte* at) {
+  Header header;
+  std::memset(&header, 0, sizeof(header));
+  header.begin = record.begin;
+  header.end = record.end;
+  header.digest = record.digest;
+  header.id_bytes = static_cast<uint8_t>(record.id.size());
+  header.answer_bytes = static_cast<uint8_t>(record.answer.size());
+  header.finished = record.finished ? 1 : 0;
+  std::memcpy(at, &header, sizeof(header));
+  at += sizeof(header);
+  std::memcpy(at, record.id.data(), record.id.size());
+  if (record.answer.empty()) return;
+  std::memcpy(at + record.id.size(), record.answer.data(),
+              record.answer.size());
+}
+
+}  // namespace
+
+static_assert(kMaxRequestIdBytes <= UINT8_MAX);
+static_assert(RequestRecords::kMaxAnswerBytes <= UINT8_MAX);
+
+void RequestRecords::Put(const RequestRecord& record) {
+  static_assert(kBytes >= sizeof(Frame) + sizeof(Header) + kMaxRequestIdBytes +
+                              kMaxAnswerBytes);
+  Frame at = frame();
+  if (at.count > 0) {
+    const RequestRecord last = Read(memory_ + at.last);
+    if (last.id == record.id && last.begin == record.begin) {
+      at.end = at.last;
+      --at.count;
+    }
+  } else {
+    at.begin = at.end = sizeof(Frame);
+  }
+  const size_t bytes = BytesOf(record.id.size(), record.answer.size());
+  while (at.count == kMaxRecords ||
+         (at.end - at.begin) + bytes > kBytes - sizeof(Frame)) {
+    DropOldest(at);
+  }
+  if (at.end + bytes > kBytes) Compact(at);
+  Write(record, memory_ + at.end);
+  at.last = at.end;
+  at.end = static_cast<uint16_t>(at.end + bytes);
+  ++at.count;
+  std::memcpy(memory_, &at, sizeof(at));
+}
+
+std::optional<RequestRecord> RequestRecords::Find(absl::string_view id,
+                                                  uint64_t begin) const {
+  const Frame at = frame();
+  const std::byte* next = memory_ + at.begin;
+  for (size_t i = 0; i < at.count; ++i, next += BytesAt(next)) {
+    const RequestRecord record = Read(next);
+    if (record.begin == begin && record.id == id) return record;
+  }
+  return std::nullopt;
+}
+
+RequestRecords::Frame RequestRecords::frame() const {
+  Frame frame;
+  std::memcpy(&frame, memory_, sizeof(frame));
+  return frame;
+}
+
+void RequestRecords::DropOldest(Frame& frame) const {
+  frame.begin =
+      static_cast<uint16_t>(frame.begin + BytesAt(memory_ + frame.begin));
+  --frame.count;
+}
+
+// Moves the records to the start, which makes room at the end.
+void RequestRecords::Compact(Frame& frame) {
+  const auto bytes = static_cast<uint16_t>(frame.end - frame.begin);
+  std::memmove(memory_ + sizeof(Frame), memory_ + frame.begin, bytes);
+  frame.begin = sizeof(Frame);
+  frame.end = static_cast<uint16_t>(sizeof(Frame) + bytes);
+}
+
+void RecordedKeys::Note(uint64_t key) {
+  if (count_ > 0 && keys_[(count_ - 1) % keys_.size()] == key) return;
+  keys_[count_++ % keys_.size()] = key;
+}
+
+bool RecordedKeys::MayHave(uint64_t key) const {
+  const size_t kept = std::min(count_, keys_.size());
+  return std::find(keys_.begin(), keys_.begin() + kept, key) !=
+         keys_.begin() + kept;
+}
+
+}  // namespace steadystate

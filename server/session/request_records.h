@@ -1,0 +1,92 @@
+#ifndef STEADYSTATE_SERVER_SESSION_REQUEST_RECORDS_H_
+#define STEADYSTATE_SERVER_SESSION_REQUEST_RECORDS_H_
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+
+#include "absl/hash/hash.h"
+#include "absl/strings/string_view.h"
+
+namespace steadystate {
+
+// 128 bits over all that a request says; two requests with equal ones ask the
+// same.
+using RequestDigest = std::array<uint64_t, 2>;
+
+// Most bytes of a client's name for a request.
+inline constexpr size_t kMaxRequestIdBytes = 128;
+
+// What is kept of a request that a session has absorbed, all of it or a part:
+// what a repeat of the request is answered from. Lent.
+struct RequestRecord {
+  absl::string_view id{};  // the client's name for it: 1 to kMaxRequestIdBytes
+  uint64_t begin = 0;      // the position that it expected, and found
+  uint64_t end = 0;        // the position after what was absorbed of it
+  RequestDigest digest{};
+  bool finished = false;       // else something is left to absorb
+  absl::string_view answer{};  // in a form of the request's own; may be empty
+};
+
+// The records of the latest requests that were absorbed into a session: at most
+// kMaxRecords, in kBytes of the session's slot. Where these are full the oldest
+// goes. Memory of zeros has none. Thread-compatible.
+class RequestRecords {
+ public:
+  // As many requests as may be queued on a session by default, and so the steps
+  // that a stream may have in flight.
+  static constexpr size_t kMaxRecords = 32;
+  static constexpr size_t kBytes = 4096;
+  // The longest answer that is kept, so that others are.
+  static constexpr size_t kMaxAnswerBytes = 64;
+
+  // `memory`: kBytes of it, borrowed.
+  explicit RequestRecords(std::byte* memory) : memory_(memory) {}
+
+  // Adds a record, which replaces that of the same id and begin if that was the
+  // last one added.
+  // REQUIRES: id and answer within their bounds.
+  void Put(const RequestRecord& record);
+
+  // Valid until the next Put.
+  std::optional<RequestRecord> Find(absl::string_view id, uint64_t begin) const;
+
+ private:
+  // Where the records lie, as bytes from the start.
+  struct Frame {
+    uint16_t begin = 0;
+    uint16_t end = 0;
+    uint16_t last = 0;  // the last one's begin
+    uint16_t count = 0;
+  };
+
+  Frame frame() const;
+  void DropOldest(Frame& frame) const;
+  void Compact(Frame& frame);
+
+  std::byte* memory_;
+};
+
+// Which requests a session may have records of, for those that may not look at
+// its slot: the latest RequestRecords::kMaxRecords that were absorbed, by a
+// hash of id and begin. Thread-compatible.
+class RecordedKeys {
+ public:
+  static uint64_t KeyOf(absl::string_view id, uint64_t begin) {
+    return absl::HashOf(id, begin);
+  }
+
+  // A piece of the request was absorbed.
+  void Note(uint64_t key);
+  // True for all that were noted; for others hardly ever.
+  bool MayHave(uint64_t key) const;
+
+ private:
+  std::array<uint64_t, RequestRecords::kMaxRecords> keys_{};
+  size_t count_ = 0;  // ever noted
+};
+
+}  // namespace steadystate
+
+#endif  // STEADYSTATE_SERVER_SESSION_REQUEST_RECORDS_H_
