@@ -67,6 +67,7 @@ std::unique_ptr<Command> MakeModelCommand();
 std::unique_ptr<Command> MakeSessionCreateCommand();
 std::unique_ptr<Command> MakeSessionGetCommand();
 std::unique_ptr<Command> MakeSessionListCommand();
+std::unique_ptr<Command> MakeSessionForkCommand();
 std::unique_ptr<Command> MakeSessionDeleteCommand();
 
 // What the process ends with.

@@ -170,6 +170,12 @@ absl::StatusOr<v1::ListSessionsResponse> Client::ListSessions(
                    options);
 }
 
+absl::StatusOr<v1::ForkSessionResponse> Client::ForkSession(
+    const v1::ForkSessionRequest& request, const CallOptions& options) const {
+  return CallUnary(*sessions_, &v1::SessionService::Stub::ForkSession, request,
+                   options);
+}
+
 absl::Status Client::DeleteSession(const v1::DeleteSessionRequest& request,
                                    const CallOptions& options) const {
   return CallUnary(*sessions_, &v1::SessionService::Stub::DeleteSession,

@@ -133,6 +133,9 @@ class Client {
   absl::StatusOr<v1::ListSessionsResponse> ListSessions(
       const v1::ListSessionsRequest& request,
       const CallOptions& options = {}) const;
+  absl::StatusOr<v1::ForkSessionResponse> ForkSession(
+      const v1::ForkSessionRequest& request,
+      const CallOptions& options = {}) const;
   absl::Status DeleteSession(const v1::DeleteSessionRequest& request,
                              const CallOptions& options = {}) const;
 

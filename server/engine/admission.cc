@@ -78,10 +78,10 @@ absl::Status Admission::Accept(Entry& entry, const Moment& now) {
   if (!on_fresh_state) {
     STEADYSTATE_ASSIGN_OR_RETURN(session, keeper_.Find(base.key(), now));
   }
-  const bool may_repeat =
-      session != nullptr && Backlog::MayRepeat(*session, base);
+  const bool behind_others =
+      base.joins || (session != nullptr && Backlog::MayRepeat(*session, base));
   STEADYSTATE_RETURN_IF_ERROR(desk_.backlog.Check(
-      session, base.client, base.writer, task.input_bytes(), may_repeat));
+      session, base.client, base.writer, task.input_bytes(), behind_others));
   if (on_fresh_state) {
     STEADYSTATE_ASSIGN_OR_RETURN(session, keeper_.CreateUnlisted(now));
   }
@@ -96,6 +96,9 @@ absl::Status Admission::Accept(Entry& entry, const Moment& now) {
     if (!on_fresh_state) keeper_.Use(*session);
     desk_.starting.push_back(request.id);
     desk_.noted = true;
+  } else if (base.joins) {
+    desk_.joining.push_back(request.id);
+    desk_.WakeCompute();
   }
   return absl::OkStatus();
 }

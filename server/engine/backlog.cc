@@ -36,10 +36,10 @@ absl::Status InputTooLarge(uint64_t bytes, uint64_t bound) {
 
 absl::Status Backlog::Check(const Session* session, ClientId client,
                             WriterId writer, uint64_t input_bytes,
-                            bool may_repeat) {
+                            bool behind_others) {
   const Lane* const lane = session == nullptr ? nullptr : session->lane;
   if (lane != nullptr) {
-    if (lane->writer != writer && !may_repeat) {
+    if (lane->writer != writer && lane->writer != 0 && !behind_others) {
       return MakeError(
           ErrorReason::kSessionBusy,
           absl::StrCat("another call is using session '", session->id,
@@ -49,7 +49,8 @@ absl::Status Backlog::Check(const Session* session, ClientId client,
     }
     // The first one has its turn and does not wait. All those of a stream that
     // broke may be there when they are repeated.
-    const size_t most = limits_.max_queued_per_session * (may_repeat ? 2 : 1);
+    const size_t most =
+        limits_.max_queued_per_session * (behind_others ? 2 : 1);
     if (lane->requests.size() > most) {
       return QueueFull(
           absl::StrCat(lane->requests.size() - 1, " requests wait on session '",
@@ -140,9 +141,9 @@ void Backlog::ForgetIdleClients() {
 
 Request& Backlog::Add(Session& session, ClientId client, WriterId writer,
                       std::unique_ptr<Request> request) {
-  if (session.lane == nullptr) OpenLane(session, writer);
-  session.lane->writer = writer;
   Request& added = *request;
+  if (session.lane == nullptr) OpenLane(session, 0);
+  if (!added.task->base().joins) session.lane->writer = writer;
   added.id = Name(added);
   added.lane = session.lane;
   session.lane->requests.push_back(std::move(request));
@@ -213,6 +214,11 @@ std::unique_ptr<Request> Backlog::Remove(Request& request) {
       [&request](const auto& queued) { return queued.get() == &request; });
   std::unique_ptr<Request> removed = std::move(*place);
   queue.erase(place);
+  if (std::all_of(queue.begin(), queue.end(), [](const auto& queued) {
+        return queued->task->base().joins;
+      })) {
+    request.lane->writer = 0;
+  }
   const auto index = static_cast<uint32_t>((removed->id & UINT32_MAX) - 1);
   slots_[index].request = nullptr;
   ++slots_[index].uses;

@@ -85,7 +85,7 @@ struct Request {
 // The requests of one session, in order. Exists while there are any.
 struct Lane {
   Session* session = nullptr;
-  WriterId writer = 0;
+  WriterId writer = 0;  // 0: anybody's, since all of them join
   // The first one has its turn. Few, mostly one.
   std::vector<std::unique_ptr<Request>> requests;
   size_t index = 0;  // in Backlog
@@ -125,17 +125,18 @@ class Backlog {
   // May this client's writer add a request to the session, or, if that is null,
   // to one that nobody uses? SESSION_BUSY, QUEUE_FULL, INVALID_ARGUMENT: an
   // input larger than there will ever be room for.
-  // What may repeat others (MayRepeat) also goes behind another writer's.
+  // What may repeat others (MayRepeat) or joins them also goes behind another
+  // writer's.
   absl::Status Check(const Session* session, ClientId client, WriterId writer,
-                     uint64_t input_bytes, bool may_repeat = false);
+                     uint64_t input_bytes, bool behind_others = false);
 
   // Is the request a repeat of one that is queued on the session, or that the
   // session has absorbed lately? Harmless then, whoever sends it.
   static bool MayRepeat(const Session& session, const RequestBase& request);
 
   // Names the request, and opens a lane for the session (Session::lane) if
-  // there is none. From now on the lane is this writer's. REQUIRES: Check
-  // succeeded for the client and writer.
+  // there is none. From now on the lane is this writer's, unless the request
+  // joins. REQUIRES: Check succeeded for the client and writer.
   Request& Add(Session& session, ClientId client, WriterId writer,
                std::unique_ptr<Request> request);
 

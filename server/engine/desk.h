@@ -62,6 +62,7 @@ struct Desk {
 
   // The notes; each request stands at most once in each.
   std::vector<RequestId> starting ABSL_GUARDED_BY(mutex);  // their turn came
+  std::vector<RequestId> joining ABSL_GUARDED_BY(mutex);   // behind others
   std::vector<RequestId> cancelled ABSL_GUARDED_BY(mutex);
   std::vector<RequestId> woken ABSL_GUARDED_BY(mutex);
   std::vector<RequestId> orphaned ABSL_GUARDED_BY(mutex);  // session deleted

@@ -167,6 +167,19 @@ absl::Status Engine::DeleteSession(const SessionKey& key) {
   return core_->admission.DeleteSession(key);
 }
 
+WorkRequest Engine::ForkWork(std::vector<SessionOptions> children,
+                             std::shared_ptr<Forks> forks) {
+  WorkRequest request;
+  request.joins = true;
+  request.work = [&keeper = core_->keeper, children = std::move(children),
+                  forks = std::move(forks)](const Session& session) {
+    absl::StatusOr<Forks> made = keeper.Fork(session, children);
+    if (made.ok()) *forks = *std::move(made);
+    return made.status();
+  };
+  return request;
+}
+
 template <typename R>
 void Engine::Core::Submit(std::span<Submission<R>> submissions) {
   size_t valid = 0;

@@ -15,9 +15,10 @@
 #include "server/base/clock.h"
 #include "server/model/sampler.h"
 #include "server/session/session_info.h"
-#include "server/session/session_state.h"
 
 namespace steadystate {
+
+struct Session;
 
 // DRAINING: the answer to a request that arrives, or still waits, when the
 // engine takes no more.
@@ -53,6 +54,10 @@ struct RequestBase {
   // answered from the session's record of the first (request_records.h). Empty:
   // it has none, and is no repeat.
   std::string request_id;
+  // It changes nothing: it goes behind whatever is queued on the session,
+  // whoever queued that, between two pieces of what may end between them; and
+  // the session stays its writer's.
+  bool joins = false;
   SteadyTime deadline = SteadyTime::InfiniteFuture();
 };
 
@@ -194,15 +199,15 @@ struct EmbedRequest : RequestBase {
   bool bidirectional = false;
 };
 
-// Work on a session's state that is done elsewhere than on the compute thread,
+// Work on a session that is done elsewhere than on the compute thread,
 // which does not wait for it.
 struct WorkRequest : RequestBase {
   using Item = Nothing;
   using Summary = Nothing;
 
-  // Called once, by a thread that has the state for itself, unless the request
+  // Called once, by a thread that has its state for itself, unless the request
   // ends before its turn. An error that it returns is the request's.
-  std::function<absl::Status(SessionState&)> work;
+  std::function<absl::Status(Session&)> work;
 };
 
 }  // namespace steadystate

@@ -19,6 +19,7 @@
 namespace steadystate {
 
 class Round;
+struct Session;
 
 // One layer of a bidirectional pass (Model::ForwardLayer) over some of its
 // rows.
@@ -148,7 +149,7 @@ class Task {
   virtual bool IsWork() const { return false; }
   // Called once, by the thread that has the session's state meanwhile. An error
   // is the request's outcome.
-  virtual absl::Status Work(SessionState&) { return absl::OkStatus(); }
+  virtual absl::Status Work(Session&) { return absl::OkStatus(); }
 
   // May the next piece be computed now? False pauses the request until it is
   // woken.

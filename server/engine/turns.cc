@@ -123,8 +123,13 @@ bool Turns::TakeNotes(bool prefilling) {
 
 // What goes on, if its receiver is ready.
 void Turns::TakeReady() {
+  TakeJoining();
   for (const RequestId id : Taken(continuing_)) {
-    if (Request* const request = desk_.backlog.Find(id)) Ask(*request);
+    Request* const request = desk_.backlog.Find(id);
+    // Another one may be in front now.
+    if (request != nullptr && request->stage == RequestStage::kAsking) {
+      Ask(*request);
+    }
   }
   for (const RequestId id : Taken(desk_.woken)) {
     Request* const request = desk_.backlog.Find(id);
@@ -141,11 +146,42 @@ void Turns::TakeReady() {
   desk_.starting.clear();
 }
 
+// Those whose session's first request has begun and does not run just now.
+void Turns::TakeJoining() {
+  for (const RequestId id : Taken(desk_.joining)) {
+    const Request* const request = desk_.backlog.Find(id);
+    if (request == nullptr) continue;
+    Request& first = *request->lane->requests.front();
+    if (!first.begun || first.stage == RequestStage::kRunning ||
+        first.task->AllOrNothing()) {
+      continue;
+    }
+    if (first.stage == RequestStage::kScheduled) scheduler_.Remove(first);
+    LetJoin(first);
+  }
+}
+
+// What joins a session's requests goes between two pieces of `first`, if that
+// may end between them. True if anything does; the turn of `first` comes again
+// after it.
+bool Turns::LetJoin(Request& first) {
+  if (first.task->AllOrNothing()) return false;
+  auto& requests = first.lane->requests;
+  const auto joins = std::find_if(
+      requests.begin(), requests.end(),
+      [](const auto& request) { return request->task->base().joins; });
+  if (joins == requests.end()) return false;
+  std::rotate(requests.begin(), joins, joins + 1);
+  first.stage = RequestStage::kQueued;
+  desk_.starting.push_back(requests.front()->id);
+  return true;
+}
+
 bool Turns::HasWork() const {
   return desk_.stopping || !scheduler_.empty() || !continuing_.empty() ||
-         !desk_.starting.empty() || !desk_.cancelled.empty() ||
-         !desk_.woken.empty() || !desk_.orphaned.empty() ||
-         !desk_.returned.empty() ||
+         !desk_.starting.empty() || !desk_.joining.empty() ||
+         !desk_.cancelled.empty() || !desk_.woken.empty() ||
+         !desk_.orphaned.empty() || !desk_.returned.empty() ||
          (desk_.aborting && desk_.backlog.size() > desk_.with_keeper);
 }
 
@@ -193,7 +229,8 @@ void Turns::TakeReturned() {
     --desk_.with_keeper;
     Request& request = *desk_.backlog.Find(returned.id);
     request.stage = RequestStage::kQueued;
-    if (request.end.has_value()) {
+    // Work that was done stays done, whatever came meanwhile.
+    if (request.end.has_value() && !request.task->done()) {
       End(request, *request.end);
     } else if (!returned.status.ok() || request.task->IsWork()) {
       Settle(request, std::move(returned.status));
@@ -262,8 +299,13 @@ void Turns::End(Request& request, const absl::Status& status) {
   Settle(request, status);
 }
 
-// The requests before it are answered: may it begin?
+// The requests before it are answered: may it begin? Or what joined is done:
+// then it goes on.
 void Turns::StartTurn(Request& request) {
+  if (request.begun) {
+    if (!LetJoin(request)) Ask(request);
+    return;
+  }
   const SessionState& state = request.lane->session->state;
   if (!state.in_memory()) {
     Order(request, nullptr);
@@ -279,7 +321,7 @@ void Turns::StartTurn(Request& request) {
     return;
   }
   if (request.task->IsWork()) {
-    Order(request, [&task = *request.task](SessionState& session) {
+    Order(request, [&task = *request.task](Session& session) {
       return task.Work(session);
     });
     return;
@@ -415,7 +457,7 @@ void Turns::CommitItem(const BatchItem& item, Request& request) {
     End(request, *request.end);
   } else {
     outbox_.Add(request);
-    continuing_.push_back(request.id);
+    if (!LetJoin(request)) continuing_.push_back(request.id);
   }
 }
 

@@ -18,7 +18,7 @@ class WorkTask final : public TaskOf<WorkRequest> {
  public:
   absl::Status Begin(const SessionState&) override { return absl::OkStatus(); }
   bool IsWork() const override { return true; }
-  absl::Status Work(SessionState& session) override {
+  absl::Status Work(Session& session) override {
     done_ = true;
     return request().work(session);
   }

@@ -34,6 +34,7 @@ constexpr const char* kMethods[] = {
     "steadystate.v1.SessionService/GetSession",
     "steadystate.v1.SessionService/ListSessions",
     "steadystate.v1.SessionService/DeleteSession",
+    "steadystate.v1.SessionService/ForkSession",
     "steadystate.v1.GenerationService/Step",
     "steadystate.v1.GenerationService/StreamStep",
     "steadystate.v1.GenerationService/Generate",

@@ -9,13 +9,10 @@
 #include <string>
 #include <utility>
 
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
 #include "absl/time/time.h"
-#include "google/rpc/error_details.pb.h"
 #include "server/base/error.h"
-#include "server/base/logging.h"
 #include "server/base/status_macros.h"
 #include "server/engine/validate.h"
 #include "server/model/sampler.h"
@@ -155,6 +152,21 @@ absl::StatusOr<absl::Duration> ParseTtl(const google::protobuf::Duration& ttl) {
   return duration;
 }
 
+namespace {
+
+absl::Status SetTtlAndLabels(const v1::Session& from, SessionOptions& to) {
+  if (from.has_ttl()) {
+    STEADYSTATE_ASSIGN_OR_RETURN(to.ttl, ParseTtl(from.ttl()));
+  }
+  // Before any of them is looked at: there may be as many as a message holds.
+  STEADYSTATE_RETURN_IF_ERROR(
+      Within("session", ValidateLabelCount(from.labels().size())));
+  to.labels.insert(from.labels().begin(), from.labels().end());
+  return Within("session", ValidateLabels(to.labels));
+}
+
+}  // namespace
+
 absl::StatusOr<absl::string_view> ParseSessionName(absl::string_view field,
                                                    absl::string_view name) {
   constexpr absl::string_view kForm =
@@ -198,17 +210,33 @@ absl::StatusOr<SessionOptions> Converter::ToSessionOptions(
     STEADYSTATE_RETURN_IF_ERROR(
         CheckModelName("model", request.model(), model_.description().id));
   }
-  const v1::Session& session = request.session();
-  if (session.has_ttl()) {
-    STEADYSTATE_ASSIGN_OR_RETURN(options.ttl, ParseTtl(session.ttl()));
-  }
-  // Before any of them is looked at: there may be as many as a message holds.
-  STEADYSTATE_RETURN_IF_ERROR(
-      Within("session", ValidateLabelCount(session.labels().size())));
-  options.labels.insert(session.labels().begin(), session.labels().end());
-  STEADYSTATE_RETURN_IF_ERROR(
-      Within("session", ValidateLabels(options.labels)));
+  STEADYSTATE_RETURN_IF_ERROR(SetTtlAndLabels(request.session(), options));
   return options;
+}
+
+absl::StatusOr<std::vector<SessionOptions>> Converter::ToForks(
+    const v1::ForkSessionRequest& request) const {
+  const auto named = static_cast<size_t>(request.session_ids_size());
+  if (named > kMaxForks) {
+    return OutOfBounds("session_ids", absl::StrCat(named, " ids"),
+                       absl::StrCat("at most ", kMaxForks, " ids"));
+  }
+  const size_t count =
+      request.has_count() ? request.count() : std::max<size_t>(named, 1);
+  STEADYSTATE_RETURN_IF_ERROR(CheckRange<size_t>("count", count, 1, kMaxForks));
+  if (named > 0 && count != named) {
+    return OutOfBounds(
+        "count", count,
+        absl::StrCat("absent or the number of session_ids, ", named));
+  }
+  SessionOptions options;
+  STEADYSTATE_RETURN_IF_ERROR(SetTtlAndLabels(request.session(), options));
+  std::vector<SessionOptions> forks(count, options);
+  for (size_t i = 0; i < named; ++i) {
+    forks[i].id = request.session_ids(static_cast<int>(i));
+    STEADYSTATE_RETURN_IF_ERROR(ValidateSessionId(forks[i].id));
+  }
+  return forks;
 }
 
 absl::StatusOr<StepRequest> Converter::ToStepRequest(
@@ -391,109 +419,6 @@ absl::Status Converter::SetTokensOf(const std::string& text,
 absl::Status Converter::CheckAnswer(size_t bytes) const {
   if (bytes <= max_message_bytes_) return absl::OkStatus();
   return MessageTooLarge(bytes, max_message_bytes_);
-}
-
-namespace {
-
-// Together with at most a handful of metadata entries these stay well below
-// the 8 KiB that a client accepts as metadata, even percent-encoded.
-constexpr size_t kMaxMessageBytes = 1024;
-constexpr size_t kMaxMetadataValueBytes = 256;
-
-struct GenericError {
-  absl::StatusCode code;
-  ErrorReason reason;
-  absl::string_view message;
-};
-
-// Codes that say enough by themselves.
-constexpr GenericError kGenericErrors[] = {
-    {absl::StatusCode::kInvalidArgument, ErrorReason::kInvalidArgument,
-     "the request is invalid"},
-    {absl::StatusCode::kDeadlineExceeded, ErrorReason::kDeadlineExceeded,
-     "the deadline passed"},
-    {absl::StatusCode::kCancelled, ErrorReason::kCancelled,
-     "the request was cancelled"},
-};
-
-// Those that the protos promise a RetryInfo with, and how long if the error
-// does not say it better.
-constexpr absl::Duration kRetryAfter = absl::Seconds(1);
-
-bool PromisesRetry(ErrorReason reason) {
-  return reason == ErrorReason::kDraining ||
-         reason == ErrorReason::kQueueFull ||
-         reason == ErrorReason::kStateBudgetExhausted;
-}
-
-PublicError Generic(const absl::Status& status) {
-  PublicError error;
-  for (const GenericError& row : kGenericErrors) {
-    if (row.code == status.code()) {
-      error.code = row.code;
-      error.message = std::string(row.message);
-      error.details.reason = row.reason;
-      return error;
-    }
-  }
-  static auto& limiter = *new LogLimiter;
-  LogLimited(limiter, LogLevel::kError, "internal error",
-             {{"status", status.ToString()}});
-  error.code = absl::StatusCode::kInternal;
-  error.message = "internal error; the server's log has the details";
-  error.details.reason = ErrorReason::kInternal;
-  return error;
-}
-
-}  // namespace
-
-PublicError ToPublicError(const absl::Status& status) {
-  std::optional<ErrorDetails> details = GetErrorDetails(status);
-  if (!details.has_value()) return Generic(status);
-  PublicError error;
-  error.code = status.code();
-  error.message = std::string(Excerpt(status.message(), kMaxMessageBytes));
-  error.details = *std::move(details);
-  if (PromisesRetry(error.details.reason) &&
-      !error.details.retry_after.has_value()) {
-    error.details.retry_after = kRetryAfter;
-  }
-  for (auto& [key, value] : error.details.metadata) {
-    // Below this layer sessions go by their ids.
-    if (key == "session" && !absl::StartsWith(value, "sessions/")) {
-      value.insert(0, "sessions/");
-    }
-    value = std::string(Excerpt(value, kMaxMetadataValueBytes));
-  }
-  return error;
-}
-
-google::rpc::Status ToRpcStatus(const PublicError& error) {
-  google::rpc::Status wire;
-  wire.set_code(static_cast<int>(error.code));
-  wire.set_message(error.message);
-  google::rpc::ErrorInfo info;
-  info.set_reason(std::string(Name(error.details.reason)));
-  info.set_domain(std::string(kErrorDomain));
-  for (const auto& [key, value] : error.details.metadata) {
-    (*info.mutable_metadata())[key] = value;
-  }
-  wire.add_details()->PackFrom(info);
-  if (error.details.retry_after.has_value()) {
-    google::rpc::RetryInfo retry;
-    absl::Duration rest = *error.details.retry_after;
-    const int64_t seconds = absl::IDivDuration(rest, absl::Seconds(1), &rest);
-    retry.mutable_retry_delay()->set_seconds(seconds);
-    retry.mutable_retry_delay()->set_nanos(
-        static_cast<int32_t>(absl::ToInt64Nanoseconds(rest)));
-    wire.add_details()->PackFrom(retry);
-  }
-  return wire;
-}
-
-grpc::Status ToGrpcStatus(const PublicError& error) {
-  return {static_cast<grpc::StatusCode>(error.code), error.message,
-          ToRpcStatus(error).SerializeAsString()};
 }
 
 }  // namespace steadystate

@@ -11,7 +11,7 @@
 #include "grpcpp/support/byte_buffer.h"
 #include "server/base/error.h"
 #include "server/rpc/connection.h"
-#include "server/rpc/convert.h"
+#include "server/rpc/public_error.h"
 #include "server/rpc/received.h"
 
 namespace steadystate {

@@ -8,6 +8,7 @@
 #include "server/base/status_macros.h"
 #include "server/rpc/answer.h"
 #include "server/rpc/convert.h"
+#include "server/rpc/fork_call.h"
 #include "server/rpc/unary.h"
 #include "server/session/session_id.h"
 
@@ -37,6 +38,8 @@ SessionService::SessionService(ServiceContext& services)
   Add("/steadystate.v1.SessionService/GetSession", &SessionService::GetSession);
   Add("/steadystate.v1.SessionService/ListSessions",
       &SessionService::ListSessions);
+  Add("/steadystate.v1.SessionService/ForkSession",
+      &SessionService::ForkSession);
   Add("/steadystate.v1.SessionService/DeleteSession",
       &SessionService::DeleteSession);
 }
@@ -82,6 +85,12 @@ grpc::ServerUnaryReactor* SessionService::ListSessions(
                 .answer = PageSize(*request) * kSessionCost.answer},
       *response,
       [this, request, response] { return List(*request, *response); });
+}
+
+grpc::ServerUnaryReactor* SessionService::ForkSession(
+    grpc::CallbackServerContext* context, const v1::ForkSessionRequest* request,
+    v1::ForkSessionResponse* response) {
+  return ForkCall::Start(services_, *context, *request, *response);
 }
 
 grpc::ServerUnaryReactor* SessionService::DeleteSession(

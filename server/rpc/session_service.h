@@ -24,6 +24,9 @@ class SessionService final : public TypedService {
   grpc::ServerUnaryReactor* ListSessions(grpc::CallbackServerContext* context,
                                          const v1::ListSessionsRequest* request,
                                          v1::ListSessionsResponse* response);
+  grpc::ServerUnaryReactor* ForkSession(grpc::CallbackServerContext* context,
+                                        const v1::ForkSessionRequest* request,
+                                        v1::ForkSessionResponse* response);
   grpc::ServerUnaryReactor* DeleteSession(
       grpc::CallbackServerContext* context,
       const v1::DeleteSessionRequest* request,

@@ -57,6 +57,15 @@ struct SessionOptions {
   std::map<std::string, std::string> labels;  // bounded, see session_id.h
 };
 
+// The most copies of a session that are made at once.
+inline constexpr size_t kMaxForks = 256;
+
+// Copies of a session.
+struct Forks {
+  std::vector<std::string> ids;  // in the order in which they were asked for
+  uint64_t position = 0;         // of all of them
+};
+
 // A session as clients see it; a copy, taken at one moment. Times are of day.
 struct SessionInfo {
   std::string id;

@@ -62,7 +62,7 @@ SessionKeeper::~SessionKeeper() {
 absl::StatusOr<SessionInfo> SessionKeeper::Create(
     const SessionOptions& options) {
   const Moment now = clock_.Read();
-  while (MoreExpiryMayMakeRoom(now)) {
+  while (MoreExpiryMayMakeRoom(1, now)) {
   }
   const MutexLock lock(mutex_);
   STEADYSTATE_RETURN_IF_ERROR(table_.CheckNew(options));
@@ -165,10 +165,90 @@ absl::StatusOr<StateLease> SessionKeeper::Charge(const Moment& now) {
     ++charged_;
     return lease;
   }
-  const std::optional<ErrorDetails> details = GetErrorDetails(lease.status());
-  return MakeError(details->reason, lease.status().message(), details->metadata,
+  return Refused(lease.status(), now);
+}
+
+absl::Status SessionKeeper::Refused(const absl::Status& no_room,
+                                    const Moment& now) const {
+  const std::optional<ErrorDetails> details = GetErrorDetails(no_room);
+  return MakeError(details->reason, no_room.message(), details->metadata,
                    std::clamp(table_.NextExpiry() - now.steady, kMinStateRetry,
                               kMaxStateRetry));
+}
+
+absl::StatusOr<Forks> SessionKeeper::Fork(
+    const Session& parent, std::vector<SessionOptions> children) {
+  const Moment now = clock_.Read();
+  while (MoreExpiryMayMakeRoom(children.size(), now)) {
+  }
+  {
+    // Counted before anything is copied, so that there will be a slot.
+    const MutexLock lock(mutex_);
+    STEADYSTATE_RETURN_IF_ERROR(CheckAllNew(children));
+    if (children.size() > pool_.capacity() - charged_) {
+      return Refused(pool_.Exhausted(), now);
+    }
+    charged_ += children.size();
+  }
+  MayPark("SessionKeeper::Fork");
+  absl::StatusOr<std::shared_ptr<SessionState>> origin = CopyOf(parent.state);
+  const MutexLock lock(mutex_);
+  // Others may have taken an id meanwhile.
+  const absl::Status fits =
+      origin.ok() ? CheckAllNew(children) : origin.status();
+  if (!fits.ok()) {
+    charged_ -= children.size();
+    return fits;
+  }
+  Forks forks = {.ids = {}, .position = parent.state.position()};
+  for (SessionOptions& options : children) {
+    forks.ids.push_back(AddFork(parent, std::move(options), *origin, now).id);
+  }
+  UpdateGauges();
+  return forks;
+}
+
+// Whether all of them can be added.
+absl::Status SessionKeeper::CheckAllNew(
+    absl::Span<const SessionOptions> options) const {
+  std::vector<absl::string_view> ids;
+  for (const SessionOptions& one : options) {
+    STEADYSTATE_RETURN_IF_ERROR(table_.CheckNew(one));
+    if (!one.id.empty()) ids.push_back(one.id);
+  }
+  std::sort(ids.begin(), ids.end());
+  const auto twice = std::adjacent_find(ids.begin(), ids.end());
+  if (twice == ids.end()) return absl::OkStatus();
+  return OutOfBounds("session_ids", *twice, "each there once");
+}
+
+// A state that others can stand for copies of.
+absl::StatusOr<std::shared_ptr<SessionState>> SessionKeeper::CopyOf(
+    const SessionState& state) {
+  auto copy = std::make_shared<SessionState>(layout_);
+  while (true) {
+    absl::StatusOr<StateLease> lease = pool_.Allocate();
+    if (lease.ok()) {
+      copy->SetSlot(*std::move(lease));
+      copy->CopyFrom(state);
+      return copy;
+    }
+    // What is charged has a slot, once what has ended is cleared.
+    if (!ClearOne()) return lease.status();
+  }
+}
+
+Session& SessionKeeper::AddFork(const Session& parent, SessionOptions options,
+                                std::shared_ptr<SessionState> origin,
+                                const Moment& now) {
+  if (!options.ttl.has_value()) options.ttl = parent.ttl;
+  if (options.labels.empty()) options.labels = parent.labels;
+  Session& fork = table_.Add(options, now);
+  fork.state.Follow(std::move(origin));
+  fork.position = fork.state.position();
+  fork.recorded = parent.recorded;
+  metrics_.SessionCreated();
+  return fork;
 }
 
 Session& SessionKeeper::KeepUnlisted(std::unique_ptr<Session> session) {
@@ -185,10 +265,11 @@ void SessionKeeper::End(std::unique_ptr<Session> session) {
 
 // Nobody is refused for the memory of sessions that have expired, however many
 // others stand before them. Between two calls others get the lock.
-bool SessionKeeper::MoreExpiryMayMakeRoom(const Moment& now) {
+bool SessionKeeper::MoreExpiryMayMakeRoom(size_t sessions, const Moment& now) {
   const MutexLock lock(mutex_);
   EndExpired(now);
-  return charged_ == pool_.capacity() && table_.NextExpiry() <= now.steady;
+  return sessions > pool_.capacity() - charged_ &&
+         table_.NextExpiry() <= now.steady;
 }
 
 // Whoever finds that sessions have expired takes a few of them out, so that it
@@ -240,13 +321,15 @@ void SessionKeeper::WaitForWork() {
 void SessionKeeper::BringWaiting() {
   while (!waiting_.empty()) {
     Job& job = waiting_.front();
-    absl::StatusOr<StateLease> lease = pool_.Allocate();
-    if (lease.ok()) {
-      job.session->state.SetSlot(*std::move(lease));
-    } else if (!ended_.empty()) {
-      return;
-    } else {
-      job.work = [refused = lease.status()](SessionState&) { return refused; };
+    if (!job.session->state.TakeOver()) {
+      absl::StatusOr<StateLease> lease = pool_.Allocate();
+      if (lease.ok()) {
+        job.session->state.SetSlot(*std::move(lease));
+      } else if (!ended_.empty()) {
+        return;
+      } else {
+        job.work = [refused = lease.status()](Session&) { return refused; };
+      }
     }
     jobs_.push_back(std::move(job));
     waiting_.pop_front();
@@ -262,23 +345,36 @@ void SessionKeeper::DoJob() {
     jobs_.pop_front();
   }
   MayPark("SessionKeeper::DoJob");
+  FillSlot(*job.session);
   const absl::Status status =
-      job.work ? job.work(job.session->state) : absl::OkStatus();
+      job.work ? job.work(*job.session) : absl::OkStatus();
   // Whoever ordered it may be about to let go of the session, and to end.
   job.work = nullptr;
   returned_(*job.session, status);
 }
 
-// One at a time, so that nobody waits long for what else the thread does.
-void SessionKeeper::ClearOne() {
+// A session that has been given a slot and stands for a copy gets that.
+void SessionKeeper::FillSlot(Session& session) {
+  SessionState& state = session.state;
+  if (!state.has_slot()) return;
+  state.CopyOrigin();
+  std::shared_ptr<SessionState> origin;
+  const MutexLock lock(mutex_);
+  origin = state.DropOrigin();
+}
+
+// One at a time, so that nobody waits long for what else the thread does. False
+// if there was none.
+bool SessionKeeper::ClearOne() {
   std::unique_ptr<Session> ended;
   {
     const MutexLock lock(mutex_);
-    if (ended_.empty()) return;
+    if (ended_.empty()) return false;
     ended = std::move(ended_.back());
     ended_.pop_back();
   }
   MayPark("SessionKeeper::ClearOne");
+  return true;
 }
 
 }  // namespace steadystate

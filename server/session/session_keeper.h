@@ -14,6 +14,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
+#include "absl/types/span.h"
 #include "server/base/clock.h"
 #include "server/base/mutex.h"
 #include "server/metrics/metrics.h"
@@ -48,8 +49,8 @@ class SessionKeeper {
     size_t max_expired_remembered = 0;
   };
 
-  // Work on the state of a session that nobody else touches meanwhile.
-  using Work = std::function<absl::Status(SessionState&)>;
+  // Work on a session whose state nobody else touches meanwhile.
+  using Work = std::function<absl::Status(Session&)>;
   // What was ordered for the session is done, and how it went. Called by the
   // keeper's thread, which holds no lock.
   using Returned = std::function<void(Session&, const absl::Status&)>;
@@ -109,6 +110,15 @@ class SessionKeeper {
   // REQUIRES: it is in use, and nothing is ordered for it.
   void Order(Session& session, Work work) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
+  // Creates sessions that are copies of `parent`: all of them, or none. Each is
+  // charged now, and gets memory of its own when its first step comes; until
+  // then one copy serves all of them. Called by Work on the parent, without
+  // mutex(). Errors as of Create.
+  //   children  where they leave out ttl or labels, the parent's count
+  absl::StatusOr<Forks> Fork(const Session& parent,
+                             std::vector<SessionOptions> children)
+      ABSL_LOCKS_EXCLUDED(mutex_);
+
   // Sessions that are in use and can be named.
   size_t active() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     return table_.active();
@@ -126,18 +136,30 @@ class SessionKeeper {
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::StatusOr<StateLease> LeaseForOneMore()
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // With the retry hint.
+  absl::Status Refused(const absl::Status& no_room, const Moment& now) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  absl::Status CheckAllNew(absl::Span<const SessionOptions> options) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  absl::StatusOr<std::shared_ptr<SessionState>> CopyOf(
+      const SessionState& state) ABSL_LOCKS_EXCLUDED(mutex_);
+  Session& AddFork(const Session& parent, SessionOptions options,
+                   std::shared_ptr<SessionState> origin, const Moment& now)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void End(std::unique_ptr<Session> session)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   Session& KeepUnlisted(std::unique_ptr<Session> session)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  bool MoreExpiryMayMakeRoom(const Moment& now);
+  bool MoreExpiryMayMakeRoom(size_t sessions, const Moment& now)
+      ABSL_LOCKS_EXCLUDED(mutex_);
   void EndExpired(const Moment& now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   void Loop();
   void WaitForWork() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void BringWaiting() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void DoJob();
-  void ClearOne();
+  void FillSlot(Session& session) ABSL_LOCKS_EXCLUDED(mutex_);
+  bool ClearOne();
 
   const SessionLayout& layout_;
   const Clock& clock_;

@@ -40,6 +40,37 @@ uint64_t SessionLayout::charge_bytes() const {
   return slot_.bytes + kBesideSlotBytes;
 }
 
+void SessionState::CopyFrom(const SessionState& other) {
+  CopyFields(other);
+  if (position_ == 0) return;
+  const size_t used = layout_.used_bytes(position_);
+  lease_.MarkUsed(used);
+  std::memcpy(lease_.bytes(), other.lease_.bytes(), used);
+}
+
+void SessionState::CopyFields(const SessionState& other) {
+  position_ = other.position_;
+  recent_count_ = other.recent_count_;
+  has_pending_ = other.has_pending_;
+  unfinished_text_ = other.unfinished_text_;
+}
+
+void SessionState::Follow(std::shared_ptr<SessionState> origin) {
+  CopyFields(*origin);
+  origin_ = std::move(origin);
+}
+
+bool SessionState::TakeOver() {
+  if (origin_ == nullptr || origin_.use_count() > 1) return false;
+  lease_ = std::move(origin_->lease_);
+  origin_.reset();
+  return true;
+}
+
+void SessionState::CopyOrigin() {
+  if (origin_ != nullptr) CopyFrom(*origin_);
+}
+
 std::byte* SessionState::model_state() const {
   return lease_.bytes() + layout_.state_offset_;
 }

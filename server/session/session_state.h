@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <string>
 #include <utility>
@@ -67,11 +68,31 @@ class SessionState {
   SessionState(const SessionState&) = delete;
   SessionState& operator=(const SessionState&) = delete;
 
-  // Whether it has a slot, without which it can neither be advanced nor looked
-  // at, but for its position.
-  bool in_memory() const { return lease_.bytes() != nullptr; }
+  // Whether it has a slot with its bytes, without which it can neither be
+  // advanced nor looked at, but for its position.
+  bool in_memory() const {
+    return lease_.bytes() != nullptr && origin_ == nullptr;
+  }
+  bool has_slot() const { return lease_.bytes() != nullptr; }
   // Gives it a fresh slot of a pool of layout.slot(). REQUIRES: it has none.
   void SetSlot(StateLease lease) { lease_ = std::move(lease); }
+
+  // Makes it all that `other` is, which nobody advances meanwhile. REQUIRES:
+  // this one has a fresh slot, and the other has one with its bytes, or is at
+  // position 0.
+  void CopyFrom(const SessionState& other);
+
+  // Makes it stand for a copy of `origin`, which nobody ever advances and other
+  // states may stand for as well: a copy that is made when memory is wanted, by
+  // TakeOver, or by SetSlot, CopyOrigin and DropOrigin. REQUIRES: this one has
+  // no slot and is at position 0; the origin is in memory.
+  void Follow(std::shared_ptr<SessionState> origin);
+  // True if it stands for a copy, and no other state does for the same: then it
+  // has the origin's slot from now on.
+  bool TakeOver();
+  // REQUIRES: it has a slot.
+  void CopyOrigin();
+  std::shared_ptr<SessionState> DropOrigin() { return std::move(origin_); }
 
   // The model's state, laid out by its StateLayout.
   std::byte* model_state() const;
@@ -121,9 +142,11 @@ class SessionState {
  private:
   int32_t* recent() const;
   TokenHistory history() const;
+  void CopyFields(const SessionState& other);
 
   const SessionLayout& layout_;
   StateLease lease_;
+  std::shared_ptr<SessionState> origin_;  // null if it stands for itself
   uint64_t position_ = 0;
   uint64_t recent_count_ = 0;  // tokens ever noted; a ring holds the latest
   bool has_pending_ = false;

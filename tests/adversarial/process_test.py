@@ -23,8 +23,9 @@ GARBAGE = b"\xff\xff\xff"
 NOT_UTF8 = b"\n\x02\xff\xfe"
 UNARY = [GENERATION + "Step", SESSIONS + "CreateSession",
          SESSIONS + "GetSession", SESSIONS + "ListSessions",
-         SESSIONS + "DeleteSession", MODELS + "ListModels",
-         MODELS + "GetModel", MODELS + "Tokenize", MODELS + "Detokenize"]
+         SESSIONS + "DeleteSession", SESSIONS + "ForkSession",
+         MODELS + "ListModels", MODELS + "GetModel", MODELS + "Tokenize",
+         MODELS + "Detokenize"]
 STREAMING = [GENERATION + "Generate", GENERATION + "Score",
              GENERATION + "Embed"]
 

@@ -67,7 +67,7 @@ TEST_F(CliTest, EveryCommandHasHelp) {
   const std::string overview = Print("help");
   for (const char* command :
        {"generate", "score", "load", "session create", "session get",
-        "session list", "session delete", "model", "health"}) {
+        "session list", "session fork", "session delete", "model", "health"}) {
     EXPECT_THAT(overview, HasSubstr(command));
     const std::string help = Print(absl::StrCat("help ", command));
     EXPECT_THAT(help, HasSubstr("Examples:"));
@@ -170,6 +170,21 @@ TEST_F(CliTest, SessionsLiveAsLongAsTheyAreTold) {
   EXPECT_EQ(Print("session delete my-session"), "");
   EXPECT_THAT(Fail(1, "session get my-session"),
               StartsWith("error: NOT_FOUND SESSION_NOT_FOUND: "));
+}
+
+TEST_F(CliTest, AForkGoesOnAsTheSessionDoes) {
+  Print("session create --id mother");
+  Print("generate --session mother --prompt 'The ' --max_tokens 4");
+  EXPECT_EQ(Print("session fork mother --id daughter"), "sessions/daughter\n");
+  EXPECT_EQ(Print("generate --session daughter --max_tokens 9 --seed 3"),
+            Print("generate --session mother --max_tokens 9 --seed 3"));
+  EXPECT_EQ(Json("session get daughter")["position"], 17);
+  const std::string two = Print("session fork mother --count 2");
+  EXPECT_THAT(two,
+              ContainsRegex("^sessions/[a-z0-9-]+\nsessions/[a-z0-9-]+\n$"));
+  EXPECT_THAT(Fail(1, "session fork mother --id daughter"),
+              StartsWith("error: ALREADY_EXISTS SESSION_ALREADY_EXISTS: "));
+  EXPECT_THAT(Fail(2, "session fork"), HasSubstr("id is missing"));
 }
 
 TEST_F(CliTest, KeepLeavesTheSessionAndNamesIt) {

@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "gtest/gtest.h"
+#include "server/session/session.h"
 #include "tests/server/engine/engine_harness.h"
 #include "tests/testing/end_receiver.h"
 #include "tests/testing/parked_threads.h"
@@ -270,8 +271,8 @@ TEST(EngineSessionTest, WorkHasItsPlaceAmongTheStepsOfASession) {
   work.writer = step.writer;
   Future<uint64_t> position;
   Future<bool> go;
-  work.work = [position, go](SessionState& state) {
-    position.Set(state.position());
+  work.work = [position, go](Session& session) {
+    position.Set(session.state.position());
     go.Get();
     return absl::OkStatus();
   };
@@ -290,7 +291,7 @@ TEST(EngineSessionTest, WorkHasItsPlaceAmongTheStepsOfASession) {
   EXPECT_TRUE(worked.Get().ok());
   EXPECT_EQ(after.Get()->position, 2u);
   // Its error is the answer; the session goes on.
-  work.work = [](SessionState&) {
+  work.work = [](Session&) {
     return MakeError(ErrorReason::kInternal, "it went wrong");
   };
   Future<absl::Status> failed;

@@ -39,7 +39,7 @@ class Client {
       : server_(server), random_(seed), sessions_(server.CreateSessions(3)) {}
 
   void Round() {
-    switch (Random(10)) {
+    switch (Random(11)) {
       case 0:
         return DoStep();
       case 1:
@@ -52,6 +52,8 @@ class Client {
         return DoLargeRequest();
       case 5:
         return DoWatch();
+      case 6:
+        return DoFork();
       default:
         return DoStreamStep();
     }
@@ -105,6 +107,19 @@ class Client {
     std::thread canceller([&] { CancelPerhaps(context); });
     v1::StepResponse response;
     server_.generation().Step(&context, StepOf(Session(), {1, 2}), &response);
+    canceller.join();
+  }
+
+  // Without room for all that are asked for in the end.
+  void DoFork() {
+    Context context;
+    std::thread canceller([&] { CancelPerhaps(context); });
+    v1::ForkSessionRequest request;
+    request.set_name(Session());
+    request.set_count(1 + Random(3));
+    request.mutable_session()->mutable_ttl()->set_seconds(1);
+    v1::ForkSessionResponse response;
+    server_.sessions().ForkSession(&context, request, &response);
     canceller.join();
   }
 

@@ -11,6 +11,7 @@
 #include "gtest/gtest.h"
 #include "server/metrics/metrics.h"
 #include "server/rpc/convert.h"
+#include "server/rpc/public_error.h"
 #include "tests/server/rpc/wire_error.h"
 #include "tests/testing/manual_clock.h"
 #include "tests/testing/tiny_model.h"

@@ -233,8 +233,8 @@ TEST_F(SessionKeeperTest, ADeletedSessionStaysUntilItIsLetGo) {
   // Charged as long as it is there.
   EXPECT_FALSE(keeper_->Create(Named("c")).ok());
   // It can be worked on, and its name be used again by then.
-  Order(a, [](SessionState& state) {
-    state.WillAbsorb(1);
+  Order(a, [](Session& session) {
+    session.state.WillAbsorb(1);
     return absl::OkStatus();
   });
   EXPECT_EQ(AwaitReturn().session, &a);
@@ -263,11 +263,11 @@ TEST_F(SessionKeeperTest, WorkIsDoneElsewhereAndHoldsNobodyUp) {
   Session& a = CreateInUse("a");
   Session& b = CreateInUse("b");
   std::promise<void> go;
-  Order(a, [&go](SessionState&) {
+  Order(a, [&go](Session&) {
     go.get_future().wait();
     return MakeError(ErrorReason::kInternal, "it went wrong");
   });
-  Order(b, [](SessionState&) { return absl::OkStatus(); });
+  Order(b, [](Session&) { return absl::OkStatus(); });
   // While it works all of this goes on.
   EXPECT_TRUE(keeper_->Get("a")->active);
   EXPECT_EQ(Delete("a"), &a);
@@ -300,6 +300,192 @@ TEST_F(SessionKeeperTest, ExpiryEndsTheIdleAndSparesWhoIsInUse) {
   clock_.Advance(kTtl);
   EXPECT_EQ(ReasonOf(keeper_->Get("busy").status()),
             ErrorReason::kSessionExpired);
+}
+
+class SessionKeeperForkTest : public SessionKeeperTest {
+ protected:
+  static constexpr size_t kSessions = 5;
+  static constexpr char kUnfinished = '\xe2';  // begins a character
+
+  SessionKeeperForkTest() {
+    keeper_ = MakeKeeper(kSessions);
+    parent_ = &CreateInUse("parent");
+    Order(*parent_, [this](Session& session) {
+      Fill(session.state, 7);
+      return absl::OkStatus();
+    });
+    AwaitReturn();
+  }
+
+  // Lets the session absorb an input, after which every byte of the model's
+  // state is `value`.
+  void Fill(SessionState& state, int32_t value) {
+    state.WillAbsorb(1);
+    std::memset(state.model_state(), value, state_layout_.bytes());
+    const std::vector<float> hidden(layout_.hidden_size(),
+                                    static_cast<float>(value));
+    state.Absorbed(1, {{value}}, hidden.data());
+    state.set_unfinished_text(std::string(1, kUnfinished));
+  }
+  void ExpectFilled(const SessionState& state, int32_t value) {
+    ASSERT_TRUE(state.in_memory());
+    EXPECT_EQ(state.position(), 1u);
+    EXPECT_EQ(state.unfinished_text(), std::string(1, kUnfinished));
+    ASSERT_NE(state.pending_hidden(), nullptr);
+    EXPECT_EQ(state.pending_hidden()[0], static_cast<float>(value));
+    int32_t token = 0;
+    state.CopyHistory(0, {&token, 1});
+    EXPECT_EQ(token, value);
+    EXPECT_EQ(state.CopyRecent({&token, 1}), 1u);
+    EXPECT_EQ(token, value);
+    for (size_t i = 0; i < state_layout_.bytes(); ++i) {
+      ASSERT_EQ(state.model_state()[i], static_cast<std::byte>(value)) << i;
+    }
+  }
+
+  // Has the keeper's thread make copies of the parent.
+  absl::Status OrderFork(const std::vector<std::string>& ids) {
+    std::vector<SessionOptions> options;
+    for (const std::string& id : ids) options.push_back(Named(id));
+    Order(*parent_, [this, options](Session& session) {
+      const auto forks = keeper_->Fork(session, options);
+      if (!forks.ok()) return forks.status();
+      EXPECT_EQ(forks->position, session.state.position());
+      EXPECT_EQ(forks->ids.size(), options.size());
+      return absl::OkStatus();
+    });
+    return AwaitReturn().status;
+  }
+
+  // The session, in use and in memory.
+  Session& Bring(const std::string& id) {
+    Session* session = nullptr;
+    {
+      const MutexLock lock(keeper_->mutex());
+      session = *keeper_->Find(id, clock_.Read());
+      keeper_->Use(*session);
+    }
+    Order(*session, nullptr);
+    EXPECT_TRUE(AwaitReturn().status.ok());
+    return *session;
+  }
+
+  // As many sessions as there is room for, beside those that exist.
+  void ExpectRoomFor(size_t count) {
+    for (size_t i = 0; i < count; ++i) Create(absl::StrCat("room", i));
+    EXPECT_EQ(ReasonOf(keeper_->Create(Named("more")).status()),
+              ErrorReason::kStateBudgetExhausted);
+    for (size_t i = 0; i < count; ++i) LetGo(Bring(absl::StrCat("room", i)));
+  }
+
+  Session* parent_ = nullptr;
+};
+
+// The budget is full, so the last fork must have the slot of the copy that
+// served them all.
+TEST_F(SessionKeeperForkTest, ForksAreWhatTheParentWasAndTakeMemoryWhenUsed) {
+  const std::vector<std::string> ids = {"x", "y", "z"};
+  ASSERT_TRUE(OrderFork(ids).ok());
+  Create("other");
+  EXPECT_EQ(ReasonOf(keeper_->Create(Named("more")).status()),
+            ErrorReason::kStateBudgetExhausted);
+  Order(*parent_, [this](Session& session) {
+    Fill(session.state, 8);
+    return absl::OkStatus();
+  });
+  AwaitReturn();
+  for (const std::string& id : ids) {
+    EXPECT_EQ(keeper_->Get(id)->tier, SessionTier::kElsewhere);
+    EXPECT_EQ(keeper_->Get(id)->position, 1u);
+  }
+  for (const std::string& id : ids) {
+    Session& fork = Bring(id);
+    EXPECT_EQ(keeper_->Get(id)->tier, SessionTier::kMemory);
+    ExpectFilled(fork.state, 7);
+    // What one does is not seen by the others.
+    std::memset(fork.state.model_state(), 9, state_layout_.bytes());
+    LetGo(fork);
+  }
+  LetGo(*parent_);
+}
+
+TEST_F(SessionKeeperForkTest, AllAreMadeOrNone) {
+  Create("taken");
+  EXPECT_EQ(ReasonOf(OrderFork({"x", "taken"})),
+            ErrorReason::kSessionAlreadyExists);
+  EXPECT_EQ(ReasonOf(OrderFork({"x", "x"})), ErrorReason::kInvalidArgument);
+  EXPECT_EQ(ReasonOf(OrderFork({"w", "x", "y", "z"})),
+            ErrorReason::kStateBudgetExhausted);
+  EXPECT_FALSE(keeper_->Get("x").ok());
+  ExpectRoomFor(kSessions - 2);
+  LetGo(*parent_);
+}
+
+TEST_F(SessionKeeperForkTest, ForksThatAreNeverUsedGiveTheirMemoryBack) {
+  ASSERT_TRUE(OrderFork({"x", "y", "z"}).ok());
+  LetGo(Bring("y"));
+  for (const char* id : {"x", "y", "z"}) Delete(id);
+  ExpectRoomFor(kSessions - 1);
+  LetGo(*parent_);
+}
+
+TEST_F(SessionKeeperForkTest, AForkOfAForkIsOneOfItsParent) {
+  ASSERT_TRUE(OrderFork({"x"}).ok());
+  LetGo(*parent_);
+  parent_ = &Bring("x");
+  ASSERT_TRUE(OrderFork({"y"}).ok());
+  LetGo(*parent_);
+  Delete("x");
+  Session& fork = Bring("y");
+  ExpectFilled(fork.state, 7);
+  LetGo(fork);
+}
+
+TEST_F(SessionKeeperForkTest, TheCopyWaitsForMemoryThatIsBeingCleared) {
+  for (size_t i = 1; i < kSessions; ++i) Create(absl::StrCat(i));
+  ThreadHold hold("SessionKeeper::DoJob");
+  Order(*parent_, nullptr);
+  hold.WaitUntilHeld();
+  for (size_t i = 1; i < kSessions; ++i) Delete(absl::StrCat(i));
+  hold.Release();
+  AwaitReturn();
+  ASSERT_TRUE(OrderFork({"w", "x", "y", "z"}).ok());
+  for (const char* id : {"w", "x", "y", "z"}) {
+    Session& fork = Bring(id);
+    ExpectFilled(fork.state, 7);
+    LetGo(fork);
+  }
+  LetGo(*parent_);
+}
+
+TEST_F(SessionKeeperForkTest, AnIdMayBeTakenWhileTheCopyIsMade) {
+  ThreadHold hold("SessionKeeper::Fork");
+  absl::Status ended;
+  std::thread forks([this, &ended] { ended = OrderFork({"x", "y"}); });
+  hold.WaitUntilHeld();
+  Create("y");
+  hold.Release();
+  forks.join();
+  EXPECT_EQ(ReasonOf(ended), ErrorReason::kSessionAlreadyExists);
+  EXPECT_FALSE(keeper_->Get("x").ok());
+  ExpectRoomFor(kSessions - 2);
+  LetGo(*parent_);
+}
+
+TEST_F(SessionKeeperForkTest, WhatIsNotSaidIsAsOfTheParent) {
+  SessionOptions options = Named("labelled");
+  options.labels[std::string("a")] = std::string("b");
+  options.ttl = absl::Minutes(7);
+  ASSERT_TRUE(keeper_->Create(options).ok());
+  LetGo(*parent_);
+  parent_ = &Bring("labelled");
+  ASSERT_TRUE(OrderFork({"x"}).ok());
+  const auto fork = keeper_->Get("x");
+  ASSERT_TRUE(fork.ok());
+  EXPECT_EQ(fork->labels, options.labels);
+  EXPECT_EQ(fork->ttl, absl::Minutes(7));
+  EXPECT_EQ(fork->position, 0u);
+  LetGo(*parent_);
 }
 
 }  // namespace
