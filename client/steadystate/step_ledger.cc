@@ -1,6 +1,9 @@
 #include "steadystate/step_ledger.h"
 
+#include <cstdint>
 #include <optional>
+#include <random>
+#include <string>
 #include <utility>
 
 #include "absl/strings/numbers.h"
@@ -20,6 +23,13 @@ absl::Status CheckInputs(const Step& step) {
       " numbers together; it must have one of the two"));
 }
 
+// 64 random bits.
+std::string RandomId() {
+  std::random_device random;
+  const uint64_t bits = (uint64_t{random()} << 32) + random();
+  return absl::StrCat(absl::Hex(bits, absl::kZeroPad16));
+}
+
 // Where a session is after a step that failed, if the error says that the step
 // was carried out in part.
 std::optional<uint64_t> CutShortAt(const absl::Status& error) {
@@ -35,6 +45,11 @@ std::optional<uint64_t> CutShortAt(const absl::Status& error) {
 }
 
 }  // namespace
+
+StepLedger::StepLedger(const StepStreamOptions& options)
+    : client_id_(options.client_id.empty() ? RandomId() : options.client_id),
+      max_in_flight_(options.max_in_flight),
+      max_in_flight_per_session_(options.max_in_flight_per_session) {}
 
 absl::Status StepLedger::CheckNumber(size_t number) const {
   if (number < sessions_.size() && sessions_[number].used) {
@@ -108,6 +123,7 @@ void StepLedger::Send(size_t number, const Step& step, uint64_t tag,
   request.set_request_id(absl::StrCat(number));
   v1::StepRequest& to = *request.mutable_step();
   to.set_session(session.name);
+  to.set_request_id(client_id_);
   to.set_expected_position(session.sent_position);
   uint64_t inputs = step.tokens.size();
   if (inputs > 0) {

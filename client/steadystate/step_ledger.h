@@ -19,9 +19,7 @@ namespace steadystate::client {
 class StepLedger {
  public:
   // The bounds are those of the options.
-  explicit StepLedger(const StepStreamOptions& options)
-      : max_in_flight_(options.max_in_flight),
-        max_in_flight_per_session_(options.max_in_flight_per_session) {}
+  explicit StepLedger(const StepStreamOptions& options);
 
   // As StepStream's methods of these names.
   size_t AddSession(absl::string_view name, uint64_t position);
@@ -72,6 +70,7 @@ class StepLedger {
   // CheckNumber; and that nothing of the session is pending.
   absl::Status CheckIdle(size_t number) const;
 
+  const std::string client_id_;
   const size_t max_in_flight_;
   const size_t max_in_flight_per_session_;
   std::vector<Session> sessions_;  // by number

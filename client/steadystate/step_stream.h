@@ -78,6 +78,12 @@ struct StepStreamOptions {
   // Of the stream as a whole.
   CallOptions call = {};
 
+  // Optional, at most 128 bytes. Names the client to the server, which then
+  // knows steps that another stream of the same name sends again: they are
+  // carried out once, and answered as the first time. Use a name that no other
+  // client has. Empty: a random one, which no other stream has.
+  std::string client_id = {};
+
   // Optional. Is given answers as they arrive, several at a time, in place of
   // Next. Comes on threads of gRPC's, one call at a time; they must not be kept
   // waiting. May send, to any session: what is sent meanwhile leaves in one
@@ -108,9 +114,13 @@ struct StepStreamOptions {
 // sessions in any order. After a step that fails, steps of its session that are
 // already in flight fail with POSITION_MISMATCH.
 //
-// A broken stream stays so; nothing is sent again by itself. To go on: for each
-// of Unanswered() ask GetSession until StepsTaken can tell, open another
-// stream, AddSession at the position found, and send the steps that were not
+// A broken stream stays so; nothing is sent again by itself. To go on, with a
+// client_id: open another stream of the same client_id, AddSession each of
+// Unanswered() at the position that its standing has, and send its steps again,
+// those in doubt first. What the server has carried out is answered again, by
+// StepResponse.replayed; a session that is still at work is not busy for it.
+// Without one: for each of Unanswered() ask GetSession until StepsTaken can
+// tell, AddSession at the position found, and send the steps that were not
 // taken.
 //
 // Thread-safe. Keeps the connection, so the Client may go first. An interface,

@@ -118,21 +118,28 @@ TEST_F(ClientE2eTest, DeadlinesEndCalls) {
   EXPECT_TRUE(absl::IsDeadlineExceeded(ended)) << ended;
 }
 
-// What many sessions answer to the same steps: logits, by session and step.
+// What many sessions answer to the same steps, by session and step: logits, or
+// tokens and their log-probabilities if the streams have a client_id.
 class Crowd {
  public:
   static constexpr size_t kSessions = 4;
   static constexpr size_t kSteps = 12;
 
-  Crowd(const Client& client, const std::vector<std::string>& names)
+  Crowd(const Client& client, const std::vector<std::string>& names,
+        const std::string& client_id = "")
       : client_(client), names_(names), next_(names.size()) {
-    output_.set_logits(true);
+    options_.client_id = client_id;
+    if (client_id.empty()) {
+      output_.set_logits(true);
+    } else {
+      output_.mutable_sample()->set_seed(7);
+    }
   }
 
   // Sends what there is still to send. After `breaking` answers the stream is
   // cancelled.
   void Run(size_t breaking = SIZE_MAX) {
-    const auto stream = StepStream::Open(client_);
+    const auto stream = StepStream::Open(client_, options_);
     for (size_t i = 0; i < names_.size(); ++i) {
       stream->AddSession(names_[i], positions_[i]);
       for (size_t step = next_[i]; step < kSteps; ++step)
@@ -142,8 +149,12 @@ class Crowd {
     bool cancelled = false;
     while (const auto answer = stream->Next()) {
       ASSERT_TRUE(answer->step.ok()) << answer->step.status();
-      logits_[{answer->session, answer->tag}] = {answer->step->logits().begin(),
-                                                 answer->step->logits().end()};
+      auto& numbers = answers_[{answer->session, answer->tag}];
+      numbers.assign(answer->step->logits().begin(),
+                     answer->step->logits().end());
+      numbers.push_back(static_cast<float>(answer->step->sampled_token()));
+      numbers.push_back(answer->step->sampled_logprob());
+      replayed_ += answer->step->replayed() ? size_t{1} : size_t{0};
       next_[answer->session] = answer->tag + 1;
       cancelled = cancelled || ++answers == breaking;
       if (cancelled) stream->Cancel();
@@ -151,16 +162,20 @@ class Crowd {
     EXPECT_EQ(stream->Finish().ok(), !cancelled);
     for (size_t i = 0; i < names_.size(); ++i) {
       positions_[i] = stream->Standing(i).position;
-      if (stream->broken()) Look(i, stream->Standing(i));
+      if (stream->broken() && options_.client_id.empty()) {
+        Look(i, stream->Standing(i));
+      }
     }
   }
 
-  const std::map<std::pair<size_t, uint64_t>, std::vector<float>>& logits()
+  const std::map<std::pair<size_t, uint64_t>, std::vector<float>>& answers()
       const {
-    return logits_;
+    return answers_;
   }
   // Steps that the server carried out after the stream had broken.
   size_t unheard() const { return unheard_; }
+  // Answers that had been given before.
+  size_t replayed() const { return replayed_; }
 
  private:
   void Send(StepStream& stream, size_t session, size_t step) {
@@ -191,11 +206,13 @@ class Crowd {
 
   const Client& client_;
   const std::vector<std::string> names_;
+  StepStreamOptions options_;
   v1::StepOutput output_;
   std::vector<size_t> next_;  // step of each session
   std::map<size_t, uint64_t> positions_;
-  std::map<std::pair<size_t, uint64_t>, std::vector<float>> logits_;
+  std::map<std::pair<size_t, uint64_t>, std::vector<float>> answers_;
   size_t unheard_ = 0;
+  size_t replayed_ = 0;
 };
 
 TEST_F(ClientE2eTest, AStreamThatBreaksIsResumedWhereItsSessionsStand) {
@@ -207,17 +224,39 @@ TEST_F(ClientE2eTest, AStreamThatBreaksIsResumedWhereItsSessionsStand) {
   }
   Crowd whole(client_, whole_names);
   whole.Run();
-  ASSERT_THAT(whole.logits(), SizeIs(Crowd::kSessions * Crowd::kSteps));
+  ASSERT_THAT(whole.answers(), SizeIs(Crowd::kSessions * Crowd::kSteps));
   Crowd broken(client_, broken_names);
   broken.Run(/*breaking=*/5);
   broken.Run(/*breaking=*/9);
   broken.Run();
   // But for answers that were lost, both are the same to the bit.
-  EXPECT_THAT(broken.logits(),
+  EXPECT_THAT(broken.answers(),
               SizeIs(Crowd::kSessions * Crowd::kSteps - broken.unheard()));
-  for (const auto& [step, logits] : broken.logits()) {
-    EXPECT_EQ(logits, whole.logits().at(step));
+  for (const auto& [step, numbers] : broken.answers()) {
+    EXPECT_EQ(numbers, whole.answers().at(step));
   }
+  for (size_t i = 0; i < Crowd::kSessions; ++i) {
+    EXPECT_EQ(Get(broken_names[i]).position(), Get(whole_names[i]).position());
+  }
+}
+
+TEST_F(ClientE2eTest, AStreamOfTheSameClientGetsTheAnswersThatWereLost) {
+  std::vector<std::string> whole_names;
+  std::vector<std::string> broken_names;
+  for (size_t i = 0; i < Crowd::kSessions; ++i) {
+    whole_names.push_back(Create().name());
+    broken_names.push_back(Create().name());
+  }
+  Crowd whole(client_, whole_names, "one");
+  whole.Run();
+  EXPECT_EQ(whole.replayed(), 0u);
+  Crowd broken(client_, broken_names, "other");
+  for (const size_t breaking : {size_t{5}, size_t{1}, size_t{9}}) {
+    broken.Run(breaking);
+  }
+  broken.Run();
+  EXPECT_THAT(broken.answers(), SizeIs(Crowd::kSessions * Crowd::kSteps));
+  EXPECT_EQ(broken.answers(), whole.answers());
   for (size_t i = 0; i < Crowd::kSessions; ++i) {
     EXPECT_EQ(Get(broken_names[i]).position(), Get(whole_names[i]).position());
   }
