@@ -38,10 +38,10 @@ struct Desk {
   }
 
   // The keeper has done what was ordered for the session, which has requests.
-  void NoteReturned(const Session& session, const absl::Status& status)
+  void NoteReturned(const Session& session, absl::Status status)
       ABSL_LOCKS_EXCLUDED(mutex) {
     const MutexLock lock(mutex);
-    returned.push_back({session.lane->requests.front()->id, status});
+    returned.push_back({session.lane->requests.front()->id, std::move(status)});
     WakeCompute();
   }
 

@@ -90,8 +90,8 @@ struct Engine::Core {
                 .default_ttl = options.session_ttl,
                 .max_expired_remembered = options.max_expired_remembered},
                layout, clock, metrics,
-               [this](Session& session, const absl::Status& status) {
-                 desk.NoteReturned(session, status);
+               [this](Session& session, absl::Status status) {
+                 desk.NoteReturned(session, std::move(status));
                }),
         admission(desk, keeper, clock, metrics),
         compute(options, *model, clock, metrics, desk, keeper) {}

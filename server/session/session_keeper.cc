@@ -346,11 +346,10 @@ void SessionKeeper::DoJob() {
   }
   MayPark("SessionKeeper::DoJob");
   FillSlot(*job.session);
-  const absl::Status status =
-      job.work ? job.work(*job.session) : absl::OkStatus();
+  absl::Status status = job.work ? job.work(*job.session) : absl::OkStatus();
   // Whoever ordered it may be about to let go of the session, and to end.
   job.work = nullptr;
-  returned_(*job.session, status);
+  returned_(*job.session, std::move(status));
 }
 
 // A session that has been given a slot and stands for a copy gets that.

@@ -53,7 +53,7 @@ class SessionKeeper {
   using Work = std::function<absl::Status(Session&)>;
   // What was ordered for the session is done, and how it went. Called by the
   // keeper's thread, which holds no lock.
-  using Returned = std::function<void(Session&, const absl::Status&)>;
+  using Returned = std::function<void(Session&, absl::Status)>;
 
   // REQUIRES: the limits are valid. The layout, clock and metrics outlive the
   // keeper.
