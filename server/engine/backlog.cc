@@ -23,6 +23,18 @@ absl::Status QueueFull(absl::string_view message, uint64_t bound) {
                    {{"bounds", absl::StrCat(bound)}}, kQueueRetry);
 }
 
+// The requests of a lane that do not join: those of its writers.
+size_t CountOfWriters(const Lane& lane) {
+  return static_cast<size_t>(std::count_if(
+      lane.requests.begin(), lane.requests.end(),
+      [](const auto& request) { return !request->task->base().joins; }));
+}
+
+void NoteWriter(Lane& lane, WriterId writer) {
+  if (lane.writer == 0) lane.writer = writer;
+  if (lane.writer != writer) lane.repeater = writer;
+}
+
 // Trying again would not help.
 absl::Status InputTooLarge(uint64_t bytes, uint64_t bound) {
   return MakeError(
@@ -39,7 +51,8 @@ absl::Status Backlog::Check(const Session* session, ClientId client,
                             bool behind_others) {
   const Lane* const lane = session == nullptr ? nullptr : session->lane;
   if (lane != nullptr) {
-    if (lane->writer != writer && lane->writer != 0 && !behind_others) {
+    if (lane->writer != 0 && lane->writer != writer &&
+        lane->repeater != writer && !behind_others) {
       return MakeError(
           ErrorReason::kSessionBusy,
           absl::StrCat("another call is using session '", session->id,
@@ -51,7 +64,8 @@ absl::Status Backlog::Check(const Session* session, ClientId client,
     // broke may be there when they are repeated.
     const size_t most =
         limits_.max_queued_per_session * (behind_others ? 2 : 1);
-    if (lane->requests.size() > most) {
+    if (lane->requests.size() > most &&
+        (behind_others || CountOfWriters(*lane) > most)) {
       return QueueFull(
           absl::StrCat(lane->requests.size() - 1, " requests wait on session '",
                        session->id, "': wait for an answer"),
@@ -64,7 +78,10 @@ absl::Status Backlog::Check(const Session* session, ClientId client,
 }
 
 bool Backlog::MayRepeat(const Session& session, const RequestBase& request) {
-  if (session.lane == nullptr || !request.keyed()) return false;
+  if (session.lane == nullptr || session.lane->writer == request.writer ||
+      !request.keyed()) {
+    return false;
+  }
   if (session.recorded.MayHave(RecordedKeys::KeyOf(
           request.request_id, *request.expected_position))) {
     return true;
@@ -142,8 +159,8 @@ void Backlog::ForgetIdleClients() {
 Request& Backlog::Add(Session& session, ClientId client, WriterId writer,
                       std::unique_ptr<Request> request) {
   Request& added = *request;
-  if (session.lane == nullptr) OpenLane(session, 0);
-  if (!added.task->base().joins) session.lane->writer = writer;
+  if (session.lane == nullptr) OpenLane(session);
+  if (!added.task->base().joins) NoteWriter(*session.lane, writer);
   added.id = Name(added);
   added.lane = session.lane;
   session.lane->requests.push_back(std::move(request));
@@ -217,7 +234,7 @@ std::unique_ptr<Request> Backlog::Remove(Request& request) {
   if (std::all_of(queue.begin(), queue.end(), [](const auto& queued) {
         return queued->task->base().joins;
       })) {
-    request.lane->writer = 0;
+    request.lane->writer = request.lane->repeater = 0;
   }
   const auto index = static_cast<uint32_t>((removed->id & UINT32_MAX) - 1);
   slots_[index].request = nullptr;
@@ -232,7 +249,7 @@ std::unique_ptr<Request> Backlog::Remove(Request& request) {
 }
 
 // A session that is stepped token by token opens and closes one each time.
-void Backlog::OpenLane(Session& session, WriterId writer) {
+void Backlog::OpenLane(Session& session) {
   if (closed_lanes_.empty()) {
     lanes_.push_back(std::make_unique<Lane>());
     lanes_.back()->index = lanes_.size() - 1;
@@ -241,7 +258,7 @@ void Backlog::OpenLane(Session& session, WriterId writer) {
   Lane& lane = *closed_lanes_.back();
   closed_lanes_.pop_back();
   lane.session = &session;
-  lane.writer = writer;
+  lane.writer = lane.repeater = 0;
   session.lane = &lane;
 }
 

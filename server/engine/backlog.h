@@ -85,7 +85,8 @@ struct Request {
 // The requests of one session, in order. Exists while there are any.
 struct Lane {
   Session* session = nullptr;
-  WriterId writer = 0;  // 0: anybody's, since all of them join
+  WriterId writer = 0;    // 0: anybody's, since all of them join
+  WriterId repeater = 0;  // another one, who has sent a repeat; as good as it
   // The first one has its turn. Few, mostly one.
   std::vector<std::unique_ptr<Request>> requests;
   size_t index = 0;  // in Backlog
@@ -135,8 +136,8 @@ class Backlog {
   static bool MayRepeat(const Session& session, const RequestBase& request);
 
   // Names the request, and opens a lane for the session (Session::lane) if
-  // there is none. From now on the lane is this writer's, unless the request
-  // joins. REQUIRES: Check succeeded for the client and writer.
+  // there is none. From now on the lane is this writer's, too, unless the
+  // request joins. REQUIRES: Check succeeded for the client and writer.
   Request& Add(Session& session, ClientId client, WriterId writer,
                std::unique_ptr<Request> request);
 
@@ -177,7 +178,7 @@ class Backlog {
   RequestId Name(Request& request);
   void CountIn(Request& request, ClientId id);
   void CountOut(const Request& removed);
-  void OpenLane(Session& session, WriterId writer);
+  void OpenLane(Session& session);
 
   const Limits limits_;
   std::vector<Slot> slots_;

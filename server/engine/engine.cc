@@ -32,6 +32,12 @@ constexpr size_t kFewest = 64;
 // 102, 91, 107 and 113 ms: beyond 256 they would pay more than prompts gain.
 constexpr size_t kMost = 256;
 
+// About what the options take while they wait.
+uint64_t MemoryOf(const ForkOptions& options) {
+  constexpr uint64_t kPartBytes = 128;
+  return kPartBytes * (1 + options.ids.size() + 2 * options.labels.size());
+}
+
 // The requests of kind R.
 template <typename R>
 struct PoolOf : RequestPool {
@@ -167,13 +173,14 @@ absl::Status Engine::DeleteSession(const SessionKey& key) {
   return core_->admission.DeleteSession(key);
 }
 
-WorkRequest Engine::ForkWork(std::vector<SessionOptions> children,
+WorkRequest Engine::ForkWork(ForkOptions options,
                              std::shared_ptr<Forks> forks) {
   WorkRequest request;
   request.joins = true;
-  request.work = [&keeper = core_->keeper, children = std::move(children),
+  request.bytes = MemoryOf(options);
+  request.work = [&keeper = core_->keeper, options = std::move(options),
                   forks = std::move(forks)](const Session& session) {
-    absl::StatusOr<Forks> made = keeper.Fork(session, children);
+    absl::StatusOr<Forks> made = keeper.Fork(session, options);
     if (made.ok()) *forks = *std::move(made);
     return made.status();
   };

@@ -118,13 +118,11 @@ class Engine {
 
   // Work, for Submit, that creates sessions which are copies of another one: of
   // the request's, as it is when the request's turn comes. A generation that
-  // goes on need not end for that. All of `children` are created, or none:
+  // goes on need not end for that. All of them are created, or none:
   // SESSION_ALREADY_EXISTS, STATE_BUDGET_EXHAUSTED (with a retry hint),
-  // INVALID_ARGUMENT. Where they leave out ttl or labels, those of the copied
-  // session count. `forks` is filled in before the request is answered. A draw
-  // is the same in all of them.
-  WorkRequest ForkWork(std::vector<SessionOptions> children,
-                       std::shared_ptr<Forks> forks);
+  // INVALID_ARGUMENT. `forks` is filled in before the request is answered. A
+  // draw is the same in all of them.
+  WorkRequest ForkWork(ForkOptions options, std::shared_ptr<Forks> forks);
 
   // Takes up requests of one kind (StepRequest, GenerateRequest, ScoreRequest,
   // EmbedRequest, WorkRequest), in their order and all at once, so that those

@@ -208,6 +208,7 @@ struct WorkRequest : RequestBase {
   // Called once, by a thread that has its state for itself, unless the request
   // ends before its turn. An error that it returns is the request's.
   std::function<absl::Status(Session&)> work;
+  uint64_t bytes = 0;  // that it holds in memory, about
 };
 
 }  // namespace steadystate

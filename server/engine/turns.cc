@@ -71,14 +71,13 @@ absl::Status Unfinished(ErrorReason reason, absl::string_view what,
 }
 
 // A session of the request's own has no position that anybody could use.
-absl::Status CutByDrain(const Session& session) {
+absl::Status CutByDrain(const std::string& id, uint64_t position) {
   constexpr absl::string_view kCut =
       "the server was shut down before the request was finished";
-  if (session.id.empty()) {
+  if (id.empty()) {
     return MakeError(ErrorReason::kDraining,
                      absl::StrCat(kCut, ": use another one"));
   }
-  const uint64_t position = session.state.position();
   return MakeError(ErrorReason::kDraining,
                    absl::StrCat(kCut, ", with its session at position ",
                                 position, ": use another one"),
@@ -146,32 +145,34 @@ void Turns::TakeReady() {
   desk_.starting.clear();
 }
 
-// Those whose session's first request has begun and does not run just now.
+// Where a session's first request has begun and is paused, what joins need not
+// wait for it. One that is about to be asked or to have its turn may be paused
+// then; where it computes, CommitItem lets them join.
 void Turns::TakeJoining() {
   for (const RequestId id : Taken(desk_.joining)) {
     const Request* const request = desk_.backlog.Find(id);
     if (request == nullptr) continue;
     Request& first = *request->lane->requests.front();
-    if (!first.begun || first.stage == RequestStage::kRunning ||
-        first.task->AllOrNothing()) {
-      continue;
+    if (!first.begun) continue;
+    if (first.stage == RequestStage::kPaused) {
+      LetJoin(first);
+    } else if (first.stage == RequestStage::kAsking ||
+               first.stage == RequestStage::kQueued) {
+      desk_.joining.push_back(id);
     }
-    if (first.stage == RequestStage::kScheduled) scheduler_.Remove(first);
-    LetJoin(first);
   }
 }
 
-// What joins a session's requests goes between two pieces of `first`, if that
-// may end between them. True if anything does; the turn of `first` comes again
-// after it.
+// What joins a session's requests, and is next, goes between two pieces of
+// `first`, if that may end between them. True if anything does; the turn of
+// `first` comes again after it.
 bool Turns::LetJoin(Request& first) {
-  if (first.task->AllOrNothing()) return false;
   auto& requests = first.lane->requests;
-  const auto joins = std::find_if(
-      requests.begin(), requests.end(),
-      [](const auto& request) { return request->task->base().joins; });
-  if (joins == requests.end()) return false;
-  std::rotate(requests.begin(), joins, joins + 1);
+  if (requests.size() == 1 || !requests[1]->task->base().joins ||
+      first.task->AllOrNothing()) {
+    return false;
+  }
+  std::swap(requests[0], requests[1]);
   first.stage = RequestStage::kQueued;
   desk_.starting.push_back(requests.front()->id);
   return true;
@@ -249,7 +250,9 @@ void Turns::EndAll() {
     if (request->stage == RequestStage::kScheduled) {
       scheduler_.Remove(*request);
     }
-    Settle(*request, CutByDrain(*request->lane->session));
+    // Its state may be with the keeper, for a request before this one.
+    const Session& session = *request->lane->session;
+    Settle(*request, CutByDrain(session.id, session.position));
   }
 }
 
@@ -303,7 +306,7 @@ void Turns::End(Request& request, const absl::Status& status) {
 // then it goes on.
 void Turns::StartTurn(Request& request) {
   if (request.begun) {
-    if (!LetJoin(request)) Ask(request);
+    GoOn(request);
     return;
   }
   const SessionState& state = request.lane->session->state;
@@ -347,6 +350,16 @@ absl::Status Turns::Repeat(const Request& request, const SessionState& state) {
   const absl::Status status = request.task->Resume(*record, state);
   if (status.ok()) metrics_.Replayed();
   return status;
+}
+
+// Something has joined before a request that had begun. Its next piece comes
+// before anything else joins, so that it gets on; unless it is paused then.
+void Turns::GoOn(Request& request) {
+  Ask(request);
+  const auto& requests = request.lane->requests;
+  if (requests.size() > 1 && requests[1]->task->base().joins) {
+    desk_.joining.push_back(requests[1]->id);
+  }
 }
 
 void Turns::Ask(Request& request) {

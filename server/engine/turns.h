@@ -85,6 +85,8 @@ class Turns {
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(desk_.mutex, keeper_.mutex());
   void TakeJoining()
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(desk_.mutex, keeper_.mutex());
+  void GoOn(Request& request)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(desk_.mutex, keeper_.mutex());
   bool LetJoin(Request& first)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(desk_.mutex, keeper_.mutex());
   void TakeReady() ABSL_EXCLUSIVE_LOCKS_REQUIRED(desk_.mutex, keeper_.mutex());

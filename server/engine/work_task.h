@@ -23,7 +23,7 @@ class WorkTask final : public TaskOf<WorkRequest> {
     return request().work(session);
   }
   bool done() const override { return done_; }
-  uint64_t input_bytes() const override { return 0; }
+  uint64_t input_bytes() const override { return request().bytes; }
 
   // No piece of it is computed.
   Piece Next() const override { return {}; }

@@ -154,7 +154,9 @@ absl::StatusOr<absl::Duration> ParseTtl(const google::protobuf::Duration& ttl) {
 
 namespace {
 
-absl::Status SetTtlAndLabels(const v1::Session& from, SessionOptions& to) {
+// `Options`: SessionOptions or ForkOptions.
+template <typename Options>
+absl::Status SetTtlAndLabels(const v1::Session& from, Options& to) {
   if (from.has_ttl()) {
     STEADYSTATE_ASSIGN_OR_RETURN(to.ttl, ParseTtl(from.ttl()));
   }
@@ -214,7 +216,7 @@ absl::StatusOr<SessionOptions> Converter::ToSessionOptions(
   return options;
 }
 
-absl::StatusOr<std::vector<SessionOptions>> Converter::ToForks(
+absl::StatusOr<ForkOptions> Converter::ToForkOptions(
     const v1::ForkSessionRequest& request) const {
   const auto named = static_cast<size_t>(request.session_ids_size());
   if (named > kMaxForks) {
@@ -229,13 +231,13 @@ absl::StatusOr<std::vector<SessionOptions>> Converter::ToForks(
         "count", count,
         absl::StrCat("absent or the number of session_ids, ", named));
   }
-  SessionOptions options;
-  STEADYSTATE_RETURN_IF_ERROR(SetTtlAndLabels(request.session(), options));
-  std::vector<SessionOptions> forks(count, options);
-  for (size_t i = 0; i < named; ++i) {
-    forks[i].id = request.session_ids(static_cast<int>(i));
-    STEADYSTATE_RETURN_IF_ERROR(ValidateSessionId(forks[i].id));
+  ForkOptions forks;
+  forks.count = count;
+  forks.ids.assign(request.session_ids().begin(), request.session_ids().end());
+  for (const std::string& id : forks.ids) {
+    STEADYSTATE_RETURN_IF_ERROR(ValidateSessionId(id));
   }
+  STEADYSTATE_RETURN_IF_ERROR(SetTtlAndLabels(request.session(), forks));
   return forks;
 }
 

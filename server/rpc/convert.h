@@ -52,8 +52,7 @@ class Converter {
   absl::StatusOr<SessionOptions> ToSessionOptions(
       const v1::CreateSessionRequest& request) const;
 
-  // What each copy is to be.
-  absl::StatusOr<std::vector<SessionOptions>> ToForks(
+  absl::StatusOr<ForkOptions> ToForkOptions(
       const v1::ForkSessionRequest& request) const;
 
   // The returned requests have neither writer nor deadline.

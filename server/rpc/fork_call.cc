@@ -2,7 +2,6 @@
 
 #include <string>
 #include <utility>
-#include <vector>
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
@@ -38,9 +37,9 @@ absl::Status ForkCall::Submit(const grpc::CallbackServerContext& context,
                               const v1::ForkSessionRequest& request) {
   STEADYSTATE_ASSIGN_OR_RETURN(const absl::string_view id,
                                ParseSessionName("name", request.name()));
-  STEADYSTATE_ASSIGN_OR_RETURN(std::vector<SessionOptions> children,
-                               services_.converter.ToForks(request));
-  WorkRequest work = services_.engine.ForkWork(std::move(children), forks_);
+  STEADYSTATE_ASSIGN_OR_RETURN(ForkOptions options,
+                               services_.converter.ToForkOptions(request));
+  WorkRequest work = services_.engine.ForkWork(std::move(options), forks_);
   work.session = std::string(id);
   work.writer = services_.engine.NewWriter();
   work.client = ConnectionOf(context);

@@ -60,6 +60,16 @@ struct SessionOptions {
 // The most copies of a session that are made at once.
 inline constexpr size_t kMaxForks = 256;
 
+// What copies of a session are to be. Those after the first differ in nothing
+// but their ids.
+struct ForkOptions {
+  std::vector<std::string> ids;  // empty: the server makes them
+  size_t count = 1;              // where there are no ids
+  // Absent or empty: those of the session that is copied.
+  std::optional<absl::Duration> ttl;
+  std::map<std::string, std::string> labels;
+};
+
 // Copies of a session.
 struct Forks {
   std::vector<std::string> ids;  // in the order in which they were asked for

@@ -9,6 +9,7 @@
 #include "server/base/error.h"
 #include "server/base/parking.h"
 #include "server/base/status_macros.h"
+#include "server/session/session_id.h"
 
 namespace steadystate {
 namespace {
@@ -25,6 +26,21 @@ constexpr size_t kExpiredAtOnce = 16;
 // So long the thread sleeps at most: clocks of tests are not the one by which
 // it waits.
 constexpr absl::Duration kMaxWait = absl::Seconds(1);
+
+absl::Status ValidateForks(const ForkOptions& options) {
+  if (options.ttl.has_value()) {
+    STEADYSTATE_RETURN_IF_ERROR(ValidateSessionTtl(*options.ttl));
+  }
+  STEADYSTATE_RETURN_IF_ERROR(ValidateLabels(options.labels));
+  for (const std::string& id : options.ids) {
+    STEADYSTATE_RETURN_IF_ERROR(ValidateSessionId(id));
+  }
+  std::vector<absl::string_view> ids(options.ids.begin(), options.ids.end());
+  std::sort(ids.begin(), ids.end());
+  const auto twice = std::adjacent_find(ids.begin(), ids.end());
+  if (twice == ids.end()) return absl::OkStatus();
+  return OutOfBounds("session_ids", *twice, "each there once");
+}
 
 }  // namespace
 
@@ -176,50 +192,61 @@ absl::Status SessionKeeper::Refused(const absl::Status& no_room,
                               kMaxStateRetry));
 }
 
-absl::StatusOr<Forks> SessionKeeper::Fork(
-    const Session& parent, std::vector<SessionOptions> children) {
+absl::StatusOr<Forks> SessionKeeper::Fork(const Session& parent,
+                                          const ForkOptions& options) {
+  STEADYSTATE_RETURN_IF_ERROR(ValidateForks(options));
+  Forks forks = {.ids = options.ids, .position = parent.state.position()};
+  while (forks.ids.size() < options.count) forks.ids.push_back(NewSessionId());
   const Moment now = clock_.Read();
-  while (MoreExpiryMayMakeRoom(children.size(), now)) {
+  while (MoreExpiryMayMakeRoom(forks.ids.size(), now)) {
   }
-  {
-    // Counted before anything is copied, so that there will be a slot.
-    const MutexLock lock(mutex_);
-    STEADYSTATE_RETURN_IF_ERROR(CheckAllNew(children));
-    if (children.size() > pool_.capacity() - charged_) {
-      return Refused(pool_.Exhausted(), now);
-    }
-    charged_ += children.size();
-  }
+  SessionOptions each;
+  each.ttl = options.ttl;
+  each.labels = options.labels;
+  // Counted before anything is copied, so that there will be a slot.
+  STEADYSTATE_RETURN_IF_ERROR(
+      ReserveForks(parent, forks.ids.size(), options.ids, now, each));
   MayPark("SessionKeeper::Fork");
   absl::StatusOr<std::shared_ptr<SessionState>> origin = CopyOf(parent.state);
+  std::vector<SessionOptions> children(forks.ids.size(), each);
+  for (size_t i = 0; i < children.size(); ++i) children[i].id = forks.ids[i];
   const MutexLock lock(mutex_);
   // Others may have taken an id meanwhile.
   const absl::Status fits =
-      origin.ok() ? CheckAllNew(children) : origin.status();
+      origin.ok() ? CheckFree(each.owner, forks.ids) : origin.status();
   if (!fits.ok()) {
     charged_ -= children.size();
     return fits;
   }
-  Forks forks = {.ids = {}, .position = parent.state.position()};
-  for (SessionOptions& options : children) {
-    forks.ids.push_back(AddFork(parent, std::move(options), *origin, now).id);
+  for (SessionOptions& child : children) {
+    AddFork(parent, std::move(child), *origin, now);
   }
   UpdateGauges();
   return forks;
 }
 
-// Whether all of them can be added.
-absl::Status SessionKeeper::CheckAllNew(
-    absl::Span<const SessionOptions> options) const {
-  std::vector<absl::string_view> ids;
-  for (const SessionOptions& one : options) {
-    STEADYSTATE_RETURN_IF_ERROR(table_.CheckNew(one));
-    if (!one.id.empty()) ids.push_back(one.id);
+absl::Status SessionKeeper::ReserveForks(const Session& parent, size_t count,
+                                         absl::Span<const std::string> ids,
+                                         const Moment& now,
+                                         SessionOptions& each) {
+  const MutexLock lock(mutex_);
+  STEADYSTATE_RETURN_IF_ERROR(CheckFree(parent.owner, ids));
+  if (count > pool_.capacity() - charged_) {
+    return Refused(pool_.Exhausted(), now);
   }
-  std::sort(ids.begin(), ids.end());
-  const auto twice = std::adjacent_find(ids.begin(), ids.end());
-  if (twice == ids.end()) return absl::OkStatus();
-  return OutOfBounds("session_ids", *twice, "each there once");
+  charged_ += count;
+  each.owner = parent.owner;
+  if (!each.ttl.has_value()) each.ttl = parent.ttl;
+  if (each.labels.empty()) each.labels = parent.labels;
+  return absl::OkStatus();
+}
+
+absl::Status SessionKeeper::CheckFree(absl::string_view owner,
+                                      absl::Span<const std::string> ids) const {
+  for (const std::string& id : ids) {
+    STEADYSTATE_RETURN_IF_ERROR(table_.CheckFree({id, owner}));
+  }
+  return absl::OkStatus();
 }
 
 // A state that others can stand for copies of.
@@ -233,22 +260,20 @@ absl::StatusOr<std::shared_ptr<SessionState>> SessionKeeper::CopyOf(
       copy->CopyFrom(state);
       return copy;
     }
-    // What is charged has a slot, once what has ended is cleared.
-    if (!ClearOne()) return lease.status();
+    // What is charged has a slot, once what has ended is cleared, and those
+    // that have a slot need no other one's.
+    if (!ClearOne() && !FillOne()) return lease.status();
   }
 }
 
-Session& SessionKeeper::AddFork(const Session& parent, SessionOptions options,
-                                std::shared_ptr<SessionState> origin,
-                                const Moment& now) {
-  if (!options.ttl.has_value()) options.ttl = parent.ttl;
-  if (options.labels.empty()) options.labels = parent.labels;
-  Session& fork = table_.Add(options, now);
+void SessionKeeper::AddFork(const Session& parent, SessionOptions options,
+                            std::shared_ptr<SessionState> origin,
+                            const Moment& now) {
+  Session& fork = table_.Add(std::move(options), now);
   fork.state.Follow(std::move(origin));
   fork.position = fork.state.position();
   fork.recorded = parent.recorded;
   metrics_.SessionCreated();
-  return fork;
 }
 
 Session& SessionKeeper::KeepUnlisted(std::unique_ptr<Session> session) {
@@ -325,7 +350,8 @@ void SessionKeeper::BringWaiting() {
       absl::StatusOr<StateLease> lease = pool_.Allocate();
       if (lease.ok()) {
         job.session->state.SetSlot(*std::move(lease));
-      } else if (!ended_.empty()) {
+      } else if (!ended_.empty() || !jobs_.empty()) {
+        // Some slot becomes free, or this one can take one over.
         return;
       } else {
         job.work = [refused = lease.status()](Session&) { return refused; };
@@ -360,6 +386,21 @@ void SessionKeeper::FillSlot(Session& session) {
   std::shared_ptr<SessionState> origin;
   const MutexLock lock(mutex_);
   origin = state.DropOrigin();
+}
+
+// The same for one that waits for the thread. False if there was none.
+bool SessionKeeper::FillOne() {
+  Session* unfilled = nullptr;
+  {
+    const MutexLock lock(mutex_);
+    for (const Job& job : jobs_) {
+      const SessionState& state = job.session->state;
+      if (state.has_slot() && !state.in_memory()) unfilled = job.session;
+    }
+  }
+  if (unfilled == nullptr) return false;
+  FillSlot(*unfilled);
+  return true;
 }
 
 // One at a time, so that nobody waits long for what else the thread does. False

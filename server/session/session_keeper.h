@@ -114,9 +114,7 @@ class SessionKeeper {
   // charged now, and gets memory of its own when its first step comes; until
   // then one copy serves all of them. Called by Work on the parent, without
   // mutex(). Errors as of Create.
-  //   children  where they leave out ttl or labels, the parent's count
-  absl::StatusOr<Forks> Fork(const Session& parent,
-                             std::vector<SessionOptions> children)
+  absl::StatusOr<Forks> Fork(const Session& parent, const ForkOptions& options)
       ABSL_LOCKS_EXCLUDED(mutex_);
 
   // Sessions that are in use and can be named.
@@ -139,12 +137,18 @@ class SessionKeeper {
   // With the retry hint.
   absl::Status Refused(const absl::Status& no_room, const Moment& now) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  absl::Status CheckAllNew(absl::Span<const SessionOptions> options) const
+  absl::Status CheckFree(absl::string_view owner,
+                         absl::Span<const std::string> ids) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Counts so many more; fills in what the parent decides. OK or none.
+  absl::Status ReserveForks(const Session& parent, size_t count,
+                            absl::Span<const std::string> ids,
+                            const Moment& now, SessionOptions& each)
+      ABSL_LOCKS_EXCLUDED(mutex_);
   absl::StatusOr<std::shared_ptr<SessionState>> CopyOf(
       const SessionState& state) ABSL_LOCKS_EXCLUDED(mutex_);
-  Session& AddFork(const Session& parent, SessionOptions options,
-                   std::shared_ptr<SessionState> origin, const Moment& now)
+  void AddFork(const Session& parent, SessionOptions options,
+               std::shared_ptr<SessionState> origin, const Moment& now)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void End(std::unique_ptr<Session> session)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -159,6 +163,7 @@ class SessionKeeper {
   void BringWaiting() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void DoJob();
   void FillSlot(Session& session) ABSL_LOCKS_EXCLUDED(mutex_);
+  bool FillOne() ABSL_LOCKS_EXCLUDED(mutex_);
   bool ClearOne();
 
   const SessionLayout& layout_;

@@ -102,22 +102,26 @@ SessionTable::SessionTable(const SessionLayout& layout,
 
 absl::Status SessionTable::CheckNew(const SessionOptions& options) const {
   STEADYSTATE_RETURN_IF_ERROR(ValidateOptions(options));
-  const bool exists =
-      !options.id.empty() && sessions_.contains({options.id, options.owner});
-  return exists ? AlreadyExists(options.id) : absl::OkStatus();
+  if (options.id.empty()) return absl::OkStatus();
+  return CheckFree({options.id, options.owner});
 }
 
-Session& SessionTable::Add(const SessionOptions& options, const Moment& now) {
+absl::Status SessionTable::CheckFree(const SessionKey& key) const {
+  return sessions_.contains(key) ? AlreadyExists(std::string(key.id))
+                                 : absl::OkStatus();
+}
+
+Session& SessionTable::Add(SessionOptions options, const Moment& now) {
   auto session = std::make_unique<Session>(layout_);
-  session->owner = options.owner;
-  session->id = options.id;
+  session->owner = std::move(options.owner);
+  session->id = std::move(options.id);
   while (session->id.empty() || sessions_.contains(session->key())) {
     session->id = NewSessionId();
   }
   session->created = now;
   session->last_step = now;
   session->ttl = options.ttl.value_or(default_ttl_);
-  session->labels = options.labels;
+  session->labels = std::move(options.labels);
   SetOrder(*session, session->expire_time());
   expired_.Forget(session->key());
   Session& added = *session;

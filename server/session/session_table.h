@@ -68,10 +68,12 @@ class SessionTable {
   // Whether such a session can be added: INVALID_ARGUMENT,
   // SESSION_ALREADY_EXISTS.
   absl::Status CheckNew(const SessionOptions& options) const;
+  // The same of its key alone: SESSION_ALREADY_EXISTS.
+  absl::Status CheckFree(const SessionKey& key) const;
 
   // Adds a session without a slot. It is there until it is removed or taken.
   // REQUIRES: CheckNew succeeded.
-  Session& Add(const SessionOptions& options, const Moment& now);
+  Session& Add(SessionOptions options, const Moment& now);
 
   // SESSION_NOT_FOUND; SESSION_EXPIRED, also of one that holds memory still.
   absl::StatusOr<Session*> Find(const SessionKey& key, const Moment& now) const;

@@ -3,9 +3,11 @@
 // generation that runs and of one that is paused; what they compute is compared
 // with what the parent computes, and with sessions that were never forked.
 #include <algorithm>
+#include <atomic>
 #include <memory>
 #include <optional>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -27,9 +29,10 @@ class EngineForkTest : public testing::Test {
   Future<absl::Status> ForkAsync(
       const std::vector<std::string>& ids,
       std::optional<uint64_t> expected_position = std::nullopt) {
-    std::vector<SessionOptions> children(ids.size());
-    for (size_t i = 0; i < ids.size(); ++i) children[i].id = ids[i];
-    WorkRequest work = engine().ForkWork(children, forks_);
+    ForkOptions options;
+    options.ids = ids;
+    options.count = ids.size();
+    WorkRequest work = engine().ForkWork(options, forks_);
     work.session = "parent";
     work.writer = engine().NewWriter();
     work.expected_position = expected_position;
@@ -57,6 +60,21 @@ class EngineForkTest : public testing::Test {
       tokens.push_back(item.token);
     }
     return tokens;
+  }
+
+  // A generation on the parent that has handed over so many items, and waits
+  // for its receiver.
+  std::shared_ptr<Recorder<GenerateRequest>> Paused(uint64_t tokens,
+                                                    size_t items,
+                                                    RequestId* id) {
+    std::shared_ptr<Recorder<GenerateRequest>> sink;
+    {
+      ComputeHold hold(harness_);
+      sink = harness_.Generate(Draws("parent", {1, 2}, tokens), id);
+      sink->set_limit(items);
+    }
+    sink->AwaitItems(items);
+    return sink;
   }
 
   // Draws that depend on seed, position and the latest tokens.
@@ -107,9 +125,7 @@ TEST_F(EngineForkTest, ARepeatIsKnownInTheForkToo) {
 
 TEST_F(EngineForkTest, AGenerationThatIsPausedIsForkedWhereItIs) {
   RequestId id = 0;
-  const auto sink = harness_.Generate(Draws("parent", {1, 2}, 60), &id);
-  sink->set_limit(20);
-  sink->AwaitItems(20);
+  const auto sink = Paused(60, 20, &id);
   // One after the other, and several at once.
   Fork({"a"});
   EXPECT_EQ(forks_->position, 22u);
@@ -153,6 +169,66 @@ TEST_F(EngineForkTest, AGenerationThatRunsIsForkedBetweenTwoTokens) {
   }
   harness_.CreateSession("calm");
   EXPECT_EQ(TokensOf(*harness_.Generate(Draws("calm", {1, 2}, kTokens))), all);
+}
+
+// The first one comes back and the second one comes while the compute thread is
+// elsewhere: both are noted at once.
+TEST_F(EngineForkTest, TwoForksOfAGenerationMeetAtTheDesk) {
+  RequestId id = 0;
+  const auto sink = Paused(60, 20, &id);
+  for (int round = 0; round < 5; ++round) {
+    Future<absl::Status> first;
+    Future<absl::Status> second;
+    {
+      ThreadHold copying("SessionKeeper::Fork");
+      first = ForkAsync({absl::StrCat("a", round)});
+      copying.WaitUntilHeld();
+      const ComputeHold hold(harness_);
+      copying.Release();
+      while (!engine().GetSession(absl::StrCat("a", round)).ok()) {
+        std::this_thread::yield();
+      }
+      second = ForkAsync({absl::StrCat("b", round)});
+    }
+    EXPECT_TRUE(first.Get().ok()) << first.Get();
+    EXPECT_TRUE(second.Get().ok()) << second.Get();
+  }
+  sink->set_limit(SIZE_MAX);
+  engine().Wake(id);
+  EXPECT_EQ(TokensOf(*sink).size(), 60u);
+}
+
+// A client that forks again as soon as it can, and another one.
+TEST_F(EngineForkTest, AGenerationThatIsForkedAllTheTimeGetsOn) {
+  constexpr uint64_t kTokens = 300;
+  const auto sink = harness_.Generate(Draws("parent", {1, 2}, kTokens));
+  std::atomic<bool> stop = false;
+  std::vector<std::thread> clients;
+  for (int client = 0; client < 3; ++client) {
+    clients.emplace_back([&, client] {
+      for (int i = 0; !stop; ++i) {
+        const std::string id = absl::StrCat(client, "-", i);
+        ForkOptions options;
+        options.ids = {id};
+        WorkRequest work =
+            engine().ForkWork(options, std::make_shared<Forks>());
+        work.session = "parent";
+        Future<bool> done;
+        SubmitThen(engine(), work, [done](const auto& end) {
+          EXPECT_TRUE(end.ok());
+          done.Set(true);
+        });
+        done.Get();
+        EXPECT_TRUE(engine().DeleteSession(id).ok());
+      }
+    });
+  }
+  const std::vector<int32_t> tokens = TokensOf(*sink);
+  stop = true;
+  for (std::thread& client : clients) client.join();
+  harness_.CreateSession("calm");
+  EXPECT_EQ(TokensOf(*harness_.Generate(Draws("calm", {1, 2}, kTokens))),
+            tokens);
 }
 
 // A Step is all or nothing.
@@ -218,9 +294,7 @@ TEST_F(EngineForkTest, WhatIsInterruptedCanBeEnded) {
   for (const bool by_deletion : {false, true}) {
     const std::string id = by_deletion ? "b" : "a";
     RequestId request = 0;
-    const auto sink = harness_.Generate(Draws("parent", {1, 2}, 60), &request);
-    sink->set_limit(5);
-    sink->AwaitItems(5);
+    const auto sink = Paused(60, 5, &request);
     ThreadHold hold("SessionKeeper::Fork");
     const auto fork = ForkAsync({id});
     hold.WaitUntilHeld();
@@ -246,7 +320,9 @@ TEST(EngineForkOfGrowingStateTest, CopiesTheRowsThatAreUsed) {
   harness.CreateSession("parent");
   ASSERT_TRUE(harness.Step(StepOf("parent", MakeTokens(30, 1))).ok());
   const auto forks = std::make_shared<Forks>();
-  WorkRequest work = harness.engine().ForkWork({{}, {}}, forks);
+  ForkOptions two;
+  two.count = 2;
+  WorkRequest work = harness.engine().ForkWork(two, forks);
   work.session = "parent";
   Future<absl::Status> done;
   SubmitThen(harness.engine(), work,

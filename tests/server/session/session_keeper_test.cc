@@ -346,13 +346,14 @@ class SessionKeeperForkTest : public SessionKeeperTest {
 
   // Has the keeper's thread make copies of the parent.
   absl::Status OrderFork(const std::vector<std::string>& ids) {
-    std::vector<SessionOptions> options;
-    for (const std::string& id : ids) options.push_back(Named(id));
+    ForkOptions options;
+    options.ids = ids;
+    options.count = ids.size();
     Order(*parent_, [this, options](Session& session) {
       const auto forks = keeper_->Fork(session, options);
       if (!forks.ok()) return forks.status();
       EXPECT_EQ(forks->position, session.state.position());
-      EXPECT_EQ(forks->ids.size(), options.size());
+      EXPECT_EQ(forks->ids, options.ids);
       return absl::OkStatus();
     });
     return AwaitReturn().status;
@@ -407,6 +408,70 @@ TEST_F(SessionKeeperForkTest, ForksAreWhatTheParentWasAndTakeMemoryWhenUsed) {
     std::memset(fork.state.model_state(), 9, state_layout_.bytes());
     LetGo(fork);
   }
+  LetGo(*parent_);
+}
+
+// None may want more than is there, whichever is filled first.
+TEST_F(SessionKeeperForkTest, ForksThatAreUsedAtOnceHaveRoom) {
+  Create("other");
+  ASSERT_TRUE(OrderFork({"x", "y", "z"}).ok());
+  std::vector<Session*> forks;
+  {
+    const MutexLock lock(keeper_->mutex());
+    for (const char* id : {"x", "y", "z"}) {
+      forks.push_back(*keeper_->Find(id, clock_.Read()));
+      keeper_->Use(*forks.back());
+      keeper_->Order(*forks.back(), nullptr);
+    }
+  }
+  for (size_t i = 0; i < forks.size(); ++i) {
+    const absl::Status status = AwaitReturn().status;
+    EXPECT_TRUE(status.ok()) << status;
+  }
+  for (Session* fork : forks) {
+    ExpectFilled(fork->state, 7);
+    LetGo(*fork);
+  }
+  LetGo(*parent_);
+}
+
+// The forks before it have slots and not been filled when it wants one.
+TEST_F(SessionKeeperForkTest, ACopyHasRoomBesideForksThatAreBeingFilled) {
+  ASSERT_TRUE(OrderFork({"x", "y"}).ok());
+  Create("other");
+  ThreadHold hold("SessionKeeper::DoJob");
+  Session* other = nullptr;
+  std::vector<Session*> forks;
+  {
+    const MutexLock lock(keeper_->mutex());
+    other = *keeper_->Find("other", clock_.Read());
+    keeper_->Use(*other);
+    keeper_->Order(*other, nullptr);
+  }
+  hold.WaitUntilHeld();
+  {
+    const MutexLock lock(keeper_->mutex());
+    keeper_->Order(*parent_, [this](Session& session) {
+      ForkOptions options;
+      options.ids = {"w"};
+      return keeper_->Fork(session, options).status();
+    });
+    for (const char* id : {"x", "y"}) {
+      forks.push_back(*keeper_->Find(id, clock_.Read()));
+      keeper_->Use(*forks.back());
+      keeper_->Order(*forks.back(), nullptr);
+    }
+  }
+  hold.Release();
+  for (size_t i = 0; i < forks.size() + 2; ++i) {
+    const absl::Status status = AwaitReturn().status;
+    EXPECT_TRUE(status.ok()) << status;
+  }
+  for (Session* fork : forks) {
+    ExpectFilled(fork->state, 7);
+    LetGo(*fork);
+  }
+  LetGo(*other);
   LetGo(*parent_);
 }
 
