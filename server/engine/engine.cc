@@ -181,8 +181,9 @@ WorkRequest Engine::ForkWork(ForkOptions options,
   request.work = [&keeper = core_->keeper, options = std::move(options),
                   forks = std::move(forks)](const Session& session) {
     absl::StatusOr<Forks> made = keeper.Fork(session, options);
-    if (made.ok()) *forks = *std::move(made);
-    return made.status();
+    if (!made.ok()) return made.status();
+    *forks = *std::move(made);
+    return absl::OkStatus();
   };
   return request;
 }
