@@ -12,7 +12,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
 #include "server/base/byte_size.h"
-#include "server/base/cpu_count.h"
+#include "server/base/process.h"
 #include "server/base/status_macros.h"
 #include "server/base/version.h"
 #include "server/checkpoint/config.h"

@@ -6,7 +6,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
-#include "server/base/descriptor.h"
+#include "server/base/process.h"
 
 namespace steadystate {
 

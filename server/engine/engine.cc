@@ -18,7 +18,6 @@
 #include "server/engine/step_task.h"
 #include "server/engine/task_of.h"
 #include "server/engine/validate.h"
-#include "server/engine/work_task.h"
 #include "server/session/session_keeper.h"
 #include "server/session/session_state.h"
 
@@ -37,6 +36,31 @@ uint64_t MemoryOf(const ForkOptions& options) {
   constexpr uint64_t kPartBytes = 128;
   return kPartBytes * (1 + options.ids.size() + 2 * options.labels.size());
 }
+
+// Work on a session's state that is no computing, such as copying it: done by
+// SessionKeeper's thread when the requests before it are answered, while those
+// behind it wait.
+class WorkTask final : public TaskOf<WorkRequest> {
+ public:
+  absl::Status Begin(const SessionState&) override { return absl::OkStatus(); }
+  bool IsWork() const override { return true; }
+  absl::Status Work(Session& session) override {
+    done_ = true;
+    return request().work(session);
+  }
+  bool done() const override { return done_; }
+  uint64_t input_bytes() const override { return request().bytes; }
+
+  // No piece of it is computed.
+  Piece Next() const override { return {}; }
+  void Advance(const PieceResult&) override {}
+
+ private:
+  void Start() override { done_ = false; }
+  void Summarize(const RequestTimes&, Nothing&) override {}
+
+  bool done_ = false;
+};
 
 // The requests of kind R.
 template <typename R>

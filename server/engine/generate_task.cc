@@ -10,8 +10,6 @@
 #include "absl/strings/str_cat.h"
 #include "server/base/error.h"
 #include "server/base/status_macros.h"
-#include "server/engine/raw_bytes.h"
-
 namespace steadystate {
 void GenerateTask::Start() {
   stop_tokens_ = request().stop_tokens;

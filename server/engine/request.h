@@ -15,6 +15,7 @@
 #include "server/base/clock.h"
 #include "server/model/sampler.h"
 #include "server/session/session_info.h"
+#include "server/session/session_memory.h"
 
 namespace steadystate {
 
@@ -51,7 +52,7 @@ struct RequestBase {
   std::optional<uint64_t> expected_position;
   // The client's name for a Step or a Generate, at most kMaxRequestIdBytes. A
   // request of the same name and expected_position is taken for a repeat, and
-  // answered from the session's record of the first (request_records.h). Empty:
+  // answered from the session's record of the first (session_memory.h). Empty:
   // it has none, and is no repeat.
   std::string request_id;
   // It changes nothing: it goes behind whatever is queued on the session,
@@ -210,6 +211,17 @@ struct WorkRequest : RequestBase {
   std::function<absl::Status(Session&)> work;
   uint64_t bytes = 0;  // that it holds in memory, about
 };
+
+// Over everything that a request asks for: its kind, its inputs and what it
+// wants answered. Who sends it, where to and when do not count, nor a seed that
+// the client has not given. The same for ever, on every machine: XXH3, 128
+// bits, of little-endian numbers.
+RequestDigest DigestOf(const StepRequest& request);
+RequestDigest DigestOf(const GenerateRequest& request);
+RequestDigest DigestOf(const ScoreRequest& request);
+RequestDigest DigestOf(const EmbedRequest& request);
+// Work has no content; it is never repeated.
+RequestDigest DigestOf(const WorkRequest& request);
 
 }  // namespace steadystate
 

@@ -5,8 +5,6 @@
 #include <span>
 #include <string>
 
-#include "server/engine/raw_bytes.h"
-
 namespace steadystate {
 
 void StepTask::Start() {

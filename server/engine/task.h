@@ -13,7 +13,7 @@
 #include "server/metrics/metrics.h"
 #include "server/model/mixer.h"
 #include "server/model/sampler.h"
-#include "server/session/request_records.h"
+#include "server/session/session_memory.h"
 #include "server/session/session_state.h"
 
 namespace steadystate {

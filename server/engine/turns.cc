@@ -9,7 +9,7 @@
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "server/base/error.h"
-#include "server/session/request_records.h"
+#include "server/session/session_memory.h"
 
 namespace steadystate {
 namespace {

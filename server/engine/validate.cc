@@ -17,8 +17,8 @@
 #include "server/engine/embed_task.h"
 #include "server/engine/task.h"
 #include "server/model/sampler.h"
-#include "server/session/request_records.h"
 #include "server/session/session_id.h"
+#include "server/session/session_memory.h"
 
 namespace steadystate {
 namespace {

@@ -10,8 +10,8 @@
 #include "absl/strings/str_split.h"
 #include "absl/strings/string_view.h"
 #include "absl/strings/strip.h"
-#include "server/base/descriptor.h"
 #include "server/base/logging.h"
+#include "server/base/process.h"
 #include "server/metrics/table.h"
 
 namespace steadystate {

@@ -15,8 +15,8 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
-#include "server/base/descriptor.h"
 #include "server/base/listener.h"
+#include "server/base/process.h"
 #include "server/metrics/metrics.h"
 
 namespace steadystate {

@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "server/base/descriptor.h"
 #include "server/base/listener.h"
+#include "server/base/process.h"
 #include "server/metrics/metrics.h"
 #include "server/rpc/connection_guard.h"
 #include "server/rpc/connection_table.h"

@@ -7,6 +7,9 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
+#include "google/rpc/status.pb.h"
+#include "grpcpp/support/status.h"
+#include "server/base/error.h"
 #include "server/engine/engine.h"
 #include "server/engine/request.h"
 #include "server/model/model.h"
@@ -66,6 +69,34 @@ void ToProto(const ScoredToken& token, v1::ScoreResponse& to);
 void ToProto(const ScoreSummary& summary, v1::ScoreResponse& to);
 void ToProto(const EmbeddedRow& row, v1::EmbedResponse& to);
 void ToProto(const EmbedSummary& summary, v1::EmbedResponse& to);
+
+// ErrorInfo.domain of every error.
+inline constexpr absl::string_view kErrorDomain = "steadystate";
+
+// Name of the trailer that repeats RetryInfo, in milliseconds, for gRPC's own
+// retry policies.
+inline constexpr char kPushbackTrailer[] = "grpc-retry-pushback-ms";
+
+// An error as clients may see it: always with details, its texts short enough
+// for the 8 KiB that HTTP/2 trailers may have.
+struct PublicError {
+  absl::StatusCode code = absl::StatusCode::kInternal;
+  std::string message;
+  ErrorDetails details;
+};
+
+// What to tell a client about `status`. A status without ErrorDetails was not
+// written for clients: the client gets a generic text, with the reason that
+// goes with INVALID_ARGUMENT, DEADLINE_EXCEEDED or CANCELLED, or else with
+// INTERNAL, and only then does the text go to the log. REQUIRES: !status.ok().
+PublicError ToPublicError(const absl::Status& status);
+
+// For errors inside a stream: exactly one ErrorInfo, and RetryInfo if the error
+// says when to retry.
+google::rpc::Status ToRpcStatus(const PublicError& error);
+
+// For the end of a call: the same google.rpc.Status in its error_details.
+grpc::Status ToGrpcStatus(const PublicError& error);
 
 }  // namespace steadystate
 

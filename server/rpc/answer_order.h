@@ -10,8 +10,8 @@
 #include "absl/container/node_hash_map.h"
 #include "absl/strings/string_view.h"
 #include "server/engine/request.h"
+#include "server/rpc/answer.h"
 #include "server/rpc/outbound_queue.h"
-#include "server/rpc/public_error.h"
 #include "steadystate/v1/generation.pb.h"
 
 namespace steadystate {

@@ -6,7 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
 #include "server/base/error.h"
-#include "server/rpc/public_error.h"
+#include "server/rpc/answer.h"
 
 namespace steadystate {
 namespace {

@@ -9,7 +9,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
-#include "server/base/descriptor.h"
+#include "server/base/process.h"
 
 namespace steadystate {
 namespace {

@@ -13,7 +13,7 @@
 #include "server/base/error.h"
 #include "server/base/logging.h"
 #include "server/base/parking.h"
-#include "server/rpc/public_error.h"
+#include "server/rpc/answer.h"
 
 namespace steadystate {
 namespace {

@@ -10,8 +10,8 @@
 #include "google/protobuf/descriptor.pb.h"
 #include "grpcpp/support/byte_buffer.h"
 #include "server/base/error.h"
+#include "server/rpc/answer.h"
 #include "server/rpc/connection.h"
-#include "server/rpc/public_error.h"
 #include "server/rpc/received.h"
 
 namespace steadystate {

@@ -2,15 +2,33 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
 #include <string>
+#include <utility>
 
+#include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "grpcpp/server_context.h"
+#include "grpcpp/support/server_callback.h"
 #include "server/base/error.h"
+#include "server/base/mutex.h"
+#include "server/base/parking.h"
 #include "server/base/status_macros.h"
+#include "server/engine/receiver.h"
+#include "server/engine/request.h"
 #include "server/rpc/answer.h"
+#include "server/rpc/call_record.h"
+#include "server/rpc/connection.h"
 #include "server/rpc/convert.h"
-#include "server/rpc/fork_call.h"
+#include "server/rpc/service_context.h"
 #include "server/rpc/unary.h"
 #include "server/session/session_id.h"
+#include "server/session/session_info.h"
+#include "steadystate/v1/session.pb.h"
 
 namespace steadystate {
 namespace {
@@ -27,6 +45,117 @@ size_t PageSize(const v1::ListSessionsRequest& request) {
   if (request.page_size() == 0) return kDefaultPageSize;
   return std::min(static_cast<size_t>(std::max(request.page_size(), 0)),
                   kMaxPageSize);
+}
+
+// One ForkSession call: work for the engine, whose answer finishes the call.
+// The object owns itself from Start to OnDone; gRPC calls that after OnCancel,
+// and neither before Start's caller has returned. The engine shares it until it
+// has answered. The engine is never called with mutex_ held.
+class ForkCall final : public grpc::ServerUnaryReactor,
+                       public Receiver<WorkRequest>,
+                       public std::enable_shared_from_this<ForkCall> {
+ public:
+  // Called within the method's handler: gRPC reacts only after it returned.
+  static ForkCall* Start(ServiceContext& services,
+                         grpc::CallbackServerContext& context,
+                         const v1::ForkSessionRequest& request,
+                         v1::ForkSessionResponse& response);
+
+  void OnCancel() override;
+  void OnDone() override;
+  void OnAnswers(std::span<const Answer<WorkRequest>> answers) override {
+    End(answers.front().end->status());
+  }
+
+ private:
+  ForkCall(ServiceContext& services, grpc::CallbackServerContext& context,
+           v1::ForkSessionResponse& response);
+  absl::Status Submit(const grpc::CallbackServerContext& context,
+                      const v1::ForkSessionRequest& request);
+  void End(const absl::Status& status);
+
+  ServiceContext& services_;
+  CallRecord record_;
+  v1::ForkSessionResponse& response_;
+  const std::shared_ptr<Forks> forks_ = std::make_shared<Forks>();
+  std::shared_ptr<ForkCall> self_;  // from Start to OnDone
+
+  Mutex mutex_;
+  RequestId id_ ABSL_GUARDED_BY(mutex_) = 0;
+  bool cancelled_ ABSL_GUARDED_BY(mutex_) = false;
+};
+
+ForkCall* ForkCall::Start(ServiceContext& services,
+                          grpc::CallbackServerContext& context,
+                          const v1::ForkSessionRequest& request,
+                          v1::ForkSessionResponse& response) {
+  const std::shared_ptr<ForkCall> call(
+      new ForkCall(services, context, response));
+  call->self_ = call;
+  const absl::Status submitted = call->Submit(context, request);
+  if (!submitted.ok()) call->End(submitted);
+  return call.get();
+}
+
+ForkCall::ForkCall(ServiceContext& services,
+                   grpc::CallbackServerContext& context,
+                   v1::ForkSessionResponse& response)
+    : services_(services),
+      record_("steadystate.v1.SessionService/ForkSession", context, services),
+      response_(response) {}
+
+absl::Status ForkCall::Submit(const grpc::CallbackServerContext& context,
+                              const v1::ForkSessionRequest& request) {
+  STEADYSTATE_ASSIGN_OR_RETURN(const absl::string_view id,
+                               ParseSessionName("name", request.name()));
+  STEADYSTATE_ASSIGN_OR_RETURN(ForkOptions options,
+                               services_.converter.ToForkOptions(request));
+  WorkRequest work = services_.engine.ForkWork(std::move(options), forks_);
+  work.session = std::string(id);
+  work.writer = services_.engine.NewWriter();
+  work.client = ConnectionOf(context);
+  work.deadline = record_.deadline();
+  if (request.has_expected_position()) {
+    work.expected_position = request.expected_position();
+  }
+  STEADYSTATE_ASSIGN_OR_RETURN(
+      const RequestId submitted,
+      services_.engine.Submit(std::move(work), shared_from_this()));
+  MayPark("ForkCall::Submit");
+  bool cancel = false;
+  {
+    const MutexLock lock(mutex_);
+    id_ = submitted;
+    cancel = cancelled_;
+  }
+  if (cancel) services_.engine.Cancel(submitted);
+  return absl::OkStatus();
+}
+
+void ForkCall::End(const absl::Status& status) {
+  if (status.ok()) {
+    for (const std::string& id : forks_->ids) {
+      response_.add_sessions(SessionName(id));
+    }
+    response_.set_position(forks_->position);
+  }
+  MayPark("ForkCall::End");
+  Finish(record_.End(status));
+  MayPark("ForkCall::End, finished");
+}
+
+void ForkCall::OnCancel() {
+  RequestId id = 0;
+  {
+    const MutexLock lock(mutex_);
+    cancelled_ = true;
+    id = id_;
+  }
+  services_.engine.Cancel(id);
+}
+
+void ForkCall::OnDone() {
+  const std::shared_ptr<ForkCall> self = std::move(self_);
 }
 
 }  // namespace

@@ -5,8 +5,8 @@
 
 #include "server/base/error.h"
 #include "server/base/parking.h"
+#include "server/rpc/answer.h"
 #include "server/rpc/connection.h"
-#include "server/rpc/public_error.h"
 #include "server/rpc/turn_threads.h"
 
 namespace steadystate {

@@ -9,8 +9,8 @@
 
 #include "absl/time/time.h"
 #include "server/base/clock.h"
-#include "server/session/request_records.h"
 #include "server/session/session_info.h"
+#include "server/session/session_memory.h"
 #include "server/session/session_state.h"
 
 namespace steadystate {

@@ -11,9 +11,8 @@
 
 #include "absl/strings/string_view.h"
 #include "server/model/state_layout.h"
-#include "server/session/request_records.h"
+#include "server/session/session_memory.h"
 #include "server/session/state_pool.h"
-#include "server/session/token_history.h"
 
 namespace steadystate {
 

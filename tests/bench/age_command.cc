@@ -10,7 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_split.h"
-#include "server/base/cpu_count.h"
+#include "server/base/process.h"
 #include "server/base/status_macros.h"
 #include "server/model/registry.h"
 #include "tests/bench/command.h"

@@ -7,7 +7,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/strip.h"
 #include "kernels/cpu_target.h"
-#include "server/base/cpu_count.h"
+#include "server/base/process.h"
 #include "server/base/version.h"
 
 namespace steadystate::bench {

@@ -8,7 +8,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "server/base/cpu_count.h"
+#include "server/base/process.h"
 #include "server/base/status_macros.h"
 #include "tests/bench/bandwidth.h"
 #include "tests/bench/chunk_section.h"

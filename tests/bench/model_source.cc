@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "server/base/cpu_count.h"
+#include "server/base/process.h"
 #include "server/base/status_macros.h"
 #include "server/engine/validate.h"
 #include "tests/bench/random_checkpoint.h"

@@ -12,7 +12,7 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "server/base/descriptor.h"
+#include "server/base/process.h"
 
 namespace steadystate {
 namespace {

@@ -13,7 +13,7 @@
 #include "absl/time/time.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "server/rpc/public_error.h"
+#include "server/rpc/answer.h"
 #include "tests/server/rpc/wire_error.h"
 #include "tests/testing/tiny_model.h"
 

@@ -1,13 +1,12 @@
 // Goal: what clients are told about errors is complete, bounded and free of
 // what is none of their business. Method: map statuses and read the wire form.
-#include "server/rpc/public_error.h"
-
 #include <string>
 
 #include "absl/status/status.h"
 #include "absl/time/time.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "server/rpc/answer.h"
 #include "steadystate/v1/error_reason.pb.h"
 #include "tests/server/rpc/wire_error.h"
 

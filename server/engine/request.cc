@@ -1,4 +1,4 @@
-#include "server/engine/request_digest.h"
+#include "server/engine/request.h"
 
 #include <bit>
 #include <cstddef>

@@ -1,7 +1,7 @@
 // Goal: requests that ask the same have the same digest, others do not, and a
 // digest means the same for ever. Method: every field changed alone; values
 // written down.
-#include "server/engine/request_digest.h"
+#include "server/engine/request.h"
 
 #include <functional>
 #include <set>
