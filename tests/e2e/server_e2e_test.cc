@@ -205,6 +205,17 @@ pid_t FindThread(pid_t process, const std::string& name) {
   return 0;
 }
 
+// The same, but waits: a thread has its name when it has first run. 0 after a
+// minute.
+pid_t AwaitThread(pid_t process, const std::string& name) {
+  const auto end = std::chrono::steady_clock::now() + std::chrono::minutes(1);
+  pid_t found = 0;
+  while (found == 0 && std::chrono::steady_clock::now() < end) {
+    found = FindThread(process, name);
+  }
+  return found;
+}
+
 // Asks as a container's health check does until the exit code is this; false
 // after a minute.
 bool AwaitHealthCode(const std::string& address, int code) {
@@ -220,7 +231,7 @@ bool AwaitHealthCode(const std::string& address, int code) {
 
 TEST(ServerE2eTest, AStoppedComputeThreadTurnsHealthAndGoingOnTurnsItBack) {
   ServerProcess server;
-  const pid_t thread = FindThread(server.process().pid(), "compute");
+  const pid_t thread = AwaitThread(server.process().pid(), "compute");
   ASSERT_NE(thread, 0);
   if (ptrace(PTRACE_SEIZE, thread, nullptr, nullptr) != 0) {
     GTEST_SKIP() << "threads of other processes cannot be stopped here";
