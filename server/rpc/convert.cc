@@ -234,9 +234,7 @@ absl::StatusOr<ForkOptions> Converter::ToForkOptions(
   ForkOptions forks;
   forks.count = count;
   forks.ids.assign(request.session_ids().begin(), request.session_ids().end());
-  for (const std::string& id : forks.ids) {
-    STEADYSTATE_RETURN_IF_ERROR(ValidateSessionId(id));
-  }
+  STEADYSTATE_RETURN_IF_ERROR(ValidateSessionIds(forks.ids));
   STEADYSTATE_RETURN_IF_ERROR(SetTtlAndLabels(request.session(), forks));
   return forks;
 }

@@ -7,6 +7,7 @@
 #include <cerrno>
 #include <cstdint>
 #include <cstdlib>
+#include <vector>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/escaping.h"
@@ -92,6 +93,17 @@ absl::Status ValidateSessionId(absl::string_view id) {
       {{"field", "session_id"},
        {"value", Quoted(id)},
        {"bounds", "1 to 63 of [a-z0-9-], beginning with a letter or digit"}});
+}
+
+absl::Status ValidateSessionIds(std::span<const std::string> ids) {
+  for (const std::string& id : ids) {
+    STEADYSTATE_RETURN_IF_ERROR(ValidateSessionId(id));
+  }
+  std::vector<absl::string_view> sorted(ids.begin(), ids.end());
+  std::sort(sorted.begin(), sorted.end());
+  const auto twice = std::adjacent_find(sorted.begin(), sorted.end());
+  if (twice == sorted.end()) return absl::OkStatus();
+  return OutOfBounds("session_ids", *twice, "each there once");
 }
 
 absl::Status ValidateSessionTtl(absl::Duration ttl) {

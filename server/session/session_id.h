@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <map>
+#include <span>
 #include <string>
 
 #include "absl/status/status.h"
@@ -31,6 +32,8 @@ std::string NewSessionId();
 
 // Each returns INVALID_ARGUMENT naming the value and the bound.
 absl::Status ValidateSessionId(absl::string_view id);
+// Of sessions that are to be made together: also that none is there twice.
+absl::Status ValidateSessionIds(std::span<const std::string> ids);
 absl::Status ValidateSessionTtl(absl::Duration ttl);
 absl::Status ValidateLabelCount(size_t count);
 // Keys: 1 to 63 of [a-z0-9_.-], beginning with a letter. Values: at most 63

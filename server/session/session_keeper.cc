@@ -32,14 +32,7 @@ absl::Status ValidateForks(const ForkOptions& options) {
     STEADYSTATE_RETURN_IF_ERROR(ValidateSessionTtl(*options.ttl));
   }
   STEADYSTATE_RETURN_IF_ERROR(ValidateLabels(options.labels));
-  for (const std::string& id : options.ids) {
-    STEADYSTATE_RETURN_IF_ERROR(ValidateSessionId(id));
-  }
-  std::vector<absl::string_view> ids(options.ids.begin(), options.ids.end());
-  std::sort(ids.begin(), ids.end());
-  const auto twice = std::adjacent_find(ids.begin(), ids.end());
-  if (twice == ids.end()) return absl::OkStatus();
-  return OutOfBounds("session_ids", *twice, "each there once");
+  return ValidateSessionIds(options.ids);
 }
 
 }  // namespace
@@ -381,7 +374,7 @@ void SessionKeeper::DoJob() {
 // A session that has been given a slot and stands for a copy gets that.
 void SessionKeeper::FillSlot(Session& session) {
   SessionState& state = session.state;
-  if (!state.has_slot()) return;
+  if (!state.has_slot() || state.in_memory()) return;
   state.CopyOrigin();
   std::shared_ptr<SessionState> origin;
   const MutexLock lock(mutex_);

@@ -4,6 +4,7 @@
 
 #include <set>
 #include <string>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "gtest/gtest.h"
@@ -106,6 +107,17 @@ TEST(SessionIdTest, PageTokensComeBackAndNothingElseDoes) {
                           ErrorReason::kInvalidPageToken))
         << wrong;
   }
+}
+
+TEST(SessionIdTest, IdsOfSessionsThatAreMadeTogetherAreValidAndDistinct) {
+  using Ids = std::vector<std::string>;
+  EXPECT_TRUE(ValidateSessionIds(Ids{}).ok());
+  EXPECT_TRUE(ValidateSessionIds(Ids{"b", "a", "ab"}).ok());
+  const auto field = [](const Ids& ids) {
+    return GetErrorDetails(ValidateSessionIds(ids))->metadata.front().second;
+  };
+  EXPECT_EQ(field({"a", "not an id"}), "session_id");
+  EXPECT_EQ(field({"a", "b", "a"}), "session_ids");
 }
 
 }  // namespace
