@@ -119,7 +119,8 @@ void DescribeModel(const Model& model, absl::Duration load_time,
 
 void DescribeNumerics(const Model& model, const EngineOptions& options) {
   const absl::StatusOr<Numerics> numerics =
-      NumericsOf(SessionLayoutOf(model, options));
+      NumericsOf(SessionLayoutOf(model, options), model.description(),
+                 options.prefill_chunk_rows);
   const absl::StatusOr<std::string> fingerprint =
       numerics.ok() ? numerics->Fingerprint() : numerics.status();
   if (!fingerprint.ok()) {
@@ -168,11 +169,11 @@ int Run(const Flags& flags) {
   }
   Metrics metrics((*model)->description().id);
   DescribeModel(**model, Clock::Real().Now() - start, metrics);
-  DescribeNumerics(**model, flags.engine);
 
   absl::StatusOr<std::unique_ptr<Engine>> engine =
       Engine::Create(flags.engine, *model, Clock::Real(), metrics);
   if (!engine.ok()) return WrongUsage(engine.status());
+  DescribeNumerics(**model, (*engine)->options());
   DescribeChunks(flags.engine, (*engine)->options());
 
   const absl::StatusOr<std::unique_ptr<ScrapeServer>> scrapes =

@@ -68,6 +68,8 @@ std::unique_ptr<Command> MakeSessionCreateCommand();
 std::unique_ptr<Command> MakeSessionGetCommand();
 std::unique_ptr<Command> MakeSessionListCommand();
 std::unique_ptr<Command> MakeSessionForkCommand();
+std::unique_ptr<Command> MakeSessionExportCommand();
+std::unique_ptr<Command> MakeSessionImportCommand();
 std::unique_ptr<Command> MakeSessionDeleteCommand();
 
 // What the process ends with.

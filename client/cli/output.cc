@@ -108,6 +108,25 @@ absl::Status Print(absl::string_view text) {
   return absl::ErrnoToStatus(errno, "cannot write to standard output");
 }
 
+absl::Status WriteFile(const std::string& path, absl::string_view content) {
+  const std::string part = path + ".part";
+  const auto failure = [&path] {
+    return absl::ErrnoToStatus(errno, absl::StrCat("cannot write ", path));
+  };
+  FILE* const file = std::fopen(part.c_str(), "wb");
+  if (file == nullptr) return failure();
+  const bool written =
+      std::fwrite(content.data(), 1, content.size(), file) == content.size() &&
+      std::fflush(file) == 0 && fsync(fileno(file)) == 0;
+  absl::Status status = written ? absl::OkStatus() : failure();
+  if (std::fclose(file) != 0) status.Update(failure());
+  if (status.ok() && std::rename(part.c_str(), path.c_str()) != 0) {
+    status = failure();
+  }
+  if (!status.ok()) std::remove(part.c_str());
+  return status;
+}
+
 absl::Status PrintJson(const Json& json) {
   return Print(absl::StrCat(json.dump(2), "\n"));
 }

@@ -27,6 +27,10 @@ using Json = nlohmann::ordered_json;
 // not possible, such as a reader that has gone.
 absl::Status Print(absl::string_view text);
 
+// Writes a file that is there only when all of it is: under another name first,
+// "PATH.part". An error names the path and the cause.
+absl::Status WriteFile(const std::string& path, absl::string_view content);
+
 // Print, as indented JSON and a line end.
 absl::Status PrintJson(const Json& json);
 

@@ -1,11 +1,12 @@
-// `steadystate session create | get | list | fork | delete`, and the session
-// that other commands work in.
+// `steadystate session create | get | list | fork | export | import | delete`,
+// and the session that other commands work in.
 #include "client/cli/session.h"
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_split.h"
+#include "client/cli/input.h"
 #include "client/cli/output.h"
 
 namespace steadystate::client {
@@ -208,6 +209,91 @@ class SessionForkCommand : public Command {
   std::optional<uint32_t> count_;
 };
 
+class SessionExportCommand : public Command {
+ public:
+  CommandText text() const override {
+    return {"session export", "ID FILE", "Writes a session to a file",
+            "Writes a snapshot of a session, as it is now, from which `session "
+            "import` makes a session on any server with the same model. FILE "
+            "is there only when it is whole; '-' is standard output.",
+            "  steadystate session export my-session my-session.snapshot\n"};
+  }
+
+  OptionTable options() override { return {}; }
+
+  absl::Status Prepare(const std::vector<std::string>& arguments) override {
+    const absl::Status checked = CheckIdAndFile(arguments);
+    if (!checked.ok()) return checked;
+    request_.set_name(SessionName(arguments[0]));
+    path_ = arguments[1];
+    return absl::OkStatus();
+  }
+
+  absl::Status Run(const Connection& connection) override {
+    std::string snapshot;
+    const absl::Status exported = connection.client.ExportSession(
+        request_,
+        [&snapshot](const v1::ExportSessionResponse& part) {
+          snapshot.reserve(static_cast<size_t>(part.snapshot_bytes()));
+          snapshot += part.chunk();
+          return absl::OkStatus();
+        },
+        connection.call);
+    if (!exported.ok()) return exported;
+    return path_ == "-" ? Print(snapshot) : WriteFile(path_, snapshot);
+  }
+
+ private:
+  static absl::Status CheckIdAndFile(
+      const std::vector<std::string>& arguments) {
+    if (arguments.size() == 1) {
+      return absl::InvalidArgumentError("the file's name is missing");
+    }
+    return CheckIds(arguments, 2, 2);
+  }
+
+  v1::ExportSessionRequest request_;
+  std::string path_;
+};
+
+class SessionImportCommand : public Command {
+ public:
+  CommandText text() const override {
+    return {"session import", "FILE", "Makes a session of a file",
+            "Creates a session from what `session export` has written, and "
+            "prints its name. It goes on where the other one was. '-' is "
+            "standard input.",
+            "  steadystate session import my-session.snapshot\n"
+            "  steadystate session import my-session.snapshot --id other\n"};
+  }
+
+  OptionTable options() override {
+    return {{"id", "NEW", "The session's id. Default: that in the file.",
+             request_.mutable_session_id()}};
+  }
+
+  absl::Status Prepare(const std::vector<std::string>& arguments) override {
+    if (arguments.empty()) {
+      return absl::InvalidArgumentError("the file's name is missing");
+    }
+    path_ = arguments[0];
+    return CheckIds(arguments, 1, 1);
+  }
+
+  absl::Status Run(const Connection& connection) override {
+    const absl::StatusOr<std::string> snapshot = ReadFile(path_);
+    if (!snapshot.ok()) return snapshot.status();
+    const auto session =
+        connection.client.ImportSession(request_, *snapshot, connection.call);
+    if (!session.ok()) return session.status();
+    return Print(absl::StrCat(session->name(), "\n"));
+  }
+
+ private:
+  v1::ImportSessionRequest request_;
+  std::string path_;
+};
+
 class SessionDeleteCommand : public Command {
  public:
   CommandText text() const override {
@@ -282,6 +368,12 @@ std::unique_ptr<Command> MakeSessionListCommand() {
 }
 std::unique_ptr<Command> MakeSessionForkCommand() {
   return std::make_unique<SessionForkCommand>();
+}
+std::unique_ptr<Command> MakeSessionExportCommand() {
+  return std::make_unique<SessionExportCommand>();
+}
+std::unique_ptr<Command> MakeSessionImportCommand() {
+  return std::make_unique<SessionImportCommand>();
 }
 std::unique_ptr<Command> MakeSessionDeleteCommand() {
   return std::make_unique<SessionDeleteCommand>();

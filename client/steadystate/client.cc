@@ -176,6 +176,41 @@ absl::StatusOr<v1::ForkSessionResponse> Client::ForkSession(
                    options);
 }
 
+absl::Status Client::ExportSession(
+    const v1::ExportSessionRequest& request,
+    absl::FunctionRef<absl::Status(const v1::ExportSessionResponse&)>
+        on_message,
+    const CallOptions& options) const {
+  Call call(options);
+  const auto reader = sessions_->ExportSession(call.context(), request);
+  return ReadAll(call, *reader, on_message);
+}
+
+absl::StatusOr<v1::Session> Client::ImportSession(
+    const v1::ImportSessionRequest& request, absl::string_view snapshot,
+    const CallOptions& options) const {
+  // Any server takes messages of this size.
+  constexpr size_t kChunkBytes = size_t{48} << 10;
+  Call call(options);
+  v1::Session session;
+  const auto writer = sessions_->ImportSession(call.context(), &session);
+  v1::ImportSessionRequest message = request;
+  message.set_snapshot_bytes(snapshot.size());
+  bool wanted = true;
+  do {
+    const absl::string_view chunk = snapshot.substr(0, kChunkBytes);
+    snapshot.remove_prefix(chunk.size());
+    message.set_chunk(chunk.data(), chunk.size());
+    // False: the server has refused it.
+    wanted = writer->Write(message);
+    message.Clear();
+  } while (wanted && !snapshot.empty());
+  if (wanted) writer->WritesDone();
+  absl::Status status = ToStatus(writer->Finish());
+  if (!status.ok()) return status;
+  return session;
+}
+
 absl::Status Client::DeleteSession(const v1::DeleteSessionRequest& request,
                                    const CallOptions& options) const {
   return CallUnary(*sessions_, &v1::SessionService::Stub::DeleteSession,

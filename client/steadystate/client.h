@@ -136,6 +136,17 @@ class Client {
   absl::StatusOr<v1::ForkSessionResponse> ForkSession(
       const v1::ForkSessionRequest& request,
       const CallOptions& options = {}) const;
+  // A snapshot, in the chunks in which it comes. The callback as below.
+  absl::Status ExportSession(
+      const v1::ExportSessionRequest& request,
+      absl::FunctionRef<absl::Status(const v1::ExportSessionResponse&)>
+          on_message,
+      const CallOptions& options = {}) const;
+  // `request` says what the session shall be called; its chunk and size are not
+  // looked at.
+  absl::StatusOr<v1::Session> ImportSession(
+      const v1::ImportSessionRequest& request, absl::string_view snapshot,
+      const CallOptions& options = {}) const;
   absl::Status DeleteSession(const v1::DeleteSessionRequest& request,
                              const CallOptions& options = {}) const;
 

@@ -54,6 +54,13 @@ constexpr Row kTable[] = {
      "MESSAGE_TOO_LARGE"},
     {kBidirectionalUnsupported, absl::StatusCode::kFailedPrecondition,
      "BIDIRECTIONAL_UNSUPPORTED"},
+    {kSnapshotCorrupt, absl::StatusCode::kDataLoss, "SNAPSHOT_CORRUPT"},
+    {kSnapshotVersionUnsupported, absl::StatusCode::kFailedPrecondition,
+     "SNAPSHOT_VERSION_UNSUPPORTED"},
+    {kModelFingerprintMismatch, absl::StatusCode::kFailedPrecondition,
+     "MODEL_FINGERPRINT_MISMATCH"},
+    {kNumericsMismatch, absl::StatusCode::kFailedPrecondition,
+     "NUMERICS_MISMATCH"},
     {kInternal, absl::StatusCode::kInternal, "INTERNAL"},
 };
 

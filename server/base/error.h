@@ -41,6 +41,10 @@ enum class ErrorReason : uint8_t {
   kInvalidPageToken,
   kMessageTooLarge,
   kBidirectionalUnsupported,
+  kSnapshotCorrupt,
+  kSnapshotVersionUnsupported,
+  kModelFingerprintMismatch,
+  kNumericsMismatch,
   kInternal,
 };
 

@@ -18,6 +18,7 @@
 #include "server/engine/step_task.h"
 #include "server/engine/task_of.h"
 #include "server/engine/validate.h"
+#include "server/session/numerics.h"
 #include "server/session/session_keeper.h"
 #include "server/session/session_state.h"
 
@@ -42,6 +43,8 @@ uint64_t MemoryOf(const ForkOptions& options) {
 // behind it wait.
 class WorkTask final : public TaskOf<WorkRequest> {
  public:
+  // It makes a session then.
+  bool OnFreshState() const override { return request().session.empty(); }
   absl::Status Begin(const SessionState&) override { return absl::OkStatus(); }
   bool IsWork() const override { return true; }
   absl::Status Work(Session& session) override {
@@ -61,6 +64,27 @@ class WorkTask final : public TaskOf<WorkRequest> {
 
   bool done_ = false;
 };
+
+// The options, and what the card has where they have nothing.
+SessionOptions Completed(SessionOptions options, const SessionCard& card) {
+  if (options.id.empty()) options.id = card.id;
+  if (!options.ttl.has_value()) options.ttl = card.ttl;
+  if (options.labels.empty()) options.labels = card.labels;
+  return options;
+}
+
+// What the snapshots of this engine say of where they come from. Without
+// numerics, if the library that makes digests cannot: then no others are equal.
+SnapshotOrigin OriginOf(const Model& model, const SessionLayout& layout,
+                        const EngineOptions& options) {
+  const ModelDescription& description = model.description();
+  const absl::StatusOr<Numerics> numerics =
+      NumericsOf(layout, description, options.prefill_chunk_rows);
+  return {.model = description.id,
+          .fingerprint = description.fingerprint,
+          .numerics = numerics.ok() ? *numerics : Numerics(),
+          .vocab_size = description.vocab_size};
+}
 
 // The requests of kind R.
 template <typename R>
@@ -95,6 +119,7 @@ struct Engine::Core {
         clock(engine_clock),
         metrics(engine_metrics),
         layout(SessionLayoutOf(*model, options)),
+        snapshots(layout, OriginOf(*model, layout, options)),
         pools(
             [this] {
               return std::make_unique<StepTask>(layout.hidden_size(),
@@ -134,6 +159,7 @@ struct Engine::Core {
   const Clock& clock;
   Metrics& metrics;
   const SessionLayout layout;
+  const SnapshotFormat snapshots;
   std::tuple<PoolOf<StepRequest>, PoolOf<GenerateRequest>, PoolOf<ScoreRequest>,
              PoolOf<EmbedRequest>, PoolOf<WorkRequest>>
       pools;
@@ -211,6 +237,39 @@ WorkRequest Engine::ForkWork(ForkOptions options,
   };
   return request;
 }
+
+WorkRequest Engine::ExportWork(std::shared_ptr<Export> to) {
+  WorkRequest request;
+  request.joins = true;
+  request.work = [core = core_.get(),
+                  to = std::move(to)](const Session& session) {
+    to->position = session.state.position();
+    to->snapshot =
+        core->snapshots.Write(core->keeper.CardOf(session), session.state);
+    return absl::OkStatus();
+  };
+  return request;
+}
+
+WorkRequest Engine::ImportWork(std::string snapshot, SessionOptions options,
+                               std::shared_ptr<SessionInfo> created) {
+  WorkRequest request;
+  request.bytes = snapshot.size();
+  request.work = [core = core_.get(), bytes = std::move(snapshot),
+                  options = std::move(options),
+                  created = std::move(created)](Session& session) {
+    STEADYSTATE_ASSIGN_OR_RETURN(const Snapshot read,
+                                 core->snapshots.Read(bytes));
+    core->snapshots.Restore(read, session.state);
+    session.other_numerics = read.other_numerics;
+    STEADYSTATE_ASSIGN_OR_RETURN(
+        *created, core->keeper.Enlist(session, Completed(options, read.card)));
+    return absl::OkStatus();
+  };
+  return request;
+}
+
+const SnapshotFormat& Engine::snapshots() const { return core_->snapshots; }
 
 template <typename R>
 void Engine::Core::Submit(std::span<Submission<R>> submissions) {

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <string>
 #include <type_traits>
 #include <utility>
 #include <vector>
@@ -21,6 +22,7 @@
 #include "server/model/model.h"
 #include "server/session/session_info.h"
 #include "server/session/session_state.h"
+#include "server/session/snapshot.h"
 
 namespace steadystate {
 
@@ -123,6 +125,22 @@ class Engine {
   // INVALID_ARGUMENT. `forks` is filled in before the request is answered. A
   // draw is the same in all of them.
   WorkRequest ForkWork(ForkOptions options, std::shared_ptr<Forks> forks);
+
+  // Work, for Submit, that writes down the request's session as a snapshot; as
+  // ForkWork otherwise. `to` is filled in before the request is answered.
+  struct Export {
+    std::string snapshot;
+    uint64_t position = 0;
+  };
+  WorkRequest ExportWork(std::shared_ptr<Export> to);
+
+  // Work, for Submit with no session, that makes a session of a snapshot. Of
+  // the options, what is absent is as in the snapshot. `created` is filled in
+  // before the request is answered. Errors of SnapshotFormat::Read and of
+  // CreateSession.
+  WorkRequest ImportWork(std::string snapshot, SessionOptions options,
+                         std::shared_ptr<SessionInfo> created);
+  const SnapshotFormat& snapshots() const;
 
   // Takes up requests of one kind (StepRequest, GenerateRequest, ScoreRequest,
   // EmbedRequest, WorkRequest), in their order and all at once, so that those

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "server/base/binary.h"
 #include "server/base/error.h"
 #include "server/base/status_macros.h"
 namespace steadystate {
@@ -57,9 +58,9 @@ absl::Status GenerateTask::Begin(const SessionState& session) {
 
 absl::Status GenerateTask::Resume(const RequestRecord& record,
                                   const SessionState& session) {
-  absl::string_view answer = record.answer;
-  mutable_request().sampling.seed = TakeRaw<uint64_t>(answer);
-  text_before_ = std::string(answer);
+  BinaryReader answer(record.answer);
+  mutable_request().sampling.seed = answer.Number<uint64_t>();
+  text_before_ = std::string(answer.Bytes(answer.left()));
   OpenText();
   const uint64_t absorbed = record.end - record.begin;
   const uint64_t prompt = request().prompt.size();
@@ -114,7 +115,7 @@ Piece GenerateTask::Next() const {
 void GenerateTask::Advance(const PieceResult& result) {
   if (replaying()) {
     Replay(result.session);
-    if (replaying()) return;
+    if (replaying() || !outcome_.ok()) return;
   } else {
     Absorb(result);
     if (prompt_absorbed_ < request().prompt.size()) return;
@@ -146,7 +147,7 @@ void GenerateTask::Absorb(const PieceResult& result) {
 std::string GenerateTask::RecordedAnswer() const {
   std::string answer;
   if (!request().keyed()) return answer;
-  AppendRaw(request().sampling.seed, answer);
+  BinaryWriter(answer).Number(request().sampling.seed);
   answer += text_before_;
   return answer;
 }
@@ -158,7 +159,16 @@ void GenerateTask::Replay(const SessionState& session) {
       std::min<uint64_t>(tokens.size(), replay_end_ - replay_next_));
   session.CopyHistory(replay_next_, std::span(tokens).first(count));
   replay_next_ += count;
-  for (size_t i = 0; i < count; ++i) {
+  for (size_t i = 0; i < count && !finish_.has_value(); ++i) {
+    // A history may come from outside, with a snapshot.
+    if (tokens[i] < 0) {
+      outcome_ =
+          MakeError(ErrorReason::kReplayUnavailable,
+                    absl::StrCat("what was absorbed after position ", position_,
+                                 " is no token that was generated"),
+                    {{"position", absl::StrCat(session.position())}});
+      return;
+    }
     ++position_;
     GeneratedToken token;
     token.token = tokens[i];

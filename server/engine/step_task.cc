@@ -5,6 +5,8 @@
 #include <span>
 #include <string>
 
+#include "server/base/binary.h"
+
 namespace steadystate {
 
 void StepTask::Start() {
@@ -30,6 +32,10 @@ void StepTask::Clear(StepRequest& request, StepResult& result) {
 
 absl::Status StepTask::Resume(const RequestRecord& record,
                               const SessionState& session) {
+  // A record may come from outside, with a snapshot.
+  if (record.end - record.begin > inputs_.rows()) {
+    return ReplayUnavailable(record, "that is more than its inputs");
+  }
   if (!record.finished) {
     absorbed_ = static_cast<size_t>(record.end - record.begin);
     return CheckContextCap(session, inputs_.rows() - absorbed_);
@@ -117,13 +123,14 @@ std::string StepTask::RecordedAnswer() const {
   const StepResult& result = summary();
   if (!request().keyed()) return "";
   std::string answer;
+  BinaryWriter to(answer);
   if (result.sampled_token.has_value()) {
-    AppendRaw(*result.sampled_token, answer);
-    AppendRaw(*result.sampled_logprob, answer);
+    to.Number(*result.sampled_token);
+    to.Number(*result.sampled_logprob);
   }
   for (const TokenLogprob& top : result.top_logprobs) {
-    AppendRaw(top.token, answer);
-    AppendRaw(top.logprob, answer);
+    to.Number(top.token);
+    to.Number(top.logprob);
   }
   return answer.size() > RequestRecords::kMaxAnswerBytes ? "" : answer;
 }
@@ -133,15 +140,16 @@ bool StepTask::FillFrom(absl::string_view answer, StepResult& to) const {
   const StepOutputs& wanted = request().outputs;
   if (wanted.logits || wanted.hidden) return false;
   if (NeedsLogits() && answer.empty()) return false;
+  BinaryReader from(answer);
   if (wanted.sampling.has_value()) {
-    to.sampled_token = TakeRaw<int32_t>(answer);
-    to.sampled_logprob = TakeRaw<float>(answer);
+    to.sampled_token = from.Number<int32_t>();
+    to.sampled_logprob = from.Number<float>();
   }
-  while (!answer.empty()) {
-    const auto token = TakeRaw<int32_t>(answer);
-    to.top_logprobs.push_back({token, TakeRaw<float>(answer)});
+  while (from.left() > 0) {
+    const auto token = from.Number<int32_t>();
+    to.top_logprobs.push_back({token, from.Number<float>()});
   }
-  return true;
+  return from.ok();
 }
 
 void StepTask::Summarize(const RequestTimes& times, StepResult& to) {

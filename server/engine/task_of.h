@@ -3,7 +3,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
 #include <memory>
 #include <string>
 #include <utility>
@@ -18,23 +17,6 @@
 #include "server/engine/task.h"
 
 namespace steadystate {
-
-// Numbers one after the other, as they lie in memory: the form of recorded
-// answers (RequestRecord::answer).
-
-template <typename T>
-void AppendRaw(T value, std::string& to) {
-  to.append(reinterpret_cast<const char*>(&value), sizeof(value));
-}
-
-// Takes the first one off. REQUIRES: there is one.
-template <typename T>
-T TakeRaw(absl::string_view& from) {
-  T value;
-  std::memcpy(&value, from.data(), sizeof(value));
-  from.remove_prefix(sizeof(value));
-  return value;
-}
 
 // Empties a vector that is to be used again, which keeps its memory if that is
 // little.

@@ -23,7 +23,7 @@
 namespace steadystate {
 namespace {
 
-constexpr size_t kMaxHistory = size_t{1} << 20;
+
 constexpr size_t kMaxThreads = 1024;
 constexpr size_t kMaxBatchRows = 65536;
 // A begun Step is carried through: at most some minutes of computing.

@@ -35,6 +35,8 @@ constexpr const char* kMethods[] = {
     "steadystate.v1.SessionService/ListSessions",
     "steadystate.v1.SessionService/DeleteSession",
     "steadystate.v1.SessionService/ForkSession",
+    "steadystate.v1.SessionService/ExportSession",
+    "steadystate.v1.SessionService/ImportSession",
     "steadystate.v1.GenerationService/Step",
     "steadystate.v1.GenerationService/StreamStep",
     "steadystate.v1.GenerationService/Generate",

@@ -238,6 +238,8 @@ void ToProto(const SessionInfo& info, absl::string_view model_id,
   SetTime(info.expire_time, *to.mutable_expire_time());
   SetDuration(info.ttl, *to.mutable_ttl());
   to.mutable_labels()->insert(info.labels.begin(), info.labels.end());
+  to.set_uid(info.uid);
+  to.set_other_numerics(info.other_numerics);
 }
 
 void ToProto(const Engine& engine, v1::Model& to) {

@@ -216,6 +216,17 @@ absl::StatusOr<SessionOptions> Converter::ToSessionOptions(
   return options;
 }
 
+absl::StatusOr<SessionOptions> Converter::ToSessionOptions(
+    const v1::ImportSessionRequest& request) const {
+  SessionOptions options;
+  if (!request.session_id().empty()) {
+    STEADYSTATE_RETURN_IF_ERROR(ValidateSessionId(request.session_id()));
+  }
+  options.id = request.session_id();
+  STEADYSTATE_RETURN_IF_ERROR(SetTtlAndLabels(request.session(), options));
+  return options;
+}
+
 absl::StatusOr<ForkOptions> Converter::ToForkOptions(
     const v1::ForkSessionRequest& request) const {
   const auto named = static_cast<size_t>(request.session_ids_size());

@@ -52,6 +52,10 @@ class Converter {
   absl::StatusOr<SessionOptions> ToSessionOptions(
       const v1::CreateSessionRequest& request) const;
 
+  // Without an id, ttl or labels where those of the snapshot count.
+  absl::StatusOr<SessionOptions> ToSessionOptions(
+      const v1::ImportSessionRequest& request) const;
+
   absl::StatusOr<ForkOptions> ToForkOptions(
       const v1::ForkSessionRequest& request) const;
 

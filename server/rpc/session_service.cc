@@ -8,14 +8,12 @@
 #include <string>
 #include <utility>
 
-#include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "grpcpp/server_context.h"
 #include "grpcpp/support/server_callback.h"
 #include "server/base/error.h"
-#include "server/base/mutex.h"
 #include "server/base/parking.h"
 #include "server/base/status_macros.h"
 #include "server/engine/receiver.h"
@@ -24,8 +22,11 @@
 #include "server/rpc/call_record.h"
 #include "server/rpc/connection.h"
 #include "server/rpc/convert.h"
+#include "server/rpc/export_call.h"
+#include "server/rpc/import_call.h"
 #include "server/rpc/service_context.h"
 #include "server/rpc/unary.h"
+#include "server/rpc/work_order.h"
 #include "server/session/session_id.h"
 #include "server/session/session_info.h"
 #include "steadystate/v1/session.pb.h"
@@ -79,10 +80,7 @@ class ForkCall final : public grpc::ServerUnaryReactor,
   v1::ForkSessionResponse& response_;
   const std::shared_ptr<Forks> forks_ = std::make_shared<Forks>();
   std::shared_ptr<ForkCall> self_;  // from Start to OnDone
-
-  Mutex mutex_;
-  RequestId id_ ABSL_GUARDED_BY(mutex_) = 0;
-  bool cancelled_ ABSL_GUARDED_BY(mutex_) = false;
+  WorkOrder order_;
 };
 
 ForkCall* ForkCall::Start(ServiceContext& services,
@@ -102,7 +100,8 @@ ForkCall::ForkCall(ServiceContext& services,
                    v1::ForkSessionResponse& response)
     : services_(services),
       record_("steadystate.v1.SessionService/ForkSession", context, services),
-      response_(response) {}
+      response_(response),
+      order_(services.engine) {}
 
 absl::Status ForkCall::Submit(const grpc::CallbackServerContext& context,
                               const v1::ForkSessionRequest& request) {
@@ -118,18 +117,7 @@ absl::Status ForkCall::Submit(const grpc::CallbackServerContext& context,
   if (request.has_expected_position()) {
     work.expected_position = request.expected_position();
   }
-  STEADYSTATE_ASSIGN_OR_RETURN(
-      const RequestId submitted,
-      services_.engine.Submit(std::move(work), shared_from_this()));
-  MayPark("ForkCall::Submit");
-  bool cancel = false;
-  {
-    const MutexLock lock(mutex_);
-    id_ = submitted;
-    cancel = cancelled_;
-  }
-  if (cancel) services_.engine.Cancel(submitted);
-  return absl::OkStatus();
+  return order_.Submit(std::move(work), shared_from_this());
 }
 
 void ForkCall::End(const absl::Status& status) {
@@ -144,15 +132,7 @@ void ForkCall::End(const absl::Status& status) {
   MayPark("ForkCall::End, finished");
 }
 
-void ForkCall::OnCancel() {
-  RequestId id = 0;
-  {
-    const MutexLock lock(mutex_);
-    cancelled_ = true;
-    id = id_;
-  }
-  services_.engine.Cancel(id);
-}
+void ForkCall::OnCancel() { order_.Cancel(); }
 
 void ForkCall::OnDone() {
   const std::shared_ptr<ForkCall> self = std::move(self_);
@@ -169,6 +149,10 @@ SessionService::SessionService(ServiceContext& services)
       &SessionService::ListSessions);
   Add("/steadystate.v1.SessionService/ForkSession",
       &SessionService::ForkSession);
+  Add("/steadystate.v1.SessionService/ExportSession",
+      &SessionService::ExportSession);
+  Add("/steadystate.v1.SessionService/ImportSession",
+      &SessionService::ImportSession);
   Add("/steadystate.v1.SessionService/DeleteSession",
       &SessionService::DeleteSession);
 }
@@ -220,6 +204,17 @@ grpc::ServerUnaryReactor* SessionService::ForkSession(
     grpc::CallbackServerContext* context, const v1::ForkSessionRequest* request,
     v1::ForkSessionResponse* response) {
   return ForkCall::Start(services_, *context, *request, *response);
+}
+
+grpc::ServerWriteReactor<v1::ExportSessionResponse>*
+SessionService::ExportSession(grpc::CallbackServerContext* context,
+                              const v1::ExportSessionRequest* request) {
+  return ExportCall::Start(services_, *context, *request);
+}
+
+grpc::ServerReadReactor<grpc::ByteBuffer>* SessionService::ImportSession(
+    grpc::CallbackServerContext* context, v1::Session* response) {
+  return ImportCall::Start(services_, *context, *response);
 }
 
 grpc::ServerUnaryReactor* SessionService::DeleteSession(

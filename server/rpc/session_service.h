@@ -27,6 +27,11 @@ class SessionService final : public TypedService {
   grpc::ServerUnaryReactor* ForkSession(grpc::CallbackServerContext* context,
                                         const v1::ForkSessionRequest* request,
                                         v1::ForkSessionResponse* response);
+  grpc::ServerWriteReactor<v1::ExportSessionResponse>* ExportSession(
+      grpc::CallbackServerContext* context,
+      const v1::ExportSessionRequest* request);
+  grpc::ServerReadReactor<grpc::ByteBuffer>* ImportSession(
+      grpc::CallbackServerContext* context, v1::Session* response);
   grpc::ServerUnaryReactor* DeleteSession(
       grpc::CallbackServerContext* context,
       const v1::DeleteSessionRequest* request,

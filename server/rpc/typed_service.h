@@ -107,6 +107,9 @@ class TypedService : public grpc::Service {
   using ServerStream = grpc::ServerWriteReactor<Response>* (
       Owner::*)(grpc::CallbackServerContext*, const Request*);
   template <typename Owner, typename Response>
+  using RawClientStream = grpc::ServerReadReactor<grpc::ByteBuffer>* (
+      Owner::*)(grpc::CallbackServerContext*, Response*);
+  template <typename Owner, typename Response>
   using RawBidi = grpc::ServerBidiReactor<grpc::ByteBuffer, Response>* (
       Owner::*)(grpc::CallbackServerContext*);
 
@@ -148,7 +151,19 @@ class TypedService : public grpc::Service {
             }));
   }
 
-  // The messages of such a stream come as they are.
+  // The messages of these streams come as they are.
+  template <typename Owner, typename Response>
+  void Add(const char* path, RawClientStream<Owner, Response> method) {
+    AddHandler(
+        path, grpc::internal::RpcMethod::CLIENT_STREAMING,
+        new grpc::internal::CallbackClientStreamingHandler<grpc::ByteBuffer,
+                                                           Response>(
+            [this, method](grpc::CallbackServerContext* context,
+                           Response* response) {
+              return (static_cast<Owner*>(this)->*method)(context, response);
+            }));
+  }
+
   template <typename Owner, typename Response>
   void Add(const char* path, RawBidi<Owner, Response> method) {
     AddHandler(

@@ -22,9 +22,24 @@ absl::StatusOr<std::string> DigestOf(absl::string_view text) {
 std::string Describe(const StateLayout& layout) {
   std::string lines;
   for (const StateSlot& slot : layout.slots()) {
+    const bool grows = slot.growth == SlotGrowth::kPerToken;
+    const std::span<const size_t> shape(slot.shape);
     absl::StrAppend(&lines, slot.layer, " ", slot.name, " [",
-                    absl::StrJoin(slot.shape, ", "), "] ", Name(slot.type), " ",
-                    slot.offset, " ", slot.row_stride, "\n");
+                    absl::StrJoin(shape.subspan(grows ? 1 : 0), ", "), "] ",
+                    Name(slot.type), " ", slot.offset, " ", slot.row_stride,
+                    "\n");
+  }
+  return lines;
+}
+
+// One line for each shape of projection: how it is cut, and by what computed.
+std::string Describe(const LinearReport& linear) {
+  std::string lines;
+  for (const LinearReport::Shape& shape : linear.shapes) {
+    absl::StrAppend(&lines, shape.in, " ", shape.block, " [",
+                    absl::StrJoin(shape.decode_tiles, ", "), "] [",
+                    absl::StrJoin(shape.prefill_tiles, ", "), "] ",
+                    shape.implementation, "\n");
   }
   return lines;
 }
@@ -53,6 +68,23 @@ absl::StatusOr<Numerics> NumericsOf(const SessionLayout& layout) {
   numerics.Add("layout_version", absl::StrCat(kSessionLayoutVersion));
   numerics.Add("state_dtype", layout.state().dtype());
   numerics.Add("slots", slots);
+  return numerics;
+}
+
+absl::StatusOr<Numerics> NumericsOf(const SessionLayout& layout,
+                                    const ModelDescription& model,
+                                    size_t prefill_rows) {
+  STEADYSTATE_ASSIGN_OR_RETURN(Numerics numerics, NumericsOf(layout));
+  const LinearReport& linear = model.linear;
+  STEADYSTATE_ASSIGN_OR_RETURN(const std::string projections,
+                               DigestOf(Describe(linear)));
+  numerics.Add("revision", absl::StrCat(kNumericsRevision));
+  numerics.Add("weight_dtype", linear.weight_dtype);
+  numerics.Add("isa", linear.isa);
+  numerics.Add("onednn", linear.onednn_version);
+  numerics.Add("kernel_target", model.kernel_target);
+  numerics.Add("projections", projections);
+  numerics.Add("prefill_rows", absl::StrCat(prefill_rows));
   return numerics;
 }
 

@@ -1,12 +1,14 @@
 #ifndef STEADYSTATE_SERVER_SESSION_NUMERICS_H_
 #define STEADYSTATE_SERVER_SESSION_NUMERICS_H_
 
+#include <cstddef>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "server/model/model.h"
 #include "server/session/session_state.h"
 
 namespace steadystate {
@@ -39,10 +41,20 @@ class Numerics {
 // layout comes to mean other bytes.
 inline constexpr int kSessionLayoutVersion = 1;
 
+// Raised whenever a change of ours to what is computed changes bits.
+inline constexpr int kNumericsRevision = 1;
+
 // The numerics of sessions of this layout: its version, what states are kept
-// in ("f32", "f32+f64"), and a digest of where every slot lies. INTERNAL as
-// Sha256::FinishHex.
+// in ("f32", "f32+f64"), and a digest of where every slot lies. How many tokens
+// softmax layers hold decides nothing. INTERNAL as Sha256::FinishHex.
 absl::StatusOr<Numerics> NumericsOf(const SessionLayout& layout);
+
+// And of what computes them: our revision, the weights' type, the instruction
+// sets, oneDNN's version, how projections are cut and by what they are computed
+// (a digest), and how prompts are cut, `prefill_rows`.
+absl::StatusOr<Numerics> NumericsOf(const SessionLayout& layout,
+                                    const ModelDescription& model,
+                                    size_t prefill_rows);
 
 }  // namespace steadystate
 

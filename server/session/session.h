@@ -9,6 +9,7 @@
 
 #include "absl/time/time.h"
 #include "server/base/clock.h"
+#include "server/session/session_id.h"
 #include "server/session/session_info.h"
 #include "server/session/session_memory.h"
 #include "server/session/session_state.h"
@@ -31,6 +32,7 @@ struct Session {
 
   SessionKey key() const { return {id, owner}; }
 
+  SessionUid uid = NewSessionUid();
   std::string owner;  // of the id: others may use the same one
   std::string id;     // empty: nobody can name it
   Moment created;
@@ -41,6 +43,8 @@ struct Session {
   RecordedKeys recorded;  // which requests state.records() may have
   // When its last request ended, or its last batch; creation before the first.
   Moment last_step;
+  // It came from a snapshot that was taken under other numerics.
+  bool other_numerics = false;
   bool active = false;  // a request is queued or running: cannot expire
   // Where it lies among the sessions that no table holds, SessionKeeper's.
   std::optional<size_t> unlisted;

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <cerrno>
 #include <cstdint>
 #include <cstdlib>
@@ -60,14 +61,25 @@ bool IsSessionId(absl::string_view id) {
          std::all_of(id.begin(), id.end(), IsIdCharacter);
 }
 
-std::string NewSessionId() {
-  std::array<uint8_t, 16> random;
-  while (getrandom(random.data(), random.size(), 0) !=
-         static_cast<ssize_t>(random.size())) {
+SessionUid NewSessionUid() {
+  SessionUid random;
+  while (getrandom(random.data(), sizeof(random), 0) !=
+         static_cast<ssize_t>(sizeof(random))) {
     if (errno == EINTR) continue;
     LogError("getrandom failed; ids cannot be made safely");
     std::abort();
   }
+  return random;
+}
+
+std::string ToString(const SessionUid& uid) {
+  return absl::StrCat(absl::Hex(uid[0], absl::kZeroPad16),
+                      absl::Hex(uid[1], absl::kZeroPad16));
+}
+
+std::string NewSessionId() {
+  const auto random =
+      std::bit_cast<std::array<uint8_t, sizeof(SessionUid)>>(NewSessionUid());
   std::string id;
   uint32_t bits = 0;
   int bit_count = 0;

@@ -1,7 +1,9 @@
 #ifndef STEADYSTATE_SERVER_SESSION_SESSION_ID_H_
 #define STEADYSTATE_SERVER_SESSION_SESSION_ID_H_
 
+#include <array>
 #include <cstddef>
+#include <cstdint>
 #include <map>
 #include <span>
 #include <string>
@@ -29,6 +31,13 @@ bool IsSessionId(absl::string_view id);
 
 // A new id: 128 random bits as 26 characters of lower-case base 32.
 std::string NewSessionId();
+
+// What tells a session from all others that ever were, whatever they are
+// called: 128 random bits.
+using SessionUid = std::array<uint64_t, 2>;
+SessionUid NewSessionUid();
+// 32 lower-case hexadecimal digits.
+std::string ToString(const SessionUid& uid);
 
 // Each returns INVALID_ARGUMENT naming the value and the bound.
 absl::Status ValidateSessionId(absl::string_view id);

@@ -79,6 +79,7 @@ struct Forks {
 // A session as clients see it; a copy, taken at one moment. Times are of day.
 struct SessionInfo {
   std::string id;
+  std::string uid;           // 32 hexadecimal digits
   uint64_t position = 0;     // tokens absorbed
   uint64_t state_bytes = 0;  // charged against the budget
   bool active = false;       // a request is queued or running
@@ -91,6 +92,7 @@ struct SessionInfo {
   // If the system's clock has been set since, corrected by as much.
   absl::Time expire_time;
   std::map<std::string, std::string> labels;
+  bool other_numerics = false;  // than it began under
 };
 
 // The most sessions of a page.

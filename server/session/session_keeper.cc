@@ -137,15 +137,20 @@ void SessionKeeper::LetGo(Session& session, const Moment& now) {
     table_.SetIdle(session, now);
     return;
   }
+  End(TakeUnlisted(session));
+  UpdateGauges();
+}
+
+std::unique_ptr<Session> SessionKeeper::TakeUnlisted(Session& session) {
   std::unique_ptr<Session>& place = unlisted_[*session.unlisted];
-  std::unique_ptr<Session> ended = std::move(place);
+  std::unique_ptr<Session> taken = std::move(place);
   if (&place != &unlisted_.back()) {
     place = std::move(unlisted_.back());
-    place->unlisted = ended->unlisted;
+    place->unlisted = taken->unlisted;
   }
   unlisted_.pop_back();
-  End(std::move(ended));
-  UpdateGauges();
+  taken->unlisted.reset();
+  return taken;
 }
 
 void SessionKeeper::Advanced(Session& session, const Moment& now) {
@@ -267,6 +272,35 @@ void SessionKeeper::AddFork(const Session& parent, SessionOptions options,
   fork.position = fork.state.position();
   fork.recorded = parent.recorded;
   metrics_.SessionCreated();
+}
+
+SessionCard SessionKeeper::CardOf(const Session& session) {
+  const MutexLock lock(mutex_);
+  SessionCard card;
+  card.uid = session.uid;
+  card.owner = session.owner;
+  card.id = session.id;
+  card.labels = session.labels;
+  card.ttl = session.ttl;
+  card.create_time = session.created.wall;
+  card.last_step_time = session.last_step.wall;
+  return card;
+}
+
+absl::StatusOr<SessionInfo> SessionKeeper::Enlist(
+    Session& session, const SessionOptions& options) {
+  const Moment now = clock_.Read();
+  const MutexLock lock(mutex_);
+  STEADYSTATE_RETURN_IF_ERROR(table_.CheckNew(options));
+  session.position = session.state.position();
+  for (const RequestRecord& record : session.state.contents().records) {
+    session.recorded.Note(RecordedKeys::KeyOf(record.id, record.begin));
+  }
+  table_.Add(TakeUnlisted(session), options, now);
+  table_.SetActive(session);
+  metrics_.SessionCreated();
+  UpdateGauges();
+  return table_.Describe(session, now);
 }
 
 Session& SessionKeeper::KeepUnlisted(std::unique_ptr<Session> session) {

@@ -22,6 +22,7 @@
 #include "server/session/session_info.h"
 #include "server/session/session_state.h"
 #include "server/session/session_table.h"
+#include "server/session/snapshot.h"
 #include "server/session/state_pool.h"
 
 namespace steadystate {
@@ -117,6 +118,16 @@ class SessionKeeper {
   absl::StatusOr<Forks> Fork(const Session& parent, const ForkOptions& options)
       ABSL_LOCKS_EXCLUDED(mutex_);
 
+  // The session as a snapshot has it. Called by Work on it, without mutex().
+  SessionCard CardOf(const Session& session) ABSL_LOCKS_EXCLUDED(mutex_);
+
+  // Makes a session that nobody can name one like others, what it has absorbed
+  // included. It stays in use. Called by Work on it, without mutex(). Errors as
+  // of Create, but for the budget: then it stays what it was.
+  absl::StatusOr<SessionInfo> Enlist(Session& session,
+                                     const SessionOptions& options)
+      ABSL_LOCKS_EXCLUDED(mutex_);
+
   // Sessions that are in use and can be named.
   size_t active() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     return table_.active();
@@ -151,6 +162,8 @@ class SessionKeeper {
                std::shared_ptr<SessionState> origin, const Moment& now)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void End(std::unique_ptr<Session> session)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  std::unique_ptr<Session> TakeUnlisted(Session& session)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   Session& KeepUnlisted(std::unique_ptr<Session> session)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);

@@ -36,6 +36,16 @@ void TokenHistory::Append(uint64_t position, size_t rows,
   }
 }
 
+void TokenHistory::Restore(uint64_t from, std::span<const int32_t> tokens,
+                           const std::vector<bool>& cuts) {
+  for (size_t i = tokens.size() - std::min(tokens.size(), capacity_);
+       i < tokens.size(); ++i) {
+    const auto index = static_cast<size_t>((from + i) % capacity_);
+    tokens_[index] = tokens[i];
+    SetCut(index, cuts[i]);
+  }
+}
+
 void TokenHistory::Copy(uint64_t from, std::span<int32_t> to) const {
   if (to.empty()) return;
   const auto first = static_cast<size_t>(from % capacity_);
@@ -150,6 +160,16 @@ std::optional<RequestRecord> RequestRecords::Find(absl::string_view id,
     if (record.begin == begin && record.id == id) return record;
   }
   return std::nullopt;
+}
+
+std::vector<RequestRecord> RequestRecords::All() const {
+  const Frame at = frame();
+  std::vector<RequestRecord> all;
+  const std::byte* next = memory_ + at.begin;
+  for (size_t i = 0; i < at.count; ++i, next += BytesAt(next)) {
+    all.push_back(Read(next));
+  }
+  return all;
 }
 
 RequestRecords::Frame RequestRecords::frame() const {

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <optional>
 #include <span>
+#include <vector>
 
 #include "absl/hash/hash.h"
 #include "absl/strings/string_view.h"
@@ -33,6 +34,11 @@ class TokenHistory {
   // Notes one piece that takes the session on from `position`.
   //   tokens  the inputs; empty if they are embeddings
   void Append(uint64_t position, size_t rows, std::span<const int32_t> tokens);
+
+  // Notes inputs [from, from + tokens.size()) as another history had them.
+  //   cuts  of each, whether it is the first of its piece
+  void Restore(uint64_t from, std::span<const int32_t> tokens,
+               const std::vector<bool>& cuts);
 
   // The oldest input known of a session at `position`: kept are [Begin,
   // position).
@@ -95,6 +101,8 @@ class RequestRecords {
 
   // Valid until the next Put.
   std::optional<RequestRecord> Find(absl::string_view id, uint64_t begin) const;
+  // Those that are kept, oldest first; the same.
+  std::vector<RequestRecord> All() const;
 
  private:
   // Where the records lie, as bytes from the start.

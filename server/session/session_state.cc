@@ -50,6 +50,7 @@ void SessionState::CopyFrom(const SessionState& other) {
 
 void SessionState::CopyFields(const SessionState& other) {
   position_ = other.position_;
+  history_floor_ = other.history_floor_;
   recent_count_ = other.recent_count_;
   has_pending_ = other.has_pending_;
   unfinished_text_ = other.unfinished_text_;
@@ -69,6 +70,45 @@ bool SessionState::TakeOver() {
 
 void SessionState::CopyOrigin() {
   if (origin_ != nullptr) CopyFrom(*origin_);
+}
+
+void SessionState::Restore(const SessionContents& contents) {
+  if (contents.position == 0) return;
+  lease_.MarkUsed(layout_.used_bytes(contents.position));
+  position_ = contents.position;
+  history_floor_ = position_ - contents.history.size();
+  history().Restore(history_floor_, contents.history, contents.cuts);
+  recent_count_ = contents.recent.size();
+  std::copy(contents.recent.begin(), contents.recent.end(), recent());
+  RequestRecords kept = records();
+  for (const RequestRecord& record : contents.records) kept.Put(record);
+  has_pending_ = !contents.pending_hidden.empty();
+  if (has_pending_) {
+    std::memcpy(lease_.bytes(), contents.pending_hidden.data(),
+                layout_.hidden_size() * sizeof(float));
+  }
+  unfinished_text_ = contents.unfinished_text;
+}
+
+SessionContents SessionState::contents() const {
+  SessionContents contents;
+  contents.position = position_;
+  if (position_ == 0) return contents;
+  if (const float* const pending = pending_hidden()) {
+    contents.pending_hidden.assign(pending, pending + layout_.hidden_size());
+  }
+  contents.recent.resize(kMaxPenaltyWindow);
+  contents.recent.resize(CopyRecent(contents.recent));
+  contents.unfinished_text = unfinished_text_;
+  const uint64_t from = history_begin();
+  contents.history.resize(static_cast<size_t>(position_ - from));
+  CopyHistory(from, contents.history);
+  const TokenHistory kept = history();
+  for (uint64_t p = from; p < position_; ++p) {
+    contents.cuts.push_back(kept.BeginsPiece(p));
+  }
+  contents.records = records().All();
+  return contents;
 }
 
 std::byte* SessionState::model_state() const {
@@ -93,7 +133,7 @@ TokenHistory SessionState::history() const {
 }
 
 uint64_t SessionState::history_begin() const {
-  return history().Begin(position_);
+  return std::max(history().Begin(position_), history_floor_);
 }
 
 void SessionState::CopyHistory(uint64_t from, std::span<int32_t> to) const {

@@ -8,6 +8,7 @@
 #include <span>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/string_view.h"
 #include "server/model/state_layout.h"
@@ -15,6 +16,9 @@
 #include "server/session/state_pool.h"
 
 namespace steadystate {
+
+// Most inputs that a session remembers (SessionLayout::history).
+inline constexpr size_t kMaxHistory = size_t{1} << 20;
 
 // Where the parts of one session lie in its slot, and what a session costs.
 // Computed once per model. Immutable. The StateLayout outlives it.
@@ -56,6 +60,18 @@ class SessionLayout {
   SlotSize slot_;
 };
 
+// What a session is beside the model's state, in a form of its own. Lent in
+// part.
+struct SessionContents {
+  uint64_t position = 0;
+  std::vector<float> pending_hidden;  // f32[D]; empty: none
+  std::vector<int32_t> recent;        // oldest first; at most kMaxPenaltyWindow
+  std::string unfinished_text;
+  std::vector<int32_t> history;        // the latest inputs, up to `position`
+  std::vector<bool> cuts;              // of each, whether a piece begins there
+  std::vector<RequestRecord> records;  // oldest first
+};
+
 // Everything that decides a session's next byte. Belongs to whoever advances
 // the session. Thread-compatible. The layout outlives it.
 class SessionState {
@@ -92,6 +108,13 @@ class SessionState {
   // REQUIRES: it has a slot.
   void CopyOrigin();
   std::shared_ptr<SessionState> DropOrigin() { return std::move(origin_); }
+
+  // Puts all but the model's state in place, of which the caller may write what
+  // a session at that position has. REQUIRES: this one has a fresh slot, or
+  // none where the position is 0; the contents are within the layout's bounds.
+  void Restore(const SessionContents& contents);
+  // The same in its own form. REQUIRES: it is in memory, or at position 0.
+  SessionContents contents() const;
 
   // The model's state, laid out by its StateLayout.
   std::byte* model_state() const;
@@ -147,7 +170,8 @@ class SessionState {
   StateLease lease_;
   std::shared_ptr<SessionState> origin_;  // null if it stands for itself
   uint64_t position_ = 0;
-  uint64_t recent_count_ = 0;  // tokens ever noted; a ring holds the latest
+  uint64_t history_floor_ = 0;  // what came before is not in the slot
+  uint64_t recent_count_ = 0;   // tokens ever noted; a ring holds the latest
   bool has_pending_ = false;
   std::string unfinished_text_;
 };

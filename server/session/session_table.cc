@@ -112,7 +112,11 @@ absl::Status SessionTable::CheckFree(const SessionKey& key) const {
 }
 
 Session& SessionTable::Add(SessionOptions options, const Moment& now) {
-  auto session = std::make_unique<Session>(layout_);
+  return Add(std::make_unique<Session>(layout_), std::move(options), now);
+}
+
+Session& SessionTable::Add(std::unique_ptr<Session> session,
+                           SessionOptions options, const Moment& now) {
   session->owner = std::move(options.owner);
   session->id = std::move(options.id);
   while (session->id.empty() || sessions_.contains(session->key())) {
@@ -188,6 +192,7 @@ absl::StatusOr<SessionPage> SessionTable::List(absl::string_view owner,
 SessionInfo SessionTable::Describe(const Session& session,
                                    const Moment& now) const {
   return {.id = session.id,
+          .uid = ToString(session.uid),
           .position = session.position,
           .state_bytes = layout_.charge_bytes(),
           .active = session.active,
@@ -197,7 +202,8 @@ SessionInfo SessionTable::Describe(const Session& session,
           .last_step_time = session.last_step.wall,
           .ttl = session.ttl,
           .expire_time = WallExpiry(session, now),
-          .labels = session.labels};
+          .labels = session.labels,
+          .other_numerics = session.other_numerics};
 }
 
 void SessionTable::SetActive(Session& session) {

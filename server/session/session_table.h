@@ -74,6 +74,9 @@ class SessionTable {
   // Adds a session without a slot. It is there until it is removed or taken.
   // REQUIRES: CheckNew succeeded.
   Session& Add(SessionOptions options, const Moment& now);
+  // The same with a session that has no name yet, which may be in use.
+  Session& Add(std::unique_ptr<Session> session, SessionOptions options,
+               const Moment& now);
 
   // SESSION_NOT_FOUND; SESSION_EXPIRED, also of one that holds memory still.
   absl::StatusOr<Session*> Find(const SessionKey& key, const Moment& now) const;

@@ -27,7 +27,8 @@ UNARY = [GENERATION + "Step", SESSIONS + "CreateSession",
          MODELS + "ListModels", MODELS + "GetModel", MODELS + "Tokenize",
          MODELS + "Detokenize"]
 STREAMING = [GENERATION + "Generate", GENERATION + "Score",
-             GENERATION + "Embed"]
+             GENERATION + "Embed", SESSIONS + "ExportSession",
+             SESSIONS + "ImportSession"]
 
 
 class MessagesThatAreNone(unittest.TestCase):

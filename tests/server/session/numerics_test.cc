@@ -50,9 +50,37 @@ TEST(NumericsTest, WhateverDecidesBytesShows) {
       FingerprintOf({.name = "T"}),
       FingerprintOf({.shape = {2, 64, 32}}),
       FingerprintOf({.layer = 1}),
-      FingerprintOf({.cap = 9}),
       FingerprintOf({.hidden_size = 25}),
   };
+  EXPECT_EQ(fingerprints.size(), 7u);
+}
+
+TEST(NumericsTest, HowManyTokensThereIsRoomForDecidesNothing) {
+  EXPECT_EQ(FingerprintOf({.cap = 8}), FingerprintOf({.cap = 9}));
+}
+
+TEST(NumericsTest, WhateverComputesShows) {
+  const StateLayout state = MakeLayout({});
+  const SessionLayout layout(state, 24, 16);
+  ModelDescription model;
+  model.linear.weight_dtype = "bf16";
+  model.linear.shapes.push_back({.in = 8,
+                                 .block = 64,
+                                 .decode_tiles = {1, 2},
+                                 .prefill_tiles = {64},
+                                 .implementation = "brg"});
+  std::vector<ModelDescription> others(7, model);
+  others[1].linear.weight_dtype = "f32";
+  others[2].linear.isa = "AVX2";
+  others[3].linear.onednn_version = "3.1";
+  others[4].kernel_target = "AVX3";
+  others[5].linear.shapes[0].prefill_tiles = {64, 128};
+  others[6].linear.shapes[0].implementation = "panels+brg";
+  std::set<std::string> fingerprints = {
+      NumericsOf(layout, model, 128)->Fingerprint().value()};
+  for (const ModelDescription& other : others) {
+    fingerprints.insert(NumericsOf(layout, other, 64)->Fingerprint().value());
+  }
   EXPECT_EQ(fingerprints.size(), 8u);
 }
 

@@ -1,0 +1,463 @@
+#include "server/session/snapshot.h"
+
+#include <algorithm>
+#include <cstring>
+#include <span>
+#include <utility>
+
+#include "absl/strings/escaping.h"
+#include "absl/strings/str_cat.h"
+#include "server/base/error.h"
+#include "server/base/status_macros.h"
+#include "server/model/sampler.h"
+#include "server/session/sections.h"
+
+namespace steadystate {
+namespace {
+
+// Numbers of the format: none of them ever means anything else.
+enum SectionKind : uint32_t {
+  kOrigin = 1,
+  kCard = 2,
+  kSequence = 3,
+  kRecords = 4,
+  kHistory = 5,
+  kSlot = 6,
+  kEnd = 7,
+};
+
+// Beyond these there is no session's.
+constexpr size_t kMaxFacts = 256;
+constexpr size_t kMaxUnfinishedBytes = 3;  // of a UTF-8 character
+constexpr uint64_t kMaxPosition = uint64_t{1} << 53;
+
+uint8_t CodeOf(SlotType type) {
+  switch (type) {
+    case SlotType::kFloat32:
+      return 1;
+    case SlotType::kFloat64:
+      return 2;
+    case SlotType::kBfloat16:
+      return 3;
+    case SlotType::kInt16:
+      return 4;
+    case SlotType::kUint8:
+      return 5;
+  }
+  return 0;
+}
+
+// The shape of what a slot has: for each token, if it has something for each.
+std::span<const size_t> ShapeOf(const StateSlot& slot) {
+  const std::span<const size_t> shape = slot.shape;
+  return slot.growth == SlotGrowth::kPerToken ? shape.subspan(1) : shape;
+}
+
+// Bytes of a session's slot at a position, without what lies between its rows.
+size_t UsedBytes(const StateSlot& slot, uint64_t position) {
+  if (slot.growth == SlotGrowth::kFixed) return slot.bytes;
+  return slot.bytes / slot.shape[0] * static_cast<size_t>(position);
+}
+
+// A section that is whole, and not what its kind has.
+absl::Status Malformed() {
+  return SnapshotCorrupt("a section is not as its kind should be");
+}
+
+// The model's states have another form here, as with another --state_dtype.
+absl::Status OtherSlots(absl::string_view where) {
+  return MakeError(
+      ErrorReason::kNumericsMismatch,
+      absl::StrCat("the snapshot's state is of another form than this "
+                   "server's (slot ",
+                   where,
+                   "): start the server with the --state_dtype and the "
+                   "readings that it was taken with"),
+      {{"slot", std::string(where)}});
+}
+
+// Foreign text in a message.
+std::string Shown(absl::string_view text) {
+  return absl::CHexEscape(text.substr(0, kMaxLabelBytes + 1));
+}
+
+absl::Status Strange(absl::string_view what) {
+  return MakeError(
+      ErrorReason::kInvalidArgument,
+      absl::StrCat("the snapshot is of no session: ", what),
+      {{"field", "snapshot"}, {"value", std::string(what)}, {"bounds", ""}});
+}
+
+void WriteOrigin(const SnapshotOrigin& origin, std::string& to) {
+  const SectionWriter section(kOrigin, to);
+  BinaryWriter writer(to);
+  writer.Text(origin.model);
+  writer.Text(origin.fingerprint);
+  const auto& facts = origin.numerics.facts();
+  writer.Number(static_cast<uint32_t>(facts.size()));
+  for (const auto& [name, value] : facts) {
+    writer.Text(name);
+    writer.Text(value);
+  }
+}
+
+void WriteCard(const SessionCard& card, std::string& to) {
+  const SectionWriter section(kCard, to);
+  BinaryWriter writer(to);
+  for (const uint64_t part : card.uid) writer.Number(part);
+  writer.Number(card.epoch);
+  writer.Text(card.owner);
+  writer.Text(card.id);
+  writer.Number(static_cast<uint32_t>(card.labels.size()));
+  for (const auto& [key, value] : card.labels) {
+    writer.Text(key);
+    writer.Text(value);
+  }
+  writer.Number(absl::ToInt64Nanoseconds(card.ttl));
+  writer.Number(absl::ToUnixNanos(card.create_time));
+  writer.Number(absl::ToUnixNanos(card.last_step_time));
+}
+
+absl::Status ReadCard(BinaryReader from, SessionCard& to) {
+  for (uint64_t& part : to.uid) part = from.Number<uint64_t>();
+  to.epoch = from.Number<uint64_t>();
+  to.owner = std::string(from.Text());
+  to.id = std::string(from.Text());
+  const auto labels = from.Number<uint32_t>();
+  if (labels > kMaxLabels) return Malformed();
+  for (uint32_t i = 0; i < labels; ++i) {
+    const absl::string_view key = from.Text();
+    to.labels.emplace(key, from.Text());
+  }
+  to.ttl = absl::Nanoseconds(from.Number<int64_t>());
+  to.create_time = absl::FromUnixNanos(from.Number<int64_t>());
+  to.last_step_time = absl::FromUnixNanos(from.Number<int64_t>());
+  if (!from.complete()) return Malformed();
+  if (!to.id.empty()) STEADYSTATE_RETURN_IF_ERROR(ValidateSessionId(to.id));
+  STEADYSTATE_RETURN_IF_ERROR(ValidateSessionTtl(to.ttl));
+  return ValidateLabels(to.labels);
+}
+
+void WriteSequence(const SessionContents& contents, std::string& to) {
+  const SectionWriter section(kSequence, to);
+  BinaryWriter writer(to);
+  writer.Number(contents.position);
+  writer.Number(static_cast<uint32_t>(contents.pending_hidden.size()));
+  writer.Numbers(std::span(contents.pending_hidden));
+  writer.Number(static_cast<uint32_t>(contents.recent.size()));
+  writer.Numbers(std::span(contents.recent));
+  writer.Text(contents.unfinished_text);
+}
+
+void WriteRecords(const SessionContents& contents, std::string& to) {
+  const SectionWriter section(kRecords, to);
+  BinaryWriter writer(to);
+  writer.Number(static_cast<uint32_t>(contents.records.size()));
+  for (const RequestRecord& record : contents.records) {
+    writer.Text(record.id);
+    writer.Number(record.begin);
+    writer.Number(record.end);
+    for (const uint64_t part : record.digest) writer.Number(part);
+    writer.Number(static_cast<uint8_t>(record.finished ? 1 : 0));
+    writer.Text(record.answer);
+  }
+}
+
+absl::Status ReadRecords(BinaryReader from, std::vector<RequestRecord>& to) {
+  const auto count = from.Number<uint32_t>();
+  if (count > RequestRecords::kMaxRecords) {
+    return Strange("it has too many records of requests");
+  }
+  for (uint32_t i = 0; i < count; ++i) {
+    RequestRecord record;
+    record.id = from.Text();
+    record.begin = from.Number<uint64_t>();
+    record.end = from.Number<uint64_t>();
+    for (uint64_t& part : record.digest) part = from.Number<uint64_t>();
+    record.finished = from.Number<uint8_t>() != 0;
+    record.answer = from.Text();
+    to.push_back(record);
+  }
+  return from.complete() ? absl::OkStatus() : Malformed();
+}
+
+void WriteHistory(const SessionContents& contents, std::string& to) {
+  const SectionWriter section(kHistory, to);
+  BinaryWriter writer(to);
+  writer.Number(static_cast<uint32_t>(contents.history.size()));
+  writer.Numbers(std::span(contents.history));
+  std::vector<uint8_t> bits((contents.cuts.size() + 7) / 8);
+  for (size_t i = 0; i < contents.cuts.size(); ++i) {
+    if (contents.cuts[i]) bits[i / 8] |= static_cast<uint8_t>(1u << i % 8);
+  }
+  writer.Numbers(std::span<const uint8_t>(bits));
+}
+
+// One of each kind in their order, and any number of slots.
+absl::Status CheckOrder(std::span<const Section> sections) {
+  uint32_t last = 0;
+  for (const Section& section : sections) {
+    const bool in_order = section.kind == last + 1 ||
+                          (last == kSlot && section.kind == kSlot) ||
+                          (last == kHistory && section.kind == kEnd);
+    if (!in_order) {
+      return SnapshotCorrupt(absl::StrCat(
+          "section ", section.kind, " stands where none of its kind may"));
+    }
+    last = section.kind;
+  }
+  return last == kEnd ? absl::OkStatus()
+                      : SnapshotCorrupt("its end is missing");
+}
+
+}  // namespace
+
+SnapshotFormat::SnapshotFormat(const SessionLayout& layout,
+                               SnapshotOrigin origin)
+    : layout_(layout), origin_(std::move(origin)) {}
+
+std::string SnapshotFormat::Write(const SessionCard& card,
+                                  const SessionState& state) const {
+  const SessionContents contents = state.contents();
+  std::string bytes;
+  bytes.reserve(bytes_at(contents.position));
+  WritePreamble(bytes);
+  WriteOrigin(origin_, bytes);
+  WriteCard(card, bytes);
+  WriteSequence(contents, bytes);
+  WriteRecords(contents, bytes);
+  WriteHistory(contents, bytes);
+  if (contents.position > 0) {
+    for (const StateSlot& slot : layout_.state().slots()) {
+      WriteSlot(slot, state, bytes);
+    }
+  }
+  { const SectionWriter end(kEnd, bytes); }
+  return bytes;
+}
+
+void SnapshotFormat::WriteSlot(const StateSlot& slot, const SessionState& state,
+                               std::string& to) const {
+  const SectionWriter section(kSlot, to);
+  BinaryWriter writer(to);
+  const bool grows = slot.growth == SlotGrowth::kPerToken;
+  const std::span<const size_t> shape = ShapeOf(slot);
+  writer.Number(uint64_t{slot.layer});
+  writer.Text(slot.name);
+  writer.Number(CodeOf(slot.type));
+  writer.Number(static_cast<uint8_t>(grows ? 1 : 0));
+  writer.Number(static_cast<uint32_t>(shape.size()));
+  for (const size_t dimension : shape) writer.Number(uint64_t{dimension});
+  const size_t bytes = UsedBytes(slot, state.position());
+  writer.Number(uint64_t{bytes});
+  const std::byte* const from = state.model_state() + slot.offset;
+  if (!grows) {
+    writer.Bytes(from, bytes);
+    return;
+  }
+  const size_t row = slot.bytes / slot.shape[0];
+  for (size_t i = 0; i < state.position(); ++i) {
+    writer.Bytes(from + i * slot.row_stride, row);
+  }
+}
+
+size_t SnapshotFormat::max_bytes() const {
+  constexpr size_t kHistoryBytes = kMaxHistory * (sizeof(int32_t) + 1);
+  return BytesWith(layout_.slot().bytes, kHistoryBytes);
+}
+
+size_t SnapshotFormat::bytes_at(uint64_t position) const {
+  const uint64_t cap = layout_.context_cap();
+  const uint64_t within = cap == 0 ? position : std::min(position, cap);
+  return BytesWith(layout_.used_bytes(std::max<uint64_t>(within, 1)),
+                   layout_.history() * (sizeof(int32_t) + 1));
+}
+
+size_t SnapshotFormat::BytesWith(size_t slot, size_t history) const {
+  // What each slot's description takes, and what stands before them.
+  constexpr size_t kSlotBytes = 512;
+  constexpr size_t kHeadBytes = size_t{64} << 10;
+  return slot + history + layout_.state().slots().size() * kSlotBytes +
+         kHeadBytes;
+}
+
+absl::StatusOr<Snapshot> SnapshotFormat::Read(absl::string_view bytes) const {
+  // Of another layout's slots there may be some more, to be told apart.
+  const size_t most = kEnd + 2 * layout_.state().slots().size();
+  STEADYSTATE_ASSIGN_OR_RETURN(const std::vector<Section> sections,
+                               ReadSections(bytes, most));
+  STEADYSTATE_RETURN_IF_ERROR(CheckOrder(sections));
+  Snapshot snapshot;
+  for (const Section& section : sections) {
+    STEADYSTATE_RETURN_IF_ERROR(
+        ReadSection(section.kind, BinaryReader(section.payload), snapshot));
+  }
+  STEADYSTATE_RETURN_IF_ERROR(Check(snapshot));
+  return snapshot;
+}
+
+absl::Status SnapshotFormat::ReadSection(uint32_t kind, BinaryReader from,
+                                         Snapshot& to) const {
+  switch (kind) {
+    case kOrigin:
+      return ReadOrigin(from, to);
+    case kCard:
+      return ReadCard(from, to.card);
+    case kSequence:
+      return ReadSequence(from, to.contents);
+    case kRecords:
+      return ReadRecords(from, to.contents.records);
+    case kHistory:
+      return ReadHistory(from, to.contents);
+    case kSlot:
+      return ReadSlot(from, to);
+    default:
+      return from.complete() ? absl::OkStatus() : Malformed();
+  }
+}
+
+absl::Status SnapshotFormat::ReadOrigin(BinaryReader from, Snapshot& to) const {
+  const std::string model(from.Text());
+  const std::string fingerprint(from.Text());
+  const auto count = from.Number<uint32_t>();
+  if (count > kMaxFacts) return Malformed();
+  Numerics numerics;
+  for (uint32_t i = 0; i < count; ++i) {
+    const absl::string_view name = from.Text();
+    numerics.Add(name, from.Text());
+  }
+  if (!from.complete()) return Malformed();
+  to.other_numerics = numerics.facts() != origin_.numerics.facts();
+  if (fingerprint == origin_.fingerprint) return absl::OkStatus();
+  return MakeError(
+      ErrorReason::kModelFingerprintMismatch,
+      absl::StrCat(
+          "the snapshot is of model '", Shown(model), "' with fingerprint ",
+          Shown(fingerprint), "; this server has '", origin_.model, "' with ",
+          origin_.fingerprint, ": only the same weights can go on from it"),
+      {{"fingerprint", Shown(fingerprint)}, {"bounds", origin_.fingerprint}});
+}
+
+absl::Status SnapshotFormat::ReadSequence(BinaryReader from,
+                                          SessionContents& to) const {
+  to.position = from.Number<uint64_t>();
+  const auto hidden = from.Number<uint32_t>();
+  if (hidden != 0 && hidden != layout_.hidden_size()) {
+    return Strange("its hidden vector has another size than the model's");
+  }
+  to.pending_hidden.resize(hidden);
+  from.Numbers(std::span(to.pending_hidden));
+  const auto recent = from.Number<uint32_t>();
+  if (recent > kMaxPenaltyWindow || recent > to.position) {
+    return Strange("it has too many recent tokens");
+  }
+  to.recent.resize(recent);
+  from.Numbers(std::span(to.recent));
+  to.unfinished_text = std::string(from.Text());
+  if (!from.complete()) return Malformed();
+  if (to.position > kMaxPosition ||
+      to.unfinished_text.size() > kMaxUnfinishedBytes) {
+    return Strange("its position or text is out of bounds");
+  }
+  const uint64_t cap = layout_.context_cap();
+  if (cap == 0 || to.position <= cap) return absl::OkStatus();
+  return MakeError(ErrorReason::kContextCapReached,
+                   absl::StrCat("the snapshot is at position ", to.position,
+                                ", and sessions of this server hold ", cap,
+                                " tokens: raise --context_cap"),
+                   {{"context_cap", absl::StrCat(cap)},
+                    {"position", absl::StrCat(to.position)}});
+}
+
+absl::Status SnapshotFormat::ReadHistory(BinaryReader from,
+                                         SessionContents& to) const {
+  const auto count = from.Number<uint32_t>();
+  if (count > kMaxHistory || count > to.position) {
+    return Strange("its history is too long");
+  }
+  to.history.resize(count);
+  from.Numbers(std::span(to.history));
+  std::vector<uint8_t> bits((size_t{count} + 7) / 8);
+  from.Numbers(std::span(bits));
+  if (!from.complete()) return Malformed();
+  // Of more than there is room for, the end.
+  const size_t kept = std::min<size_t>(count, layout_.history());
+  const size_t first = count - kept;
+  to.history.erase(to.history.begin(),
+                   to.history.begin() + static_cast<ptrdiff_t>(first));
+  for (size_t i = first; i < count; ++i) {
+    to.cuts.push_back((bits[i / 8] >> i % 8 & 1) != 0);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status SnapshotFormat::ReadSlot(BinaryReader from, Snapshot& to) const {
+  const std::vector<StateSlot>& slots = layout_.state().slots();
+  if (to.slots.size() == slots.size()) return OtherSlots("there are more");
+  const StateSlot& slot = slots[to.slots.size()];
+  const std::span<const size_t> shape = ShapeOf(slot);
+  const bool grows = slot.growth == SlotGrowth::kPerToken;
+  bool equal = from.Number<uint64_t>() == slot.layer;
+  equal = from.Text() == slot.name && equal;
+  equal = from.Number<uint8_t>() == CodeOf(slot.type) && equal;
+  equal = (from.Number<uint8_t>() != 0) == grows && equal;
+  equal = from.Number<uint32_t>() == shape.size() && equal;
+  for (size_t i = 0; equal && i < shape.size(); ++i) {
+    equal = from.Number<uint64_t>() == shape[i];
+  }
+  if (!equal) return OtherSlots(absl::StrCat(slot.layer, ".", slot.name));
+  const size_t bytes = UsedBytes(slot, to.contents.position);
+  if (from.Number<uint64_t>() != bytes) return Malformed();
+  to.slots.push_back(from.Bytes(bytes));
+  return from.complete() ? absl::OkStatus() : Malformed();
+}
+
+// What no checksum says: whoever made it may have made up anything.
+absl::Status SnapshotFormat::Check(const Snapshot& snapshot) const {
+  const SessionContents& contents = snapshot.contents;
+  const size_t slots =
+      contents.position == 0 ? 0 : layout_.state().slots().size();
+  if (snapshot.slots.size() != slots) return OtherSlots("there are fewer");
+  STEADYSTATE_RETURN_IF_ERROR(CheckTokens(contents.recent, 0));
+  STEADYSTATE_RETURN_IF_ERROR(
+      CheckTokens(contents.history, TokenHistory::kEmbedding));
+  for (const RequestRecord& record : contents.records) {
+    if (record.id.empty() || record.id.size() > kMaxRequestIdBytes ||
+        record.answer.size() > RequestRecords::kMaxAnswerBytes ||
+        record.begin > record.end || record.end > contents.position) {
+      return Strange("a request that it records is out of bounds");
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status SnapshotFormat::CheckTokens(const std::vector<int32_t>& tokens,
+                                         int32_t least) const {
+  for (const int32_t token : tokens) {
+    if (token >= least && token < static_cast<int64_t>(origin_.vocab_size)) {
+      continue;
+    }
+    return Strange(absl::StrCat("it has absorbed token ", token, " of ",
+                                origin_.vocab_size));
+  }
+  return absl::OkStatus();
+}
+
+void SnapshotFormat::Restore(const Snapshot& snapshot, SessionState& to) const {
+  to.Restore(snapshot.contents);
+  for (size_t i = 0; i < snapshot.slots.size(); ++i) {
+    const StateSlot& slot = layout_.state().slots()[i];
+    const absl::string_view from = snapshot.slots[i];
+    std::byte* const state = to.model_state() + slot.offset;
+    if (slot.growth == SlotGrowth::kFixed) {
+      std::memcpy(state, from.data(), from.size());
+      continue;
+    }
+    const size_t row = slot.bytes / slot.shape[0];
+    for (size_t begin = 0, r = 0; begin < from.size(); begin += row, ++r) {
+      std::memcpy(state + r * slot.row_stride, from.data() + begin, row);
+    }
+  }
+}
+
+}  // namespace steadystate
