@@ -1,0 +1,155 @@
+// Goal: a generation that is interrupted, and goes on in a copy of its session,
+// is to the byte what it would have been without: for every family of the
+// registry, and every type that its states may be kept in. Method: a seeded
+// generation with penalties, broken off some 130 times after one to five
+// tokens; each time the session moves on to another engine, or another name, in
+// one of the ways that there are. The same at once is what it must equal.
+#include <memory>
+#include <random>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "gtest/gtest.h"
+#include "tests/server/engine/engine_harness.h"
+#include "tests/server/model/conformance/sequence.h"
+#include "tests/testing/end_receiver.h"
+
+namespace steadystate {
+namespace {
+
+constexpr size_t kTokens = 400;
+
+struct Case {
+  std::string family;
+  StateDType dtype = StateDType::kF32;
+};
+
+std::vector<Case> AllCases() {
+  std::vector<Case> cases;
+  for (const std::string& family : AllFamilies()) {
+    for (const StateDType dtype :
+         {StateDType::kF32, StateDType::kBf16, StateDType::kInt16}) {
+      cases.push_back({family, dtype});
+    }
+  }
+  return cases;
+}
+
+class ResumeTest : public testing::TestWithParam<Case> {
+ protected:
+  void SetUp() override {
+    const absl::StatusOr<std::shared_ptr<const Model>> model =
+        Model::Load({.path = GoldenFolder(GetParam().family),
+                     .weight_dtype = DType::kF32,
+                     .state_dtype = GetParam().dtype});
+    if (absl::IsFailedPrecondition(model.status())) {
+      GTEST_SKIP() << model.status().message();
+    }
+    ASSERT_TRUE(model.ok()) << model.status();
+    // Where softmax layers have a cap, no longer than that.
+    const uint64_t cap = (*model)->state_layout().context_cap();
+    tokens_ = cap == 0 ? kTokens : std::min<size_t>(kTokens, cap - kPrompt);
+    for (auto& harness : harnesses_) {
+      harness = std::make_unique<EngineHarness>(EngineOptions(), *model);
+    }
+    for (size_t i = 0; i < kPrompt; ++i) {
+      prompt_.push_back(
+          static_cast<int32_t>(i * 7 % (*model)->description().vocab_size));
+    }
+  }
+
+  std::vector<int32_t> Generate(EngineHarness& harness,
+                                const std::string& session,
+                                std::vector<int32_t> prompt, size_t tokens) {
+    GenerateRequest request =
+        GenerateOf(session, std::move(prompt), uint64_t{tokens});
+    request.ignore_eos = true;
+    request.sampling.temperature = 1;
+    request.sampling.seed = 5;
+    request.sampling.frequency_penalty = 0.3f;
+    const auto recorder = harness.Generate(std::move(request));
+    EXPECT_TRUE(recorder->done().Get().ok()) << recorder->done().Get().status();
+    std::vector<int32_t> drawn;
+    for (const GeneratedToken& item : recorder->items()) {
+      drawn.push_back(item.token);
+    }
+    return drawn;
+  }
+
+  void Do(EngineHarness& harness, WorkRequest work) {
+    work.writer = harness.engine().NewWriter();
+    Future<absl::Status> done;
+    SubmitThen(harness.engine(), std::move(work),
+               [done](const auto& end) { done.Set(end.status()); });
+    EXPECT_TRUE(done.Get().ok()) << done.Get();
+  }
+
+  // By a snapshot, to the other engine.
+  void Move(const std::string& from, const std::string& to) {
+    auto exported = std::make_shared<Engine::Export>();
+    WorkRequest work = here().engine().ExportWork(exported);
+    work.session = from;
+    Do(here(), std::move(work));
+    current_ = 1 - current_;
+    SessionOptions options;
+    options.id = to;
+    auto created = std::make_shared<SessionInfo>();
+    Do(here(),
+       here().engine().ImportWork(exported->snapshot, options, created));
+    EXPECT_EQ(created->id, to);
+    EXPECT_FALSE(created->other_numerics);
+  }
+
+  void Fork(const std::string& from, const std::string& to) {
+    ForkOptions options;
+    options.ids = {to};
+    WorkRequest work =
+        here().engine().ForkWork(options, std::make_shared<Forks>());
+    work.session = from;
+    Do(here(), std::move(work));
+  }
+
+  EngineHarness& here() { return *harnesses_[current_]; }
+
+  static constexpr size_t kPrompt = 20;
+  std::unique_ptr<EngineHarness> harnesses_[2];
+  size_t current_ = 0;
+  size_t tokens_ = 0;
+  std::vector<int32_t> prompt_;
+};
+
+INSTANTIATE_TEST_SUITE_P(Families, ResumeTest, testing::ValuesIn(AllCases()),
+                         [](const auto& instance) {
+                           return absl::StrCat(instance.param.family, "_",
+                                               Name(instance.param.dtype));
+                         });
+
+TEST_P(ResumeTest, AGenerationGoesOnToTheByte) {
+  here().CreateSession("whole");
+  const std::vector<int32_t> whole =
+      Generate(here(), "whole", prompt_, tokens_);
+  std::mt19937 random(3);
+  here().CreateSession("s0");
+  std::vector<int32_t> parts = Generate(here(), "s0", prompt_, 1);
+  for (size_t moves = 1; parts.size() < tokens_; ++moves) {
+    const std::string from = absl::StrCat("s", moves - 1);
+    const std::string to = absl::StrCat("s", moves);
+    EngineHarness& before = here();
+    if (random() % 2 == 0) {
+      Move(from, to);
+    } else {
+      Fork(from, to);
+    }
+    ASSERT_TRUE(before.engine().DeleteSession(from).ok());
+    const size_t more =
+        std::min<size_t>(1 + random() % 5, tokens_ - parts.size());
+    const std::vector<int32_t> drawn = Generate(here(), to, {}, more);
+    parts.insert(parts.end(), drawn.begin(), drawn.end());
+  }
+  EXPECT_EQ(parts, whole);
+}
+
+}  // namespace
+}  // namespace steadystate
