@@ -85,6 +85,27 @@ std::string AbslUnparseFlag(StateType type) {
   return std::string(Name(type.dtype));
 }
 
+struct DurabilityName {
+  Durability durability = Durability::kShutdown;
+};
+
+bool AbslParseFlag(absl::string_view text, DurabilityName* name,
+                   std::string* error) {
+  if (text == "none") {
+    name->durability = Durability::kNone;
+  } else if (text == "shutdown") {
+    name->durability = Durability::kShutdown;
+  } else {
+    *error = "it must be none or shutdown";
+    return false;
+  }
+  return true;
+}
+
+std::string AbslUnparseFlag(DurabilityName name) {
+  return name.durability == Durability::kNone ? "none" : "shutdown";
+}
+
 struct LogLevelName {
   LogLevel level = LogLevel::kInfo;
 };
@@ -124,6 +145,25 @@ ABSL_FLAG(steadystate::ByteSize, state_memory,
           steadystate::ByteSize{uint64_t{4} << 30},
           "Memory for the states of all sessions, for instance 4GiB. At least "
           "one session's. Default 4GiB.");
+ABSL_FLAG(std::string, store, "",
+          "Directory in which sessions are kept while they are not in memory, "
+          "and when the server is not running; made if it is not there. Each "
+          "model and each server needs its own. Empty: sessions are in memory "
+          "only.");
+ABSL_FLAG(steadystate::DurabilityName, durability,
+          steadystate::DurabilityName{},
+          "What of the sessions in the store outlives the server: none, or "
+          "shutdown: all that they are when the server ends in order.");
+ABSL_FLAG(steadystate::ByteSize, store_budget,
+          steadystate::ByteSize{uint64_t{64} << 30},
+          "What all sessions together may take in the store, for instance "
+          "500GiB. Default 64GiB.");
+ABSL_FLAG(absl::Duration, hibernate_after, absl::Minutes(5),
+          "With a store: how long a session may be idle before its state "
+          "leaves memory, at least 1s; inf: only when others need the memory.");
+ABSL_FLAG(absl::Duration, drain_budget, absl::Seconds(30),
+          "With a store: how long writing sessions there may take when the "
+          "server ends, after the drain timeout; 0s to 1h.");
 ABSL_FLAG(steadystate::WeightType, weight_dtype, steadystate::WeightType{},
           "Type that weights are held in: f32, bf16, int8, or auto: bf16 where "
           "the CPU multiplies it natively, else f32.");
@@ -296,6 +336,8 @@ Flags Collect() {
   flags.engine.state_memory_bytes = absl::GetFlag(FLAGS_state_memory).bytes;
   flags.engine.session_ttl = absl::GetFlag(FLAGS_session_ttl);
   flags.engine.history = absl::GetFlag(FLAGS_history);
+  flags.engine.store_budget_bytes = absl::GetFlag(FLAGS_store_budget).bytes;
+  flags.engine.hibernate_after = absl::GetFlag(FLAGS_hibernate_after);
   flags.engine.threads = absl::GetFlag(FLAGS_threads);
   if (flags.engine.threads == 0) flags.engine.threads = UsableCpus();
   flags.engine.max_batch_rows = absl::GetFlag(FLAGS_max_batch_rows);
@@ -320,6 +362,9 @@ Flags Collect() {
   flags.metrics_listen = absl::GetFlag(FLAGS_metrics_listen);
   flags.drain_lag = absl::GetFlag(FLAGS_drain_lag);
   flags.drain_timeout = absl::GetFlag(FLAGS_drain_timeout);
+  flags.drain_budget = absl::GetFlag(FLAGS_drain_budget);
+  flags.store = absl::GetFlag(FLAGS_store);
+  flags.durability = absl::GetFlag(FLAGS_durability).durability;
   flags.log_level = absl::GetFlag(FLAGS_log_level).level;
   return flags;
 }
@@ -365,6 +410,7 @@ absl::StatusOr<Flags> ParseFlags(int argc, char** argv) {
   }
   STEADYSTATE_RETURN_IF_ERROR(CheckDrain("drain_lag", flags.drain_lag));
   STEADYSTATE_RETURN_IF_ERROR(CheckDrain("drain_timeout", flags.drain_timeout));
+  STEADYSTATE_RETURN_IF_ERROR(CheckDrain("drain_budget", flags.drain_budget));
   // What needs no model is told before loading one, which takes time.
   STEADYSTATE_RETURN_IF_ERROR(ValidateEngineOptions(flags.engine));
   STEADYSTATE_RETURN_IF_ERROR(ValidateServerOptions(flags.server));

@@ -1,6 +1,7 @@
 #ifndef STEADYSTATE_SERVER_FLAGS_H_
 #define STEADYSTATE_SERVER_FLAGS_H_
 
+#include <cstdint>
 #include <optional>
 #include <string>
 
@@ -13,6 +14,12 @@
 
 namespace steadystate {
 
+// What of the sessions in the store outlives the process.
+enum class Durability : uint8_t {
+  kNone,
+  kShutdown,  // all, if it ends in order
+};
+
 // What the command line says.
 struct Flags {
   ModelOptions model;
@@ -21,6 +28,9 @@ struct Flags {
   std::string metrics_listen;
   absl::Duration drain_lag;
   absl::Duration drain_timeout;
+  absl::Duration drain_budget;
+  std::string store;  // a directory; empty: none
+  Durability durability = Durability::kShutdown;
   LogLevel log_level = LogLevel::kInfo;
   // --help or --version: print this and do nothing else.
   std::optional<std::string> text;

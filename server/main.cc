@@ -8,6 +8,7 @@
 #include <chrono>
 #include <cstdlib>
 #include <exception>
+#include <functional>
 #include <memory>
 #include <string>
 #include <utility>
@@ -29,7 +30,9 @@
 #include "server/model/model.h"
 #include "server/rpc/server.h"
 #include "server/session/numerics.h"
+#include "server/session/session_store.h"
 #include "server/stop_signal.h"
+#include "server/store/rocks_store.h"
 
 namespace steadystate {
 namespace {
@@ -142,7 +145,9 @@ std::string WithPort(const std::string& host_port, int port) {
 }
 
 // Says that the server is ready, waits for a signal, shuts down.
-int Serve(const Flags& flags, Server& server, const ScrapeServer& scrapes) {
+// `store_sessions` is called when nobody calls any more.
+int Serve(const Flags& flags, Server& server, const ScrapeServer& scrapes,
+          const std::function<void()>& store_sessions) {
   // Nobody may be reading.
   LineWriter output(STDOUT_FILENO, kOutputBytes);
   output.Write(absl::StrCat(
@@ -152,6 +157,7 @@ int Serve(const Flags& flags, Server& server, const ScrapeServer& scrapes) {
   output.Flush(kFlushTime);
   server.AnnounceShutdown(flags.drain_lag);
   const absl::Status ended = server.Shutdown(flags.drain_timeout);
+  store_sessions();
   if (!ended.ok()) {
     Fail("shutdown was not orderly: ", ended, kExitFailure);
     FlushLog(kFlushTime);
@@ -159,6 +165,32 @@ int Serve(const Flags& flags, Server& server, const ScrapeServer& scrapes) {
     std::_Exit(kExitFailure);
   }
   return EXIT_SUCCESS;
+}
+
+// Opens the store, if there is to be one; null if not.
+absl::StatusOr<std::unique_ptr<SessionStore>> OpenStore(const Flags& flags,
+                                                        const Model& model) {
+  if (flags.store.empty()) return nullptr;
+  const ModelDescription& description = model.description();
+  return RocksStore::Open({.directory = flags.store,
+                           .model = description.id,
+                           .fingerprint = description.fingerprint,
+                           .file_system = nullptr});
+}
+
+// Nobody calls any more: what is in memory goes where it outlives the process.
+void StoreSessions(const Flags& flags, Engine& engine) {
+  const SteadyTime start = Clock::Real().Now();
+  const size_t left = engine.StoreSessions(flags.drain_budget);
+  const std::string took = absl::FormatDuration(Clock::Real().Now() - start);
+  if (left == 0) {
+    LogInfo("sessions stored", {{"took", took}});
+  } else {
+    LogError("sessions not stored",
+             {{"sessions", left},
+              {"took", took},
+              {"drain_budget", absl::FormatDuration(flags.drain_budget)}});
+  }
 }
 
 int Run(const Flags& flags) {
@@ -170,8 +202,16 @@ int Run(const Flags& flags) {
   Metrics metrics((*model)->description().id);
   DescribeModel(**model, Clock::Real().Now() - start, metrics);
 
-  absl::StatusOr<std::unique_ptr<Engine>> engine =
-      Engine::Create(flags.engine, *model, Clock::Real(), metrics);
+  const absl::StatusOr<std::unique_ptr<SessionStore>> store =
+      OpenStore(flags, **model);
+  if (!store.ok()) {
+    return Fail("cannot open the store: ", store.status(), kExitFailure);
+  }
+  absl::StatusOr<std::unique_ptr<Engine>> engine = Engine::Create(
+      flags.engine, *model, Clock::Real(), metrics, store->get());
+  if (absl::IsUnavailable(engine.status())) {
+    return Fail("", engine.status(), kExitFailure);
+  }
   if (!engine.ok()) return WrongUsage(engine.status());
   DescribeNumerics(**model, (*engine)->options());
   DescribeChunks(flags.engine, (*engine)->options());
@@ -195,7 +235,11 @@ int Run(const Flags& flags) {
   if (!server.ok()) {
     return Fail("cannot serve gRPC: ", server.status(), kExitFailure);
   }
-  return Serve(flags, **server, **scrapes);
+  const bool stores =
+      *store != nullptr && flags.durability == Durability::kShutdown;
+  return Serve(flags, **server, **scrapes, [&] {
+    if (stores) StoreSessions(flags, **engine);
+  });
 }
 
 int Main(int argc, char** argv) {

@@ -61,6 +61,7 @@ constexpr Row kTable[] = {
      "MODEL_FINGERPRINT_MISMATCH"},
     {kNumericsMismatch, absl::StatusCode::kFailedPrecondition,
      "NUMERICS_MISMATCH"},
+    {kStoreUnavailable, absl::StatusCode::kUnavailable, "STORE_UNAVAILABLE"},
     {kInternal, absl::StatusCode::kInternal, "INTERNAL"},
 };
 

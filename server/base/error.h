@@ -45,6 +45,7 @@ enum class ErrorReason : uint8_t {
   kSnapshotVersionUnsupported,
   kModelFingerprintMismatch,
   kNumericsMismatch,
+  kStoreUnavailable,
   kInternal,
 };
 

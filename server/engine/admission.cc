@@ -26,12 +26,13 @@ absl::StatusOr<SessionInfo> Admission::CreateSession(
   return created;
 }
 
-absl::Status Admission::DeleteSession(const SessionKey& key) {
+absl::Status Admission::DeleteSession(const SessionKey& key,
+                                      Shelf::Removed removed) {
   const Moment now = clock_.Read();
   const MutexLock lock(desk_.mutex);
   const MutexLock sessions(keeper_.mutex());
   STEADYSTATE_ASSIGN_OR_RETURN(const Session* const busy,
-                               keeper_.Delete(key, now));
+                               keeper_.Delete(key, now, std::move(removed)));
   if (busy == nullptr) return absl::OkStatus();
   for (const auto& request : busy->lane->requests) {
     desk_.orphaned.push_back(request->id);

@@ -36,7 +36,7 @@ class Admission {
 
   // As Engine's.
   absl::StatusOr<SessionInfo> CreateSession(const SessionOptions& options);
-  absl::Status DeleteSession(const SessionKey& key);
+  absl::Status DeleteSession(const SessionKey& key, Shelf::Removed removed);
 
   WriterId NewWriter() { return next_writer_++; }
 

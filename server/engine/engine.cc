@@ -1,6 +1,7 @@
 #include "server/engine/engine.h"
 
 #include <algorithm>
+#include <optional>
 #include <tuple>
 #include <utility>
 #include <vector>
@@ -113,13 +114,17 @@ size_t PrefillChunkRowsFor(const LinearReport& linear, size_t max_batch_rows) {
 // uses all of it.
 struct Engine::Core {
   Core(const EngineOptions& engine_options, std::shared_ptr<const Model> served,
-       const Clock& engine_clock, Metrics& engine_metrics)
+       const Clock& engine_clock, Metrics& engine_metrics, SessionStore* store)
       : options(engine_options),
         model(std::move(served)),
         clock(engine_clock),
         metrics(engine_metrics),
         layout(SessionLayoutOf(*model, options)),
         snapshots(layout, OriginOf(*model, layout, options)),
+        archive(store == nullptr
+                    ? std::nullopt
+                    : std::optional<SessionArchive>(std::in_place, snapshots,
+                                                    *store, clock, metrics)),
         pools(
             [this] {
               return std::make_unique<StepTask>(layout.hidden_size(),
@@ -143,8 +148,11 @@ struct Engine::Core {
               .max_input_bytes = options.max_queued_input_bytes}),
         keeper({.memory_bytes = options.state_memory_bytes,
                 .default_ttl = options.session_ttl,
-                .max_expired_remembered = options.max_expired_remembered},
-               layout, clock, metrics,
+                .max_expired_remembered = options.max_expired_remembered,
+                .store_bytes = options.store_budget_bytes,
+                .hibernate_after = options.hibernate_after},
+               layout, archive.has_value() ? &*archive : nullptr, clock,
+               metrics,
                [this](Session& session, absl::Status status) {
                  desk.NoteReturned(session, std::move(status));
                }),
@@ -160,6 +168,7 @@ struct Engine::Core {
   Metrics& metrics;
   const SessionLayout layout;
   const SnapshotFormat snapshots;
+  std::optional<SessionArchive> archive;  // with a store
   std::tuple<PoolOf<StepRequest>, PoolOf<GenerateRequest>, PoolOf<ScoreRequest>,
              PoolOf<EmbedRequest>, PoolOf<WorkRequest>>
       pools;
@@ -171,7 +180,7 @@ struct Engine::Core {
 
 absl::StatusOr<std::unique_ptr<Engine>> Engine::Create(
     const EngineOptions& options, std::shared_ptr<const Model> model,
-    const Clock& clock, Metrics& metrics) {
+    const Clock& clock, Metrics& metrics, SessionStore* store) {
   STEADYSTATE_RETURN_IF_ERROR(ValidateEngineOptions(options));
   const uint64_t session_bytes =
       SessionLayoutOf(*model, options).charge_bytes();
@@ -190,8 +199,12 @@ absl::StatusOr<std::unique_ptr<Engine>> Engine::Create(
     used.prefill_chunk_rows = PrefillChunkRowsFor(model->description().linear,
                                                   options.max_batch_rows);
   }
-  return std::unique_ptr<Engine>(new Engine(
-      std::make_unique<Core>(used, std::move(model), clock, metrics)));
+  auto core =
+      std::make_unique<Core>(used, std::move(model), clock, metrics, store);
+  if (store != nullptr) {
+    STEADYSTATE_RETURN_IF_ERROR(core->keeper.TakeUpStored());
+  }
+  return std::unique_ptr<Engine>(new Engine(std::move(core)));
 }
 
 Engine::Engine(std::unique_ptr<Core> core) : core_(std::move(core)) {}
@@ -219,8 +232,13 @@ absl::StatusOr<SessionPage> Engine::ListSessions(size_t page_size,
   return core_->keeper.List(owner, page_size, page_token);
 }
 
-absl::Status Engine::DeleteSession(const SessionKey& key) {
-  return core_->admission.DeleteSession(key);
+absl::Status Engine::DeleteSession(const SessionKey& key,
+                                   Shelf::Removed removed) {
+  return core_->admission.DeleteSession(key, std::move(removed));
+}
+
+size_t Engine::StoreSessions(absl::Duration timeout) {
+  return core_->keeper.StoreAll(timeout);
 }
 
 WorkRequest Engine::ForkWork(ForkOptions options,

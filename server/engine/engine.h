@@ -22,6 +22,8 @@
 #include "server/model/model.h"
 #include "server/session/session_info.h"
 #include "server/session/session_state.h"
+#include "server/session/session_store.h"
+#include "server/session/shelf.h"
 #include "server/session/snapshot.h"
 
 namespace steadystate {
@@ -54,6 +56,10 @@ struct EngineOptions {
   size_t max_stop_string_bytes = 256;
   size_t max_stop_tokens = 256;
   size_t max_expired_remembered = 65536;  // ids that answer SESSION_EXPIRED
+  // With a store: what all sessions may take there, and how long they may be
+  // idle before their states leave memory.
+  uint64_t store_budget_bytes = uint64_t{64} << 30;
+  absl::Duration hibernate_after = absl::Minutes(5);
 };
 
 // How sessions of the model lie in memory, and what one is charged.
@@ -92,10 +98,12 @@ class Engine {
  public:
   // INVALID_ARGUMENT if an option is out of range, or the budget is smaller
   // than one session (the message says how much one takes).
-  // `clock` and `metrics` outlive the engine.
+  // Takes up the sessions that `store` has; STORE_UNAVAILABLE if it cannot be
+  // read. `clock`, `metrics` and `store` outlive the engine; `store` may be
+  // null: sessions are in memory only then, and end with the engine.
   static absl::StatusOr<std::unique_ptr<Engine>> Create(
       const EngineOptions& options, std::shared_ptr<const Model> model,
-      const Clock& clock, Metrics& metrics);
+      const Clock& clock, Metrics& metrics, SessionStore* store = nullptr);
 
   // Refuses new work, answers what is queued with DRAINING, lets the batch that
   // runs finish, joins the compute thread.
@@ -116,7 +124,15 @@ class Engine {
                                            absl::string_view owner = "");
   // Also ends the session's requests with SESSION_NOT_FOUND; a request in the
   // running batch ends when that batch has run. Then the state is given back.
-  absl::Status DeleteSession(const SessionKey& key);
+  // With a store `removed` is called when it does not have the session any
+  // more, or with STORE_UNAVAILABLE when it may still; else at once. Not if
+  // this fails: SESSION_NOT_FOUND, SESSION_EXPIRED.
+  absl::Status DeleteSession(const SessionKey& key,
+                             Shelf::Removed removed = nullptr);
+
+  // Writes all sessions that are idle down in the store, until `timeout` has
+  // passed. -> how many it does not have as they are. REQUIRES: there is one.
+  size_t StoreSessions(absl::Duration timeout);
 
   // Work, for Submit, that creates sessions which are copies of another one: of
   // the request's, as it is when the request's turn comes. A generation that

@@ -246,7 +246,9 @@ void Turns::TakeReturned() {
 // with the keeper. No batch is running.
 void Turns::EndAll() {
   for (Request* const request : desk_.backlog.All()) {
-    if (request->stage == RequestStage::kWithKeeper) continue;
+    if (request->stage == RequestStage::kWithKeeper && !TakeBack(*request)) {
+      continue;
+    }
     if (request->stage == RequestStage::kScheduled) {
       scheduler_.Remove(*request);
     }
@@ -286,7 +288,7 @@ void Turns::End(Request& request, const absl::Status& status) {
   const bool deleted = absl::IsNotFound(status);
   if (request.begun && request.task->AllOrNothing() && !deleted) return;
   if (request.stage == RequestStage::kRunning ||
-      request.stage == RequestStage::kWithKeeper) {
+      (request.stage == RequestStage::kWithKeeper && !TakeBack(request))) {
     // Its session is between two layers, or somebody else's.
     if (deleted || !request.end.has_value()) request.end = status;
     return;
@@ -310,7 +312,7 @@ void Turns::StartTurn(Request& request) {
     return;
   }
   const SessionState& state = request.lane->session->state;
-  if (!state.in_memory()) {
+  if (!SessionKeeper::IsReady(*request.lane->session)) {
     Order(request, nullptr);
     return;
   }
@@ -371,6 +373,23 @@ void Turns::Order(Request& request, SessionKeeper::Work work) {
   request.stage = RequestStage::kWithKeeper;
   ++desk_.with_keeper;
   keeper_.Order(*request.lane->session, std::move(work));
+}
+
+// A request whose session waits for memory need not. False if the keeper's
+// thread is at work on it.
+bool Turns::TakeBack(Request& request) {
+  if (!keeper_.Withdraw(*request.lane->session)) return false;
+  --desk_.with_keeper;
+  request.stage = RequestStage::kQueued;
+  return true;
+}
+
+// What waits for memory might wait for others that are to end, too.
+void Turns::TakeBackAll() {
+  const MutexLock sessions(keeper_.mutex());
+  for (Request* const request : desk_.backlog.All()) {
+    if (request->stage == RequestStage::kWithKeeper) TakeBack(*request);
+  }
 }
 
 // Takes a request out of the backlog, to be answered.
@@ -477,6 +496,7 @@ void Turns::CommitItem(const BatchItem& item, Request& request) {
 void Turns::EndEverything() {
   {
     const MutexLock lock(desk_.mutex);
+    TakeBackAll();
     while (desk_.with_keeper > desk_.returned.size()) WaitFor(1, kMaxWait);
     const MutexLock sessions(keeper_.mutex());
     desk_.aborting = true;

@@ -23,11 +23,11 @@
 namespace steadystate {
 namespace {
 
-
 constexpr size_t kMaxThreads = 1024;
 constexpr size_t kMaxBatchRows = 65536;
 // A begun Step is carried through: at most some minutes of computing.
 constexpr size_t kMaxStepTokens = size_t{1} << 20;
+constexpr absl::Duration kMinHibernateAfter = absl::Seconds(1);
 constexpr absl::Duration kMaxPrefillSlice = absl::Seconds(10);
 
 absl::Status CheckEmbeddings(absl::string_view field,
@@ -184,6 +184,11 @@ absl::Status ValidateEngineOptions(const EngineOptions& options) {
   STEADYSTATE_RETURN_IF_ERROR(ValidateSessionTtl(options.session_ttl));
   STEADYSTATE_RETURN_IF_ERROR(
       CheckRange<size_t>("history", options.history, 0, kMaxHistory));
+  if (options.hibernate_after < kMinHibernateAfter) {
+    return OutOfBounds("hibernate_after",
+                       absl::FormatDuration(options.hibernate_after),
+                       "at least 1s, or inf");
+  }
   STEADYSTATE_RETURN_IF_ERROR(
       CheckRange<size_t>("threads", options.threads, 1, kMaxThreads));
   STEADYSTATE_RETURN_IF_ERROR(CheckRange<size_t>(

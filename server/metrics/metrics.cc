@@ -121,9 +121,10 @@ struct Metrics::Families {
       utilization, running, waiting, streams, connections, outbound,
       outbound_waiting, long_work, load_duration, ready, heartbeat_age, threads;
   std::vector<Counter*> created, ended, rejections, accepted, refused, cut,
-      tokens, mismatches, replays, nonfinite;
+      tokens, mismatches, replays, nonfinite, hibernations, snapshot_bytes,
+      store_failures;
   std::vector<Histogram*> lifetime, session_tokens, queue, first_token,
-      inter_token, step, batch_size, batch_rows;
+      inter_token, step, batch_size, batch_rows, wakes, snapshot_durations;
   std::array<std::array<Counter*, 2>, 2> cancellations{};
   std::map<std::string, Counter*, std::less<>> errors;
   prometheus::Family<Histogram>* duration_family = nullptr;
@@ -206,7 +207,9 @@ void Metrics::Families::AddCancellations() {
 }
 
 Metrics::Families::Families(absl::string_view model_name) : model(model_name) {
-  constexpr const char* kStates[] = {"active", "idle"};
+  constexpr const char* kStates[] = {"active", "idle", "hibernated"};
+  constexpr const char* kSnapshotUses[] = {"read", "written"};
+  constexpr const char* kStoreFailures[] = {"read", "write"};
   constexpr const char* kTiers[] = {"memory"};
   constexpr const char* kEnds[] = {"deleted", "expired", "shutdown"};
   constexpr const char* kRejections[] = {"state_budget", "queue_full",
@@ -223,6 +226,11 @@ Metrics::Families::Families(absl::string_view model_name) : model(model_name) {
   sessions = Gauges(kSessions, "state", kStates);
   created = Counters(kSessionsCreated);
   ended = Counters(kSessionsEnded, "reason", kEnds);
+  hibernations = Counters(kHibernations);
+  wakes = Histograms(kWakeDuration);
+  snapshot_durations = Histograms(kSnapshotDuration, "use", kSnapshotUses);
+  snapshot_bytes = Counters(kSnapshotBytes, "use", kSnapshotUses);
+  store_failures = Counters(kStoreFailuresTotal, "operation", kStoreFailures);
   lifetime = Histograms(kSessionLifetime);
   session_tokens = Histograms(kSessionTokens);
   state_bytes = Gauges(kStateBytes, "tier", kTiers);
@@ -275,9 +283,25 @@ void Metrics::SessionEnded(SessionEnd reason, absl::Duration lifetime,
   families_->session_tokens[0]->Observe(static_cast<double>(tokens));
 }
 
-void Metrics::SetSessions(size_t active, size_t idle) {
+void Metrics::SetSessions(size_t active, size_t idle, size_t hibernated) {
   families_->sessions[0]->Set(static_cast<double>(active));
   families_->sessions[1]->Set(static_cast<double>(idle));
+  families_->sessions[2]->Set(static_cast<double>(hibernated));
+}
+
+void Metrics::Snapshot(SnapshotUse use, absl::Duration time, uint64_t bytes) {
+  families_->snapshot_durations[Index(use)]->Observe(Seconds(time));
+  families_->snapshot_bytes[Index(use)]->Increment(static_cast<double>(bytes));
+}
+
+void Metrics::StoreFailed(StoreFailure kind) {
+  families_->store_failures[Index(kind)]->Increment();
+}
+
+void Metrics::Hibernated() { families_->hibernations[0]->Increment(); }
+
+void Metrics::Woken(absl::Duration waited) {
+  families_->wakes[0]->Observe(Seconds(waited));
 }
 
 void Metrics::SetStateBytes(uint64_t used, uint64_t capacity,

@@ -32,6 +32,8 @@ enum class ConnectionRefusal : uint8_t {
 };
 // What takes long and is done on threads for it.
 enum class LongWork : uint8_t { kReading, kTexts };
+enum class StoreFailure : uint8_t { kRead, kWrite };
+enum class SnapshotUse : uint8_t { kRead, kWritten };
 enum class ConnectionCut : uint8_t { kResets, kBytes, kUnfinished };
 
 // What metrics say once about the model and the machine.
@@ -57,7 +59,15 @@ class Metrics {
   void SessionCreated();
   void SessionEnded(SessionEnd reason, absl::Duration lifetime,
                     uint64_t tokens);
-  void SetSessions(size_t active, size_t idle);
+  // `hibernated`: idle, and in the store only.
+  void SetSessions(size_t active, size_t idle, size_t hibernated);
+  // A session's state was read from the store, or written there.
+  void Snapshot(SnapshotUse use, absl::Duration time, uint64_t bytes);
+  void StoreFailed(StoreFailure kind);
+  // A session's state has left memory for the store.
+  void Hibernated();
+  // It is back, for a request that has waited so long.
+  void Woken(absl::Duration waited);
   void SetStateBytes(uint64_t used, uint64_t capacity, uint64_t per_session);
   void Rejected(Rejection reason);
 

@@ -226,13 +226,23 @@ std::string SessionName(absl::string_view id) {
   return absl::StrCat("sessions/", id);
 }
 
+namespace {
+
+v1::Session::State StateOf(const SessionInfo& info) {
+  if (info.active) return v1::Session::ACTIVE;
+  return info.tier == SessionTier::kStored ? v1::Session::HIBERNATED
+                                           : v1::Session::IDLE;
+}
+
+}  // namespace
+
 void ToProto(const SessionInfo& info, absl::string_view model_id,
              v1::Session& to) {
   to.set_name(SessionName(info.id));
   to.set_model(absl::StrCat("models/", model_id));
   to.set_position(info.position);
   to.set_state_bytes(info.state_bytes);
-  to.set_state(info.active ? v1::Session::ACTIVE : v1::Session::IDLE);
+  to.set_state(StateOf(info));
   SetTime(info.create_time, *to.mutable_create_time());
   SetTime(info.last_step_time, *to.mutable_last_step_time());
   SetTime(info.expire_time, *to.mutable_expire_time());

@@ -220,14 +220,20 @@ grpc::ServerReadReactor<grpc::ByteBuffer>* SessionService::ImportSession(
 grpc::ServerUnaryReactor* SessionService::DeleteSession(
     grpc::CallbackServerContext* context,
     const v1::DeleteSessionRequest* request,
-    google::protobuf::Empty* response) {
-  return AnswerUnary(
-      services_, *context, "steadystate.v1.SessionService/DeleteSession",
-      *response, [this, request]() -> absl::Status {
-        STEADYSTATE_ASSIGN_OR_RETURN(const absl::string_view id,
-                                     ParseSessionName("name", request->name()));
-        return services_.engine.DeleteSession(id);
-      });
+    google::protobuf::Empty* /*response*/) {
+  // gRPC keeps the call until it is finished, which the engine sees to.
+  const auto record = std::make_shared<CallRecord>(
+      "steadystate.v1.SessionService/DeleteSession", *context, services_);
+  grpc::ServerUnaryReactor* const reactor = context->DefaultReactor();
+  const auto finish = [record, reactor](const absl::Status& status) {
+    reactor->Finish(record->End(status));
+  };
+  const absl::StatusOr<absl::string_view> id =
+      ParseSessionName("name", request->name());
+  const absl::Status refused =
+      id.ok() ? services_.engine.DeleteSession(*id, finish) : id.status();
+  if (!refused.ok()) finish(refused);
+  return reactor;
 }
 
 absl::Status SessionService::List(const v1::ListSessionsRequest& request,

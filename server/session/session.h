@@ -13,6 +13,7 @@
 #include "server/session/session_info.h"
 #include "server/session/session_memory.h"
 #include "server/session/session_state.h"
+#include "server/session/session_store.h"
 
 namespace steadystate {
 
@@ -32,6 +33,30 @@ struct Session {
 
   SessionKey key() const { return {id, owner}; }
 
+  // What a store, or a snapshot, says of it.
+  SessionCard card() const {
+    return {.uid = uid,
+            .owner = owner,
+            .id = id,
+            .labels = labels,
+            .ttl = ttl,
+            .create_time = created.wall,
+            .last_step_time = last_step.wall};
+  }
+  StoredSession ToStored() const {
+    return {
+        .card = card(), .position = position, .other_numerics = other_numerics};
+  }
+
+  // Its state has been restored: puts `recorded` right.
+  void NoteRecords() {
+    recorded = RecordedKeys();
+    if (state.position() == 0) return;
+    for (const RequestRecord& record : state.records().All()) {
+      recorded.Note(RecordedKeys::KeyOf(record.id, record.begin));
+    }
+  }
+
   SessionUid uid = NewSessionUid();
   std::string owner;  // of the id: others may use the same one
   std::string id;     // empty: nobody can name it
@@ -49,6 +74,18 @@ struct Session {
   // Where it lies among the sessions that no table holds, SessionKeeper's.
   std::optional<size_t> unlisted;
 
+  Tier charged = Tier::kMemory;  // what for
+  // The position of what the store has of it; absent: it has nothing.
+  std::optional<uint64_t> stored;
+  SteadyTime stored_step;  // its last_step then
+  // The keeper's thread is writing its state down: nobody may advance it.
+  bool moving = false;
+  // Which of SessionKeeper's jobs waits for a slot for it.
+  std::optional<uint64_t> job;
+
+  // Where SessionTable has it among those whose states may be in memory; at
+  // most last_step while the session is idle.
+  std::optional<SteadyTime> idle_order;
   // Where SessionTable has it in the order of expiry; at most expire_time()
   // while the session is idle, so that advancing costs no change of order.
   std::optional<SteadyTime> order_time;

@@ -40,10 +40,17 @@ struct SessionKey {
   }
 };
 
+// What a session is charged for.
+enum class Tier : uint8_t {
+  kMemory,  // a state there, until it ends
+  kStore,   // a snapshot: it may be elsewhere, too
+};
+
 // Where a session's state is.
 enum class SessionTier : uint8_t {
   kMemory,     // in a slot of its own
   kElsewhere,  // in none: it must be brought there before the next step
+  kStored,     // in the store: the same
 };
 
 // What can be asked of a new session.

@@ -3,11 +3,8 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <deque>
-#include <functional>
 #include <memory>
-#include <thread>
-#include <vector>
+#include <string>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
@@ -18,24 +15,32 @@
 #include "server/base/clock.h"
 #include "server/base/mutex.h"
 #include "server/metrics/metrics.h"
+#include "server/session/keeper_thread.h"
 #include "server/session/session.h"
+#include "server/session/session_archive.h"
 #include "server/session/session_info.h"
 #include "server/session/session_state.h"
-#include "server/session/session_table.h"
-#include "server/session/snapshot.h"
+#include "server/session/shelf.h"
 #include "server/session/state_pool.h"
 
 namespace steadystate {
 
 // Owns the sessions: which there are, what they are charged, when they expire,
 // and the memory of their states. What takes long is done by a thread of its
-// own: clearing memory that is given back, and work on a session's state that
-// is ordered of it. No call waits for that.
+// own (KeeperThread): clearing memory that is given back, work on a session's
+// state that is ordered of it, moving states to the store and back. No call
+// waits for that.
 //
-// A session is charged from its creation to its end, and there are never more
-// than the budget holds. Its slot may come later: while the slots that are free
-// by that count are still being cleared, a new session has none (SessionTier),
-// and gets one, in order of arrival, when its first step asks for it.
+// Without a store a session is charged memory from its creation to its end, and
+// there are never more than the budget holds. Its slot may come later: while
+// the slots that are free by that count are still being cleared, a new session
+// has none (SessionTier), and gets one, in order of arrival, when its first
+// step asks for it.
+//
+// With a store sessions that can be named are charged what they take there.
+// Those that are idle leave memory after a while, or when others need their
+// slots, longest idle first; they wake on their next step. Where all slots are
+// in use, steps wait for one in order of arrival.
 //
 // The engine holds mutex() while it looks for sessions and says what becomes of
 // them; a session that it uses stays until it lets go of it, also when it is
@@ -48,20 +53,30 @@ class SessionKeeper {
     uint64_t memory_bytes = 0;  // what all sessions may be charged
     absl::Duration default_ttl;
     size_t max_expired_remembered = 0;
+    // With a store: what all of them may take there, and how long they are idle
+    // in memory.
+    uint64_t store_bytes = 0;
+    absl::Duration hibernate_after = absl::InfiniteDuration();
   };
 
-  // Work on a session whose state nobody else touches meanwhile.
-  using Work = std::function<absl::Status(Session&)>;
-  // What was ordered for the session is done, and how it went. Called by the
-  // keeper's thread, which holds no lock.
-  using Returned = std::function<void(Session&, absl::Status)>;
+  using Work = Shelf::Work;
+  using Returned = KeeperThread::Returned;
 
-  // REQUIRES: the limits are valid. The layout, clock and metrics outlive the
-  // keeper.
+  // REQUIRES: the limits are valid. The others outlive the keeper. `archive`:
+  // null without a store.
   SessionKeeper(const Limits& limits, const SessionLayout& layout,
-                const Clock& clock, Metrics& metrics, Returned returned);
+                SessionArchive* archive, const Clock& clock, Metrics& metrics,
+                Returned returned);
   // REQUIRES: no session is in use.
   ~SessionKeeper();
+
+  // Takes up the sessions that the store has. Those whose ttl has passed since
+  // they were stored, by the time of day, expire. Once, before all else.
+  absl::Status TakeUpStored();
+  // Stores the sessions that the store does not have as they are; waits for
+  // that until `timeout` has passed. -> how many were not stored. REQUIRES:
+  // there is a store.
+  size_t StoreAll(absl::Duration timeout);
 
   // INVALID_ARGUMENT, SESSION_ALREADY_EXISTS, STATE_BUDGET_EXHAUSTED with a
   // retry hint.
@@ -73,131 +88,112 @@ class SessionKeeper {
                                    absl::string_view page_token);
 
   // Guards all below.
-  Mutex& mutex() ABSL_LOCK_RETURNED(mutex_) { return mutex_; }
+  Mutex& mutex() ABSL_LOCK_RETURNED(shelf_.mutex) { return shelf_.mutex; }
 
   // SESSION_NOT_FOUND, SESSION_EXPIRED.
   absl::StatusOr<Session*> Find(const SessionKey& key, const Moment& now)
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(shelf_.mutex);
   // Says that Find will be asked for the session soon.
   void WillFind(const SessionKey& key) const
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
-    table_.WillFind(key);
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(shelf_.mutex) {
+    shelf_.table.WillFind(key);
   }
 
   // A session that nobody can name, in use; it ends when it is let go of.
   // STATE_BUDGET_EXHAUSTED with a retry hint.
   absl::StatusOr<Session*> CreateUnlisted(const Moment& now)
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(shelf_.mutex);
 
   // Makes a session unreachable for clients. A session in use is returned and
   // ends when the engine lets go of it; any other ends at once: null.
-  // SESSION_NOT_FOUND, SESSION_EXPIRED.
-  absl::StatusOr<Session*> Delete(const SessionKey& key, const Moment& now)
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // SESSION_NOT_FOUND, SESSION_EXPIRED. Otherwise `removed` is called once the
+  // store does not have it any more: here, or by the keeper's thread.
+  absl::StatusOr<Session*> Delete(const SessionKey& key, const Moment& now,
+                                  Shelf::Removed removed)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(shelf_.mutex);
 
   // Has requests from now on: it does not expire. REQUIRES: it is idle.
-  void Use(Session& session) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void Use(Session& session) ABSL_EXCLUSIVE_LOCKS_REQUIRED(shelf_.mutex);
   // Has none any more: its ttl begins, or it ends. REQUIRES: it is in use, and
   // nothing is ordered for it.
   void LetGo(Session& session, const Moment& now)
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(shelf_.mutex);
   // Its state has absorbed something. REQUIRES: it is in use.
   void Advanced(Session& session, const Moment& now)
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(shelf_.mutex);
+
+  // Can its state be advanced, or has it to be ordered into memory first?
+  static bool IsReady(const Session& session) {
+    return session.state.in_memory() && !session.moving;
+  }
 
   // Brings the session's state into memory, if it is not there, and lets the
   // keeper's thread do `work` on it, if there is any. From now on the session's
   // state is the thread's, until `returned` is told that it is done.
   // REQUIRES: it is in use, and nothing is ordered for it.
-  void Order(Session& session, Work work) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void Order(Session& session, Work work)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(shelf_.mutex);
+  // Takes back what was ordered for the session while that waits for a slot: it
+  // will not be returned then. False if it is too late.
+  bool Withdraw(Session& session) ABSL_EXCLUSIVE_LOCKS_REQUIRED(shelf_.mutex);
 
   // Creates sessions that are copies of `parent`: all of them, or none. Each is
   // charged now, and gets memory of its own when its first step comes; until
   // then one copy serves all of them. Called by Work on the parent, without
   // mutex(). Errors as of Create.
   absl::StatusOr<Forks> Fork(const Session& parent, const ForkOptions& options)
-      ABSL_LOCKS_EXCLUDED(mutex_);
+      ABSL_LOCKS_EXCLUDED(shelf_.mutex);
 
   // The session as a snapshot has it. Called by Work on it, without mutex().
-  SessionCard CardOf(const Session& session) ABSL_LOCKS_EXCLUDED(mutex_);
+  SessionCard CardOf(const Session& session) ABSL_LOCKS_EXCLUDED(shelf_.mutex);
 
   // Makes a session that nobody can name one like others, what it has absorbed
   // included. It stays in use. Called by Work on it, without mutex(). Errors as
   // of Create, but for the budget: then it stays what it was.
   absl::StatusOr<SessionInfo> Enlist(Session& session,
                                      const SessionOptions& options)
-      ABSL_LOCKS_EXCLUDED(mutex_);
+      ABSL_LOCKS_EXCLUDED(shelf_.mutex);
 
   // Sessions that are in use and can be named.
-  size_t active() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
-    return table_.active();
+  size_t active() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(shelf_.mutex) {
+    return shelf_.table.active();
   }
-  void UpdateGauges() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void UpdateGauges() ABSL_EXCLUSIVE_LOCKS_REQUIRED(shelf_.mutex) {
+    shelf_.UpdateGauges();
+  }
 
  private:
-  struct Job {
-    Session* session = nullptr;
-    Work work;
-  };
-
-  // Counts one more session; an empty lease if its slot comes later.
-  absl::StatusOr<StateLease> Charge(const Moment& now)
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  absl::StatusOr<StateLease> LeaseForOneMore()
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  absl::Status Charge(Tier tier, size_t sessions, const Moment& now)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(shelf_.mutex);
+  absl::StatusOr<StateLease> LeaseIfFree()
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(shelf_.mutex);
   // With the retry hint.
-  absl::Status Refused(const absl::Status& no_room, const Moment& now) const
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  absl::Status Refused(Tier tier, const Moment& now) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(shelf_.mutex);
   absl::Status CheckFree(absl::string_view owner,
                          absl::Span<const std::string> ids) const
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // Counts so many more; fills in what the parent decides. OK or none.
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(shelf_.mutex);
+  // Charges for so many more; fills in what the parent decides. OK or none.
   absl::Status ReserveForks(const Session& parent, size_t count,
                             absl::Span<const std::string> ids,
                             const Moment& now, SessionOptions& each)
-      ABSL_LOCKS_EXCLUDED(mutex_);
-  absl::StatusOr<std::shared_ptr<SessionState>> CopyOf(
-      const SessionState& state) ABSL_LOCKS_EXCLUDED(mutex_);
+      ABSL_LOCKS_EXCLUDED(shelf_.mutex);
   void AddFork(const Session& parent, SessionOptions options,
                std::shared_ptr<SessionState> origin, const Moment& now)
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  void End(std::unique_ptr<Session> session)
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  std::unique_ptr<Session> TakeUnlisted(Session& session)
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  Session& KeepUnlisted(std::unique_ptr<Session> session)
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(shelf_.mutex);
+  void TakeUp(StoredSession stored, const Moment& now)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(shelf_.mutex);
   bool MoreExpiryMayMakeRoom(size_t sessions, const Moment& now)
-      ABSL_LOCKS_EXCLUDED(mutex_);
-  void EndExpired(const Moment& now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-
-  void Loop();
-  void WaitForWork() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  void BringWaiting() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  void DoJob();
-  void FillSlot(Session& session) ABSL_LOCKS_EXCLUDED(mutex_);
-  bool FillOne() ABSL_LOCKS_EXCLUDED(mutex_);
-  bool ClearOne();
+      ABSL_LOCKS_EXCLUDED(shelf_.mutex);
 
   const SessionLayout& layout_;
+  SessionArchive* const archive_;
+  const uint64_t store_bytes_;
   const Clock& clock_;
   Metrics& metrics_;
-  const Returned returned_;
   StatePool pool_;  // self-synchronised
-
-  Mutex mutex_;
-  CondVar wake_;
-  SessionTable table_ ABSL_GUARDED_BY(mutex_);
-  // In use, and held by no table (any more).
-  std::vector<std::unique_ptr<Session>> unlisted_ ABSL_GUARDED_BY(mutex_);
-  size_t charged_ ABSL_GUARDED_BY(mutex_) = 0;  // sessions
-  // For the thread.
-  std::vector<std::unique_ptr<Session>> ended_ ABSL_GUARDED_BY(mutex_);
-  std::deque<Job> waiting_ ABSL_GUARDED_BY(mutex_);  // for a slot
-  std::deque<Job> jobs_ ABSL_GUARDED_BY(mutex_);
-  bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
-
-  std::thread thread_;  // last: it uses all of the above
+  Shelf shelf_;
+  KeeperThread thread_;  // last: it uses all of the above
 };
 
 }  // namespace steadystate

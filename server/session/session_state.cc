@@ -61,6 +61,16 @@ void SessionState::Follow(std::shared_ptr<SessionState> origin) {
   origin_ = std::move(origin);
 }
 
+StateLease SessionState::Leave() {
+  position_ = 0;
+  history_floor_ = 0;
+  recent_count_ = 0;
+  has_pending_ = false;
+  unfinished_text_.clear();
+  stored_ = true;
+  return std::move(lease_);
+}
+
 bool SessionState::TakeOver() {
   if (origin_ == nullptr || origin_.use_count() > 1) return false;
   lease_ = std::move(origin_->lease_);

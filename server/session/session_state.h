@@ -86,7 +86,7 @@ class SessionState {
   // Whether it has a slot with its bytes, without which it can neither be
   // advanced nor looked at, but for its position.
   bool in_memory() const {
-    return lease_.bytes() != nullptr && origin_ == nullptr;
+    return lease_.bytes() != nullptr && origin_ == nullptr && !stored_;
   }
   bool has_slot() const { return lease_.bytes() != nullptr; }
   // Gives it a fresh slot of a pool of layout.slot(). REQUIRES: it has none.
@@ -115,6 +115,15 @@ class SessionState {
   void Restore(const SessionContents& contents);
   // The same in its own form. REQUIRES: it is in memory, or at position 0.
   SessionContents contents() const;
+
+  // Its bytes are in a store from now on, and its slot is the caller's, to be
+  // cleared. It is at position 0 until it is restored.
+  StateLease Leave();
+  // It has been restored.
+  void Arrive() { stored_ = false; }
+  bool stored() const { return stored_; }
+  // What it stands for a copy of, or null.
+  const SessionState* origin() const { return origin_.get(); }
 
   // The model's state, laid out by its StateLayout.
   std::byte* model_state() const;
@@ -169,6 +178,7 @@ class SessionState {
   const SessionLayout& layout_;
   StateLease lease_;
   std::shared_ptr<SessionState> origin_;  // null if it stands for itself
+  bool stored_ = false;                   // its bytes are in a store
   uint64_t position_ = 0;
   uint64_t history_floor_ = 0;  // what came before is not in the slot
   uint64_t recent_count_ = 0;   // tokens ever noted; a ring holds the latest

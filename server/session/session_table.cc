@@ -95,9 +95,10 @@ absl::Status ValidateOptions(const SessionOptions& options) {
 
 SessionTable::SessionTable(const SessionLayout& layout,
                            absl::Duration default_ttl,
-                           size_t max_expired_remembered)
+                           size_t max_expired_remembered, bool watches_idle)
     : layout_(layout),
       default_ttl_(default_ttl),
+      watches_idle_(watches_idle),
       expired_(max_expired_remembered) {}
 
 absl::Status SessionTable::CheckNew(const SessionOptions& options) const {
@@ -132,6 +133,13 @@ Session& SessionTable::Add(std::unique_ptr<Session> session,
   keys_.insert(added.key());
   sessions_.emplace(added.key(), std::move(session));
   return added;
+}
+
+void SessionTable::SetTimes(Session& session, const Moment& created,
+                            const Moment& last_step) {
+  session.created = created;
+  session.last_step = last_step;
+  SetOrder(session, session.expire_time());
 }
 
 absl::StatusOr<Session*> SessionTable::Find(const SessionKey& key,
@@ -189,6 +197,15 @@ absl::StatusOr<SessionPage> SessionTable::List(absl::string_view owner,
   return page;
 }
 
+namespace {
+
+SessionTier TierOf(const SessionState& state) {
+  if (state.in_memory()) return SessionTier::kMemory;
+  return state.stored() ? SessionTier::kStored : SessionTier::kElsewhere;
+}
+
+}  // namespace
+
 SessionInfo SessionTable::Describe(const Session& session,
                                    const Moment& now) const {
   return {.id = session.id,
@@ -196,8 +213,7 @@ SessionInfo SessionTable::Describe(const Session& session,
           .position = session.position,
           .state_bytes = layout_.charge_bytes(),
           .active = session.active,
-          .tier = session.state.in_memory() ? SessionTier::kMemory
-                                            : SessionTier::kElsewhere,
+          .tier = TierOf(session.state),
           .create_time = session.created.wall,
           .last_step_time = session.last_step.wall,
           .ttl = session.ttl,
@@ -215,14 +231,66 @@ void SessionTable::SetIdle(Session& session, const Moment& now) {
   session.active = false;
   session.last_step = now;
   --active_;
+  if (watches_idle_ && !session.idle_order.has_value() &&
+      session.state.in_memory()) {
+    WatchIdle(session);
+  }
   const SteadyTime expire_time = session.expire_time();
   if (!session.order_time.has_value() || *session.order_time > expire_time) {
     SetOrder(session, expire_time);
   }
 }
 
+void SessionTable::SetIdleOrder(Session& session,
+                                std::optional<SteadyTime> time) {
+  if (session.idle_order.has_value()) {
+    idle_order_.erase({*session.idle_order, &session});
+  }
+  session.idle_order = time;
+  if (time.has_value()) idle_order_.emplace(*time, &session);
+}
+
+void SessionTable::WatchIdle(Session& session) {
+  SetIdleOrder(session, session.last_step.steady);
+}
+
+void SessionTable::ForgetIdle(Session& session) {
+  SetIdleOrder(session, std::nullopt);
+}
+
+// An entry may be older than the session's last step, so that a step changes no
+// order: it is put right when it comes first.
+Session* SessionTable::LongestIdle(size_t max) {
+  for (size_t seen = 0; seen < max && !idle_order_.empty(); ++seen) {
+    Session& session = *idle_order_.begin()->second;
+    if (session.active) {
+      ForgetIdle(session);  // SetIdle puts it back
+    } else if (session.last_step.steady > *session.idle_order) {
+      WatchIdle(session);
+    } else {
+      return &session;
+    }
+  }
+  return nullptr;
+}
+
+SteadyTime SessionTable::IdleSince() const {
+  return idle_order_.empty() ? SteadyTime::InfiniteFuture()
+                             : idle_order_.begin()->first;
+}
+
+std::vector<SessionKey> SessionTable::Keys() const {
+  return {keys_.begin(), keys_.end()};
+}
+
+Session* SessionTable::FindAny(const SessionKey& key) const {
+  const auto found = sessions_.find(key);
+  return found == sessions_.end() ? nullptr : found->second.get();
+}
+
 std::unique_ptr<Session> SessionTable::Remove(Session& session) {
   ClearOrder(session);
+  ForgetIdle(session);
   if (session.active) --active_;
   const auto found = sessions_.find(session.key());
   std::unique_ptr<Session> removed = std::move(found->second);

@@ -61,9 +61,9 @@ class ExpiredIds {
 // is a matter of steady time; the time of day is only shown.
 class SessionTable {
  public:
-  // The layout outlives the table.
+  // The layout outlives the table. `watches_idle`: LongestIdle is asked for.
   SessionTable(const SessionLayout& layout, absl::Duration default_ttl,
-               size_t max_expired_remembered);
+               size_t max_expired_remembered, bool watches_idle = false);
 
   // Whether such a session can be added: INVALID_ARGUMENT,
   // SESSION_ALREADY_EXISTS.
@@ -77,6 +77,10 @@ class SessionTable {
   // The same with a session that has no name yet, which may be in use.
   Session& Add(std::unique_ptr<Session> session, SessionOptions options,
                const Moment& now);
+
+  // When it was created and used last, if that was not now.
+  void SetTimes(Session& session, const Moment& created,
+                const Moment& last_step);
 
   // SESSION_NOT_FOUND; SESSION_EXPIRED, also of one that holds memory still.
   absl::StatusOr<Session*> Find(const SessionKey& key, const Moment& now) const;
@@ -98,6 +102,16 @@ class SessionTable {
 
   std::unique_ptr<Session> Remove(Session& session);
 
+  // The session takes memory while it is idle, or does not any more. Those that
+  // become idle in memory are watched without a word.
+  void WatchIdle(Session& session);
+  void ForgetIdle(Session& session);
+  // Of the idle sessions that are watched, the one that has been idle longest;
+  // null if there is none. Looks at up to `max` that may be.
+  Session* LongestIdle(size_t max);
+  // No session that is watched has been idle for longer than since then.
+  SteadyTime IdleSince() const;
+
   // Looks at up to `max` sessions that may have expired, and removes those that
   // have; their ids are remembered. Those left are due still by NextExpiry.
   std::vector<std::unique_ptr<Session>> TakeExpired(const Moment& now,
@@ -108,6 +122,10 @@ class SessionTable {
 
   // All of them, those expired but not taken included.
   std::vector<const Session*> Sessions() const;
+  // Lent by the sessions, also when they are removed.
+  std::vector<SessionKey> Keys() const;
+  // Expired or not; null if there is none.
+  Session* FindAny(const SessionKey& key) const;
   size_t size() const { return sessions_.size(); }
   size_t active() const { return active_; }
 
@@ -116,17 +134,20 @@ class SessionTable {
     return !session.active && session.expire_time() <= now;
   }
   std::unique_ptr<Session> RemoveExpired(Session& session, const Moment& now);
+  void SetIdleOrder(Session& session, std::optional<SteadyTime> time);
   void SetOrder(Session& session, SteadyTime time);
   void ClearOrder(Session& session);
   absl::Status NotFound(const SessionKey& key) const;
 
   const SessionLayout& layout_;
   const absl::Duration default_ttl_;
+  const bool watches_idle_;
   // By key, which lies in the session: each step looks for one, hence the hash,
   // and lists go by ids in their order.
   absl::flat_hash_map<SessionKey, std::unique_ptr<Session>> sessions_;
   absl::btree_set<SessionKey> keys_;
   absl::btree_set<std::pair<SteadyTime, Session*>> order_;
+  absl::btree_set<std::pair<SteadyTime, Session*>> idle_order_;
   size_t active_ = 0;
   ExpiredIds expired_;
 };

@@ -3,33 +3,19 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <map>
 #include <string>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
-#include "absl/time/time.h"
 #include "server/base/binary.h"
 #include "server/model/state_layout.h"
 #include "server/session/numerics.h"
-#include "server/session/session_id.h"
+#include "server/session/session_card.h"
 #include "server/session/session_state.h"
 
 namespace steadystate {
-
-// What a session is called and how long it lasts.
-struct SessionCard {
-  SessionUid uid{};
-  uint64_t epoch = 0;
-  std::string owner;
-  std::string id;
-  std::map<std::string, std::string> labels;
-  absl::Duration ttl;
-  absl::Time create_time;     // to the nanosecond
-  absl::Time last_step_time;  // to the nanosecond
-};
 
 // What computes the sessions of a snapshot.
 struct SnapshotOrigin {

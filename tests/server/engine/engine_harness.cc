@@ -47,8 +47,10 @@ std::string MetadataOf(const absl::Status& status, absl::string_view key) {
 }
 
 EngineHarness::EngineHarness(const EngineOptions& options,
-                             std::shared_ptr<const Model> model) {
-  auto engine = Engine::Create(options, std::move(model), clock_, metrics_);
+                             std::shared_ptr<const Model> model,
+                             SessionStore* store) {
+  auto engine =
+      Engine::Create(options, std::move(model), clock_, metrics_, store);
   if (!engine.ok()) {
     ADD_FAILURE() << engine.status();
     std::abort();

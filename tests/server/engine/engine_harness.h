@@ -184,7 +184,8 @@ class EngineHarness {
  public:
   explicit EngineHarness(
       const EngineOptions& options = {},
-      std::shared_ptr<const Model> model = SharedTinyModel());
+      std::shared_ptr<const Model> model = SharedTinyModel(),
+      SessionStore* store = nullptr);
 
   Engine& engine() { return *engine_; }
   ManualClock& clock() { return clock_; }

@@ -66,7 +66,7 @@ class SessionKeeperTest : public testing::Test {
 
   Session* Delete(const std::string& id) {
     const MutexLock lock(keeper_->mutex());
-    const auto session = keeper_->Delete(id, clock_.Read());
+    const auto session = keeper_->Delete(id, clock_.Read(), nullptr);
     EXPECT_TRUE(session.ok()) << session.status();
     return session.ok() ? *session : nullptr;
   }
@@ -100,7 +100,7 @@ class SessionKeeperTest : public testing::Test {
         SessionKeeper::Limits{.memory_bytes = capacity * layout_.charge_bytes(),
                               .default_ttl = kTtl,
                               .max_expired_remembered = 1000},
-        layout_, clock_, metrics_,
+        layout_, /*archive=*/nullptr, clock_, metrics_,
         [this](Session& session, absl::Status status) {
           const MutexLock lock(mutex_);
           returns_.push_back(

@@ -15,6 +15,7 @@
 #include "tests/server/engine/engine_harness.h"
 #include "tests/server/model/conformance/sequence.h"
 #include "tests/testing/end_receiver.h"
+#include "tests/testing/memory_store.h"
 
 namespace steadystate {
 namespace {
@@ -51,13 +52,41 @@ class ResumeTest : public testing::TestWithParam<Case> {
     // Where softmax layers have a cap, no longer than that.
     const uint64_t cap = (*model)->state_layout().context_cap();
     tokens_ = cap == 0 ? kTokens : std::min<size_t>(kTokens, cap - kPrompt);
-    for (auto& harness : harnesses_) {
-      harness = std::make_unique<EngineHarness>(EngineOptions(), *model);
-    }
+    model_ = *model;
+    for (size_t i = 0; i < 2; ++i) StartEngine(i);
     for (size_t i = 0; i < kPrompt; ++i) {
       prompt_.push_back(
           static_cast<int32_t>(i * 7 % (*model)->description().vocab_size));
     }
+  }
+
+  void StartEngine(size_t i) {
+    EngineOptions options;
+    // A copy has room beside what is copied, and nobody else.
+    options.state_memory_bytes =
+        2 * SessionLayoutOf(*model_, options).charge_bytes();
+    harnesses_[i] =
+        std::make_unique<EngineHarness>(options, model_, &stores_[i]);
+  }
+
+  // It leaves memory for the store; the next step wakes it.
+  void Hibernate(const std::string& session) {
+    for (const char* const other : {"one", "two"}) {
+      // Who has been idle longest leaves: clocks of tests stand still.
+      here().clock().Advance(absl::Milliseconds(1));
+      here().CreateSession(other);
+      Generate(here(), other, prompt_, 1);
+    }
+    EXPECT_EQ(here().engine().GetSession(session)->tier, SessionTier::kStored);
+    for (const char* const other : {"one", "two"}) {
+      EXPECT_TRUE(here().engine().DeleteSession(other).ok());
+    }
+  }
+
+  void Restart() {
+    EXPECT_EQ(here().engine().StoreSessions(absl::Minutes(1)), 0u);
+    harnesses_[current_].reset();
+    StartEngine(current_);
   }
 
   std::vector<int32_t> Generate(EngineHarness& harness,
@@ -111,9 +140,32 @@ class ResumeTest : public testing::TestWithParam<Case> {
     Do(here(), std::move(work));
   }
 
+  // Interrupts the session in one of four ways. -> what it is called then.
+  std::string Interrupt(uint32_t way, const std::string& session,
+                        const std::string& next) {
+    if (way == 0) {
+      Hibernate(session);
+      return session;
+    }
+    if (way == 1) {
+      Restart();
+      return session;
+    }
+    EngineHarness& before = here();
+    if (way == 2) {
+      Move(session, next);
+    } else {
+      Fork(session, next);
+    }
+    EXPECT_TRUE(before.engine().DeleteSession(session).ok());
+    return next;
+  }
+
   EngineHarness& here() { return *harnesses_[current_]; }
 
   static constexpr size_t kPrompt = 20;
+  std::shared_ptr<const Model> model_;
+  MemoryStore stores_[2];
   std::unique_ptr<EngineHarness> harnesses_[2];
   size_t current_ = 0;
   size_t tokens_ = 0;
@@ -131,21 +183,15 @@ TEST_P(ResumeTest, AGenerationGoesOnToTheByte) {
   const std::vector<int32_t> whole =
       Generate(here(), "whole", prompt_, tokens_);
   std::mt19937 random(3);
-  here().CreateSession("s0");
-  std::vector<int32_t> parts = Generate(here(), "s0", prompt_, 1);
+  std::string session = "s0";
+  here().CreateSession(session);
+  std::vector<int32_t> parts = Generate(here(), session, prompt_, 1);
   for (size_t moves = 1; parts.size() < tokens_; ++moves) {
-    const std::string from = absl::StrCat("s", moves - 1);
-    const std::string to = absl::StrCat("s", moves);
-    EngineHarness& before = here();
-    if (random() % 2 == 0) {
-      Move(from, to);
-    } else {
-      Fork(from, to);
-    }
-    ASSERT_TRUE(before.engine().DeleteSession(from).ok());
+    session = Interrupt(static_cast<uint32_t>(random() % 4), session,
+                        absl::StrCat("s", moves));
     const size_t more =
         std::min<size_t>(1 + random() % 5, tokens_ - parts.size());
-    const std::vector<int32_t> drawn = Generate(here(), to, {}, more);
+    const std::vector<int32_t> drawn = Generate(here(), session, {}, more);
     parts.insert(parts.end(), drawn.begin(), drawn.end());
   }
   EXPECT_EQ(parts, whole);

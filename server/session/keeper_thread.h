@@ -1,0 +1,93 @@
+#ifndef STEADYSTATE_SERVER_SESSION_KEEPER_THREAD_H_
+#define STEADYSTATE_SERVER_SESSION_KEEPER_THREAD_H_
+
+#include <functional>
+#include <memory>
+#include <thread>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "server/base/clock.h"
+#include "server/metrics/metrics.h"
+#include "server/session/session.h"
+#include "server/session/session_archive.h"
+#include "server/session/session_state.h"
+#include "server/session/shelf.h"
+#include "server/session/state_pool.h"
+
+namespace steadystate {
+
+// The thread of SessionKeeper, which does what takes long, one thing after the
+// other and without the shelf's lock: it gives slots to sessions that ask for
+// one, fills them with their states, carries out work on states, moves states
+// to the store when their sessions have been idle for long or others need their
+// slots, and clears the memory of what has ended.
+//
+// It alone destroys sessions, so one that it works on stays.
+class KeeperThread {
+ public:
+  // What was ordered for the session is done, and how it went. Called by the
+  // thread, which holds no lock.
+  using Returned = std::function<void(Session&, absl::Status)>;
+
+  struct Parts {
+    Shelf& shelf;
+    const SessionLayout& layout;
+    StatePool& pool;
+    SessionArchive* archive = nullptr;  // null without a store
+    const Clock& clock;
+    Metrics& metrics;
+  };
+
+  // All of it outlives the thread.
+  KeeperThread(const Parts& parts, absl::Duration hibernate_after,
+               Returned returned);
+  // When all that was ordered is done. REQUIRES: Shelf::stopping.
+  ~KeeperThread();
+
+  // A state that others can stand for copies of. Called by Work.
+  // STATE_BUDGET_EXHAUSTED: all slots are in use.
+  absl::StatusOr<std::shared_ptr<SessionState>> CopyOf(
+      const SessionState& state);
+
+ private:
+  // What became of an attempt to make room in memory.
+  enum class Room : uint8_t { kMade, kPerhaps, kNone, kStoreFailed };
+
+  void Loop();
+  bool HasWork() ABSL_EXCLUSIVE_LOCKS_REQUIRED(shelf_.mutex);
+  bool MayStore() const;
+  void WaitForWork() ABSL_EXCLUSIVE_LOCKS_REQUIRED(shelf_.mutex);
+  void BringWaiting() ABSL_EXCLUSIVE_LOCKS_REQUIRED(shelf_.mutex);
+  bool GiveSlot(Shelf::Job& job) ABSL_EXCLUSIVE_LOCKS_REQUIRED(shelf_.mutex);
+  void MakeRoom();
+  void DoJob();
+  absl::Status FillSlot(Session& session);
+  absl::Status LoadSlot(Session& session);
+  bool FillOne();
+  bool ClearOne();
+  bool RemoveSome();
+  void HibernateIfDue();
+  Room HibernateOne(SteadyTime idle_since);
+  bool Leave(Session& session);
+  absl::Status Save(Session& session);
+  void SweepIfDue();
+  size_t Sweep(SteadyTime deadline);
+
+  const Parts parts_;
+  Shelf& shelf_;
+  const absl::Duration hibernate_after_;
+  const Returned returned_;
+  bool wants_room_ = false;  // for the first that waits
+  // The store has failed: it is left alone until then.
+  SteadyTime store_retry_ = SteadyTime::InfinitePast();
+  absl::Status store_failure_;
+
+  std::thread thread_;  // last: it uses all of the above
+};
+
+}  // namespace steadystate
+
+#endif  // STEADYSTATE_SERVER_SESSION_KEEPER_THREAD_H_

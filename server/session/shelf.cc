@@ -1,0 +1,74 @@
+#include "server/session/shelf.h"
+
+#include <utility>
+
+namespace steadystate {
+namespace {
+
+// Sessions that are looked at under one lock when they may have expired: some
+// microseconds of work.
+constexpr size_t kExpiredAtOnce = 16;
+
+}  // namespace
+
+void Shelf::End(std::unique_ptr<Session> session) {
+  charges.GiveBack(session->charged, 1);
+  ended.push_back(std::move(session));
+  slot_may_come = true;
+  wake.SignalOne();
+}
+
+void Shelf::RemoveStored(const Session& session, Removed removed) {
+  // What is being written will be there.
+  if (!session.stored.has_value() && !session.moving) {
+    if (removed) removed(absl::OkStatus());
+    return;
+  }
+  removals.push_back({session.uid, std::move(removed)});
+  wake.SignalOne();
+}
+
+// Whoever finds that sessions have expired takes a few of them out, so that it
+// counts exactly; the thread takes the rest.
+void Shelf::EndExpired(const Moment& now) {
+  if (table.NextExpiry() > now.steady) return;
+  for (auto& session : table.TakeExpired(now, kExpiredAtOnce)) {
+    metrics.SessionEnded(SessionEnd::kExpired,
+                         session->expire_time() - session->created.steady,
+                         session->position);
+    if (session->state.stored()) --hibernated;
+    RemoveStored(*session, nullptr);
+    End(std::move(session));
+  }
+  UpdateGauges();
+}
+
+Session& Shelf::KeepUnlisted(std::unique_ptr<Session> session) {
+  session->unlisted = unlisted.size();
+  unlisted.push_back(std::move(session));
+  return *unlisted.back();
+}
+
+std::unique_ptr<Session> Shelf::TakeUnlisted(Session& session) {
+  std::unique_ptr<Session>& place = unlisted[*session.unlisted];
+  std::unique_ptr<Session> taken = std::move(place);
+  if (&place != &unlisted.back()) {
+    place = std::move(unlisted.back());
+    place->unlisted = taken->unlisted;
+  }
+  unlisted.pop_back();
+  taken->unlisted.reset();
+  return taken;
+}
+
+void Shelf::UpdateGauges() const {
+  metrics.SetSessions(table.active(),
+                      table.size() - table.active() - hibernated, hibernated);
+  // With a store, what is in use; else what is charged, whose slots may come
+  // later, or be on their way back.
+  const size_t in_memory = stores ? pool.lent() : charges.used(Tier::kMemory);
+  metrics.SetStateBytes(in_memory * pool.charge_bytes(), pool.budget_bytes(),
+                        pool.charge_bytes());
+}
+
+}  // namespace steadystate

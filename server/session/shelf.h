@@ -1,0 +1,124 @@
+#ifndef STEADYSTATE_SERVER_SESSION_SHELF_H_
+#define STEADYSTATE_SERVER_SESSION_SHELF_H_
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
+#include "absl/time/time.h"
+#include "server/base/clock.h"
+#include "server/base/mutex.h"
+#include "server/metrics/metrics.h"
+#include "server/session/session.h"
+#include "server/session/session_id.h"
+#include "server/session/session_table.h"
+#include "server/session/state_pool.h"
+
+namespace steadystate {
+
+// What sessions are charged. Thread-compatible.
+class Charges {
+ public:
+  // The most sessions of each.
+  Charges(size_t memory, size_t store) : most_{memory, store} {}
+
+  size_t used(Tier tier) const { return used_[Index(tier)]; }
+  size_t left(Tier tier) const { return most_[Index(tier)] - used(tier); }
+  // REQUIRES: as many are left.
+  void Take(Tier tier, size_t sessions) { used_[Index(tier)] += sessions; }
+  void GiveBack(Tier tier, size_t sessions) { used_[Index(tier)] -= sessions; }
+
+ private:
+  static size_t Index(Tier tier) { return static_cast<size_t>(tier); }
+
+  std::array<size_t, 2> most_;
+  std::array<size_t, 2> used_{};
+};
+
+// What SessionKeeper and its thread share: the sessions, and notes of what the
+// thread has to do. The lock is held for microseconds.
+struct Shelf {
+  // Work on a session whose state nobody else touches meanwhile.
+  using Work = std::function<absl::Status(Session&)>;
+  // The session is not in the store any more, or may still be, and why.
+  using Removed = std::function<void(const absl::Status&)>;
+
+  struct Job {
+    Session* session = nullptr;
+    Work work;
+    SteadyTime ordered;
+    bool waited = false;  // for a slot
+  };
+  struct Removal {
+    SessionUid uid;
+    Removed removed;
+  };
+
+  Shelf(SessionTable sessions, Charges limits, const StatePool& slots,
+        bool has_store, Metrics& counters)
+      : table(std::move(sessions)),
+        charges(limits),
+        pool(slots),
+        stores(has_store),
+        metrics(counters) {}
+
+  // What sessions that can be named are charged for.
+  Tier listed_tier() const { return stores ? Tier::kStore : Tier::kMemory; }
+
+  // The session belongs to nobody any more: the thread destroys it.
+  void End(std::unique_ptr<Session> session)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex);
+  // Lets the thread take it out of the store, if it may be there; then calls
+  // `removed`, or else at once.
+  void RemoveStored(const Session& session, Removed removed)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex);
+  // Takes out some of the sessions that have expired.
+  void EndExpired(const Moment& now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex);
+
+  // A session that no table holds (any more).
+  Session& KeepUnlisted(std::unique_ptr<Session> session)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex);
+  std::unique_ptr<Session> TakeUnlisted(Session& session)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex);
+
+  void UpdateGauges() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex);
+
+  Mutex mutex;
+  CondVar wake;  // the thread: something was noted
+  CondVar done;  // a sweep has ended
+  SessionTable table ABSL_GUARDED_BY(mutex);
+  // In use.
+  std::vector<std::unique_ptr<Session>> unlisted ABSL_GUARDED_BY(mutex);
+  Charges charges ABSL_GUARDED_BY(mutex);
+  size_t hibernated ABSL_GUARDED_BY(mutex) = 0;  // of the table
+
+  // The notes.
+  std::vector<std::unique_ptr<Session>> ended ABSL_GUARDED_BY(mutex);
+  // They wait for a slot, in order of arrival. Whether one may be had by now.
+  std::map<uint64_t, Job> waiting ABSL_GUARDED_BY(mutex);
+  bool slot_may_come ABSL_GUARDED_BY(mutex) = true;
+  uint64_t last_job ABSL_GUARDED_BY(mutex) = 0;
+  std::deque<Job> jobs ABSL_GUARDED_BY(mutex);
+  std::vector<Removal> removals ABSL_GUARDED_BY(mutex);
+  // Everything is to be in the store by then; what is not, when that is over.
+  std::optional<SteadyTime> sweep ABSL_GUARDED_BY(mutex);
+  size_t not_swept ABSL_GUARDED_BY(mutex) = 0;
+  bool stopping ABSL_GUARDED_BY(mutex) = false;
+
+  const StatePool& pool;  // self-synchronised
+  const bool stores;
+  Metrics& metrics;
+};
+
+}  // namespace steadystate
+
+#endif  // STEADYSTATE_SERVER_SESSION_SHELF_H_

@@ -1,0 +1,445 @@
+#include "server/store/rocks_store.h"
+
+#include <sys/stat.h>
+
+#include <cerrno>
+#include <cstdarg>
+#include <cstdio>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
+#include "rocksdb/db.h"
+#include "rocksdb/env.h"
+#include "rocksdb/listener.h"
+#include "rocksdb/options.h"
+#include "rocksdb/table.h"
+#include "rocksdb/version.h"
+#include "rocksdb/write_batch.h"
+#include "server/base/binary.h"
+#include "server/base/error.h"
+#include "server/base/logging.h"
+#include "server/base/mutex.h"
+#include "server/base/status_macros.h"
+
+namespace steadystate {
+namespace {
+
+// The version of what is in the directory, and of what describes a session.
+constexpr int kFormat = 1;
+constexpr uint8_t kSessionFormat = 1;
+
+// Until a store that failed is tried again.
+constexpr absl::Duration kRetry = absl::Seconds(1);
+
+constexpr char kFormatFile[] = "FORMAT";
+constexpr char kModelKey[] = "model";
+constexpr char kFingerprintKey[] = "fingerprint";
+
+absl::Status Wrong(absl::string_view directory, const absl::AlphaNum& what) {
+  return absl::FailedPreconditionError(
+      absl::StrCat("--store ", directory, " ", what));
+}
+
+absl::Status Unavailable(absl::string_view doing, absl::string_view why) {
+  return MakeError(ErrorReason::kStoreUnavailable,
+                   absl::StrCat("the store of sessions cannot ", doing, ": ",
+                                why, "; try again"),
+                   {}, kRetry);
+}
+
+rocksdb::Slice SliceOf(absl::string_view text) {
+  return {text.data(), text.size()};
+}
+
+absl::string_view ViewOf(const rocksdb::Slice& slice) {
+  return {slice.data(), slice.size()};
+}
+
+rocksdb::Slice KeyOf(const SessionUid& uid) {
+  return {reinterpret_cast<const char*>(uid.data()), sizeof(uid)};
+}
+
+std::string Encode(const StoredSession& session) {
+  std::string bytes;
+  BinaryWriter writer(bytes);
+  writer.Number(kSessionFormat);
+  writer.Number(session.position);
+  writer.Number(static_cast<uint8_t>(session.other_numerics ? 1 : 0));
+  WriteCard(session.card, bytes);
+  return bytes;
+}
+
+absl::StatusOr<StoredSession> Decode(absl::string_view bytes) {
+  BinaryReader reader(bytes);
+  StoredSession session;
+  const auto format = reader.Number<uint8_t>();
+  session.position = reader.Number<uint64_t>();
+  session.other_numerics = reader.Number<uint8_t>() != 0;
+  if (!reader.ok() || format != kSessionFormat) {
+    return absl::DataLossError("a stored session's description is unreadable");
+  }
+  STEADYSTATE_RETURN_IF_ERROR(ReadCard(reader, session.card));
+  return session;
+}
+
+// RocksDB's own file of messages would be on the same disk, and a message that
+// cannot be written there ends the process where Debian builds it with
+// assertions.
+class RocksLog final : public rocksdb::Logger {
+ public:
+  RocksLog() : Logger(rocksdb::WARN_LEVEL) {}
+  using Logger::Logv;
+  void Logv(const char* format, va_list arguments) override {
+    char line[512];
+    vsnprintf(line, sizeof(line), format, arguments);
+    LogLimited(limiter_, LogLevel::kWarning, "store",
+               {{"rocksdb", absl::StripAsciiWhitespace(line)}});
+  }
+
+ private:
+  LogLimiter limiter_;
+};
+
+// The store gets the database going again by itself.
+class NoAutomaticRecovery final : public rocksdb::EventListener {
+ public:
+  void OnErrorRecoveryBegin(rocksdb::BackgroundErrorReason /*reason*/,
+                            rocksdb::Status /*error*/,
+                            bool* automatic) override {
+    *automatic = false;
+  }
+};
+
+rocksdb::DBOptions DatabaseOptions() {
+  rocksdb::DBOptions options;
+  options.create_if_missing = true;
+  options.create_missing_column_families = true;
+  options.info_log = std::make_shared<RocksLog>();
+  options.listeners.push_back(std::make_shared<NoAutomaticRecovery>());
+  // Whatever a loss of power left, up to the first record that is not whole.
+  options.wal_recovery_mode = rocksdb::WALRecoveryMode::kPointInTimeRecovery;
+  // What is read at the next start.
+  options.max_total_wal_size = uint64_t{64} << 20;
+  options.max_background_jobs = 2;
+  options.max_open_files = 256;
+  return options;
+}
+
+rocksdb::ColumnFamilyOptions FamilyOptions() {
+  rocksdb::ColumnFamilyOptions options;
+  options.write_buffer_size = size_t{16} << 20;
+  options.max_write_buffer_number = 3;
+  options.compression = rocksdb::kNoCompression;
+  rocksdb::BlockBasedTableOptions table;
+  table.format_version = 5;
+  options.table_factory.reset(rocksdb::NewBlockBasedTableFactory(table));
+  return options;
+}
+
+// Snapshots are large, and replaced as a whole.
+rocksdb::ColumnFamilyOptions SnapshotOptions() {
+  rocksdb::ColumnFamilyOptions options = FamilyOptions();
+  options.enable_blob_files = true;
+  options.min_blob_size = 4096;
+  options.enable_blob_garbage_collection = true;
+  options.blob_garbage_collection_age_cutoff = 0.25;
+  options.blob_garbage_collection_force_threshold = 0.5;
+  return options;
+}
+
+// What the directory's FORMAT file says; zeros without one.
+struct Format {
+  int store = 0;
+  int major = 0;
+  int minor = 0;
+};
+
+Format ReadFormat(const std::string& path) {
+  Format format;
+  std::ifstream file(path);
+  std::string line;
+  while (std::getline(file, line)) {
+    const std::vector<std::string> words = absl::StrSplit(line, ' ');
+    if (words.size() == 2 && words[0] == "store") {
+      (void)absl::SimpleAtoi(words[1], &format.store);
+    } else if (words.size() == 3 && words[0] == "rocksdb") {
+      (void)absl::SimpleAtoi(words[1], &format.major);
+      (void)absl::SimpleAtoi(words[2], &format.minor);
+    }
+  }
+  return format;
+}
+
+absl::Status WriteFormat(const std::string& path) {
+  const std::string part = path + ".part";
+  {
+    std::ofstream file(part);
+    file << "store " << kFormat << "\nrocksdb " << ROCKSDB_MAJOR << " "
+         << ROCKSDB_MINOR << "\n";
+  }
+  if (rename(part.c_str(), path.c_str()) == 0) return absl::OkStatus();
+  return Unavailable("be opened", absl::StrCat(path, ": ", strerror(errno)));
+}
+
+// Before RocksDB looks at it: an older one might spoil what a newer one wrote.
+absl::Status CheckDirectory(const std::string& directory) {
+  if (mkdir(directory.c_str(), 0700) != 0 && errno != EEXIST) {
+    return Wrong(directory, absl::StrCat("cannot be made: ", strerror(errno)));
+  }
+  std::error_code error;
+  const bool empty = std::filesystem::is_empty(directory, error);
+  if (error) return Wrong(directory, absl::StrCat(": ", error.message()));
+  if (empty) return absl::OkStatus();
+  const Format found = ReadFormat(absl::StrCat(directory, "/", kFormatFile));
+  if (found.store == 0) {
+    return Wrong(directory,
+                 "is no store of sessions, and not empty: give another one");
+  }
+  if (found.store > kFormat) {
+    return Wrong(directory, absl::StrCat("is of format ", found.store,
+                                         ", and this server knows ", kFormat,
+                                         ": use a later one"));
+  }
+  if (std::pair(found.major, found.minor) >
+      std::pair(ROCKSDB_MAJOR, ROCKSDB_MINOR)) {
+    return Wrong(directory,
+                 absl::StrCat("was written by RocksDB ", found.major, ".",
+                              found.minor, ", and this server has ",
+                              ROCKSDB_MAJOR, ".", ROCKSDB_MINOR,
+                              ", which may not be able to read it: use the "
+                              "newer system that it was used on"));
+  }
+  return absl::OkStatus();
+}
+
+class RocksSessionStore final : public SessionStore {
+ public:
+  explicit RocksSessionStore(RocksStoreOptions options)
+      : options_(std::move(options)) {
+    if (options_.file_system != nullptr) {
+      env_ = rocksdb::NewCompositeEnv(options_.file_system);
+    }
+  }
+  ~RocksSessionStore() override {
+    const MutexLock lock(mutex_);
+    Close();
+  }
+
+  absl::Status Open();
+
+  absl::Status ForEach(
+      const std::function<void(StoredSession session)>& each) override;
+  absl::Status Put(const StoredSession& session,
+                   absl::string_view snapshot) override;
+  absl::StatusOr<std::string> Read(const SessionUid& uid) override;
+  absl::Status Remove(std::span<const SessionUid> uids) override;
+  absl::Status Sync() override;
+
+ private:
+  rocksdb::Status OpenDatabase() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void Close() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  absl::Status CheckModel() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  absl::Status CheckWorks(absl::string_view doing)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  absl::Status Write(rocksdb::WriteBatch& batch)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+
+  const RocksStoreOptions options_;
+  std::unique_ptr<rocksdb::Env> env_;  // null: the machine's
+  Mutex mutex_;
+  std::unique_ptr<rocksdb::DB> database_ ABSL_GUARDED_BY(mutex_);
+  rocksdb::ColumnFamilyHandle* sessions_ ABSL_GUARDED_BY(mutex_) = nullptr;
+  rocksdb::ColumnFamilyHandle* snapshots_ ABSL_GUARDED_BY(mutex_) = nullptr;
+  std::vector<rocksdb::ColumnFamilyHandle*> handles_ ABSL_GUARDED_BY(mutex_);
+  // A write has failed: what the database said, and when it is tried again.
+  std::string failure_ ABSL_GUARDED_BY(mutex_);
+  absl::Time retry_ ABSL_GUARDED_BY(mutex_);
+};
+
+absl::Status RocksSessionStore::Open() {
+  const std::string& directory = options_.directory;
+  STEADYSTATE_RETURN_IF_ERROR(CheckDirectory(directory));
+  const MutexLock lock(mutex_);
+  // Written first: what it does not name is not taken for a store again.
+  STEADYSTATE_RETURN_IF_ERROR(
+      WriteFormat(absl::StrCat(directory, "/", kFormatFile)));
+  const rocksdb::Status opened = OpenDatabase();
+  if (opened.IsIOError() &&
+      opened.ToString().find("lock") != std::string::npos) {
+    return Wrong(directory, "is in use by another server: give each its own");
+  }
+  if (!opened.ok()) {
+    return Wrong(directory,
+                 absl::StrCat("cannot be opened: ", opened.ToString()));
+  }
+  return CheckModel();
+}
+
+rocksdb::Status RocksSessionStore::OpenDatabase() {
+  rocksdb::DBOptions options = DatabaseOptions();
+  if (env_ != nullptr) options.env = env_.get();
+  const std::vector<rocksdb::ColumnFamilyDescriptor> families = {
+      {rocksdb::kDefaultColumnFamilyName, FamilyOptions()},
+      {"sessions", FamilyOptions()},
+      {"snapshots", SnapshotOptions()}};
+  rocksdb::DB* database = nullptr;
+  const rocksdb::Status status = rocksdb::DB::Open(
+      options, options_.directory, families, &handles_, &database);
+  if (!status.ok()) return status;
+  database_.reset(database);
+  sessions_ = handles_[1];
+  snapshots_ = handles_[2];
+  return status;
+}
+
+void RocksSessionStore::Close() {
+  if (database_ == nullptr) return;
+  for (rocksdb::ColumnFamilyHandle* const handle : handles_) {
+    database_->DestroyColumnFamilyHandle(handle);
+  }
+  handles_.clear();
+  // What a database that failed says to that is known already.
+  database_->Close().PermitUncheckedError();
+  database_.reset();
+}
+
+absl::Status RocksSessionStore::CheckModel() {
+  std::string fingerprint;
+  const rocksdb::Status found =
+      database_->Get(rocksdb::ReadOptions(), kFingerprintKey, &fingerprint);
+  if (found.IsNotFound()) {
+    rocksdb::WriteBatch batch;
+    batch.Put(kModelKey, options_.model);
+    batch.Put(kFingerprintKey, options_.fingerprint);
+    return Write(batch);
+  }
+  if (!found.ok()) return Unavailable("be read", found.ToString());
+  if (fingerprint == options_.fingerprint) return absl::OkStatus();
+  std::string model;
+  database_->Get(rocksdb::ReadOptions(), kModelKey, &model)
+      .PermitUncheckedError();
+  return Wrong(options_.directory,
+               absl::StrCat("has the sessions of model '", model,
+                            "' with fingerprint ", fingerprint, "; this is '",
+                            options_.model, "' with ", options_.fingerprint,
+                            ": give each model a store of its own"));
+}
+
+// Gets a database that failed going again, if it is time to try.
+absl::Status RocksSessionStore::CheckWorks(absl::string_view doing) {
+  if (database_ != nullptr && failure_.empty()) return absl::OkStatus();
+  if (absl::Now() < retry_) return Unavailable(doing, failure_);
+  retry_ = absl::Now() + kRetry;
+  rocksdb::Status status =
+      database_ == nullptr ? rocksdb::Status::Aborted() : database_->Resume();
+  if (!status.ok()) {
+    Close();
+    status = OpenDatabase();
+  }
+  if (!status.ok()) {
+    failure_ = status.ToString();
+    return Unavailable(doing, failure_);
+  }
+  LogInfo("store works again", {{"after", failure_}});
+  failure_.clear();
+  return absl::OkStatus();
+}
+
+absl::Status RocksSessionStore::Write(rocksdb::WriteBatch& batch) {
+  const rocksdb::Status written =
+      database_->Write(rocksdb::WriteOptions(), &batch);
+  if (written.ok()) return absl::OkStatus();
+  failure_ = written.ToString();
+  retry_ = absl::Now() + kRetry;
+  LogError("store failed", {{"error", failure_}});
+  return Unavailable("be written", failure_);
+}
+
+absl::Status RocksSessionStore::ForEach(
+    const std::function<void(StoredSession session)>& each) {
+  const MutexLock lock(mutex_);
+  STEADYSTATE_RETURN_IF_ERROR(CheckWorks("be read"));
+  const std::unique_ptr<rocksdb::Iterator> at(
+      database_->NewIterator(rocksdb::ReadOptions(), sessions_));
+  for (at->SeekToFirst(); at->Valid(); at->Next()) {
+    absl::StatusOr<StoredSession> session = Decode(ViewOf(at->value()));
+    if (session.ok()) {
+      each(*std::move(session));
+    } else {
+      LogError("stored session left out",
+               {{"error", session.status().message()}});
+    }
+  }
+  if (at->status().ok()) return absl::OkStatus();
+  return Unavailable("be read", at->status().ToString());
+}
+
+absl::Status RocksSessionStore::Put(const StoredSession& session,
+                                    absl::string_view snapshot) {
+  const std::string card = Encode(session);
+  rocksdb::WriteBatch batch;
+  const rocksdb::Slice key = KeyOf(session.card.uid);
+  const MutexLock lock(mutex_);
+  STEADYSTATE_RETURN_IF_ERROR(CheckWorks("be written"));
+  batch.Put(sessions_, key, card);
+  batch.Put(snapshots_, key, SliceOf(snapshot));
+  return Write(batch);
+}
+
+absl::StatusOr<std::string> RocksSessionStore::Read(const SessionUid& uid) {
+  std::string snapshot;
+  const MutexLock lock(mutex_);
+  if (database_ == nullptr) STEADYSTATE_RETURN_IF_ERROR(CheckWorks("be read"));
+  const rocksdb::Status found =
+      database_->Get(rocksdb::ReadOptions(), snapshots_, KeyOf(uid), &snapshot);
+  if (found.ok()) return snapshot;
+  if (found.IsNotFound() || found.IsCorruption()) {
+    return MakeError(
+        ErrorReason::kSnapshotCorrupt,
+        absl::StrCat("the session's snapshot in the store is lost: ",
+                     found.ToString(), "; delete the session"),
+        {{"what", found.ToString()}});
+  }
+  return Unavailable("be read", found.ToString());
+}
+
+absl::Status RocksSessionStore::Remove(std::span<const SessionUid> uids) {
+  rocksdb::WriteBatch batch;
+  const MutexLock lock(mutex_);
+  STEADYSTATE_RETURN_IF_ERROR(CheckWorks("be written"));
+  for (const SessionUid& uid : uids) {
+    batch.Delete(sessions_, KeyOf(uid));
+    batch.Delete(snapshots_, KeyOf(uid));
+  }
+  return Write(batch);
+}
+
+absl::Status RocksSessionStore::Sync() {
+  const MutexLock lock(mutex_);
+  STEADYSTATE_RETURN_IF_ERROR(CheckWorks("be written"));
+  const rocksdb::Status synced = database_->SyncWAL();
+  if (synced.ok()) return absl::OkStatus();
+  failure_ = synced.ToString();
+  retry_ = absl::Now() + kRetry;
+  return Unavailable("be written", failure_);
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<SessionStore>> RocksStore::Open(
+    const RocksStoreOptions& options) {
+  auto store = std::make_unique<RocksSessionStore>(options);
+  STEADYSTATE_RETURN_IF_ERROR(store->Open());
+  return store;
+}
+
+}  // namespace steadystate

@@ -1,0 +1,42 @@
+#ifndef STEADYSTATE_SERVER_STORE_ROCKS_STORE_H_
+#define STEADYSTATE_SERVER_STORE_ROCKS_STORE_H_
+
+#include <memory>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "server/session/session_store.h"
+
+namespace rocksdb {
+class FileSystem;
+}
+
+namespace steadystate {
+
+struct RocksStoreOptions {
+  std::string directory;  // made if it is not there; its parent must be
+  // A store belongs to the sessions of one model.
+  std::string model;        // its name, for people
+  std::string fingerprint;  // the model's
+  // Where its files are; null: the machine's. For tests.
+  std::shared_ptr<rocksdb::FileSystem> file_system;
+};
+
+// A store in a directory of this machine, in RocksDB: one column family for
+// what describes the sessions, and one for their snapshots. Nobody else may
+// have the directory open.
+//
+// After a write has failed the next operation first tries to get the database
+// going again, in place or by opening it anew, at most once a second.
+class RocksStore {
+ public:
+  // FAILED_PRECONDITION: the directory belongs to another model, or to a later
+  // version of this server or of RocksDB; to another process; or it is no
+  // store. UNAVAILABLE: it cannot be used now. Messages say what to do.
+  static absl::StatusOr<std::unique_ptr<SessionStore>> Open(
+      const RocksStoreOptions& options);
+};
+
+}  // namespace steadystate
+
+#endif  // STEADYSTATE_SERVER_STORE_ROCKS_STORE_H_

@@ -1,0 +1,457 @@
+// Goal: with a store, any number of sessions take turns in the memory of a few,
+// each to the byte what it would be alone, and all are there when the engine
+// ends in order and another begins; what fails there is told to whom it
+// concerns, and to nobody else. Method: a store in memory that fails when it is
+// told to; engines that follow each other; the keeper's thread held while it
+// moves a state.
+#include <memory>
+#include <optional>
+#include <random>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "gtest/gtest.h"
+#include "tests/server/engine/engine_harness.h"
+#include "tests/testing/end_receiver.h"
+#include "tests/testing/memory_store.h"
+#include "tests/testing/parked_threads.h"
+
+namespace steadystate {
+namespace {
+
+constexpr size_t kInMemory = 3;
+
+// The memory of so many sessions.
+EngineOptions OptionsFor(size_t sessions) {
+  EngineOptions options;
+  options.state_memory_bytes =
+      sessions * SessionLayoutOf(*SharedTinyModel(), options).charge_bytes();
+  return options;
+}
+
+std::string IdOf(size_t i) { return absl::StrCat("s", i); }
+
+class EngineStoreTest : public testing::Test {
+ protected:
+  EngineStoreTest() { Start(); }
+
+  void Start(const EngineOptions& options = OptionsFor(kInMemory)) {
+    harness_.emplace(options, SharedTinyModel(), &store_);
+  }
+  // Ends the engine in order, and starts another on the same store.
+  void Restart() {
+    EXPECT_EQ(engine().StoreSessions(absl::Minutes(1)), 0u);
+    harness_.reset();
+    Start();
+  }
+
+  Engine& engine() { return harness_->engine(); }
+
+  std::vector<float> Logits(const std::string& session,
+                            std::vector<int32_t> tokens) {
+    const auto result = harness_->Step(StepOf(session, std::move(tokens)));
+    EXPECT_TRUE(result.ok()) << result.status();
+    return result.ok() ? result->logits : std::vector<float>();
+  }
+
+  SessionInfo Get(const std::string& session) {
+    const auto info = engine().GetSession(session);
+    EXPECT_TRUE(info.ok()) << info.status();
+    return info.ok() ? *info : SessionInfo();
+  }
+
+  void AwaitTier(const std::string& session, SessionTier tier) {
+    while (Get(session).tier != tier) std::this_thread::yield();
+  }
+
+  // As long as the keeper's thread does what is due by the clock.
+  void AwaitHibernated(const std::string& session) {
+    AwaitTier(session, SessionTier::kStored);
+  }
+
+  MemoryStore store_;
+  std::optional<EngineHarness> harness_;
+};
+
+TEST_F(EngineStoreTest, ManySessionsTakeTurnsInLittleMemory) {
+  constexpr size_t kSessions = 20;
+  EngineHarness alone;
+  for (size_t i = 0; i < kSessions; ++i) {
+    harness_->CreateSession(IdOf(i));
+    alone.CreateSession(IdOf(i));
+  }
+  std::mt19937 random(1);
+  for (uint64_t step = 0; step < 400; ++step) {
+    const std::string session = IdOf(random() % kSessions);
+    const std::vector<int32_t> tokens = MakeTokens(1 + random() % 7, step);
+    ASSERT_EQ(Logits(session, tokens),
+              alone.Step(StepOf(session, tokens))->logits)
+        << step;
+  }
+  EXPECT_GT(harness_->Metric({"steadystate_hibernations_total"}), 100);
+  EXPECT_GT(harness_->Metric({"steadystate_wake_duration_seconds_count"}), 100);
+  EXPECT_EQ(harness_->Metric({"steadystate_sessions{"}), kSessions);
+}
+
+TEST_F(EngineStoreTest, AllAtOnceInLittleMemory) {
+  constexpr size_t kSessions = 40;
+  EngineHarness alone;
+  std::vector<StepFuture> answers;
+  for (size_t i = 0; i < kSessions; ++i) {
+    harness_->CreateSession(IdOf(i));
+    alone.CreateSession(IdOf(i));
+  }
+  for (size_t round = 0; round < 5; ++round) {
+    answers.clear();
+    for (size_t i = 0; i < kSessions; ++i) {
+      answers.push_back(
+          harness_->StepAsync(StepOf(IdOf(i), MakeTokens(3, i + round))));
+    }
+    for (size_t i = 0; i < kSessions; ++i) {
+      ASSERT_TRUE(answers[i].Get().ok()) << answers[i].Get().status();
+      EXPECT_EQ(answers[i].Get()->logits,
+                alone.Step(StepOf(IdOf(i), MakeTokens(3, i + round)))->logits);
+    }
+  }
+}
+
+TEST_F(EngineStoreTest, WhoIsIdleForLongLeavesMemory) {
+  harness_->CreateSession("a");
+  harness_->CreateSession("twin");
+  Logits("a", {1, 2, 3});
+  Logits("twin", {1, 2, 3});
+  EXPECT_EQ(Get("a").tier, SessionTier::kMemory);
+  harness_->clock().Advance(engine().options().hibernate_after);
+  AwaitHibernated("a");
+  AwaitHibernated("twin");
+  EXPECT_EQ(Get("a").position, 3u);
+  EXPECT_EQ(harness_->Metric({"steadystate_sessions{", "hibernated"}), 2);
+  EXPECT_EQ(harness_->Metric({"steadystate_state_bytes{"}), 0);
+  EXPECT_EQ(Logits("a", {4}), Logits("twin", {4}));
+  EXPECT_EQ(Get("a").tier, SessionTier::kMemory);
+  EXPECT_EQ(harness_->Metric({"steadystate_sessions{", "hibernated"}), 0);
+  // What has not changed is not written again.
+  const size_t puts = store_.puts();
+  EXPECT_EQ(puts, 2u);
+}
+
+TEST_F(EngineStoreTest, AllSessionsOutliveTheEngine) {
+  EngineHarness alone;
+  SessionOptions options;
+  options.id = "labelled";
+  options.labels = {{"user", "ada"}};
+  options.ttl = absl::Minutes(7);
+  ASSERT_TRUE(engine().CreateSession(options).ok());
+  for (size_t i = 0; i < 8; ++i) {
+    harness_->CreateSession(IdOf(i));
+    alone.CreateSession(IdOf(i));
+    // The last one has absorbed nothing.
+    if (i == 7) continue;
+    Logits(IdOf(i), MakeTokens(5, i));
+    ASSERT_TRUE(alone.Step(StepOf(IdOf(i), MakeTokens(5, i))).ok());
+  }
+  const SessionInfo before = Get("s1");
+  Restart();
+  EXPECT_EQ(engine().ListSessions(100, "")->sessions.size(), 9u);
+  EXPECT_EQ(Get("labelled").labels.at("user"), "ada");
+  EXPECT_EQ(Get("labelled").ttl, absl::Minutes(7));
+  EXPECT_EQ(Get("s1").uid, before.uid);
+  EXPECT_EQ(Get("s1").position, 5u);
+  EXPECT_EQ(Get("s1").create_time, before.create_time);
+  EXPECT_EQ(Get("s1").tier, SessionTier::kStored);
+  for (size_t i = 0; i < 8; ++i) {
+    EXPECT_EQ(Logits(IdOf(i), {9, 8}),
+              alone.Step(StepOf(IdOf(i), {9, 8}))->logits);
+  }
+  Restart();
+  EXPECT_EQ(Get("s1").position, 7u);
+}
+
+TEST_F(EngineStoreTest, RepeatsAreKnownAfterwards) {
+  harness_->CreateSession("a");
+  StepRequest step = StepOf("a", {1, 2, 3});
+  step.outputs = {};
+  step.request_id = "once";
+  step.expected_position = 0;
+  ASSERT_TRUE(harness_->Step(step).ok());
+  Restart();
+  const auto again = harness_->Step(step);
+  ASSERT_TRUE(again.ok()) << again.status();
+  EXPECT_TRUE(again->replayed);
+  EXPECT_EQ(Get("a").position, 3u);
+}
+
+TEST_F(EngineStoreTest, TimeWithoutAnEngineCountsOnce) {
+  SessionOptions options;
+  options.ttl = absl::Minutes(10);
+  options.id = "short";
+  ASSERT_TRUE(engine().CreateSession(options).ok());
+  options.ttl = absl::Hours(10);
+  options.id = "long";
+  ASSERT_TRUE(engine().CreateSession(options).ok());
+  harness_->clock().Advance(absl::Minutes(4));
+  EXPECT_EQ(engine().StoreSessions(absl::Minutes(1)), 0u);
+  // The next engine's clock begins where this one's began: four minutes before
+  // it was stored, as if somebody had set the time of day back meanwhile.
+  harness_.reset();
+  Start();
+  EXPECT_EQ(Get("short").position, 0u);
+  harness_->clock().Advance(absl::Minutes(9));
+  EXPECT_EQ(Get("short").position, 0u);
+  harness_->clock().Advance(absl::Minutes(1));
+  EXPECT_EQ(ReasonOf(engine().GetSession("short").status()),
+            ErrorReason::kSessionExpired);
+  EXPECT_EQ(Get("long").position, 0u);
+  // It does not come back.
+  while (store_.size() > 1) std::this_thread::yield();
+}
+
+TEST_F(EngineStoreTest, WhatHasExpiredMeanwhileIsKnownAsThat) {
+  harness_->CreateSession("a");
+  Logits("a", {1});
+  EXPECT_EQ(engine().StoreSessions(absl::Minutes(1)), 0u);
+  harness_.reset();
+  EngineOptions options = OptionsFor(kInMemory);
+  Metrics metrics("tiny");
+  ManualClock later;
+  later.Advance(absl::Hours(2));
+  const auto next =
+      Engine::Create(options, SharedTinyModel(), later, metrics, &store_);
+  ASSERT_TRUE(next.ok()) << next.status();
+  EXPECT_EQ(ReasonOf((*next)->GetSession("a").status()),
+            ErrorReason::kSessionExpired);
+}
+
+TEST_F(EngineStoreTest, ADeletedSessionNeverReturns) {
+  harness_->CreateSession("kept");
+  harness_->CreateSession("in-memory");
+  harness_->CreateSession("stored");
+  Logits("in-memory", {1});
+  Logits("stored", {1});
+  harness_->clock().Advance(engine().options().hibernate_after);
+  AwaitHibernated("stored");
+  AwaitHibernated("in-memory");
+  Logits("in-memory", {2});
+  for (const char* const id : {"in-memory", "stored"}) {
+    Future<absl::Status> removed;
+    ASSERT_TRUE(engine()
+                    .DeleteSession(id,
+                                   [removed](const absl::Status& status) {
+                                     removed.Set(status);
+                                   })
+                    .ok());
+    EXPECT_TRUE(removed.Get().ok()) << removed.Get();
+  }
+  EXPECT_EQ(store_.size(), 0u);
+  Restart();
+  EXPECT_EQ(engine().ListSessions(100, "")->sessions.size(), 1u);
+}
+
+TEST_F(EngineStoreTest, ADeletionThatTheStoreFailsIsToldAndTriedAgain) {
+  harness_->CreateSession("a");
+  Logits("a", {1});
+  harness_->clock().Advance(engine().options().hibernate_after);
+  AwaitHibernated("a");
+  store_.FailWrites(true);
+  Future<absl::Status> removed;
+  ASSERT_TRUE(engine()
+                  .DeleteSession("a",
+                                 [removed](const absl::Status& status) {
+                                   removed.Set(status);
+                                 })
+                  .ok());
+  EXPECT_EQ(ReasonOf(removed.Get()), ErrorReason::kStoreUnavailable);
+  EXPECT_EQ(store_.size(), 1u);
+  store_.FailWrites(false);
+  harness_->clock().Advance(absl::Seconds(2));
+  while (store_.size() > 0) std::this_thread::yield();
+}
+
+TEST_F(EngineStoreTest, AStoreThatFailsHurtsOnlyThoseWhoNeedIt) {
+  for (size_t i = 0; i < kInMemory; ++i) {
+    harness_->CreateSession(IdOf(i));
+    Logits(IdOf(i), {1});
+  }
+  harness_->CreateSession("one-more");
+  store_.FailWrites(true);
+  EXPECT_EQ(ReasonOf(harness_->Step(StepOf("one-more", {1})).status()),
+            ErrorReason::kStoreUnavailable);
+  EXPECT_GT(harness_->Metric({"steadystate_store_failures_total", "write"}), 0);
+  for (size_t i = 0; i < kInMemory; ++i) Logits(IdOf(i), {2});
+  store_.FailWrites(false);
+  harness_->clock().Advance(absl::Seconds(2));
+  Logits("one-more", {1});
+  EXPECT_EQ(Get("one-more").position, 1u);
+  for (size_t i = 0; i < kInMemory; ++i) {
+    Logits(IdOf(i), {3});
+    EXPECT_EQ(Get(IdOf(i)).position, 3u);
+  }
+}
+
+TEST_F(EngineStoreTest, AStateThatCannotBeReadIsTold) {
+  harness_->CreateSession("a");
+  harness_->CreateSession("b");
+  Logits("a", {1});
+  harness_->clock().Advance(engine().options().hibernate_after);
+  AwaitHibernated("a");
+  store_.FailReads(true);
+  EXPECT_EQ(ReasonOf(harness_->Step(StepOf("a", {1})).status()),
+            ErrorReason::kStoreUnavailable);
+  EXPECT_EQ(Get("a").tier, SessionTier::kStored);
+  Logits("b", {1});
+  store_.FailReads(false);
+  Logits("a", {2});
+  harness_->clock().Advance(engine().options().hibernate_after);
+  AwaitHibernated("a");
+  store_.Spoil();
+  EXPECT_EQ(ReasonOf(harness_->Step(StepOf("a", {1})).status()),
+            ErrorReason::kSnapshotCorrupt);
+  EXPECT_EQ(Get("a").position, 2u);
+  EXPECT_EQ(harness_->Metric({"steadystate_sessions{"}), 2);
+}
+
+TEST_F(EngineStoreTest, AStepWaitsForASlotUpToItsDeadline) {
+  std::vector<std::shared_ptr<Recorder<GenerateRequest>>> paused;
+  std::vector<RequestId> ids(kInMemory);
+  for (size_t i = 0; i < kInMemory; ++i) {
+    harness_->CreateSession(IdOf(i));
+    GenerateRequest endless = GenerateOf(IdOf(i), {1}, 1'000'000);
+    endless.ignore_eos = true;
+    paused.push_back(harness_->Generate(endless, &ids[i]));
+    paused.back()->set_limit(2);
+    paused.back()->AwaitItems(2);
+  }
+  harness_->CreateSession("late");
+  harness_->CreateSession("later");
+  StepRequest late = StepOf("late", {1});
+  late.deadline = harness_->clock().Now() + absl::Seconds(10);
+  const StepFuture timed = harness_->StepAsync(late);
+  RequestId cancelled_id = 0;
+  const StepFuture cancelled =
+      harness_->StepAsync(StepOf("later", {1}), &cancelled_id);
+  harness_->CreateSession("third");
+  const StepFuture waits = harness_->StepAsync(StepOf("third", {1}));
+  engine().Cancel(cancelled_id);
+  EXPECT_EQ(ReasonOf(cancelled.Get().status()), ErrorReason::kCancelled);
+  harness_->clock().Advance(absl::Seconds(11));
+  EXPECT_EQ(ReasonOf(timed.Get().status()), ErrorReason::kDeadlineExceeded);
+  EXPECT_FALSE(waits.IsSet());
+  engine().Cancel(ids[0]);
+  EXPECT_TRUE(waits.Get().ok()) << waits.Get().status();
+  EXPECT_EQ(Get("late").position, 0u);
+  // The others have what they had.
+  EXPECT_GE(Get("s1").position, 2u);
+}
+
+TEST_F(EngineStoreTest, TheEngineEndsWhileStepsWaitForASlot) {
+  for (size_t i = 0; i < kInMemory; ++i) {
+    harness_->CreateSession(IdOf(i));
+    GenerateRequest endless = GenerateOf(IdOf(i), {1}, 1'000'000);
+    endless.ignore_eos = true;
+    const auto paused = harness_->Generate(endless);
+    paused->set_limit(1);
+    paused->AwaitItems(1);
+  }
+  harness_->CreateSession("late");
+  const StepFuture waits = harness_->StepAsync(StepOf("late", {1}));
+  harness_->DestroyEngine();
+  EXPECT_EQ(ReasonOf(waits.Get().status()), ErrorReason::kDraining);
+}
+
+TEST_F(EngineStoreTest, WhoComesWhileItsStateIsWrittenDownStays) {
+  EngineHarness alone;
+  alone.CreateSession("a");
+  harness_->CreateSession("a");
+  Logits("a", {1, 2});
+  ASSERT_TRUE(alone.Step(StepOf("a", {1, 2})).ok());
+  ThreadHold hold("MemoryStore::Put");
+  harness_->clock().Advance(engine().options().hibernate_after);
+  hold.WaitUntilHeld();
+  const StepFuture step = harness_->StepAsync(StepOf("a", {3}));
+  hold.Release();
+  ASSERT_TRUE(step.Get().ok()) << step.Get().status();
+  EXPECT_EQ(step.Get()->logits, alone.Step(StepOf("a", {3}))->logits);
+  EXPECT_EQ(Get("a").tier, SessionTier::kMemory);
+}
+
+TEST_F(EngineStoreTest, WhoIsDeletedWhileItsStateIsWrittenDownIsGone) {
+  harness_->CreateSession("a");
+  Logits("a", {1, 2});
+  ThreadHold hold("MemoryStore::Put");
+  harness_->clock().Advance(engine().options().hibernate_after);
+  hold.WaitUntilHeld();
+  Future<absl::Status> removed;
+  ASSERT_TRUE(engine()
+                  .DeleteSession("a",
+                                 [removed](const absl::Status& status) {
+                                   removed.Set(status);
+                                 })
+                  .ok());
+  EXPECT_FALSE(removed.IsSet());
+  hold.Release();
+  EXPECT_TRUE(removed.Get().ok());
+  EXPECT_EQ(store_.size(), 0u);
+  EXPECT_EQ(harness_->Metric({"steadystate_sessions{"}), 0);
+}
+
+TEST_F(EngineStoreTest, ForksLeaveMemoryAndComeBack) {
+  EngineHarness alone;
+  alone.CreateSession("parent");
+  harness_->CreateSession("parent");
+  Logits("parent", {1, 2, 3});
+  ASSERT_TRUE(alone.Step(StepOf("parent", {1, 2, 3})).ok());
+  ForkOptions options;
+  options.count = 10;
+  auto forks = std::make_shared<Forks>();
+  WorkRequest work = engine().ForkWork(options, forks);
+  work.session = "parent";
+  work.writer = engine().NewWriter();
+  Future<absl::Status> done;
+  SubmitThen(engine(), std::move(work),
+             [done](const auto& end) { done.Set(end.status()); });
+  ASSERT_TRUE(done.Get().ok()) << done.Get();
+  const std::vector<float> expected =
+      alone.Step(StepOf("parent", {4, 5}))->logits;
+  for (const std::string& fork : forks->ids) {
+    EXPECT_EQ(Logits(fork, {4, 5}), expected);
+  }
+  Restart();
+  for (const std::string& fork : forks->ids) {
+    EXPECT_EQ(Get(fork).position, 5u);
+  }
+  EXPECT_EQ(Logits("parent", {4, 5}), expected);
+}
+
+TEST_F(EngineStoreTest, TheStoreHasABudget) {
+  harness_.reset();
+  EngineOptions options = OptionsFor(kInMemory);
+  options.store_budget_bytes = size_t{1} << 20;
+  Start(options);
+  size_t made = 0;
+  absl::Status status;
+  while (status.ok()) {
+    status = engine().CreateSession({}).status();
+    if (status.ok()) ++made;
+  }
+  EXPECT_EQ(ReasonOf(status), ErrorReason::kStateBudgetExhausted);
+  EXPECT_GT(made, kInMemory);
+  EXPECT_LT(made, 1000u);
+}
+
+TEST_F(EngineStoreTest, ScoresAndEmbedsNeedMemoryToo) {
+  for (size_t i = 0; i < 2 * kInMemory; ++i) {
+    harness_->CreateSession(IdOf(i));
+    Logits(IdOf(i), {1});
+  }
+  EngineHarness alone;
+  const auto expected = alone.Score(ScoreOf("", {1, 2, 3}));
+  const auto scored = harness_->Score(ScoreOf("", {1, 2, 3}));
+  ASSERT_TRUE(scored->done().Get().ok()) << scored->done().Get().status();
+  EXPECT_EQ(scored->done().Get()->total_logprob,
+            expected->done().Get()->total_logprob);
+}
+
+}  // namespace
+}  // namespace steadystate
