@@ -6,9 +6,9 @@
 #include <string>
 #include <utility>
 
-#include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "server/base/error.h"
+#include "server/engine/request_errors.h"
 #include "server/session/session_memory.h"
 
 namespace steadystate {
@@ -17,71 +17,10 @@ namespace {
 // How old the heartbeat of a healthy idle engine may become.
 constexpr absl::Duration kMaxWait = absl::Seconds(1);
 
-absl::Status PositionMismatch(const Request& request, uint64_t position) {
-  return MakeError(
-      ErrorReason::kPositionMismatch,
-      absl::StrCat("the request expects position ", *request.expected_position,
-                   ", the session is at ", position,
-                   ": nothing was absorbed; continue from there"),
-      {{"position", absl::StrCat(position)},
-       {"expected_position", absl::StrCat(*request.expected_position)}});
-}
-
-absl::Status RequestIdReused(const RequestRecord& record) {
-  // What is no text is not repeated as one.
-  const std::string shown = absl::CHexEscape(record.id);
-  return MakeError(
-      ErrorReason::kRequestIdReused,
-      absl::StrCat("request_id '", shown, "' was used at position ",
-                   record.begin,
-                   " for a request with other content: nothing was absorbed; "
-                   "give each request an id of its own"),
-      {{"field", "request_id"},
-       {"value", shown},
-       {"bounds", "one for each request"},
-       {"expected_position", absl::StrCat(record.begin)}});
-}
-
-absl::Status NotFinite(const Session& session) {
-  if (session.id.empty()) {
-    return MakeError(ErrorReason::kInternal,
-                     "the model's output for these inputs is not finite");
-  }
-  const uint64_t position = session.state.position();
-  return MakeError(
-      ErrorReason::kInternal,
-      absl::StrCat("the model's output at position ", position,
-                   " is not finite: the session's state cannot be trusted any "
-                   "more; delete it"),
-      {{"position", absl::StrCat(position)}});
-}
-
 // A part of a bidirectional pass is work like a prompt's, however short.
 BatchPhase PhaseOf(const Piece& piece) {
   return piece.rows > 1 || piece.part.has_value() ? BatchPhase::kPrefill
                                                   : BatchPhase::kDecode;
-}
-
-absl::Status Unfinished(ErrorReason reason, absl::string_view what,
-                        const Request& request) {
-  return MakeError(
-      reason,
-      absl::StrCat(what, request.begun ? ": what was answered before stays"
-                                       : ": the session is unchanged"));
-}
-
-// A session of the request's own has no position that anybody could use.
-absl::Status CutByDrain(const std::string& id, uint64_t position) {
-  constexpr absl::string_view kCut =
-      "the server was shut down before the request was finished";
-  if (id.empty()) {
-    return MakeError(ErrorReason::kDraining,
-                     absl::StrCat(kCut, ": use another one"));
-  }
-  return MakeError(ErrorReason::kDraining,
-                   absl::StrCat(kCut, ", with its session at position ",
-                                position, ": use another one"),
-                   {{"position", absl::StrCat(position)}});
 }
 
 // What a walk along the requests of a batch needs soon comes from memory where

@@ -111,6 +111,7 @@ struct Metrics::Families {
   Histogram& Duration(size_t method, absl::StatusCode code);
   void AddErrorReasons();
   void AddCancellations();
+  void AddStore();
 
   const std::string model;
   const std::shared_ptr<prometheus::Registry> registry =
@@ -206,10 +207,19 @@ void Metrics::Families::AddCancellations() {
   }
 }
 
+void Metrics::Families::AddStore() {
+  constexpr const char* kUses[] = {"read", "written"};
+  constexpr const char* kOperations[] = {"read", "write"};
+  hibernations = Counters(MetricId::kHibernations);
+  wakes = Histograms(MetricId::kWakeDuration);
+  snapshot_durations = Histograms(MetricId::kSnapshotDuration, "use", kUses);
+  snapshot_bytes = Counters(MetricId::kSnapshotBytes, "use", kUses);
+  store_failures =
+      Counters(MetricId::kStoreFailuresTotal, "operation", kOperations);
+}
+
 Metrics::Families::Families(absl::string_view model_name) : model(model_name) {
   constexpr const char* kStates[] = {"active", "idle", "hibernated"};
-  constexpr const char* kSnapshotUses[] = {"read", "written"};
-  constexpr const char* kStoreFailures[] = {"read", "write"};
   constexpr const char* kTiers[] = {"memory"};
   constexpr const char* kEnds[] = {"deleted", "expired", "shutdown"};
   constexpr const char* kRejections[] = {"state_budget", "queue_full",
@@ -226,11 +236,7 @@ Metrics::Families::Families(absl::string_view model_name) : model(model_name) {
   sessions = Gauges(kSessions, "state", kStates);
   created = Counters(kSessionsCreated);
   ended = Counters(kSessionsEnded, "reason", kEnds);
-  hibernations = Counters(kHibernations);
-  wakes = Histograms(kWakeDuration);
-  snapshot_durations = Histograms(kSnapshotDuration, "use", kSnapshotUses);
-  snapshot_bytes = Counters(kSnapshotBytes, "use", kSnapshotUses);
-  store_failures = Counters(kStoreFailuresTotal, "operation", kStoreFailures);
+  AddStore();
   lifetime = Histograms(kSessionLifetime);
   session_tokens = Histograms(kSessionTokens);
   state_bytes = Gauges(kStateBytes, "tier", kTiers);

@@ -79,6 +79,11 @@ bool KeeperThread::MayStore() const {
   return parts_.archive != nullptr && parts_.clock.Now() >= store_retry_;
 }
 
+void KeeperThread::NoteFailure(const absl::Status& failure) {
+  store_retry_ = parts_.clock.Now() + kStoreRetry;
+  store_failure_ = failure;
+}
+
 bool KeeperThread::HasWork() {
   return shelf_.stopping || shelf_.sweep.has_value() || !shelf_.jobs.empty() ||
          !shelf_.ended.empty() ||
@@ -256,13 +261,12 @@ bool KeeperThread::RemoveSome() {
   for (const Shelf::Removal& removal : removals) uids.push_back(removal.uid);
   MayPark("SessionKeeper::RemoveSome");
   const absl::Status status = parts_.archive->Remove(uids);
+  if (!status.ok()) NoteFailure(status);
   for (Shelf::Removal& removal : removals) {
     if (removal.removed) std::exchange(removal.removed, nullptr)(status);
   }
   if (status.ok()) return true;
   // Nobody waits for it any more, but it shall not come back.
-  store_retry_ = parts_.clock.Now() + kStoreRetry;
-  store_failure_ = status;
   const MutexLock lock(shelf_.mutex);
   for (Shelf::Removal& removal : removals) {
     shelf_.removals.push_back(std::move(removal));
@@ -340,8 +344,7 @@ absl::Status KeeperThread::Save(Session& session) {
   const absl::Status saved =
       parts_.archive->Save(form, origin == nullptr ? session.state : *origin);
   if (!saved.ok()) {
-    store_retry_ = parts_.clock.Now() + kStoreRetry;
-    store_failure_ = saved;
+    NoteFailure(saved);
     return saved;
   }
   const MutexLock lock(shelf_.mutex);

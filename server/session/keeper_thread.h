@@ -59,6 +59,7 @@ class KeeperThread {
   void Loop();
   bool HasWork() ABSL_EXCLUSIVE_LOCKS_REQUIRED(shelf_.mutex);
   bool MayStore() const;
+  void NoteFailure(const absl::Status& failure);
   void WaitForWork() ABSL_EXCLUSIVE_LOCKS_REQUIRED(shelf_.mutex);
   void BringWaiting() ABSL_EXCLUSIVE_LOCKS_REQUIRED(shelf_.mutex);
   bool GiveSlot(Shelf::Job& job) ABSL_EXCLUSIVE_LOCKS_REQUIRED(shelf_.mutex);

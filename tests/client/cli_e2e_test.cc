@@ -67,7 +67,8 @@ TEST_F(CliTest, EveryCommandHasHelp) {
   const std::string overview = Print("help");
   for (const char* command :
        {"generate", "score", "load", "session create", "session get",
-        "session list", "session fork", "session delete", "model", "health"}) {
+        "session list", "session fork", "session export", "session import",
+        "session delete", "model", "health"}) {
     EXPECT_THAT(overview, HasSubstr(command));
     const std::string help = Print(absl::StrCat("help ", command));
     EXPECT_THAT(help, HasSubstr("Examples:"));
@@ -185,6 +186,37 @@ TEST_F(CliTest, AForkGoesOnAsTheSessionDoes) {
   EXPECT_THAT(Fail(1, "session fork mother --id daughter"),
               StartsWith("error: ALREADY_EXISTS SESSION_ALREADY_EXISTS: "));
   EXPECT_THAT(Fail(2, "session fork"), HasSubstr("id is missing"));
+}
+
+TEST_F(CliTest, AnExportedSessionGoesOnUnderAnotherName) {
+  Print("session create --id old");
+  Print("generate --session old --prompt 'The ' --max_tokens 4");
+  const std::string file = directory_.path() + "/old.snapshot";
+  EXPECT_EQ(Print("session export old " + file), "");
+  EXPECT_EQ(Print("session import " + file + " --id new"), "sessions/new\n");
+  EXPECT_EQ(Print("session export old - >" + file + ".2; " + kClient +
+                  " session import - --id newer --address " + address_ + " <" +
+                  file + ".2"),
+            "sessions/newer\n");
+  const std::string expected =
+      Print("generate --session old --max_tokens 9 --seed 3");
+  for (const char* const id : {"new", "newer"}) {
+    EXPECT_EQ(Print(absl::StrCat("generate --session ", id,
+                                 " --max_tokens 9 --seed 3")),
+              expected);
+  }
+  EXPECT_THAT(Fail(1, "session import " + file),
+              StartsWith("error: ALREADY_EXISTS SESSION_ALREADY_EXISTS: "));
+  EXPECT_THAT(Fail(1, "session import /etc/hostname --id other"),
+              StartsWith("error: DATA_LOSS SNAPSHOT_CORRUPT: "));
+  EXPECT_THAT(Fail(1, "session import /no/such/file"),
+              HasSubstr("/no/such/file"));
+  EXPECT_THAT(Fail(1, "session export old /no/such/file"),
+              HasSubstr("cannot write /no/such/file"));
+  EXPECT_THAT(Fail(1, "session export nobody " + file),
+              StartsWith("error: NOT_FOUND SESSION_NOT_FOUND: "));
+  EXPECT_THAT(Fail(2, "session export old"), HasSubstr("name is missing"));
+  EXPECT_THAT(Fail(2, "session import"), HasSubstr("name is missing"));
 }
 
 TEST_F(CliTest, KeepLeavesTheSessionAndNamesIt) {

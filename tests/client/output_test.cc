@@ -40,7 +40,8 @@ TEST(ToJsonTest, FieldsHaveTheNamesAndKindsOfTheContract) {
       R"({"name":"sessions/a","model":"","position":18446744073709551615,)"
       R"("state_bytes":4096,"state":"IDLE",)"
       R"("create_time":"2026-01-01T00:00:00.5+00:00",)"
-      R"("ttl":90.0,"labels":{"user":"ada"}})");
+      R"("ttl":90.0,"labels":{"user":"ada"},"uid":"",)"
+      R"("other_numerics":false})");
 }
 
 TEST(ToJsonTest, RepeatedAndNestedMessagesAreArraysAndObjects) {

@@ -122,9 +122,19 @@ class WiringTest(unittest.TestCase):
     def test_server_may_finish_its_requests(self):
         default = re.search(r"--drain_timeout\n[^(]*\(default: (\d+)s\)",
                             help_of("steadystate-server"))
-        self.assertGreaterEqual(
-            seconds(services()["server"]["stop_grace_period"]),
-            int(default[1]) + 10)
+        server = services()["server"]
+        command = server["command"]
+        storing = seconds(command[command.index("--drain_budget") + 1])
+        self.assertGreaterEqual(seconds(server["stop_grace_period"]),
+                                int(default[1]) + storing + 10)
+
+    def test_sessions_are_kept_on_a_volume(self):
+        server = services()["server"]
+        command = server["command"]
+        volume, _, target = server["volumes"][0].partition(":")
+        self.assertTrue(
+            command[command.index("--store") + 1].startswith(target + "/"))
+        self.assertIn(volume, yaml_file.load(COMPOSE)["volumes"])
 
     def test_server_publishes_the_ports_of_the_image(self):
         exposed = re.search(r"(?m)^EXPOSE (.*)$",

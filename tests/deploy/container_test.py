@@ -139,7 +139,8 @@ class ImageTest(unittest.TestCase):
                     if not entry.issym() and entry.mode & 0o002}
         # The engine adds the devices of a terminal.
         self.assertEqual({name for name in writable
-                          if not name.startswith("dev/")}, {"tmp"})
+                          if not name.startswith("dev/")},
+                         {"tmp", "var/lib/steadystate"})
 
     def test_everybody_can_read_the_model(self):
         for name in ("config.json", "model.safetensors", "MODEL_CARD.md"):
@@ -284,6 +285,56 @@ class StopTest(unittest.TestCase):
             finally:
                 client.kill()
                 client.communicate()
+
+
+class StoreTest(unittest.TestCase):
+    """Sessions on a volume, which the next container goes on with."""
+
+    def setUp(self):
+        self.volume = docker_output("volume", "create")
+        self.addCleanup(docker.docker, "volume", "rm", self.volume)
+
+    def container(self, *arguments):
+        return docker.container(
+            *HARDENED, "--network", "none", "--user", "12345:12345",
+            "--volume", f"{self.volume}:/var/lib/steadystate", IMAGE,
+            "--store", "/var/lib/steadystate/store", *arguments)
+
+    def execute(self, server, *command):
+        done = docker.docker("exec", server, "steadystate", *command)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        return done.stdout
+
+    def generate(self, server, session, tokens, *prompt):
+        done = self.execute(
+            server, "generate", "--session", session, "--max_tokens",
+            str(tokens), "--ignore_eos", "--seed", "7", "--json", *prompt)
+        return json.loads(done)["tokens"]
+
+    def test_sessions_outlive_their_container(self):
+        with self.container() as server:
+            docker.wait_until_healthy(server)
+            for session in ("whole", "parts"):
+                self.execute(server, "session", "create", "--id", session)
+            prompt = ("--prompt", "The ")
+            whole = self.generate(server, "whole", 30, *prompt)
+            tokens = self.generate(server, "parts", 10, *prompt)
+            docker_output("stop", server)
+            self.assertEqual(docker.inspect(server, ".State.ExitCode"), 0)
+        with self.container("--hibernate_after", "1s") as server:
+            docker.wait_until_healthy(server)
+            tokens += self.generate(server, "parts", 20)
+            self.assertEqual(tokens, whole)
+            while "HIBERNATED" not in self.execute(server, "session", "get",
+                                                   "parts"):
+                time.sleep(0.1)
+            docker_output("kill", server)
+        with self.container() as server:
+            docker.wait_until_healthy(server)
+            listed = self.execute(server, "session", "list")
+            self.assertEqual(
+                [line.split()[0] for line in listed.splitlines()],
+                ["sessions/parts", "sessions/whole"])
 
 
 if __name__ == "__main__":

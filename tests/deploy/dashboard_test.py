@@ -13,6 +13,7 @@ import re
 import shutil
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 import unittest
@@ -38,6 +39,7 @@ MAY_BE_ZERO = {
     "Requests and streams in progress/B",
     "Requests and streams in progress/D",
     "Requests and streams in progress/E",
+    "Store: time and failures/B",
 }
 
 
@@ -130,8 +132,10 @@ class Load:
     def _fail_until_ended(self):
         try:
             self._wait_for_sessions()
+            self._expect_done("session", "create", "--id", "sleeper")
             while not self._ended.is_set():
                 self._fail_for_two_reasons()
+                self._wake_and_wait()
         except (AssertionError, subprocess.TimeoutExpired) as problem:
             self._problem = problem
 
@@ -143,6 +147,22 @@ class Load:
 
         if not wait_for(all_there):
             raise AssertionError("the loads have not created their sessions")
+
+    def _expect_done(self, *arguments):
+        result = self._run(*arguments)
+        if result.returncode != 0:
+            raise AssertionError(result.stderr)
+
+    # A session that sleeps in the store between two tokens.
+    def _wake_and_wait(self):
+        def sleeps():
+            shown = self._run("session", "get", "sleeper").stdout
+            return "HIBERNATED" in shown or self._ended.is_set()
+
+        self._expect_done("generate", "--session", "sleeper", "--prompt", "a",
+                          "--max_tokens", "1")
+        if not wait_for(sleeps):
+            raise AssertionError("the session does not leave memory")
 
     # A session that is not there, and memory for none more. Ends sessions, too.
     def _fail_for_two_reasons(self):
@@ -249,8 +269,11 @@ class LiveTest(unittest.TestCase):
         require_prometheus()
         cls.dashboard = shipped.load_dashboard()
         # Memory for 8 sessions of the demo model, which is soon spent.
+        store = cls.enterClassContext(tempfile.TemporaryDirectory())
         server = cls.enterClassContext(
-            ServerProcess("--state_memory", "1MiB"))
+            ServerProcess("--state_memory", "1MiB", "--store",
+                          f"{store}/store", "--store_budget", "3MiB",
+                          "--hibernate_after", "1s"))
         cls.names, cls.labels = scrape(server.metrics)
         cls.prometheus = cls.enterClassContext(
             PrometheusProcess(server.metrics))

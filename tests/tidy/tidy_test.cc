@@ -128,6 +128,7 @@ const std::vector<std::string> kGuarded = {
     "kernels/", "server/", "client/",     "steadystate/",
     "google/",  "grpc",    "prometheus/", "dnnl",
     "oneapi/",  "hwy/",    "tests/",      "absl/synchronization/",
+    "rocksdb/",
 };
 
 const std::vector<Layer> kLayers = {
@@ -144,6 +145,8 @@ const std::vector<Layer> kLayers = {
       "kernels/"}},
     {"server/session/",
      {"server/session/", "server/model/", "server/base/", "server/metrics/"}},
+    {"server/store/",
+     {"server/store/", "server/session/", "server/base/", "rocksdb/"}},
     {"server/engine/",
      {"server/engine/", "server/session/", "server/model/", "server/text/",
       "server/metrics/", "server/base/", "kernels/thread_pool.h",

@@ -79,7 +79,7 @@ TEST(MetricsTest, CountsWhatItIsTold) {
   Metrics metrics("demo");
   metrics.SessionCreated();
   metrics.SessionEnded(SessionEnd::kExpired, absl::Seconds(61), 1000);
-  metrics.SetSessions(3, 4);
+  metrics.SetSessions(3, 4, 5);
   metrics.SetStateBytes(50, 200, 25);
   metrics.Rejected(Rejection::kStateBudget);
   metrics.Tokens(TokenKind::kGenerated, 17);
