@@ -10,6 +10,7 @@
 #include <exception>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 
@@ -181,13 +182,20 @@ absl::StatusOr<std::unique_ptr<SessionStore>> OpenStore(const Flags& flags,
 // Nobody calls any more: what is in memory goes where it outlives the process.
 void StoreSessions(const Flags& flags, Engine& engine) {
   const SteadyTime start = Clock::Real().Now();
-  const size_t left = engine.StoreSessions(flags.drain_budget);
+  const std::optional<size_t> left = engine.StoreSessions(flags.drain_budget);
   const std::string took = absl::FormatDuration(Clock::Real().Now() - start);
-  if (left == 0) {
+  if (!left.has_value()) {
+    Fail("", absl::UnavailableError("the store of sessions hangs"),
+         kExitFailure);
+    FlushLog(kFlushTime);
+    // Its thread cannot be waited for.
+    std::_Exit(kExitFailure);
+  }
+  if (*left == 0) {
     LogInfo("sessions stored", {{"took", took}});
   } else {
     LogError("sessions not stored",
-             {{"sessions", left},
+             {{"sessions", *left},
               {"took", took},
               {"drain_budget", absl::FormatDuration(flags.drain_budget)}});
   }

@@ -28,11 +28,19 @@ absl::StatusOr<SessionInfo> Admission::CreateSession(
 
 absl::Status Admission::DeleteSession(const SessionKey& key,
                                       Shelf::Removed removed) {
+  STEADYSTATE_RETURN_IF_ERROR(TakeOut(key, removed));
+  // The store did not have it.
+  if (removed) removed(absl::OkStatus());
+  return absl::OkStatus();
+}
+
+absl::Status Admission::TakeOut(const SessionKey& key,
+                                Shelf::Removed& removed) {
   const Moment now = clock_.Read();
   const MutexLock lock(desk_.mutex);
   const MutexLock sessions(keeper_.mutex());
   STEADYSTATE_ASSIGN_OR_RETURN(const Session* const busy,
-                               keeper_.Delete(key, now, std::move(removed)));
+                               keeper_.Delete(key, now, removed));
   if (busy == nullptr) return absl::OkStatus();
   for (const auto& request : busy->lane->requests) {
     desk_.orphaned.push_back(request->id);

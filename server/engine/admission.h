@@ -51,6 +51,7 @@ class Admission {
   void AbortRequests();
 
  private:
+  absl::Status TakeOut(const SessionKey& key, Shelf::Removed& removed);
   absl::Status Accept(Entry& entry, const Moment& now)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(desk_.mutex, keeper_.mutex());
   absl::Status CheckOpen() ABSL_EXCLUSIVE_LOCKS_REQUIRED(desk_.mutex);

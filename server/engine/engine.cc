@@ -237,7 +237,7 @@ absl::Status Engine::DeleteSession(const SessionKey& key,
   return core_->admission.DeleteSession(key, std::move(removed));
 }
 
-size_t Engine::StoreSessions(absl::Duration timeout) {
+std::optional<size_t> Engine::StoreSessions(absl::Duration timeout) {
   return core_->keeper.StoreAll(timeout);
 }
 

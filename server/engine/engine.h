@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <type_traits>
@@ -131,8 +132,9 @@ class Engine {
                              Shelf::Removed removed = nullptr);
 
   // Writes all sessions that are idle down in the store, until `timeout` has
-  // passed. -> how many it does not have as they are. REQUIRES: there is one.
-  size_t StoreSessions(absl::Duration timeout);
+  // passed. -> how many it does not have as they are; nothing if it hangs, and
+  // then the engine's end would wait for that. REQUIRES: there is one.
+  std::optional<size_t> StoreSessions(absl::Duration timeout);
 
   // Work, for Submit, that creates sessions which are copies of another one: of
   // the request's, as it is when the request's turn comes. A generation that

@@ -12,6 +12,18 @@
 #include "server/base/error.h"
 #include "server/base/status_macros.h"
 namespace steadystate {
+namespace {
+
+// A record and a history that do not belong together, from outside.
+absl::Status NotItsTokens(const SessionState& session) {
+  return MakeError(ErrorReason::kReplayUnavailable,
+                   "what the session has absorbed is not what the request "
+                   "generated: go on from its position",
+                   {{"position", absl::StrCat(session.position())}});
+}
+
+}  // namespace
+
 void GenerateTask::Start() {
   stop_tokens_ = request().stop_tokens;
   if (!request().ignore_eos) {
@@ -24,6 +36,7 @@ void GenerateTask::Start() {
   finish_.reset();
   outcome_ = absl::OkStatus();
   replay_next_ = replay_end_ = 0;
+  ends_with_replay_ = false;
   last_handed_over_ = SteadyTime::InfinitePast();
   time_to_first_token_ = absl::ZeroDuration();
 }
@@ -70,7 +83,16 @@ absl::Status GenerateTask::Resume(const RequestRecord& record,
   if (request().max_tokens == uint64_t{0}) finish_ = FinishReason::kLength;
   replay_next_ = position_;
   replay_end_ = record.end;
-  if (!replaying()) return absl::OkStatus();
+  ends_with_replay_ = record.finished;
+  if (!finish_.has_value() && session.pending_hidden() == nullptr) {
+    return ReplayUnavailable(record, "the session has no logits");
+  }
+  if (!replaying()) {
+    // Nothing was generated, and nothing is to be: that cannot be.
+    return record.finished && !finish_.has_value()
+               ? ReplayUnavailable(record, "its tokens are not known")
+               : absl::OkStatus();
+  }
   if (request().logprobs.has_value()) {
     return ReplayUnavailable(record, "log-probabilities were not kept");
   }
@@ -78,9 +100,6 @@ absl::Status GenerateTask::Resume(const RequestRecord& record,
     return ReplayUnavailable(
         record, absl::StrCat("the session remembers its tokens from position ",
                              session.history_begin(), " on"));
-  }
-  if (session.pending_hidden() == nullptr) {
-    return ReplayUnavailable(record, "the session has no logits");
   }
   return absl::OkStatus();
 }
@@ -116,6 +135,10 @@ void GenerateTask::Advance(const PieceResult& result) {
   if (replaying()) {
     Replay(result.session);
     if (replaying() || !outcome_.ok()) return;
+    if (ends_with_replay_ && !finish_.has_value()) {
+      outcome_ = NotItsTokens(result.session);
+      return;
+    }
   } else {
     Absorb(result);
     if (prompt_absorbed_ < request().prompt.size()) return;
@@ -162,11 +185,7 @@ void GenerateTask::Replay(const SessionState& session) {
   for (size_t i = 0; i < count && !finish_.has_value(); ++i) {
     // A history may come from outside, with a snapshot.
     if (tokens[i] < 0) {
-      outcome_ =
-          MakeError(ErrorReason::kReplayUnavailable,
-                    absl::StrCat("what was absorbed after position ", position_,
-                                 " is no token that was generated"),
-                    {{"position", absl::StrCat(session.position())}});
+      outcome_ = NotItsTokens(session);
       return;
     }
     ++position_;

@@ -72,6 +72,7 @@ class GenerateTask final : public TaskOf<GenerateRequest> {
   // Tokens that were absorbed before lie at these positions of the session.
   uint64_t replay_next_ = 0;
   uint64_t replay_end_ = 0;
+  bool ends_with_replay_ = false;  // the first request was finished
   SteadyTime last_handed_over_;
   absl::Duration time_to_first_token_;
 };

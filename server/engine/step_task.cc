@@ -33,8 +33,10 @@ void StepTask::Clear(StepRequest& request, StepResult& result) {
 absl::Status StepTask::Resume(const RequestRecord& record,
                               const SessionState& session) {
   // A record may come from outside, with a snapshot.
-  if (record.end - record.begin > inputs_.rows()) {
-    return ReplayUnavailable(record, "that is more than its inputs");
+  const uint64_t absorbed = record.end - record.begin;
+  if (absorbed > inputs_.rows() ||
+      record.finished != (absorbed == inputs_.rows())) {
+    return ReplayUnavailable(record, "that is another number than its inputs'");
   }
   if (!record.finished) {
     absorbed_ = static_cast<size_t>(record.end - record.begin);

@@ -52,9 +52,10 @@ bool Turns::TakeNotes(bool prefilling) {
   const MutexLock sessions(keeper_.mutex());
   keeper_.UpdateGauges();
   asking_.clear();
+  // First, since what was deleted cannot be read either.
+  EndEarly();
   TakeReturned();
   if (desk_.aborting && !prefilling) EndAll();
-  EndEarly();
   TakeReady();
   return true;
 }

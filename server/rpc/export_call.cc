@@ -10,6 +10,7 @@
 #include "server/base/status_macros.h"
 #include "server/rpc/connection.h"
 #include "server/rpc/convert.h"
+#include "server/rpc/turn_threads.h"
 #include "server/session/snapshot.h"
 
 namespace steadystate {
@@ -31,6 +32,7 @@ ExportCall* ExportCall::Start(ServiceContext& services,
                               const v1::ExportSessionRequest& request) {
   const std::shared_ptr<ExportCall> call(new ExportCall(services, context));
   call->self_ = call;
+  services.open_streams.Add(*call);
   const absl::Status prepared = call->Prepare(request);
   if (!prepared.ok()) call->End(prepared);
   return call.get();
@@ -61,18 +63,24 @@ absl::Status ExportCall::Prepare(const v1::ExportSessionRequest& request) {
   const size_t bytes =
       services_.engine.snapshots().bytes_at(session.position + kMeanwhile);
   if (services_.outbound.Reserve(account_, bytes, shared_from_this())) {
-    OnOutboundRoom();
+    Submit();
   }
   return absl::OkStatus();
 }
 
+// Not at once: the thread may be the engine's, and a call that ends here would
+// make room for the next one.
 void ExportCall::OnOutboundRoom() {
+  RunSoon([self = shared_from_this()] { self->Submit(); });
+}
+
+void ExportCall::Submit() {
   {
     const MutexLock lock(mutex_);
     if (end_.has_value()) return;  // the client has gone
     submitted_ = true;
   }
-  MayPark("ExportCall::OnOutboundRoom");
+  MayPark("ExportCall::Submit");
   const absl::Status submitted =
       order_.Submit(std::move(work_), shared_from_this());
   if (!submitted.ok()) End(submitted);
@@ -101,6 +109,7 @@ void ExportCall::OnWriteDone(bool ok) {
   {
     const MutexLock lock(mutex_);
     progress_.WriteDone();
+    writing_since_ = SteadyTime::InfiniteFuture();
     if (!ok) progress_.Break();
     actions = Decide();
   }
@@ -125,7 +134,17 @@ void ExportCall::OnCancel() {
   Act(actions);
 }
 
+// A client that does not read keeps others waiting for the room.
+void ExportCall::Tick(SteadyTime now) {
+  {
+    const MutexLock lock(mutex_);
+    if (now - writing_since_ < kMaxStandstill) return;
+  }
+  context_.TryCancel();
+}
+
 void ExportCall::OnDone() {
+  services_.open_streams.Remove(*this);
   const std::shared_ptr<ExportCall> self = std::move(self_);
   export_->snapshot = std::string();
   Tell(services_.outbound.Hold(account_, 0));
@@ -149,6 +168,7 @@ ExportCall::Actions ExportCall::Decide() {
     const absl::string_view chunk = snapshot.substr(sent_, most);
     message_.set_chunk(chunk.data(), chunk.size());
     sent_ += chunk.size();
+    writing_since_ = services_.engine.clock().Now();
     actions.write = true;
   }
   if (progress_.BeginFinish(more || !end_.has_value())) {

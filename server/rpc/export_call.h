@@ -28,11 +28,12 @@ namespace steadystate {
 // meanwhile; the snapshot is held until its last chunk is sent.
 //
 // The object owns itself from Start to OnDone, which gRPC calls after
-// OnWriteDone and OnCancel; the budget and the engine share it for as long as
-// they have something to tell it. Neither is called with mutex_ held, but for
-// the budget's accounts.
+// OnWriteDone and OnCancel, and which waits for a Tick; the budget and the
+// engine share it for as long as they have something to tell it. Neither is
+// called with mutex_ held, but for the budget's accounts.
 class ExportCall final
     : public grpc::ServerWriteReactor<v1::ExportSessionResponse>,
+      public OpenStream,
       public OutboundBudget::Waiter,
       public Receiver<WorkRequest>,
       public std::enable_shared_from_this<ExportCall> {
@@ -45,6 +46,9 @@ class ExportCall final
   void OnWriteDone(bool ok) override;
   void OnCancel() override;
   void OnDone() override;
+  // What is being sent is small enough to be sent to the end.
+  void Drain() override {}
+  void Tick(SteadyTime now) override;
   void OnOutboundRoom() override;
   void OnAnswers(std::span<const Answer<WorkRequest>> answers) override;
 
@@ -57,6 +61,7 @@ class ExportCall final
 
   ExportCall(ServiceContext& services, grpc::CallbackServerContext& context);
   absl::Status Prepare(const v1::ExportSessionRequest& request);
+  void Submit() ABSL_LOCKS_EXCLUDED(mutex_);
   void End(const absl::Status& status) ABSL_LOCKS_EXCLUDED(mutex_);
   Actions Decide() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Act(const Actions& actions) ABSL_LOCKS_EXCLUDED(mutex_);
@@ -78,6 +83,9 @@ class ExportCall final
   size_t sent_ ABSL_GUARDED_BY(mutex_) = 0;         // bytes, or being written
   // The engine's, or the refusal: set once nothing comes from elsewhere.
   std::optional<absl::Status> end_ ABSL_GUARDED_BY(mutex_);
+  // Since when a message is being written; the infinite future while none is.
+  SteadyTime writing_since_ ABSL_GUARDED_BY(mutex_) =
+      SteadyTime::InfiniteFuture();
 };
 
 }  // namespace steadystate

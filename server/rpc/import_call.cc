@@ -49,7 +49,8 @@ ImportCall::ImportCall(ServiceContext& services,
       response_(response),
       order_(services.engine),
       account_(ConnectionOf(context)),
-      progress_(&starts_) {}
+      progress_(&starts_),
+      moved_(services.engine.clock().Now()) {}
 
 void ImportCall::OnReadDone(bool ok) {
   bool submit = false;
@@ -108,6 +109,10 @@ absl::StatusOr<bool> ImportCall::TakeFirst() {
   expected_bytes_ = static_cast<size_t>(message_.snapshot_bytes());
   {
     const MutexLock lock(mutex_);
+    if (end_.has_value()) {
+      progress_.MessageDone();
+      return false;
+    }
     progress_.MessageWaits();
   }
   // From here on another thread may have it.
@@ -128,7 +133,9 @@ absl::Status ImportCall::Append() {
   }
   if (snapshot_.empty()) snapshot_.reserve(expected_bytes_);
   snapshot_ += chunk;
+  const SteadyTime now = services_.engine.clock().Now();
   const MutexLock lock(mutex_);
+  moved_ = now;
   progress_.MessageDone();
   return absl::OkStatus();
 }
@@ -220,6 +227,23 @@ void ImportCall::Drain() {
     const MutexLock lock(mutex_);
     progress_.End();
     GiveUp(DrainingError());
+    actions = Decide();
+  }
+  Act(std::move(actions));
+}
+
+// A client that has been given room uses it, or leaves it to others.
+void ImportCall::Tick(SteadyTime now) {
+  Actions actions;
+  {
+    const MutexLock lock(mutex_);
+    if (progress_.message_waits()) moved_ = now;
+    if (now - moved_ < kMaxStandstill) return;
+    progress_.End();
+    GiveUp(MakeError(ErrorReason::kDeadlineExceeded,
+                     absl::StrCat("no bytes of the snapshot have come for ",
+                                  absl::FormatDuration(kMaxStandstill),
+                                  ": send them without a break")));
     actions = Decide();
   }
   Act(std::move(actions));

@@ -35,7 +35,7 @@ namespace steadystate {
 // owns itself from Start to OnDone, and is there for all of a callback because
 // of
 //   OnReadDone, OnCancel: gRPC, which calls OnDone after them;
-//   Drain: OpenStreams, where OnDone waits for it;
+//   Drain, Tick: OpenStreams, where OnDone waits for them;
 //   OnOutboundRoom, OnAnswers: their callers' reference.
 // Lock order: neither engine nor budget is called with mutex_ held.
 class ImportCall final : public grpc::ServerReadReactor<grpc::ByteBuffer>,
@@ -52,6 +52,7 @@ class ImportCall final : public grpc::ServerReadReactor<grpc::ByteBuffer>,
   void OnCancel() override;
   void OnDone() override;
   void Drain() override;
+  void Tick(SteadyTime now) override;
   void OnOutboundRoom() override;
   void OnAnswers(std::span<const Answer<WorkRequest>> answers) override;
 
@@ -101,6 +102,7 @@ class ImportCall final : public grpc::ServerReadReactor<grpc::ByteBuffer>,
   bool submitted_ ABSL_GUARDED_BY(mutex_) = false;  // or about to be
   // Set once nothing comes from the engine.
   std::optional<absl::Status> end_ ABSL_GUARDED_BY(mutex_);
+  SteadyTime moved_ ABSL_GUARDED_BY(mutex_);  // when bytes came last
 };
 
 }  // namespace steadystate

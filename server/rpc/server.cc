@@ -33,6 +33,7 @@
 #include "server/rpc/reflection_service.h"
 #include "server/rpc/service_context.h"
 #include "server/rpc/session_service.h"
+#include "server/rpc/standstill_watch.h"
 #include "steadystate/v1/generation.grpc.pb.h"
 #include "steadystate/v1/model.grpc.pb.h"
 #include "steadystate/v1/session.grpc.pb.h"
@@ -281,6 +282,7 @@ struct Server::State {
   }
 
   ServiceContext services;
+  StandstillWatch standstill{services.open_streams, services.engine.clock()};
   SessionService session_service{services};
   GenerationService generation_service{services};
   ModelService model_service{services};

@@ -6,6 +6,8 @@
 #include <set>
 
 #include "absl/base/thread_annotations.h"
+#include "absl/time/time.h"
+#include "server/base/clock.h"
 #include "server/base/mutex.h"
 #include "server/engine/engine.h"
 #include "server/metrics/metrics.h"
@@ -24,6 +26,8 @@ class OpenStream {
   virtual ~OpenStream() = default;
   // Takes no more requests, answers what it has, ends. May not use OpenStreams.
   virtual void Drain() = 0;
+  // Some time has passed: ends if its client keeps others waiting. The same.
+  virtual void Tick(SteadyTime /*now*/) {}
 };
 
 // The streams that are open now. Thread-safe.
@@ -37,6 +41,9 @@ class OpenStreams {
 
   // Drains all streams, and from now on those that are added.
   void Drain();
+
+  // Ticks all streams.
+  void Tick(SteadyTime now);
 
  private:
   Mutex mutex_;
@@ -60,6 +67,15 @@ inline void OpenStreams::Drain() {
   draining_ = true;
   for (OpenStream* stream : streams_) stream->Drain();
 }
+
+inline void OpenStreams::Tick(SteadyTime now) {
+  const MutexLock lock(mutex_);
+  for (OpenStream* stream : streams_) stream->Tick(now);
+}
+
+// So long a client may let a snapshot stand still, on its way in or out, since
+// that takes room that others wait for.
+inline constexpr absl::Duration kMaxStandstill = absl::Seconds(30);
 
 // Texts up to this many bytes become tokens on gRPC's own threads: that takes a
 // millisecond at most.

@@ -134,8 +134,8 @@ bool KeeperThread::GiveSlot(Shelf::Job& job) {
 // memory.
 void KeeperThread::MakeRoom() {
   if (!std::exchange(wants_room_, false)) return;
-  if (MayStore() &&
-      HibernateOne(SteadyTime::InfiniteFuture()) != Room::kStoreFailed) {
+  if (MayStore() && HibernateOne(SteadyTime::InfiniteFuture(), kForOthers) !=
+                        Room::kStoreFailed) {
     return;
   }
   const MutexLock lock(shelf_.mutex);
@@ -174,6 +174,7 @@ absl::Status KeeperThread::FillSlot(Session& session) {
   std::shared_ptr<SessionState> origin;
   const MutexLock lock(shelf_.mutex);
   origin = state.DropOrigin();
+  shelf_.slot_may_come = true;
   return absl::OkStatus();
 }
 
@@ -188,6 +189,7 @@ absl::Status KeeperThread::LoadSlot(Session& session) {
   const MutexLock lock(shelf_.mutex);
   if (!status.ok()) {
     unused = session.state.Leave();
+    shelf_.slot_may_come = true;
     return status;
   }
   session.state.Arrive();
@@ -238,7 +240,7 @@ absl::StatusOr<std::shared_ptr<SessionState>> KeeperThread::CopyOf(
     // Without a store what is charged has a slot by now, and those that have
     // one need no other one's.
     if (!MayStore()) return lease.status();
-    const Room room = HibernateOne(SteadyTime::InfiniteFuture());
+    const Room room = HibernateOne(SteadyTime::InfiniteFuture(), kForOthers);
     if (room == Room::kStoreFailed) return store_failure_;
     if (room == Room::kNone) return lease.status();
   }
@@ -281,12 +283,13 @@ void KeeperThread::HibernateIfDue() {
     const MutexLock lock(shelf_.mutex);
     if (shelf_.table.IdleSince() + hibernate_after_ > now) return;
   }
-  HibernateOne(now - hibernate_after_);
+  HibernateOne(now - hibernate_after_, kForItself);
 }
 
 // Of the sessions that have not been used since then, the one that has been
 // idle longest leaves memory.
-KeeperThread::Room KeeperThread::HibernateOne(SteadyTime idle_since) {
+KeeperThread::Room KeeperThread::HibernateOne(SteadyTime idle_since,
+                                              Reason reason) {
   Session* session = nullptr;
   {
     const MutexLock lock(shelf_.mutex);
@@ -295,7 +298,7 @@ KeeperThread::Room KeeperThread::HibernateOne(SteadyTime idle_since) {
       const bool none =
           shelf_.table.IdleSince() == SteadyTime::InfiniteFuture();
       // Until somebody lets go of one.
-      if (none) shelf_.slot_may_come = false;
+      if (none && reason == kForOthers) shelf_.slot_may_come = false;
       return none ? Room::kNone : Room::kPerhaps;
     }
     if (session->last_step.steady > idle_since) return Room::kNone;
@@ -303,28 +306,45 @@ KeeperThread::Room KeeperThread::HibernateOne(SteadyTime idle_since) {
   }
   MayPark("SessionKeeper::HibernateOne");
   const absl::Status saved = Save(*session);
-  if (saved.ok()) return Leave(*session) ? Room::kMade : Room::kPerhaps;
+  if (saved.ok()) return Leave(*session, reason) ? Room::kMade : Room::kPerhaps;
   const MutexLock lock(shelf_.mutex);
   session->moving = false;
   return Room::kStoreFailed;
 }
 
-// The session's state is in the store as it is: it leaves memory, unless
-// somebody has asked for it meanwhile.
-bool KeeperThread::Leave(Session& session) {
+// The session's state is in the store as it is: it leaves memory. If somebody
+// has asked for it meanwhile, it stays, unless others have waited for longer.
+bool KeeperThread::Leave(Session& session, Reason reason) {
   StateLease lease;
   std::shared_ptr<SessionState> origin;
   const MutexLock lock(shelf_.mutex);
   session.moving = false;
-  if (session.active || shelf_.table.FindAny(session.key()) != &session) {
-    return false;
-  }
+  if (shelf_.table.FindAny(session.key()) != &session) return false;
+  if (session.active && reason == kForItself) return false;
   shelf_.table.ForgetIdle(session);
   lease = session.state.Leave();
   origin = session.state.DropOrigin();
-  ++shelf_.hibernated;
+  shelf_.slot_may_come = true;
+  if (session.active) {
+    WaitAgain(session);
+  } else {
+    ++shelf_.hibernated;
+  }
   parts_.metrics.Hibernated();
   return true;
+}
+
+// What has been ordered for the session while its state was in memory, if
+// anything has, waits for a slot like others.
+void KeeperThread::WaitAgain(Session& session) {
+  const auto job = std::find_if(
+      shelf_.jobs.begin(), shelf_.jobs.end(),
+      [&](const Shelf::Job& other) { return other.session == &session; });
+  if (job == shelf_.jobs.end()) return;
+  job->waited = true;
+  session.job = ++shelf_.last_job;
+  shelf_.waiting.emplace(*session.job, std::move(*job));
+  shelf_.jobs.erase(job);
 }
 
 // REQUIRES: Session::moving.
@@ -345,6 +365,9 @@ absl::Status KeeperThread::Save(Session& session) {
       parts_.archive->Save(form, origin == nullptr ? session.state : *origin);
   if (!saved.ok()) {
     NoteFailure(saved);
+    // What has failed may have happened.
+    const MutexLock lock(shelf_.mutex);
+    session.may_be_stored = true;
     return saved;
   }
   const MutexLock lock(shelf_.mutex);

@@ -53,6 +53,8 @@ class KeeperThread {
       const SessionState& state);
 
  private:
+  // Why a session leaves memory: others wait for a slot, or it is due.
+  enum Reason : uint8_t { kForOthers, kForItself };
   // What became of an attempt to make room in memory.
   enum class Room : uint8_t { kMade, kPerhaps, kNone, kStoreFailed };
 
@@ -71,8 +73,9 @@ class KeeperThread {
   bool ClearOne();
   bool RemoveSome();
   void HibernateIfDue();
-  Room HibernateOne(SteadyTime idle_since);
-  bool Leave(Session& session);
+  Room HibernateOne(SteadyTime idle_since, Reason reason);
+  bool Leave(Session& session, Reason reason);
+  void WaitAgain(Session& session) ABSL_EXCLUSIVE_LOCKS_REQUIRED(shelf_.mutex);
   absl::Status Save(Session& session);
   void SweepIfDue();
   size_t Sweep(SteadyTime deadline);

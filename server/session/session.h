@@ -77,7 +77,8 @@ struct Session {
   Tier charged = Tier::kMemory;  // what for
   // The position of what the store has of it; absent: it has nothing.
   std::optional<uint64_t> stored;
-  SteadyTime stored_step;  // its last_step then
+  SteadyTime stored_step;      // its last_step then
+  bool may_be_stored = false;  // writing it there has failed
   // The keeper's thread is writing its state down: nobody may advance it.
   bool moving = false;
   // Which of SessionKeeper's jobs waits for a slot for it.

@@ -1,6 +1,7 @@
 #include "server/session/session_keeper.h"
 
 #include <algorithm>
+#include <chrono>
 #include <optional>
 #include <utility>
 #include <vector>
@@ -19,6 +20,9 @@ namespace {
 // one expires is the best guess, within these bounds.
 constexpr absl::Duration kMinStateRetry = absl::Seconds(1);
 constexpr absl::Duration kMaxStateRetry = absl::Seconds(60);
+
+// How long one operation of the store may take beyond the time that there is.
+constexpr absl::Duration kStoreGrace = absl::Seconds(5);
 
 absl::Status ValidateForks(const ForkOptions& options) {
   if (options.ttl.has_value()) {
@@ -124,11 +128,17 @@ void SessionKeeper::TakeUp(StoredSession stored, const Moment& now) {
   added.stored_step = added.last_step.steady;
 }
 
-size_t SessionKeeper::StoreAll(absl::Duration timeout) {
+std::optional<size_t> SessionKeeper::StoreAll(absl::Duration timeout) {
+  const auto give_up = std::chrono::steady_clock::now() +
+                       absl::ToChronoNanoseconds(timeout + kStoreGrace);
   const MutexLock lock(shelf_.mutex);
   shelf_.sweep = clock_.Now() + timeout;
   shelf_.wake.SignalOne();
-  while (shelf_.sweep.has_value()) shelf_.done.Wait(shelf_.mutex);
+  while (shelf_.sweep.has_value()) {
+    const auto left = give_up - std::chrono::steady_clock::now();
+    if (left <= std::chrono::nanoseconds::zero()) return std::nullopt;
+    shelf_.done.WaitFor(shelf_.mutex, left);
+  }
   return shelf_.not_swept;
 }
 
@@ -195,14 +205,14 @@ absl::StatusOr<Session*> SessionKeeper::CreateUnlisted(const Moment& now) {
 
 absl::StatusOr<Session*> SessionKeeper::Delete(const SessionKey& key,
                                                const Moment& now,
-                                               Shelf::Removed removed) {
+                                               Shelf::Removed& removed) {
   STEADYSTATE_ASSIGN_OR_RETURN(Session* const session, Find(key, now));
   metrics_.SessionEnded(SessionEnd::kDeleted,
                         now.steady - session->created.steady,
                         session->position);
   const bool in_use = session->active;
   if (!in_use && session->state.stored()) --shelf_.hibernated;
-  shelf_.RemoveStored(*session, std::move(removed));
+  shelf_.RemoveStored(*session, removed);
   std::unique_ptr<Session> taken = shelf_.table.Remove(*session);
   if (in_use) {
     shelf_.KeepUnlisted(std::move(taken));
@@ -245,6 +255,7 @@ void SessionKeeper::Order(Session& session, Work work) {
   if (job.waited) {
     session.job = ++shelf_.last_job;
     shelf_.waiting.emplace(*session.job, std::move(job));
+    shelf_.slot_may_come = true;
   } else {
     shelf_.jobs.push_back(std::move(job));
   }
@@ -354,8 +365,10 @@ void SessionKeeper::AddFork(const Session& parent, SessionOptions options,
                             const Moment& now) {
   Session& fork = shelf_.table.Add(std::move(options), now);
   fork.charged = shelf_.listed_tier();
+  fork.other_numerics = parent.other_numerics;
   fork.state.Follow(std::move(origin));
   if (shelf_.stores) shelf_.table.WatchIdle(fork);
+  shelf_.slot_may_come = true;
   fork.position = fork.state.position();
   fork.recorded = parent.recorded;
   metrics_.SessionCreated();

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "absl/base/thread_annotations.h"
@@ -73,10 +74,11 @@ class SessionKeeper {
   // Takes up the sessions that the store has. Those whose ttl has passed since
   // they were stored, by the time of day, expire. Once, before all else.
   absl::Status TakeUpStored();
-  // Stores the sessions that the store does not have as they are; waits for
-  // that until `timeout` has passed. -> how many were not stored. REQUIRES:
-  // there is a store.
-  size_t StoreAll(absl::Duration timeout);
+  // Stores the sessions that the store does not have as they are, until
+  // `timeout` has passed. -> how many were not stored; nothing if the store has
+  // not come back from one of them some seconds later. REQUIRES: there is a
+  // store.
+  std::optional<size_t> StoreAll(absl::Duration timeout);
 
   // INVALID_ARGUMENT, SESSION_ALREADY_EXISTS, STATE_BUDGET_EXHAUSTED with a
   // retry hint.
@@ -106,10 +108,11 @@ class SessionKeeper {
 
   // Makes a session unreachable for clients. A session in use is returned and
   // ends when the engine lets go of it; any other ends at once: null.
-  // SESSION_NOT_FOUND, SESSION_EXPIRED. Otherwise `removed` is called once the
-  // store does not have it any more: here, or by the keeper's thread.
+  // SESSION_NOT_FOUND, SESSION_EXPIRED. If the store has it, `removed` is
+  // taken, and called by the keeper's thread when it does not any more; else it
+  // is the caller's still.
   absl::StatusOr<Session*> Delete(const SessionKey& key, const Moment& now,
-                                  Shelf::Removed removed)
+                                  Shelf::Removed& removed)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(shelf_.mutex);
 
   // Has requests from now on: it does not expire. REQUIRES: it is idle.

@@ -128,6 +128,11 @@ static_assert(RequestRecords::kMaxAnswerBytes <= UINT8_MAX);
 void RequestRecords::Put(const RequestRecord& record) {
   static_assert(kBytes >= sizeof(Frame) + sizeof(Header) + kMaxRequestIdBytes +
                               kMaxAnswerBytes);
+  // Others would not be found again, or overrun the memory.
+  if (record.id.size() > kMaxRequestIdBytes ||
+      record.answer.size() > kMaxAnswerBytes) {
+    return;
+  }
   Frame at = frame();
   if (at.count > 0) {
     const RequestRecord last = Read(memory_ + at.last);

@@ -95,8 +95,7 @@ class RequestRecords {
   explicit RequestRecords(std::byte* memory) : memory_(memory) {}
 
   // Adds a record, which replaces that of the same id and begin if that was the
-  // last one added.
-  // REQUIRES: id and answer within their bounds.
+  // last one added. One whose id or answer is out of bounds is left out.
   void Put(const RequestRecord& record);
 
   // Valid until the next Put.

@@ -232,7 +232,7 @@ void SessionTable::SetIdle(Session& session, const Moment& now) {
   session.last_step = now;
   --active_;
   if (watches_idle_ && !session.idle_order.has_value() &&
-      session.state.in_memory()) {
+      (session.state.in_memory() || session.state.origin() != nullptr)) {
     WatchIdle(session);
   }
   const SteadyTime expire_time = session.expire_time();

@@ -18,14 +18,15 @@ void Shelf::End(std::unique_ptr<Session> session) {
   wake.SignalOne();
 }
 
-void Shelf::RemoveStored(const Session& session, Removed removed) {
+bool Shelf::RemoveStored(const Session& session, Removed& removed) {
   // What is being written will be there.
-  if (!session.stored.has_value() && !session.moving) {
-    if (removed) removed(absl::OkStatus());
-    return;
+  if (!session.stored.has_value() && !session.moving &&
+      !session.may_be_stored) {
+    return false;
   }
-  removals.push_back({session.uid, std::move(removed)});
+  removals.push_back({session.uid, std::exchange(removed, nullptr)});
   wake.SignalOne();
+  return true;
 }
 
 // Whoever finds that sessions have expired takes a few of them out, so that it
@@ -37,7 +38,8 @@ void Shelf::EndExpired(const Moment& now) {
                          session->expire_time() - session->created.steady,
                          session->position);
     if (session->state.stored()) --hibernated;
-    RemoveStored(*session, nullptr);
+    Removed nobody_asks;
+    RemoveStored(*session, nobody_asks);
     End(std::move(session));
   }
   UpdateGauges();

@@ -1,6 +1,7 @@
 #ifndef STEADYSTATE_SERVER_SESSION_SHELF_H_
 #define STEADYSTATE_SERVER_SESSION_SHELF_H_
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -32,8 +33,10 @@ class Charges {
   Charges(size_t memory, size_t store) : most_{memory, store} {}
 
   size_t used(Tier tier) const { return used_[Index(tier)]; }
-  size_t left(Tier tier) const { return most_[Index(tier)] - used(tier); }
-  // REQUIRES: as many are left.
+  // None where more were taken up than there may be.
+  size_t left(Tier tier) const {
+    return most_[Index(tier)] - std::min(used(tier), most_[Index(tier)]);
+  }
   void Take(Tier tier, size_t sessions) { used_[Index(tier)] += sessions; }
   void GiveBack(Tier tier, size_t sessions) { used_[Index(tier)] -= sessions; }
 
@@ -77,9 +80,9 @@ struct Shelf {
   // The session belongs to nobody any more: the thread destroys it.
   void End(std::unique_ptr<Session> session)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex);
-  // Lets the thread take it out of the store, if it may be there; then calls
-  // `removed`, or else at once.
-  void RemoveStored(const Session& session, Removed removed)
+  // Lets the thread take it out of the store, if it may be there, and then call
+  // `removed`. False if it is not there: `removed` is the caller's still.
+  bool RemoveStored(const Session& session, Removed& removed)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex);
   // Takes out some of the sessions that have expired.
   void EndExpired(const Moment& now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex);

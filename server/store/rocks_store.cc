@@ -1,8 +1,10 @@
 #include "server/store/rocks_store.h"
 
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <cerrno>
+#include <chrono>
 #include <cstdarg>
 #include <cstdio>
 #include <cstring>
@@ -15,7 +17,6 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
-#include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "rocksdb/db.h"
 #include "rocksdb/env.h"
@@ -39,6 +40,10 @@ constexpr uint8_t kSessionFormat = 1;
 
 // Until a store that failed is tried again.
 constexpr absl::Duration kRetry = absl::Seconds(1);
+
+std::chrono::steady_clock::time_point Now() {
+  return std::chrono::steady_clock::now();
+}
 
 constexpr char kFormatFile[] = "FORMAT";
 constexpr char kModelKey[] = "model";
@@ -158,6 +163,11 @@ rocksdb::ColumnFamilyOptions SnapshotOptions() {
 
 // What the directory's FORMAT file says; zeros without one.
 struct Format {
+  static Format Ours() {
+    return {.store = kFormat, .major = ROCKSDB_MAJOR, .minor = ROCKSDB_MINOR};
+  }
+  bool operator==(const Format&) const = default;
+
   int store = 0;
   int major = 0;
   int minor = 0;
@@ -179,14 +189,19 @@ Format ReadFormat(const std::string& path) {
   return format;
 }
 
+// Only what is whole takes the old one's place.
 absl::Status WriteFormat(const std::string& path) {
+  const std::string text = absl::StrCat(
+      "store ", kFormat, "\nrocksdb ", ROCKSDB_MAJOR, " ", ROCKSDB_MINOR, "\n");
   const std::string part = path + ".part";
-  {
-    std::ofstream file(part);
-    file << "store " << kFormat << "\nrocksdb " << ROCKSDB_MAJOR << " "
-         << ROCKSDB_MINOR << "\n";
+  FILE* const file = fopen(part.c_str(), "w");
+  bool written = file != nullptr &&
+                 fwrite(text.data(), 1, text.size(), file) == text.size() &&
+                 fflush(file) == 0 && fsync(fileno(file)) == 0;
+  if (file != nullptr && fclose(file) != 0) written = false;
+  if (written && rename(part.c_str(), path.c_str()) == 0) {
+    return absl::OkStatus();
   }
-  if (rename(part.c_str(), path.c_str()) == 0) return absl::OkStatus();
   return Unavailable("be opened", absl::StrCat(path, ": ", strerror(errno)));
 }
 
@@ -262,7 +277,7 @@ class RocksSessionStore final : public SessionStore {
   std::vector<rocksdb::ColumnFamilyHandle*> handles_ ABSL_GUARDED_BY(mutex_);
   // A write has failed: what the database said, and when it is tried again.
   std::string failure_ ABSL_GUARDED_BY(mutex_);
-  absl::Time retry_ ABSL_GUARDED_BY(mutex_);
+  std::chrono::steady_clock::time_point retry_ ABSL_GUARDED_BY(mutex_);
 };
 
 absl::Status RocksSessionStore::Open() {
@@ -270,8 +285,10 @@ absl::Status RocksSessionStore::Open() {
   STEADYSTATE_RETURN_IF_ERROR(CheckDirectory(directory));
   const MutexLock lock(mutex_);
   // Written first: what it does not name is not taken for a store again.
-  STEADYSTATE_RETURN_IF_ERROR(
-      WriteFormat(absl::StrCat(directory, "/", kFormatFile)));
+  const std::string path = absl::StrCat(directory, "/", kFormatFile);
+  if (!(ReadFormat(path) == Format::Ours())) {
+    STEADYSTATE_RETURN_IF_ERROR(WriteFormat(path));
+  }
   const rocksdb::Status opened = OpenDatabase();
   if (opened.IsIOError() &&
       opened.ToString().find("lock") != std::string::npos) {
@@ -337,8 +354,8 @@ absl::Status RocksSessionStore::CheckModel() {
 // Gets a database that failed going again, if it is time to try.
 absl::Status RocksSessionStore::CheckWorks(absl::string_view doing) {
   if (database_ != nullptr && failure_.empty()) return absl::OkStatus();
-  if (absl::Now() < retry_) return Unavailable(doing, failure_);
-  retry_ = absl::Now() + kRetry;
+  if (Now() < retry_) return Unavailable(doing, failure_);
+  retry_ = Now() + absl::ToChronoNanoseconds(kRetry);
   rocksdb::Status status =
       database_ == nullptr ? rocksdb::Status::Aborted() : database_->Resume();
   if (!status.ok()) {
@@ -359,7 +376,7 @@ absl::Status RocksSessionStore::Write(rocksdb::WriteBatch& batch) {
       database_->Write(rocksdb::WriteOptions(), &batch);
   if (written.ok()) return absl::OkStatus();
   failure_ = written.ToString();
-  retry_ = absl::Now() + kRetry;
+  retry_ = Now() + absl::ToChronoNanoseconds(kRetry);
   LogError("store failed", {{"error", failure_}});
   return Unavailable("be written", failure_);
 }
@@ -429,7 +446,7 @@ absl::Status RocksSessionStore::Sync() {
   const rocksdb::Status synced = database_->SyncWAL();
   if (synced.ok()) return absl::OkStatus();
   failure_ = synced.ToString();
-  retry_ = absl::Now() + kRetry;
+  retry_ = Now() + absl::ToChronoNanoseconds(kRetry);
   return Unavailable("be written", failure_);
 }
 

@@ -85,7 +85,12 @@ size_t HeldBytes(absl::string_view text,
 
 TextStream::TextStream(std::vector<std::string> stop_strings,
                        absl::string_view carry)
-    : stop_strings_(std::move(stop_strings)), unfinished_(carry) {}
+    : stop_strings_(std::move(stop_strings)) {
+  // What is no beginning of a character is dropped: a carry may come from
+  // outside, with a snapshot.
+  std::string whole;
+  Decode(carry, unfinished_, whole);
+}
 
 std::string TextStream::Append(absl::string_view bytes) {
   if (stopped_) return "";

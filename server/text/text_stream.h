@@ -16,7 +16,8 @@ namespace steadystate {
 class TextStream {
  public:
   // `stop_strings` are non-empty. `carry` holds the first bytes of a character
-  // that an earlier stream left unfinished (see unfinished()).
+  // that an earlier stream left unfinished (see unfinished()); of other bytes
+  // only such an end counts.
   TextStream(std::vector<std::string> stop_strings, absl::string_view carry);
 
   // Adds a token's bytes; returns the text that became safe. After a stop

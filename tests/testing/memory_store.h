@@ -36,7 +36,7 @@ class MemoryStore final : public SessionStore {
     if (fails_writes_) return Failure();
     entries_[session.card.uid] = {session, std::string(snapshot)};
     ++puts_;
-    return absl::OkStatus();
+    return fails_after_ ? Failure() : absl::OkStatus();
   }
 
   absl::StatusOr<std::string> Read(const SessionUid& uid) override {
@@ -66,6 +66,11 @@ class MemoryStore final : public SessionStore {
   void FailWrites(bool fail) {
     const MutexLock lock(mutex_);
     fails_writes_ = fail;
+  }
+  // What is put is there, and the caller is told that it failed.
+  void FailWritesAfterThem(bool fail) {
+    const MutexLock lock(mutex_);
+    fails_after_ = fail;
   }
   void FailReads(bool fail) {
     const MutexLock lock(mutex_);
@@ -103,6 +108,7 @@ class MemoryStore final : public SessionStore {
   Mutex mutex_;
   std::map<SessionUid, Entry> entries_ ABSL_GUARDED_BY(mutex_);
   bool fails_writes_ ABSL_GUARDED_BY(mutex_) = false;
+  bool fails_after_ ABSL_GUARDED_BY(mutex_) = false;
   bool fails_reads_ ABSL_GUARDED_BY(mutex_) = false;
   size_t puts_ ABSL_GUARDED_BY(mutex_) = 0;
 };

@@ -396,6 +396,62 @@ TEST_F(EngineStoreTest, WhoIsDeletedWhileItsStateIsWrittenDownIsGone) {
   EXPECT_EQ(harness_->Metric({"steadystate_sessions{"}), 0);
 }
 
+TEST_F(EngineStoreTest, WhoIsDeletedWhileItWakesIsNotFound) {
+  harness_->CreateSession("a");
+  Logits("a", {1, 2});
+  harness_->clock().Advance(engine().options().hibernate_after);
+  AwaitHibernated("a");
+  ThreadHold hold("MemoryStore::Read");
+  const StepFuture step = harness_->StepAsync(StepOf("a", {3}));
+  hold.WaitUntilHeld();
+  Future<absl::Status> removed;
+  ASSERT_TRUE(engine()
+                  .DeleteSession("a",
+                                 [removed](const absl::Status& status) {
+                                   removed.Set(status);
+                                 })
+                  .ok());
+  hold.Release();
+  EXPECT_EQ(ReasonOf(step.Get().status()), ErrorReason::kSessionNotFound);
+  EXPECT_TRUE(removed.Get().ok());
+  EXPECT_EQ(store_.size(), 0u);
+}
+
+TEST_F(EngineStoreTest, WhoHasFailedToBeStoredDoesNotReturn) {
+  harness_->CreateSession("a");
+  Logits("a", {1, 2});
+  store_.FailWritesAfterThem(true);
+  harness_->clock().Advance(engine().options().hibernate_after);
+  while (harness_->Metric({"steadystate_store_failures_total"}) == 0) {
+    std::this_thread::yield();
+  }
+  EXPECT_EQ(store_.size(), 1u);
+  store_.FailWritesAfterThem(false);
+  Future<absl::Status> removed;
+  harness_->clock().Advance(absl::Seconds(2));
+  ASSERT_TRUE(engine()
+                  .DeleteSession("a",
+                                 [removed](const absl::Status& status) {
+                                   removed.Set(status);
+                                 })
+                  .ok());
+  EXPECT_TRUE(removed.Get().ok());
+  EXPECT_EQ(store_.size(), 0u);
+}
+
+TEST_F(EngineStoreTest, MoreThanTheBudgetAreTakenUpAndNoneAreMade) {
+  for (size_t i = 0; i < 20; ++i) harness_->CreateSession(IdOf(i));
+  EXPECT_EQ(engine().StoreSessions(absl::Minutes(1)), 0u);
+  harness_.reset();
+  EngineOptions options = OptionsFor(kInMemory);
+  options.store_budget_bytes = size_t{1} << 20;
+  Start(options);
+  EXPECT_EQ(engine().ListSessions(100, "")->sessions.size(), 20u);
+  EXPECT_EQ(ReasonOf(engine().CreateSession({}).status()),
+            ErrorReason::kStateBudgetExhausted);
+  Logits("s7", {1});
+}
+
 TEST_F(EngineStoreTest, ForksLeaveMemoryAndComeBack) {
   EngineHarness alone;
   alone.CreateSession("parent");

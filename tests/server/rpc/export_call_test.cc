@@ -126,9 +126,8 @@ TEST(ExportCallTest, AClientThatGoesLeavesNothing) {
   const std::string session = server.CreateSession();
   server.Step(StepOf(session, SomeTokens(20, 1)));
   for (const char* const place :
-       {"ExportCall::OnOutboundRoom", "WorkOrder::Submit",
-        "SessionKeeper::DoJob", "ExportCall::Act, write started",
-        "ExportCall::Act, finished"}) {
+       {"ExportCall::Submit", "WorkOrder::Submit", "SessionKeeper::DoJob",
+        "ExportCall::Act, write started", "ExportCall::Act, finished"}) {
     ThreadHold hold(place);
     Context context;
     const auto reader =

@@ -12,6 +12,7 @@
 #include "gtest/gtest.h"
 #include "tests/server/rpc/open_server.h"
 #include "tests/server/rpc/wire_error.h"
+#include "tests/testing/manual_clock.h"
 #include "tests/testing/parked_threads.h"
 
 namespace steadystate {
@@ -74,6 +75,11 @@ std::vector<float> LogitsAfter(OpenServer& server, const std::string& session) {
   const v1::StepResponse response =
       server.Step(LogitsStepOf(session, {1, 2, 3}));
   return {response.logits().begin(), response.logits().end()};
+}
+
+// Until a message that has been sent has made room for itself.
+void WaitUntilTaken(OpenServer& server) {
+  server.WaitForSome("steadystate_outbound_bytes");
 }
 
 std::string NewSessionAt20(OpenServer& server) {
@@ -264,6 +270,22 @@ TEST(ImportCallTest, UploadsThatStandStillLeaveRoomForOthers) {
   for (auto& upload : still) EXPECT_FALSE(upload->writer->Finish().ok());
   server.WaitForMetric("steadystate_outbound_bytes", 0);
   EXPECT_THAT(Import(server, snapshot, As("two")).status, IsOk());
+}
+
+TEST(ImportCallTest, AnUploadThatStandsStillIsEnded) {
+  ManualClock clock;
+  OpenServerOptions options;
+  options.clock = &clock;
+  OpenServer server(options);
+  Upload upload(server);
+  v1::ImportSessionRequest first;
+  first.set_snapshot_bytes(1000);
+  ASSERT_TRUE(upload.writer->Write(first));
+  WaitUntilTaken(server);
+  clock.Advance(absl::Seconds(31));
+  EXPECT_THAT(upload.writer->Finish(),
+              HasReason(ErrorReason::kDeadlineExceeded));
+  server.WaitForMetric("steadystate_outbound_bytes", 0);
 }
 
 TEST(ImportCallTest, AShutdownEndsUploads) {

@@ -66,7 +66,8 @@ class SessionKeeperTest : public testing::Test {
 
   Session* Delete(const std::string& id) {
     const MutexLock lock(keeper_->mutex());
-    const auto session = keeper_->Delete(id, clock_.Read(), nullptr);
+    Shelf::Removed nobody_asks;
+    const auto session = keeper_->Delete(id, clock_.Read(), nobody_asks);
     EXPECT_TRUE(session.ok()) << session.status();
     return session.ok() ? *session : nullptr;
   }

@@ -224,5 +224,17 @@ TEST(RecordedKeysTest, HaveTheLatestOnes) {
   }
 }
 
+TEST(RequestRecordsBoundsTest, WhatIsOutOfBoundsIsLeftOut) {
+  std::vector<std::byte> memory(RequestRecords::kBytes);
+  RequestRecords records(memory.data());
+  const std::string long_id(kMaxRequestIdBytes + 1, 'a');
+  const std::string long_answer(100'000, 'b');
+  records.Put({.id = "kept", .begin = 1, .end = 2});
+  records.Put({.id = long_id, .begin = 1, .end = 2});
+  records.Put({.id = "a", .begin = 1, .end = 2, .answer = long_answer});
+  ASSERT_EQ(records.All().size(), 1u);
+  EXPECT_EQ(records.All()[0].id, "kept");
+}
+
 }  // namespace
 }  // namespace steadystate

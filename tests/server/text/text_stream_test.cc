@@ -165,5 +165,15 @@ TEST(TextStreamTest, CutsDoNotMatter) {
   }
 }
 
+TEST(TextStreamTest, ACarryIsTheBeginningOfACharacterOrNothing) {
+  EXPECT_EQ(TextStream({}, "a").unfinished(), "");
+  EXPECT_EQ(TextStream({}, "\xe2\x82").unfinished(), "\xe2\x82");
+  EXPECT_EQ(TextStream({}, std::string(100, '\x82')).unfinished(), "");
+  EXPECT_EQ(TextStream({}, "\xe2 \xf0\x9f").unfinished(), "\xf0\x9f");
+  TextStream stream({}, "a");
+  EXPECT_EQ(stream.Append("\x82\x82"), "\xEF\xBF\xBD\xEF\xBF\xBD");
+  EXPECT_EQ(stream.unfinished(), "");
+}
+
 }  // namespace
 }  // namespace steadystate
