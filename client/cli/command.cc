@@ -92,6 +92,7 @@ std::vector<std::unique_ptr<Command>> AllCommands() {
   commands.push_back(MakeSessionForkCommand());
   commands.push_back(MakeSessionExportCommand());
   commands.push_back(MakeSessionImportCommand());
+  commands.push_back(MakeSessionHibernateCommand());
   commands.push_back(MakeSessionDeleteCommand());
   commands.push_back(MakeModelCommand());
   commands.push_back(MakeHealthCommand());

@@ -70,6 +70,7 @@ std::unique_ptr<Command> MakeSessionListCommand();
 std::unique_ptr<Command> MakeSessionForkCommand();
 std::unique_ptr<Command> MakeSessionExportCommand();
 std::unique_ptr<Command> MakeSessionImportCommand();
+std::unique_ptr<Command> MakeSessionHibernateCommand();
 std::unique_ptr<Command> MakeSessionDeleteCommand();
 
 // What the process ends with.

@@ -1,5 +1,5 @@
-// `steadystate session create | get | list | fork | export | import | delete`,
-// and the session that other commands work in.
+// `steadystate session create | get | list | fork | export | import | hibernate
+// | delete`, and the session that other commands work in.
 #include "client/cli/session.h"
 
 #include "absl/strings/match.h"
@@ -294,6 +294,39 @@ class SessionImportCommand : public Command {
   std::string path_;
 };
 
+class SessionHibernateCommand : public Command {
+ public:
+  CommandText text() const override {
+    return {"session hibernate", "ID...",
+            "Moves sessions to the server's store",
+            "Gives the memory of each session named to others, once its state "
+            "is in the server's store; its next use brings it back. Stops at "
+            "the first that cannot be moved, as while it is in use.",
+            "  steadystate session hibernate my-session\n"};
+  }
+
+  OptionTable options() override { return {}; }
+
+  absl::Status Prepare(const std::vector<std::string>& arguments) override {
+    ids_ = arguments;
+    return CheckIds(arguments, 1, arguments.size());
+  }
+
+  absl::Status Run(const Connection& connection) override {
+    for (const std::string& id : ids_) {
+      v1::HibernateSessionRequest request;
+      request.set_name(SessionName(id));
+      const absl::Status moved =
+          connection.client.HibernateSession(request, connection.call);
+      if (!moved.ok()) return moved;
+    }
+    return absl::OkStatus();
+  }
+
+ private:
+  std::vector<std::string> ids_;
+};
+
 class SessionDeleteCommand : public Command {
  public:
   CommandText text() const override {
@@ -374,6 +407,9 @@ std::unique_ptr<Command> MakeSessionExportCommand() {
 }
 std::unique_ptr<Command> MakeSessionImportCommand() {
   return std::make_unique<SessionImportCommand>();
+}
+std::unique_ptr<Command> MakeSessionHibernateCommand() {
+  return std::make_unique<SessionHibernateCommand>();
 }
 std::unique_ptr<Command> MakeSessionDeleteCommand() {
   return std::make_unique<SessionDeleteCommand>();

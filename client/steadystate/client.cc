@@ -211,6 +211,14 @@ absl::StatusOr<v1::Session> Client::ImportSession(
   return session;
 }
 
+absl::Status Client::HibernateSession(
+    const v1::HibernateSessionRequest& request,
+    const CallOptions& options) const {
+  return CallUnary(*sessions_, &v1::SessionService::Stub::HibernateSession,
+                   request, options)
+      .status();
+}
+
 absl::Status Client::DeleteSession(const v1::DeleteSessionRequest& request,
                                    const CallOptions& options) const {
   return CallUnary(*sessions_, &v1::SessionService::Stub::DeleteSession,

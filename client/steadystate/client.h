@@ -147,6 +147,8 @@ class Client {
   absl::StatusOr<v1::Session> ImportSession(
       const v1::ImportSessionRequest& request, absl::string_view snapshot,
       const CallOptions& options = {}) const;
+  absl::Status HibernateSession(const v1::HibernateSessionRequest& request,
+                                const CallOptions& options = {}) const;
   absl::Status DeleteSession(const v1::DeleteSessionRequest& request,
                              const CallOptions& options = {}) const;
 

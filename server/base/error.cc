@@ -62,6 +62,7 @@ constexpr Row kTable[] = {
     {kNumericsMismatch, absl::StatusCode::kFailedPrecondition,
      "NUMERICS_MISMATCH"},
     {kStoreUnavailable, absl::StatusCode::kUnavailable, "STORE_UNAVAILABLE"},
+    {kNoStore, absl::StatusCode::kFailedPrecondition, "NO_STORE"},
     {kInternal, absl::StatusCode::kInternal, "INTERNAL"},
 };
 

@@ -46,6 +46,7 @@ enum class ErrorReason : uint8_t {
   kModelFingerprintMismatch,
   kNumericsMismatch,
   kStoreUnavailable,
+  kNoStore,
   kInternal,
 };
 

@@ -237,6 +237,11 @@ absl::Status Engine::DeleteSession(const SessionKey& key,
   return core_->admission.DeleteSession(key, std::move(removed));
 }
 
+absl::Status Engine::HibernateSession(const SessionKey& key,
+                                      Shelf::Hibernated hibernated) {
+  return core_->keeper.Hibernate(key, std::move(hibernated));
+}
+
 std::optional<size_t> Engine::StoreSessions(absl::Duration timeout) {
   return core_->keeper.StoreAll(timeout);
 }

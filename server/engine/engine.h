@@ -131,6 +131,13 @@ class Engine {
   absl::Status DeleteSession(const SessionKey& key,
                              Shelf::Removed removed = nullptr);
 
+  // Lets an idle session's state leave memory for the store, and calls
+  // `hibernated` then, or with why it does not: SESSION_BUSY,
+  // STORE_UNAVAILABLE. Not if this fails: SESSION_NOT_FOUND, SESSION_EXPIRED,
+  // NO_STORE.
+  absl::Status HibernateSession(const SessionKey& key,
+                                Shelf::Hibernated hibernated);
+
   // Writes all sessions that are idle down in the store, until `timeout` has
   // passed. -> how many it does not have as they are; nothing if it hangs, and
   // then the engine's end would wait for that. REQUIRES: there is one.

@@ -37,6 +37,7 @@ constexpr const char* kMethods[] = {
     "steadystate.v1.SessionService/ForkSession",
     "steadystate.v1.SessionService/ExportSession",
     "steadystate.v1.SessionService/ImportSession",
+    "steadystate.v1.SessionService/HibernateSession",
     "steadystate.v1.GenerationService/Step",
     "steadystate.v1.GenerationService/StreamStep",
     "steadystate.v1.GenerationService/Generate",

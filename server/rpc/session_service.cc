@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -138,6 +139,28 @@ void ForkCall::OnDone() {
   const std::shared_ptr<ForkCall> self = std::move(self_);
 }
 
+using Done = std::function<void(const absl::Status&)>;
+
+// Carries out a method about one session that the engine says the end of, from
+// another thread maybe: `order`, (id, done) -> absl::Status, has it call `done`
+// once, unless it fails. gRPC keeps the call until then.
+template <typename Order>
+grpc::ServerUnaryReactor* AnswerWhenDone(ServiceContext& services,
+                                         grpc::CallbackServerContext& context,
+                                         absl::string_view method,
+                                         const std::string& name,
+                                         const Order& order) {
+  const auto record = std::make_shared<CallRecord>(method, context, services);
+  grpc::ServerUnaryReactor* const reactor = context.DefaultReactor();
+  const Done finish = [record, reactor](const absl::Status& status) {
+    reactor->Finish(record->End(status));
+  };
+  const absl::StatusOr<absl::string_view> id = ParseSessionName("name", name);
+  const absl::Status refused = id.ok() ? order(*id, finish) : id.status();
+  if (!refused.ok()) finish(refused);
+  return reactor;
+}
+
 }  // namespace
 
 SessionService::SessionService(ServiceContext& services)
@@ -153,6 +176,8 @@ SessionService::SessionService(ServiceContext& services)
       &SessionService::ExportSession);
   Add("/steadystate.v1.SessionService/ImportSession",
       &SessionService::ImportSession);
+  Add("/steadystate.v1.SessionService/HibernateSession",
+      &SessionService::HibernateSession);
   Add("/steadystate.v1.SessionService/DeleteSession",
       &SessionService::DeleteSession);
 }
@@ -217,23 +242,26 @@ grpc::ServerReadReactor<grpc::ByteBuffer>* SessionService::ImportSession(
   return ImportCall::Start(services_, *context, *response);
 }
 
+grpc::ServerUnaryReactor* SessionService::HibernateSession(
+    grpc::CallbackServerContext* context,
+    const v1::HibernateSessionRequest* request,
+    google::protobuf::Empty* /*response*/) {
+  return AnswerWhenDone(
+      services_, *context, "steadystate.v1.SessionService/HibernateSession",
+      request->name(), [this](absl::string_view id, const Done& done) {
+        return services_.engine.HibernateSession(id, done);
+      });
+}
+
 grpc::ServerUnaryReactor* SessionService::DeleteSession(
     grpc::CallbackServerContext* context,
     const v1::DeleteSessionRequest* request,
     google::protobuf::Empty* /*response*/) {
-  // gRPC keeps the call until it is finished, which the engine sees to.
-  const auto record = std::make_shared<CallRecord>(
-      "steadystate.v1.SessionService/DeleteSession", *context, services_);
-  grpc::ServerUnaryReactor* const reactor = context->DefaultReactor();
-  const auto finish = [record, reactor](const absl::Status& status) {
-    reactor->Finish(record->End(status));
-  };
-  const absl::StatusOr<absl::string_view> id =
-      ParseSessionName("name", request->name());
-  const absl::Status refused =
-      id.ok() ? services_.engine.DeleteSession(*id, finish) : id.status();
-  if (!refused.ok()) finish(refused);
-  return reactor;
+  return AnswerWhenDone(
+      services_, *context, "steadystate.v1.SessionService/DeleteSession",
+      request->name(), [this](absl::string_view id, const Done& done) {
+        return services_.engine.DeleteSession(id, done);
+      });
 }
 
 absl::Status SessionService::List(const v1::ListSessionsRequest& request,

@@ -32,6 +32,10 @@ class SessionService final : public TypedService {
       const v1::ExportSessionRequest* request);
   grpc::ServerReadReactor<grpc::ByteBuffer>* ImportSession(
       grpc::CallbackServerContext* context, v1::Session* response);
+  grpc::ServerUnaryReactor* HibernateSession(
+      grpc::CallbackServerContext* context,
+      const v1::HibernateSessionRequest* request,
+      google::protobuf::Empty* response);
   grpc::ServerUnaryReactor* DeleteSession(
       grpc::CallbackServerContext* context,
       const v1::DeleteSessionRequest* request,

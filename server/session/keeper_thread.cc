@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <iterator>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -38,6 +39,13 @@ absl::Status WrongPosition(uint64_t stored, uint64_t position) {
       {{"what", "position"}});
 }
 
+absl::Status Busy(const std::string& id) {
+  return MakeError(ErrorReason::kSessionBusy,
+                   absl::StrCat("a request is using session '", id,
+                                "': wait for its answer"),
+                   {{"session", id}});
+}
+
 }  // namespace
 
 KeeperThread::KeeperThread(const Parts& parts, absl::Duration hibernate_after,
@@ -66,9 +74,11 @@ void KeeperThread::Loop() {
     DoJob();
     RemoveSome();
     ClearOne();
+    HibernateOneAsked();
     HibernateIfDue();
     SweepIfDue();
   }
+  while (HibernateOneAsked()) continue;
   // What is left in the store comes back at the next start.
   do {
     store_retry_ = SteadyTime::InfinitePast();
@@ -86,7 +96,7 @@ void KeeperThread::NoteFailure(const absl::Status& failure) {
 
 bool KeeperThread::HasWork() {
   return shelf_.stopping || shelf_.sweep.has_value() || !shelf_.jobs.empty() ||
-         !shelf_.ended.empty() ||
+         !shelf_.ended.empty() || !shelf_.bedtimes.empty() ||
          (!shelf_.waiting.empty() && shelf_.slot_may_come) ||
          (!shelf_.removals.empty() && MayStore());
 }
@@ -284,6 +294,37 @@ void KeeperThread::HibernateIfDue() {
     if (shelf_.table.IdleSince() + hibernate_after_ > now) return;
   }
   HibernateOne(now - hibernate_after_, kForItself);
+}
+
+// One that somebody has asked for leaves memory. False if there was none.
+bool KeeperThread::HibernateOneAsked() {
+  Shelf::Bedtime asked;
+  Session* session = nullptr;
+  absl::Status status;
+  {
+    const MutexLock lock(shelf_.mutex);
+    if (shelf_.bedtimes.empty()) return false;
+    asked = std::move(shelf_.bedtimes.front());
+    shelf_.bedtimes.pop_front();
+    const auto found =
+        shelf_.table.Find({asked.id, asked.owner}, parts_.clock.Read());
+    status = found.status();
+    if (found.ok() && (*found)->active) status = Busy(asked.id);
+    // It may be there already.
+    if (status.ok() && !(*found)->state.stored()) session = *found;
+    if (session != nullptr) session->moving = true;
+  }
+  if (session != nullptr) {
+    status = Save(*session);
+    if (!status.ok()) {
+      const MutexLock lock(shelf_.mutex);
+      session->moving = false;
+    } else if (!Leave(*session, kForItself)) {
+      status = Busy(asked.id);
+    }
+  }
+  asked.hibernated(status);
+  return true;
 }
 
 // Of the sessions that have not been used since then, the one that has been

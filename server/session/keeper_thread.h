@@ -73,6 +73,7 @@ class KeeperThread {
   bool ClearOne();
   bool RemoveSome();
   void HibernateIfDue();
+  bool HibernateOneAsked();
   Room HibernateOne(SteadyTime idle_since, Reason reason);
   bool Leave(Session& session, Reason reason);
   void WaitAgain(Session& session) ABSL_EXCLUSIVE_LOCKS_REQUIRED(shelf_.mutex);

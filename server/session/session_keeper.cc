@@ -184,6 +184,23 @@ absl::StatusOr<SessionPage> SessionKeeper::List(absl::string_view owner,
   return shelf_.table.List(owner, page_size, page_token, now);
 }
 
+absl::Status SessionKeeper::Hibernate(const SessionKey& key,
+                                      Shelf::Hibernated hibernated) {
+  const Moment now = clock_.Read();
+  const MutexLock lock(shelf_.mutex);
+  STEADYSTATE_RETURN_IF_ERROR(Find(key, now).status());
+  if (!shelf_.stores) {
+    return MakeError(ErrorReason::kNoStore,
+                     "this server keeps sessions in memory only: start it with "
+                     "--store");
+  }
+  shelf_.bedtimes.push_back({.owner = std::string(key.owner),
+                             .id = std::string(key.id),
+                             .hibernated = std::move(hibernated)});
+  shelf_.wake.SignalOne();
+  return absl::OkStatus();
+}
+
 absl::StatusOr<Session*> SessionKeeper::Find(const SessionKey& key,
                                              const Moment& now) {
   shelf_.EndExpired(now);

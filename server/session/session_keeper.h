@@ -89,6 +89,11 @@ class SessionKeeper {
   absl::StatusOr<SessionPage> List(absl::string_view owner, size_t page_size,
                                    absl::string_view page_token);
 
+  // Lets the session's state leave memory for the store, and calls `hibernated`
+  // then, or with why it does not: from the keeper's thread. Fails at once, and
+  // does not call it, with SESSION_NOT_FOUND, SESSION_EXPIRED or NO_STORE.
+  absl::Status Hibernate(const SessionKey& key, Shelf::Hibernated hibernated);
+
   // Guards all below.
   Mutex& mutex() ABSL_LOCK_RETURNED(shelf_.mutex) { return shelf_.mutex; }
 

@@ -10,6 +10,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -54,6 +55,8 @@ struct Shelf {
   using Work = std::function<absl::Status(Session&)>;
   // The session is not in the store any more, or may still be, and why.
   using Removed = std::function<void(const absl::Status&)>;
+  // Its state is in the store only, or why not.
+  using Hibernated = std::function<void(const absl::Status&)>;
 
   struct Job {
     Session* session = nullptr;
@@ -64,6 +67,12 @@ struct Shelf {
   struct Removal {
     SessionUid uid;
     Removed removed;
+  };
+
+  struct Bedtime {
+    std::string owner;
+    std::string id;
+    Hibernated hibernated;
   };
 
   Shelf(SessionTable sessions, Charges limits, const StatePool& slots,
@@ -112,6 +121,7 @@ struct Shelf {
   uint64_t last_job ABSL_GUARDED_BY(mutex) = 0;
   std::deque<Job> jobs ABSL_GUARDED_BY(mutex);
   std::vector<Removal> removals ABSL_GUARDED_BY(mutex);
+  std::deque<Bedtime> bedtimes ABSL_GUARDED_BY(mutex);
   // Everything is to be in the store by then; what is not, when that is over.
   std::optional<SteadyTime> sweep ABSL_GUARDED_BY(mutex);
   size_t not_swept ABSL_GUARDED_BY(mutex) = 0;

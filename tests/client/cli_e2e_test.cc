@@ -68,7 +68,7 @@ TEST_F(CliTest, EveryCommandHasHelp) {
   for (const char* command :
        {"generate", "score", "load", "session create", "session get",
         "session list", "session fork", "session export", "session import",
-        "session delete", "model", "health"}) {
+        "session hibernate", "session delete", "model", "health"}) {
     EXPECT_THAT(overview, HasSubstr(command));
     const std::string help = Print(absl::StrCat("help ", command));
     EXPECT_THAT(help, HasSubstr("Examples:"));
@@ -217,6 +217,13 @@ TEST_F(CliTest, AnExportedSessionGoesOnUnderAnotherName) {
               StartsWith("error: NOT_FOUND SESSION_NOT_FOUND: "));
   EXPECT_THAT(Fail(2, "session export old"), HasSubstr("name is missing"));
   EXPECT_THAT(Fail(2, "session import"), HasSubstr("name is missing"));
+}
+
+TEST_F(CliTest, AServerWithoutAStoreCannotHibernate) {
+  Print("session create --id a");
+  EXPECT_THAT(Fail(1, "session hibernate a"),
+              StartsWith("error: FAILED_PRECONDITION NO_STORE: "));
+  EXPECT_THAT(Fail(2, "session hibernate"), HasSubstr("id is missing"));
 }
 
 TEST_F(CliTest, KeepLeavesTheSessionAndNamesIt) {

@@ -148,10 +148,14 @@ TEST_F(RestartE2eTest, WhatAKilledServerHadStoredIsThere) {
   const std::string gone = Create("gone");
   Generate(session, "once", 5);
   Generate(gone, "once", 5);
-  for (const std::string& name : {session, gone}) {
-    while (Get(name).state() != v1::Session::HIBERNATED) {
-    }
+  while (Get(session).state() != v1::Session::HIBERNATED) {
   }
+  v1::HibernateSessionRequest hibernate;
+  hibernate.set_name(gone);
+  grpc::ClientContext asking;
+  google::protobuf::Empty nothing;
+  ASSERT_TRUE(sessions_->HibernateSession(&asking, hibernate, &nothing).ok());
+  EXPECT_EQ(Get(gone).state(), v1::Session::HIBERNATED);
   grpc::ClientContext context;
   v1::DeleteSessionRequest request;
   request.set_name(gone);

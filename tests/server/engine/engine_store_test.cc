@@ -452,6 +452,41 @@ TEST_F(EngineStoreTest, MoreThanTheBudgetAreTakenUpAndNoneAreMade) {
   Logits("s7", {1});
 }
 
+TEST_F(EngineStoreTest, WhoIsAskedToLeavesMemoryAtOnce) {
+  const auto hibernate = [this](const std::string& id) {
+    Future<absl::Status> hibernated;
+    const absl::Status asked = engine().HibernateSession(
+        id,
+        [hibernated](const absl::Status& status) { hibernated.Set(status); });
+    return asked.ok() ? hibernated.Get() : asked;
+  };
+  EngineHarness alone;
+  alone.CreateSession("a");
+  harness_->CreateSession("a");
+  Logits("a", {1, 2});
+  ASSERT_TRUE(alone.Step(StepOf("a", {1, 2})).ok());
+  EXPECT_TRUE(hibernate("a").ok());
+  EXPECT_EQ(Get("a").tier, SessionTier::kStored);
+  EXPECT_TRUE(hibernate("a").ok());
+  EXPECT_EQ(store_.puts(), 1u);
+  EXPECT_EQ(Logits("a", {3}), alone.Step(StepOf("a", {3}))->logits);
+  GenerateRequest endless = GenerateOf("a", {1}, 1'000'000);
+  endless.ignore_eos = true;
+  RequestId id = 0;
+  const auto paused = harness_->Generate(endless, &id);
+  paused->set_limit(2);
+  paused->AwaitItems(2);
+  EXPECT_EQ(ReasonOf(hibernate("a")), ErrorReason::kSessionBusy);
+  engine().Cancel(id);
+  EXPECT_FALSE(paused->done().Get().ok());
+  store_.FailWrites(true);
+  EXPECT_EQ(ReasonOf(hibernate("a")), ErrorReason::kStoreUnavailable);
+  EXPECT_EQ(Get("a").tier, SessionTier::kMemory);
+  EXPECT_EQ(ReasonOf(hibernate("nobody")), ErrorReason::kSessionNotFound);
+  EXPECT_EQ(ReasonOf(alone.engine().HibernateSession("a", nullptr)),
+            ErrorReason::kNoStore);
+}
+
 TEST_F(EngineStoreTest, ForksLeaveMemoryAndComeBack) {
   EngineHarness alone;
   alone.CreateSession("parent");
