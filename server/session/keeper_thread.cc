@@ -270,6 +270,7 @@ bool KeeperThread::RemoveSome() {
   }
   if (removals.empty()) return false;
   std::vector<SessionUid> uids;
+  uids.reserve(removals.size());
   for (const Shelf::Removal& removal : removals) uids.push_back(removal.uid);
   MayPark("SessionKeeper::RemoveSome");
   const absl::Status status = parts_.archive->Remove(uids);

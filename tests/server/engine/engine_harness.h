@@ -182,10 +182,9 @@ std::string MetadataOf(const absl::Status& status, absl::string_view key);
 // An engine on a tiny model with a clock of its own.
 class EngineHarness {
  public:
-  explicit EngineHarness(
-      const EngineOptions& options = {},
-      std::shared_ptr<const Model> model = SharedTinyModel(),
-      SessionStore* store = nullptr);
+  explicit EngineHarness(const EngineOptions& options = {},
+                         std::shared_ptr<const Model> model = SharedTinyModel(),
+                         SessionStore* store = nullptr);
 
   Engine& engine() { return *engine_; }
   ManualClock& clock() { return clock_; }
