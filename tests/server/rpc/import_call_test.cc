@@ -294,6 +294,8 @@ TEST(ImportCallTest, AShutdownEndsUploads) {
   v1::ImportSessionRequest first;
   first.set_snapshot_bytes(1000);
   ASSERT_TRUE(upload.writer->Write(first));
+  // gRPC by itself cancels what comes while it ends.
+  WaitUntilTaken(server);
   std::thread shutdown(
       [&] { EXPECT_TRUE(server.server().Shutdown(absl::Seconds(60)).ok()); });
   EXPECT_THAT(upload.writer->Finish(), HasReason(ErrorReason::kDraining));
