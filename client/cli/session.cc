@@ -294,7 +294,32 @@ class SessionImportCommand : public Command {
   std::string path_;
 };
 
-class SessionHibernateCommand : public Command {
+// What is done to each of the sessions that are named, until it fails.
+class EachSessionCommand : public Command {
+ public:
+  OptionTable options() override { return {}; }
+
+  absl::Status Prepare(const std::vector<std::string>& arguments) override {
+    ids_ = arguments;
+    return CheckIds(arguments, 1, arguments.size());
+  }
+
+  absl::Status Run(const Connection& connection) override {
+    for (const std::string& id : ids_) {
+      const absl::Status done = Do(SessionName(id), connection);
+      if (!done.ok()) return done;
+    }
+    return absl::OkStatus();
+  }
+
+ private:
+  virtual absl::Status Do(const std::string& name,
+                          const Connection& connection) = 0;
+
+  std::vector<std::string> ids_;
+};
+
+class SessionHibernateCommand final : public EachSessionCommand {
  public:
   CommandText text() const override {
     return {"session hibernate", "ID...",
@@ -305,29 +330,16 @@ class SessionHibernateCommand : public Command {
             "  steadystate session hibernate my-session\n"};
   }
 
-  OptionTable options() override { return {}; }
-
-  absl::Status Prepare(const std::vector<std::string>& arguments) override {
-    ids_ = arguments;
-    return CheckIds(arguments, 1, arguments.size());
-  }
-
-  absl::Status Run(const Connection& connection) override {
-    for (const std::string& id : ids_) {
-      v1::HibernateSessionRequest request;
-      request.set_name(SessionName(id));
-      const absl::Status moved =
-          connection.client.HibernateSession(request, connection.call);
-      if (!moved.ok()) return moved;
-    }
-    return absl::OkStatus();
-  }
-
  private:
-  std::vector<std::string> ids_;
+  absl::Status Do(const std::string& name,
+                  const Connection& connection) override {
+    v1::HibernateSessionRequest request;
+    request.set_name(name);
+    return connection.client.HibernateSession(request, connection.call);
+  }
 };
 
-class SessionDeleteCommand : public Command {
+class SessionDeleteCommand final : public EachSessionCommand {
  public:
   CommandText text() const override {
     return {"session delete", "ID...", "Deletes sessions",
@@ -336,26 +348,13 @@ class SessionDeleteCommand : public Command {
             "  steadystate session delete my-session\n"};
   }
 
-  OptionTable options() override { return {}; }
-
-  absl::Status Prepare(const std::vector<std::string>& arguments) override {
-    ids_ = arguments;
-    return CheckIds(arguments, 1, arguments.size());
-  }
-
-  absl::Status Run(const Connection& connection) override {
-    for (const std::string& id : ids_) {
-      v1::DeleteSessionRequest request;
-      request.set_name(SessionName(id));
-      const absl::Status deleted =
-          connection.client.DeleteSession(request, connection.call);
-      if (!deleted.ok()) return deleted;
-    }
-    return absl::OkStatus();
-  }
-
  private:
-  std::vector<std::string> ids_;
+  absl::Status Do(const std::string& name,
+                  const Connection& connection) override {
+    v1::DeleteSessionRequest request;
+    request.set_name(name);
+    return connection.client.DeleteSession(request, connection.call);
+  }
 };
 
 }  // namespace

@@ -115,12 +115,17 @@ void KeeperThread::WaitForWork() {
 // Gives slots to those that wait for one, in order.
 void KeeperThread::BringWaiting() {
   while (!shelf_.waiting.empty()) {
-    const auto first = shelf_.waiting.begin();
-    if (!GiveSlot(first->second)) return;
-    first->second.session->job.reset();
-    shelf_.jobs.push_back(std::move(first->second));
-    shelf_.waiting.erase(first);
+    if (!GiveSlot(shelf_.waiting.begin()->second)) return;
+    EndFirstWait();
   }
+}
+
+// The first one that waits does so no more: its turn comes among the jobs.
+void KeeperThread::EndFirstWait() {
+  const auto first = shelf_.waiting.begin();
+  first->second.session->job.reset();
+  shelf_.jobs.push_back(std::move(first->second));
+  shelf_.waiting.erase(first);
 }
 
 bool KeeperThread::GiveSlot(Shelf::Job& job) {
@@ -150,11 +155,10 @@ void KeeperThread::MakeRoom() {
   }
   const MutexLock lock(shelf_.mutex);
   if (shelf_.waiting.empty()) return;
-  const auto first = shelf_.waiting.begin();
-  first->second.session->job.reset();
-  first->second.work = [failed = store_failure_](Session&) { return failed; };
-  shelf_.jobs.push_back(std::move(first->second));
-  shelf_.waiting.erase(first);
+  shelf_.waiting.begin()->second.work = [failed = store_failure_](Session&) {
+    return failed;
+  };
+  EndFirstWait();
 }
 
 void KeeperThread::DoJob() {
@@ -316,13 +320,9 @@ bool KeeperThread::HibernateOneAsked() {
     if (session != nullptr) session->moving = true;
   }
   if (session != nullptr) {
-    status = Save(*session);
-    if (!status.ok()) {
-      const MutexLock lock(shelf_.mutex);
-      session->moving = false;
-    } else if (!Leave(*session, kForItself)) {
-      status = Busy(asked.id);
-    }
+    const Room room = MoveOut(*session, kForItself);
+    if (room == Room::kStoreFailed) status = store_failure_;
+    if (room == Room::kPerhaps) status = Busy(asked.id);
   }
   asked.hibernated(status);
   return true;
@@ -346,11 +346,17 @@ KeeperThread::Room KeeperThread::HibernateOne(SteadyTime idle_since,
     if (session->last_step.steady > idle_since) return Room::kNone;
     session->moving = true;
   }
-  MayPark("SessionKeeper::HibernateOne");
-  const absl::Status saved = Save(*session);
-  if (saved.ok()) return Leave(*session, reason) ? Room::kMade : Room::kPerhaps;
+  return MoveOut(*session, reason);
+}
+
+// Of a session that is moving the state goes to the store, and out of memory.
+KeeperThread::Room KeeperThread::MoveOut(Session& session, Reason reason) {
+  MayPark("SessionKeeper::MoveOut");
+  if (Save(session).ok()) {
+    return Leave(session, reason) ? Room::kMade : Room::kPerhaps;
+  }
   const MutexLock lock(shelf_.mutex);
-  session->moving = false;
+  session.moving = false;
   return Room::kStoreFailed;
 }
 

@@ -64,6 +64,7 @@ class KeeperThread {
   void NoteFailure(const absl::Status& failure);
   void WaitForWork() ABSL_EXCLUSIVE_LOCKS_REQUIRED(shelf_.mutex);
   void BringWaiting() ABSL_EXCLUSIVE_LOCKS_REQUIRED(shelf_.mutex);
+  void EndFirstWait() ABSL_EXCLUSIVE_LOCKS_REQUIRED(shelf_.mutex);
   bool GiveSlot(Shelf::Job& job) ABSL_EXCLUSIVE_LOCKS_REQUIRED(shelf_.mutex);
   void MakeRoom();
   void DoJob();
@@ -75,6 +76,7 @@ class KeeperThread {
   void HibernateIfDue();
   bool HibernateOneAsked();
   Room HibernateOne(SteadyTime idle_since, Reason reason);
+  Room MoveOut(Session& session, Reason reason);
   bool Leave(Session& session, Reason reason);
   void WaitAgain(Session& session) ABSL_EXCLUSIVE_LOCKS_REQUIRED(shelf_.mutex);
   absl::Status Save(Session& session);
