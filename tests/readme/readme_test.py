@@ -181,9 +181,14 @@ class TwoCommandsTest(unittest.TestCase):
             r"0 tests failed out of 1\n$")
 
     def test_tests_run_fails_with_a_test(self):
-        _, result = self.run_tests_run("false")
+        _, result = self.run_tests_run(
+            "sh -c \"seq -f 'line %g.' 70; false\"")
         self.assertEqual(result.returncode, 1, result.stdout)
-        self.assertIn("release  FAILED in", result.stdout)
+        self.assertRegex(
+            result.stdout,
+            r"(?s)\n== failed in release ==\n\n-- [^\n]*: sample [^\n]*Failed"
+            r"[^\n]*\nline 2\d\..*\nline 70\.\n+== summary ==\n"
+            r"release  FAILED in .*\n$")
 
     def test_continuous_integration_runs_the_same(self):
         self.assertIn("exec ./tests/run ", (ROOT / ".ci/run").read_text())
