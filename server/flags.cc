@@ -1,7 +1,9 @@
 #include "server/flags.h"
 
 #include <algorithm>
+#include <cstddef>
 #include <cstdint>
+#include <iterator>
 #include <map>
 
 #include "absl/flags/commandlineflag.h"
@@ -86,24 +88,25 @@ std::string AbslUnparseFlag(StateType type) {
 }
 
 struct DurabilityName {
-  Durability durability = Durability::kShutdown;
+  Durability durability = Durability::kLog;
 };
+
+constexpr const char* kDurabilities[] = {"none", "shutdown", "log", "sync"};
 
 bool AbslParseFlag(absl::string_view text, DurabilityName* name,
                    std::string* error) {
-  if (text == "none") {
-    name->durability = Durability::kNone;
-  } else if (text == "shutdown") {
-    name->durability = Durability::kShutdown;
-  } else {
-    *error = "it must be none or shutdown";
+  const auto* const found =
+      std::find(std::begin(kDurabilities), std::end(kDurabilities), text);
+  if (found == std::end(kDurabilities)) {
+    *error = "it must be none, shutdown, log or sync";
     return false;
   }
+  name->durability = static_cast<Durability>(found - kDurabilities);
   return true;
 }
 
 std::string AbslUnparseFlag(DurabilityName name) {
-  return name.durability == Durability::kNone ? "none" : "shutdown";
+  return kDurabilities[static_cast<size_t>(name.durability)];
 }
 
 struct LogLevelName {
@@ -152,8 +155,21 @@ ABSL_FLAG(std::string, store, "",
           "only.");
 ABSL_FLAG(steadystate::DurabilityName, durability,
           steadystate::DurabilityName{},
-          "What of the sessions in the store outlives the server: none, or "
-          "shutdown: all that they are when the server ends in order.");
+          "With a store: what of sessions that do not say outlives the server: "
+          "none; shutdown: all that they are when it ends in order; log: all "
+          "that has been answered, however it ends; sync: and a loss of power. "
+          "Default log.");
+ABSL_FLAG(absl::Duration, log_sync_interval, absl::Seconds(1),
+          "With a store: how much of what was answered a loss of power may "
+          "cost sessions of durability log, 10ms to 1h.");
+ABSL_FLAG(absl::Duration, max_replay, absl::Seconds(1),
+          "With a store: how long it may take to compute again what a session "
+          "of durability log or sync has absorbed since its snapshot, 1ms to "
+          "1h; then another one is taken.");
+ABSL_FLAG(
+    bool, allow_other_numerics, false,
+    "With a store: also go on with sessions of a server that was killed "
+    "and that computed other bits, of another version or on another CPU.");
 ABSL_FLAG(steadystate::ByteSize, store_budget,
           steadystate::ByteSize{uint64_t{64} << 30},
           "What all sessions together may take in the store, for instance "
@@ -364,7 +380,10 @@ Flags Collect() {
   flags.drain_timeout = absl::GetFlag(FLAGS_drain_timeout);
   flags.drain_budget = absl::GetFlag(FLAGS_drain_budget);
   flags.store = absl::GetFlag(FLAGS_store);
-  flags.durability = absl::GetFlag(FLAGS_durability).durability;
+  flags.engine.durability = absl::GetFlag(FLAGS_durability).durability;
+  flags.engine.log_sync_interval = absl::GetFlag(FLAGS_log_sync_interval);
+  flags.engine.max_replay = absl::GetFlag(FLAGS_max_replay);
+  flags.engine.allow_other_numerics = absl::GetFlag(FLAGS_allow_other_numerics);
   flags.log_level = absl::GetFlag(FLAGS_log_level).level;
   return flags;
 }

@@ -14,12 +14,6 @@
 
 namespace steadystate {
 
-// What of the sessions in the store outlives the process.
-enum class Durability : uint8_t {
-  kNone,
-  kShutdown,  // all, if it ends in order
-};
-
 // What the command line says.
 struct Flags {
   ModelOptions model;
@@ -30,7 +24,6 @@ struct Flags {
   absl::Duration drain_timeout;
   absl::Duration drain_budget;
   std::string store;  // a directory; empty: none
-  Durability durability = Durability::kShutdown;
   LogLevel log_level = LogLevel::kInfo;
   // --help or --version: print this and do nothing else.
   std::optional<std::string> text;

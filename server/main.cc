@@ -243,10 +243,8 @@ int Run(const Flags& flags) {
   if (!server.ok()) {
     return Fail("cannot serve gRPC: ", server.status(), kExitFailure);
   }
-  const bool stores =
-      *store != nullptr && flags.durability == Durability::kShutdown;
   return Serve(flags, **server, **scrapes, [&] {
-    if (stores) StoreSessions(flags, **engine);
+    if (*store != nullptr) StoreSessions(flags, **engine);
   });
 }
 

@@ -2,6 +2,7 @@
 // | delete`, and the session that other commands work in.
 #include "client/cli/session.h"
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
@@ -48,6 +49,10 @@ class SessionCreateCommand : public Command {
          &ttl_},
         {"label", "KEY=VALUE", "A note that the server keeps. May be repeated.",
          [this](absl::string_view text) { return ReadLabel(text); }},
+        {"durability", "MODE",
+         "What of the session outlives the server: none, shutdown, log or "
+         "sync. Default: the server's.",
+         [this](absl::string_view text) { return ReadDurability(text); }},
         {"json", "", "Prints the whole session as JSON.", &json_}};
   }
 
@@ -78,6 +83,18 @@ class SessionCreateCommand : public Command {
           absl::StrCat("'", text, "' is not KEY=VALUE"));
     }
     (*request_.mutable_session()->mutable_labels())[parts[0]] = parts[1];
+    return absl::OkStatus();
+  }
+
+  absl::Status ReadDurability(absl::string_view text) {
+    v1::Session::Durability durability = v1::Session::DURABILITY_UNSPECIFIED;
+    if (!v1::Session::Durability_Parse(absl::AsciiStrToUpper(text),
+                                       &durability) ||
+        durability == v1::Session::DURABILITY_UNSPECIFIED) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("'", text, "' is not none, shutdown, log or sync"));
+    }
+    request_.mutable_session()->set_durability(durability);
     return absl::OkStatus();
   }
 

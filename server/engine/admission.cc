@@ -16,14 +16,14 @@ absl::Status DrainingError() {
 }
 
 absl::StatusOr<SessionInfo> Admission::CreateSession(
-    const SessionOptions& options) {
+    const SessionOptions& options, SessionKeeper::Created* created) {
   {
     const MutexLock lock(desk_.mutex);
     STEADYSTATE_RETURN_IF_ERROR(CountRefusal(CheckOpen()));
   }
-  absl::StatusOr<SessionInfo> created = keeper_.Create(options);
-  if (!created.ok()) return CountRefusal(created.status());
-  return created;
+  absl::StatusOr<SessionInfo> info = keeper_.Create(options, created);
+  if (!info.ok()) return CountRefusal(info.status());
+  return info;
 }
 
 absl::Status Admission::DeleteSession(const SessionKey& key,

@@ -34,8 +34,9 @@ class Admission {
             Metrics& metrics)
       : desk_(desk), keeper_(keeper), clock_(clock), metrics_(metrics) {}
 
-  // As Engine's.
-  absl::StatusOr<SessionInfo> CreateSession(const SessionOptions& options);
+  // As Engine's; and SessionKeeper's.
+  absl::StatusOr<SessionInfo> CreateSession(
+      const SessionOptions& options, SessionKeeper::Created* created = nullptr);
   absl::Status DeleteSession(const SessionKey& key, Shelf::Removed removed);
 
   WriterId NewWriter() { return next_writer_++; }

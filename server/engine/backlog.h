@@ -30,6 +30,7 @@ enum class RequestStage : uint8_t {
   kScheduled,   // waits for a place in a batch
   kRunning,     // is in the batch that runs
   kWithKeeper,  // its session is with SessionKeeper's thread
+  kHeld,        // its answer waits for the log
 };
 
 class RequestPool;

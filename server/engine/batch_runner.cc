@@ -202,11 +202,13 @@ void BatchRunner::Advance(std::span<HeadItem> items, bool last) {
       item.session->DropPending();
       return;
     }
+    if (item.task == nullptr) return;
     item.task->Advance(
         {.session = *item.session,
          .hidden = {item.hidden, item.piece.completed_rows() * hidden_size_},
          .logits = {head.logits, logits_count},
-         .logits_stay = last,
+         .hidden_stays = !item.answered_later,
+         .logits_stay = last && !item.answered_later,
          .sampler = samplers_[worker]});
   });
   sample_time_ += absl::FromChrono(std::chrono::steady_clock::now() - start);

@@ -18,9 +18,11 @@ namespace steadystate {
 
 // One session's part of a batch.
 struct BatchItem {
-  Task* task = nullptr;
+  Task* task = nullptr;  // null: nobody is to be advanced with what comes out
   SessionState* session = nullptr;
   Piece piece;
+  // The batch's buffers may be used again before this item is answered.
+  bool answered_later = false;
   // Set when the batch has run: false if the model's output for this item is
   // not finite. The session has absorbed the piece then, but its task has not
   // been advanced.

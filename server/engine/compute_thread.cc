@@ -16,7 +16,8 @@ ComputeThread::ComputeThread(const EngineOptions& options, const Model& model,
       desk_(desk),
       heartbeat_nanoseconds_(
           absl::ToInt64Nanoseconds(clock.Now().since_zero())),
-      turns_(desk, keeper, outbox_, clock, metrics, options.max_batch_rows) {
+      turns_(desk, keeper, outbox_, clock, metrics, options.max_batch_rows,
+             options.prefill_chunk_rows) {
   metrics.SetComputeThreads(options.threads);
   thread_ = std::thread([this] { Loop(); });
 }
@@ -48,10 +49,9 @@ void ComputeThread::Loop() {
 void ComputeThread::RunDecode(BatchRunner& runner) {
   if (!turns_.FormBatch(BatchPhase::kDecode, decode_)) return;
   const SteadyTime start = clock_.Now();
-  const size_t wanted =
-      Complete(decode_, runner.Run(decode_.items, [this] { Beat(); }));
+  const BatchTimes times = runner.Run(decode_.items, [this] { Beat(); });
   decode_time_ = clock_.Now() - start;
-  turns_.AwaitReturns(decode_time_, wanted);
+  Complete(BatchPhase::kDecode, decode_, times, decode_time_);
 }
 
 // Some layers of the prompts' batch: to its end if nobody else wants to
@@ -60,34 +60,39 @@ void ComputeThread::RunPrefill(BatchRunner& runner, bool finishing) {
   if (prefill_.items.empty()) {
     if (finishing || !turns_.FormBatch(BatchPhase::kPrefill, prefill_)) return;
     runner.BeginPrefill(prefill_.items);
+    prefill_time_ = absl::ZeroDuration();
   }
   // Twice as long as a decode batch if that is longer. Prompts shall get on,
   // too: with two thirds of the time they run at more than half of their speed,
   // since the two push each other out of the caches.
+  const SteadyTime start = clock_.Now();
   const SteadyTime end =
-      clock_.Now() + std::max(options_.prefill_slice, 2 * decode_time_);
+      start + std::max(options_.prefill_slice, 2 * decode_time_);
   const std::optional<BatchTimes> times = runner.ContinuePrefill([&] {
     const SteadyTime now = Beat();
     return turns_.OthersWait() && !finishing && now >= end;
   });
-  if (times.has_value()) Complete(prefill_, *times);
+  prefill_time_ += clock_.Now() - start;
+  if (times.has_value()) {
+    Complete(BatchPhase::kPrefill, prefill_, *times, prefill_time_);
+  }
 }
 
-// Notes that the thread moves: a batch of many layers may take long.
+// Notes that the thread moves: a batch of many layers may take long. Those
+// whose answers the log has by now need not wait for it either.
 SteadyTime ComputeThread::Beat() {
   const SteadyTime now = clock_.Now();
   heartbeat_nanoseconds_ = absl::ToInt64Nanoseconds(now.since_zero());
+  if (turns_.TakeWritten()) outbox_.Send();
   return now;
 }
 
-// Lets the sessions absorb what the batch has computed, and answers. Returns
-// what ReturnWindow wants.
-size_t ComputeThread::Complete(Batch& batch, const BatchTimes& times) {
-  const size_t wanted = turns_.Commit(batch, times);
+// Lets the sessions absorb what the batch has computed, and answers.
+void ComputeThread::Complete(BatchPhase phase, Batch& batch,
+                             const BatchTimes& times, absl::Duration time) {
+  turns_.Commit(phase, batch, times, time);
   outbox_.Send();
-  batch.items.clear();
-  batch.requests.clear();
-  return wanted;
+  batch.Clear();
 }
 
 }  // namespace steadystate

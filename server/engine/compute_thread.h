@@ -42,7 +42,8 @@ class ComputeThread {
   void Loop();
   void RunDecode(BatchRunner& runner);
   void RunPrefill(BatchRunner& runner, bool finishing);
-  size_t Complete(Batch& batch, const BatchTimes& times);
+  void Complete(BatchPhase phase, Batch& batch, const BatchTimes& times,
+                absl::Duration time);
   SteadyTime Beat();
 
   const EngineOptions& options_;
@@ -54,9 +55,10 @@ class ComputeThread {
   // Confined to the thread.
   Outbox outbox_;
   Turns turns_;
-  Batch decode_;                // empty when none runs
-  Batch prefill_;               // may be left between two layers
-  absl::Duration decode_time_;  // of the last decode batch
+  Batch decode_;                 // empty when none runs
+  Batch prefill_;                // may be left between two layers
+  absl::Duration decode_time_;   // of the last decode batch
+  absl::Duration prefill_time_;  // of the batch of prompts, so far
 
   std::thread thread_;  // last: it uses all of the above
 };

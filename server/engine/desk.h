@@ -3,17 +3,30 @@
 
 #include <atomic>
 #include <cstddef>
+#include <cstdint>
+#include <memory>
 #include <utility>
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
+#include "absl/time/time.h"
 #include "server/base/mutex.h"
 #include "server/engine/backlog.h"
 #include "server/engine/request.h"
 #include "server/session/session.h"
 
 namespace steadystate {
+
+// Answers that wait until the log has what they tell.
+struct HeldAnswers {
+  std::vector<std::unique_ptr<Request>> ended;
+  std::vector<Request*> going_on;  // of stage kHeld
+  uint64_t round = 0;
+  // For ReturnWindow: of the batch that is answered, if it was one of decode.
+  absl::Duration batch_time;
+  size_t wanted = 0;
+};
 
 // What the engine's callers and its compute thread share: the requests that
 // have been accepted, and notes of what callers want. Callers note things and
@@ -25,6 +38,12 @@ struct Desk {
   // A request that was with the keeper, and how it went there.
   struct Return {
     RequestId id;
+    absl::Status status;
+  };
+
+  // The log has what answers waited for, or why it may not.
+  struct Written {
+    std::shared_ptr<HeldAnswers> answers;
     absl::Status status;
   };
 
@@ -45,14 +64,36 @@ struct Desk {
     WakeCompute();
   }
 
+  // The session cannot go on before it has been with the keeper. If it is
+  // paused, somebody has to look.
+  void NoteDue(const Session& session) ABSL_LOCKS_EXCLUDED(mutex) {
+    const MutexLock lock(mutex);
+    if (session.lane == nullptr) return;
+    Request& first = *session.lane->requests.front();
+    if (first.wake_requested) return;
+    first.wake_requested = true;
+    woken.push_back(first.id);
+    WakeCompute();
+  }
+  void NoteWritten(std::shared_ptr<HeldAnswers> answers, absl::Status status)
+      ABSL_LOCKS_EXCLUDED(mutex) {
+    const MutexLock lock(mutex);
+    written.push_back({std::move(answers), std::move(status)});
+    any_written = true;
+    WakeCompute();
+  }
+
   Mutex mutex;
   CondVar work;  // something was noted for the compute thread
   CondVar idle;  // unanswered became 0
   std::atomic<bool> noted = false;  // something, for the compute thread
 
+  std::atomic<bool> any_written = false;  // !written.empty()
+
   Backlog backlog ABSL_GUARDED_BY(mutex);
-  size_t unanswered ABSL_GUARDED_BY(mutex) = 0;   // callbacks included
-  size_t with_keeper ABSL_GUARDED_BY(mutex) = 0;  // requests
+  size_t unanswered ABSL_GUARDED_BY(mutex) = 0;    // callbacks included
+  size_t with_keeper ABSL_GUARDED_BY(mutex) = 0;   // requests
+  size_t with_journal ABSL_GUARDED_BY(mutex) = 0;  // HeldAnswers
   bool draining ABSL_GUARDED_BY(mutex) = false;
   bool aborting ABSL_GUARDED_BY(mutex) = false;
   bool stopping ABSL_GUARDED_BY(mutex) = false;
@@ -67,6 +108,7 @@ struct Desk {
   std::vector<RequestId> woken ABSL_GUARDED_BY(mutex);
   std::vector<RequestId> orphaned ABSL_GUARDED_BY(mutex);  // session deleted
   std::vector<Return> returned ABSL_GUARDED_BY(mutex);     // from the keeper
+  std::vector<Written> written ABSL_GUARDED_BY(mutex);     // from the journal
 };
 
 }  // namespace steadystate

@@ -146,16 +146,21 @@ struct Engine::Core {
         desk({.max_queued_per_session = options.max_queued_per_session,
               .max_queued = options.max_queued_requests,
               .max_input_bytes = options.max_queued_input_bytes}),
-        keeper({.memory_bytes = options.state_memory_bytes,
-                .default_ttl = options.session_ttl,
-                .max_expired_remembered = options.max_expired_remembered,
-                .store_bytes = options.store_budget_bytes,
-                .hibernate_after = options.hibernate_after},
-               layout, archive.has_value() ? &*archive : nullptr, clock,
-               metrics,
-               [this](Session& session, absl::Status status) {
-                 desk.NoteReturned(session, std::move(status));
-               }),
+        keeper(
+            {.memory_bytes = options.state_memory_bytes,
+             .default_ttl = options.session_ttl,
+             .max_expired_remembered = options.max_expired_remembered,
+             .store_bytes = options.store_budget_bytes,
+             .hibernate_after = options.hibernate_after,
+             .default_durability = options.durability,
+             .log_sync_interval = options.log_sync_interval,
+             .max_replay = options.max_replay,
+             .allow_other_numerics = options.allow_other_numerics},
+            layout, archive.has_value() ? &*archive : nullptr, clock, metrics,
+            [this](Session& session, absl::Status status) {
+              desk.NoteReturned(session, std::move(status));
+            },
+            [this](Session& session) { desk.NoteDue(session); }),
         admission(desk, keeper, clock, metrics),
         compute(options, *model, clock, metrics, desk, keeper) {}
 
@@ -220,6 +225,13 @@ const Clock& Engine::clock() const { return core_->clock; }
 absl::StatusOr<SessionInfo> Engine::CreateSession(
     const SessionOptions& options) {
   return core_->admission.CreateSession(options);
+}
+
+void Engine::CreateSession(const SessionOptions& options, Created created) {
+  absl::StatusOr<SessionInfo> now =
+      core_->admission.CreateSession(options, &created);
+  // If not, it has been taken.
+  if (created) created(std::move(now));
 }
 
 absl::StatusOr<SessionInfo> Engine::GetSession(const SessionKey& key) {

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -57,10 +58,17 @@ struct EngineOptions {
   size_t max_stop_string_bytes = 256;
   size_t max_stop_tokens = 256;
   size_t max_expired_remembered = 65536;  // ids that answer SESSION_EXPIRED
-  // With a store: what all sessions may take there, and how long they may be
-  // idle before their states leave memory.
+  // With a store: what all sessions may take there, and how long they are idle.
   uint64_t store_budget_bytes = uint64_t{64} << 30;
   absl::Duration hibernate_after = absl::Minutes(5);
+  // What of a session outlives the process, unless the session says otherwise.
+  Durability durability = Durability::kShutdown;
+  // How much of the log a loss of power may cost, about, and how long a session
+  // may take to be computed again from its snapshot and the log.
+  absl::Duration log_sync_interval = absl::Seconds(1);
+  absl::Duration max_replay = absl::Seconds(1);
+  // Computes sessions again whose log was written under other numerics.
+  bool allow_other_numerics = false;
 };
 
 // How sessions of the model lie in memory, and what one is charged.
@@ -98,10 +106,10 @@ constexpr size_t AnsweredRows(size_t row_floats, size_t chunk_rows) {
 class Engine {
  public:
   // INVALID_ARGUMENT if an option is out of range, or the budget is smaller
-  // than one session (the message says how much one takes).
-  // Takes up the sessions that `store` has; STORE_UNAVAILABLE if it cannot be
-  // read. `clock`, `metrics` and `store` outlive the engine; `store` may be
-  // null: sessions are in memory only then, and end with the engine.
+  // than one session (the message says how much one takes). Takes up the
+  // sessions that `store` has; STORE_UNAVAILABLE if it cannot be read. `clock`,
+  // `metrics` and `store` outlive the engine; `store` may be null: sessions are
+  // in memory only then, and end with the engine.
   static absl::StatusOr<std::unique_ptr<Engine>> Create(
       const EngineOptions& options, std::shared_ptr<const Model> model,
       const Clock& clock, Metrics& metrics, SessionStore* store = nullptr);
@@ -116,6 +124,12 @@ class Engine {
 
   // SESSION_ALREADY_EXISTS, STATE_BUDGET_EXHAUSTED (with a retry hint),
   // INVALID_ARGUMENT (id, ttl or labels out of bounds), DRAINING.
+  // STORE_UNAVAILABLE (with a retry hint), NO_STORE.
+  // `created` is called once, here or on another thread: if the session is
+  // logged, when the log has it.
+  using Created = std::function<void(absl::StatusOr<SessionInfo>)>;
+  void CreateSession(const SessionOptions& options, Created created);
+  // The same without waiting for the log.
   absl::StatusOr<SessionInfo> CreateSession(const SessionOptions& options);
   // SESSION_NOT_FOUND, SESSION_EXPIRED (metadata: expire_time).
   absl::StatusOr<SessionInfo> GetSession(const SessionKey& key);

@@ -44,6 +44,14 @@ absl::Status NotFinite(const Session& session) {
       {{"position", absl::StrCat(position)}});
 }
 
+absl::Status NotLogged(const Session& session) {
+  return MakeError(
+      ErrorReason::kStoreUnavailable,
+      absl::StrCat("what session '", session.id,
+                   "' has absorbed cannot be kept in the store now; try again"),
+      {}, absl::Seconds(1));
+}
+
 absl::Status Unfinished(ErrorReason reason, absl::string_view what,
                         const Request& request) {
   return MakeError(

@@ -19,6 +19,9 @@ namespace steadystate {
 absl::Status PositionMismatch(const Request& request, uint64_t position);
 // REQUEST_ID_REUSED. `record`: of the request that had the id first.
 absl::Status RequestIdReused(const RequestRecord& record);
+// STORE_UNAVAILABLE: a round of the log is missing, and no snapshot stands for
+// it yet.
+absl::Status NotLogged(const Session& session);
 // INTERNAL: NaN or infinity came up.
 absl::Status NotFinite(const Session& session);
 // `reason`, with whether anything was absorbed.

@@ -109,13 +109,14 @@ void StepTask::FillOutputs(const PieceResult& from, StepResult& to) {
 }
 
 void StepTask::FillHidden(const PieceResult& from, StepResult& to) {
-  if (!recomputes_) {
+  if (!recomputes_ && from.hidden_stays) {
     to.hidden = from.hidden.last(hidden_size_);
     return;
   }
   // The session may absorb something else before this is sent.
-  const float* const pending = from.session.pending_hidden();
-  hidden_copy_.assign(pending, pending + hidden_size_);
+  const float* const last = recomputes_ ? from.session.pending_hidden()
+                                        : &from.hidden.last(hidden_size_)[0];
+  hidden_copy_.assign(last, last + hidden_size_);
   to.hidden = hidden_copy_;
 }
 

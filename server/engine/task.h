@@ -68,7 +68,8 @@ struct PieceResult {
   SessionState& session;          // after the piece
   std::span<const float> hidden;  // f32[Piece::completed_rows(), D]
   std::span<const float> logits;  // f32[Piece::logits_rows(), vocab_size]
-  bool logits_stay = false;       // as long; else for this call only
+  bool hidden_stays = true;       // else they stay for this call only
+  bool logits_stay = false;       // the same
   Sampler& sampler;               // for this call only
 };
 
@@ -169,6 +170,9 @@ class Task {
 
   // Of a task that is done: OK, or why it could not go on.
   virtual absl::Status Outcome() const { return absl::OkStatus(); }
+
+  // There are items that have not been handed over.
+  virtual bool HasItems() const = 0;
 
   // Adds to `round` the items that have not been handed over and, unless `end`
   // is null, the request's end with that outcome. The round borrows both until

@@ -64,6 +64,7 @@ class TaskOf : public Task {
                              .end = end == nullptr ? nullptr : &summary_});
   }
 
+  bool HasItems() const final { return !items_.empty(); }
   void TakeBack() final { items_.clear(); }
 
   void Forget() final {

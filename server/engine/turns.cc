@@ -8,7 +8,9 @@
 
 #include "absl/strings/str_cat.h"
 #include "server/base/error.h"
+#include "server/base/status_macros.h"
 #include "server/engine/request_errors.h"
+#include "server/session/log_entry.h"
 #include "server/session/session_memory.h"
 
 namespace steadystate {
@@ -21,19 +23,6 @@ constexpr absl::Duration kMaxWait = absl::Seconds(1);
 BatchPhase PhaseOf(const Piece& piece) {
   return piece.rows > 1 || piece.part.has_value() ? BatchPhase::kPrefill
                                                   : BatchPhase::kDecode;
-}
-
-// What a walk along the requests of a batch needs soon comes from memory where
-// there are thousands: a request first, then what it points to.
-void FetchAhead(const std::vector<Request*>& requests, size_t i) {
-  constexpr size_t kAhead = 8;
-  if (i + 2 * kAhead < requests.size()) {
-    __builtin_prefetch(requests[i + 2 * kAhead]);
-  }
-  if (i + kAhead < requests.size()) {
-    __builtin_prefetch(requests[i + kAhead]->task.get());
-    __builtin_prefetch(requests[i + kAhead]->lane);
-  }
 }
 
 }  // namespace
@@ -54,10 +43,68 @@ bool Turns::TakeNotes(bool prefilling) {
   asking_.clear();
   // First, since what was deleted cannot be read either.
   EndEarly();
+  AnswerWritten();
   TakeReturned();
   if (desk_.aborting && !prefilling) EndAll();
   TakeReady();
+  gate_.HandOver();
   return true;
+}
+
+bool Turns::TakeWritten() {
+  if (!desk_.any_written.load(std::memory_order_relaxed)) return false;
+  const MutexLock lock(desk_.mutex);
+  const MutexLock sessions(keeper_.mutex());
+  AnswerWritten();
+  gate_.HandOver();
+  return true;
+}
+
+void Turns::AnswerWritten() {
+  for (Desk::Written& written : desk_.written) {
+    --desk_.with_journal;
+    gate_.NoteWritten(written.answers->round);
+    GiveHeld(*written.answers, written.status);
+  }
+  desk_.written.clear();
+  desk_.any_written = false;
+}
+
+// What was held goes out, or, if the log may not have what it tells, an error
+// instead of it: nothing is acknowledged then.
+void Turns::GiveHeld(HeldAnswers& answers, const absl::Status& status) {
+  for (Request* const request : answers.going_on) {
+    request->stage = RequestStage::kAsking;
+    // Else EndAll would answer it a second time.
+    if (desk_.aborting && !request->end.has_value()) {
+      const Session& session = *request->lane->session;
+      request->end = CutByDrain(session.id, session.position);
+    }
+    if (!status.ok()) {
+      request->task->TakeBack();
+      Settle(*request, status);
+    } else if (request->end.has_value()) {
+      Settle(*request, *request->end);
+    } else {
+      Continue(*request);
+    }
+  }
+  for (std::unique_ptr<Request>& request : answers.ended) {
+    if (!status.ok()) {
+      request->task->TakeBack();
+      if (request->end->ok()) request->end = status;
+    }
+    outbox_.Add(std::move(request));
+  }
+  if (status.ok() && answers.wanted > 0) {
+    returns_.Open(answers.batch_time, answers.wanted);
+  }
+}
+
+// Its answer may go out, and it wants another batch.
+void Turns::Continue(Request& request) {
+  outbox_.Add(request);
+  if (!LetJoin(request)) continuing_.push_back(request.id);
 }
 
 // What goes on, if its receiver is ready.
@@ -66,15 +113,23 @@ void Turns::TakeReady() {
   for (const RequestId id : Taken(continuing_)) {
     Request* const request = desk_.backlog.Find(id);
     // Another one may be in front now.
-    if (request != nullptr && request->stage == RequestStage::kAsking) {
+    if (request == nullptr || request->stage != RequestStage::kAsking) continue;
+    if (SessionKeeper::IsReady(*request->lane->session)) {
       Ask(*request);
+    } else {
+      Order(*request, nullptr);
     }
   }
   for (const RequestId id : Taken(desk_.woken)) {
     Request* const request = desk_.backlog.Find(id);
     if (request == nullptr) continue;
     request->wake_requested = false;
-    if (request->stage == RequestStage::kPaused) Ask(*request);
+    if (request->stage != RequestStage::kPaused) continue;
+    if (SessionKeeper::IsReady(*request->lane->session)) {
+      Ask(*request);
+    } else {
+      Order(*request, nullptr);
+    }
   }
   // Grows while it is read: a refused request makes room for the next one.
   for (size_t i = 0; i < desk_.starting.size(); ++i) {
@@ -123,7 +178,9 @@ bool Turns::HasWork() const {
          !desk_.starting.empty() || !desk_.joining.empty() ||
          !desk_.cancelled.empty() || !desk_.woken.empty() ||
          !desk_.orphaned.empty() || !desk_.returned.empty() ||
-         (desk_.aborting && desk_.backlog.size() > desk_.with_keeper);
+         !desk_.written.empty() ||
+         (desk_.aborting && desk_.with_journal == 0 &&
+          desk_.backlog.size() > desk_.with_keeper);
 }
 
 // Until so many requests' turn has come or something else was noted. False if
@@ -173,7 +230,8 @@ void Turns::TakeReturned() {
     // Work that was done stays done, whatever came meanwhile.
     if (request.end.has_value() && !request.task->done()) {
       End(request, *request.end);
-    } else if (!returned.status.ok() || request.task->IsWork()) {
+    } else if (!returned.status.ok() ||
+               (request.task->IsWork() && request.task->done())) {
       Settle(request, std::move(returned.status));
     } else {
       desk_.starting.push_back(request.id);
@@ -189,12 +247,17 @@ void Turns::EndAll() {
     if (request->stage == RequestStage::kWithKeeper && !TakeBack(*request)) {
       continue;
     }
+    // Its state may be with the keeper, for a request before this one.
+    const Session& session = *request->lane->session;
+    const absl::Status cut = CutByDrain(session.id, session.position);
+    if (request->stage == RequestStage::kHeld) {
+      if (!request->end.has_value()) request->end = cut;
+      continue;
+    }
     if (request->stage == RequestStage::kScheduled) {
       scheduler_.Remove(*request);
     }
-    // Its state may be with the keeper, for a request before this one.
-    const Session& session = *request->lane->session;
-    Settle(*request, CutByDrain(session.id, session.position));
+    Settle(*request, cut);
   }
 }
 
@@ -228,8 +291,10 @@ void Turns::End(Request& request, const absl::Status& status) {
   const bool deleted = absl::IsNotFound(status);
   if (request.begun && request.task->AllOrNothing() && !deleted) return;
   if (request.stage == RequestStage::kRunning ||
+      request.stage == RequestStage::kHeld ||
       (request.stage == RequestStage::kWithKeeper && !TakeBack(request))) {
-    // Its session is between two layers, or somebody else's.
+    // Its session is between two layers, or somebody else's; or an answer to it
+    // is on its way.
     if (deleted || !request.end.has_value()) request.end = status;
     return;
   }
@@ -251,11 +316,32 @@ void Turns::StartTurn(Request& request) {
     GoOn(request);
     return;
   }
-  const SessionState& state = request.lane->session->state;
-  if (!SessionKeeper::IsReady(*request.lane->session)) {
+  Session& session = *request.lane->session;
+  const absl::Status health = keeper_.LogHealth(session);
+  if (!health.ok()) {
+    Settle(request, health);
+    return;
+  }
+  if (session.moving || !session.state.in_memory()) {
     Order(request, nullptr);
     return;
   }
+  if (session.tail != nullptr && session.tail->done()) {
+    const absl::Status complete = EndReplay(session);
+    if (!complete.ok()) {
+      Settle(request, complete);
+      return;
+    }
+  }
+  if (!SessionKeeper::IsReady(session)) {
+    Order(request, nullptr);
+    return;
+  }
+  if (session.tail != nullptr) {
+    Ask(request);
+    return;
+  }
+  const SessionState& state = session.state;
   const uint64_t position = state.position();
   const absl::Status status =
       request.expected_position.value_or(position) == position
@@ -266,12 +352,19 @@ void Turns::StartTurn(Request& request) {
     return;
   }
   if (request.task->IsWork()) {
-    Order(request, [&task = *request.task](Session& session) {
-      return task.Work(session);
+    Order(request, [&task = *request.task](Session& worked_on) {
+      return task.Work(worked_on);
     });
     return;
   }
   Ask(request);
+}
+
+// All that the session absorbed after its snapshot is absorbed again.
+absl::Status Turns::EndReplay(Session& session) {
+  STEADYSTATE_RETURN_IF_ERROR(session.tail->CheckComplete(session.state));
+  keeper_.Replayed(session);
+  return absl::OkStatus();
 }
 
 // The session is not where the request expects it to be.
@@ -337,7 +430,7 @@ void Turns::Settle(Request& request, absl::Status status) {
   Lane& lane = *request.lane;
   const bool had_its_turn = lane.requests.front().get() == &request;
   request.end = std::move(status);
-  outbox_.Add(desk_.backlog.Remove(request));
+  gate_.Add(*lane.session, desk_.backlog.Remove(request));
   if (!lane.requests.empty()) {
     if (had_its_turn) desk_.starting.push_back(lane.requests.front()->id);
     return;
@@ -349,9 +442,9 @@ void Turns::Settle(Request& request, absl::Status status) {
 
 void Turns::AskReceivers() {
   for (Request* const request : asking_) {
-    if (request->task->Ready()) {
+    if (request->lane->session->tail != nullptr || request->task->Ready()) {
       request->stage = RequestStage::kScheduled;
-      const Piece piece = request->task->Next();
+      const Piece piece = NextOf(*request);
       // Work without rows, on pending logits, counts as one.
       scheduler_.Add(*request, std::max<size_t>(piece.rows, 1), PhaseOf(piece));
     } else {
@@ -360,77 +453,14 @@ void Turns::AskReceivers() {
   }
 }
 
-// False if nothing is ready.
-bool Turns::FormBatch(BatchPhase phase, Batch& batch) {
-  scheduler_.TakeBatch(phase, batch.requests);
-  if (batch.requests.empty()) return false;
-  size_t rows = 0;
-  const MutexLock lock(desk_.mutex);
-  const SteadyTime now = clock_.Now();
-  for (size_t i = 0; i < batch.requests.size(); ++i) {
-    FetchAhead(batch.requests, i);
-    Request& request = *batch.requests[i];
-    const Piece piece = request.task->Next();
-    request.stage = RequestStage::kRunning;
-    if (!request.begun) {
-      desk_.backlog.MarkBegun(request);
-      request.times.first_batch = now;
-      metrics_.Queued(phase, now - request.times.submitted);
-    }
-    batch.items.push_back({.task = request.task.get(),
-                           .session = &request.lane->session->state,
-                           .piece = piece});
-    rows += piece.rows;
-  }
-  metrics_.Batch(batch.requests.size(), rows);
-  return true;
-}
-
-size_t Turns::Commit(const Batch& batch, const BatchTimes& times) {
-  metrics_.StepDuration(StepPhase::kProjection, times.model.projection);
-  metrics_.StepDuration(StepPhase::kRecurrence, times.model.recurrence);
-  metrics_.StepDuration(StepPhase::kOther, times.model.other);
-  metrics_.StepDuration(StepPhase::kSample, times.sample);
-  const MutexLock lock(desk_.mutex);
+// Ends what can be ended. True if there is more, which the journal has.
+bool Turns::EndSome() {
   const MutexLock sessions(keeper_.mutex());
-  now_ = clock_.Read();
-  const size_t active = keeper_.active();
-  for (size_t i = 0; i < batch.items.size(); ++i) {
-    CommitItem(batch.items[i], *batch.requests[i]);
-  }
-  keeper_.UpdateGauges();
-  const size_t left_idle = active - keeper_.active();
-  return left_idle == 0 ? 0 : left_idle + desk_.starting.size();
-}
-
-void Turns::CommitItem(const BatchItem& item, Request& request) {
-  Session& session = *request.lane->session;
-  request.times.last_batch_end = now_.steady;
-  request.stage = RequestStage::kAsking;
-  if (!item.piece.pending_only()) {
-    keeper_.Advanced(session, now_);
-    const RequestBase& base = request.task->base();
-    if (base.keyed()) {
-      session.recorded.Note(
-          RecordedKeys::KeyOf(base.request_id, *base.expected_position));
-    }
-  }
-  // A drawn token counts when it is returned, which it is not if its output is
-  // not finite.
-  if (item.finite || item.piece.kind == TokenKind::kPrompt) {
-    metrics_.Tokens(item.piece.kind, item.piece.completed_rows());
-  }
-  if (!item.finite) {
-    metrics_.NonFiniteState();
-    Settle(request, NotFinite(session));
-  } else if (request.task->done()) {
-    Settle(request, request.task->Outcome());
-  } else if (request.end.has_value()) {
-    End(request, *request.end);
-  } else {
-    outbox_.Add(request);
-    if (!LetJoin(request)) continuing_.push_back(request.id);
-  }
+  AnswerWritten();
+  TakeReturned();
+  EndAll();
+  gate_.HandOver();
+  return desk_.with_journal > 0;
 }
 
 void Turns::EndEverything() {
@@ -438,10 +468,8 @@ void Turns::EndEverything() {
     const MutexLock lock(desk_.mutex);
     TakeBackAll();
     while (desk_.with_keeper > desk_.returned.size()) WaitFor(1, kMaxWait);
-    const MutexLock sessions(keeper_.mutex());
     desk_.aborting = true;
-    TakeReturned();
-    EndAll();
+    while (EndSome()) WaitFor(1, kMaxWait);
   }
   outbox_.Send();
   const MutexLock lock(desk_.mutex);

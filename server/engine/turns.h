@@ -3,12 +3,15 @@
 
 #include <cstddef>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
+#include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 #include "server/base/clock.h"
+#include "server/engine/answer_gate.h"
 #include "server/engine/batch_runner.h"
 #include "server/engine/desk.h"
 #include "server/engine/outbox.h"
@@ -23,6 +26,17 @@ namespace steadystate {
 struct Batch {
   std::vector<BatchItem> items;
   std::vector<Request*> requests;  // whose each item is
+  // What each item takes in, as the log has it, up to where; nothing of those
+  // that are not logged.
+  std::string inputs;
+  std::vector<size_t> input_ends;
+
+  void Clear() {
+    items.clear();
+    requests.clear();
+    inputs.clear();
+    input_ends.clear();
+  }
 };
 
 // Takes up what callers noted at the desk, and decides for each request whether
@@ -32,15 +46,18 @@ struct Batch {
 // Confined to the compute thread.
 class Turns {
  public:
-  // All of them outlive it. `max_rows`: of one batch.
+  // All of them outlive it. `max_rows`: of one batch; `chunk_rows`: of one
+  // session in a batch.
   Turns(Desk& desk, SessionKeeper& keeper, Outbox& outbox, const Clock& clock,
-        Metrics& metrics, size_t max_rows)
+        Metrics& metrics, size_t max_rows, size_t chunk_rows)
       : desk_(desk),
         keeper_(keeper),
         outbox_(outbox),
         clock_(clock),
         metrics_(metrics),
-        scheduler_(max_rows) {}
+        chunk_rows_(chunk_rows),
+        scheduler_(max_rows),
+        gate_(desk, keeper, outbox) {}
 
   // Waits for something to do, takes it up and puts what has ended into the
   // outbox. False when the engine is to stop.
@@ -62,18 +79,19 @@ class Turns {
   // Only what has begun is carried through.
   bool finishing() const { return finishing_; }
 
-  // The sessions have absorbed what the batch has computed: puts what that
-  // answers into the outbox. Returns what ReturnWindow wants.
-  size_t Commit(const Batch& batch, const BatchTimes& times);
-  // A decode batch has been answered; see ReturnWindow.
-  void AwaitReturns(absl::Duration time, size_t wanted) {
-    returns_.Open(time, wanted);
-  }
+  // The sessions have absorbed what the batch has computed, in `time`: puts
+  // what that answers into the outbox, or gives it to the journal.
+  void Commit(BatchPhase phase, const Batch& batch, const BatchTimes& times,
+              absl::Duration time);
+  // Puts answers into the outbox that the log has by now. May be called while a
+  // batch runs; costs next to nothing where there are none.
+  bool TakeWritten();
 
   // Answers whatever has not been, when what is with the keeper is back.
   void EndEverything();
 
  private:
+  bool EndSome() ABSL_EXCLUSIVE_LOCKS_REQUIRED(desk_.mutex);
   bool WaitFor(size_t requests, absl::Duration timeout)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(desk_.mutex);
   void WaitForReturns(bool prefilling)
@@ -81,6 +99,12 @@ class Turns {
   void WaitForWork(bool prefilling) ABSL_EXCLUSIVE_LOCKS_REQUIRED(desk_.mutex);
   bool HasWork() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(desk_.mutex);
   std::span<const RequestId> Taken(std::vector<RequestId>& ids);
+  void AnswerWritten()
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(desk_.mutex, keeper_.mutex());
+  void GiveHeld(HeldAnswers& answers, const absl::Status& status)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(desk_.mutex, keeper_.mutex());
+  void Continue(Request& request)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(desk_.mutex, keeper_.mutex());
   void TakeReturned()
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(desk_.mutex, keeper_.mutex());
   void TakeJoining()
@@ -105,15 +129,23 @@ class Turns {
   void Ask(Request& request);
   void Settle(Request& request, absl::Status status)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(desk_.mutex, keeper_.mutex());
-  void CommitItem(const BatchItem& item, Request& request)
+  void CommitItem(const BatchItem& item, Request& request,
+                  absl::string_view inputs)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(desk_.mutex, keeper_.mutex());
+  void CommitReplay(const BatchItem& item, Request& request)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(desk_.mutex, keeper_.mutex());
+  absl::Status EndReplay(Session& session)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(desk_.mutex, keeper_.mutex());
+  Piece NextOf(const Request& request) const;
 
   Desk& desk_;
   SessionKeeper& keeper_;
   Outbox& outbox_;
   const Clock& clock_;
   Metrics& metrics_;
+  const size_t chunk_rows_;
   Scheduler scheduler_;
+  AnswerGate gate_;
   ReturnWindow returns_;
   std::vector<RequestId> continuing_;  // have had a batch and want another
   std::vector<Request*> asking_;

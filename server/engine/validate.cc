@@ -30,6 +30,14 @@ constexpr size_t kMaxStepTokens = size_t{1} << 20;
 constexpr absl::Duration kMinHibernateAfter = absl::Seconds(1);
 constexpr absl::Duration kMaxPrefillSlice = absl::Seconds(10);
 
+absl::Status CheckTime(absl::string_view field, absl::Duration value,
+                       absl::Duration least, absl::Duration most) {
+  if (value >= least && value <= most) return absl::OkStatus();
+  return OutOfBounds(field, absl::FormatDuration(value),
+                     absl::StrCat("in [", absl::FormatDuration(least), ", ",
+                                  absl::FormatDuration(most), "]"));
+}
+
 absl::Status CheckEmbeddings(absl::string_view field,
                              std::span<const float> values) {
   for (size_t i = 0; i < values.size(); ++i) {
@@ -184,6 +192,11 @@ absl::Status ValidateEngineOptions(const EngineOptions& options) {
   STEADYSTATE_RETURN_IF_ERROR(ValidateSessionTtl(options.session_ttl));
   STEADYSTATE_RETURN_IF_ERROR(
       CheckRange<size_t>("history", options.history, 0, kMaxHistory));
+  STEADYSTATE_RETURN_IF_ERROR(
+      CheckTime("log_sync_interval", options.log_sync_interval,
+                absl::Milliseconds(10), absl::Hours(1)));
+  STEADYSTATE_RETURN_IF_ERROR(CheckTime("max_replay", options.max_replay,
+                                        absl::Milliseconds(1), absl::Hours(1)));
   if (options.hibernate_after < kMinHibernateAfter) {
     return OutOfBounds("hibernate_after",
                        absl::FormatDuration(options.hibernate_after),
@@ -196,12 +209,9 @@ absl::Status ValidateEngineOptions(const EngineOptions& options) {
   STEADYSTATE_RETURN_IF_ERROR(CheckRange<size_t>("prefill_chunk_rows",
                                                  options.prefill_chunk_rows, 0,
                                                  options.max_batch_rows));
-  if (options.prefill_slice < absl::ZeroDuration() ||
-      options.prefill_slice > kMaxPrefillSlice) {
-    return OutOfBounds(
-        "prefill_slice", absl::FormatDuration(options.prefill_slice),
-        absl::StrCat("in [0s, ", absl::FormatDuration(kMaxPrefillSlice), "]"));
-  }
+  STEADYSTATE_RETURN_IF_ERROR(CheckTime("prefill_slice", options.prefill_slice,
+                                        absl::ZeroDuration(),
+                                        kMaxPrefillSlice));
   STEADYSTATE_RETURN_IF_ERROR(CheckAtLeastOne("max_queued_per_session",
                                               options.max_queued_per_session));
   STEADYSTATE_RETURN_IF_ERROR(

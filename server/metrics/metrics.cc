@@ -124,9 +124,10 @@ struct Metrics::Families {
       outbound_waiting, long_work, load_duration, ready, heartbeat_age, threads;
   std::vector<Counter*> created, ended, rejections, accepted, refused, cut,
       tokens, mismatches, replays, nonfinite, hibernations, snapshot_bytes,
-      store_failures;
+      store_failures, log_bytes, replayed_tokens;
   std::vector<Histogram*> lifetime, session_tokens, queue, first_token,
-      inter_token, step, batch_size, batch_rows, wakes, snapshot_durations;
+      inter_token, step, batch_size, batch_rows, wakes, snapshot_durations,
+      log_syncs;
   std::array<std::array<Counter*, 2>, 2> cancellations{};
   std::map<std::string, Counter*, std::less<>> errors;
   prometheus::Family<Histogram>* duration_family = nullptr;
@@ -210,11 +211,14 @@ void Metrics::Families::AddCancellations() {
 
 void Metrics::Families::AddStore() {
   constexpr const char* kUses[] = {"read", "written"};
-  constexpr const char* kOperations[] = {"read", "write"};
+  constexpr const char* kOperations[] = {"read", "write", "log"};
   hibernations = Counters(MetricId::kHibernations);
   wakes = Histograms(MetricId::kWakeDuration);
   snapshot_durations = Histograms(MetricId::kSnapshotDuration, "use", kUses);
   snapshot_bytes = Counters(MetricId::kSnapshotBytes, "use", kUses);
+  log_bytes = Counters(MetricId::kLogBytes);
+  log_syncs = Histograms(MetricId::kLogSyncDuration);
+  replayed_tokens = Counters(MetricId::kReplayedTokens);
   store_failures =
       Counters(MetricId::kStoreFailuresTotal, "operation", kOperations);
 }
@@ -299,6 +303,18 @@ void Metrics::SetSessions(size_t active, size_t idle, size_t hibernated) {
 void Metrics::Snapshot(SnapshotUse use, absl::Duration time, uint64_t bytes) {
   families_->snapshot_durations[Index(use)]->Observe(Seconds(time));
   families_->snapshot_bytes[Index(use)]->Increment(static_cast<double>(bytes));
+}
+
+void Metrics::Logged(uint64_t bytes) {
+  families_->log_bytes[0]->Increment(static_cast<double>(bytes));
+}
+
+void Metrics::LogSynced(absl::Duration time) {
+  families_->log_syncs[0]->Observe(Seconds(time));
+}
+
+void Metrics::ReplayedTokens(uint64_t tokens) {
+  families_->replayed_tokens[0]->Increment(static_cast<double>(tokens));
 }
 
 void Metrics::StoreFailed(StoreFailure kind) {

@@ -32,7 +32,7 @@ enum class ConnectionRefusal : uint8_t {
 };
 // What takes long and is done on threads for it.
 enum class LongWork : uint8_t { kReading, kTexts };
-enum class StoreFailure : uint8_t { kRead, kWrite };
+enum class StoreFailure : uint8_t { kRead, kWrite, kLog };
 enum class SnapshotUse : uint8_t { kRead, kWritten };
 enum class ConnectionCut : uint8_t { kResets, kBytes, kUnfinished };
 
@@ -63,6 +63,11 @@ class Metrics {
   void SetSessions(size_t active, size_t idle, size_t hibernated);
   // A session's state was read from the store, or written there.
   void Snapshot(SnapshotUse use, absl::Duration time, uint64_t bytes);
+  // A round, or some, was written to the log.
+  void Logged(uint64_t bytes);
+  void LogSynced(absl::Duration time);
+  // Inputs that the log had were computed again.
+  void ReplayedTokens(uint64_t tokens);
   void StoreFailed(StoreFailure kind);
   // A session's state has left memory for the store.
   void Hibernated();

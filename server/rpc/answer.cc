@@ -250,6 +250,8 @@ void ToProto(const SessionInfo& info, absl::string_view model_id,
   to.mutable_labels()->insert(info.labels.begin(), info.labels.end());
   to.set_uid(info.uid);
   to.set_other_numerics(info.other_numerics);
+  to.set_durability(static_cast<v1::Session::Durability>(
+      static_cast<int>(info.durability) + v1::Session::NONE));
 }
 
 void ToProto(const Engine& engine, v1::Model& to) {

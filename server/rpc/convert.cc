@@ -167,6 +167,15 @@ absl::Status SetTtlAndLabels(const v1::Session& from, Options& to) {
   return Within("session", ValidateLabels(to.labels));
 }
 
+absl::Status SetDurability(const v1::Session& from, SessionOptions& to) {
+  const int asked = from.durability();
+  if (asked == v1::Session::DURABILITY_UNSPECIFIED) return absl::OkStatus();
+  STEADYSTATE_RETURN_IF_ERROR(CheckRange<int>(
+      "session.durability", asked, v1::Session::NONE, v1::Session::SYNC));
+  to.durability = static_cast<Durability>(asked - v1::Session::NONE);
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 absl::StatusOr<absl::string_view> ParseSessionName(absl::string_view field,
@@ -213,6 +222,7 @@ absl::StatusOr<SessionOptions> Converter::ToSessionOptions(
         CheckModelName("model", request.model(), model_.description().id));
   }
   STEADYSTATE_RETURN_IF_ERROR(SetTtlAndLabels(request.session(), options));
+  STEADYSTATE_RETURN_IF_ERROR(SetDurability(request.session(), options));
   return options;
 }
 
@@ -224,6 +234,7 @@ absl::StatusOr<SessionOptions> Converter::ToSessionOptions(
   }
   options.id = request.session_id();
   STEADYSTATE_RETURN_IF_ERROR(SetTtlAndLabels(request.session(), options));
+  STEADYSTATE_RETURN_IF_ERROR(SetDurability(request.session(), options));
   return options;
 }
 

@@ -185,17 +185,23 @@ SessionService::SessionService(ServiceContext& services)
 grpc::ServerUnaryReactor* SessionService::CreateSession(
     grpc::CallbackServerContext* context,
     const v1::CreateSessionRequest* request, v1::Session* response) {
-  return AnswerUnary(
-      services_, *context, "steadystate.v1.SessionService/CreateSession",
-      *response, [this, request, response]() -> absl::Status {
-        STEADYSTATE_ASSIGN_OR_RETURN(
-            const SessionOptions options,
-            services_.converter.ToSessionOptions(*request));
-        STEADYSTATE_ASSIGN_OR_RETURN(const SessionInfo info,
-                                     services_.engine.CreateSession(options));
-        SetSession(info, *response);
-        return absl::OkStatus();
+  const auto record = std::make_shared<CallRecord>(
+      "steadystate.v1.SessionService/CreateSession", *context, services_);
+  grpc::ServerUnaryReactor* const reactor = context->DefaultReactor();
+  absl::StatusOr<SessionOptions> options =
+      services_.converter.ToSessionOptions(*request);
+  if (!options.ok()) {
+    reactor->Finish(record->End(options.status()));
+    return reactor;
+  }
+  // gRPC keeps the call, and what it lends, until Finish.
+  services_.engine.CreateSession(
+      *options, [this, record, reactor,
+                 response](const absl::StatusOr<SessionInfo>& created) {
+        if (created.ok()) SetSession(*created, *response);
+        reactor->Finish(record->End(created.status()));
       });
+  return reactor;
 }
 
 grpc::ServerUnaryReactor* SessionService::GetSession(

@@ -3,7 +3,6 @@
 #include <pthread.h>
 
 #include <algorithm>
-#include <iterator>
 #include <string>
 #include <utility>
 #include <vector>
@@ -21,15 +20,9 @@ namespace {
 // it waits.
 constexpr absl::Duration kMaxWait = absl::Seconds(1);
 
-// How long a store that has failed is left alone.
-constexpr absl::Duration kStoreRetry = absl::Seconds(1);
-
 // Sessions that are looked at under one lock when one of them is to leave
 // memory: some microseconds of work.
 constexpr size_t kIdleAtOnce = 16;
-
-// Sessions that leave the store together.
-constexpr size_t kRemovedAtOnce = 256;
 
 absl::Status WrongPosition(uint64_t stored, uint64_t position) {
   return MakeError(
@@ -49,11 +42,14 @@ absl::Status Busy(const std::string& id) {
 }  // namespace
 
 KeeperThread::KeeperThread(const Parts& parts, absl::Duration hibernate_after,
-                           Returned returned)
+                           Returned returned, Due due)
     : parts_(parts),
       shelf_(parts.shelf),
       hibernate_after_(hibernate_after),
       returned_(std::move(returned)),
+      due_(std::move(due)),
+      saver_(parts.shelf, parts.archive, parts.clock),
+      remover_(parts.shelf, parts.archive, saver_, parts.clock),
       thread_([this] { Loop(); }) {}
 
 KeeperThread::~KeeperThread() { thread_.join(); }
@@ -72,40 +68,34 @@ void KeeperThread::Loop() {
     }
     MakeRoom();
     DoJob();
-    RemoveSome();
+    remover_.RemoveSome();
     ClearOne();
     HibernateOneAsked();
     HibernateIfDue();
     SweepIfDue();
+    log_wants_more_ = saver_.MendIdle() || saver_.TrimLog(due_);
   }
   while (HibernateOneAsked()) continue;
   // What is left in the store comes back at the next start.
   do {
-    store_retry_ = SteadyTime::InfinitePast();
-  } while (RemoveSome());
-}
-
-bool KeeperThread::MayStore() const {
-  return parts_.archive != nullptr && parts_.clock.Now() >= store_retry_;
-}
-
-void KeeperThread::NoteFailure(const absl::Status& failure) {
-  store_retry_ = parts_.clock.Now() + kStoreRetry;
-  store_failure_ = failure;
+    saver_.ForgetFailure();
+    remover_.ForgetFailure();
+  } while (remover_.RemoveSome());
 }
 
 bool KeeperThread::HasWork() {
   return shelf_.stopping || shelf_.sweep.has_value() || !shelf_.jobs.empty() ||
          !shelf_.ended.empty() || !shelf_.bedtimes.empty() ||
          (!shelf_.waiting.empty() && shelf_.slot_may_come) ||
-         (!shelf_.removals.empty() && MayStore());
+         (!shelf_.removals.empty() && remover_.MayRemove()) ||
+         (log_wants_more_ && saver_.MayStore());
 }
 
 void KeeperThread::WaitForWork() {
   if (HasWork()) return;
   const SteadyTime now = parts_.clock.Now();
   absl::Duration wait = std::min(shelf_.table.NextExpiry() - now, kMaxWait);
-  if (MayStore()) {
+  if (saver_.MayStore()) {
     wait = std::min(wait, shelf_.table.IdleSince() + hibernate_after_ - now);
   }
   if (wait <= absl::ZeroDuration()) return;
@@ -149,13 +139,13 @@ bool KeeperThread::GiveSlot(Shelf::Job& job) {
 // memory.
 void KeeperThread::MakeRoom() {
   if (!std::exchange(wants_room_, false)) return;
-  if (MayStore() && HibernateOne(SteadyTime::InfiniteFuture(), kForOthers) !=
-                        Room::kStoreFailed) {
+  if (saver_.MayStore() && HibernateOne(SteadyTime::InfiniteFuture(),
+                                        kForOthers) != Room::kStoreFailed) {
     return;
   }
   const MutexLock lock(shelf_.mutex);
   if (shelf_.waiting.empty()) return;
-  shelf_.waiting.begin()->second.work = [failed = store_failure_](Session&) {
+  shelf_.waiting.begin()->second.work = [failed = saver_.failure()](Session&) {
     return failed;
   };
   EndFirstWait();
@@ -170,12 +160,18 @@ void KeeperThread::DoJob() {
     shelf_.jobs.pop_front();
   }
   MayPark("SessionKeeper::DoJob");
-  absl::Status status = FillSlot(*job.session);
-  if (status.ok() && job.work) status = job.work(*job.session);
+  Session& session = *job.session;
+  absl::Status status = FillSlot(session);
+  // Nothing may be answered about a session of which the log lacks a part.
+  if (status.ok()) status = saver_.Mend(session);
+  if (status.ok() && job.work) status = job.work(session);
+  const auto snapshot = saver_.TakeIfDue(session);
   if (job.waited) parts_.metrics.Woken(parts_.clock.Now() - job.ordered);
   // Whoever ordered it may be about to let go of the session, and to end.
   job.work = nullptr;
-  returned_(*job.session, std::move(status));
+  returned_(session, std::move(status));
+  // This thread alone destroys sessions.
+  if (snapshot.has_value()) (void)saver_.Put(session, *snapshot);
 }
 
 // A session that has been given a slot, and whose state is elsewhere, gets
@@ -193,10 +189,20 @@ absl::Status KeeperThread::FillSlot(Session& session) {
 }
 
 absl::Status KeeperThread::LoadSlot(Session& session) {
-  const absl::StatusOr<bool> other_numerics =
-      parts_.archive->Load(session.uid, session.state);
-  absl::Status status = other_numerics.status();
-  if (status.ok() && session.state.position() != session.position) {
+  absl::Status status = CheckTail(session);
+  bool other_numerics = false;
+  std::unique_ptr<LogTail> tail;
+  if (status.ok()) {
+    auto loaded =
+        parts_.archive->Load(session.uid, session.stored_tail, session.state);
+    status = loaded.status();
+    if (loaded.ok()) {
+      other_numerics = loaded->other_numerics;
+      tail = std::move(loaded->tail);
+    }
+  }
+  if (status.ok() && tail == nullptr &&
+      session.state.position() != session.position) {
     status = WrongPosition(session.state.position(), session.position);
   }
   StateLease unused;
@@ -207,9 +213,40 @@ absl::Status KeeperThread::LoadSlot(Session& session) {
     return status;
   }
   session.state.Arrive();
-  session.other_numerics = session.other_numerics || *other_numerics;
+  session.tail = std::move(tail);
+  session.other_numerics = session.other_numerics || other_numerics ||
+                           IsOfOtherNumerics(session.stored_tail);
   session.NoteRecords();
   return status;
+}
+
+bool KeeperThread::IsOfOtherNumerics(
+    const std::optional<StoredTail>& tail) const {
+  return tail.has_value() && (tail->numerics == 0 ||
+                              tail->numerics != parts_.archive->numerics_tag());
+}
+
+// May what the session has absorbed since its snapshot be absorbed again?
+absl::Status KeeperThread::CheckTail(const Session& session) const {
+  if (!session.stored_tail.has_value()) return absl::OkStatus();
+  if (session.stored_tail->damaged) {
+    return MakeError(ErrorReason::kSnapshotCorrupt,
+                     absl::StrCat("a part of what session '", session.id,
+                                  "' has absorbed is missing in the store's "
+                                  "log; delete the session"),
+                     {{"what", "log"}});
+  }
+  if (parts_.allow_other_numerics || !IsOfOtherNumerics(session.stored_tail)) {
+    return absl::OkStatus();
+  }
+  return MakeError(
+      ErrorReason::kNumericsMismatch,
+      absl::StrCat("session '", session.id,
+                   "' was advanced by a server that computes other bits (of "
+                   "another version, or on another CPU) and that was killed: "
+                   "start that one once more and stop it, or this one with "
+                   "--allow_other_numerics"),
+      {{"session", session.id}});
 }
 
 // The same for a copy that waits for the thread. False if there was none.
@@ -253,46 +290,16 @@ absl::StatusOr<std::shared_ptr<SessionState>> KeeperThread::CopyOf(
     if (ClearOne() || FillOne()) continue;
     // Without a store what is charged has a slot by now, and those that have
     // one need no other one's.
-    if (!MayStore()) return lease.status();
+    if (!saver_.MayStore()) return lease.status();
     const Room room = HibernateOne(SteadyTime::InfiniteFuture(), kForOthers);
-    if (room == Room::kStoreFailed) return store_failure_;
+    if (room == Room::kStoreFailed) return saver_.failure();
     if (room == Room::kNone) return lease.status();
   }
 }
 
-// False if there were none, or the store has failed.
-bool KeeperThread::RemoveSome() {
-  if (!MayStore()) return false;
-  std::vector<Shelf::Removal> removals;
-  {
-    const MutexLock lock(shelf_.mutex);
-    std::vector<Shelf::Removal>& all = shelf_.removals;
-    const size_t count = std::min(all.size(), kRemovedAtOnce);
-    std::move(all.end() - static_cast<ptrdiff_t>(count), all.end(),
-              std::back_inserter(removals));
-    all.resize(all.size() - count);
-  }
-  if (removals.empty()) return false;
-  std::vector<SessionUid> uids;
-  uids.reserve(removals.size());
-  for (const Shelf::Removal& removal : removals) uids.push_back(removal.uid);
-  MayPark("SessionKeeper::RemoveSome");
-  const absl::Status status = parts_.archive->Remove(uids);
-  if (!status.ok()) NoteFailure(status);
-  for (Shelf::Removal& removal : removals) {
-    if (removal.removed) std::exchange(removal.removed, nullptr)(status);
-  }
-  if (status.ok()) return true;
-  // Nobody waits for it any more, but it shall not come back.
-  const MutexLock lock(shelf_.mutex);
-  for (Shelf::Removal& removal : removals) {
-    shelf_.removals.push_back(std::move(removal));
-  }
-  return false;
-}
-
 void KeeperThread::HibernateIfDue() {
-  if (!MayStore() || hibernate_after_ == absl::InfiniteDuration()) return;
+  if (!saver_.MayStore() || hibernate_after_ == absl::InfiniteDuration())
+    return;
   const SteadyTime now = parts_.clock.Now();
   {
     const MutexLock lock(shelf_.mutex);
@@ -321,7 +328,7 @@ bool KeeperThread::HibernateOneAsked() {
   }
   if (session != nullptr) {
     const Room room = MoveOut(*session, kForItself);
-    if (room == Room::kStoreFailed) status = store_failure_;
+    if (room == Room::kStoreFailed) status = saver_.failure();
     if (room == Room::kPerhaps) status = Busy(asked.id);
   }
   asked.hibernated(status);
@@ -352,7 +359,7 @@ KeeperThread::Room KeeperThread::HibernateOne(SteadyTime idle_since,
 // Of a session that is moving the state goes to the store, and out of memory.
 KeeperThread::Room KeeperThread::MoveOut(Session& session, Reason reason) {
   MayPark("SessionKeeper::MoveOut");
-  if (Save(session).ok()) {
+  if (saver_.Save(session).ok()) {
     return Leave(session, reason) ? Room::kMade : Room::kPerhaps;
   }
   const MutexLock lock(shelf_.mutex);
@@ -371,6 +378,7 @@ bool KeeperThread::Leave(Session& session, Reason reason) {
   if (session.active && reason == kForItself) return false;
   shelf_.table.ForgetIdle(session);
   lease = session.state.Leave();
+  session.tail.reset();
   origin = session.state.DropOrigin();
   shelf_.slot_may_come = true;
   if (session.active) {
@@ -395,35 +403,6 @@ void KeeperThread::WaitAgain(Session& session) {
   shelf_.jobs.erase(job);
 }
 
-// REQUIRES: Session::moving.
-absl::Status KeeperThread::Save(Session& session) {
-  StoredSession form;
-  SteadyTime last_step;
-  {
-    const MutexLock lock(shelf_.mutex);
-    last_step = session.last_step.steady;
-    if (session.stored == session.position &&
-        session.stored_step == last_step) {
-      return absl::OkStatus();
-    }
-    form = session.ToStored();
-  }
-  const SessionState* const origin = session.state.origin();
-  const absl::Status saved =
-      parts_.archive->Save(form, origin == nullptr ? session.state : *origin);
-  if (!saved.ok()) {
-    NoteFailure(saved);
-    // What has failed may have happened.
-    const MutexLock lock(shelf_.mutex);
-    session.may_be_stored = true;
-    return saved;
-  }
-  const MutexLock lock(shelf_.mutex);
-  session.stored = form.position;
-  session.stored_step = last_step;
-  return absl::OkStatus();
-}
-
 void KeeperThread::SweepIfDue() {
   SteadyTime deadline;
   {
@@ -431,39 +410,11 @@ void KeeperThread::SweepIfDue() {
     if (!shelf_.sweep.has_value()) return;
     deadline = *shelf_.sweep;
   }
-  const size_t left = Sweep(deadline);
+  const size_t left = saver_.Sweep(deadline);
   const MutexLock lock(shelf_.mutex);
   shelf_.not_swept = left;
   shelf_.sweep.reset();
   shelf_.done.SignalAll();
-}
-
-// -> how many sessions the store does not have as they are.
-size_t KeeperThread::Sweep(SteadyTime deadline) {
-  std::vector<SessionKey> keys;
-  {
-    const MutexLock lock(shelf_.mutex);
-    keys = shelf_.table.Keys();
-  }
-  size_t left = 0;
-  for (const SessionKey& key : keys) {
-    Session* session = nullptr;
-    {
-      const MutexLock lock(shelf_.mutex);
-      session = shelf_.table.FindAny(key);
-      // What the store alone has is there as it is.
-      if (session == nullptr || session->state.stored()) continue;
-      if (session->active || parts_.clock.Now() > deadline) {
-        ++left;
-        continue;
-      }
-      session->moving = true;
-    }
-    if (!Save(*session).ok()) ++left;
-    const MutexLock lock(shelf_.mutex);
-    session->moving = false;
-  }
-  return parts_.archive->Sync().ok() ? left : keys.size();
 }
 
 }  // namespace steadystate

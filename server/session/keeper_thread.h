@@ -3,7 +3,9 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <thread>
+#include <vector>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
@@ -13,6 +15,8 @@
 #include "server/metrics/metrics.h"
 #include "server/session/session.h"
 #include "server/session/session_archive.h"
+#include "server/session/session_remover.h"
+#include "server/session/session_saver.h"
 #include "server/session/session_state.h"
 #include "server/session/shelf.h"
 #include "server/session/state_pool.h"
@@ -32,18 +36,23 @@ class KeeperThread {
   // thread, which holds no lock.
   using Returned = std::function<void(Session&, absl::Status)>;
 
+  // The session is in use and cannot go on before it has been ordered. The
+  // same.
+  using Due = std::function<void(Session&)>;
+
   struct Parts {
     Shelf& shelf;
     const SessionLayout& layout;
     StatePool& pool;
     SessionArchive* archive = nullptr;  // null without a store
+    bool allow_other_numerics = false;  // than a log was written under
     const Clock& clock;
     Metrics& metrics;
   };
 
   // All of it outlives the thread.
   KeeperThread(const Parts& parts, absl::Duration hibernate_after,
-               Returned returned);
+               Returned returned, Due due);
   // When all that was ordered is done. REQUIRES: Shelf::stopping.
   ~KeeperThread();
 
@@ -51,6 +60,8 @@ class KeeperThread {
   // STATE_BUDGET_EXHAUSTED: all slots are in use.
   absl::StatusOr<std::shared_ptr<SessionState>> CopyOf(
       const SessionState& state);
+  // Puts the session into the store. Called by Work.
+  absl::Status Save(Session& session) { return saver_.Save(session); }
 
  private:
   // Why a session leaves memory: others wait for a slot, or it is due.
@@ -60,8 +71,6 @@ class KeeperThread {
 
   void Loop();
   bool HasWork() ABSL_EXCLUSIVE_LOCKS_REQUIRED(shelf_.mutex);
-  bool MayStore() const;
-  void NoteFailure(const absl::Status& failure);
   void WaitForWork() ABSL_EXCLUSIVE_LOCKS_REQUIRED(shelf_.mutex);
   void BringWaiting() ABSL_EXCLUSIVE_LOCKS_REQUIRED(shelf_.mutex);
   void EndFirstWait() ABSL_EXCLUSIVE_LOCKS_REQUIRED(shelf_.mutex);
@@ -70,27 +79,27 @@ class KeeperThread {
   void DoJob();
   absl::Status FillSlot(Session& session);
   absl::Status LoadSlot(Session& session);
+  absl::Status CheckTail(const Session& session) const;
+  bool IsOfOtherNumerics(const std::optional<StoredTail>& tail) const;
   bool FillOne();
   bool ClearOne();
-  bool RemoveSome();
   void HibernateIfDue();
   bool HibernateOneAsked();
   Room HibernateOne(SteadyTime idle_since, Reason reason);
   Room MoveOut(Session& session, Reason reason);
   bool Leave(Session& session, Reason reason);
   void WaitAgain(Session& session) ABSL_EXCLUSIVE_LOCKS_REQUIRED(shelf_.mutex);
-  absl::Status Save(Session& session);
   void SweepIfDue();
-  size_t Sweep(SteadyTime deadline);
 
   const Parts parts_;
   Shelf& shelf_;
   const absl::Duration hibernate_after_;
   const Returned returned_;
+  const Due due_;
   bool wants_room_ = false;  // for the first that waits
-  // The store has failed: it is left alone until then.
-  SteadyTime store_retry_ = SteadyTime::InfinitePast();
-  absl::Status store_failure_;
+  SessionSaver saver_;
+  SessionRemover remover_;
+  bool log_wants_more_ = false;  // there may be more to do for it at once
 
   std::thread thread_;  // last: it uses all of the above
 };

@@ -4,11 +4,14 @@
 #include <cstddef>
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <optional>
 #include <string>
 
 #include "absl/time/time.h"
 #include "server/base/clock.h"
+#include "server/session/log_book.h"
+#include "server/session/log_entry.h"
 #include "server/session/session_id.h"
 #include "server/session/session_info.h"
 #include "server/session/session_memory.h"
@@ -44,8 +47,11 @@ struct Session {
             .last_step_time = last_step.wall};
   }
   StoredSession ToStored() const {
-    return {
-        .card = card(), .position = position, .other_numerics = other_numerics};
+    return {.card = card(),
+            .position = position,
+            .other_numerics = other_numerics,
+            .durability = durability,
+            .round = log.last};
   }
 
   // Its state has been restored: puts `recorded` right.
@@ -79,6 +85,10 @@ struct Session {
   std::optional<uint64_t> stored;
   SteadyTime stored_step;      // its last_step then
   bool may_be_stored = false;  // writing it there has failed
+  Durability durability = Durability::kNone;
+  LogMark log;
+  // What the store has beside a snapshot, if there is such a thing.
+  std::optional<StoredTail> stored_tail;
   // The keeper's thread is writing its state down: nobody may advance it.
   bool moving = false;
   // Which of SessionKeeper's jobs waits for a slot for it.
@@ -95,6 +105,9 @@ struct Session {
   Lane* lane = nullptr;
 
   SessionState state;
+  // What the state has to absorb before it is the session's; null: nothing.
+  // Belongs to whom the state does.
+  std::unique_ptr<LogTail> tail;
 };
 
 }  // namespace steadystate

@@ -13,10 +13,8 @@ absl::Status SessionArchive::Counted(StoreFailure kind, absl::Status status) {
   return status;
 }
 
-absl::Status SessionArchive::Save(const StoredSession& session,
-                                  const SessionState& state) {
-  const SteadyTime start = clock_.Now();
-  const std::string snapshot = snapshots_.Write(session.card, state);
+absl::Status SessionArchive::Put(const StoredSession& session,
+                                 absl::string_view snapshot, SteadyTime start) {
   STEADYSTATE_RETURN_IF_ERROR(
       Counted(StoreFailure::kWrite, store_.Put(session, snapshot)));
   metrics_.Snapshot(SnapshotUse::kWritten, clock_.Now() - start,
@@ -24,16 +22,27 @@ absl::Status SessionArchive::Save(const StoredSession& session,
   return absl::OkStatus();
 }
 
-absl::StatusOr<bool> SessionArchive::Load(const SessionUid& uid,
-                                          SessionState& to) {
+absl::Status SessionArchive::PutNew(const StoredSession& session) {
+  const SessionState state(snapshots_.layout());
+  return Put(session, Write(session, state), clock_.Now());
+}
+
+absl::StatusOr<SessionArchive::Loaded> SessionArchive::Load(
+    const SessionUid& uid, const std::optional<StoredTail>& tail,
+    SessionState& to) {
   const SteadyTime start = clock_.Now();
-  absl::StatusOr<std::string> bytes = store_.Read(uid);
-  STEADYSTATE_RETURN_IF_ERROR(Counted(StoreFailure::kRead, bytes.status()));
-  const absl::StatusOr<Snapshot> snapshot = snapshots_.Read(*bytes);
+  absl::StatusOr<StoredState> stored = store_.Read(uid);
+  STEADYSTATE_RETURN_IF_ERROR(Counted(StoreFailure::kRead, stored.status()));
+  const absl::StatusOr<Snapshot> snapshot = snapshots_.Read(stored->snapshot);
   STEADYSTATE_RETURN_IF_ERROR(Counted(StoreFailure::kRead, snapshot.status()));
   snapshots_.Restore(*snapshot, to);
-  metrics_.Snapshot(SnapshotUse::kRead, clock_.Now() - start, bytes->size());
-  return snapshot->other_numerics;
+  metrics_.Snapshot(SnapshotUse::kRead, clock_.Now() - start,
+                    stored->snapshot.size());
+  Loaded loaded = {.other_numerics = snapshot->other_numerics, .tail = nullptr};
+  if (tail.has_value()) {
+    loaded.tail = std::make_unique<LogTail>(std::move(stored->tail), tail->end);
+  }
+  return loaded;
 }
 
 absl::Status SessionArchive::Remove(std::span<const SessionUid> uids) {

@@ -1,12 +1,19 @@
 #ifndef STEADYSTATE_SERVER_SESSION_SESSION_ARCHIVE_H_
 #define STEADYSTATE_SERVER_SESSION_SESSION_ARCHIVE_H_
 
+#include <cstdint>
 #include <functional>
+#include <memory>
+#include <optional>
 #include <span>
+#include <string>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 #include "server/base/clock.h"
 #include "server/metrics/metrics.h"
+#include "server/session/log_entry.h"
 #include "server/session/session_id.h"
 #include "server/session/session_state.h"
 #include "server/session/session_store.h"
@@ -27,17 +34,36 @@ class SessionArchive {
         metrics_(metrics) {}
 
   // REQUIRES: the state is in memory, or at position 0; nobody changes it.
-  absl::Status Save(const StoredSession& session, const SessionState& state);
+  std::string Write(const StoredSession& session,
+                    const SessionState& state) const {
+    return snapshots_.Write(session.card, state);
+  }
+  // What Write returned for the session, which began at `start`.
+  absl::Status Put(const StoredSession& session, absl::string_view snapshot,
+                   SteadyTime start);
+  // A session that has absorbed nothing.
+  absl::Status PutNew(const StoredSession& session);
 
-  // Makes `to` what was saved last. -> whether that was under other numerics.
-  // REQUIRES: it has a fresh slot, or the
-  // session was saved at position 0. Errors of SessionStore::Read and
-  // SnapshotFormat::Read.
-  absl::StatusOr<bool> Load(const SessionUid& uid, SessionState& to);
+  struct Loaded {
+    bool other_numerics = false;  // than it was saved under
+    // What is to be absorbed again, if anything is.
+    std::unique_ptr<LogTail> tail;
+  };
+  // Makes `to` what was saved last. REQUIRES: it has a fresh slot, or the
+  // session was saved at position 0 without a tail. Errors of
+  // SessionStore::Read and SnapshotFormat::Read.
+  //   tail  what is known of it: nothing if the session has none
+  absl::StatusOr<Loaded> Load(const SessionUid& uid,
+                              const std::optional<StoredTail>& tail,
+                              SessionState& to);
 
   absl::Status Remove(std::span<const SessionUid> uids);
   absl::Status Sync();
   absl::Status ForEach(const std::function<void(StoredSession)>& each);
+
+  // The store, for what needs no counting, and what tells numerics apart.
+  SessionStore& store() { return store_; }
+  uint64_t numerics_tag() const { return snapshots_.numerics_tag(); }
 
   // About what a session takes there.
   uint64_t session_bytes() const {

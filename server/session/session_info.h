@@ -40,6 +40,19 @@ struct SessionKey {
   }
 };
 
+// What of a session outlives what, where there is a store.
+enum class Durability : uint8_t {
+  kNone,      // nothing outlives the process
+  kShutdown,  // it is stored when the process is asked to end
+  kLog,       // what has been answered outlives the process, however it ends
+  kSync,      // and a loss of power
+};
+
+// Is what it absorbs written down before that is answered?
+constexpr bool IsLogged(Durability durability) {
+  return durability >= Durability::kLog;
+}
+
 // What a session is charged for.
 enum class Tier : uint8_t {
   kMemory,  // a state there, until it ends
@@ -62,6 +75,7 @@ struct SessionOptions {
   std::string id;
   std::optional<absl::Duration> ttl;          // absent: the server's default
   std::map<std::string, std::string> labels;  // bounded, see session_id.h
+  std::optional<Durability> durability;       // absent: the server's default
 };
 
 // The most copies of a session that are made at once.
@@ -100,6 +114,7 @@ struct SessionInfo {
   absl::Time expire_time;
   std::map<std::string, std::string> labels;
   bool other_numerics = false;  // than it began under
+  Durability durability = Durability::kNone;
 };
 
 // The most sessions of a page.

@@ -11,6 +11,8 @@
 #include "server/base/error.h"
 #include "server/base/parking.h"
 #include "server/base/status_macros.h"
+#include "server/session/log_entry.h"
+#include "server/session/log_recovery.h"
 #include "server/session/session_id.h"
 
 namespace steadystate {
@@ -24,18 +26,16 @@ constexpr absl::Duration kMaxStateRetry = absl::Seconds(60);
 // How long one operation of the store may take beyond the time that there is.
 constexpr absl::Duration kStoreGrace = absl::Seconds(5);
 
-absl::Status ValidateForks(const ForkOptions& options) {
-  if (options.ttl.has_value()) {
-    STEADYSTATE_RETURN_IF_ERROR(ValidateSessionTtl(*options.ttl));
-  }
-  STEADYSTATE_RETURN_IF_ERROR(ValidateLabels(options.labels));
-  return ValidateSessionIds(options.ids);
-}
-
 size_t StoredSessions(uint64_t store_bytes, const SessionArchive* archive) {
   return archive == nullptr
              ? 0
              : static_cast<size_t>(store_bytes / archive->session_bytes());
+}
+
+absl::Status NoStore() {
+  return MakeError(ErrorReason::kNoStore,
+                   "this server keeps sessions in memory only: start it with "
+                   "--store");
 }
 
 // A time of day that was `wall`, as steady time; none to come.
@@ -48,10 +48,14 @@ Moment Past(absl::Time wall, const Moment& now) {
 
 SessionKeeper::SessionKeeper(const Limits& limits, const SessionLayout& layout,
                              SessionArchive* archive, const Clock& clock,
-                             Metrics& metrics, Returned returned)
+                             Metrics& metrics, Returned returned,
+                             KeeperThread::Due due)
     : layout_(layout),
       archive_(archive),
       store_bytes_(limits.store_bytes),
+      default_durability_(limits.default_durability),
+      log_sync_interval_(limits.log_sync_interval),
+      max_replay_(limits.max_replay),
       clock_(clock),
       metrics_(metrics),
       pool_(layout.slot(), layout.charge_bytes(), limits.memory_bytes),
@@ -64,9 +68,10 @@ SessionKeeper::SessionKeeper(const Limits& limits, const SessionLayout& layout,
                .layout = layout,
                .pool = pool_,
                .archive = archive,
+               .allow_other_numerics = limits.allow_other_numerics,
                .clock = clock,
                .metrics = metrics},
-              limits.hibernate_after, std::move(returned)) {
+              limits.hibernate_after, std::move(returned), std::move(due)) {
   const MutexLock lock(shelf_.mutex);
   UpdateGauges();
 }
@@ -84,12 +89,19 @@ SessionKeeper::~SessionKeeper() {
 
 absl::Status SessionKeeper::TakeUpStored() {
   const Moment now = clock_.Read();
-  const auto take_up = [this, &now](StoredSession stored) {
+  STEADYSTATE_ASSIGN_OR_RETURN(RecoveredSessions recovered,
+                               RecoverSessions(*archive_));
+  const auto failed = [this](uint64_t first, uint64_t last) {
     const MutexLock lock(shelf_.mutex);
-    TakeUp(std::move(stored), now);
+    shelf_.log.Break(first, last);
   };
-  STEADYSTATE_RETURN_IF_ERROR(archive_->ForEach(take_up));
+  journal_.emplace(archive_->store(), recovered.next_round, log_sync_interval_,
+                   clock_, metrics_, failed);
   const MutexLock lock(shelf_.mutex);
+  shelf_.journal = &*journal_;
+  for (StoredSession& stored : recovered.sessions) {
+    TakeUp(std::move(stored), now);
+  }
   UpdateGauges();
   shelf_.wake.SignalOne();
   return absl::OkStatus();
@@ -98,21 +110,29 @@ absl::Status SessionKeeper::TakeUpStored() {
 void SessionKeeper::TakeUp(StoredSession stored, const Moment& now) {
   SessionTable& table = shelf_.table;
   SessionCard& card = stored.card;
+  // What of it was written was for that process.
+  if (stored.durability == Durability::kNone) {
+    shelf_.removals.push_back({.uid = card.uid, .removed = nullptr});
+    return;
+  }
   if (Session* const other = table.FindAny({card.id, card.owner})) {
     // A process that ended while one took the other's place: the later counts.
     if (other->created.wall >= card.create_time) {
-      shelf_.removals.push_back({card.uid, nullptr});
+      shelf_.removals.push_back({.uid = card.uid, .removed = nullptr});
       return;
     }
-    shelf_.removals.push_back({other->uid, nullptr});
+    shelf_.removals.push_back({.uid = other->uid, .removed = nullptr});
     --shelf_.hibernated;
     shelf_.End(table.Remove(*other));
   }
   auto session = std::make_unique<Session>(layout_);
   session->uid = card.uid;
-  session->position = stored.position;
+  session->position =
+      stored.tail.has_value() ? stored.tail->end : stored.position;
   session->other_numerics = stored.other_numerics;
-  session->stored = stored.position;
+  session->durability = stored.durability;
+  session->stored = session->position;
+  session->stored_tail = stored.tail;
   session->charged = Tier::kStore;
   session->state.Leave();
   shelf_.charges.Take(Tier::kStore, 1);
@@ -142,13 +162,18 @@ std::optional<size_t> SessionKeeper::StoreAll(absl::Duration timeout) {
   return shelf_.not_swept;
 }
 
-absl::StatusOr<SessionInfo> SessionKeeper::Create(
-    const SessionOptions& options) {
+absl::StatusOr<SessionInfo> SessionKeeper::Create(const SessionOptions& options,
+                                                  Created* created) {
   const Moment now = clock_.Read();
   while (MoreExpiryMayMakeRoom(1, now)) {
   }
+  STEADYSTATE_ASSIGN_OR_RETURN(const Durability durability,
+                               DurabilityOf(options));
   const MutexLock lock(shelf_.mutex);
   STEADYSTATE_RETURN_IF_ERROR(shelf_.table.CheckNew(options));
+  if (IsLogged(durability)) {
+    STEADYSTATE_RETURN_IF_ERROR(shelf_.journal->Health());
+  }
   const Tier tier = shelf_.listed_tier();
   STEADYSTATE_RETURN_IF_ERROR(Charge(tier, 1, now));
   StateLease lease;
@@ -162,10 +187,53 @@ absl::StatusOr<SessionInfo> SessionKeeper::Create(
   }
   Session& session = shelf_.table.Add(options, now);
   session.charged = tier;
+  session.durability = durability;
   session.state.SetSlot(std::move(lease));
   metrics_.SessionCreated();
   UpdateGauges();
-  return shelf_.table.Describe(session, now);
+  SessionInfo info = shelf_.table.Describe(session, now);
+  if (IsLogged(durability)) LogCreated(session, info, created);
+  return info;
+}
+
+// Lets `created` be called when the log has it.
+void SessionKeeper::LogCreated(Session& session, const SessionInfo& info,
+                               Created* created) {
+  std::string content;
+  LogEntryWriter(content, archive_->numerics_tag())
+      .Created(session.card(), static_cast<uint8_t>(session.durability));
+  Journal::Written written =
+      [this, info, owner = session.owner, uid = session.uid,
+       told = created == nullptr ? nullptr : std::exchange(*created, nullptr)](
+          const absl::Status& status) {
+        if (!status.ok()) {
+          const MutexLock lock(shelf_.mutex);
+          Session* const failed = shelf_.table.FindAny({info.id, owner});
+          if (failed != nullptr && failed->uid == uid) Undo(*failed);
+        }
+        if (!told) return;
+        if (status.ok()) {
+          told(info);
+        } else {
+          told(status);
+        }
+      };
+  shelf_.log.Note(
+      session,
+      shelf_.journal->Add(std::move(content), SyncOf(session.durability),
+                          std::move(written)),
+      absl::ZeroDuration());
+}
+
+absl::StatusOr<Durability> SessionKeeper::DurabilityOf(
+    const SessionOptions& options) const {
+  if (archive_ != nullptr) {
+    return options.durability.value_or(default_durability_);
+  }
+  if (options.durability.value_or(Durability::kNone) == Durability::kNone) {
+    return Durability::kNone;
+  }
+  return NoStore();
 }
 
 absl::StatusOr<SessionInfo> SessionKeeper::Get(const SessionKey& key) {
@@ -190,9 +258,7 @@ absl::Status SessionKeeper::Hibernate(const SessionKey& key,
   const MutexLock lock(shelf_.mutex);
   STEADYSTATE_RETURN_IF_ERROR(Find(key, now).status());
   if (!shelf_.stores) {
-    return MakeError(ErrorReason::kNoStore,
-                     "this server keeps sessions in memory only: start it with "
-                     "--store");
+    return NoStore();
   }
   shelf_.bedtimes.push_back({.owner = std::string(key.owner),
                              .id = std::string(key.id),
@@ -230,6 +296,7 @@ absl::StatusOr<Session*> SessionKeeper::Delete(const SessionKey& key,
   const bool in_use = session->active;
   if (!in_use && session->state.stored()) --shelf_.hibernated;
   shelf_.RemoveStored(*session, removed);
+  shelf_.log.Forget(*session);
   std::unique_ptr<Session> taken = shelf_.table.Remove(*session);
   if (in_use) {
     shelf_.KeepUnlisted(std::move(taken));
@@ -262,6 +329,34 @@ void SessionKeeper::LetGo(Session& session, const Moment& now) {
 void SessionKeeper::Advanced(Session& session, const Moment& now) {
   session.position = session.state.position();
   session.last_step = now;
+}
+
+absl::Status SessionKeeper::LogHealth(const Session& session) const {
+  if (!IsLogged(session.durability) || !shelf_.journal->failing()) {
+    return absl::OkStatus();
+  }
+  return shelf_.journal->Health();
+}
+
+uint64_t SessionKeeper::AddRound(std::string content, Journal::Sync sync,
+                                 Journal::Written written) {
+  return shelf_.journal->Add(std::move(content), sync, std::move(written));
+}
+
+void SessionKeeper::Logged(Session& session, uint64_t round,
+                           absl::Duration replay) {
+  shelf_.log.Note(session, round, replay);
+  if (session.log.replay > max_replay_) session.log.snapshot_due = true;
+}
+
+void SessionKeeper::Replayed(Session& session) {
+  session.tail.reset();
+  session.NoteRecords();
+  // What follows in the log is of these numerics. The next one shall not have
+  // all of this to do again.
+  session.log.broken =
+      session.stored_tail->numerics != archive_->numerics_tag();
+  session.log.snapshot_due = true;
 }
 
 void SessionKeeper::Order(Session& session, Work work) {
@@ -322,98 +417,9 @@ absl::Status SessionKeeper::Refused(Tier tier, const Moment& now) const {
                    details->metadata, retry);
 }
 
-absl::StatusOr<Forks> SessionKeeper::Fork(const Session& parent,
-                                          const ForkOptions& options) {
-  STEADYSTATE_RETURN_IF_ERROR(ValidateForks(options));
-  Forks forks = {.ids = options.ids, .position = parent.state.position()};
-  while (forks.ids.size() < options.count) forks.ids.push_back(NewSessionId());
-  const Moment now = clock_.Read();
-  while (MoreExpiryMayMakeRoom(forks.ids.size(), now)) {
-  }
-  SessionOptions each;
-  each.ttl = options.ttl;
-  each.labels = options.labels;
-  // Counted before anything is copied, so that there will be a slot.
-  STEADYSTATE_RETURN_IF_ERROR(
-      ReserveForks(parent, forks.ids.size(), options.ids, now, each));
-  MayPark("SessionKeeper::Fork");
-  absl::StatusOr<std::shared_ptr<SessionState>> origin =
-      thread_.CopyOf(parent.state);
-  std::vector<SessionOptions> children(forks.ids.size(), each);
-  for (size_t i = 0; i < children.size(); ++i) children[i].id = forks.ids[i];
-  const MutexLock lock(shelf_.mutex);
-  // Others may have taken an id meanwhile.
-  const absl::Status fits =
-      origin.ok() ? CheckFree(each.owner, forks.ids) : origin.status();
-  if (!fits.ok()) {
-    shelf_.charges.GiveBack(shelf_.listed_tier(), children.size());
-    return fits;
-  }
-  for (SessionOptions& child : children) {
-    AddFork(parent, std::move(child), *origin, now);
-  }
-  UpdateGauges();
-  return forks;
-}
-
-absl::Status SessionKeeper::ReserveForks(const Session& parent, size_t count,
-                                         absl::Span<const std::string> ids,
-                                         const Moment& now,
-                                         SessionOptions& each) {
-  const MutexLock lock(shelf_.mutex);
-  STEADYSTATE_RETURN_IF_ERROR(CheckFree(parent.owner, ids));
-  STEADYSTATE_RETURN_IF_ERROR(Charge(shelf_.listed_tier(), count, now));
-  each.owner = parent.owner;
-  if (!each.ttl.has_value()) each.ttl = parent.ttl;
-  if (each.labels.empty()) each.labels = parent.labels;
-  return absl::OkStatus();
-}
-
-absl::Status SessionKeeper::CheckFree(absl::string_view owner,
-                                      absl::Span<const std::string> ids) const {
-  for (const std::string& id : ids) {
-    STEADYSTATE_RETURN_IF_ERROR(shelf_.table.CheckFree({id, owner}));
-  }
-  return absl::OkStatus();
-}
-
-void SessionKeeper::AddFork(const Session& parent, SessionOptions options,
-                            std::shared_ptr<SessionState> origin,
-                            const Moment& now) {
-  Session& fork = shelf_.table.Add(std::move(options), now);
-  fork.charged = shelf_.listed_tier();
-  fork.other_numerics = parent.other_numerics;
-  fork.state.Follow(std::move(origin));
-  if (shelf_.stores) shelf_.table.WatchIdle(fork);
-  shelf_.slot_may_come = true;
-  fork.position = fork.state.position();
-  fork.recorded = parent.recorded;
-  metrics_.SessionCreated();
-}
-
 SessionCard SessionKeeper::CardOf(const Session& session) {
   const MutexLock lock(shelf_.mutex);
   return session.card();
-}
-
-absl::StatusOr<SessionInfo> SessionKeeper::Enlist(
-    Session& session, const SessionOptions& options) {
-  const Moment now = clock_.Read();
-  const MutexLock lock(shelf_.mutex);
-  STEADYSTATE_RETURN_IF_ERROR(shelf_.table.CheckNew(options));
-  const Tier tier = shelf_.listed_tier();
-  if (tier != session.charged) {
-    STEADYSTATE_RETURN_IF_ERROR(Charge(tier, 1, now));
-    shelf_.charges.GiveBack(session.charged, 1);
-    session.charged = tier;
-  }
-  session.position = session.state.position();
-  session.NoteRecords();
-  shelf_.table.Add(shelf_.TakeUnlisted(session), options, now);
-  shelf_.table.SetActive(session);
-  metrics_.SessionCreated();
-  UpdateGauges();
-  return shelf_.table.Describe(session, now);
 }
 
 // Nobody is refused for the memory of sessions that have expired, however many

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -16,6 +17,7 @@
 #include "server/base/clock.h"
 #include "server/base/mutex.h"
 #include "server/metrics/metrics.h"
+#include "server/session/journal.h"
 #include "server/session/keeper_thread.h"
 #include "server/session/session.h"
 #include "server/session/session_archive.h"
@@ -58,16 +60,23 @@ class SessionKeeper {
     // in memory.
     uint64_t store_bytes = 0;
     absl::Duration hibernate_after = absl::InfiniteDuration();
+    // Of sessions that ask for none, with a store.
+    Durability default_durability = Durability::kShutdown;
+    absl::Duration log_sync_interval = absl::Seconds(1);
+    // What a session has in the log takes no longer to be computed again.
+    absl::Duration max_replay = absl::Seconds(1);
+    bool allow_other_numerics = false;  // than the log was written under
   };
 
   using Work = Shelf::Work;
   using Returned = KeeperThread::Returned;
+  using Created = std::function<void(absl::StatusOr<SessionInfo>)>;
 
   // REQUIRES: the limits are valid. The others outlive the keeper. `archive`:
   // null without a store.
   SessionKeeper(const Limits& limits, const SessionLayout& layout,
                 SessionArchive* archive, const Clock& clock, Metrics& metrics,
-                Returned returned);
+                Returned returned, KeeperThread::Due due = nullptr);
   // REQUIRES: no session is in use.
   ~SessionKeeper();
 
@@ -80,9 +89,12 @@ class SessionKeeper {
   // store.
   std::optional<size_t> StoreAll(absl::Duration timeout);
 
-  // INVALID_ARGUMENT, SESSION_ALREADY_EXISTS, STATE_BUDGET_EXHAUSTED with a
-  // retry hint.
-  absl::StatusOr<SessionInfo> Create(const SessionOptions& options);
+  // INVALID_ARGUMENT, SESSION_ALREADY_EXISTS, STATE_BUDGET_EXHAUSTED and
+  // STORE_UNAVAILABLE with a retry hint, NO_STORE. If the session is logged,
+  // `created` is taken, unless it is null, and told by the journal's thread
+  // when the log has it, or that it was not created after all.
+  absl::StatusOr<SessionInfo> Create(const SessionOptions& options,
+                                     Created* created = nullptr);
   // SESSION_NOT_FOUND, SESSION_EXPIRED.
   absl::StatusOr<SessionInfo> Get(const SessionKey& key);
   // The owner's. INVALID_ARGUMENT, INVALID_PAGE_TOKEN.
@@ -130,10 +142,28 @@ class SessionKeeper {
   void Advanced(Session& session, const Moment& now)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(shelf_.mutex);
 
-  // Can its state be advanced, or has it to be ordered into memory first?
+  // Can its state be advanced, or has something to be ordered first: that it
+  // comes into memory, or is saved?
   static bool IsReady(const Session& session) {
-    return session.state.in_memory() && !session.moving;
+    return session.state.in_memory() && !session.moving &&
+           !session.log.broken && !session.log.snapshot_due;
   }
+  // All of Session::tail has been absorbed.
+  void Replayed(Session& session) ABSL_EXCLUSIVE_LOCKS_REQUIRED(shelf_.mutex);
+
+  // Whether what such a session does can be written down now:
+  // STORE_UNAVAILABLE.
+  absl::Status LogHealth(const Session& session) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(shelf_.mutex);
+  // Adds a round to the log, as Journal::Add. REQUIRES: there is a store.
+  uint64_t AddRound(std::string content, Journal::Sync sync,
+                    Journal::Written written)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(shelf_.mutex);
+  // The round tells of the session.
+  void Logged(Session& session, uint64_t round, absl::Duration replay)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(shelf_.mutex);
+  // A tag for the rounds. REQUIRES: there is a store.
+  uint64_t numerics_tag() const { return archive_->numerics_tag(); }
 
   // Brings the session's state into memory, if it is not there, and lets the
   // keeper's thread do `work` on it, if there is any. From now on the session's
@@ -186,8 +216,14 @@ class SessionKeeper {
                             absl::Span<const std::string> ids,
                             const Moment& now, SessionOptions& each)
       ABSL_LOCKS_EXCLUDED(shelf_.mutex);
-  void AddFork(const Session& parent, SessionOptions options,
-               std::shared_ptr<SessionState> origin, const Moment& now)
+  Session& AddFork(const Session& parent, SessionOptions options,
+                   std::shared_ptr<SessionState> origin, const Moment& now)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(shelf_.mutex);
+  absl::Status SaveNew(absl::Span<Session* const> sessions)
+      ABSL_LOCKS_EXCLUDED(shelf_.mutex);
+  void Undo(Session& session) ABSL_EXCLUSIVE_LOCKS_REQUIRED(shelf_.mutex);
+  absl::StatusOr<Durability> DurabilityOf(const SessionOptions& options) const;
+  void LogCreated(Session& session, const SessionInfo& info, Created* created)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(shelf_.mutex);
   void TakeUp(StoredSession stored, const Moment& now)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(shelf_.mutex);
@@ -197,11 +233,15 @@ class SessionKeeper {
   const SessionLayout& layout_;
   SessionArchive* const archive_;
   const uint64_t store_bytes_;
+  const Durability default_durability_;
+  const absl::Duration log_sync_interval_;
+  const absl::Duration max_replay_;
   const Clock& clock_;
   Metrics& metrics_;
   StatePool pool_;  // self-synchronised
   Shelf shelf_;
-  KeeperThread thread_;  // last: it uses all of the above
+  std::optional<Journal> journal_;  // with a store that has been read
+  KeeperThread thread_;             // last: it uses all of the above
 };
 
 }  // namespace steadystate

@@ -3,31 +3,56 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <span>
 #include <string>
+#include <utility>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "server/session/session_card.h"
+#include "server/session/session_info.h"
 
 namespace steadystate {
+
+// What a session has absorbed since its snapshot was taken, as LogTail has it.
+struct StoredTail {
+  uint64_t end = 0;            // the session's position after it
+  uint64_t numerics = 0;       // a tag of what computed it
+  uint64_t through_round = 0;  // of the log: what came later is not in it
+  // Something between the snapshot and the end is lost.
+  bool damaged = false;
+};
 
 // What is known of a stored session without reading its snapshot.
 struct StoredSession {
   SessionCard card;
   uint64_t position = 0;        // of the snapshot
   bool other_numerics = false;  // than the session began under
+  Durability durability = Durability::kShutdown;
+  // Rounds of the log up to this one are in the snapshot, or in the tail.
+  uint64_t round = 0;
+  std::optional<StoredTail> tail{};
+};
+
+// A session's state, as it was stored.
+struct StoredState {
+  std::string snapshot;
+  std::string tail;  // empty without one
 };
 
 // Where sessions are kept while they are not in memory, and when the process is
-// not: a card and a snapshot each, by uid. A session is there as it was last
-// put there, or not at all: an operation that fails, or is cut short by the
-// process's end, has happened or it has not.
+// not: a card and a snapshot each, by uid, maybe with a tail; and a log of
+// rounds, each of which says what some sessions have done since. A session is
+// there as it was last put there, or not at all, and so is a round: an
+// operation that fails, or is cut short by the process's end, has happened or
+// it has not.
 //
 // Errors are UNAVAILABLE / STORE_UNAVAILABLE with a retry hint; such a store
 // may work again later, without being opened anew. Thread-safe. Calls take as
 // long as a disk does: not under a lock, nor on a thread that others wait for.
+// Those of the log do not wait for the others.
 class SessionStore {
  public:
   virtual ~SessionStore() = default;
@@ -36,18 +61,40 @@ class SessionStore {
   virtual absl::Status ForEach(
       const std::function<void(StoredSession session)>& each) = 0;
 
-  // Puts it there, in place of what there is of the same uid.
+  // Puts it there, in place of what there is of the same uid, its tail
+  // included. REQUIRES: it has none.
   virtual absl::Status Put(const StoredSession& session,
                            absl::string_view snapshot) = 0;
+  // Puts tails there, beside the snapshots, which stay: of each session the
+  // bodies. REQUIRES: the sessions have tails.
+  virtual absl::Status PutTails(
+      std::span<const std::pair<StoredSession, std::string>> tails) = 0;
 
-  // The snapshot; SNAPSHOT_CORRUPT if there is none, which should not be.
-  virtual absl::StatusOr<std::string> Read(const SessionUid& uid) = 0;
+  // SNAPSHOT_CORRUPT if there is no snapshot, which should not be.
+  virtual absl::StatusOr<StoredState> Read(const SessionUid& uid) = 0;
 
   // Those that are not there are no error.
   virtual absl::Status Remove(std::span<const SessionUid> uids) = 0;
 
   // What was put and removed is there after a loss of power, too.
   virtual absl::Status Sync() = 0;
+
+  // Calls `each` for the rounds that were there when the store was opened, in
+  // order; lent.
+  virtual absl::Status ForEachRound(
+      const std::function<void(uint64_t round, absl::string_view content)>&
+          each) = 0;
+  // REQUIRES: the numbers of rounds ascend, over all processes.
+  virtual absl::Status AppendRound(uint64_t round,
+                                   absl::string_view content) = 0;
+  // What was appended is there after a loss of power, too.
+  virtual absl::Status SyncRounds() = 0;
+  // Rounds below this one are not needed any more: whether there is something
+  // to remove, and removing it.
+  virtual bool CanDropRounds(uint64_t below) = 0;
+  virtual absl::Status DropRounds(uint64_t below) = 0;
+  // What the log takes.
+  virtual uint64_t RoundBytes() = 0;
 };
 
 }  // namespace steadystate

@@ -219,7 +219,8 @@ SessionInfo SessionTable::Describe(const Session& session,
           .ttl = session.ttl,
           .expire_time = WallExpiry(session, now),
           .labels = session.labels,
-          .other_numerics = session.other_numerics};
+          .other_numerics = session.other_numerics,
+          .durability = session.durability};
 }
 
 void SessionTable::SetActive(Session& session) {

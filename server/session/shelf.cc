@@ -13,18 +13,22 @@ constexpr size_t kExpiredAtOnce = 16;
 
 void Shelf::End(std::unique_ptr<Session> session) {
   charges.GiveBack(session->charged, 1);
+  log.Forget(*session);
   ended.push_back(std::move(session));
   slot_may_come = true;
   wake.SignalOne();
 }
 
 bool Shelf::RemoveStored(const Session& session, Removed& removed) {
-  // What is being written will be there.
+  // What is being written will be there, and the log has a word of it.
   if (!session.stored.has_value() && !session.moving &&
-      !session.may_be_stored) {
+      !session.may_be_stored && session.log.last == 0) {
     return false;
   }
-  removals.push_back({session.uid, std::exchange(removed, nullptr)});
+  removals.push_back({.uid = session.uid,
+                      .removed = std::exchange(removed, nullptr),
+                      .sync = session.durability == Durability::kSync,
+                      .logged = IsLogged(session.durability)});
   wake.SignalOne();
   return true;
 }

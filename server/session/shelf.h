@@ -20,6 +20,7 @@
 #include "server/base/clock.h"
 #include "server/base/mutex.h"
 #include "server/metrics/metrics.h"
+#include "server/session/log_book.h"
 #include "server/session/session.h"
 #include "server/session/session_id.h"
 #include "server/session/session_table.h"
@@ -48,6 +49,8 @@ class Charges {
   std::array<size_t, 2> used_{};
 };
 
+class Journal;
+
 // What SessionKeeper and its thread share: the sessions, and notes of what the
 // thread has to do. The lock is held for microseconds.
 struct Shelf {
@@ -67,6 +70,8 @@ struct Shelf {
   struct Removal {
     SessionUid uid;
     Removed removed;
+    bool sync = false;    // a loss of power must not bring it back
+    bool logged = false;  // the log may have a word of it
   };
 
   struct Bedtime {
@@ -112,6 +117,9 @@ struct Shelf {
   std::vector<std::unique_ptr<Session>> unlisted ABSL_GUARDED_BY(mutex);
   Charges charges ABSL_GUARDED_BY(mutex);
   size_t hibernated ABSL_GUARDED_BY(mutex) = 0;  // of the table
+  LogBook log ABSL_GUARDED_BY(mutex);
+  // Where rounds go; null without a store, and before it has been read.
+  Journal* journal ABSL_GUARDED_BY(mutex) = nullptr;
 
   // The notes.
   std::vector<std::unique_ptr<Session>> ended ABSL_GUARDED_BY(mutex);

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "absl/strings/escaping.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "server/base/error.h"
 #include "server/base/status_macros.h"
@@ -175,9 +176,26 @@ absl::Status CheckOrder(std::span<const Section> sections) {
 
 }  // namespace
 
+namespace {
+
+uint64_t TagOf(const Numerics& numerics) {
+  constexpr size_t kTagDigits = 2 * sizeof(uint64_t);
+  const absl::StatusOr<std::string> fingerprint = numerics.Fingerprint();
+  uint64_t tag = 0;
+  if (numerics.facts().empty() || !fingerprint.ok() ||
+      !absl::SimpleHexAtoi(fingerprint->substr(0, kTagDigits), &tag)) {
+    return 0;
+  }
+  return tag;
+}
+
+}  // namespace
+
 SnapshotFormat::SnapshotFormat(const SessionLayout& layout,
                                SnapshotOrigin origin)
-    : layout_(layout), origin_(std::move(origin)) {}
+    : layout_(layout),
+      origin_(std::move(origin)),
+      numerics_tag_(TagOf(origin_.numerics)) {}
 
 std::string SnapshotFormat::Write(const SessionCard& card,
                                   const SessionState& state) const {

@@ -47,6 +47,11 @@ class SnapshotFormat {
   // REQUIRES: the state is in memory, or at position 0; nobody changes it.
   std::string Write(const SessionCard& card, const SessionState& state) const;
 
+  // A tag of the numerics that snapshots are written under; 0: there is none,
+  // and nothing counts as equal.
+  uint64_t numerics_tag() const { return numerics_tag_; }
+  const SessionLayout& layout() const { return layout_; }
+
   // More bytes no snapshot that can be read has.
   size_t max_bytes() const;
   // About what Write returns for a session at this position, or more.
@@ -81,6 +86,7 @@ class SnapshotFormat {
 
   const SessionLayout& layout_;
   const SnapshotOrigin origin_;
+  const uint64_t numerics_tag_;
 };
 
 }  // namespace steadystate

@@ -30,13 +30,14 @@
 #include "server/base/logging.h"
 #include "server/base/mutex.h"
 #include "server/base/status_macros.h"
+#include "server/store/round_log.h"
+#include "server/store/store_format.h"
 
 namespace steadystate {
 namespace {
 
-// The version of what is in the directory, and of what describes a session.
-constexpr int kFormat = 1;
-constexpr uint8_t kSessionFormat = 1;
+// The version of what describes a session.
+constexpr uint8_t kSessionFormat = 2;
 
 // Until a store that failed is tried again.
 constexpr absl::Duration kRetry = absl::Seconds(1);
@@ -45,14 +46,8 @@ std::chrono::steady_clock::time_point Now() {
   return std::chrono::steady_clock::now();
 }
 
-constexpr char kFormatFile[] = "FORMAT";
 constexpr char kModelKey[] = "model";
 constexpr char kFingerprintKey[] = "fingerprint";
-
-absl::Status Wrong(absl::string_view directory, const absl::AlphaNum& what) {
-  return absl::FailedPreconditionError(
-      absl::StrCat("--store ", directory, " ", what));
-}
 
 absl::Status Unavailable(absl::string_view doing, absl::string_view why) {
   return MakeError(ErrorReason::kStoreUnavailable,
@@ -79,6 +74,15 @@ std::string Encode(const StoredSession& session) {
   writer.Number(kSessionFormat);
   writer.Number(session.position);
   writer.Number(static_cast<uint8_t>(session.other_numerics ? 1 : 0));
+  writer.Number(static_cast<uint8_t>(session.durability));
+  writer.Number(session.round);
+  writer.Number(static_cast<uint8_t>(session.tail.has_value() ? 1 : 0));
+  if (session.tail.has_value()) {
+    writer.Number(session.tail->end);
+    writer.Number(session.tail->numerics);
+    writer.Number(session.tail->through_round);
+    writer.Number(static_cast<uint8_t>(session.tail->damaged ? 1 : 0));
+  }
   WriteCard(session.card, bytes);
   return bytes;
 }
@@ -89,7 +93,19 @@ absl::StatusOr<StoredSession> Decode(absl::string_view bytes) {
   const auto format = reader.Number<uint8_t>();
   session.position = reader.Number<uint64_t>();
   session.other_numerics = reader.Number<uint8_t>() != 0;
-  if (!reader.ok() || format != kSessionFormat) {
+  // The first format had no log.
+  if (format >= 2) {
+    session.durability = static_cast<Durability>(reader.Number<uint8_t>());
+    session.round = reader.Number<uint64_t>();
+    if (reader.Number<uint8_t>() != 0) {
+      StoredTail& tail = session.tail.emplace();
+      tail.end = reader.Number<uint64_t>();
+      tail.numerics = reader.Number<uint64_t>();
+      tail.through_round = reader.Number<uint64_t>();
+      tail.damaged = reader.Number<uint8_t>() != 0;
+    }
+  }
+  if (!reader.ok() || format == 0 || format > kSessionFormat) {
     return absl::DataLossError("a stored session's description is unreadable");
   }
   STEADYSTATE_RETURN_IF_ERROR(ReadCard(reader, session.card));
@@ -161,81 +177,6 @@ rocksdb::ColumnFamilyOptions SnapshotOptions() {
   return options;
 }
 
-// What the directory's FORMAT file says; zeros without one.
-struct Format {
-  static Format Ours() {
-    return {.store = kFormat, .major = ROCKSDB_MAJOR, .minor = ROCKSDB_MINOR};
-  }
-  bool operator==(const Format&) const = default;
-
-  int store = 0;
-  int major = 0;
-  int minor = 0;
-};
-
-Format ReadFormat(const std::string& path) {
-  Format format;
-  std::ifstream file(path);
-  std::string line;
-  while (std::getline(file, line)) {
-    const std::vector<std::string> words = absl::StrSplit(line, ' ');
-    if (words.size() == 2 && words[0] == "store") {
-      (void)absl::SimpleAtoi(words[1], &format.store);
-    } else if (words.size() == 3 && words[0] == "rocksdb") {
-      (void)absl::SimpleAtoi(words[1], &format.major);
-      (void)absl::SimpleAtoi(words[2], &format.minor);
-    }
-  }
-  return format;
-}
-
-// Only what is whole takes the old one's place.
-absl::Status WriteFormat(const std::string& path) {
-  const std::string text = absl::StrCat(
-      "store ", kFormat, "\nrocksdb ", ROCKSDB_MAJOR, " ", ROCKSDB_MINOR, "\n");
-  const std::string part = path + ".part";
-  FILE* const file = fopen(part.c_str(), "w");
-  bool written = file != nullptr &&
-                 fwrite(text.data(), 1, text.size(), file) == text.size() &&
-                 fflush(file) == 0 && fsync(fileno(file)) == 0;
-  if (file != nullptr && fclose(file) != 0) written = false;
-  if (written && rename(part.c_str(), path.c_str()) == 0) {
-    return absl::OkStatus();
-  }
-  return Unavailable("be opened", absl::StrCat(path, ": ", strerror(errno)));
-}
-
-// Before RocksDB looks at it: an older one might spoil what a newer one wrote.
-absl::Status CheckDirectory(const std::string& directory) {
-  if (mkdir(directory.c_str(), 0700) != 0 && errno != EEXIST) {
-    return Wrong(directory, absl::StrCat("cannot be made: ", strerror(errno)));
-  }
-  std::error_code error;
-  const bool empty = std::filesystem::is_empty(directory, error);
-  if (error) return Wrong(directory, absl::StrCat(": ", error.message()));
-  if (empty) return absl::OkStatus();
-  const Format found = ReadFormat(absl::StrCat(directory, "/", kFormatFile));
-  if (found.store == 0) {
-    return Wrong(directory,
-                 "is no store of sessions, and not empty: give another one");
-  }
-  if (found.store > kFormat) {
-    return Wrong(directory, absl::StrCat("is of format ", found.store,
-                                         ", and this server knows ", kFormat,
-                                         ": use a later one"));
-  }
-  if (std::pair(found.major, found.minor) >
-      std::pair(ROCKSDB_MAJOR, ROCKSDB_MINOR)) {
-    return Wrong(directory,
-                 absl::StrCat("was written by RocksDB ", found.major, ".",
-                              found.minor, ", and this server has ",
-                              ROCKSDB_MAJOR, ".", ROCKSDB_MINOR,
-                              ", which may not be able to read it: use the "
-                              "newer system that it was used on"));
-  }
-  return absl::OkStatus();
-}
-
 class RocksSessionStore final : public SessionStore {
  public:
   explicit RocksSessionStore(RocksStoreOptions options)
@@ -255,9 +196,26 @@ class RocksSessionStore final : public SessionStore {
       const std::function<void(StoredSession session)>& each) override;
   absl::Status Put(const StoredSession& session,
                    absl::string_view snapshot) override;
-  absl::StatusOr<std::string> Read(const SessionUid& uid) override;
+  absl::Status PutTails(
+      std::span<const std::pair<StoredSession, std::string>> tails) override;
+  absl::StatusOr<StoredState> Read(const SessionUid& uid) override;
   absl::Status Remove(std::span<const SessionUid> uids) override;
   absl::Status Sync() override;
+
+  // The log lies in files of its own: a round in a database would wait for
+  // the snapshots that are written there.
+  absl::Status ForEachRound(
+      const std::function<void(uint64_t round, absl::string_view content)>&
+          each) override {
+    return log_->ForEach(each);
+  }
+  absl::Status AppendRound(uint64_t round, absl::string_view content) override {
+    return log_->Append(round, content);
+  }
+  absl::Status SyncRounds() override { return log_->Sync(); }
+  bool CanDropRounds(uint64_t below) override { return log_->CanDrop(below); }
+  absl::Status DropRounds(uint64_t below) override { return log_->Drop(below); }
+  uint64_t RoundBytes() override { return log_->bytes(); }
 
  private:
   rocksdb::Status OpenDatabase() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -270,10 +228,12 @@ class RocksSessionStore final : public SessionStore {
 
   const RocksStoreOptions options_;
   std::unique_ptr<rocksdb::Env> env_;  // null: the machine's
+  std::unique_ptr<RoundLog> log_;      // after Open
   Mutex mutex_;
   std::unique_ptr<rocksdb::DB> database_ ABSL_GUARDED_BY(mutex_);
   rocksdb::ColumnFamilyHandle* sessions_ ABSL_GUARDED_BY(mutex_) = nullptr;
   rocksdb::ColumnFamilyHandle* snapshots_ ABSL_GUARDED_BY(mutex_) = nullptr;
+  rocksdb::ColumnFamilyHandle* tails_ ABSL_GUARDED_BY(mutex_) = nullptr;
   std::vector<rocksdb::ColumnFamilyHandle*> handles_ ABSL_GUARDED_BY(mutex_);
   // A write has failed: what the database said, and when it is tried again.
   std::string failure_ ABSL_GUARDED_BY(mutex_);
@@ -282,23 +242,26 @@ class RocksSessionStore final : public SessionStore {
 
 absl::Status RocksSessionStore::Open() {
   const std::string& directory = options_.directory;
-  STEADYSTATE_RETURN_IF_ERROR(CheckDirectory(directory));
+  STEADYSTATE_RETURN_IF_ERROR(
+      ClaimDirectory(directory, ROCKSDB_MAJOR, ROCKSDB_MINOR));
   const MutexLock lock(mutex_);
-  // Written first: what it does not name is not taken for a store again.
-  const std::string path = absl::StrCat(directory, "/", kFormatFile);
-  if (!(ReadFormat(path) == Format::Ours())) {
-    STEADYSTATE_RETURN_IF_ERROR(WriteFormat(path));
-  }
   const rocksdb::Status opened = OpenDatabase();
   if (opened.IsIOError() &&
       opened.ToString().find("lock") != std::string::npos) {
-    return Wrong(directory, "is in use by another server: give each its own");
+    return WrongDirectory(directory,
+                          "is in use by another server: give each its own");
   }
   if (!opened.ok()) {
-    return Wrong(directory,
-                 absl::StrCat("cannot be opened: ", opened.ToString()));
+    return WrongDirectory(
+        directory, absl::StrCat("cannot be opened: ", opened.ToString()));
   }
-  return CheckModel();
+  STEADYSTATE_RETURN_IF_ERROR(CheckModel());
+  STEADYSTATE_ASSIGN_OR_RETURN(
+      log_, RoundLog::Open(absl::StrCat(directory, "/rounds"),
+                           options_.log_calls != nullptr ? *options_.log_calls
+                                                         : FileCalls::System(),
+                           options_.log_file_bytes));
+  return absl::OkStatus();
 }
 
 rocksdb::Status RocksSessionStore::OpenDatabase() {
@@ -307,7 +270,8 @@ rocksdb::Status RocksSessionStore::OpenDatabase() {
   const std::vector<rocksdb::ColumnFamilyDescriptor> families = {
       {rocksdb::kDefaultColumnFamilyName, FamilyOptions()},
       {"sessions", FamilyOptions()},
-      {"snapshots", SnapshotOptions()}};
+      {"snapshots", SnapshotOptions()},
+      {"tails", SnapshotOptions()}};
   rocksdb::DB* database = nullptr;
   const rocksdb::Status status = rocksdb::DB::Open(
       options, options_.directory, families, &handles_, &database);
@@ -315,6 +279,7 @@ rocksdb::Status RocksSessionStore::OpenDatabase() {
   database_.reset(database);
   sessions_ = handles_[1];
   snapshots_ = handles_[2];
+  tails_ = handles_[3];
   return status;
 }
 
@@ -344,11 +309,12 @@ absl::Status RocksSessionStore::CheckModel() {
   std::string model;
   database_->Get(rocksdb::ReadOptions(), kModelKey, &model)
       .PermitUncheckedError();
-  return Wrong(options_.directory,
-               absl::StrCat("has the sessions of model '", model,
-                            "' with fingerprint ", fingerprint, "; this is '",
-                            options_.model, "' with ", options_.fingerprint,
-                            ": give each model a store of its own"));
+  return WrongDirectory(
+      options_.directory,
+      absl::StrCat("has the sessions of model '", model, "' with fingerprint ",
+                   fingerprint, "; this is '", options_.model, "' with ",
+                   options_.fingerprint,
+                   ": give each model a store of its own"));
 }
 
 // Gets a database that failed going again, if it is time to try.
@@ -409,16 +375,34 @@ absl::Status RocksSessionStore::Put(const StoredSession& session,
   STEADYSTATE_RETURN_IF_ERROR(CheckWorks("be written"));
   batch.Put(sessions_, key, card);
   batch.Put(snapshots_, key, SliceOf(snapshot));
+  batch.Delete(tails_, key);
   return Write(batch);
 }
 
-absl::StatusOr<std::string> RocksSessionStore::Read(const SessionUid& uid) {
-  std::string snapshot;
+absl::Status RocksSessionStore::PutTails(
+    std::span<const std::pair<StoredSession, std::string>> tails) {
+  rocksdb::WriteBatch batch;
+  const MutexLock lock(mutex_);
+  STEADYSTATE_RETURN_IF_ERROR(CheckWorks("be written"));
+  for (const auto& [session, bodies] : tails) {
+    const rocksdb::Slice key = KeyOf(session.card.uid);
+    batch.Put(sessions_, key, Encode(session));
+    batch.Put(tails_, key, bodies);
+  }
+  return Write(batch);
+}
+
+absl::StatusOr<StoredState> RocksSessionStore::Read(const SessionUid& uid) {
+  StoredState state;
   const MutexLock lock(mutex_);
   if (database_ == nullptr) STEADYSTATE_RETURN_IF_ERROR(CheckWorks("be read"));
-  const rocksdb::Status found =
-      database_->Get(rocksdb::ReadOptions(), snapshots_, KeyOf(uid), &snapshot);
-  if (found.ok()) return snapshot;
+  const rocksdb::ReadOptions options;
+  rocksdb::Status found =
+      database_->Get(options, snapshots_, KeyOf(uid), &state.snapshot);
+  if (found.ok()) {
+    found = database_->Get(options, tails_, KeyOf(uid), &state.tail);
+    if (found.ok() || found.IsNotFound()) return state;
+  }
   if (found.IsNotFound() || found.IsCorruption()) {
     return MakeError(
         ErrorReason::kSnapshotCorrupt,
@@ -436,6 +420,7 @@ absl::Status RocksSessionStore::Remove(std::span<const SessionUid> uids) {
   for (const SessionUid& uid : uids) {
     batch.Delete(sessions_, KeyOf(uid));
     batch.Delete(snapshots_, KeyOf(uid));
+    batch.Delete(tails_, KeyOf(uid));
   }
   return Write(batch);
 }

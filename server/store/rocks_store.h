@@ -6,6 +6,7 @@
 
 #include "absl/status/statusor.h"
 #include "server/session/session_store.h"
+#include "server/store/round_log.h"
 
 namespace rocksdb {
 class FileSystem;
@@ -20,11 +21,14 @@ struct RocksStoreOptions {
   std::string fingerprint;  // the model's
   // Where its files are; null: the machine's. For tests.
   std::shared_ptr<rocksdb::FileSystem> file_system;
+  // By what the log's files are written; null: the system. For tests; lent.
+  FileCalls* log_calls = nullptr;
+  uint64_t log_file_bytes = RoundLog::kFileBytes;
 };
 
 // A store in a directory of this machine, in RocksDB: one column family for
-// what describes the sessions, and one for their snapshots. Nobody else may
-// have the directory open.
+// what describes the sessions, one for their snapshots and one for their tails;
+// the log is beside it (RoundLog). Nobody else may have the directory open.
 //
 // After a write has failed the next operation first tries to get the database
 // going again, in place or by opening it anew, at most once a second.

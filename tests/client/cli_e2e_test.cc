@@ -223,6 +223,11 @@ TEST_F(CliTest, AServerWithoutAStoreCannotHibernate) {
   Print("session create --id a");
   EXPECT_THAT(Fail(1, "session hibernate a"),
               StartsWith("error: FAILED_PRECONDITION NO_STORE: "));
+  EXPECT_THAT(Fail(1, "session create --durability log"),
+              StartsWith("error: FAILED_PRECONDITION NO_STORE: "));
+  EXPECT_EQ(Json("session create --durability none")["durability"], "NONE");
+  EXPECT_THAT(Fail(2, "session create --durability ever"),
+              HasSubstr("'ever' is not none, shutdown, log or sync"));
   EXPECT_THAT(Fail(2, "session hibernate"), HasSubstr("id is missing"));
 }
 

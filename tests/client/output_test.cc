@@ -41,7 +41,8 @@ TEST(ToJsonTest, FieldsHaveTheNamesAndKindsOfTheContract) {
       R"("state_bytes":4096,"state":"IDLE",)"
       R"("create_time":"2026-01-01T00:00:00.5+00:00",)"
       R"("ttl":90.0,"labels":{"user":"ada"},"uid":"",)"
-      R"("other_numerics":false})");
+      R"("other_numerics":false,)"
+      R"("durability":"DURABILITY_UNSPECIFIED"})");
 }
 
 TEST(ToJsonTest, RepeatedAndNestedMessagesAreArraysAndObjects) {

@@ -40,6 +40,7 @@ MAY_BE_ZERO = {
     "Requests and streams in progress/D",
     "Requests and streams in progress/E",
     "Store: time and failures/B",
+    "Tokens computed again/A",
 }
 
 

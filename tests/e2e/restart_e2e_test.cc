@@ -1,6 +1,7 @@
 // Goal: sessions outlive a server that ends in order, clients that never close
-// included, and go on in the next one as if nothing had been; what a killed one
-// had stored is there, and what was deleted is not. Method: the real binary on
+// included, and go on in the next one as if nothing had been; so do logged ones
+// if it is killed. Of others what it had stored is there, and what was deleted
+// is not. Method: the real binary on
 // a tiny model, started again on the same store.
 #include <csignal>
 #include <memory>
@@ -56,6 +57,7 @@ class RestartE2eTest : public testing::Test {
     sessions_ = v1::SessionService::NewStub(channel_);
     generation_ = v1::GenerationService::NewStub(channel_);
   }
+  // REQUIRES: it was started without flags, or they matter no more.
   void Restart(int signal) {
     server_->Signal(signal);
     if (signal == SIGTERM) {
@@ -142,8 +144,28 @@ TEST_F(RestartE2eTest, SessionsOutliveAServerThatEndsInOrder) {
   EXPECT_EQ(Count(), 3u);
 }
 
+TEST_F(RestartE2eTest, WhatWasAnsweredOutlivesAKill) {
+  Start();
+  const std::string whole = Create("whole");
+  const std::string parts = Create("parts");
+  const std::string fresh = Create("fresh");
+  const std::string expected = Generate(whole, "once upon a time", 60);
+  std::string text = Generate(parts, "once upon a time", 13);
+  while (text.size() < expected.size()) {
+    Restart(SIGKILL);
+    EXPECT_EQ(Get(parts).state(), v1::Session::HIBERNATED);
+    EXPECT_EQ(Get(parts).durability(), v1::Session::LOG);
+    const std::string more = Generate(parts, "", 10);
+    ASSERT_FALSE(more.empty());
+    text += more;
+  }
+  EXPECT_EQ(text.substr(0, expected.size()), expected);
+  EXPECT_EQ(Count(), 3u);
+  EXPECT_EQ(Get(fresh).position(), 0u);
+}
+
 TEST_F(RestartE2eTest, WhatAKilledServerHadStoredIsThere) {
-  Start({"--hibernate_after", "1s"});
+  Start({"--hibernate_after", "1s", "--durability", "shutdown"});
   const std::string session = Create("stored");
   const std::string gone = Create("gone");
   Generate(session, "once", 5);

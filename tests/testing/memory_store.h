@@ -2,7 +2,9 @@
 #define STEADYSTATE_TESTS_TESTING_MEMORY_STORE_H_
 
 #include <cstddef>
+#include <cstdint>
 #include <functional>
+#include <iterator>
 #include <map>
 #include <span>
 #include <string>
@@ -34,12 +36,24 @@ class MemoryStore final : public SessionStore {
     MayPark("MemoryStore::Put");
     const MutexLock lock(mutex_);
     if (fails_writes_) return Failure();
-    entries_[session.card.uid] = {session, std::string(snapshot)};
+    entries_[session.card.uid] = {session, {std::string(snapshot), ""}};
     ++puts_;
     return fails_after_ ? Failure() : absl::OkStatus();
   }
 
-  absl::StatusOr<std::string> Read(const SessionUid& uid) override {
+  absl::Status PutTails(
+      std::span<const std::pair<StoredSession, std::string>> tails) override {
+    const MutexLock lock(mutex_);
+    if (fails_writes_) return Failure();
+    for (const auto& [session, bodies] : tails) {
+      Entry& entry = entries_.at(session.card.uid);
+      entry.session = session;
+      entry.state.tail = bodies;
+    }
+    return absl::OkStatus();
+  }
+
+  absl::StatusOr<StoredState> Read(const SessionUid& uid) override {
     MayPark("MemoryStore::Read");
     const MutexLock lock(mutex_);
     if (fails_reads_) return Failure();
@@ -47,7 +61,7 @@ class MemoryStore final : public SessionStore {
     if (found == entries_.end()) {
       return MakeError(ErrorReason::kSnapshotCorrupt, "not there");
     }
-    return found->second.snapshot;
+    return found->second.state;
   }
 
   absl::Status Remove(std::span<const SessionUid> uids) override {
@@ -61,6 +75,90 @@ class MemoryStore final : public SessionStore {
   absl::Status Sync() override {
     const MutexLock lock(mutex_);
     return fails_writes_ ? Failure() : absl::OkStatus();
+  }
+
+  // The rounds of all processes so far; those that a new one finds are what
+  // there is when it asks.
+  absl::Status ForEachRound(
+      const std::function<void(uint64_t round, absl::string_view content)>&
+          each) override {
+    std::map<uint64_t, std::string> rounds;
+    {
+      const MutexLock lock(mutex_);
+      rounds = rounds_;
+    }
+    for (const auto& [number, content] : rounds) each(number, content);
+    return absl::OkStatus();
+  }
+
+  absl::Status AppendRound(uint64_t round, absl::string_view content) override {
+    MayPark("MemoryStore::AppendRound");
+    const MutexLock lock(mutex_);
+    if (fails_log_) return Failure();
+    rounds_[round] = std::string(content);
+    return fails_log_after_ ? Failure() : absl::OkStatus();
+  }
+
+  absl::Status SyncRounds() override {
+    MayPark("MemoryStore::SyncRounds");
+    const MutexLock lock(mutex_);
+    if (fails_log_ || fails_syncs_) return Failure();
+    if (!rounds_.empty()) synced_ = rounds_.rbegin()->first;
+    return absl::OkStatus();
+  }
+
+  bool CanDropRounds(uint64_t below) override {
+    const MutexLock lock(mutex_);
+    return !rounds_.empty() && rounds_.begin()->first < below;
+  }
+
+  absl::Status DropRounds(uint64_t below) override {
+    const MutexLock lock(mutex_);
+    rounds_.erase(rounds_.begin(), rounds_.lower_bound(below));
+    return absl::OkStatus();
+  }
+
+  uint64_t RoundBytes() override {
+    const MutexLock lock(mutex_);
+    uint64_t bytes = 0;
+    for (const auto& [number, content] : rounds_) bytes += content.size();
+    return bytes;
+  }
+
+  // Of the log: what is appended is not there, or it is and the caller is told
+  // that it failed.
+  void FailLog(bool fail) {
+    const MutexLock lock(mutex_);
+    fails_log_ = fail;
+  }
+  void FailLogAfterIt(bool fail) {
+    const MutexLock lock(mutex_);
+    fails_log_after_ = fail;
+  }
+  void FailLogSyncs(bool fail) {
+    const MutexLock lock(mutex_);
+    fails_syncs_ = fail;
+  }
+  // The power is lost: what was not synced of the log is gone. What was put
+  // stays, as it may.
+  void LosePower() {
+    const MutexLock lock(mutex_);
+    rounds_.erase(rounds_.upper_bound(synced_), rounds_.end());
+  }
+  // One of the rounds is gone.
+  void LoseRound(uint64_t round) {
+    const MutexLock lock(mutex_);
+    rounds_.erase(round);
+  }
+  // How many a loss of power would leave.
+  size_t synced_rounds() {
+    const MutexLock lock(mutex_);
+    return static_cast<size_t>(
+        std::distance(rounds_.begin(), rounds_.upper_bound(synced_)));
+  }
+  size_t rounds() {
+    const MutexLock lock(mutex_);
+    return rounds_.size();
   }
 
   void FailWrites(bool fail) {
@@ -80,7 +178,8 @@ class MemoryStore final : public SessionStore {
   void Spoil() {
     const MutexLock lock(mutex_);
     for (auto& [uid, entry] : entries_) {
-      char& byte = entry.snapshot[entry.snapshot.size() / 2];
+      std::string& bytes = entry.state.snapshot;
+      char& byte = bytes[bytes.size() / 2];
       byte = static_cast<char>(~byte);
     }
   }
@@ -97,7 +196,7 @@ class MemoryStore final : public SessionStore {
  private:
   struct Entry {
     StoredSession session;
-    std::string snapshot;
+    StoredState state;
   };
 
   static absl::Status Failure() {
@@ -111,6 +210,12 @@ class MemoryStore final : public SessionStore {
   bool fails_after_ ABSL_GUARDED_BY(mutex_) = false;
   bool fails_reads_ ABSL_GUARDED_BY(mutex_) = false;
   size_t puts_ ABSL_GUARDED_BY(mutex_) = 0;
+
+  std::map<uint64_t, std::string> rounds_ ABSL_GUARDED_BY(mutex_);
+  uint64_t synced_ ABSL_GUARDED_BY(mutex_) = 0;
+  bool fails_log_ ABSL_GUARDED_BY(mutex_) = false;
+  bool fails_log_after_ ABSL_GUARDED_BY(mutex_) = false;
+  bool fails_syncs_ ABSL_GUARDED_BY(mutex_) = false;
 };
 
 }  // namespace steadystate

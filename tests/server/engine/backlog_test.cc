@@ -30,6 +30,7 @@ class InputTask final : public Task {
   void Advance(const PieceResult&) override {}
   bool done() const override { return false; }
   void Answer(const absl::Status*, const RequestTimes&, Round&) override {}
+  bool HasItems() const override { return false; }
   void TakeBack() override {}
   void Forget() override {}
   uint64_t input_bytes() const override { return input_bytes_; }

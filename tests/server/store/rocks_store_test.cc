@@ -113,7 +113,8 @@ TEST_F(RocksStoreTest, WhatWasPutIsThereWhenItIsOpenedAgain) {
     EXPECT_EQ(found.card.last_step_time, expected.card.last_step_time);
     EXPECT_EQ(found.position, expected.position);
     EXPECT_EQ(found.other_numerics, expected.other_numerics);
-    EXPECT_EQ(*store->Read(expected.card.uid), MakeSnapshot(i, i == 4));
+    EXPECT_EQ(store->Read(expected.card.uid)->snapshot,
+              MakeSnapshot(i, i == 4));
   }
   EXPECT_EQ(store->Read(MakeSession(7).card.uid).status().code(),
             absl::StatusCode::kDataLoss);
@@ -129,8 +130,8 @@ TEST_F(RocksStoreTest, ADirectoryThatIsNotThisModelsStoreIsLeftAlone) {
     EXPECT_TRUE(absl::StrContains(Refusal(), "in use by another server"));
   }
   const std::string format = options_.directory + "/FORMAT";
-  std::ofstream(format) << "store 2\nrocksdb 7 8\n";
-  EXPECT_TRUE(absl::StrContains(Refusal(), "is of format 2"));
+  std::ofstream(format) << "store 3\nrocksdb 7 8\n";
+  EXPECT_TRUE(absl::StrContains(Refusal(), "is of format 3"));
   std::ofstream(format) << "store 1\nrocksdb 99 0\n";
   EXPECT_TRUE(absl::StrContains(Refusal(), "written by RocksDB 99.0"));
   std::filesystem::remove(format);
@@ -162,7 +163,8 @@ TEST_F(RocksStoreTest, NothingIsLostWhenItsProcessIsKilled) {
   const auto store = Open();
   EXPECT_GT(List(*store).size(), 500u);
   for (uint64_t i = 0; i <= put; ++i) {
-    ASSERT_EQ(*store->Read(MakeSession(i).card.uid), MakeSnapshot(i)) << i;
+    ASSERT_EQ(store->Read(MakeSession(i).card.uid)->snapshot, MakeSnapshot(i))
+        << i;
   }
   close(pipe_ends[0]);
   close(pipe_ends[1]);
@@ -184,7 +186,7 @@ TEST_F(RocksStoreTest, ACutLogIsReadToItsLastWholeRecord) {
   const Listed listed = List(*store);
   EXPECT_EQ(listed.size(), 19u);
   for (uint64_t i = 0; i < 19; ++i) {
-    EXPECT_EQ(*store->Read(MakeSession(i).card.uid), MakeSnapshot(i));
+    EXPECT_EQ(store->Read(MakeSession(i).card.uid)->snapshot, MakeSnapshot(i));
   }
 }
 
@@ -271,7 +273,7 @@ TEST_F(RocksStoreTest, ADiskThatFailsIsToldAndTriedAgain) {
       ASSERT_TRUE(GetErrorDetails(failed)->retry_after.has_value());
     }
     // What is there can be read meanwhile.
-    EXPECT_EQ(*store->Read(MakeSession(0).card.uid), MakeSnapshot(0));
+    EXPECT_EQ(store->Read(MakeSession(0).card.uid)->snapshot, MakeSnapshot(0));
     *fault = false;
     const absl::Time give_up = absl::Now() + absl::Seconds(60);
     while (!store->Put(MakeSession(next), MakeSnapshot(next)).ok()) {
@@ -280,7 +282,8 @@ TEST_F(RocksStoreTest, ADiskThatFailsIsToldAndTriedAgain) {
     }
     ++next;
     for (uint64_t i = 0; i < next; ++i) {
-      ASSERT_EQ(*store->Read(MakeSession(i).card.uid), MakeSnapshot(i)) << i;
+      ASSERT_EQ(store->Read(MakeSession(i).card.uid)->snapshot, MakeSnapshot(i))
+          << i;
     }
   }
   store.reset();

@@ -2,8 +2,9 @@
 // is to the byte what it would have been without: for every family of the
 // registry, and every type that its states may be kept in. Method: a seeded
 // generation with penalties, broken off some 130 times after one to five
-// tokens; each time the session moves on to another engine, or another name, in
-// one of the ways that there are. The same at once is what it must equal.
+// tokens; each time the session moves on to another engine, or another name, or
+// its engine is killed, in one of the ways that there are. The same at once is
+// what it must equal.
 #include <memory>
 #include <random>
 #include <string>
@@ -65,6 +66,7 @@ class ResumeTest : public testing::TestWithParam<Case> {
     // A copy has room beside what is copied, and nobody else.
     options.state_memory_bytes =
         2 * SessionLayoutOf(*model_, options).charge_bytes();
+    options.durability = Durability::kLog;
     harnesses_[i] =
         std::make_unique<EngineHarness>(options, model_, &stores_[i]);
   }
@@ -140,7 +142,13 @@ class ResumeTest : public testing::TestWithParam<Case> {
     Do(here(), std::move(work));
   }
 
-  // Interrupts the session in one of four ways. -> what it is called then.
+  // Nothing is stored that was not before.
+  void Kill() {
+    harnesses_[current_].reset();
+    StartEngine(current_);
+  }
+
+  // Interrupts the session in one of five ways. -> what it is called then.
   std::string Interrupt(uint32_t way, const std::string& session,
                         const std::string& next) {
     if (way == 0) {
@@ -149,6 +157,10 @@ class ResumeTest : public testing::TestWithParam<Case> {
     }
     if (way == 1) {
       Restart();
+      return session;
+    }
+    if (way == 4) {
+      Kill();
       return session;
     }
     EngineHarness& before = here();
@@ -187,7 +199,7 @@ TEST_P(ResumeTest, AGenerationGoesOnToTheByte) {
   here().CreateSession(session);
   std::vector<int32_t> parts = Generate(here(), session, prompt_, 1);
   for (size_t moves = 1; parts.size() < tokens_; ++moves) {
-    session = Interrupt(static_cast<uint32_t>(random() % 4), session,
+    session = Interrupt(static_cast<uint32_t>(random() % 5), session,
                         absl::StrCat("s", moves));
     const size_t more =
         std::min<size_t>(1 + random() % 5, tokens_ - parts.size());

@@ -1,0 +1,203 @@
+#include "server/session/log_recovery.h"
+
+#include <algorithm>
+#include <cstddef>
+#include <limits>
+#include <span>
+#include <string>
+#include <utility>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "server/base/binary.h"
+#include "server/base/logging.h"
+#include "server/base/parking.h"
+#include "server/base/status_macros.h"
+#include "server/session/log_entry.h"
+#include "server/session/session_card.h"
+
+namespace steadystate {
+namespace {
+
+// Tails that are written together.
+constexpr size_t kTailBytesAtOnce = size_t{4} << 20;
+
+// Reads the rounds of the log, and says what they make of the sessions.
+class LogReader {
+ public:
+  LogReader(SessionStore& store, RecoveredSessions& recovered)
+      : store_(store), recovered_(recovered) {}
+
+  // Takes up what the store has without the log.
+  absl::Status ReadSessions();
+  absl::Status ReadRounds();
+  // Brings it into the store.
+  absl::Status Write(SessionArchive& archive);
+
+ private:
+  struct Found {
+    StoredSession session;
+    bool is_new = false;    // the log has created it
+    bool has_more = false;  // the log has more than the tail
+    std::string bodies;     // that are more
+  };
+
+  void TakeEntry(uint64_t round, uint64_t numerics, const LogEntry& entry);
+  void Create(uint64_t round, const LogEntry& entry);
+  void Absorb(uint64_t round, uint64_t numerics, absl::string_view body,
+              Found& found);
+  absl::Status WriteTails();
+  void SeeRound(uint64_t round) {
+    recovered_.next_round = std::max(recovered_.next_round, round + 1);
+  }
+
+  SessionStore& store_;
+  RecoveredSessions& recovered_;
+  absl::flat_hash_map<SessionUid, Found> found_;
+  std::vector<SessionUid> removed_;
+  size_t rounds_ = 0;
+};
+
+absl::Status LogReader::ReadSessions() {
+  return store_.ForEach([this](StoredSession session) {
+    SeeRound(session.round);
+    if (session.tail.has_value()) SeeRound(session.tail->through_round);
+    const SessionUid uid = session.card.uid;
+    found_[uid].session = std::move(session);
+  });
+}
+
+absl::Status LogReader::ReadRounds() {
+  return store_.ForEachRound([this](uint64_t round, absl::string_view content) {
+    SeeRound(round);
+    ++rounds_;
+    const bool whole = ForEachEntry(
+        content, [this, round](uint64_t numerics, const LogEntry& entry) {
+          TakeEntry(round, numerics, entry);
+        });
+    if (!whole) {
+      LogError("a round of the log is not as it was written",
+               {{"round", absl::StrCat(round)}});
+    }
+  });
+}
+
+void LogReader::TakeEntry(uint64_t round, uint64_t numerics,
+                          const LogEntry& entry) {
+  if (entry.kind == LogEntryKind::kCreated) {
+    Create(round, entry);
+    return;
+  }
+  const auto found = found_.find(entry.uid);
+  // What was created in a round that is not there, or removed before.
+  if (found == found_.end()) return;
+  if (entry.kind == LogEntryKind::kAbsorbed) {
+    Absorb(round, numerics, entry.body, found->second);
+  } else if (entry.kind == LogEntryKind::kRemoved) {
+    removed_.push_back(entry.uid);
+    found_.erase(found);
+  }
+}
+
+void LogReader::Create(uint64_t round, const LogEntry& entry) {
+  BinaryReader from(entry.body);
+  StoredSession session;
+  session.durability = static_cast<Durability>(from.Number<uint8_t>());
+  const absl::Status read = ReadCard(from, session.card);
+  if (!read.ok() || found_.contains(entry.uid)) return;
+  session.round = round;
+  found_[entry.uid] = {.session = std::move(session),
+                       .is_new = true,
+                       .has_more = false,
+                       .bodies = {}};
+}
+
+void LogReader::Absorb(uint64_t round, uint64_t numerics,
+                       absl::string_view body, Found& found) {
+  StoredSession& session = found.session;
+  std::optional<StoredTail>& tail = session.tail;
+  if (round <= (tail.has_value() ? tail->through_round : session.round)) return;
+  const std::optional<AbsorbedSpan> span = SpanOf(body);
+  const uint64_t end = tail.has_value() ? tail->end : session.position;
+  if (!tail.has_value()) {
+    tail = StoredTail{.end = end, .numerics = numerics};
+  } else if (tail->numerics != numerics) {
+    tail->numerics = 0;
+  }
+  tail->through_round = round;
+  found.has_more = true;
+  if (!span.has_value() || span->begin != end) {
+    tail->damaged = true;
+    return;
+  }
+  tail->end = end + span->rows;
+  session.card.last_step_time = span->time;
+  LogTail::Append(body, found.bodies);
+}
+
+absl::Status LogReader::Write(SessionArchive& archive) {
+  size_t replayed = 0;
+  for (auto& [uid, found] : found_) {
+    if (found.is_new) {
+      StoredSession created = found.session;
+      created.tail.reset();
+      STEADYSTATE_RETURN_IF_ERROR(archive.PutNew(created));
+    }
+    if (found.has_more) ++replayed;
+  }
+  MayPark("LogReader::Write, created");
+  STEADYSTATE_RETURN_IF_ERROR(WriteTails());
+  MayPark("LogReader::Write, tails");
+  if (!removed_.empty()) {
+    STEADYSTATE_RETURN_IF_ERROR(store_.Remove(removed_));
+  }
+  if (rounds_ > 0) {
+    LogInfo("log read", {{"rounds", absl::StrCat(rounds_)},
+                         {"sessions", absl::StrCat(replayed)}});
+  }
+  recovered_.sessions.reserve(found_.size());
+  for (auto& [uid, found] : found_) {
+    recovered_.sessions.push_back(std::move(found.session));
+  }
+  STEADYSTATE_RETURN_IF_ERROR(store_.Sync());
+  MayPark("LogReader::Write, synced");
+  return store_.DropRounds(std::numeric_limits<uint64_t>::max());
+}
+
+absl::Status LogReader::WriteTails() {
+  std::vector<std::pair<StoredSession, std::string>> tails;
+  size_t bytes = 0;
+  for (auto& [uid, found] : found_) {
+    if (!found.has_more) continue;
+    std::string before;
+    if (!found.is_new) {
+      const absl::StatusOr<StoredState> stored = store_.Read(uid);
+      // Where a snapshot is lost that is said when somebody asks for it.
+      if (!stored.ok() && !absl::IsDataLoss(stored.status())) {
+        return stored.status();
+      }
+      if (stored.ok()) before = stored->tail;
+    }
+    tails.emplace_back(found.session, before + found.bodies);
+    bytes += tails.back().second.size();
+    if (bytes < kTailBytesAtOnce) continue;
+    STEADYSTATE_RETURN_IF_ERROR(store_.PutTails(tails));
+    tails.clear();
+    bytes = 0;
+  }
+  return tails.empty() ? absl::OkStatus() : store_.PutTails(tails);
+}
+
+}  // namespace
+
+absl::StatusOr<RecoveredSessions> RecoverSessions(SessionArchive& archive) {
+  RecoveredSessions recovered;
+  LogReader reader(archive.store(), recovered);
+  STEADYSTATE_RETURN_IF_ERROR(reader.ReadSessions());
+  STEADYSTATE_RETURN_IF_ERROR(reader.ReadRounds());
+  STEADYSTATE_RETURN_IF_ERROR(reader.Write(archive));
+  return recovered;
+}
+
+}  // namespace steadystate

@@ -1,0 +1,179 @@
+// Of SessionKeeper: sessions that are made of other ones, forks and imports.
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "server/base/parking.h"
+#include "server/base/status_macros.h"
+#include "server/session/session_id.h"
+#include "server/session/session_keeper.h"
+
+namespace steadystate {
+namespace {
+
+absl::Status ValidateForks(const ForkOptions& options) {
+  if (options.ttl.has_value()) {
+    STEADYSTATE_RETURN_IF_ERROR(ValidateSessionTtl(*options.ttl));
+  }
+  STEADYSTATE_RETURN_IF_ERROR(ValidateLabels(options.labels));
+  return ValidateSessionIds(options.ids);
+}
+
+}  // namespace
+
+absl::StatusOr<Forks> SessionKeeper::Fork(const Session& parent,
+                                          const ForkOptions& options) {
+  STEADYSTATE_RETURN_IF_ERROR(ValidateForks(options));
+  Forks forks = {.ids = options.ids, .position = parent.state.position()};
+  while (forks.ids.size() < options.count) forks.ids.push_back(NewSessionId());
+  const Moment now = clock_.Read();
+  while (MoreExpiryMayMakeRoom(forks.ids.size(), now)) {
+  }
+  SessionOptions each;
+  each.ttl = options.ttl;
+  each.labels = options.labels;
+  // Counted before anything is copied, so that there will be a slot.
+  STEADYSTATE_RETURN_IF_ERROR(
+      ReserveForks(parent, forks.ids.size(), options.ids, now, each));
+  MayPark("SessionKeeper::Fork");
+  absl::StatusOr<std::shared_ptr<SessionState>> origin =
+      thread_.CopyOf(parent.state);
+  std::vector<SessionOptions> children(forks.ids.size(), each);
+  for (size_t i = 0; i < children.size(); ++i) children[i].id = forks.ids[i];
+  std::vector<Session*> added;
+  {
+    const MutexLock lock(shelf_.mutex);
+    // Others may have taken an id meanwhile.
+    const absl::Status fits =
+        origin.ok() ? CheckFree(each.owner, forks.ids) : origin.status();
+    if (!fits.ok()) {
+      shelf_.charges.GiveBack(shelf_.listed_tier(), children.size());
+      return fits;
+    }
+    for (SessionOptions& child : children) {
+      added.push_back(&AddFork(parent, std::move(child), *origin, now));
+    }
+    UpdateGauges();
+  }
+  // Its last holder may take it over.
+  origin->reset();
+  STEADYSTATE_RETURN_IF_ERROR(SaveNew(added));
+  return forks;
+}
+
+// What the log goes on from. REQUIRES: they are moving.
+absl::Status SessionKeeper::SaveNew(absl::Span<Session* const> sessions) {
+  absl::Status status;
+  bool logged = false;
+  for (Session* const session : sessions) {
+    if (!IsLogged(session->durability)) continue;
+    logged = true;
+    if (status.ok()) status = thread_.Save(*session);
+  }
+  // The log goes on from there.
+  if (status.ok() && logged) status = archive_->Sync();
+  const MutexLock lock(shelf_.mutex);
+  for (Session* const session : sessions) {
+    session->moving = false;
+    if (!status.ok()) Undo(*session);
+  }
+  UpdateGauges();
+  return status;
+}
+
+// Of a session that nobody has been told of: it ends. Should somebody have
+// guessed its name and use it, it is good when it has been saved.
+void SessionKeeper::Undo(Session& session) {
+  // It may have been deleted, or have expired.
+  if (shelf_.table.FindAny(session.key()) != &session) return;
+  if (session.active) {
+    session.log.broken = true;
+    return;
+  }
+  if (session.state.stored()) --shelf_.hibernated;
+  Shelf::Removed nobody_asks;
+  shelf_.RemoveStored(session, nobody_asks);
+  shelf_.End(shelf_.table.Remove(session));
+}
+
+absl::Status SessionKeeper::ReserveForks(const Session& parent, size_t count,
+                                         absl::Span<const std::string> ids,
+                                         const Moment& now,
+                                         SessionOptions& each) {
+  const MutexLock lock(shelf_.mutex);
+  STEADYSTATE_RETURN_IF_ERROR(CheckFree(parent.owner, ids));
+  STEADYSTATE_RETURN_IF_ERROR(Charge(shelf_.listed_tier(), count, now));
+  each.owner = parent.owner;
+  if (!each.ttl.has_value()) each.ttl = parent.ttl;
+  if (each.labels.empty()) each.labels = parent.labels;
+  return absl::OkStatus();
+}
+
+absl::Status SessionKeeper::CheckFree(absl::string_view owner,
+                                      absl::Span<const std::string> ids) const {
+  for (const std::string& id : ids) {
+    STEADYSTATE_RETURN_IF_ERROR(shelf_.table.CheckFree({id, owner}));
+  }
+  return absl::OkStatus();
+}
+
+Session& SessionKeeper::AddFork(const Session& parent, SessionOptions options,
+                                std::shared_ptr<SessionState> origin,
+                                const Moment& now) {
+  Session& fork = shelf_.table.Add(std::move(options), now);
+  fork.charged = shelf_.listed_tier();
+  fork.other_numerics = parent.other_numerics;
+  fork.state.Follow(std::move(origin));
+  if (shelf_.stores) shelf_.table.WatchIdle(fork);
+  shelf_.slot_may_come = true;
+  fork.position = fork.state.position();
+  fork.recorded = parent.recorded;
+  fork.durability = parent.durability;
+  fork.moving = IsLogged(fork.durability);
+  metrics_.SessionCreated();
+  return fork;
+}
+
+absl::StatusOr<SessionInfo> SessionKeeper::Enlist(
+    Session& session, const SessionOptions& options) {
+  const Moment now = clock_.Read();
+  STEADYSTATE_ASSIGN_OR_RETURN(const Durability durability,
+                               DurabilityOf(options));
+  SessionInfo info;
+  {
+    const MutexLock lock(shelf_.mutex);
+    STEADYSTATE_RETURN_IF_ERROR(shelf_.table.CheckNew(options));
+    const Tier tier = shelf_.listed_tier();
+    if (tier != session.charged) {
+      STEADYSTATE_RETURN_IF_ERROR(Charge(tier, 1, now));
+      shelf_.charges.GiveBack(session.charged, 1);
+      session.charged = tier;
+    }
+    session.position = session.state.position();
+    session.NoteRecords();
+    shelf_.table.Add(shelf_.TakeUnlisted(session), options, now);
+    shelf_.table.SetActive(session);
+    metrics_.SessionCreated();
+    UpdateGauges();
+    session.durability = durability;
+    info = shelf_.table.Describe(session, now);
+  }
+  if (!IsLogged(durability)) return info;
+  absl::Status saved = thread_.Save(session);
+  if (saved.ok()) saved = archive_->Sync();
+  if (saved.ok()) return info;
+  // Nobody has been told of it: it ends when it is let go of.
+  const MutexLock lock(shelf_.mutex);
+  if (session.unlisted.has_value()) return saved;
+  Shelf::Removed nobody_asks;
+  shelf_.RemoveStored(session, nobody_asks);
+  shelf_.log.Forget(session);
+  shelf_.KeepUnlisted(shelf_.table.Remove(session));
+  UpdateGauges();
+  return saved;
+}
+
+}  // namespace steadystate

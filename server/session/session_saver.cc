@@ -1,0 +1,198 @@
+#include "server/session/session_saver.h"
+
+#include <cstdint>
+#include <utility>
+#include <vector>
+
+#include "server/base/parking.h"
+#include "server/session/journal.h"
+
+namespace steadystate {
+namespace {
+
+// How long a store that has failed is left alone.
+constexpr absl::Duration kRetry = absl::Seconds(1);
+
+// The log is cut shorter than this where it can be: what is read at a start.
+constexpr uint64_t kLongLogBytes = uint64_t{64} << 20;
+
+}  // namespace
+
+bool SessionSaver::MayStore() const {
+  return archive_ != nullptr && clock_.Now() >= retry_;
+}
+
+void SessionSaver::NoteFailure(const absl::Status& failure) {
+  retry_ = clock_.Now() + kRetry;
+  failure_ = failure;
+}
+
+absl::Status SessionSaver::Save(Session& session) {
+  // The store has what it has to absorb still.
+  if (session.tail != nullptr) return absl::OkStatus();
+  {
+    const MutexLock lock(shelf_.mutex);
+    if (session.stored == session.position && !session.log.broken &&
+        session.stored_step == session.last_step.steady) {
+      return absl::OkStatus();
+    }
+  }
+  return Put(session, Take(session));
+}
+
+absl::Status SessionSaver::Mend(Session& session) {
+  {
+    const MutexLock lock(shelf_.mutex);
+    // Of one that has been deleted nothing may return.
+    if (!session.log.broken || session.unlisted.has_value() ||
+        session.tail != nullptr) {
+      return absl::OkStatus();
+    }
+  }
+  return Put(session, Take(session), Safety::kFromLossOfPower);
+}
+
+bool SessionSaver::MendIdle() {
+  if (!MayStore()) return false;
+  Session* broken = nullptr;
+  {
+    const MutexLock lock(shelf_.mutex);
+    broken = shelf_.log.FirstBroken();
+    if (broken == nullptr) return false;
+    broken->moving = true;
+  }
+  const bool mended = Mend(*broken).ok();
+  const MutexLock lock(shelf_.mutex);
+  broken->moving = false;
+  return mended;
+}
+
+SessionSaver::Snapshot SessionSaver::Take(Session& session) {
+  Snapshot snapshot;
+  snapshot.start = clock_.Now();
+  {
+    const MutexLock lock(shelf_.mutex);
+    snapshot.form = session.ToStored();
+    snapshot.last_step = session.last_step.steady;
+    snapshot.replay = session.log.replay;
+    session.log.snapshot_due = false;
+    // What fails may have happened; and it may be deleted before it has.
+    session.may_be_stored = true;
+  }
+  const SessionState* const origin = session.state.origin();
+  snapshot.bytes = archive_->Write(snapshot.form,
+                                   origin == nullptr ? session.state : *origin);
+  return snapshot;
+}
+
+absl::Status SessionSaver::Put(Session& session, const Snapshot& snapshot,
+                               Safety safety) {
+  MayPark("SessionSaver::Put");
+  absl::Status put =
+      archive_->Put(snapshot.form, snapshot.bytes, snapshot.start);
+  if (put.ok() && safety == Safety::kFromLossOfPower) put = archive_->Sync();
+  if (!put.ok()) {
+    NoteFailure(put);
+    return put;
+  }
+  MayPark("SessionSaver::Put, done");
+  const MutexLock lock(shelf_.mutex);
+  session.stored = snapshot.form.position;
+  session.stored_step = snapshot.last_step;
+  session.stored_tail.reset();
+  shelf_.log.Covered(session, snapshot.form.round, snapshot.replay);
+  return put;
+}
+
+std::optional<SessionSaver::Snapshot> SessionSaver::TakeIfDue(
+    Session& session) {
+  {
+    const MutexLock lock(shelf_.mutex);
+    if (!std::exchange(session.log.snapshot_due, false)) return std::nullopt;
+    // Of one that has been deleted nothing may return.
+    if (session.unlisted.has_value()) return std::nullopt;
+    // Not at every step, while the store fails.
+    if (!MayStore()) session.log.replay = absl::ZeroDuration();
+  }
+  if (!MayStore() || session.tail != nullptr || !session.state.in_memory()) {
+    return std::nullopt;
+  }
+  return Take(session);
+}
+
+size_t SessionSaver::Sweep(SteadyTime deadline) {
+  std::vector<SessionKey> keys;
+  {
+    const MutexLock lock(shelf_.mutex);
+    keys = shelf_.table.Keys();
+  }
+  size_t left = 0;
+  for (const SessionKey& key : keys) {
+    Session* session = nullptr;
+    {
+      const MutexLock lock(shelf_.mutex);
+      session = shelf_.table.FindAny(key);
+      // What the store alone has is there as it is.
+      if (session == nullptr || session->state.stored() ||
+          session->durability == Durability::kNone) {
+        continue;
+      }
+      if (session->active || clock_.Now() > deadline) {
+        ++left;
+        continue;
+      }
+      session->moving = true;
+    }
+    if (!Save(*session).ok()) ++left;
+    const MutexLock lock(shelf_.mutex);
+    session->moving = false;
+  }
+  return archive_->Sync().ok() ? left : keys.size();
+}
+
+bool SessionSaver::TrimLog(const std::function<void(Session&)>& due) {
+  if (!MayStore()) return false;
+  uint64_t needed = 0;
+  {
+    const MutexLock lock(shelf_.mutex);
+    if (shelf_.journal == nullptr) return false;
+    needed = shelf_.log.FirstNeeded(shelf_.journal->next_round());
+  }
+  SessionStore& store = archive_->store();
+  if (store.CanDropRounds(needed)) {
+    // The snapshots that stand for them must not be lost with the power.
+    absl::Status status = archive_->Sync();
+    MayPark("SessionSaver::TrimLog, synced");
+    if (status.ok()) status = store.DropRounds(needed);
+    if (!status.ok()) NoteFailure(status);
+    return status.ok();
+  }
+  return store.RoundBytes() > kLongLogBytes && SaveOldest(due);
+}
+
+bool SessionSaver::SaveOldest(const std::function<void(Session&)>& due) {
+  Session* oldest = nullptr;
+  bool asked = false;
+  {
+    const MutexLock lock(shelf_.mutex);
+    oldest = shelf_.log.oldest();
+    if (oldest == nullptr || oldest->moving) return false;
+    if (!oldest->active) {
+      oldest->moving = true;
+    } else if (!std::exchange(oldest->log.snapshot_due, true)) {
+      asked = true;
+    } else {
+      return false;
+    }
+  }
+  if (asked) {
+    due(*oldest);
+    return false;
+  }
+  const bool saved = Save(*oldest).ok();
+  const MutexLock lock(shelf_.mutex);
+  oldest->moving = false;
+  return saved;
+}
+
+}  // namespace steadystate

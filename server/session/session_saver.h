@@ -1,0 +1,83 @@
+#ifndef STEADYSTATE_SERVER_SESSION_SESSION_SAVER_H_
+#define STEADYSTATE_SERVER_SESSION_SESSION_SAVER_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
+#include "absl/time/time.h"
+#include "server/base/clock.h"
+#include "server/session/session.h"
+#include "server/session/session_archive.h"
+#include "server/session/shelf.h"
+
+namespace steadystate {
+
+// Writes sessions down as snapshots, and leaves the store alone for a while
+// when it has failed. Of KeeperThread; confined to that thread.
+class SessionSaver {
+ public:
+  // All outlive it. `archive`: null without a store, and then nothing is saved.
+  SessionSaver(Shelf& shelf, SessionArchive* archive, const Clock& clock)
+      : shelf_(shelf), archive_(archive), clock_(clock) {}
+
+  // There is a store, and it is not left alone.
+  bool MayStore() const;
+  void NoteFailure(const absl::Status& failure);
+  // The store is tried again at once.
+  void ForgetFailure() { retry_ = SteadyTime::InfinitePast(); }
+  // The last one.
+  const absl::Status& failure() const { return failure_; }
+
+  // Puts the session into the store, unless the store has it as it is.
+  // REQUIRES: the thread has its state.
+  absl::Status Save(Session& session);
+  // If the log lacks a part of it: saves it, safe from a loss of power, so that
+  // the log can go on from there.
+  absl::Status Mend(Session& session);
+  // The same for one that is idle, if there is one. True if that was done.
+  bool MendIdle();
+
+  // The same in two parts: whoever has the state need not wait for the second.
+  // A session that is deleted in between is removed from the store afterwards.
+  struct Snapshot {
+    StoredSession form;
+    std::string bytes;
+    SteadyTime start;
+    SteadyTime last_step;
+    absl::Duration replay;
+  };
+  Snapshot Take(Session& session);
+  enum class Safety : uint8_t { kFromKill, kFromLossOfPower };
+  absl::Status Put(Session& session, const Snapshot& snapshot,
+                   Safety safety = Safety::kFromKill);
+  // Nothing unless a snapshot of it is due.
+  std::optional<Snapshot> TakeIfDue(Session& session);
+
+  // Saves all sessions that are idle, until the deadline. -> how many the store
+  // does not have as they are.
+  size_t Sweep(SteadyTime deadline);
+
+  // Removes rounds from the log that nobody needs. Where it has grown too long
+  // a snapshot is taken of the session that needs the oldest one; if that is in
+  // use it is `due`, which is told of it. True if there may be more to do.
+  bool TrimLog(const std::function<void(Session&)>& due);
+
+ private:
+  bool SaveOldest(const std::function<void(Session&)>& due);
+
+  Shelf& shelf_;
+  SessionArchive* const archive_;
+  const Clock& clock_;
+  // The store has failed: it is left alone until then.
+  SteadyTime retry_ = SteadyTime::InfinitePast();
+  absl::Status failure_;
+};
+
+}  // namespace steadystate
+
+#endif  // STEADYSTATE_SERVER_SESSION_SESSION_SAVER_H_

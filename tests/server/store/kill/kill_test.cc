@@ -1,0 +1,359 @@
+// Goal: whatever was answered about a logged session is there after a kill at
+// any point of writing and reading, to the byte, and what was deleted is not.
+// Method: a process that works on sessions in a real store, in less memory than
+// they need, and kills itself when it comes to a named place for the n-th time;
+// then another process, which compares what the store has with what had been
+// answered, as noted in memory that both share. This process only forks. With
+// STEADYSTATE_KILL_SEEDS=20 each place is tried so often.
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <csignal>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <functional>
+#include <memory>
+#include <random>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "gtest/gtest.h"
+#include "server/base/parking.h"
+#include "server/store/rocks_store.h"
+#include "server/store/round_log.h"
+#include "tests/server/engine/engine_harness.h"
+#include "tests/testing/end_receiver.h"
+#include "tests/testing/temp_directory.h"
+
+namespace steadystate {
+namespace {
+
+// Where this process dies, and at which time that it comes there.
+const char* kill_place = "";
+std::atomic<int> kill_after = 0;
+
+void DieAt(const char* place) {
+  if (std::strcmp(place, kill_place) != 0) return;
+  if (kill_after.fetch_sub(1) == 1) {
+    kill(getpid(), SIGKILL);
+    pause();
+  }
+}
+
+// The same for the calls by which the log is written.
+class DeadlyCalls final : public FileCalls {
+ public:
+  int Create(const char* path) override {
+    DieAt("Create");
+    const int file = FileCalls::Create(path);
+    DieAt("Create, done");
+    return file;
+  }
+  ssize_t Write(int file, const char* bytes, size_t count) override {
+    DieAt("Write");
+    // A part of it, if it is to end there.
+    if (std::strcmp(kill_place, "Write, half") == 0 && kill_after == 1) {
+      EXPECT_GT(FileCalls::Write(file, bytes, count / 2), 0);
+    }
+    DieAt("Write, half");
+    const ssize_t written = FileCalls::Write(file, bytes, count);
+    DieAt("Write, done");
+    return written;
+  }
+  int Sync(int file) override {
+    DieAt("Sync");
+    const int synced = FileCalls::Sync(file);
+    DieAt("Sync, done");
+    return synced;
+  }
+};
+
+constexpr const char* kPlaces[] = {"Journal::WriteLoop",
+                                   "Journal, written",
+                                   "Journal::SyncLoop",
+                                   "SessionKeeper::DoJob",
+                                   "SessionKeeper::MoveOut",
+                                   "SessionKeeper::RemoveSome",
+                                   "SessionKeeper::ClearOne",
+                                   "SessionKeeper::Fork",
+                                   "SessionSaver::Put",
+                                   "SessionSaver::Put, done",
+                                   "SessionSaver::TrimLog, synced",
+                                   "Create",
+                                   "Create, done",
+                                   "Write",
+                                   "Write, half",
+                                   "Write, done",
+                                   "Sync",
+                                   "Sync, done"};
+// These come when a log that was left is read.
+constexpr const char* kReadPlaces[] = {"LogReader::Write, created",
+                                       "LogReader::Write, tails",
+                                       "LogReader::Write, synced"};
+
+// What has been asked of a session, and what was answered; shared by processes.
+struct Note {
+  char id[16];
+  bool create_asked;
+  bool create_answered;
+  bool delete_asked;
+  bool delete_answered;
+  uint64_t steps;  // that were answered
+};
+
+// What all sessions do is the same: their states differ by how far they are.
+std::vector<int32_t> StepTokens(uint64_t step) {
+  return MakeTokens(1 + step % 3, step);
+}
+uint64_t PositionAfter(uint64_t steps) {
+  uint64_t position = 0;
+  for (uint64_t i = 0; i < steps; ++i) position += 1 + i % 3;
+  return position;
+}
+
+constexpr size_t kMaxNotes = 64;
+using Notes = Note[kMaxNotes];
+
+// An engine on the store in `directory`.
+class World {
+ public:
+  World(const std::string& directory, Durability durability) {
+    RocksStoreOptions options;
+    options.directory = directory;
+    options.model = "tiny";
+    options.fingerprint = "f00d";
+    options.log_calls = &calls_;
+    options.log_file_bytes = 2048;
+    auto opened = RocksStore::Open(options);
+    if (!opened.ok()) {
+      std::fprintf(stderr, "%s\n", opened.status().ToString().c_str());
+      std::_Exit(3);
+    }
+    store_ = *std::move(opened);
+    EngineOptions engine;
+    engine.durability = durability;
+    engine.max_replay = absl::Milliseconds(1);
+    engine.state_memory_bytes =
+        3 * SessionLayoutOf(*SharedTinyModel(), engine).charge_bytes();
+    harness_ = std::make_unique<EngineHarness>(engine, SharedTinyModel(),
+                                               store_.get());
+  }
+
+  EngineHarness& harness() { return *harness_; }
+  Engine& engine() { return harness_->engine(); }
+
+  void Create(Note& note, const std::string& id) {
+    std::memcpy(note.id, id.c_str(), id.size() + 1);
+    note.create_asked = true;
+    SessionOptions options;
+    options.id = id;
+    Future<bool> done;
+    engine().CreateSession(options,
+                           [done](const auto& info) { done.Set(info.ok()); });
+    note.create_answered = done.Get();
+  }
+  void Delete(Note& note) {
+    note.delete_asked = true;
+    Future<bool> done;
+    if (engine()
+            .DeleteSession(note.id, [done](const auto& s) { done.Set(s.ok()); })
+            .ok()) {
+      note.delete_answered = done.Get();
+    }
+  }
+  void Fork(const Note& from, Note& note, const std::string& id) {
+    std::memcpy(note.id, id.c_str(), id.size() + 1);
+    note.create_asked = true;
+    ForkOptions options;
+    options.ids = {id};
+    WorkRequest work = engine().ForkWork(options, std::make_shared<Forks>());
+    work.session = from.id;
+    work.writer = engine().NewWriter();
+    Future<bool> done;
+    SubmitThen(engine(), std::move(work),
+               [done](const auto& end) { done.Set(end.ok()); });
+    if (!done.Get()) return;
+    note.steps = from.steps;
+    note.create_answered = true;
+  }
+
+ private:
+  DeadlyCalls calls_;
+  std::unique_ptr<SessionStore> store_;
+  std::unique_ptr<EngineHarness> harness_;
+};
+
+bool Lives(const Note& note) {
+  return note.create_answered && !note.delete_asked;
+}
+
+// Works until it is killed, or for so many rounds, and then kills itself.
+[[noreturn]] void Work(const std::string& directory, Durability durability,
+                       uint32_t seed, int rounds, Notes& notes) {
+  World world(directory, durability);
+  std::mt19937 random(seed);
+  size_t made = 0;
+  for (int round = 0; round < rounds; ++round) {
+    world.harness().clock().Advance(absl::Milliseconds(300));
+    if (made < 4 || (made < kMaxNotes && random() % 4 == 0)) {
+      Note* from = nullptr;
+      for (Note& note : notes) {
+        if (Lives(note) && random() % 3 == 0) from = &note;
+      }
+      const std::string id = absl::StrCat("s", made);
+      if (from != nullptr) {
+        world.Fork(*from, notes[made], id);
+      } else {
+        world.Create(notes[made], id);
+      }
+      ++made;
+    }
+    std::vector<std::pair<Note*, StepFuture>> steps;
+    size_t living = 0;
+    for (Note& note : notes) {
+      if (!Lives(note)) continue;
+      if (++living > 8) {
+        world.Delete(note);
+      } else if (random() % 2 == 0) {
+        StepRequest step = StepOf(note.id, StepTokens(note.steps));
+        step.outputs = {};
+        step.request_id = absl::StrCat(note.steps);
+        step.expected_position = PositionAfter(note.steps);
+        steps.emplace_back(&note, world.harness().StepAsync(step));
+      }
+    }
+    for (const auto& [note, answer] : steps) {
+      if (answer.Get().ok()) ++note->steps;
+    }
+    if (random() % 8 == 0) {
+      Note& note = notes[random() % kMaxNotes];
+      if (Lives(note)) world.Delete(note);
+    }
+  }
+  kill(getpid(), SIGKILL);
+  std::_Exit(4);
+}
+
+// Compares what the store has with what was answered. -> the exit code.
+int Check(const std::string& directory, Durability durability,
+          const Notes& notes) {
+  World world(directory, durability);
+  EngineHarness alone;
+  std::vector<std::vector<float>> logits;  // after each number of steps
+  alone.CreateSession("alone");
+  const auto logits_of = [&](uint64_t step) {
+    while (logits.size() <= step) {
+      const auto answer =
+          alone.Step(StepOf("alone", StepTokens(logits.size())));
+      EXPECT_TRUE(answer.ok());
+      logits.push_back(answer->logits);
+    }
+    return logits[step];
+  };
+  for (const Note& note : notes) {
+    if (!note.create_asked) continue;
+    const auto info = world.engine().GetSession(note.id);
+    EXPECT_FALSE(note.delete_answered && info.ok()) << note.id;
+    EXPECT_TRUE(!Lives(note) || info.ok()) << note.id << info.status();
+    if (!info.ok()) continue;
+    uint64_t steps = 0;
+    while (PositionAfter(steps) < info->position) ++steps;
+    EXPECT_EQ(PositionAfter(steps), info->position) << note.id;
+    EXPECT_GE(steps, note.steps) << note.id;
+    // One more may have been written, and not answered any more.
+    EXPECT_TRUE(!note.create_answered || steps <= note.steps + 1) << note.id;
+    const auto next = world.harness().Step(StepOf(note.id, StepTokens(steps)));
+    EXPECT_TRUE(next.ok()) << note.id << next.status();
+    EXPECT_TRUE(!next.ok() || next->logits == logits_of(steps)) << note.id;
+  }
+  return testing::Test::HasFailure() ? 1 : 0;
+}
+
+class KillTest : public testing::Test {
+ protected:
+  KillTest() {
+    void* const memory = mmap(nullptr, sizeof(Notes), PROT_READ | PROT_WRITE,
+                              MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    notes_ = static_cast<Notes*>(memory);
+    SharedTinyModel();
+  }
+  ~KillTest() override { munmap(notes_, sizeof(Notes)); }
+
+  // Runs it in a process of its own. -> its exit code, or minus the signal.
+  static int Run(const std::function<int()>& what) {
+    const pid_t child = fork();
+    if (child == 0) std::_Exit(what());
+    int status = 0;
+    waitpid(child, &status, 0);
+    return WIFSIGNALED(status) ? -WTERMSIG(status) : WEXITSTATUS(status);
+  }
+
+  int Victim(const std::string& directory, Durability durability, uint32_t seed,
+             const char* place, int times, int rounds) {
+    return Run([&]() -> int {
+      kill_place = place;
+      kill_after = times;
+      parking_hook = &DieAt;
+      Work(directory, durability, seed, rounds, *notes_);
+    });
+  }
+
+  // A store whose process was killed at the place, and maybe that which read it
+  // as well.
+  void Try(const char* place, const char* read_place, uint32_t seed) {
+    SCOPED_TRACE(absl::StrCat("at '", place, "', then at '", read_place,
+                              "', seed ", seed));
+    std::memset(notes_, 0, sizeof(Notes));
+    const TempDirectory directory;
+    const std::string store = directory.path() + "/store";
+    const auto durability =
+        seed % 2 == 0 ? Durability::kLog : Durability::kSync;
+    std::mt19937 random(seed);
+    // What comes at every step is waited for longer.
+    const int times = 1 + static_cast<int>(random() % (seed % 3 == 0 ? 3 : 40));
+    ASSERT_EQ(Victim(store, durability, seed, place, times, 60), -SIGKILL);
+    if (*read_place != '\0') {
+      const int killed = Run([&] {
+        kill_place = read_place;
+        kill_after = 1;
+        parking_hook = &DieAt;
+        return Check(store, durability, *notes_);
+      });
+      ASSERT_EQ(killed, -SIGKILL);
+    }
+    ASSERT_EQ(Run([&] { return Check(store, durability, *notes_); }), 0);
+  }
+
+  static uint32_t Seeds() {
+    const char* const seeds = std::getenv("STEADYSTATE_KILL_SEEDS");
+    return seeds == nullptr ? 2 : static_cast<uint32_t>(std::atoi(seeds));
+  }
+
+  Notes* notes_ = nullptr;
+};
+
+TEST_F(KillTest, NothingThatWasAnsweredIsLostWhereverItIsKilled) {
+  uint32_t seed = 1;
+  for (const char* const place : kPlaces) {
+    for (uint32_t i = 0; i < Seeds() && !HasFatalFailure(); ++i) {
+      Try(place, "", ++seed);
+    }
+  }
+}
+
+TEST_F(KillTest, NorWhenItIsKilledAgainWhileItReadsTheLog) {
+  uint32_t seed = 1000;
+  for (const char* const place : kReadPlaces) {
+    for (uint32_t i = 0; i < Seeds() && !HasFatalFailure(); ++i) {
+      Try("Write, done", place, ++seed);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace steadystate

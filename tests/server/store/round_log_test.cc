@@ -1,0 +1,248 @@
+// Goal: what was appended is read again, up to the last whole round, whatever a
+// crash or a disk that fails has left; files that nobody needs go. Method: a
+// directory of its own, files cut at each byte and flipped in each bit, system
+// calls that fail when they are told to.
+#include "server/store/round_log.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "gtest/gtest.h"
+#include "server/base/error.h"
+#include "tests/testing/temp_directory.h"
+
+namespace steadystate {
+namespace {
+
+using Rounds = std::vector<std::pair<uint64_t, std::string>>;
+
+// Of a disk that has room for so many bytes, and then for a part of a write.
+class SmallDisk final : public FileCalls {
+ public:
+  ssize_t Write(int file, const char* bytes, size_t count) override {
+    if (left == 0) {
+      errno = ENOSPC;
+      return -1;
+    }
+    const size_t fits = std::min(count, left);
+    left -= fits;
+    return FileCalls::Write(file, bytes, fits);
+  }
+  int Sync(int file) override {
+    ++syncs;
+    if (!fails_syncs) return FileCalls::Sync(file);
+    errno = EIO;
+    return -1;
+  }
+  int Truncate(int file, off_t size) override {
+    if (!fails_truncates) return FileCalls::Truncate(file, size);
+    errno = EIO;
+    return -1;
+  }
+
+  size_t left = SIZE_MAX;
+  size_t syncs = 0;
+  bool fails_syncs = false;
+  bool fails_truncates = false;
+};
+
+class RoundLogTest : public testing::Test {
+ protected:
+  std::unique_ptr<RoundLog> Open(uint64_t file_bytes = RoundLog::kFileBytes) {
+    auto log = RoundLog::Open(Directory(), disk_, file_bytes);
+    EXPECT_TRUE(log.ok()) << log.status();
+    return *std::move(log);
+  }
+  std::string Directory() const { return directory_.path() + "/rounds"; }
+
+  static Rounds Read(const RoundLog& log) {
+    Rounds rounds;
+    EXPECT_TRUE(
+        log.ForEach([&rounds](uint64_t round, absl::string_view content) {
+             rounds.emplace_back(round, std::string(content));
+           })
+            .ok());
+    return rounds;
+  }
+  Rounds Reopened() { return Read(*Open()); }
+
+  std::vector<std::filesystem::path> Files() const {
+    std::vector<std::filesystem::path> files;
+    for (const auto& entry : std::filesystem::directory_iterator(Directory())) {
+      files.push_back(entry.path());
+    }
+    std::sort(files.begin(), files.end());
+    return files;
+  }
+  static std::string Bytes(const std::filesystem::path& path) {
+    std::ifstream file(path, std::ios::binary);
+    return {std::istreambuf_iterator<char>(file), {}};
+  }
+  static void SetBytes(const std::filesystem::path& path,
+                       const std::string& bytes) {
+    std::ofstream(path, std::ios::binary | std::ios::trunc) << bytes;
+  }
+
+  const TempDirectory directory_;
+  SmallDisk disk_;
+};
+
+TEST_F(RoundLogTest, RoundsAreReadInTheirOrder) {
+  Rounds expected;
+  {
+    const auto log = Open(/*file_bytes=*/200);
+    for (uint64_t i = 1; i <= 40; ++i) {
+      // Numbers may be left out; the last round is longer than a file.
+      expected.emplace_back(3 * i, std::string(i == 40 ? 500 : i, 'x'));
+      ASSERT_TRUE(log->Append(3 * i, expected.back().second).ok());
+    }
+    EXPECT_GT(Files().size(), 5u);
+    uint64_t size = 0;
+    for (const auto& file : Files()) size += std::filesystem::file_size(file);
+    EXPECT_EQ(log->bytes(), size);
+  }
+  EXPECT_EQ(Reopened(), expected);
+  // And once more, with others after them.
+  ASSERT_TRUE(Open()->Append(200, "later").ok());
+  expected.emplace_back(200, "later");
+  EXPECT_EQ(Reopened(), expected);
+}
+
+TEST_F(RoundLogTest, ATailThatIsCutEndsWithTheLastWholeRound) {
+  {
+    const auto log = Open();
+    for (uint64_t i = 1; i <= 3; ++i) {
+      ASSERT_TRUE(log->Append(i, std::string(20, 'a')).ok());
+    }
+  }
+  const std::filesystem::path file = Files().front();
+  const std::string whole = Bytes(file);
+  const size_t round = whole.size() / 3;
+  for (size_t size = 0; size <= whole.size(); ++size) {
+    SetBytes(file, whole.substr(0, size));
+    ASSERT_EQ(Reopened().size(), size / round) << size;
+    // Pages that were never written read as zeros.
+    SetBytes(file, whole.substr(0, size) + std::string(4096, '\0'));
+    ASSERT_EQ(Reopened().size(), size / round) << size;
+  }
+}
+
+TEST_F(RoundLogTest, ABitThatIsFlippedIsFound) {
+  {
+    const auto log = Open();
+    for (uint64_t i = 1; i <= 3; ++i) {
+      ASSERT_TRUE(log->Append(i, std::string(20, 'a')).ok());
+    }
+  }
+  const std::filesystem::path file = Files().front();
+  const std::string whole = Bytes(file);
+  const size_t round = whole.size() / 3;
+  for (size_t bit = 0; bit < 8 * whole.size(); ++bit) {
+    std::string bytes = whole;
+    bytes[bit / 8] = static_cast<char>(bytes[bit / 8] ^ (1 << bit % 8));
+    SetBytes(file, bytes);
+    ASSERT_EQ(Reopened().size(), bit / 8 / round) << bit;
+  }
+}
+
+TEST_F(RoundLogTest, ADamagedFileIsNotTheEndOfTheLog) {
+  {
+    const auto log = Open(/*file_bytes=*/60);
+    for (uint64_t i = 1; i <= 4; ++i) {
+      ASSERT_TRUE(log->Append(i, std::string(20, 'a')).ok());
+    }
+  }
+  ASSERT_EQ(Files().size(), 4u);
+  SetBytes(Files()[1], "nonsense");
+  const Rounds rounds = Reopened();
+  ASSERT_EQ(rounds.size(), 3u);
+  EXPECT_EQ(rounds[1].first, 3u);
+}
+
+TEST_F(RoundLogTest, AFullDiskCostsTheRoundsThatFailed) {
+  for (const bool truncates : {true, false}) {
+    disk_.fails_truncates = !truncates;
+    std::filesystem::remove_all(Directory());
+    Rounds expected;
+    {
+      const auto log = Open();
+      ASSERT_TRUE(log->Append(1, "first").ok());
+      disk_.left = 10;
+      const absl::Status failed = log->Append(2, "second");
+      EXPECT_EQ(failed.code(), absl::StatusCode::kUnavailable);
+      EXPECT_TRUE(GetErrorDetails(failed)->retry_after.has_value());
+      EXPECT_FALSE(log->Append(3, "third").ok());
+      disk_.left = SIZE_MAX;
+      ASSERT_TRUE(log->Append(4, "fourth").ok());
+    }
+    EXPECT_EQ(Reopened(), (Rounds{{1, "first"}, {4, "fourth"}})) << truncates;
+  }
+}
+
+TEST_F(RoundLogTest, AFileThatCouldNotBeSyncedIsNotWrittenAgain) {
+  const auto log = Open();
+  ASSERT_TRUE(log->Append(1, "first").ok());
+  ASSERT_TRUE(log->Sync().ok());
+  ASSERT_TRUE(log->Append(2, "second").ok());
+  disk_.fails_syncs = true;
+  EXPECT_EQ(log->Sync().code(), absl::StatusCode::kUnavailable);
+  disk_.fails_syncs = false;
+  ASSERT_TRUE(log->Append(3, "third").ok());
+  EXPECT_EQ(Files().size(), 2u);
+  EXPECT_TRUE(log->Sync().ok());
+  EXPECT_EQ(Reopened().size(), 3u);
+}
+
+TEST_F(RoundLogTest, ADiskThatStaysFullIsNotFilledWithFiles) {
+  const auto log = Open();
+  ASSERT_TRUE(log->Append(1, "first").ok());
+  disk_.left = 0;
+  for (uint64_t i = 2; i < 10; ++i) EXPECT_FALSE(log->Append(i, "more").ok());
+  EXPECT_EQ(Files().size(), 1u);
+}
+
+TEST_F(RoundLogTest, AFileIsSyncedBeforeTheNextIsBegun) {
+  const auto log = Open(/*file_bytes=*/60);
+  ASSERT_TRUE(log->Append(1, std::string(40, 'a')).ok());
+  const size_t syncs = disk_.syncs;
+  disk_.fails_syncs = true;
+  EXPECT_FALSE(log->Append(2, std::string(40, 'a')).ok());
+  EXPECT_EQ(Files().size(), 1u);
+  EXPECT_EQ(disk_.syncs, syncs + 1);
+}
+
+TEST_F(RoundLogTest, FilesThatNobodyNeedsAreRemoved) {
+  const auto log = Open(/*file_bytes=*/60);
+  for (uint64_t i = 1; i <= 5; ++i) {
+    ASSERT_TRUE(log->Append(10 * i, std::string(40, 'a')).ok());
+  }
+  // The first may have rounds up to 19.
+  EXPECT_FALSE(log->CanDrop(19));
+  EXPECT_TRUE(log->CanDrop(20));
+  ASSERT_TRUE(log->Drop(39).ok());
+  EXPECT_EQ(Files().size(), 3u);
+  // The one that is written stays.
+  ASSERT_TRUE(log->Drop(UINT64_MAX).ok());
+  EXPECT_EQ(Files().size(), 1u);
+  EXPECT_EQ(Reopened(), (Rounds{{50, std::string(40, 'a')}}));
+  // Of a log that has been opened only, all go.
+  const auto next = Open();
+  ASSERT_TRUE(next->Drop(UINT64_MAX).ok());
+  EXPECT_TRUE(Files().empty());
+}
+
+TEST_F(RoundLogTest, ALogThatCannotBeMadeIsToldSo) {
+  const auto log = RoundLog::Open(directory_.path() + "/no/such/place");
+  EXPECT_EQ(log.status().code(), absl::StatusCode::kUnavailable);
+}
+
+}  // namespace
+}  // namespace steadystate
