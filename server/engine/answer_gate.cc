@@ -25,7 +25,8 @@ absl::Duration ReplayCost::Of(const Piece& piece) const {
 }
 
 void AnswerGate::Absorbed(const Request& request, const Piece& piece,
-                          absl::string_view inputs, const Moment& now) {
+                          absl::string_view inputs, const Moment& now,
+                          SessionKeeper& keeper) {
   Session& session = *request.lane->session;
   if (!Logs(session) || piece.part.has_value()) return;
   const SessionState& state = session.state;
@@ -39,27 +40,27 @@ void AnswerGate::Absorbed(const Request& request, const Piece& piece,
     absorbed.record =
         state.records().Find(base.request_id, *base.expected_position);
   }
-  LogEntryWriter(content_, keeper_.numerics_tag())
+  LogEntryWriter(content_, keeper.numerics_tag())
       .Absorbed(session.uid, absorbed);
   if (session.durability == Durability::kSync) sync_ = Journal::Sync::kFirst;
   session.log.in_round = true;
   changes_.push_back({&session, cost_.Of(piece)});
 }
 
-void AnswerGate::HandOver() {
+void AnswerGate::HandOver(Desk& desk, SessionKeeper& keeper) {
   if (content_.empty() && !holds_any()) return;
   const auto answers =
       std::make_shared<HeldAnswers>(std::exchange(held_, HeldAnswers()));
-  ++desk_.with_journal;
+  ++desk.with_journal;
   const uint64_t round =
-      keeper_.AddRound(std::exchange(content_, std::string()), sync_,
-                       [&desk = desk_, answers](const absl::Status& status) {
-                         desk.NoteWritten(answers, status);
-                       });
+      keeper.AddRound(std::exchange(content_, std::string()), sync_,
+                      [&desk, answers](const absl::Status& status) {
+                        desk.NoteWritten(answers, status);
+                      });
   answers->round = round;  // before the desk's lock is let go of
   for (const Change& change : changes_) {
     change.session->log.in_round = false;
-    keeper_.Logged(*change.session, round, change.replay);
+    keeper.Logged(*change.session, round, change.replay);
   }
   changes_.clear();
   sync_ = Journal::Sync::kLater;

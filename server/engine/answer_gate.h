@@ -44,9 +44,8 @@ class ReplayCost {
 // Confined to the compute thread. A round is open until HandOver.
 class AnswerGate {
  public:
-  // All of them outlive it.
-  AnswerGate(Desk& desk, SessionKeeper& keeper, Outbox& outbox)
-      : desk_(desk), keeper_(keeper), outbox_(outbox) {}
+  // The outbox outlives it.
+  explicit AnswerGate(Outbox& outbox) : outbox_(outbox) {}
 
   // Does the log have to have what such a session does?
   static bool Logs(const Session& session) {
@@ -56,8 +55,9 @@ class AnswerGate {
   // The session has absorbed a piece of the request.
   //   inputs  as LogEntryWriter::Inputs had them
   void Absorbed(const Request& request, const Piece& piece,
-                absl::string_view inputs, const Moment& now)
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(keeper_.mutex());
+                absl::string_view inputs, const Moment& now,
+                SessionKeeper& keeper)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(keeper.mutex());
 
   // Would an answer about the session wait now?
   bool Holds(const Session& session) const {
@@ -84,8 +84,10 @@ class AnswerGate {
     held_.batch_time = batch_time;
     held_.wanted = wanted;
   }
-  // Gives the round to the journal, if there is anything in it.
-  void HandOver() ABSL_EXCLUSIVE_LOCKS_REQUIRED(desk_.mutex, keeper_.mutex());
+  // Gives the round to the journal, if there is anything in it. Both outlive
+  // what the journal has.
+  void HandOver(Desk& desk, SessionKeeper& keeper)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(desk.mutex, keeper.mutex());
   // The journal has written the round, and all before it, or has failed to.
   void NoteWritten(uint64_t round) { last_written_ = round; }
 
@@ -97,8 +99,6 @@ class AnswerGate {
     absl::Duration replay;
   };
 
-  Desk& desk_;
-  SessionKeeper& keeper_;
   Outbox& outbox_;
   ReplayCost cost_;
   uint64_t last_written_ = 0;

@@ -47,7 +47,7 @@ bool Turns::TakeNotes(bool prefilling) {
   TakeReturned();
   if (desk_.aborting && !prefilling) EndAll();
   TakeReady();
-  gate_.HandOver();
+  gate_.HandOver(desk_, keeper_);
   return true;
 }
 
@@ -56,7 +56,7 @@ bool Turns::TakeWritten() {
   const MutexLock lock(desk_.mutex);
   const MutexLock sessions(keeper_.mutex());
   AnswerWritten();
-  gate_.HandOver();
+  gate_.HandOver(desk_, keeper_);
   return true;
 }
 
@@ -459,7 +459,7 @@ bool Turns::EndSome() {
   AnswerWritten();
   TakeReturned();
   EndAll();
-  gate_.HandOver();
+  gate_.HandOver(desk_, keeper_);
   return desk_.with_journal > 0;
 }
 

@@ -57,7 +57,7 @@ class Turns {
         metrics_(metrics),
         chunk_rows_(chunk_rows),
         scheduler_(max_rows),
-        gate_(desk, keeper, outbox) {}
+        gate_(outbox) {}
 
   // Waits for something to do, takes it up and puts what has ended into the
   // outbox. False when the engine is to stop.

@@ -106,7 +106,7 @@ void Turns::Commit(BatchPhase phase, const Batch& batch,
   } else if (phase == BatchPhase::kDecode) {
     returns_.Open(time, wanted);
   }
-  gate_.HandOver();
+  gate_.HandOver(desk_, keeper_);
 }
 
 void Turns::CommitItem(const BatchItem& item, Request& request,
@@ -127,7 +127,7 @@ void Turns::CommitItem(const BatchItem& item, Request& request,
       session.recorded.Note(
           RecordedKeys::KeyOf(base.request_id, *base.expected_position));
     }
-    if (!broken) gate_.Absorbed(request, item.piece, inputs, now_);
+    if (!broken) gate_.Absorbed(request, item.piece, inputs, now_, keeper_);
   }
   // A drawn token counts when it is returned, which it is not if its output is
   // not finite.
