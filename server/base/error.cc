@@ -226,6 +226,16 @@ absl::Status Renamed(absl::string_view from, absl::string_view to,
                    details->metadata, details->retry_after);
 }
 
+absl::Status CloneError(const absl::Status& status) {
+  if (status.ok()) return absl::OkStatus();
+  const std::optional<ErrorDetails> details = GetErrorDetails(status);
+  if (!details.has_value()) {
+    return absl::Status(status.code(), status.message());
+  }
+  return MakeError(details->reason, status.message(), details->metadata,
+                   details->retry_after);
+}
+
 absl::string_view Excerpt(absl::string_view text, size_t max_bytes) {
   if (text.size() <= max_bytes) return text;
   size_t end = max_bytes;

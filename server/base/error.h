@@ -112,6 +112,11 @@ absl::Status Within(absl::string_view path, const absl::Status& status);
 absl::Status Renamed(absl::string_view from, absl::string_view to,
                      const absl::Status& status);
 
+// The same, with nothing shared: for an error that several threads are told of,
+// where each may be the last to let go of it. Abseil counts who has one, in
+// code that ThreadSanitizer does not see.
+absl::Status CloneError(const absl::Status& status);
+
 // The first `max_bytes` bytes of `text` or less, so that no UTF-8 character is
 // cut in two. What is left out is not marked.
 absl::string_view Excerpt(absl::string_view text, size_t max_bytes);

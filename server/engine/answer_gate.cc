@@ -54,8 +54,8 @@ void AnswerGate::HandOver(Desk& desk, SessionKeeper& keeper) {
   ++desk.with_journal;
   const uint64_t round =
       keeper.AddRound(std::exchange(content_, std::string()), sync_,
-                      [&desk, answers](const absl::Status& status) {
-                        desk.NoteWritten(answers, status);
+                      [&desk, answers](absl::Status status) {
+                        desk.NoteWritten(answers, std::move(status));
                       });
   answers->round = round;  // before the desk's lock is let go of
   for (const Change& change : changes_) {

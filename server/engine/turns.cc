@@ -82,7 +82,7 @@ void Turns::GiveHeld(HeldAnswers& answers, const absl::Status& status) {
     }
     if (!status.ok()) {
       request->task->TakeBack();
-      Settle(*request, status);
+      Settle(*request, CloneError(status));
     } else if (request->end.has_value()) {
       Settle(*request, *request->end);
     } else {
@@ -92,7 +92,7 @@ void Turns::GiveHeld(HeldAnswers& answers, const absl::Status& status) {
   for (std::unique_ptr<Request>& request : answers.ended) {
     if (!status.ok()) {
       request->task->TakeBack();
-      if (request->end->ok()) request->end = status;
+      if (request->end->ok()) request->end = CloneError(status);
     }
     outbox_.Add(std::move(request));
   }

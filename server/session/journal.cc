@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "server/base/error.h"
 #include "server/base/logging.h"
 #include "server/base/parking.h"
 
@@ -69,7 +70,7 @@ uint64_t Journal::next_round() const {
 
 absl::Status Journal::Health() const {
   const MutexLock lock(mutex_);
-  return health_;
+  return CloneError(health_);
 }
 
 void Journal::WriteLoop() {
@@ -104,7 +105,7 @@ void Journal::WriteRounds() {
     failed_(taken_.front().number, taken_.back().number);
   }
   for (Round& round : taken_) {
-    if (round.written) round.written(status);
+    if (round.written) round.written(CloneError(status));
   }
   taken_.clear();
   if (status.ok()) return;
@@ -185,7 +186,7 @@ void Journal::TryAgain() {
     const absl::Status failed = Health();
     failed_(taken_.front().number, taken_.back().number);
     for (Round& round : taken_) {
-      if (round.written) round.written(failed);
+      if (round.written) round.written(CloneError(failed));
     }
     taken_.clear();
   }

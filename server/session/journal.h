@@ -30,7 +30,7 @@ class Journal {
  public:
   // The round is in the log, or why it may not be. Called by the journal's
   // thread, which holds no lock then; in the order of the rounds.
-  using Written = std::function<void(const absl::Status&)>;
+  using Written = std::function<void(absl::Status)>;
   // Rounds [first, last] have failed, or what was thought to be in the log may
   // be lost with the power: called before those who wait for them are told.
   using Failed = std::function<void(uint64_t first, uint64_t last)>;

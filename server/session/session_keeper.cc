@@ -205,7 +205,7 @@ void SessionKeeper::LogCreated(Session& session, const SessionInfo& info,
   Journal::Written written =
       [this, info, owner = session.owner, uid = session.uid,
        told = created == nullptr ? nullptr : std::exchange(*created, nullptr)](
-          const absl::Status& status) {
+          absl::Status status) {
         if (!status.ok()) {
           const MutexLock lock(shelf_.mutex);
           Session* const failed = shelf_.table.FindAny({info.id, owner});
@@ -215,7 +215,7 @@ void SessionKeeper::LogCreated(Session& session, const SessionInfo& info,
         if (status.ok()) {
           told(info);
         } else {
-          told(status);
+          told(std::move(status));
         }
       };
   shelf_.log.Note(

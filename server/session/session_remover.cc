@@ -7,6 +7,7 @@
 #include <string>
 #include <utility>
 
+#include "server/base/error.h"
 #include "server/base/parking.h"
 #include "server/session/journal.h"
 #include "server/session/log_entry.h"
@@ -26,7 +27,8 @@ constexpr size_t kRemovedAtOnce = 256;
 void EndRemovals(Shelf& shelf, std::vector<Shelf::Removal> removals,
                  const absl::Status& status) {
   for (Shelf::Removal& removal : removals) {
-    if (removal.removed) std::exchange(removal.removed, nullptr)(status);
+    if (removal.removed)
+      std::exchange(removal.removed, nullptr)(CloneError(status));
   }
   if (status.ok()) return;
   const MutexLock lock(shelf.mutex);

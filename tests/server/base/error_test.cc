@@ -121,5 +121,14 @@ TEST(FieldErrorTest, ExcerptDoesNotCutCharacters) {
   EXPECT_EQ(Excerpt("\xF0\x9F\x98\x80", 3), "");
 }
 
+TEST(CloneErrorTest, AClonedErrorSaysTheSame) {
+  const absl::Status error =
+      MakeError(ErrorReason::kStoreUnavailable, "no disk", {{"what", "disk"}},
+                absl::Seconds(1));
+  EXPECT_EQ(CloneError(error), error);
+  EXPECT_TRUE(CloneError(absl::OkStatus()).ok());
+  EXPECT_EQ(CloneError(absl::InternalError("odd")), absl::InternalError("odd"));
+}
+
 }  // namespace
 }  // namespace steadystate
