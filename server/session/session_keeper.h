@@ -236,6 +236,7 @@ class SessionKeeper {
   const Durability default_durability_;
   const absl::Duration log_sync_interval_;
   const absl::Duration max_replay_;
+  SteadyTime next_snapshot_ = SteadyTime::InfinitePast();  // see Logged
   const Clock& clock_;
   Metrics& metrics_;
   StatePool pool_;  // self-synchronised
