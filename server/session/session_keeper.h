@@ -205,7 +205,6 @@ class SessionKeeper {
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(shelf_.mutex);
   absl::StatusOr<StateLease> LeaseIfFree()
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(shelf_.mutex);
-  // With the retry hint.
   absl::Status Refused(Tier tier, const Moment& now) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(shelf_.mutex);
   absl::Status CheckFree(absl::string_view owner,
