@@ -10,7 +10,6 @@
 #include "server/base/error.h"
 #include "server/base/status_macros.h"
 #include "server/engine/request_errors.h"
-#include "server/session/log_entry.h"
 #include "server/session/session_memory.h"
 
 namespace steadystate {

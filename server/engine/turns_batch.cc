@@ -1,10 +1,7 @@
 // Of Turns: batches, from what is ready to what came of it.
 
-#include <string>
-#include <utility>
+#include <vector>
 
-#include "absl/strings/str_cat.h"
-#include "server/base/error.h"
 #include "server/engine/request_errors.h"
 #include "server/engine/turns.h"
 #include "server/session/log_entry.h"
@@ -84,11 +81,11 @@ void Turns::Commit(BatchPhase phase, const Batch& batch,
   const MutexLock sessions(keeper_.mutex());
   now_ = clock_.Read();
   const size_t active = keeper_.active();
-  size_t rows = 0;
-  for (const BatchItem& item : batch.items) rows += item.piece.rows;
   if (phase == BatchPhase::kDecode) {
     gate_.cost().NoteDecode(time);
   } else {
+    size_t rows = 0;
+    for (const BatchItem& item : batch.items) rows += item.piece.rows;
     gate_.cost().NotePrefill(time, rows);
   }
   size_t begin = 0;

@@ -104,12 +104,17 @@ void Journal::WriteRounds() {
   } else if (!taken_.empty()) {
     failed_(taken_.front().number, taken_.back().number);
   }
-  for (Round& round : taken_) {
+  TellTaken(status);
+  if (status.ok()) return;
+  if (clock_.Now() >= retry_) TryAgain();
+}
+
+// Says what became of the rounds that were taken.
+void Journal::TellTaken(const absl::Status& status) {
+  for (const Round& round : taken_) {
     if (round.written) round.written(CloneError(status));
   }
   taken_.clear();
-  if (status.ok()) return;
-  if (clock_.Now() >= retry_) TryAgain();
 }
 
 // The rounds that were taken: all of them, or from one on none, and then they
@@ -185,10 +190,7 @@ void Journal::TryAgain() {
     }
     const absl::Status failed = Health();
     failed_(taken_.front().number, taken_.back().number);
-    for (Round& round : taken_) {
-      if (round.written) round.written(CloneError(failed));
-    }
-    taken_.clear();
+    TellTaken(failed);
   }
 }
 

@@ -73,6 +73,7 @@ class Journal {
   void SyncLoop();
   bool TakeRounds() ABSL_LOCKS_EXCLUDED(mutex_);
   void WriteRounds();
+  void TellTaken(const absl::Status& status);
   absl::Status WriteAll();
   void WaitForSync();
   void TryAgain();

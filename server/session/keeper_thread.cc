@@ -214,16 +214,11 @@ absl::Status KeeperThread::LoadSlot(Session& session) {
   }
   session.state.Arrive();
   session.tail = std::move(tail);
-  session.other_numerics = session.other_numerics || other_numerics ||
-                           IsOfOtherNumerics(session.stored_tail);
+  session.other_numerics =
+      session.other_numerics || other_numerics ||
+      parts_.archive->IsOfOtherNumerics(session.stored_tail);
   session.NoteRecords();
   return status;
-}
-
-bool KeeperThread::IsOfOtherNumerics(
-    const std::optional<StoredTail>& tail) const {
-  return tail.has_value() && (tail->numerics == 0 ||
-                              tail->numerics != parts_.archive->numerics_tag());
 }
 
 // May what the session has absorbed since its snapshot be absorbed again?
@@ -236,7 +231,8 @@ absl::Status KeeperThread::CheckTail(const Session& session) const {
                                   "log; delete the session"),
                      {{"what", "log"}});
   }
-  if (parts_.allow_other_numerics || !IsOfOtherNumerics(session.stored_tail)) {
+  if (parts_.allow_other_numerics ||
+      !parts_.archive->IsOfOtherNumerics(session.stored_tail)) {
     return absl::OkStatus();
   }
   return MakeError(

@@ -80,7 +80,6 @@ class KeeperThread {
   absl::Status FillSlot(Session& session);
   absl::Status LoadSlot(Session& session);
   absl::Status CheckTail(const Session& session) const;
-  bool IsOfOtherNumerics(const std::optional<StoredTail>& tail) const;
   bool FillOne();
   bool ClearOne();
   void HibernateIfDue();

@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "server/base/binary.h"
+#include "server/session/record_form.h"
 #include "server/session/sections.h"
 
 namespace steadystate {
@@ -19,26 +20,6 @@ SessionUid ReadUid(BinaryReader& from) {
   SessionUid uid;
   for (uint64_t& part : uid) part = from.Number<uint64_t>();
   return uid;
-}
-
-void WriteRecord(const RequestRecord& record, BinaryWriter& to) {
-  to.Text(record.id);
-  to.Number(record.begin);
-  to.Number(record.end);
-  for (const uint64_t part : record.digest) to.Number(part);
-  to.Number(static_cast<uint8_t>(record.finished ? 1 : 0));
-  to.Text(record.answer);
-}
-
-RequestRecord ReadRecord(BinaryReader& from) {
-  RequestRecord record;
-  record.id = from.Text();
-  record.begin = from.Number<uint64_t>();
-  record.end = from.Number<uint64_t>();
-  for (uint64_t& part : record.digest) part = from.Number<uint64_t>();
-  record.finished = from.Number<uint8_t>() != 0;
-  record.answer = from.Text();
-  return record;
 }
 
 }  // namespace

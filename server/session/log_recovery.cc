@@ -30,7 +30,7 @@ class LogReader {
       : store_(store), recovered_(recovered) {}
 
   // Takes up what the store has without the log.
-  absl::Status ReadSessions();
+  absl::Status ReadSessions(SessionArchive& archive);
   absl::Status ReadRounds();
   // Brings it into the store.
   absl::Status Write(SessionArchive& archive);
@@ -59,8 +59,8 @@ class LogReader {
   size_t rounds_ = 0;
 };
 
-absl::Status LogReader::ReadSessions() {
-  return store_.ForEach([this](StoredSession session) {
+absl::Status LogReader::ReadSessions(SessionArchive& archive) {
+  return archive.ForEach([this](StoredSession session) {
     SeeRound(session.round);
     if (session.tail.has_value()) SeeRound(session.tail->through_round);
     const SessionUid uid = session.card.uid;
@@ -194,7 +194,7 @@ absl::Status LogReader::WriteTails() {
 absl::StatusOr<RecoveredSessions> RecoverSessions(SessionArchive& archive) {
   RecoveredSessions recovered;
   LogReader reader(archive.store(), recovered);
-  STEADYSTATE_RETURN_IF_ERROR(reader.ReadSessions());
+  STEADYSTATE_RETURN_IF_ERROR(reader.ReadSessions(archive));
   STEADYSTATE_RETURN_IF_ERROR(reader.ReadRounds());
   STEADYSTATE_RETURN_IF_ERROR(reader.Write(archive));
   return recovered;

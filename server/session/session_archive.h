@@ -64,6 +64,12 @@ class SessionArchive {
   // The store, for what needs no counting, and what tells numerics apart.
   SessionStore& store() { return store_; }
   uint64_t numerics_tag() const { return snapshots_.numerics_tag(); }
+  // Has something been absorbed under other numerics than these, or unknown
+  // ones?
+  bool IsOfOtherNumerics(const std::optional<StoredTail>& tail) const {
+    return tail.has_value() &&
+           (tail->numerics == 0 || tail->numerics != numerics_tag());
+  }
 
   // About what a session takes there.
   uint64_t session_bytes() const {

@@ -363,8 +363,7 @@ void SessionKeeper::Replayed(Session& session) {
   session.NoteRecords();
   // What follows in the log is of these numerics. The next one shall not have
   // all of this to do again.
-  session.log.broken =
-      session.stored_tail->numerics != archive_->numerics_tag();
+  session.log.broken = archive_->IsOfOtherNumerics(session.stored_tail);
   session.log.snapshot_due = true;
 }
 

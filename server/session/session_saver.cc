@@ -106,15 +106,16 @@ absl::Status SessionSaver::Put(Session& session, const Snapshot& snapshot,
 
 std::optional<SessionSaver::Snapshot> SessionSaver::TakeIfDue(
     Session& session) {
+  const bool may_store = MayStore();
   {
     const MutexLock lock(shelf_.mutex);
     if (!std::exchange(session.log.snapshot_due, false)) return std::nullopt;
     // Of one that has been deleted nothing may return.
     if (session.unlisted.has_value()) return std::nullopt;
     // Not at every step, while the store fails.
-    if (!MayStore()) session.log.replay = absl::ZeroDuration();
+    if (!may_store) session.log.replay = absl::ZeroDuration();
   }
-  if (!MayStore() || session.tail != nullptr || !session.state.in_memory()) {
+  if (!may_store || session.tail != nullptr || !session.state.in_memory()) {
     return std::nullopt;
   }
   return Take(session);

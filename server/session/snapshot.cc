@@ -11,6 +11,7 @@
 #include "server/base/error.h"
 #include "server/base/status_macros.h"
 #include "server/model/sampler.h"
+#include "server/session/record_form.h"
 #include "server/session/sections.h"
 
 namespace steadystate {
@@ -118,12 +119,7 @@ void WriteRecords(const SessionContents& contents, std::string& to) {
   BinaryWriter writer(to);
   writer.Number(static_cast<uint32_t>(contents.records.size()));
   for (const RequestRecord& record : contents.records) {
-    writer.Text(record.id);
-    writer.Number(record.begin);
-    writer.Number(record.end);
-    for (const uint64_t part : record.digest) writer.Number(part);
-    writer.Number(static_cast<uint8_t>(record.finished ? 1 : 0));
-    writer.Text(record.answer);
+    WriteRecord(record, writer);
   }
 }
 
@@ -132,16 +128,7 @@ absl::Status ReadRecords(BinaryReader from, std::vector<RequestRecord>& to) {
   if (count > RequestRecords::kMaxRecords) {
     return Strange("it has too many records of requests");
   }
-  for (uint32_t i = 0; i < count; ++i) {
-    RequestRecord record;
-    record.id = from.Text();
-    record.begin = from.Number<uint64_t>();
-    record.end = from.Number<uint64_t>();
-    for (uint64_t& part : record.digest) part = from.Number<uint64_t>();
-    record.finished = from.Number<uint8_t>() != 0;
-    record.answer = from.Text();
-    to.push_back(record);
-  }
+  for (uint32_t i = 0; i < count; ++i) to.push_back(ReadRecord(from));
   return from.complete() ? absl::OkStatus() : Malformed();
 }
 

@@ -89,6 +89,14 @@ class EngineLogTest : public testing::Test {
     return created.Get();
   }
 
+  // So many sessions, here and in another engine.
+  void CreateIn(EngineHarness& other, size_t sessions) {
+    for (size_t i = 0; i < sessions; ++i) {
+      EXPECT_TRUE(Create(IdOf(i)).ok());
+      other.CreateSession(IdOf(i));
+    }
+  }
+
   // The log is tried again when its time has come.
   void AwaitHealthy(const std::string& probe) {
     harness_->clock().Advance(absl::Seconds(1));
@@ -104,10 +112,7 @@ class EngineLogTest : public testing::Test {
 TEST_F(EngineLogTest, SessionsGoOnToTheByteAfterEachOfManyKills) {
   constexpr size_t kSessions = 4;
   EngineHarness alone;
-  for (size_t i = 0; i < kSessions; ++i) {
-    ASSERT_TRUE(Create(IdOf(i)).ok());
-    alone.CreateSession(IdOf(i));
-  }
+  CreateIn(alone, kSessions);
   const size_t width = SharedTinyModel()->description().hidden_size;
   std::mt19937 random(7);
   for (uint64_t step = 0; step < 120; ++step) {
@@ -248,10 +253,7 @@ TEST_F(EngineLogTest, AGenerationOfWhichNothingIsWrittenSaysSo) {
 TEST_F(EngineLogTest, StepsUnderWayWhileTheLogFailsLeaveNoGap) {
   constexpr size_t kSessions = 8;
   EngineHarness alone;
-  for (size_t i = 0; i < kSessions; ++i) {
-    ASSERT_TRUE(Create(IdOf(i)).ok());
-    alone.CreateSession(IdOf(i));
-  }
+  CreateIn(alone, kSessions);
   std::mt19937 random(11);
   for (size_t round = 0; round < 40; ++round) {
     store_.FailLog(random() % 3 == 0);
@@ -605,10 +607,7 @@ TEST_F(EngineLogTest, ManyWritersUnderPressureAndKills) {
       4 * SessionLayoutOf(*SharedTinyModel(), options).charge_bytes();
   Kill(options);
   EngineHarness alone;
-  for (size_t i = 0; i < kSessions; ++i) {
-    ASSERT_TRUE(Create(IdOf(i)).ok());
-    alone.CreateSession(IdOf(i));
-  }
+  CreateIn(alone, kSessions);
   for (size_t round = 0; round < 15; ++round) {
     std::vector<StepFuture> answers;
     for (size_t i = 0; i < kSessions; ++i) {

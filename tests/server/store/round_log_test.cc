@@ -74,6 +74,15 @@ class RoundLogTest : public testing::Test {
   }
   Rounds Reopened() { return Read(*Open()); }
 
+  // Rounds of one size, in one file.
+  std::filesystem::path WriteThreeRounds() {
+    const auto log = Open();
+    for (uint64_t i = 1; i <= 3; ++i) {
+      EXPECT_TRUE(log->Append(i, std::string(20, 'a')).ok());
+    }
+    return Files().front();
+  }
+
   std::vector<std::filesystem::path> Files() const {
     std::vector<std::filesystem::path> files;
     for (const auto& entry : std::filesystem::directory_iterator(Directory())) {
@@ -117,13 +126,7 @@ TEST_F(RoundLogTest, RoundsAreReadInTheirOrder) {
 }
 
 TEST_F(RoundLogTest, ATailThatIsCutEndsWithTheLastWholeRound) {
-  {
-    const auto log = Open();
-    for (uint64_t i = 1; i <= 3; ++i) {
-      ASSERT_TRUE(log->Append(i, std::string(20, 'a')).ok());
-    }
-  }
-  const std::filesystem::path file = Files().front();
+  const std::filesystem::path file = WriteThreeRounds();
   const std::string whole = Bytes(file);
   const size_t round = whole.size() / 3;
   for (size_t size = 0; size <= whole.size(); ++size) {
@@ -136,13 +139,7 @@ TEST_F(RoundLogTest, ATailThatIsCutEndsWithTheLastWholeRound) {
 }
 
 TEST_F(RoundLogTest, ABitThatIsFlippedIsFound) {
-  {
-    const auto log = Open();
-    for (uint64_t i = 1; i <= 3; ++i) {
-      ASSERT_TRUE(log->Append(i, std::string(20, 'a')).ok());
-    }
-  }
-  const std::filesystem::path file = Files().front();
+  const std::filesystem::path file = WriteThreeRounds();
   const std::string whole = Bytes(file);
   const size_t round = whole.size() / 3;
   for (size_t bit = 0; bit < 8 * whole.size(); ++bit) {
