@@ -298,8 +298,10 @@ TEST_F(CliTest, OneCommandShowsEverything) {
                    "127.0.0.1:0 --metrics_listen=127.0.0.1:0 --bin_dir ",
                    STEADYSTATE_BIN_DIR),
       directory_.path());
-  EXPECT_EQ(outcome.code, 0) << outcome.err;
+  EXPECT_EQ(outcome.code, 0) << outcome.out << outcome.err;
   EXPECT_THAT(outcome.out, HasSubstr("The table "));
+  // A demo of two words would show neither the model nor the speed.
+  EXPECT_THAT(outcome.out, HasSubstr("generated            300 tokens"));
   for (const char* line :
        {"session +sessions/", "position +[0-9]+ tokens", "state +[0-9]+ bytes",
         "time to first token +[0-9.]+ ms", "speed +[0-9.]+ tokens/s",
