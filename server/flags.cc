@@ -200,8 +200,14 @@ ABSL_FLAG(absl::Duration, session_ttl, absl::Hours(1),
           "say so itself; 1s to 720h.");
 ABSL_FLAG(uint32_t, history, 4096,
           "How many of its latest tokens a session remembers, 0 to 1048576; "
-          "4 bytes each, and they count towards the session's memory. A "
-          "generation whose stream broke can be taken up again as far back.");
+          "4 bytes each, and they count towards the session's memory. So far "
+          "back a generation whose stream broke can be taken up again, and "
+          "sessions can be taken back where they have a state to begin with.");
+ABSL_FLAG(uint32_t, snapshots, 0,
+          "Without a store: how many states that it had a session keeps beside "
+          "its present one, spread over what it remembers (--history), 0 to "
+          "64, so that it can be taken back; each costs as much memory as the "
+          "session. With a store its snapshots there serve.");
 ABSL_FLAG(uint64_t, context_cap, 0,
           "Most tokens of a session of a model with softmax layers, whose "
           "state is reserved up to this. 0: the model's own bound.");
@@ -352,6 +358,7 @@ Flags Collect() {
   flags.engine.state_memory_bytes = absl::GetFlag(FLAGS_state_memory).bytes;
   flags.engine.session_ttl = absl::GetFlag(FLAGS_session_ttl);
   flags.engine.history = absl::GetFlag(FLAGS_history);
+  flags.engine.snapshots = absl::GetFlag(FLAGS_snapshots);
   flags.engine.store_budget_bytes = absl::GetFlag(FLAGS_store_budget).bytes;
   flags.engine.hibernate_after = absl::GetFlag(FLAGS_hibernate_after);
   flags.engine.threads = absl::GetFlag(FLAGS_threads);

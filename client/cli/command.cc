@@ -90,6 +90,7 @@ std::vector<std::unique_ptr<Command>> AllCommands() {
   commands.push_back(MakeSessionGetCommand());
   commands.push_back(MakeSessionListCommand());
   commands.push_back(MakeSessionForkCommand());
+  commands.push_back(MakeSessionRewindCommand());
   commands.push_back(MakeSessionExportCommand());
   commands.push_back(MakeSessionImportCommand());
   commands.push_back(MakeSessionHibernateCommand());

@@ -68,6 +68,7 @@ std::unique_ptr<Command> MakeSessionCreateCommand();
 std::unique_ptr<Command> MakeSessionGetCommand();
 std::unique_ptr<Command> MakeSessionListCommand();
 std::unique_ptr<Command> MakeSessionForkCommand();
+std::unique_ptr<Command> MakeSessionRewindCommand();
 std::unique_ptr<Command> MakeSessionExportCommand();
 std::unique_ptr<Command> MakeSessionImportCommand();
 std::unique_ptr<Command> MakeSessionHibernateCommand();

@@ -1,5 +1,5 @@
-// `steadystate session create | get | list | fork | export | import | hibernate
-// | delete`, and the session that other commands work in.
+// `steadystate session create | get | list | export | import | hibernate |
+// delete`, and the session that other commands work in.
 #include "client/cli/session.h"
 
 #include "absl/strings/ascii.h"
@@ -12,19 +12,6 @@
 
 namespace steadystate::client {
 namespace {
-
-// An error unless there are between `least` and `most` session ids.
-absl::Status CheckIds(const std::vector<std::string>& arguments, size_t least,
-                      size_t most) {
-  if (arguments.size() < least) {
-    return absl::InvalidArgumentError("the session's id is missing");
-  }
-  if (arguments.size() > most) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("unexpected '", arguments[most], "'"));
-  }
-  return absl::OkStatus();
-}
 
 class SessionCreateCommand : public Command {
  public:
@@ -180,52 +167,6 @@ class SessionListCommand : public Command {
   bool json_ = false;
 };
 
-class SessionForkCommand : public Command {
- public:
-  CommandText text() const override {
-    return {"session fork", "ID", "Copies a session",
-            "Creates a copy of a session, as it is now, or several, and prints "
-            "their names. A copy goes on just as the session itself would, "
-            "which does not notice.",
-            "  steadystate session fork my-session --id my-other-session\n"
-            "  steadystate session fork my-session --count 8\n"};
-  }
-
-  OptionTable options() override {
-    return {
-        {"id", "NEW",
-         "The copy's id. May be repeated, for several copies. Default: the "
-         "server makes one.",
-         [this](absl::string_view id) {
-           request_.add_session_ids(std::string(id));
-           return absl::OkStatus();
-         }},
-        {"count", "N", "How many copies, at most 256. Default: 1.", &count_}};
-  }
-
-  absl::Status Prepare(const std::vector<std::string>& arguments) override {
-    const absl::Status checked = CheckIds(arguments, 1, 1);
-    if (!checked.ok()) return checked;
-    request_.set_name(SessionName(arguments[0]));
-    if (count_.has_value()) request_.set_count(*count_);
-    return absl::OkStatus();
-  }
-
-  absl::Status Run(const Connection& connection) override {
-    const auto forks = connection.client.ForkSession(request_, connection.call);
-    if (!forks.ok()) return forks.status();
-    for (const std::string& name : forks->sessions()) {
-      const absl::Status printed = Print(absl::StrCat(name, "\n"));
-      if (!printed.ok()) return printed;
-    }
-    return absl::OkStatus();
-  }
-
- private:
-  v1::ForkSessionRequest request_;
-  std::optional<uint32_t> count_;
-};
-
 class SessionExportCommand : public Command {
  public:
   CommandText text() const override {
@@ -376,6 +317,18 @@ class SessionDeleteCommand final : public EachSessionCommand {
 
 }  // namespace
 
+absl::Status CheckIds(const std::vector<std::string>& arguments, size_t least,
+                      size_t most) {
+  if (arguments.size() < least) {
+    return absl::InvalidArgumentError("the session's id is missing");
+  }
+  if (arguments.size() > most) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("unexpected '", arguments[most], "'"));
+  }
+  return absl::OkStatus();
+}
+
 std::string SessionName(absl::string_view id) {
   constexpr absl::string_view kPrefix = "sessions/";
   if (absl::StartsWith(id, kPrefix)) return std::string(id);
@@ -414,9 +367,6 @@ std::unique_ptr<Command> MakeSessionGetCommand() {
 }
 std::unique_ptr<Command> MakeSessionListCommand() {
   return std::make_unique<SessionListCommand>();
-}
-std::unique_ptr<Command> MakeSessionForkCommand() {
-  return std::make_unique<SessionForkCommand>();
 }
 std::unique_ptr<Command> MakeSessionExportCommand() {
   return std::make_unique<SessionExportCommand>();

@@ -1,10 +1,13 @@
 #ifndef STEADYSTATE_CLIENT_CLI_SESSION_H_
 #define STEADYSTATE_CLIENT_CLI_SESSION_H_
 
+#include <cstddef>
 #include <optional>
 #include <string>
 #include <utility>
+#include <vector>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "client/cli/command.h"
@@ -14,6 +17,10 @@ namespace steadystate::client {
 
 // "sessions/ID" for an id; names stay as they are.
 std::string SessionName(absl::string_view id);
+
+// An error unless there are between `least` and `most` session ids.
+absl::Status CheckIds(const std::vector<std::string>& arguments, size_t least,
+                      size_t most);
 
 // The session that a command works in: one that exists, or a fresh one that is
 // deleted with this object, also after the command was cancelled.

@@ -176,6 +176,12 @@ absl::StatusOr<v1::ForkSessionResponse> Client::ForkSession(
                    options);
 }
 
+absl::StatusOr<v1::Session> Client::RewindSession(
+    const v1::RewindSessionRequest& request, const CallOptions& options) const {
+  return CallUnary(*sessions_, &v1::SessionService::Stub::RewindSession,
+                   request, options);
+}
+
 absl::Status Client::ExportSession(
     const v1::ExportSessionRequest& request,
     absl::FunctionRef<absl::Status(const v1::ExportSessionResponse&)>

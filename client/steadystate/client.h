@@ -136,6 +136,9 @@ class Client {
   absl::StatusOr<v1::ForkSessionResponse> ForkSession(
       const v1::ForkSessionRequest& request,
       const CallOptions& options = {}) const;
+  absl::StatusOr<v1::Session> RewindSession(
+      const v1::RewindSessionRequest& request,
+      const CallOptions& options = {}) const;
   // A snapshot, in the chunks in which it comes. The callback as below.
   absl::Status ExportSession(
       const v1::ExportSessionRequest& request,

@@ -63,6 +63,8 @@ constexpr Row kTable[] = {
      "NUMERICS_MISMATCH"},
     {kStoreUnavailable, absl::StatusCode::kUnavailable, "STORE_UNAVAILABLE"},
     {kNoStore, absl::StatusCode::kFailedPrecondition, "NO_STORE"},
+    {kPositionOutOfReach, absl::StatusCode::kOutOfRange,
+     "POSITION_OUT_OF_REACH"},
     {kInternal, absl::StatusCode::kInternal, "INTERNAL"},
 };
 

@@ -47,6 +47,7 @@ enum class ErrorReason : uint8_t {
   kNumericsMismatch,
   kStoreUnavailable,
   kNoStore,
+  kPositionOutOfReach,
   kInternal,
 };
 

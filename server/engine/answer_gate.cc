@@ -31,11 +31,13 @@ void AnswerGate::Absorbed(const Request& request, const Piece& piece,
   if (!Logs(session) || piece.part.has_value()) return;
   const SessionState& state = session.state;
   const RequestBase& base = request.task->base();
-  LogEntryWriter::Piece absorbed = {.begin = state.position() - piece.rows,
-                                    .time = now.wall,
-                                    .rows = piece.rows,
-                                    .inputs = inputs,
-                                    .unfinished_text = state.unfinished_text()};
+  LogEntryWriter::Piece absorbed = {
+      .begin = state.position() - piece.rows,
+      .time = now.wall,
+      .rows = piece.rows,
+      .inputs = inputs,
+      .unfinished_text = state.unfinished_text(),
+      .drawn = piece.kind == TokenKind::kGenerated};
   if (base.keyed()) {
     absorbed.record =
         state.records().Find(base.request_id, *base.expected_position);

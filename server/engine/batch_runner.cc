@@ -105,7 +105,8 @@ void ForwardStage::Absorb(BatchItem& item, const float* hidden) {
   item.finite = AllFinite(rows * hidden_size_, hidden);
   item.session->Absorbed(
       rows, item.piece.tokens,
-      item.finite ? hidden + (rows - 1) * hidden_size_ : nullptr);
+      item.finite ? hidden + (rows - 1) * hidden_size_ : nullptr,
+      item.piece.kind == TokenKind::kGenerated);
 }
 
 void ForwardStage::AppendInputs(const Piece& piece,

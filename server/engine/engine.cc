@@ -18,6 +18,7 @@
 #include "server/engine/score_task.h"
 #include "server/engine/step_task.h"
 #include "server/engine/task_of.h"
+#include "server/engine/unfinished_text.h"
 #include "server/engine/validate.h"
 #include "server/session/numerics.h"
 #include "server/session/session_keeper.h"
@@ -74,6 +75,16 @@ SessionOptions Completed(SessionOptions options, const SessionCard& card) {
   return options;
 }
 
+absl::StatusOr<uint64_t> PositionOf(const PastPoint& point, uint64_t position) {
+  if (point.position.has_value()) return *point.position;
+  const uint64_t back = point.inputs_back.value_or(0);
+  if (back <= position) return position - back;
+  return MakeError(ErrorReason::kPositionOutOfReach,
+                   absl::StrCat("the session is at position ", position,
+                                " and cannot go back by ", back),
+                   {{"position", absl::StrCat(position)}});
+}
+
 // What the snapshots of this engine say of where they come from. Without
 // numerics, if the library that makes digests cannot: then no others are equal.
 SnapshotOrigin OriginOf(const Model& model, const SessionLayout& layout,
@@ -98,7 +109,7 @@ struct PoolOf : RequestPool {
 SessionLayout SessionLayoutOf(const Model& model,
                               const EngineOptions& options) {
   return {model.state_layout(), model.description().hidden_size,
-          options.history};
+          options.history, options.snapshots};
 }
 
 size_t PrefillChunkRowsFor(const LinearReport& linear, size_t max_batch_rows) {
@@ -200,6 +211,7 @@ absl::StatusOr<std::unique_ptr<Engine>> Engine::Create(
          {"bounds", absl::StrCat(session_bytes)}});
   }
   EngineOptions used = options;
+  if (store != nullptr) used.snapshots = 0;
   if (used.prefill_chunk_rows == 0) {
     used.prefill_chunk_rows = PrefillChunkRowsFor(model->description().linear,
                                                   options.max_batch_rows);
@@ -264,10 +276,32 @@ WorkRequest Engine::ForkWork(ForkOptions options,
   request.joins = true;
   request.bytes = MemoryOf(options);
   request.work = [&keeper = core_->keeper, options = std::move(options),
-                  forks = std::move(forks)](const Session& session) {
-    absl::StatusOr<Forks> made = keeper.Fork(session, options);
+                  forks = std::move(forks), &model = *core_->model](
+                     const Session& session) -> absl::Status {
+    STEADYSTATE_ASSIGN_OR_RETURN(
+        const uint64_t position,
+        PositionOf(options.at, session.state.position()));
+    absl::StatusOr<Forks> made =
+        keeper.Fork(session, options, position,
+                    UnfinishedTextAt(model, session.state, position));
     if (!made.ok()) return made.status();
     *forks = *std::move(made);
+    return absl::OkStatus();
+  };
+  return request;
+}
+
+WorkRequest Engine::RewindWork(const PastPoint& to,
+                               std::shared_ptr<SessionInfo> rewound) {
+  WorkRequest request;
+  request.work = [&keeper = core_->keeper, to, rewound = std::move(rewound),
+                  &model = *core_->model](Session& session) -> absl::Status {
+    STEADYSTATE_ASSIGN_OR_RETURN(const uint64_t position,
+                                 PositionOf(to, session.state.position()));
+    STEADYSTATE_ASSIGN_OR_RETURN(
+        *rewound,
+        keeper.Rewind(session, position,
+                      UnfinishedTextAt(model, session.state, position)));
     return absl::OkStatus();
   };
   return request;

@@ -18,6 +18,7 @@
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 #include "server/base/clock.h"
+#include "server/engine/engine_options.h"
 #include "server/engine/receiver.h"
 #include "server/engine/request.h"
 #include "server/metrics/metrics.h"
@@ -29,65 +30,6 @@
 #include "server/session/snapshot.h"
 
 namespace steadystate {
-
-// Every limit of the engine. Engine::Create checks those that have bounds.
-struct EngineOptions {
-  uint64_t state_memory_bytes = uint64_t{4} << 30;  // budget of all sessions
-  absl::Duration session_ttl = absl::Hours(1);
-  // How many of its latest inputs a session remembers; in its charge.
-  size_t history = 4096;
-  size_t threads = 1;           // compute thread included
-  size_t max_batch_rows = 256;  // rows of one batch
-  // Most rows of one session in one batch; 0: PrefillChunkRowsFor the model.
-  size_t prefill_chunk_rows = 64;
-  // How long prompts compute before the next decode batch: this long, or twice
-  // as long as the last decode batch took if that is longer, and to the end of
-  // the current layer.
-  absl::Duration prefill_slice = absl::Milliseconds(10);
-  size_t max_queued_per_session = 32;  // requests waiting on one session
-  size_t max_queued_requests = 65536;  // requests waiting in all
-  // Tokens and embeddings of all requests that have not been answered, and the
-  // residual streams of bidirectional ones.
-  uint64_t max_queued_input_bytes = uint64_t{1} << 30;
-  size_t max_tokens_per_request = size_t{1} << 20;
-  // Of one Step, which is not cut short: tokens or embeddings.
-  size_t max_step_tokens = 4096;
-  // Of a bidirectional Embed, whose residual stream is kept as a whole.
-  size_t max_embed_tokens = 65536;
-  size_t max_stop_strings = 16;
-  size_t max_stop_string_bytes = 256;
-  size_t max_stop_tokens = 256;
-  size_t max_expired_remembered = 65536;  // ids that answer SESSION_EXPIRED
-  // With a store: what all sessions may take there, and how long they are idle.
-  uint64_t store_budget_bytes = uint64_t{64} << 30;
-  absl::Duration hibernate_after = absl::Minutes(5);
-  // What of a session outlives the process, unless the session says otherwise.
-  Durability durability = Durability::kShutdown;
-  // How much of the log a loss of power may cost, about, and how long a session
-  // may take to be computed again from its snapshot and the log.
-  absl::Duration log_sync_interval = absl::Seconds(1);
-  absl::Duration max_replay = absl::Seconds(1);
-  // Computes sessions again whose log was written under other numerics.
-  bool allow_other_numerics = false;
-};
-
-// How sessions of the model lie in memory, and what one is charged.
-SessionLayout SessionLayoutOf(const Model& model, const EngineOptions& options);
-
-// EngineOptions::prefill_chunk_rows for a model's projections on this machine:
-// 64, or, where these have found larger tiles for prompts, as many rows as the
-// largest of them, 256 at most. Nothing but the CPU, oneDNN and the weights'
-// type decide. At most `max_batch_rows`.
-size_t PrefillChunkRowsFor(const LinearReport& linear, size_t max_batch_rows);
-
-// Most rows of one piece of a Score or Embed, which answers `row_floats`
-// numbers for each: kMaxAnsweredBytes of them, or one row; `chunk_rows` at
-// most.
-inline constexpr size_t kMaxAnsweredBytes = size_t{1} << 20;
-constexpr size_t AnsweredRows(size_t row_floats, size_t chunk_rows) {
-  return std::clamp<size_t>(kMaxAnsweredBytes / (row_floats * sizeof(float)), 1,
-                            chunk_rows);
-}
 
 // Holds the sessions and decides which advance now. One compute thread forms
 // batches from whatever is ready, decode before prefill, runs the model and
@@ -158,12 +100,19 @@ class Engine {
   std::optional<size_t> StoreSessions(absl::Duration timeout);
 
   // Work, for Submit, that creates sessions which are copies of another one: of
-  // the request's, as it is when the request's turn comes. A generation that
-  // goes on need not end for that. All of them are created, or none:
-  // SESSION_ALREADY_EXISTS, STATE_BUDGET_EXHAUSTED (with a retry hint),
-  // INVALID_ARGUMENT. `forks` is filled in before the request is answered. A
-  // draw is the same in all of them.
+  // the request's, as it is when the request's turn comes, or as it was. A
+  // generation that goes on need not end for that. All of them are created, or
+  // none: SESSION_ALREADY_EXISTS, STATE_BUDGET_EXHAUSTED (with a retry hint),
+  // INVALID_ARGUMENT, POSITION_OUT_OF_REACH. `forks` is filled in before the
+  // request is answered. A draw is the same in all of them.
   WorkRequest ForkWork(ForkOptions options, std::shared_ptr<Forks> forks);
+
+  // Work, for Submit, that takes the request's session back to a position that
+  // it has been at: what it absorbed after that, and the records of requests
+  // that did, have not been. `rewound` is filled in before the request is
+  // answered. POSITION_OUT_OF_REACH (metadata: position, earliest_position).
+  WorkRequest RewindWork(const PastPoint& to,
+                         std::shared_ptr<SessionInfo> rewound);
 
   // Work, for Submit, that writes down the request's session as a snapshot; as
   // ForkWork otherwise. `to` is filled in before the request is answered.

@@ -34,7 +34,8 @@ Piece Turns::NextOf(const Request& request) const {
           .embeddings = rows.embeddings,
           .rows = rows.count,
           .logits_begin = rows.count,
-          .logits_end = rows.count};
+          .logits_end = rows.count,
+          .kind = rows.drawn ? TokenKind::kGenerated : TokenKind::kPrompt};
 }
 
 // False if nothing is ready.

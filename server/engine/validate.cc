@@ -192,6 +192,10 @@ absl::Status ValidateEngineOptions(const EngineOptions& options) {
   STEADYSTATE_RETURN_IF_ERROR(ValidateSessionTtl(options.session_ttl));
   STEADYSTATE_RETURN_IF_ERROR(
       CheckRange<size_t>("history", options.history, 0, kMaxHistory));
+  // Fewer inputs between two of them would make copying the most of the work.
+  STEADYSTATE_RETURN_IF_ERROR(CheckRange<size_t>(
+      "snapshots", options.snapshots, 0,
+      std::min(kMaxSnapshots, options.history / kMinSnapshotDistance)));
   STEADYSTATE_RETURN_IF_ERROR(
       CheckTime("log_sync_interval", options.log_sync_interval,
                 absl::Milliseconds(10), absl::Hours(1)));

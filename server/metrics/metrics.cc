@@ -35,6 +35,7 @@ constexpr const char* kMethods[] = {
     "steadystate.v1.SessionService/ListSessions",
     "steadystate.v1.SessionService/DeleteSession",
     "steadystate.v1.SessionService/ForkSession",
+    "steadystate.v1.SessionService/RewindSession",
     "steadystate.v1.SessionService/ExportSession",
     "steadystate.v1.SessionService/ImportSession",
     "steadystate.v1.SessionService/HibernateSession",

@@ -241,6 +241,7 @@ void ToProto(const SessionInfo& info, absl::string_view model_id,
   to.set_name(SessionName(info.id));
   to.set_model(absl::StrCat("models/", model_id));
   to.set_position(info.position);
+  to.set_earliest_position(info.earliest_position);
   to.set_state_bytes(info.state_bytes);
   to.set_state(StateOf(info));
   SetTime(info.create_time, *to.mutable_create_time());

@@ -258,7 +258,24 @@ absl::StatusOr<ForkOptions> Converter::ToForkOptions(
   forks.ids.assign(request.session_ids().begin(), request.session_ids().end());
   STEADYSTATE_RETURN_IF_ERROR(ValidateSessionIds(forks.ids));
   STEADYSTATE_RETURN_IF_ERROR(SetTtlAndLabels(request.session(), forks));
+  if (request.has_position()) forks.at.position = request.position();
   return forks;
+}
+
+absl::StatusOr<PastPoint> ToPastPoint(const v1::RewindSessionRequest& request) {
+  switch (request.to_case()) {
+    case v1::RewindSessionRequest::kPosition:
+      return PastPoint{.position = request.position()};
+    case v1::RewindSessionRequest::kTokensBack:
+      if (!request.has_expected_position()) {
+        return OutOfBounds("expected_position", "absent",
+                           "the session's position, with tokens_back");
+      }
+      return PastPoint{.inputs_back = request.tokens_back()};
+    case v1::RewindSessionRequest::TO_NOT_SET:
+      break;
+  }
+  return OutOfBounds("to", "absent", "position or tokens_back");
 }
 
 absl::StatusOr<StepRequest> Converter::ToStepRequest(

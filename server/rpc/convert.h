@@ -26,6 +26,9 @@ namespace steadystate {
 // A session's ttl.
 absl::StatusOr<absl::Duration> ParseTtl(const google::protobuf::Duration& ttl);
 
+// Where RewindSession goes.
+absl::StatusOr<PastPoint> ToPastPoint(const v1::RewindSessionRequest& request);
+
 // The id in "sessions/{id}", a part of `name`.
 absl::StatusOr<absl::string_view> ParseSessionName(absl::string_view field,
                                                    absl::string_view name);

@@ -5,7 +5,6 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
-#include <span>
 #include <string>
 #include <utility>
 
@@ -17,7 +16,6 @@
 #include "server/base/error.h"
 #include "server/base/parking.h"
 #include "server/base/status_macros.h"
-#include "server/engine/receiver.h"
 #include "server/engine/request.h"
 #include "server/rpc/answer.h"
 #include "server/rpc/call_record.h"
@@ -27,7 +25,7 @@
 #include "server/rpc/import_call.h"
 #include "server/rpc/service_context.h"
 #include "server/rpc/unary.h"
-#include "server/rpc/work_order.h"
+#include "server/rpc/work_call.h"
 #include "server/session/session_id.h"
 #include "server/session/session_info.h"
 #include "steadystate/v1/session.pb.h"
@@ -47,96 +45,6 @@ size_t PageSize(const v1::ListSessionsRequest& request) {
   if (request.page_size() == 0) return kDefaultPageSize;
   return std::min(static_cast<size_t>(std::max(request.page_size(), 0)),
                   kMaxPageSize);
-}
-
-// One ForkSession call: work for the engine, whose answer finishes the call.
-// The object owns itself from Start to OnDone; gRPC calls that after OnCancel,
-// and neither before Start's caller has returned. The engine shares it until it
-// has answered. The engine is never called with mutex_ held.
-class ForkCall final : public grpc::ServerUnaryReactor,
-                       public Receiver<WorkRequest>,
-                       public std::enable_shared_from_this<ForkCall> {
- public:
-  // Called within the method's handler: gRPC reacts only after it returned.
-  static ForkCall* Start(ServiceContext& services,
-                         grpc::CallbackServerContext& context,
-                         const v1::ForkSessionRequest& request,
-                         v1::ForkSessionResponse& response);
-
-  void OnCancel() override;
-  void OnDone() override;
-  void OnAnswers(std::span<const Answer<WorkRequest>> answers) override {
-    End(answers.front().end->status());
-  }
-
- private:
-  ForkCall(ServiceContext& services, grpc::CallbackServerContext& context,
-           v1::ForkSessionResponse& response);
-  absl::Status Submit(const grpc::CallbackServerContext& context,
-                      const v1::ForkSessionRequest& request);
-  void End(const absl::Status& status);
-
-  ServiceContext& services_;
-  CallRecord record_;
-  v1::ForkSessionResponse& response_;
-  const std::shared_ptr<Forks> forks_ = std::make_shared<Forks>();
-  std::shared_ptr<ForkCall> self_;  // from Start to OnDone
-  WorkOrder order_;
-};
-
-ForkCall* ForkCall::Start(ServiceContext& services,
-                          grpc::CallbackServerContext& context,
-                          const v1::ForkSessionRequest& request,
-                          v1::ForkSessionResponse& response) {
-  const std::shared_ptr<ForkCall> call(
-      new ForkCall(services, context, response));
-  call->self_ = call;
-  const absl::Status submitted = call->Submit(context, request);
-  if (!submitted.ok()) call->End(submitted);
-  return call.get();
-}
-
-ForkCall::ForkCall(ServiceContext& services,
-                   grpc::CallbackServerContext& context,
-                   v1::ForkSessionResponse& response)
-    : services_(services),
-      record_("steadystate.v1.SessionService/ForkSession", context, services),
-      response_(response),
-      order_(services.engine) {}
-
-absl::Status ForkCall::Submit(const grpc::CallbackServerContext& context,
-                              const v1::ForkSessionRequest& request) {
-  STEADYSTATE_ASSIGN_OR_RETURN(const absl::string_view id,
-                               ParseSessionName("name", request.name()));
-  STEADYSTATE_ASSIGN_OR_RETURN(ForkOptions options,
-                               services_.converter.ToForkOptions(request));
-  WorkRequest work = services_.engine.ForkWork(std::move(options), forks_);
-  work.session = std::string(id);
-  work.writer = services_.engine.NewWriter();
-  work.client = ConnectionOf(context);
-  work.deadline = record_.deadline();
-  if (request.has_expected_position()) {
-    work.expected_position = request.expected_position();
-  }
-  return order_.Submit(std::move(work), shared_from_this());
-}
-
-void ForkCall::End(const absl::Status& status) {
-  if (status.ok()) {
-    for (const std::string& id : forks_->ids) {
-      response_.add_sessions(SessionName(id));
-    }
-    response_.set_position(forks_->position);
-  }
-  MayPark("ForkCall::End");
-  Finish(record_.End(status));
-  MayPark("ForkCall::End, finished");
-}
-
-void ForkCall::OnCancel() { order_.Cancel(); }
-
-void ForkCall::OnDone() {
-  const std::shared_ptr<ForkCall> self = std::move(self_);
 }
 
 using Done = std::function<void(const absl::Status&)>;
@@ -172,6 +80,8 @@ SessionService::SessionService(ServiceContext& services)
       &SessionService::ListSessions);
   Add("/steadystate.v1.SessionService/ForkSession",
       &SessionService::ForkSession);
+  Add("/steadystate.v1.SessionService/RewindSession",
+      &SessionService::RewindSession);
   Add("/steadystate.v1.SessionService/ExportSession",
       &SessionService::ExportSession);
   Add("/steadystate.v1.SessionService/ImportSession",
@@ -234,7 +144,54 @@ grpc::ServerUnaryReactor* SessionService::ListSessions(
 grpc::ServerUnaryReactor* SessionService::ForkSession(
     grpc::CallbackServerContext* context, const v1::ForkSessionRequest* request,
     v1::ForkSessionResponse* response) {
-  return ForkCall::Start(services_, *context, *request, *response);
+  const auto forks = std::make_shared<Forks>();
+  return WorkCall::Start("steadystate.v1.SessionService/ForkSession", services_,
+                         *context, ForkWork(*request, forks),
+                         [forks, response] {
+                           for (const std::string& id : forks->ids) {
+                             response->add_sessions(SessionName(id));
+                           }
+                           response->set_position(forks->position);
+                         });
+}
+
+grpc::ServerUnaryReactor* SessionService::RewindSession(
+    grpc::CallbackServerContext* context,
+    const v1::RewindSessionRequest* request, v1::Session* response) {
+  const auto rewound = std::make_shared<SessionInfo>();
+  return WorkCall::Start(
+      "steadystate.v1.SessionService/RewindSession", services_, *context,
+      RewindWork(*request, rewound),
+      [this, rewound, response] { SetSession(*rewound, *response); });
+}
+
+absl::StatusOr<WorkRequest> SessionService::ForkWork(
+    const v1::ForkSessionRequest& request,
+    const std::shared_ptr<Forks>& forks) const {
+  STEADYSTATE_ASSIGN_OR_RETURN(const absl::string_view id,
+                               ParseSessionName("name", request.name()));
+  STEADYSTATE_ASSIGN_OR_RETURN(ForkOptions options,
+                               services_.converter.ToForkOptions(request));
+  WorkRequest work = services_.engine.ForkWork(std::move(options), forks);
+  work.session = std::string(id);
+  if (request.has_expected_position()) {
+    work.expected_position = request.expected_position();
+  }
+  return work;
+}
+
+absl::StatusOr<WorkRequest> SessionService::RewindWork(
+    const v1::RewindSessionRequest& request,
+    const std::shared_ptr<SessionInfo>& rewound) const {
+  STEADYSTATE_ASSIGN_OR_RETURN(const absl::string_view id,
+                               ParseSessionName("name", request.name()));
+  STEADYSTATE_ASSIGN_OR_RETURN(const PastPoint to, ToPastPoint(request));
+  WorkRequest work = services_.engine.RewindWork(to, rewound);
+  work.session = std::string(id);
+  if (request.has_expected_position()) {
+    work.expected_position = request.expected_position();
+  }
+  return work;
 }
 
 grpc::ServerWriteReactor<v1::ExportSessionResponse>*

@@ -27,6 +27,9 @@ class SessionService final : public TypedService {
   grpc::ServerUnaryReactor* ForkSession(grpc::CallbackServerContext* context,
                                         const v1::ForkSessionRequest* request,
                                         v1::ForkSessionResponse* response);
+  grpc::ServerUnaryReactor* RewindSession(
+      grpc::CallbackServerContext* context,
+      const v1::RewindSessionRequest* request, v1::Session* response);
   grpc::ServerWriteReactor<v1::ExportSessionResponse>* ExportSession(
       grpc::CallbackServerContext* context,
       const v1::ExportSessionRequest* request);
@@ -42,6 +45,12 @@ class SessionService final : public TypedService {
       google::protobuf::Empty* response);
 
  private:
+  absl::StatusOr<WorkRequest> ForkWork(
+      const v1::ForkSessionRequest& request,
+      const std::shared_ptr<Forks>& forks) const;
+  absl::StatusOr<WorkRequest> RewindWork(
+      const v1::RewindSessionRequest& request,
+      const std::shared_ptr<SessionInfo>& rewound) const;
   absl::Status List(const v1::ListSessionsRequest& request,
                     v1::ListSessionsResponse& response);
   void SetSession(const SessionInfo& info, v1::Session& to) const;

@@ -50,6 +50,7 @@ KeeperThread::KeeperThread(const Parts& parts, absl::Duration hibernate_after,
       due_(std::move(due)),
       saver_(parts.shelf, parts.archive, parts.clock),
       remover_(parts.shelf, parts.archive, saver_, parts.clock),
+      past_(parts.layout, parts.shelf, parts.archive, saver_, parts.clock),
       thread_([this] { Loop(); }) {}
 
 KeeperThread::~KeeperThread() { thread_.join(); }
@@ -165,6 +166,7 @@ void KeeperThread::DoJob() {
   // Nothing may be answered about a session of which the log lacks a part.
   if (status.ok()) status = saver_.Mend(session);
   if (status.ok() && job.work) status = job.work(session);
+  KeepIfDue(session);
   const auto snapshot = saver_.TakeIfDue(session);
   if (job.waited) parts_.metrics.Woken(parts_.clock.Now() - job.ordered);
   // Whoever ordered it may be about to let go of the session, and to end.
@@ -172,6 +174,27 @@ void KeeperThread::DoJob() {
   returned_(session, std::move(status));
   // This thread alone destroys sessions.
   if (snapshot.has_value()) (void)saver_.Put(session, *snapshot);
+}
+
+// A copy of its state is kept, in the place of the oldest one if need be.
+void KeeperThread::KeepIfDue(Session& session) {
+  {
+    const MutexLock lock(shelf_.mutex);
+    if (!std::exchange(session.keep_due, false)) return;
+  }
+  if (session.tail != nullptr || !session.state.in_memory()) return;
+  std::shared_ptr<SessionState> oldest;
+  if (session.kept.size() == parts_.layout.snapshots()) {
+    const MutexLock lock(shelf_.mutex);
+    oldest = std::move(session.kept.front());
+    session.kept.erase(session.kept.begin());
+  }
+  // Its slot is the next one's.
+  oldest.reset();
+  auto copy = CopyOf(session.state);
+  if (!copy.ok()) return;
+  const MutexLock lock(shelf_.mutex);
+  session.kept.push_back(*std::move(copy));
 }
 
 // A session that has been given a slot, and whose state is elsewhere, gets
@@ -214,6 +237,9 @@ absl::Status KeeperThread::LoadSlot(Session& session) {
   }
   session.state.Arrive();
   session.tail = std::move(tail);
+  if (session.tail == nullptr) {
+    session.repeatable_from = session.state.repeatable_from();
+  }
   session.other_numerics =
       session.other_numerics || other_numerics ||
       parts_.archive->IsOfOtherNumerics(session.stored_tail);
@@ -275,13 +301,27 @@ bool KeeperThread::ClearOne() {
 
 absl::StatusOr<std::shared_ptr<SessionState>> KeeperThread::CopyOf(
     const SessionState& state) {
-  auto copy = std::make_shared<SessionState>(parts_.layout);
+  auto copy = NewState();
+  if (copy.ok()) (*copy)->CopyFrom(state);
+  return copy;
+}
+
+absl::StatusOr<std::shared_ptr<SessionState>> KeeperThread::CopyOf(
+    const WayBack& way) {
+  if (way.begin == 0) return nullptr;
+  auto copy = NewState();
+  if (copy.ok()) {
+    STEADYSTATE_RETURN_IF_ERROR(past_.Restore(way, **copy));
+  }
+  return copy;
+}
+
+// At position 0, with a slot.
+absl::StatusOr<std::shared_ptr<SessionState>> KeeperThread::NewState() {
   while (true) {
     absl::StatusOr<StateLease> lease = parts_.pool.Allocate();
     if (lease.ok()) {
-      copy->SetSlot(*std::move(lease));
-      copy->CopyFrom(state);
-      return copy;
+      return std::make_shared<SessionState>(parts_.layout, *std::move(lease));
     }
     if (ClearOne() || FillOne()) continue;
     // Without a store what is charged has a slot by now, and those that have

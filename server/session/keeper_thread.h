@@ -15,6 +15,7 @@
 #include "server/metrics/metrics.h"
 #include "server/session/session.h"
 #include "server/session/session_archive.h"
+#include "server/session/session_past.h"
 #include "server/session/session_remover.h"
 #include "server/session/session_saver.h"
 #include "server/session/session_state.h"
@@ -60,10 +61,15 @@ class KeeperThread {
   // STATE_BUDGET_EXHAUSTED: all slots are in use.
   absl::StatusOr<std::shared_ptr<SessionState>> CopyOf(
       const SessionState& state);
+  // The same of what the way leads to, but for its pieces; null if that is
+  // position 0.
+  absl::StatusOr<std::shared_ptr<SessionState>> CopyOf(const WayBack& way);
   // Puts the session into the store. Called by Work.
   absl::Status Save(Session& session) { return saver_.Save(session); }
+  SessionPast& past() { return past_; }
 
  private:
+  absl::StatusOr<std::shared_ptr<SessionState>> NewState();
   // Why a session leaves memory: others wait for a slot, or it is due.
   enum Reason : uint8_t { kForOthers, kForItself };
   // What became of an attempt to make room in memory.
@@ -77,6 +83,7 @@ class KeeperThread {
   bool GiveSlot(Shelf::Job& job) ABSL_EXCLUSIVE_LOCKS_REQUIRED(shelf_.mutex);
   void MakeRoom();
   void DoJob();
+  void KeepIfDue(Session& session);
   absl::Status FillSlot(Session& session);
   absl::Status LoadSlot(Session& session);
   absl::Status CheckTail(const Session& session) const;
@@ -98,6 +105,7 @@ class KeeperThread {
   bool wants_room_ = false;  // for the first that waits
   SessionSaver saver_;
   SessionRemover remover_;
+  SessionPast past_;
   bool log_wants_more_ = false;  // there may be more to do for it at once
 
   std::thread thread_;  // last: it uses all of the above

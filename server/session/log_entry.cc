@@ -13,7 +13,7 @@ namespace steadystate {
 namespace {
 
 // What an absorbed entry has beside its inputs.
-enum : uint8_t { kHasRecord = 1, kHasText = 2 };
+enum : uint8_t { kHasRecord = 1, kHasText = 2, kIsDrawn = 4 };
 enum class InputKind : uint8_t { kTokens = 0, kEmbeddings = 1 };
 
 SessionUid ReadUid(BinaryReader& from) {
@@ -60,7 +60,8 @@ void LogEntryWriter::Absorbed(const SessionUid& uid, const Piece& piece) {
   writer.Bytes(piece.inputs.data(), piece.inputs.size());
   writer.Number(
       static_cast<uint8_t>((piece.record.has_value() ? kHasRecord : 0) |
-                           (piece.unfinished_text.empty() ? 0 : kHasText)));
+                           (piece.unfinished_text.empty() ? 0 : kHasText) |
+                           (piece.drawn ? kIsDrawn : 0)));
   if (piece.record.has_value()) WriteRecord(*piece.record, writer);
   if (!piece.unfinished_text.empty()) writer.Text(piece.unfinished_text);
   End(begin);
@@ -108,6 +109,8 @@ std::optional<AbsorbedSpan> SpanOf(absl::string_view absorbed_body) {
   span.begin = from.Number<uint64_t>();
   span.rows = from.Number<uint32_t>();
   span.time = absl::FromUnixNanos(from.Number<int64_t>());
+  span.embeddings =
+      from.Number<uint8_t>() == static_cast<uint8_t>(InputKind::kEmbeddings);
   if (!from.ok()) return std::nullopt;
   return span;
 }
@@ -127,6 +130,7 @@ void LogTail::ReadNext() {
   embeddings_.clear();
   record_.reset();
   unfinished_text_ = {};
+  drawn_ = false;
   done_ = true;
   BinaryReader left(absl::string_view(bodies_).substr(next_));
   if (left.left() == 0) return;
@@ -149,6 +153,7 @@ void LogTail::ReadNext() {
     from.Numbers(std::span(embeddings_));
   }
   const auto parts = from.Number<uint8_t>();
+  drawn_ = (parts & kIsDrawn) != 0;
   if ((parts & kHasRecord) != 0) record_ = ReadRecord(from);
   if ((parts & kHasText) != 0) unfinished_text_ = from.Text();
   if (!from.complete()) return;
@@ -158,7 +163,10 @@ void LogTail::ReadNext() {
 
 LogTail::Rows LogTail::Next(size_t max_rows) const {
   const size_t width = embeddings_.size() / rows_;
-  Rows rows = {.count = std::min(rows_ - absorbed_, max_rows)};
+  Rows rows = {.tokens = {},
+               .embeddings = {},
+               .count = std::min(rows_ - absorbed_, max_rows),
+               .drawn = drawn_};
   if (width == 0) {
     rows.tokens = std::span(tokens_).subspan(absorbed_, rows.count);
   } else {

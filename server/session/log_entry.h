@@ -43,6 +43,7 @@ class LogEntryWriter {
     absl::string_view inputs{};             // as InputsOf has them
     std::optional<RequestRecord> record{};  // of its request, afterwards
     absl::string_view unfinished_text{};    // afterwards
+    bool drawn = false;  // from the session's logits, not given
   };
   void Absorbed(const SessionUid& uid, const Piece& piece);
 
@@ -77,6 +78,7 @@ struct AbsorbedSpan {
   uint64_t begin = 0;
   uint64_t rows = 0;
   absl::Time time;
+  bool embeddings = false;  // else tokens
 };
 // Nothing if the body is too short.
 std::optional<AbsorbedSpan> SpanOf(absl::string_view absorbed_body);
@@ -105,6 +107,7 @@ class LogTail {
     std::span<const int32_t> tokens{};
     std::span<const float> embeddings{};
     size_t count = 0;
+    bool drawn = false;
   };
   // The first that are left of the next piece. REQUIRES: !done().
   Rows Next(size_t max_rows) const;
@@ -126,6 +129,7 @@ class LogTail {
   size_t absorbed_ = 0;
   std::vector<int32_t> tokens_;
   std::vector<float> embeddings_;
+  bool drawn_ = false;
   std::optional<RequestRecord> record_;  // lent by bodies_
   absl::string_view unfinished_text_;
 };

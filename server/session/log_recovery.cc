@@ -132,6 +132,7 @@ void LogReader::Absorb(uint64_t round, uint64_t numerics,
     return;
   }
   tail->end = end + span->rows;
+  if (span->embeddings) session.repeatable_from = tail->end;
   session.card.last_step_time = span->time;
   LogTail::Append(body, found.bodies);
 }

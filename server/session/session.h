@@ -1,12 +1,14 @@
 #ifndef STEADYSTATE_SERVER_SESSION_SESSION_H_
 #define STEADYSTATE_SERVER_SESSION_SESSION_H_
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <map>
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "absl/time/time.h"
 #include "server/base/clock.h"
@@ -36,6 +38,24 @@ struct Session {
 
   SessionKey key() const { return {id, owner}; }
 
+  // Every position from this one up to the session's can be reached again:
+  // there is a state to begin with, and what came after it is remembered.
+  //   history  how many inputs a session remembers
+  uint64_t EarliestPosition(size_t history) const {
+    const uint64_t from = std::max(
+        repeatable_from, position - std::min(position, uint64_t{history}));
+    if (from == 0) return 0;
+    uint64_t earliest = position;
+    for (const std::shared_ptr<SessionState>& state_then : kept) {
+      if (state_then->position() < from) continue;
+      earliest = std::min(earliest, state_then->position());
+    }
+    if (snapshot.has_value() && *snapshot >= from) {
+      earliest = std::min(earliest, *snapshot);
+    }
+    return earliest;
+  }
+
   // What a store, or a snapshot, says of it.
   SessionCard card() const {
     return {.uid = uid,
@@ -51,7 +71,8 @@ struct Session {
             .position = position,
             .other_numerics = other_numerics,
             .durability = durability,
-            .round = log.last};
+            .round = log.last,
+            .repeatable_from = repeatable_from};
   }
 
   // Its state has been restored: puts `recorded` right.
@@ -71,6 +92,8 @@ struct Session {
   std::map<std::string, std::string> labels;
 
   uint64_t position = 0;  // state.position() after the last finished batch
+  // SessionState::repeatable_from() then.
+  uint64_t repeatable_from = 0;
   RecordedKeys recorded;  // which requests state.records() may have
   // When its last request ended, or its last batch; creation before the first.
   Moment last_step;
@@ -81,8 +104,10 @@ struct Session {
   std::optional<size_t> unlisted;
 
   Tier charged = Tier::kMemory;  // what for
-  // The position of what the store has of it; absent: it has nothing.
+  // The position of what the store has of it, and of the snapshot in that;
+  // absent: it has nothing.
   std::optional<uint64_t> stored;
+  std::optional<uint64_t> snapshot;
   SteadyTime stored_step;      // its last_step then
   bool may_be_stored = false;  // writing it there has failed
   Durability durability = Durability::kNone;
@@ -105,6 +130,10 @@ struct Session {
   Lane* lane = nullptr;
 
   SessionState state;
+  // States that it had, oldest first, in slots of the session's charge. The
+  // keeper's thread changes them, and their list under its mutex.
+  std::vector<std::shared_ptr<SessionState>> kept;
+  bool keep_due = false;  // one more is wanted when the state is next at rest
   // What the state has to absorb before it is the session's; null: nothing.
   // Belongs to whom the state does.
   std::unique_ptr<LogTail> tail;

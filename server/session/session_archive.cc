@@ -14,17 +14,17 @@ absl::Status SessionArchive::Counted(StoreFailure kind, absl::Status status) {
 }
 
 absl::Status SessionArchive::Put(const StoredSession& session,
-                                 absl::string_view snapshot, SteadyTime start) {
+                                 absl::string_view snapshot,
+                                 absl::string_view tail, SteadyTime start) {
   STEADYSTATE_RETURN_IF_ERROR(
-      Counted(StoreFailure::kWrite, store_.Put(session, snapshot)));
+      Counted(StoreFailure::kWrite, store_.Put(session, snapshot, tail)));
   metrics_.Snapshot(SnapshotUse::kWritten, clock_.Now() - start,
                     snapshot.size());
   return absl::OkStatus();
 }
 
 absl::Status SessionArchive::PutNew(const StoredSession& session) {
-  const SessionState state(snapshots_.layout());
-  return Put(session, Write(session, state), clock_.Now());
+  return Put(session, WriteNew(session), "", clock_.Now());
 }
 
 absl::StatusOr<SessionArchive::Loaded> SessionArchive::Load(
@@ -43,6 +43,21 @@ absl::StatusOr<SessionArchive::Loaded> SessionArchive::Load(
     loaded.tail = std::make_unique<LogTail>(std::move(stored->tail), tail->end);
   }
   return loaded;
+}
+
+absl::StatusOr<std::string> SessionArchive::Read(const SessionUid& uid) {
+  absl::StatusOr<StoredState> stored = store_.Read(uid);
+  STEADYSTATE_RETURN_IF_ERROR(Counted(StoreFailure::kRead, stored.status()));
+  STEADYSTATE_RETURN_IF_ERROR(
+      Counted(StoreFailure::kRead, snapshots_.Read(stored->snapshot).status()));
+  return std::move(stored->snapshot);
+}
+
+absl::Status SessionArchive::Restore(absl::string_view snapshot,
+                                     SessionState& to) const {
+  STEADYSTATE_ASSIGN_OR_RETURN(const Snapshot read, snapshots_.Read(snapshot));
+  snapshots_.Restore(read, to);
+  return absl::OkStatus();
 }
 
 absl::Status SessionArchive::Remove(std::span<const SessionUid> uids) {

@@ -38,9 +38,14 @@ class SessionArchive {
                     const SessionState& state) const {
     return snapshots_.Write(session.card, state);
   }
+  // The same of one that has absorbed nothing.
+  std::string WriteNew(const StoredSession& session) const {
+    return Write(session, SessionState(snapshots_.layout()));
+  }
   // What Write returned for the session, which began at `start`.
+  //   tail  what it has absorbed since, as SessionStore::Put has it
   absl::Status Put(const StoredSession& session, absl::string_view snapshot,
-                   SteadyTime start);
+                   absl::string_view tail, SteadyTime start);
   // A session that has absorbed nothing.
   absl::Status PutNew(const StoredSession& session);
 
@@ -56,6 +61,11 @@ class SessionArchive {
   absl::StatusOr<Loaded> Load(const SessionUid& uid,
                               const std::optional<StoredTail>& tail,
                               SessionState& to);
+
+  // The snapshot of what was saved last, without what came after it; one that
+  // Restore can make a state of. Errors of Load.
+  absl::StatusOr<std::string> Read(const SessionUid& uid);
+  absl::Status Restore(absl::string_view snapshot, SessionState& to) const;
 
   absl::Status Remove(std::span<const SessionUid> uids);
   absl::Status Sync();

@@ -81,11 +81,19 @@ struct SessionOptions {
 // The most copies of a session that are made at once.
 inline constexpr size_t kMaxForks = 256;
 
+// Where on its way a session is meant: at a position, or so many inputs before
+// its own; at its own without either.
+struct PastPoint {
+  std::optional<uint64_t> position{};
+  std::optional<uint64_t> inputs_back{};
+};
+
 // What copies of a session are to be. Those after the first differ in nothing
 // but their ids.
 struct ForkOptions {
   std::vector<std::string> ids;  // empty: the server makes them
   size_t count = 1;              // where there are no ids
+  PastPoint at;
   // Absent or empty: those of the session that is copied.
   std::optional<absl::Duration> ttl;
   std::map<std::string, std::string> labels;
@@ -100,8 +108,10 @@ struct Forks {
 // A session as clients see it; a copy, taken at one moment. Times are of day.
 struct SessionInfo {
   std::string id;
-  std::string uid;           // 32 hexadecimal digits
-  uint64_t position = 0;     // tokens absorbed
+  std::string uid;        // 32 hexadecimal digits
+  uint64_t position = 0;  // tokens absorbed
+  // It can go back to any position from this one on.
+  uint64_t earliest_position = 0;
   uint64_t state_bytes = 0;  // charged against the budget
   bool active = false;       // a request is queued or running
   SessionTier tier = SessionTier::kMemory;

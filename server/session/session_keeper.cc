@@ -63,10 +63,11 @@ SessionKeeper::SessionKeeper(const Limits& limits, const SessionLayout& layout,
       max_replay_(limits.max_replay),
       clock_(clock),
       metrics_(metrics),
-      pool_(layout.slot(), layout.charge_bytes(), limits.memory_bytes),
+      pool_(layout.slot(), layout.charge_bytes(), limits.memory_bytes,
+            1 + layout.snapshots()),
       shelf_(SessionTable(layout, limits.default_ttl,
                           limits.max_expired_remembered, archive != nullptr),
-             Charges(pool_.capacity(),
+             Charges(pool_.capacity() / (1 + layout.snapshots()),
                      StoredSessions(limits.store_bytes, archive)),
              pool_, archive != nullptr, metrics),
       thread_({.shelf = shelf_,
@@ -137,6 +138,8 @@ void SessionKeeper::TakeUp(StoredSession stored, const Moment& now) {
   session->other_numerics = stored.other_numerics;
   session->durability = stored.durability;
   session->stored = session->position;
+  session->snapshot = stored.position;
+  session->repeatable_from = stored.repeatable_from;
   session->stored_tail = stored.tail;
   session->charged = Tier::kStore;
   session->state.Leave();
@@ -333,7 +336,15 @@ void SessionKeeper::LetGo(Session& session, const Moment& now) {
 
 void SessionKeeper::Advanced(Session& session, const Moment& now) {
   session.position = session.state.position();
+  session.repeatable_from = session.state.repeatable_from();
   session.last_step = now;
+  if (layout_.snapshots() == 0 || session.id.empty()) return;
+  // So that the oldest one that is kept is about as old as what is remembered.
+  const uint64_t last =
+      session.kept.empty() ? 0 : session.kept.back()->position();
+  const size_t apart =
+      std::max<size_t>(layout_.history() / layout_.snapshots(), 1);
+  session.keep_due = session.position - last >= apart;
 }
 
 absl::Status SessionKeeper::LogHealth(const Session& session) const {
@@ -361,6 +372,8 @@ void SessionKeeper::Logged(Session& session, uint64_t round,
 void SessionKeeper::Replayed(Session& session) {
   session.tail.reset();
   session.NoteRecords();
+  session.repeatable_from = session.state.repeatable_from();
+  if (archive_ == nullptr) return;
   // What follows in the log is of these numerics. The next one shall not have
   // all of this to do again.
   session.log.broken = archive_->IsOfOtherNumerics(session.stored_tail);

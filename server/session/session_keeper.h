@@ -22,6 +22,7 @@
 #include "server/session/session.h"
 #include "server/session/session_archive.h"
 #include "server/session/session_info.h"
+#include "server/session/session_limits.h"
 #include "server/session/session_state.h"
 #include "server/session/shelf.h"
 #include "server/session/state_pool.h"
@@ -52,22 +53,7 @@ namespace steadystate {
 // Lock order: the engine's mutex, mutex(), the pool's, those within Metrics.
 class SessionKeeper {
  public:
-  struct Limits {
-    uint64_t memory_bytes = 0;  // what all sessions may be charged
-    absl::Duration default_ttl;
-    size_t max_expired_remembered = 0;
-    // With a store: what all of them may take there, and how long they are idle
-    // in memory.
-    uint64_t store_bytes = 0;
-    absl::Duration hibernate_after = absl::InfiniteDuration();
-    // Of sessions that ask for none, with a store.
-    Durability default_durability = Durability::kShutdown;
-    absl::Duration log_sync_interval = absl::Seconds(1);
-    // What a session has in the log takes no longer to be computed again.
-    absl::Duration max_replay = absl::Seconds(1);
-    bool allow_other_numerics = false;  // than the log was written under
-  };
-
+  using Limits = SessionLimits;
   using Work = Shelf::Work;
   using Returned = KeeperThread::Returned;
   using Created = std::function<void(absl::StatusOr<SessionInfo>)>;
@@ -145,7 +131,7 @@ class SessionKeeper {
   // Can its state be advanced, or has something to be ordered first: that it
   // comes into memory, or is saved?
   static bool IsReady(const Session& session) {
-    return session.state.in_memory() && !session.moving &&
+    return session.state.in_memory() && !session.moving && !session.keep_due &&
            !session.log.broken && !session.log.snapshot_due;
   }
   // All of Session::tail has been absorbed.
@@ -175,11 +161,18 @@ class SessionKeeper {
   // will not be returned then. False if it is too late.
   bool Withdraw(Session& session) ABSL_EXCLUSIVE_LOCKS_REQUIRED(shelf_.mutex);
 
-  // Creates sessions that are copies of `parent`: all of them, or none. Each is
-  // charged now, and gets memory of its own when its first step comes; until
-  // then one copy serves all of them. Called by Work on the parent, without
-  // mutex(). Errors as of Create.
-  absl::StatusOr<Forks> Fork(const Session& parent, const ForkOptions& options)
+  // Creates sessions that are copies of `parent`, as it was at `position`: all
+  // of them, or none. Each is charged now, and gets memory of its own when its
+  // first step comes; until then one copy serves all of them. Called by Work on
+  // the parent, without mutex(). Errors as of Create and SessionPast::Find.
+  absl::StatusOr<Forks> Fork(const Session& parent, const ForkOptions& options,
+                             uint64_t position, absl::string_view text)
+      ABSL_LOCKS_EXCLUDED(shelf_.mutex);
+
+  // Takes the session back to a position that it has been at; see SessionPast.
+  // Called by Work on it, without mutex().
+  absl::StatusOr<SessionInfo> Rewind(Session& session, uint64_t position,
+                                     absl::string_view text)
       ABSL_LOCKS_EXCLUDED(shelf_.mutex);
 
   // The session as a snapshot has it. Called by Work on it, without mutex().
@@ -210,15 +203,21 @@ class SessionKeeper {
   absl::Status CheckFree(absl::string_view owner,
                          absl::Span<const std::string> ids) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(shelf_.mutex);
+  absl::StatusOr<std::shared_ptr<SessionState>> OriginAt(const Session& parent,
+                                                         uint64_t position,
+                                                         absl::string_view text,
+                                                         WayBack& way)
+      ABSL_LOCKS_EXCLUDED(shelf_.mutex);
   // Charges for so many more; fills in what the parent decides. OK or none.
   absl::Status ReserveForks(const Session& parent, size_t count,
                             absl::Span<const std::string> ids,
                             const Moment& now, SessionOptions& each)
       ABSL_LOCKS_EXCLUDED(shelf_.mutex);
   Session& AddFork(const Session& parent, SessionOptions options,
-                   std::shared_ptr<SessionState> origin, const Moment& now)
+                   std::shared_ptr<SessionState> origin, const WayBack& way,
+                   const Moment& now)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(shelf_.mutex);
-  absl::Status SaveNew(absl::Span<Session* const> sessions)
+  absl::Status SaveNew(absl::Span<Session* const> sessions, const WayBack& way)
       ABSL_LOCKS_EXCLUDED(shelf_.mutex);
   void Undo(Session& session) ABSL_EXCLUSIVE_LOCKS_REQUIRED(shelf_.mutex);
   absl::StatusOr<Durability> DurabilityOf(const SessionOptions& options) const;

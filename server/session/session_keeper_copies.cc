@@ -25,9 +25,11 @@ absl::Status ValidateForks(const ForkOptions& options) {
 }  // namespace
 
 absl::StatusOr<Forks> SessionKeeper::Fork(const Session& parent,
-                                          const ForkOptions& options) {
+                                          const ForkOptions& options,
+                                          uint64_t position,
+                                          absl::string_view text) {
   STEADYSTATE_RETURN_IF_ERROR(ValidateForks(options));
-  Forks forks = {.ids = options.ids, .position = parent.state.position()};
+  Forks forks = {.ids = options.ids, .position = position};
   while (forks.ids.size() < options.count) forks.ids.push_back(NewSessionId());
   const Moment now = clock_.Read();
   while (MoreExpiryMayMakeRoom(forks.ids.size(), now)) {
@@ -39,8 +41,9 @@ absl::StatusOr<Forks> SessionKeeper::Fork(const Session& parent,
   STEADYSTATE_RETURN_IF_ERROR(
       ReserveForks(parent, forks.ids.size(), options.ids, now, each));
   MayPark("SessionKeeper::Fork");
+  WayBack way;
   absl::StatusOr<std::shared_ptr<SessionState>> origin =
-      thread_.CopyOf(parent.state);
+      OriginAt(parent, position, text, way);
   std::vector<SessionOptions> children(forks.ids.size(), each);
   for (size_t i = 0; i < children.size(); ++i) children[i].id = forks.ids[i];
   std::vector<Session*> added;
@@ -54,24 +57,41 @@ absl::StatusOr<Forks> SessionKeeper::Fork(const Session& parent,
       return fits;
     }
     for (SessionOptions& child : children) {
-      added.push_back(&AddFork(parent, std::move(child), *origin, now));
+      added.push_back(&AddFork(parent, std::move(child), *origin, way, now));
     }
     UpdateGauges();
   }
   // Its last holder may take it over.
   origin->reset();
-  STEADYSTATE_RETURN_IF_ERROR(SaveNew(added));
+  STEADYSTATE_RETURN_IF_ERROR(SaveNew(added, way));
   return forks;
 }
 
-// What the log goes on from. REQUIRES: they are moving.
-absl::Status SessionKeeper::SaveNew(absl::Span<Session* const> sessions) {
+// What the parent was at `position`, or before that, and then `way` leads
+// there.
+absl::StatusOr<std::shared_ptr<SessionState>> SessionKeeper::OriginAt(
+    const Session& parent, uint64_t position, absl::string_view text,
+    WayBack& way) {
+  if (position == parent.state.position()) return thread_.CopyOf(parent.state);
+  STEADYSTATE_ASSIGN_OR_RETURN(way,
+                               thread_.past().Find(parent, position, text));
+  return thread_.CopyOf(way);
+}
+
+// What the log goes on from; and what has to absorb something, which the store
+// has then. REQUIRES: they are moving.
+absl::Status SessionKeeper::SaveNew(absl::Span<Session* const> sessions,
+                                    const WayBack& way) {
   absl::Status status;
   bool logged = false;
   for (Session* const session : sessions) {
-    if (!IsLogged(session->durability)) continue;
-    logged = true;
-    if (status.ok()) status = thread_.Save(*session);
+    if (!status.ok()) break;
+    logged = logged || IsLogged(session->durability);
+    if (session->tail != nullptr) {
+      status = thread_.past().Store(*session, way);
+    } else if (IsLogged(session->durability)) {
+      status = thread_.Save(*session);
+    }
   }
   // The log goes on from there.
   if (status.ok() && logged) status = archive_->Sync();
@@ -99,6 +119,17 @@ void SessionKeeper::Undo(Session& session) {
   shelf_.End(shelf_.table.Remove(session));
 }
 
+absl::StatusOr<SessionInfo> SessionKeeper::Rewind(Session& session,
+                                                  uint64_t position,
+                                                  absl::string_view text) {
+  STEADYSTATE_ASSIGN_OR_RETURN(const WayBack way,
+                               thread_.past().Find(session, position, text));
+  STEADYSTATE_RETURN_IF_ERROR(thread_.past().Rewind(session, way));
+  const Moment now = clock_.Read();
+  const MutexLock lock(shelf_.mutex);
+  return shelf_.table.Describe(session, now);
+}
+
 absl::Status SessionKeeper::ReserveForks(const Session& parent, size_t count,
                                          absl::Span<const std::string> ids,
                                          const Moment& now,
@@ -122,17 +153,23 @@ absl::Status SessionKeeper::CheckFree(absl::string_view owner,
 
 Session& SessionKeeper::AddFork(const Session& parent, SessionOptions options,
                                 std::shared_ptr<SessionState> origin,
-                                const Moment& now) {
+                                const WayBack& way, const Moment& now) {
   Session& fork = shelf_.table.Add(std::move(options), now);
   fork.charged = shelf_.listed_tier();
   fork.other_numerics = parent.other_numerics;
-  fork.state.Follow(std::move(origin));
+  if (origin != nullptr) fork.state.Follow(std::move(origin));
+  if (!way.pieces.empty()) {
+    fork.tail = std::make_unique<LogTail>(way.pieces, way.end);
+  }
   if (shelf_.stores) shelf_.table.WatchIdle(fork);
   shelf_.slot_may_come = true;
-  fork.position = fork.state.position();
+  fork.position = fork.tail == nullptr ? fork.state.position() : way.end;
+  // What it stands for a copy of may have it longer than the parent has.
+  fork.repeatable_from =
+      fork.state.position() == 0 ? 0 : parent.repeatable_from;
   fork.recorded = parent.recorded;
   fork.durability = parent.durability;
-  fork.moving = IsLogged(fork.durability);
+  fork.moving = IsLogged(fork.durability) || fork.tail != nullptr;
   metrics_.SessionCreated();
   return fork;
 }
@@ -153,6 +190,7 @@ absl::StatusOr<SessionInfo> SessionKeeper::Enlist(
       session.charged = tier;
     }
     session.position = session.state.position();
+    session.repeatable_from = session.state.repeatable_from();
     session.NoteRecords();
     shelf_.table.Add(shelf_.TakeUnlisted(session), options, now);
     shelf_.table.SetActive(session);

@@ -8,8 +8,13 @@ namespace {
 
 constexpr size_t kBits = 64;
 
-size_t CutBytes(size_t capacity) {
-  return (capacity + kBits - 1) / kBits * sizeof(uint64_t);
+// Of a bit for each token.
+size_t BitWords(size_t capacity) { return (capacity + kBits - 1) / kBits; }
+
+void SetBit(uint64_t* bits, size_t index, bool value) {
+  const uint64_t bit = uint64_t{1} << (index % kBits);
+  uint64_t& word = bits[index / kBits];
+  word = value ? word | bit : word & ~bit;
 }
 
 }  // namespace
@@ -17,32 +22,36 @@ size_t CutBytes(size_t capacity) {
 size_t TokenHistory::Bytes(size_t capacity) {
   constexpr size_t kAlignment = sizeof(uint64_t);
   const size_t tokens = capacity * sizeof(int32_t);
-  return CutBytes(capacity) +
+  return 2 * BitWords(capacity) * sizeof(uint64_t) +
          (tokens + kAlignment - 1) / kAlignment * kAlignment;
 }
 
 TokenHistory::TokenHistory(std::byte* memory, size_t capacity)
-    : tokens_(reinterpret_cast<int32_t*>(memory + CutBytes(capacity))),
-      cuts_(reinterpret_cast<uint64_t*>(memory)),
+    : cuts_(reinterpret_cast<uint64_t*>(memory)),
+      drawn_(cuts_ + BitWords(capacity)),
+      tokens_(reinterpret_cast<int32_t*>(drawn_ + BitWords(capacity))),
       capacity_(capacity) {}
 
 void TokenHistory::Append(uint64_t position, size_t rows,
-                          std::span<const int32_t> tokens) {
+                          std::span<const int32_t> tokens, bool drawn) {
   // Of a piece that is longer than all that is kept, its end.
   for (size_t i = rows - std::min(rows, capacity_); i < rows; ++i) {
     const size_t index = (position + i) % capacity_;
     tokens_[index] = tokens.empty() ? kEmbedding : tokens[i];
-    SetCut(index, i == 0);
+    SetBit(cuts_, index, i == 0);
+    SetBit(drawn_, index, drawn);
   }
 }
 
 void TokenHistory::Restore(uint64_t from, std::span<const int32_t> tokens,
-                           const std::vector<bool>& cuts) {
+                           const std::vector<bool>& cuts,
+                           const std::vector<bool>& drawn) {
   for (size_t i = tokens.size() - std::min(tokens.size(), capacity_);
        i < tokens.size(); ++i) {
     const auto index = static_cast<size_t>((from + i) % capacity_);
     tokens_[index] = tokens[i];
-    SetCut(index, cuts[i]);
+    SetBit(cuts_, index, cuts[i]);
+    SetBit(drawn_, index, !drawn.empty() && drawn[i]);
   }
 }
 
@@ -54,15 +63,9 @@ void TokenHistory::Copy(uint64_t from, std::span<int32_t> to) const {
   std::copy_n(tokens_, to.size() - until_end, to.data() + until_end);
 }
 
-bool TokenHistory::BeginsPiece(uint64_t position) const {
+bool TokenHistory::BitOf(const uint64_t* bits, uint64_t position) const {
   const auto index = static_cast<size_t>(position % capacity_);
-  return (cuts_[index / kBits] >> (index % kBits) & 1) != 0;
-}
-
-void TokenHistory::SetCut(size_t index, bool cut) {
-  const uint64_t bit = uint64_t{1} << (index % kBits);
-  uint64_t& word = cuts_[index / kBits];
-  word = cut ? word | bit : word & ~bit;
+  return (bits[index / kBits] >> (index % kBits) & 1) != 0;
 }
 
 namespace {

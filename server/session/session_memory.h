@@ -16,10 +16,10 @@ namespace steadystate {
 // The latest inputs that a session has absorbed, and how they were cut into
 // pieces: a state is a function of just that. What is older is forgotten.
 //
-// Works on memory that the session has in its slot, 4 bytes and a bit for each
-// input. It goes by positions: input p is the one that takes the session from
-// position p to p + 1. Memory of zeros is the history of a session at position
-// 0. Thread-compatible.
+// Works on memory that the session has in its slot, 4 bytes and two bits for
+// each input. It goes by positions: input p is the one that takes the session
+// from position p to p + 1. Memory of zeros is the history of a session at
+// position 0. Thread-compatible.
 class TokenHistory {
  public:
   // Stands for an embedding vector, which is not kept.
@@ -33,12 +33,15 @@ class TokenHistory {
 
   // Notes one piece that takes the session on from `position`.
   //   tokens  the inputs; empty if they are embeddings
-  void Append(uint64_t position, size_t rows, std::span<const int32_t> tokens);
+  //   drawn   they were drawn from the session's logits, not given
+  void Append(uint64_t position, size_t rows, std::span<const int32_t> tokens,
+              bool drawn);
 
   // Notes inputs [from, from + tokens.size()) as another history had them.
-  //   cuts  of each, whether it is the first of its piece
+  //   cuts   of each, whether it is the first of its piece
+  //   drawn  of each, whether it was drawn; empty: none was
   void Restore(uint64_t from, std::span<const int32_t> tokens,
-               const std::vector<bool>& cuts);
+               const std::vector<bool>& cuts, const std::vector<bool>& drawn);
 
   // The oldest input known of a session at `position`: kept are [Begin,
   // position).
@@ -51,13 +54,16 @@ class TokenHistory {
   void Copy(uint64_t from, std::span<int32_t> to) const;
 
   // Is this input the first of its piece? REQUIRES: the input is kept.
-  bool BeginsPiece(uint64_t position) const;
+  bool BeginsPiece(uint64_t position) const { return BitOf(cuts_, position); }
+  // Was it drawn? The same.
+  bool IsDrawn(uint64_t position) const { return BitOf(drawn_, position); }
 
  private:
-  void SetCut(size_t index, bool cut);
+  bool BitOf(const uint64_t* bits, uint64_t position) const;
 
+  uint64_t* cuts_;   // a bit for each token
+  uint64_t* drawn_;  // the same
   int32_t* tokens_;
-  uint64_t* cuts_;  // a bit for each token
   size_t capacity_;
 };
 

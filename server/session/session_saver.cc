@@ -67,18 +67,21 @@ bool SessionSaver::MendIdle() {
   return mended;
 }
 
-SessionSaver::Snapshot SessionSaver::Take(Session& session) {
+SessionSaver::Snapshot SessionSaver::Describe(Session& session) {
   Snapshot snapshot;
   snapshot.start = clock_.Now();
-  {
-    const MutexLock lock(shelf_.mutex);
-    snapshot.form = session.ToStored();
-    snapshot.last_step = session.last_step.steady;
-    snapshot.replay = session.log.replay;
-    session.log.snapshot_due = false;
-    // What fails may have happened; and it may be deleted before it has.
-    session.may_be_stored = true;
-  }
+  const MutexLock lock(shelf_.mutex);
+  snapshot.form = session.ToStored();
+  snapshot.last_step = session.last_step.steady;
+  snapshot.replay = session.log.replay;
+  session.log.snapshot_due = false;
+  // What fails may have happened; and it may be deleted before it has.
+  session.may_be_stored = true;
+  return snapshot;
+}
+
+SessionSaver::Snapshot SessionSaver::Take(Session& session) {
+  Snapshot snapshot = Describe(session);
   const SessionState* const origin = session.state.origin();
   snapshot.bytes = archive_->Write(snapshot.form,
                                    origin == nullptr ? session.state : *origin);
@@ -88,8 +91,8 @@ SessionSaver::Snapshot SessionSaver::Take(Session& session) {
 absl::Status SessionSaver::Put(Session& session, const Snapshot& snapshot,
                                Safety safety) {
   MayPark("SessionSaver::Put");
-  absl::Status put =
-      archive_->Put(snapshot.form, snapshot.bytes, snapshot.start);
+  absl::Status put = archive_->Put(snapshot.form, snapshot.bytes, snapshot.tail,
+                                   snapshot.start);
   if (put.ok() && safety == Safety::kFromLossOfPower) put = archive_->Sync();
   if (!put.ok()) {
     NoteFailure(put);
@@ -97,9 +100,11 @@ absl::Status SessionSaver::Put(Session& session, const Snapshot& snapshot,
   }
   MayPark("SessionSaver::Put, done");
   const MutexLock lock(shelf_.mutex);
-  session.stored = snapshot.form.position;
+  const StoredSession& form = snapshot.form;
+  session.stored = form.tail.has_value() ? form.tail->end : form.position;
+  session.snapshot = form.position;
   session.stored_step = snapshot.last_step;
-  session.stored_tail.reset();
+  session.stored_tail = form.tail;
   shelf_.log.Covered(session, snapshot.form.round, snapshot.replay);
   return put;
 }

@@ -47,11 +47,14 @@ class SessionSaver {
   struct Snapshot {
     StoredSession form;
     std::string bytes;
+    std::string tail;  // what follows in the store; empty: nothing
     SteadyTime start;
     SteadyTime last_step;
     absl::Duration replay;
   };
   Snapshot Take(Session& session);
+  // The same without the bytes: the session may be put into the store now.
+  Snapshot Describe(Session& session);
   enum class Safety : uint8_t { kFromKill, kFromLossOfPower };
   absl::Status Put(Session& session, const Snapshot& snapshot,
                    Safety safety = Safety::kFromKill);

@@ -21,10 +21,11 @@ size_t Align(size_t bytes) {
 }  // namespace
 
 SessionLayout::SessionLayout(const StateLayout& state, size_t hidden_size,
-                             size_t history)
+                             size_t history, size_t snapshots)
     : state_(state),
       hidden_size_(hidden_size),
       history_(history),
+      snapshots_(snapshots),
       recent_offset_(Align(hidden_size * sizeof(float))),
       records_offset_(recent_offset_ +
                       Align(kMaxPenaltyWindow * sizeof(int32_t))),
@@ -37,7 +38,7 @@ SessionLayout::SessionLayout(const StateLayout& state, size_t hidden_size,
 }
 
 uint64_t SessionLayout::charge_bytes() const {
-  return slot_.bytes + kBesideSlotBytes;
+  return (1 + snapshots_) * slot_.bytes + kBesideSlotBytes;
 }
 
 void SessionState::CopyFrom(const SessionState& other) {
@@ -51,6 +52,7 @@ void SessionState::CopyFrom(const SessionState& other) {
 void SessionState::CopyFields(const SessionState& other) {
   position_ = other.position_;
   history_floor_ = other.history_floor_;
+  after_embedding_ = other.after_embedding_;
   recent_count_ = other.recent_count_;
   has_pending_ = other.has_pending_;
   unfinished_text_ = other.unfinished_text_;
@@ -61,12 +63,22 @@ void SessionState::Follow(std::shared_ptr<SessionState> origin) {
   origin_ = std::move(origin);
 }
 
-StateLease SessionState::Leave() {
+void SessionState::Reset() {
+  lease_.Clear();
+  ResetFields();
+}
+
+void SessionState::ResetFields() {
   position_ = 0;
   history_floor_ = 0;
+  after_embedding_ = 0;
   recent_count_ = 0;
   has_pending_ = false;
   unfinished_text_.clear();
+}
+
+StateLease SessionState::Leave() {
+  ResetFields();
   stored_ = true;
   return std::move(lease_);
 }
@@ -87,7 +99,14 @@ void SessionState::Restore(const SessionContents& contents) {
   lease_.MarkUsed(layout_.used_bytes(contents.position));
   position_ = contents.position;
   history_floor_ = position_ - contents.history.size();
-  history().Restore(history_floor_, contents.history, contents.cuts);
+  history().Restore(history_floor_, contents.history, contents.cuts,
+                    contents.drawn);
+  after_embedding_ = 0;
+  for (size_t i = 0; i < contents.history.size(); ++i) {
+    if (contents.history[i] == TokenHistory::kEmbedding) {
+      after_embedding_ = history_floor_ + i + 1;
+    }
+  }
   recent_count_ = contents.recent.size();
   std::copy(contents.recent.begin(), contents.recent.end(), recent());
   RequestRecords kept = records();
@@ -116,6 +135,7 @@ SessionContents SessionState::contents() const {
   const TokenHistory kept = history();
   for (uint64_t p = from; p < position_; ++p) {
     contents.cuts.push_back(kept.BeginsPiece(p));
+    contents.drawn.push_back(kept.IsDrawn(p));
   }
   contents.records = records().All();
   return contents;
@@ -166,9 +186,10 @@ void SessionState::WillAbsorb(size_t rows) {
 }
 
 void SessionState::Absorbed(size_t rows, std::span<const int32_t> tokens,
-                            const float* last_hidden) {
-  history().Append(position_, rows, tokens);
+                            const float* last_hidden, bool drawn) {
+  history().Append(position_, rows, tokens, drawn);
   position_ += rows;
+  if (tokens.empty()) after_embedding_ = position_;
   for (const int32_t token : tokens) {
     recent()[recent_count_++ % kMaxPenaltyWindow] = token;
   }

@@ -20,16 +20,25 @@ namespace steadystate {
 // Most inputs that a session remembers (SessionLayout::history).
 inline constexpr size_t kMaxHistory = size_t{1} << 20;
 
+// Most states that a session keeps beside its present one
+// (SessionLayout::snapshots), and how many of the inputs that it remembers lie
+// between two of them at least.
+inline constexpr size_t kMaxSnapshots = 64;
+inline constexpr size_t kMinSnapshotDistance = 16;
+
 // Where the parts of one session lie in its slot, and what a session costs.
 // Computed once per model. Immutable. The StateLayout outlives it.
 class SessionLayout {
  public:
-  // `history`: how many of its latest inputs a session remembers.
-  SessionLayout(const StateLayout& state, size_t hidden_size, size_t history);
+  // `history`: how many of its latest inputs a session remembers; `snapshots`:
+  // how many states that it had it keeps in memory, beside the present one.
+  SessionLayout(const StateLayout& state, size_t hidden_size, size_t history,
+                size_t snapshots = 0);
 
   const StateLayout& state() const { return state_; }
   size_t hidden_size() const { return hidden_size_; }
   size_t history() const { return history_; }
+  size_t snapshots() const { return snapshots_; }
   SlotSize slot() const { return slot_; }
 
   // Everything one session takes, its record included: what the budget is
@@ -50,6 +59,7 @@ class SessionLayout {
   const StateLayout& state_;
   size_t hidden_size_;
   size_t history_;
+  size_t snapshots_;
   // A slot is: pending hidden f32[D] | recent tokens | records of requests |
   // history | the model's state, each 64-byte aligned. The state comes last
   // because it may grow.
@@ -69,6 +79,7 @@ struct SessionContents {
   std::string unfinished_text;
   std::vector<int32_t> history;        // the latest inputs, up to `position`
   std::vector<bool> cuts;              // of each, whether a piece begins there
+  std::vector<bool> drawn;             // of each, or none; see TokenHistory
   std::vector<RequestRecord> records;  // oldest first
 };
 
@@ -108,6 +119,9 @@ class SessionState {
   // REQUIRES: it has a slot.
   void CopyOrigin();
   std::shared_ptr<SessionState> DropOrigin() { return std::move(origin_); }
+
+  // Back to position 0, in the slot that it has. REQUIRES: it is in memory.
+  void Reset();
 
   // Puts all but the model's state in place, of which the caller may write what
   // a session at that position has. REQUIRES: this one has a fresh slot, or
@@ -150,6 +164,14 @@ class SessionState {
   // last of them is absorbed.
   //   to  i32  ids, or TokenHistory::kEmbedding
   void CopyHistory(uint64_t from, std::span<int32_t> to) const;
+  // The latest inputs. REQUIRES: it is in memory; nothing before
+  // history_begin() is asked for.
+  TokenHistory history() const;
+  // From this position on all inputs are remembered, and can be absorbed again:
+  // none is an embedding.
+  uint64_t repeatable_from() const {
+    return std::max(history_begin(), after_embedding_);
+  }
 
   // The first bytes of a character that the last generated tokens left
   // unfinished.
@@ -164,24 +186,26 @@ class SessionState {
   // The model has advanced the state by `rows`. Drops the unfinished text.
   //   tokens       their ids; empty if they were embeddings
   //   last_hidden  f32[D] after the last row; null if it is not finite
+  //   drawn        they were drawn from the session's logits
   void Absorbed(size_t rows, std::span<const int32_t> tokens,
-                const float* last_hidden);
+                const float* last_hidden, bool drawn = false);
 
   // The logits of the pending hidden vector turned out not to be finite.
   void DropPending() { has_pending_ = false; }
 
  private:
   int32_t* recent() const;
-  TokenHistory history() const;
   void CopyFields(const SessionState& other);
+  void ResetFields();
 
   const SessionLayout& layout_;
   StateLease lease_;
   std::shared_ptr<SessionState> origin_;  // null if it stands for itself
   bool stored_ = false;                   // its bytes are in a store
   uint64_t position_ = 0;
-  uint64_t history_floor_ = 0;  // what came before is not in the slot
-  uint64_t recent_count_ = 0;   // tokens ever noted; a ring holds the latest
+  uint64_t history_floor_ = 0;    // what came before is not in the slot
+  uint64_t after_embedding_ = 0;  // after the last one; 0: there was none
+  uint64_t recent_count_ = 0;     // tokens ever noted; a ring holds the latest
   bool has_pending_ = false;
   std::string unfinished_text_;
 };

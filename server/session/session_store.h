@@ -33,6 +33,8 @@ struct StoredSession {
   Durability durability = Durability::kShutdown;
   // Rounds of the log up to this one are in the snapshot, or in the tail.
   uint64_t round = 0;
+  // Inputs before this position cannot be absorbed again.
+  uint64_t repeatable_from = 0;
   std::optional<StoredTail> tail{};
 };
 
@@ -62,9 +64,11 @@ class SessionStore {
       const std::function<void(StoredSession session)>& each) = 0;
 
   // Puts it there, in place of what there is of the same uid, its tail
-  // included. REQUIRES: it has none.
+  // included.
+  //   tail  bodies, as LogTail has them; empty if the session has no tail
   virtual absl::Status Put(const StoredSession& session,
-                           absl::string_view snapshot) = 0;
+                           absl::string_view snapshot,
+                           absl::string_view tail) = 0;
   // Puts tails there, beside the snapshots, which stay: of each session the
   // bodies. REQUIRES: the sessions have tails.
   virtual absl::Status PutTails(

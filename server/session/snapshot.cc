@@ -132,16 +132,34 @@ absl::Status ReadRecords(BinaryReader from, std::vector<RequestRecord>& to) {
   return from.complete() ? absl::OkStatus() : Malformed();
 }
 
+// The lowest bit of a byte first.
+void WriteBits(const std::vector<bool>& bits, BinaryWriter& to) {
+  std::vector<uint8_t> bytes((bits.size() + 7) / 8);
+  for (size_t i = 0; i < bits.size(); ++i) {
+    if (bits[i]) bytes[i / 8] |= static_cast<uint8_t>(1u << i % 8);
+  }
+  to.Numbers(std::span<const uint8_t>(bytes));
+}
+
+// Bits [first, count) of `count`.
+std::vector<bool> ReadBits(size_t first, size_t count, BinaryReader& from) {
+  std::vector<uint8_t> bytes((count + 7) / 8);
+  from.Numbers(std::span(bytes));
+  std::vector<bool> bits;
+  bits.reserve(count - first);
+  for (size_t i = first; i < count; ++i) {
+    bits.push_back((bytes[i / 8] >> i % 8 & 1) != 0);
+  }
+  return bits;
+}
+
 void WriteHistory(const SessionContents& contents, std::string& to) {
   const SectionWriter section(kHistory, to);
   BinaryWriter writer(to);
   writer.Number(static_cast<uint32_t>(contents.history.size()));
   writer.Numbers(std::span(contents.history));
-  std::vector<uint8_t> bits((contents.cuts.size() + 7) / 8);
-  for (size_t i = 0; i < contents.cuts.size(); ++i) {
-    if (contents.cuts[i]) bits[i / 8] |= static_cast<uint8_t>(1u << i % 8);
-  }
-  writer.Numbers(std::span<const uint8_t>(bits));
+  WriteBits(contents.cuts, writer);
+  WriteBits(contents.drawn, writer);
 }
 
 // One of each kind in their order, and any number of slots.
@@ -348,18 +366,15 @@ absl::Status SnapshotFormat::ReadHistory(BinaryReader from,
   }
   to.history.resize(count);
   from.Numbers(std::span(to.history));
-  std::vector<uint8_t> bits((size_t{count} + 7) / 8);
-  from.Numbers(std::span(bits));
-  if (!from.complete()) return Malformed();
   // Of more than there is room for, the end.
   const size_t kept = std::min<size_t>(count, layout_.history());
   const size_t first = count - kept;
   to.history.erase(to.history.begin(),
                    to.history.begin() + static_cast<ptrdiff_t>(first));
-  for (size_t i = first; i < count; ++i) {
-    to.cuts.push_back((bits[i / 8] >> i % 8 & 1) != 0);
-  }
-  return absl::OkStatus();
+  to.cuts = ReadBits(first, count, from);
+  // The first servers did not say.
+  if (from.left() > 0) to.drawn = ReadBits(first, count, from);
+  return from.complete() ? absl::OkStatus() : Malformed();
 }
 
 absl::Status SnapshotFormat::ReadSlot(BinaryReader from, Snapshot& to) const {

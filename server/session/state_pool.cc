@@ -65,12 +65,17 @@ void StateLease::GiveBack() {
   bytes_ = nullptr;
 }
 
+void StateLease::Clear() {
+  pool_->Clear(bytes_, used_bytes_);
+  used_bytes_ = 0;
+}
+
 StatePool::StatePool(SlotSize size, uint64_t charge_bytes,
-                     uint64_t budget_bytes)
+                     uint64_t budget_bytes, size_t slots_per_charge)
     : size_(size),
       charge_bytes_(charge_bytes),
       budget_bytes_(budget_bytes),
-      capacity_(budget_bytes / charge_bytes),
+      capacity_(budget_bytes / charge_bytes * slots_per_charge),
       slots_per_slab_(std::clamp<size_t>(kSlabBytes / size.bytes, 1,
                                          std::max<size_t>(capacity_, 1))) {}
 

@@ -37,6 +37,8 @@ class StateLease {
   void MarkUsed(size_t end) {
     if (end > used_bytes_) used_bytes_ = end;
   }
+  // Makes the slot all zeros again. REQUIRES: there is one.
+  void Clear();
 
  private:
   friend class StatePool;
@@ -57,10 +59,11 @@ class StateLease {
 // Every slot is all zeros when it is lent. Thread-safe.
 class StatePool {
  public:
-  // One lease costs `charge_bytes` of `budget_bytes`.
+  // Every `slots_per_charge` leases cost `charge_bytes` of `budget_bytes`.
   // REQUIRES: size.bytes > 0 is a multiple of 64; size.fixed_bytes <=
-  // size.bytes <= charge_bytes.
-  StatePool(SlotSize size, uint64_t charge_bytes, uint64_t budget_bytes);
+  // size.bytes, and slots_per_charge of those <= charge_bytes.
+  StatePool(SlotSize size, uint64_t charge_bytes, uint64_t budget_bytes,
+            size_t slots_per_charge = 1);
   ~StatePool();
   StatePool(const StatePool&) = delete;
   StatePool& operator=(const StatePool&) = delete;

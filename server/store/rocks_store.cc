@@ -37,7 +37,7 @@ namespace steadystate {
 namespace {
 
 // The version of what describes a session.
-constexpr uint8_t kSessionFormat = 2;
+constexpr uint8_t kSessionFormat = 3;
 
 // Until a store that failed is tried again.
 constexpr absl::Duration kRetry = absl::Seconds(1);
@@ -76,6 +76,7 @@ std::string Encode(const StoredSession& session) {
   writer.Number(static_cast<uint8_t>(session.other_numerics ? 1 : 0));
   writer.Number(static_cast<uint8_t>(session.durability));
   writer.Number(session.round);
+  writer.Number(session.repeatable_from);
   writer.Number(static_cast<uint8_t>(session.tail.has_value() ? 1 : 0));
   if (session.tail.has_value()) {
     writer.Number(session.tail->end);
@@ -97,6 +98,9 @@ absl::StatusOr<StoredSession> Decode(absl::string_view bytes) {
   if (format >= 2) {
     session.durability = static_cast<Durability>(reader.Number<uint8_t>());
     session.round = reader.Number<uint64_t>();
+    // Nor did the second one say this.
+    session.repeatable_from =
+        format >= 3 ? reader.Number<uint64_t>() : session.position;
     if (reader.Number<uint8_t>() != 0) {
       StoredTail& tail = session.tail.emplace();
       tail.end = reader.Number<uint64_t>();
@@ -194,8 +198,8 @@ class RocksSessionStore final : public SessionStore {
 
   absl::Status ForEach(
       const std::function<void(StoredSession session)>& each) override;
-  absl::Status Put(const StoredSession& session,
-                   absl::string_view snapshot) override;
+  absl::Status Put(const StoredSession& session, absl::string_view snapshot,
+                   absl::string_view tail) override;
   absl::Status PutTails(
       std::span<const std::pair<StoredSession, std::string>> tails) override;
   absl::StatusOr<StoredState> Read(const SessionUid& uid) override;
@@ -367,7 +371,8 @@ absl::Status RocksSessionStore::ForEach(
 }
 
 absl::Status RocksSessionStore::Put(const StoredSession& session,
-                                    absl::string_view snapshot) {
+                                    absl::string_view snapshot,
+                                    absl::string_view tail) {
   const std::string card = Encode(session);
   rocksdb::WriteBatch batch;
   const rocksdb::Slice key = KeyOf(session.card.uid);
@@ -375,7 +380,11 @@ absl::Status RocksSessionStore::Put(const StoredSession& session,
   STEADYSTATE_RETURN_IF_ERROR(CheckWorks("be written"));
   batch.Put(sessions_, key, card);
   batch.Put(snapshots_, key, SliceOf(snapshot));
-  batch.Delete(tails_, key);
+  if (tail.empty()) {
+    batch.Delete(tails_, key);
+  } else {
+    batch.Put(tails_, key, SliceOf(tail));
+  }
   return Write(batch);
 }
 

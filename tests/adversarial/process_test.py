@@ -24,7 +24,7 @@ NOT_UTF8 = b"\n\x02\xff\xfe"
 UNARY = [GENERATION + "Step", SESSIONS + "CreateSession",
          SESSIONS + "GetSession", SESSIONS + "ListSessions",
          SESSIONS + "DeleteSession", SESSIONS + "ForkSession",
-         SESSIONS + "HibernateSession",
+         SESSIONS + "HibernateSession", SESSIONS + "RewindSession",
          MODELS + "ListModels", MODELS + "GetModel", MODELS + "Tokenize",
          MODELS + "Detokenize"]
 STREAMING = [GENERATION + "Generate", GENERATION + "Score",

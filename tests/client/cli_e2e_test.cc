@@ -67,8 +67,9 @@ TEST_F(CliTest, EveryCommandHasHelp) {
   const std::string overview = Print("help");
   for (const char* command :
        {"generate", "score", "load", "session create", "session get",
-        "session list", "session fork", "session export", "session import",
-        "session hibernate", "session delete", "model", "health"}) {
+        "session list", "session fork", "session rewind", "session export",
+        "session import", "session hibernate", "session delete", "model",
+        "health"}) {
     EXPECT_THAT(overview, HasSubstr(command));
     const std::string help = Print(absl::StrCat("help ", command));
     EXPECT_THAT(help, HasSubstr("Examples:"));
@@ -186,6 +187,21 @@ TEST_F(CliTest, AForkGoesOnAsTheSessionDoes) {
   EXPECT_THAT(Fail(1, "session fork mother --id daughter"),
               StartsWith("error: ALREADY_EXISTS SESSION_ALREADY_EXISTS: "));
   EXPECT_THAT(Fail(2, "session fork"), HasSubstr("id is missing"));
+}
+
+TEST_F(CliTest, ASessionGoesBack) {
+  Print("session create --id there");
+  Print("generate --session there --prompt 'The ' --max_tokens 4");
+  const std::string text =
+      Print("generate --session there --max_tokens 9 --seed 3");
+  EXPECT_EQ(Print("session rewind there --to 8"), "sessions/there  8 tokens\n");
+  EXPECT_EQ(Print("generate --session there --max_tokens 9 --seed 3"), text);
+  EXPECT_EQ(Json("session rewind there --back 9 --json")["position"], 8);
+  EXPECT_EQ(Print("session fork there --id then --at 4"), "sessions/then\n");
+  EXPECT_EQ(Json("session get then")["position"], 4);
+  EXPECT_THAT(Fail(1, "session rewind there --to 9"),
+              StartsWith("error: OUT_OF_RANGE POSITION_OUT_OF_REACH: "));
+  EXPECT_THAT(Fail(2, "session rewind there"), HasSubstr("--to or --back"));
 }
 
 TEST_F(CliTest, AnExportedSessionGoesOnUnderAnotherName) {

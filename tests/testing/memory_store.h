@@ -31,12 +31,13 @@ class MemoryStore final : public SessionStore {
     return absl::OkStatus();
   }
 
-  absl::Status Put(const StoredSession& session,
-                   absl::string_view snapshot) override {
+  absl::Status Put(const StoredSession& session, absl::string_view snapshot,
+                   absl::string_view tail) override {
     MayPark("MemoryStore::Put");
     const MutexLock lock(mutex_);
     if (fails_writes_) return Failure();
-    entries_[session.card.uid] = {session, {std::string(snapshot), ""}};
+    entries_[session.card.uid] = {session,
+                                  {std::string(snapshot), std::string(tail)}};
     ++puts_;
     return fails_after_ ? Failure() : absl::OkStatus();
   }

@@ -351,7 +351,8 @@ class SessionKeeperForkTest : public SessionKeeperTest {
     options.ids = ids;
     options.count = ids.size();
     Order(*parent_, [this, options](Session& session) {
-      const auto forks = keeper_->Fork(session, options);
+      const auto forks =
+          keeper_->Fork(session, options, session.state.position(), "");
       if (!forks.ok()) return forks.status();
       EXPECT_EQ(forks->position, session.state.position());
       EXPECT_EQ(forks->ids, options.ids);
@@ -455,7 +456,8 @@ TEST_F(SessionKeeperForkTest, ACopyHasRoomBesideForksThatAreBeingFilled) {
     keeper_->Order(*parent_, [this](Session& session) {
       ForkOptions options;
       options.ids = {"w"};
-      return keeper_->Fork(session, options).status();
+      return keeper_->Fork(session, options, session.state.position(), "")
+          .status();
     });
     for (const char* id : {"x", "y"}) {
       forks.push_back(*keeper_->Find(id, clock_.Read()));

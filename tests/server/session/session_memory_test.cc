@@ -1,6 +1,6 @@
 // Goal: what a session remembers of its inputs is exactly the end of what it
-// has absorbed, with its cuts, however that came. Method: pieces of random
-// sizes against a plain list.
+// has absorbed, with its cuts and kinds, however that came. Method: pieces of
+// random sizes against a plain list.
 //
 // Goal: a record that is kept is found whole, the latest ones are those that
 // are kept, and they stay within their memory. Method: random records against a
@@ -36,6 +36,7 @@ class Memory {
 struct Input {
   int32_t token;
   bool begins_piece;
+  bool drawn;
 };
 
 // Everything that is kept of a session that has absorbed `inputs`.
@@ -50,13 +51,14 @@ void ExpectEndOf(const std::vector<Input>& inputs, const TokenHistory& history,
     ASSERT_EQ(tokens[p - begin], inputs[p].token) << p << " of " << position;
     ASSERT_EQ(history.BeginsPiece(p), inputs[p].begins_piece)
         << p << " of " << position;
+    ASSERT_EQ(history.IsDrawn(p), inputs[p].drawn) << p << " of " << position;
   }
 }
 
-TEST(TokenHistoryTest, TakesFourBytesAndABitForEachInput) {
+TEST(TokenHistoryTest, TakesFourBytesAndTwoBitsForEachInput) {
   EXPECT_EQ(TokenHistory::Bytes(0), 0u);
-  EXPECT_EQ(TokenHistory::Bytes(1), 16u);
-  EXPECT_EQ(TokenHistory::Bytes(4096), 4096u * 4 + 512);
+  EXPECT_EQ(TokenHistory::Bytes(1), 24u);
+  EXPECT_EQ(TokenHistory::Bytes(4096), 4096u * 4 + 2 * 512);
 }
 
 TEST(TokenHistoryTest, KeepsTheLatestInputsWithTheirCuts) {
@@ -69,15 +71,16 @@ TEST(TokenHistoryTest, KeepsTheLatestInputsWithTheirCuts) {
     for (int piece = 0; piece < 300; ++piece) {
       const size_t rows = 1 + (piece % 3 == 0 ? random() % 150 : 0);
       const bool embeddings = random() % 4 == 0;
+      const bool drawn = random() % 3 == 0;
       std::vector<int32_t> tokens;
       const uint64_t before = inputs.size();
       for (size_t i = 0; i < rows; ++i) {
         tokens.push_back(static_cast<int32_t>(random() % 1000));
-        inputs.push_back(
-            {embeddings ? TokenHistory::kEmbedding : tokens.back(), i == 0});
+        inputs.push_back({embeddings ? TokenHistory::kEmbedding : tokens.back(),
+                          i == 0, drawn});
       }
       if (embeddings) tokens.clear();
-      memory.history().Append(before, rows, tokens);
+      memory.history().Append(before, rows, tokens, drawn);
       ExpectEndOf(inputs, memory.history(), capacity);
     }
   }
@@ -85,7 +88,7 @@ TEST(TokenHistoryTest, KeepsTheLatestInputsWithTheirCuts) {
 
 TEST(TokenHistoryTest, MayRememberNothing) {
   Memory memory(0);
-  memory.history().Append(0, 3, std::vector<int32_t>{1, 2, 3});
+  memory.history().Append(0, 3, std::vector<int32_t>{1, 2, 3}, false);
   EXPECT_EQ(memory.history().Begin(3), 3u);
   memory.history().Copy(3, {});
 }

@@ -107,7 +107,8 @@ void FillSlots(const SessionLayout& layout, std::mt19937& random,
 }
 
 // Absorbs `rows` inputs in pieces, with records of requests.
-void Advance(std::mt19937& random, size_t rows, SessionState& state) {
+void Advance(std::mt19937& random, size_t rows, SessionState& state,
+             bool draws = true) {
   std::vector<float> hidden(kHidden);
   while (rows > 0) {
     const size_t piece = std::min<size_t>(rows, 1 + random() % 5);
@@ -120,7 +121,8 @@ void Advance(std::mt19937& random, size_t rows, SessionState& state) {
     for (float& value : hidden) value = static_cast<float>(random()) / 1e9f;
     state.WillAbsorb(piece);
     const uint64_t begin = state.position();
-    state.Absorbed(piece, tokens, random() % 5 == 0 ? nullptr : hidden.data());
+    state.Absorbed(piece, tokens, random() % 5 == 0 ? nullptr : hidden.data(),
+                   draws && piece == 1);
     state.records().Put({.id = absl::StrCat("request-", begin),
                          .begin = begin,
                          .end = state.position(),
@@ -132,12 +134,12 @@ void Advance(std::mt19937& random, size_t rows, SessionState& state) {
   if (random() % 2 == 0) state.set_unfinished_text("\xe2\x82");
 }
 
-std::unique_ptr<SessionState> MakeState(Room& room, uint32_t seed,
-                                        size_t rows) {
+std::unique_ptr<SessionState> MakeState(Room& room, uint32_t seed, size_t rows,
+                                        bool draws = true) {
   std::mt19937 random(seed);
   auto state =
       std::make_unique<SessionState>(room.layout, *room.pool.Allocate());
-  Advance(random, rows, *state);
+  Advance(random, rows, *state, draws);
   FillSlots(room.layout, random, *state);
   return state;
 }
@@ -396,18 +398,23 @@ TEST(SnapshotTest, WhatIsMadeUpDoesNoHarm) {
   EXPECT_GT(restored, 1000u);
 }
 
-// The first version, as it was written once. Never to be made anew:
-// STEADYSTATE_WRITE_SNAPSHOT=FILE writes what this version writes today.
-TEST(SnapshotTest, TheFirstVersionIsReadForEver) {
+// The first version, as it was written once, before it said which inputs were
+// drawn and since. Never to be made anew: STEADYSTATE_WRITE_SNAPSHOT=FILE
+// writes what this version writes today.
+class FirstVersionTest : public testing::TestWithParam<bool> {};
+
+TEST_P(FirstVersionTest, IsReadForEver) {
+  const bool draws = GetParam();
   Room room({.dtype = StateDType::kInt16});
-  const auto made = MakeState(room, 2026, 21);
+  const auto made = MakeState(room, 2026, 21, draws);
   const SessionState& state = *made;
   const std::string today = room.format.Write(MakeCard(), state);
   if (const char* const path = getenv("STEADYSTATE_WRITE_SNAPSHOT")) {
     std::ofstream(path, std::ios::binary) << today;
   }
-  const std::string kept =
-      ReadWholeFile(STEADYSTATE_SOURCE_DIR "/tests/data/snapshots/version-1");
+  const std::string kept = ReadWholeFile(
+      absl::StrCat(STEADYSTATE_SOURCE_DIR "/tests/data/snapshots/version-1",
+                   draws ? "-draws" : ""));
   const auto snapshot = room.format.Read(kept);
   ASSERT_TRUE(snapshot.ok()) << snapshot.status();
   SessionState again = room.NewState();
@@ -415,6 +422,8 @@ TEST(SnapshotTest, TheFirstVersionIsReadForEver) {
   ExpectSameSlots(room.layout, state, again);
   EXPECT_EQ(room.format.Write(snapshot->card, again), today);
 }
+
+INSTANTIATE_TEST_SUITE_P(Files, FirstVersionTest, testing::Bool());
 
 }  // namespace
 }  // namespace steadystate

@@ -88,9 +88,9 @@ TEST_F(RocksStoreTest, WhatWasPutIsThereWhenItIsOpenedAgain) {
   {
     const auto store = Open();
     for (uint64_t i = 0; i < 10; ++i) {
-      ASSERT_TRUE(store->Put(MakeSession(i), MakeSnapshot(i)).ok());
+      ASSERT_TRUE(store->Put(MakeSession(i), MakeSnapshot(i), "").ok());
     }
-    ASSERT_TRUE(store->Put(MakeSession(4), MakeSnapshot(4, 1)).ok());
+    ASSERT_TRUE(store->Put(MakeSession(4), MakeSnapshot(4, 1), "").ok());
     const SessionUid gone[] = {MakeSession(7).card.uid,
                                MakeSession(99).card.uid};
     ASSERT_TRUE(store->Remove(gone).ok());
@@ -149,7 +149,7 @@ TEST_F(RocksStoreTest, NothingIsLostWhenItsProcessIsKilled) {
     auto store = RocksStore::Open(options_);
     if (!store.ok()) _exit(1);
     for (uint64_t i = 0;; ++i) {
-      if (!(*store)->Put(MakeSession(i), MakeSnapshot(i)).ok()) _exit(1);
+      if (!(*store)->Put(MakeSession(i), MakeSnapshot(i), "").ok()) _exit(1);
       if (write(pipe_ends[1], &i, sizeof(i)) != sizeof(i)) _exit(1);
     }
   }
@@ -174,7 +174,7 @@ TEST_F(RocksStoreTest, ACutLogIsReadToItsLastWholeRecord) {
   {
     const auto store = Open();
     for (uint64_t i = 0; i < 20; ++i) {
-      ASSERT_TRUE(store->Put(MakeSession(i), MakeSnapshot(i)).ok());
+      ASSERT_TRUE(store->Put(MakeSession(i), MakeSnapshot(i), "").ok());
     }
   }
   for (const auto& file :
@@ -263,11 +263,11 @@ TEST_F(RocksStoreTest, ADiskThatFailsIsToldAndTriedAgain) {
   for (std::atomic<bool>* const fault :
        {&faults->full, &faults->broken, &faults->full}) {
     for (int i = 0; i < 5; ++i, ++next) {
-      ASSERT_TRUE(store->Put(MakeSession(next), MakeSnapshot(next)).ok());
+      ASSERT_TRUE(store->Put(MakeSession(next), MakeSnapshot(next), "").ok());
     }
     *fault = true;
     for (int i = 0; i < 20; ++i) {
-      const absl::Status failed = store->Put(MakeSession(999), "new");
+      const absl::Status failed = store->Put(MakeSession(999), "new", "");
       ASSERT_EQ(GetErrorDetails(failed)->reason,
                 ErrorReason::kStoreUnavailable);
       ASSERT_TRUE(GetErrorDetails(failed)->retry_after.has_value());
@@ -276,7 +276,7 @@ TEST_F(RocksStoreTest, ADiskThatFailsIsToldAndTriedAgain) {
     EXPECT_EQ(store->Read(MakeSession(0).card.uid)->snapshot, MakeSnapshot(0));
     *fault = false;
     const absl::Time give_up = absl::Now() + absl::Seconds(60);
-    while (!store->Put(MakeSession(next), MakeSnapshot(next)).ok()) {
+    while (!store->Put(MakeSession(next), MakeSnapshot(next), "").ok()) {
       ASSERT_LT(absl::Now(), give_up);
       absl::SleepFor(absl::Milliseconds(50));
     }

@@ -3,7 +3,8 @@
 // registry, and every type that its states may be kept in. Method: a seeded
 // generation with penalties, broken off some 130 times after one to five
 // tokens; each time the session moves on to another engine, or another name, or
-// its engine is killed, in one of the ways that there are. The same at once is
+// its engine is killed, or tokens that came after are taken back, in one of the
+// ways that there are. The same at once is
 // what it must equal.
 #include <memory>
 #include <random>
@@ -52,7 +53,7 @@ class ResumeTest : public testing::TestWithParam<Case> {
     ASSERT_TRUE(model.ok()) << model.status();
     // Where softmax layers have a cap, no longer than that.
     const uint64_t cap = (*model)->state_layout().context_cap();
-    tokens_ = cap == 0 ? kTokens : std::min<size_t>(kTokens, cap - kPrompt);
+    tokens_ = cap == 0 ? kTokens : std::min<size_t>(kTokens, cap - kPrompt - 1);
     model_ = *model;
     for (size_t i = 0; i < 2; ++i) StartEngine(i);
     for (size_t i = 0; i < kPrompt; ++i) {
@@ -133,9 +134,13 @@ class ResumeTest : public testing::TestWithParam<Case> {
     EXPECT_FALSE(created->other_numerics);
   }
 
-  void Fork(const std::string& from, const std::string& to) {
+  void Fork(const std::string& from, const std::string& to, bool as_it_was) {
     ForkOptions options;
     options.ids = {to};
+    if (as_it_was) {
+      options.at.position = here().Position(from);
+      Generate(here(), from, {}, 1);
+    }
     WorkRequest work =
         here().engine().ForkWork(options, std::make_shared<Forks>());
     work.session = from;
@@ -148,7 +153,21 @@ class ResumeTest : public testing::TestWithParam<Case> {
     StartEngine(current_);
   }
 
-  // Interrupts the session in one of five ways. -> what it is called then.
+  // It draws some tokens more, which are taken back.
+  void Rewind(const std::string& session) {
+    const uint64_t position = here().Position(session);
+    const uint64_t cap = model_->state_layout().context_cap();
+    const uint64_t more = cap == 0 ? 3 : std::min<uint64_t>(cap - position, 3);
+    if (more > 0) Generate(here(), session, {}, more);
+    auto rewound = std::make_shared<SessionInfo>();
+    WorkRequest work =
+        here().engine().RewindWork({.position = position}, rewound);
+    work.session = session;
+    Do(here(), std::move(work));
+    EXPECT_EQ(rewound->position, position);
+  }
+
+  // Interrupts the session in one of seven ways. -> what it is called then.
   std::string Interrupt(uint32_t way, const std::string& session,
                         const std::string& next) {
     if (way == 0) {
@@ -163,11 +182,15 @@ class ResumeTest : public testing::TestWithParam<Case> {
       Kill();
       return session;
     }
+    if (way == 5) {
+      Rewind(session);
+      return session;
+    }
     EngineHarness& before = here();
     if (way == 2) {
       Move(session, next);
     } else {
-      Fork(session, next);
+      Fork(session, next, way == 6);
     }
     EXPECT_TRUE(before.engine().DeleteSession(session).ok());
     return next;
@@ -199,7 +222,7 @@ TEST_P(ResumeTest, AGenerationGoesOnToTheByte) {
   here().CreateSession(session);
   std::vector<int32_t> parts = Generate(here(), session, prompt_, 1);
   for (size_t moves = 1; parts.size() < tokens_; ++moves) {
-    session = Interrupt(static_cast<uint32_t>(random() % 5), session,
+    session = Interrupt(static_cast<uint32_t>(random() % 7), session,
                         absl::StrCat("s", moves));
     const size_t more =
         std::min<size_t>(1 + random() % 5, tokens_ - parts.size());

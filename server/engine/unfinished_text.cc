@@ -1,0 +1,44 @@
+#include "server/engine/unfinished_text.h"
+
+#include <algorithm>
+#include <array>
+#include <span>
+
+#include "server/session/session_memory.h"
+#include "server/text/text_stream.h"
+
+namespace steadystate {
+namespace {
+
+// A character has at most four bytes, and some tokens have none.
+constexpr uint64_t kMostTokens = 16;
+
+}  // namespace
+
+std::string UnfinishedTextAt(const Model& model, const SessionState& state,
+                             uint64_t position) {
+  if (model.tokenizer() == nullptr || position > state.position() ||
+      state.position() == 0) {
+    return "";
+  }
+  const uint64_t least = std::max(state.history_begin(),
+                                  position - std::min(position, kMostTokens));
+  const TokenHistory history = state.history();
+  uint64_t begin = std::max(position, least);
+  while (begin > least && history.IsDrawn(begin - 1)) --begin;
+  std::array<int32_t, kMostTokens> tokens;
+  const size_t count = position > begin ? position - begin : 0;
+  history.Copy(begin, std::span(tokens).first(count));
+  TextStream text({}, "");
+  const std::vector<int32_t>& eos = model.description().eos_tokens;
+  for (const int32_t token : std::span(tokens).first(count)) {
+    // It ends a text, and is none of it.
+    if (std::find(eos.begin(), eos.end(), token) != eos.end()) continue;
+    std::string bytes;
+    model.tokenizer()->AppendBytes(token, bytes);
+    text.Append(bytes);
+  }
+  return text.unfinished();
+}
+
+}  // namespace steadystate

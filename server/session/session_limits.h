@@ -1,0 +1,31 @@
+#ifndef STEADYSTATE_SERVER_SESSION_SESSION_LIMITS_H_
+#define STEADYSTATE_SERVER_SESSION_SESSION_LIMITS_H_
+
+#include <cstddef>
+#include <cstdint>
+
+#include "absl/time/time.h"
+#include "server/session/session_info.h"
+
+namespace steadystate {
+
+// Of all sessions of a SessionKeeper.
+struct SessionLimits {
+  uint64_t memory_bytes = 0;  // what all sessions may be charged
+  absl::Duration default_ttl;
+  size_t max_expired_remembered = 0;
+  // With a store: what all of them may take there, and how long they are idle
+  // in memory.
+  uint64_t store_bytes = 0;
+  absl::Duration hibernate_after = absl::InfiniteDuration();
+  // Of sessions that ask for none, with a store.
+  Durability default_durability = Durability::kShutdown;
+  absl::Duration log_sync_interval = absl::Seconds(1);
+  // What a session has in the log takes no longer to be computed again.
+  absl::Duration max_replay = absl::Seconds(1);
+  bool allow_other_numerics = false;  // than the log was written under
+};
+
+}  // namespace steadystate
+
+#endif  // STEADYSTATE_SERVER_SESSION_SESSION_LIMITS_H_

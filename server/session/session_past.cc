@@ -1,0 +1,187 @@
+#include "server/session/session_past.h"
+
+#include <algorithm>
+#include <memory>
+#include <optional>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "server/base/error.h"
+#include "server/base/parking.h"
+#include "server/base/status_macros.h"
+#include "server/session/log_entry.h"
+#include "server/session/session_memory.h"
+
+namespace steadystate {
+namespace {
+
+// Where the piece ends that begins there, or `to` if that is before.
+uint64_t EndOfPiece(const TokenHistory& history, uint64_t begin, uint64_t to) {
+  uint64_t end = begin + 1;
+  while (end < to && !history.BeginsPiece(end)) ++end;
+  return end;
+}
+
+absl::Status OutOfReach(const Session& session, uint64_t position,
+                        uint64_t earliest) {
+  return MakeError(
+      ErrorReason::kPositionOutOfReach,
+      absl::StrCat("session '", session.id, "' is at position ",
+                   session.state.position(), " and can go back to ", earliest,
+                   ", not to ", position,
+                   ": choose a position between those, or keep a checkpoint"),
+      {{"position", absl::StrCat(session.state.position())},
+       {"earliest_position", absl::StrCat(earliest)}});
+}
+
+absl::Status Deleted(const Session& session) {
+  return MakeError(ErrorReason::kSessionNotFound,
+                   absl::StrCat("session '", session.id,
+                                "' was deleted before the request was "
+                                "finished"),
+                   {{"session", session.id}});
+}
+
+}  // namespace
+
+std::string PiecesBetween(const SessionState& state, uint64_t from, uint64_t to,
+                          absl::Time time, absl::string_view unfinished_text) {
+  const TokenHistory history = state.history();
+  const std::vector<RequestRecord> records = state.records().All();
+  std::string round;
+  LogEntryWriter writer(round, 0);
+  std::vector<int32_t> tokens;
+  std::string inputs;
+  for (uint64_t begin = from; begin < to;) {
+    const uint64_t end = EndOfPiece(history, begin, to);
+    tokens.resize(static_cast<size_t>(end - begin));
+    history.Copy(begin, tokens);
+    inputs.clear();
+    LogEntryWriter::Inputs(tokens, {}, inputs);
+    LogEntryWriter::Piece piece = {.begin = begin,
+                                   .time = time,
+                                   .rows = tokens.size(),
+                                   .inputs = inputs,
+                                   .drawn = history.IsDrawn(begin)};
+    for (const RequestRecord& record : records) {
+      if (record.end == end) piece.record = record;
+    }
+    if (end == to) piece.unfinished_text = unfinished_text;
+    writer.Absorbed(SessionUid{}, piece);
+    begin = end;
+  }
+  std::string pieces;
+  ForEachEntry(round, [&](uint64_t, const LogEntry& entry) {
+    LogTail::Append(entry.body, pieces);
+  });
+  return pieces;
+}
+
+absl::StatusOr<WayBack> SessionPast::Find(const Session& session,
+                                          uint64_t position,
+                                          absl::string_view unfinished_text) {
+  const SessionState& state = session.state;
+  if (position == state.position()) {
+    return WayBack{.begin = position, .end = position};
+  }
+  const uint64_t from = state.position() == 0 ? 0 : state.repeatable_from();
+  WayBack way = {.begin = 0, .end = position, .snapshot = {}, .pieces = {}};
+  bool found = from == 0 || position == 0;
+  bool stored = false;
+  uint64_t earliest = 0;
+  {
+    const MutexLock lock(shelf_.mutex);
+    earliest = session.EarliestPosition(layout_.history());
+    const auto serves = [&](uint64_t at) {
+      return at <= position && (at >= from || at == position) &&
+             (!found || at > way.begin);
+    };
+    for (const auto& kept : session.kept) {
+      if (!serves(kept->position())) continue;
+      found = true;
+      way.begin = kept->position();
+      way.kept = kept.get();
+    }
+    if (session.snapshot.has_value() && serves(*session.snapshot)) {
+      found = stored = true;
+      way.begin = *session.snapshot;
+    }
+  }
+  if (position > state.position() || !found) {
+    return OutOfReach(session, position, earliest);
+  }
+  if (stored && way.begin > 0) {
+    STEADYSTATE_ASSIGN_OR_RETURN(way.snapshot, archive_->Read(session.uid));
+  }
+  if (way.begin < position) {
+    way.pieces = PiecesBetween(state, way.begin, position, clock_.Read().wall,
+                               unfinished_text);
+  }
+  return way;
+}
+
+absl::Status SessionPast::Restore(const WayBack& way, SessionState& to) const {
+  if (way.kept != nullptr) {
+    to.CopyFrom(*way.kept);
+  } else if (!way.snapshot.empty()) {
+    return archive_->Restore(way.snapshot, to);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status SessionPast::Rewind(Session& session, const WayBack& way) {
+  if (way.end == session.state.position()) return absl::OkStatus();
+  absl::Status stored = Store(session, way);
+  if (stored.ok() && IsLogged(session.durability)) stored = archive_->Sync();
+  if (!stored.ok()) {
+    // It may be there all the same: nothing more counts before it is put right.
+    const MutexLock lock(shelf_.mutex);
+    session.stored.reset();
+    session.snapshot.reset();
+    session.log.broken = IsLogged(session.durability);
+    return stored;
+  }
+  MayPark("SessionPast::Rewind, stored");
+  session.state.Reset();
+  STEADYSTATE_RETURN_IF_ERROR(Restore(way, session.state));
+  if (!way.pieces.empty()) {
+    session.tail = std::make_unique<LogTail>(way.pieces, way.end);
+  }
+  std::vector<std::shared_ptr<SessionState>> later;
+  const MutexLock lock(shelf_.mutex);
+  session.position = way.end;
+  session.repeatable_from =
+      way.begin == 0 ? 0 : session.state.repeatable_from();
+  while (!session.kept.empty() && session.kept.back()->position() > way.end) {
+    later.push_back(std::move(session.kept.back()));
+    session.kept.pop_back();
+  }
+  if (session.tail == nullptr) session.NoteRecords();
+  return absl::OkStatus();
+}
+
+absl::Status SessionPast::Store(Session& session, const WayBack& way) {
+  if (archive_ == nullptr) return absl::OkStatus();
+  {
+    const MutexLock lock(shelf_.mutex);
+    // Of one that has been deleted nothing may return; one that is deleted from
+    // now on is removed from the store afterwards.
+    if (session.unlisted.has_value()) return Deleted(session);
+    session.may_be_stored = true;
+  }
+  SessionSaver::Snapshot form = saver_.Describe(session);
+  form.form.position = way.begin;
+  if (!way.pieces.empty()) {
+    form.form.tail = {.end = way.end,
+                      .numerics = archive_->numerics_tag(),
+                      .through_round = form.form.round};
+    form.tail = way.pieces;
+  }
+  form.bytes =
+      way.snapshot.empty() ? archive_->WriteNew(form.form) : way.snapshot;
+  return saver_.Put(session, form);
+}
+
+}  // namespace steadystate

@@ -1,0 +1,81 @@
+#ifndef STEADYSTATE_SERVER_SESSION_SESSION_PAST_H_
+#define STEADYSTATE_SERVER_SESSION_SESSION_PAST_H_
+
+#include <cstdint>
+#include <string>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "absl/time/time.h"
+#include "server/base/clock.h"
+#include "server/session/session.h"
+#include "server/session/session_archive.h"
+#include "server/session/session_saver.h"
+#include "server/session/session_state.h"
+#include "server/session/shelf.h"
+
+namespace steadystate {
+
+// The pieces that took a session from one position to another, as LogTail has
+// them; the last one may be cut short. Of its records those of pieces that end
+// there. REQUIRES: state.repeatable_from() <= from < to <= state.position(),
+// and a piece begins at `from`.
+//   time             of day, when that was
+//   unfinished_text  what the session has of it at `to`
+std::string PiecesBetween(const SessionState& state, uint64_t from, uint64_t to,
+                          absl::Time time, absl::string_view unfinished_text);
+
+// How a session gets to an earlier position: a state that it had, and what it
+// absorbed after that. Lends what the session keeps.
+struct WayBack {
+  uint64_t begin = 0;  // the state's position
+  uint64_t end = 0;
+  const SessionState* kept = nullptr;  // the state, or it is ...
+  std::string snapshot{};  // ... here; in neither place: that at position 0
+  std::string pieces{};    // from begin to end; empty if those are equal
+};
+
+// Takes sessions back to where they were. Of KeeperThread; confined to that
+// thread, which has the sessions' states.
+class SessionPast {
+ public:
+  // All outlive it. `archive`: null without a store.
+  SessionPast(const SessionLayout& layout, Shelf& shelf,
+              SessionArchive* archive, SessionSaver& saver, const Clock& clock)
+      : layout_(layout),
+        shelf_(shelf),
+        archive_(archive),
+        saver_(saver),
+        clock_(clock) {}
+
+  // POSITION_OUT_OF_REACH (metadata: position, earliest_position), and errors
+  // of SessionStore::Read.
+  // Where the session is at `position` there is nothing to go.
+  //   unfinished_text  what the session has of it at `position`
+  absl::StatusOr<WayBack> Find(const Session& session, uint64_t position,
+                               absl::string_view unfinished_text);
+  // The way's state. REQUIRES: `to` has a fresh slot, or one that was reset.
+  absl::Status Restore(const WayBack& way, SessionState& to) const;
+
+  // Makes the session what it was there, but for the pieces, which it has to
+  // absorb again. Where there is a store the session is there so first; if that
+  // fails nothing has changed.
+  absl::Status Rewind(Session& session, const WayBack& way);
+
+  // Puts a session that shall go that way into the store, if there is one. A
+  // loss of power may undo that before SessionArchive::Sync.
+  absl::Status Store(Session& session, const WayBack& way);
+
+ private:
+  const SessionLayout& layout_;
+  Shelf& shelf_;
+  SessionArchive* const archive_;
+  SessionSaver& saver_;
+  const Clock& clock_;
+};
+
+}  // namespace steadystate
+
+#endif  // STEADYSTATE_SERVER_SESSION_SESSION_PAST_H_
