@@ -91,10 +91,13 @@ std::vector<std::unique_ptr<Command>> AllCommands() {
   commands.push_back(MakeSessionListCommand());
   commands.push_back(MakeSessionForkCommand());
   commands.push_back(MakeSessionRewindCommand());
+  commands.push_back(MakeSessionCheckpointCommand());
   commands.push_back(MakeSessionExportCommand());
   commands.push_back(MakeSessionImportCommand());
   commands.push_back(MakeSessionHibernateCommand());
   commands.push_back(MakeSessionDeleteCommand());
+  commands.push_back(MakeCheckpointListCommand());
+  commands.push_back(MakeCheckpointDeleteCommand());
   commands.push_back(MakeModelCommand());
   commands.push_back(MakeHealthCommand());
   return commands;

@@ -17,8 +17,8 @@ class SessionCreateCommand : public Command {
  public:
   CommandText text() const override {
     return {"session create", "", "Creates a session and prints its name",
-            "Reserves the memory of one session at position 0 and prints its "
-            "name.",
+            "Reserves the memory of one session, at position 0 or as a "
+            "checkpoint is, and prints its name.",
             "  steadystate session create\n"
             "  steadystate session create --id my-session --ttl 10m\n"
             "  steadystate session create --label user=ada --json\n"};
@@ -36,6 +36,12 @@ class SessionCreateCommand : public Command {
          &ttl_},
         {"label", "KEY=VALUE", "A note that the server keeps. May be repeated.",
          [this](absl::string_view text) { return ReadLabel(text); }},
+        {"from", "CHECKPOINT",
+         "The session begins as the checkpoint is. Default: at position 0.",
+         [this](absl::string_view id) {
+           request_.set_from_checkpoint(CheckpointName(id));
+           return absl::OkStatus();
+         }},
         {"durability", "MODE",
          "What of the session outlives the server: none, shutdown, log or "
          "sync. Default: the server's.",
@@ -329,10 +335,21 @@ absl::Status CheckIds(const std::vector<std::string>& arguments, size_t least,
   return absl::OkStatus();
 }
 
+namespace {
+
+std::string NameIn(absl::string_view collection, absl::string_view id) {
+  if (absl::StartsWith(id, collection)) return std::string(id);
+  return absl::StrCat(collection, id);
+}
+
+}  // namespace
+
 std::string SessionName(absl::string_view id) {
-  constexpr absl::string_view kPrefix = "sessions/";
-  if (absl::StartsWith(id, kPrefix)) return std::string(id);
-  return absl::StrCat(kPrefix, id);
+  return NameIn("sessions/", id);
+}
+
+std::string CheckpointName(absl::string_view id) {
+  return NameIn("checkpoints/", id);
 }
 
 absl::StatusOr<SessionUse> SessionUse::Open(

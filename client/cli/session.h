@@ -18,6 +18,9 @@ namespace steadystate::client {
 // "sessions/ID" for an id; names stay as they are.
 std::string SessionName(absl::string_view id);
 
+// "checkpoints/ID" for an id; the same.
+std::string CheckpointName(absl::string_view id);
+
 // An error unless there are between `least` and `most` session ids.
 absl::Status CheckIds(const std::vector<std::string>& arguments, size_t least,
                       size_t most);

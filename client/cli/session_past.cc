@@ -1,4 +1,5 @@
-// `steadystate session fork | rewind`: sessions as they were.
+// `steadystate session fork | rewind | checkpoint` and `checkpoint list |
+// delete`: sessions as they were.
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -71,19 +72,23 @@ class SessionRewindCommand : public Command {
             "Makes a session what it was at an earlier position, and prints "
             "where it is then. `session get` says how far back it can go.",
             "  steadystate session rewind my-session --to 120\n"
-            "  steadystate session rewind my-session --back 1\n"};
+            "  steadystate session rewind my-session --back 1\n"
+            "  steadystate session rewind my-session --checkpoint prompt\n"};
   }
 
   OptionTable options() override {
     return {{"to", "POSITION", "A position that the session has been at.",
              &position_},
             {"back", "N", "So many tokens back.", &back_},
+            {"checkpoint", "ID", "What a checkpoint is, whatever it was.",
+             &checkpoint_},
             {"json", "", "Prints the whole session as JSON.", &json_}};
   }
 
   absl::Status Prepare(const std::vector<std::string>& arguments) override {
-    if (position_.has_value() == back_.has_value()) {
-      return absl::InvalidArgumentError("give either --to or --back");
+    if (position_.has_value() + back_.has_value() + !checkpoint_.empty() != 1) {
+      return absl::InvalidArgumentError(
+          "give one of --to, --back and --checkpoint");
     }
     name_ = arguments.empty() ? "" : SessionName(arguments[0]);
     return CheckIds(arguments, 1, 1);
@@ -94,6 +99,8 @@ class SessionRewindCommand : public Command {
     request.set_name(name_);
     if (position_.has_value()) {
       request.set_position(*position_);
+    } else if (!checkpoint_.empty()) {
+      request.set_checkpoint(CheckpointName(checkpoint_));
     } else {
       v1::GetSessionRequest where;
       where.set_name(name_);
@@ -114,7 +121,121 @@ class SessionRewindCommand : public Command {
   std::string name_;
   std::optional<uint64_t> position_;
   std::optional<uint64_t> back_;
+  std::string checkpoint_;
   bool json_ = false;
+};
+
+class SessionCheckpointCommand : public Command {
+ public:
+  CommandText text() const override {
+    return {"session checkpoint", "ID", "Keeps a session as it is",
+            "Keeps a session as it is now under a name, which is printed: "
+            "`session create --from` makes sessions of it that need not read "
+            "the same prompt again, `session rewind --checkpoint` takes "
+            "sessions back to it. It stays until `checkpoint delete`.",
+            "  steadystate session checkpoint my-session --id prompt\n"};
+  }
+
+  OptionTable options() override {
+    return {{"id", "NEW", "The checkpoint's id. Default: the server makes one.",
+             request_.mutable_checkpoint_id()},
+            {"json", "", "Prints the whole checkpoint as JSON.", &json_}};
+  }
+
+  absl::Status Prepare(const std::vector<std::string>& arguments) override {
+    const absl::Status checked = CheckIds(arguments, 1, 1);
+    if (checked.ok()) request_.set_session(SessionName(arguments[0]));
+    return checked;
+  }
+
+  absl::Status Run(const Connection& connection) override {
+    const auto checkpoint =
+        connection.client.CreateCheckpoint(request_, connection.call);
+    if (!checkpoint.ok()) return checkpoint.status();
+    if (json_) return PrintJson(ToJson(*checkpoint));
+    return Print(absl::StrCat(checkpoint->name(), "\n"));
+  }
+
+ private:
+  v1::CreateCheckpointRequest request_;
+  bool json_ = false;
+};
+
+class CheckpointListCommand : public Command {
+ public:
+  CommandText text() const override {
+    return {"checkpoint list", "", "Lists all checkpoints",
+            "Prints name, position and bytes of every checkpoint, in the order "
+            "of their ids.",
+            "  steadystate checkpoint list\n"
+            "  steadystate checkpoint list --json\n"};
+  }
+
+  OptionTable options() override {
+    return {{"json", "", "Prints the checkpoints as a JSON array.", &json_}};
+  }
+
+  absl::Status Prepare(const std::vector<std::string>& arguments) override {
+    return CheckIds(arguments, 0, 0);
+  }
+
+  absl::Status Run(const Connection& connection) override {
+    v1::ListCheckpointsRequest request;
+    request.set_page_size(1000);
+    Json all = Json::array();
+    do {
+      const auto page =
+          connection.client.ListCheckpoints(request, connection.call);
+      if (!page.ok()) return page.status();
+      for (const v1::Checkpoint& checkpoint : page->checkpoints()) {
+        if (json_) {
+          all.push_back(ToJson(checkpoint));
+          continue;
+        }
+        const absl::Status printed = Print(
+            absl::StrCat(checkpoint.name(), "  ", checkpoint.position(),
+                         " tokens  ", checkpoint.state_bytes(), " bytes\n"));
+        if (!printed.ok()) return printed;
+      }
+      request.set_page_token(page->next_page_token());
+    } while (!request.page_token().empty());
+    return json_ ? PrintJson(all) : absl::OkStatus();
+  }
+
+ private:
+  bool json_ = false;
+};
+
+class CheckpointDeleteCommand : public Command {
+ public:
+  CommandText text() const override {
+    return {"checkpoint delete", "ID...", "Deletes checkpoints",
+            "Deletes each checkpoint named and gives its memory back; stops at "
+            "the first that cannot be deleted. What was made of it stays.",
+            "  steadystate checkpoint delete prompt\n"};
+  }
+
+  OptionTable options() override { return {}; }
+
+  absl::Status Prepare(const std::vector<std::string>& arguments) override {
+    ids_ = arguments;
+    if (!ids_.empty()) return absl::OkStatus();
+    return absl::InvalidArgumentError("the checkpoint's id is missing");
+  }
+
+  absl::Status Run(const Connection& connection) override {
+    for (const std::string& id : ids_) {
+      v1::DeleteCheckpointRequest request;
+      request.set_name(CheckpointName(id));
+      const absl::Status deleted =
+          connection.client.DeleteCheckpoint(request, connection.call);
+      if (!deleted.ok()) return deleted;
+    }
+    return absl::OkStatus();
+  }
+
+ private:
+  std::vector<std::string> ids_;
 };
 
 }  // namespace
@@ -124,6 +245,15 @@ std::unique_ptr<Command> MakeSessionForkCommand() {
 }
 std::unique_ptr<Command> MakeSessionRewindCommand() {
   return std::make_unique<SessionRewindCommand>();
+}
+std::unique_ptr<Command> MakeSessionCheckpointCommand() {
+  return std::make_unique<SessionCheckpointCommand>();
+}
+std::unique_ptr<Command> MakeCheckpointListCommand() {
+  return std::make_unique<CheckpointListCommand>();
+}
+std::unique_ptr<Command> MakeCheckpointDeleteCommand() {
+  return std::make_unique<CheckpointDeleteCommand>();
 }
 
 }  // namespace steadystate::client

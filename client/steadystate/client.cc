@@ -182,6 +182,28 @@ absl::StatusOr<v1::Session> Client::RewindSession(
                    request, options);
 }
 
+absl::StatusOr<v1::Checkpoint> Client::CreateCheckpoint(
+    const v1::CreateCheckpointRequest& request,
+    const CallOptions& options) const {
+  return CallUnary(*sessions_, &v1::SessionService::Stub::CreateCheckpoint,
+                   request, options);
+}
+
+absl::StatusOr<v1::ListCheckpointsResponse> Client::ListCheckpoints(
+    const v1::ListCheckpointsRequest& request,
+    const CallOptions& options) const {
+  return CallUnary(*sessions_, &v1::SessionService::Stub::ListCheckpoints,
+                   request, options);
+}
+
+absl::Status Client::DeleteCheckpoint(
+    const v1::DeleteCheckpointRequest& request,
+    const CallOptions& options) const {
+  return CallUnary(*sessions_, &v1::SessionService::Stub::DeleteCheckpoint,
+                   request, options)
+      .status();
+}
+
 absl::Status Client::ExportSession(
     const v1::ExportSessionRequest& request,
     absl::FunctionRef<absl::Status(const v1::ExportSessionResponse&)>

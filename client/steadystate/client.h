@@ -139,6 +139,14 @@ class Client {
   absl::StatusOr<v1::Session> RewindSession(
       const v1::RewindSessionRequest& request,
       const CallOptions& options = {}) const;
+  absl::StatusOr<v1::Checkpoint> CreateCheckpoint(
+      const v1::CreateCheckpointRequest& request,
+      const CallOptions& options = {}) const;
+  absl::StatusOr<v1::ListCheckpointsResponse> ListCheckpoints(
+      const v1::ListCheckpointsRequest& request,
+      const CallOptions& options = {}) const;
+  absl::Status DeleteCheckpoint(const v1::DeleteCheckpointRequest& request,
+                                const CallOptions& options = {}) const;
   // A snapshot, in the chunks in which it comes. The callback as below.
   absl::Status ExportSession(
       const v1::ExportSessionRequest& request,

@@ -65,6 +65,9 @@ constexpr Row kTable[] = {
     {kNoStore, absl::StatusCode::kFailedPrecondition, "NO_STORE"},
     {kPositionOutOfReach, absl::StatusCode::kOutOfRange,
      "POSITION_OUT_OF_REACH"},
+    {kCheckpointNotFound, absl::StatusCode::kNotFound, "CHECKPOINT_NOT_FOUND"},
+    {kCheckpointAlreadyExists, absl::StatusCode::kAlreadyExists,
+     "CHECKPOINT_ALREADY_EXISTS"},
     {kInternal, absl::StatusCode::kInternal, "INTERNAL"},
 };
 

@@ -48,6 +48,8 @@ enum class ErrorReason : uint8_t {
   kStoreUnavailable,
   kNoStore,
   kPositionOutOfReach,
+  kCheckpointNotFound,
+  kCheckpointAlreadyExists,
   kInternal,
 };
 

@@ -252,8 +252,9 @@ absl::StatusOr<SessionInfo> Engine::GetSession(const SessionKey& key) {
 
 absl::StatusOr<SessionPage> Engine::ListSessions(size_t page_size,
                                                  absl::string_view page_token,
-                                                 absl::string_view owner) {
-  return core_->keeper.List(owner, page_size, page_token);
+                                                 absl::string_view owner,
+                                                 Listed what) {
+  return core_->keeper.List(what, owner, page_size, page_token);
 }
 
 absl::Status Engine::DeleteSession(const SessionKey& key,
@@ -296,12 +297,16 @@ WorkRequest Engine::RewindWork(const PastPoint& to,
   WorkRequest request;
   request.work = [&keeper = core_->keeper, to, rewound = std::move(rewound),
                   &model = *core_->model](Session& session) -> absl::Status {
-    STEADYSTATE_ASSIGN_OR_RETURN(const uint64_t position,
-                                 PositionOf(to, session.state.position()));
-    STEADYSTATE_ASSIGN_OR_RETURN(
-        *rewound,
-        keeper.Rewind(session, position,
-                      UnfinishedTextAt(model, session.state, position)));
+    const auto find = [&](SessionPast& past) -> absl::StatusOr<WayBack> {
+      if (to.checkpoint.has_value()) {
+        return past.FindCheckpoint({*to.checkpoint, session.owner});
+      }
+      STEADYSTATE_ASSIGN_OR_RETURN(const uint64_t position,
+                                   PositionOf(to, session.state.position()));
+      return past.Find(session, position,
+                       UnfinishedTextAt(model, session.state, position));
+    };
+    STEADYSTATE_ASSIGN_OR_RETURN(*rewound, keeper.Rewind(session, find));
     return absl::OkStatus();
   };
   return request;

@@ -78,7 +78,8 @@ class Engine {
   // The owner's. `page_size` in [1, 1000]. INVALID_PAGE_TOKEN.
   absl::StatusOr<SessionPage> ListSessions(size_t page_size,
                                            absl::string_view page_token,
-                                           absl::string_view owner = "");
+                                           absl::string_view owner = "",
+                                           Listed what = Listed::kSessions);
   // Also ends the session's requests with SESSION_NOT_FOUND; a request in the
   // running batch ends when that batch has run. Then the state is given back.
   // With a store `removed` is called when it does not have the session any
@@ -109,8 +110,9 @@ class Engine {
 
   // Work, for Submit, that takes the request's session back to a position that
   // it has been at: what it absorbed after that, and the records of requests
-  // that did, have not been. `rewound` is filled in before the request is
-  // answered. POSITION_OUT_OF_REACH (metadata: position, earliest_position).
+  // that did, have not been. Or that makes it what a checkpoint is. `rewound`
+  // is filled in before the request is answered. POSITION_OUT_OF_REACH
+  // (metadata: position, earliest_position), CHECKPOINT_NOT_FOUND.
   WorkRequest RewindWork(const PastPoint& to,
                          std::shared_ptr<SessionInfo> rewound);
 

@@ -17,6 +17,7 @@
 #include "server/base/logging.h"
 #include "server/engine/validate.h"
 #include "server/rpc/arena_message.h"
+#include "server/session/session_id.h"
 #include "server/session/session_state.h"
 
 namespace steadystate {
@@ -51,25 +52,6 @@ constexpr size_t kBlockMemory = 2 * ArenaBlocks::kBytes;
 size_t PieceRows(size_t inputs, size_t floats, const Engine& engine) {
   return std::min(inputs,
                   AnsweredRows(floats, engine.options().prefill_chunk_rows));
-}
-
-void SetTime(absl::Time time, google::protobuf::Timestamp& to) {
-  absl::Duration rest = time - absl::UnixEpoch();
-  int64_t seconds = absl::IDivDuration(rest, absl::Seconds(1), &rest);
-  // A Timestamp's nanos are never negative.
-  if (rest < absl::ZeroDuration()) {
-    --seconds;
-    rest += absl::Seconds(1);
-  }
-  to.set_seconds(seconds);
-  to.set_nanos(static_cast<int32_t>(absl::ToInt64Nanoseconds(rest)));
-}
-
-void SetDuration(absl::Duration duration, google::protobuf::Duration& to) {
-  constexpr int64_t kNanosPerSecond = 1'000'000'000;
-  const int64_t nanos = absl::ToInt64Nanoseconds(duration);
-  to.set_seconds(nanos / kNanosPerSecond);
-  to.set_nanos(static_cast<int32_t>(nanos % kNanosPerSecond));
 }
 
 void SetLogprobs(const std::vector<TokenLogprob>& from,
@@ -220,39 +202,6 @@ size_t AnswerMemory(const StepOutputs& outputs, const Engine& engine) {
          ((outputs.logits ? model.vocab_size : 0) +
           (outputs.hidden ? model.hidden_size : 0)) *
              kFloatMemory;
-}
-
-std::string SessionName(absl::string_view id) {
-  return absl::StrCat("sessions/", id);
-}
-
-namespace {
-
-v1::Session::State StateOf(const SessionInfo& info) {
-  if (info.active) return v1::Session::ACTIVE;
-  return info.tier == SessionTier::kStored ? v1::Session::HIBERNATED
-                                           : v1::Session::IDLE;
-}
-
-}  // namespace
-
-void ToProto(const SessionInfo& info, absl::string_view model_id,
-             v1::Session& to) {
-  to.set_name(SessionName(info.id));
-  to.set_model(absl::StrCat("models/", model_id));
-  to.set_position(info.position);
-  to.set_earliest_position(info.earliest_position);
-  to.set_state_bytes(info.state_bytes);
-  to.set_state(StateOf(info));
-  SetTime(info.create_time, *to.mutable_create_time());
-  SetTime(info.last_step_time, *to.mutable_last_step_time());
-  SetTime(info.expire_time, *to.mutable_expire_time());
-  SetDuration(info.ttl, *to.mutable_ttl());
-  to.mutable_labels()->insert(info.labels.begin(), info.labels.end());
-  to.set_uid(info.uid);
-  to.set_other_numerics(info.other_numerics);
-  to.set_durability(static_cast<v1::Session::Durability>(
-      static_cast<int>(info.durability) + v1::Session::NONE));
 }
 
 void ToProto(const Engine& engine, v1::Model& to) {

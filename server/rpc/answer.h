@@ -51,11 +51,15 @@ size_t PieceMemory(const EmbedRequest& request, const Engine& engine);
 
 // What the engine answers, as messages of the API.
 
+void SetDuration(absl::Duration duration, google::protobuf::Duration& to);
+
 // "sessions/{id}".
 std::string SessionName(absl::string_view id);
 
 void ToProto(const SessionInfo& info, absl::string_view model_id,
              v1::Session& to);
+// Of a checkpoint.
+void ToProto(const SessionInfo& info, v1::Checkpoint& to);
 void ToProto(const Engine& engine, v1::Model& to);
 
 // `session` is "sessions/{id}".

@@ -178,18 +178,6 @@ absl::Status SetDurability(const v1::Session& from, SessionOptions& to) {
 
 }  // namespace
 
-absl::StatusOr<absl::string_view> ParseSessionName(absl::string_view field,
-                                                   absl::string_view name) {
-  constexpr absl::string_view kForm =
-      "\"sessions/{id}\", the id 1 to 63 of [a-z0-9-]";
-  if (name.empty()) return MissingField(field, kForm);
-  absl::string_view id = name;
-  if (!absl::ConsumePrefix(&id, "sessions/") || !IsSessionId(id)) {
-    return OutOfBounds(field, name, kForm);
-  }
-  return id;
-}
-
 absl::Status CheckModelName(absl::string_view field, absl::string_view name,
                             absl::string_view model_id) {
   constexpr absl::string_view kForm = "\"models/{id}\"";
@@ -260,22 +248,6 @@ absl::StatusOr<ForkOptions> Converter::ToForkOptions(
   STEADYSTATE_RETURN_IF_ERROR(SetTtlAndLabels(request.session(), forks));
   if (request.has_position()) forks.at.position = request.position();
   return forks;
-}
-
-absl::StatusOr<PastPoint> ToPastPoint(const v1::RewindSessionRequest& request) {
-  switch (request.to_case()) {
-    case v1::RewindSessionRequest::kPosition:
-      return PastPoint{.position = request.position()};
-    case v1::RewindSessionRequest::kTokensBack:
-      if (!request.has_expected_position()) {
-        return OutOfBounds("expected_position", "absent",
-                           "the session's position, with tokens_back");
-      }
-      return PastPoint{.inputs_back = request.tokens_back()};
-    case v1::RewindSessionRequest::TO_NOT_SET:
-      break;
-  }
-  return OutOfBounds("to", "absent", "position or tokens_back");
 }
 
 absl::StatusOr<StepRequest> Converter::ToStepRequest(

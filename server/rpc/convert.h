@@ -26,12 +26,22 @@ namespace steadystate {
 // A session's ttl.
 absl::StatusOr<absl::Duration> ParseTtl(const google::protobuf::Duration& ttl);
 
+// The checkpoint that a session becomes; its id there as CheckpointId has it.
+absl::StatusOr<ForkOptions> ToForkOptions(
+    const v1::CreateCheckpointRequest& request);
+// A session that begins as a checkpoint is.
+ForkOptions ToForkOptions(const SessionOptions& options);
+
 // Where RewindSession goes.
 absl::StatusOr<PastPoint> ToPastPoint(const v1::RewindSessionRequest& request);
 
 // The id in "sessions/{id}", a part of `name`.
 absl::StatusOr<absl::string_view> ParseSessionName(absl::string_view field,
                                                    absl::string_view name);
+
+// The same of "checkpoints/{id}", as CheckpointId has it.
+absl::StatusOr<std::string> ParseCheckpointName(absl::string_view field,
+                                                absl::string_view name);
 
 // OK if `name` is "models/{model_id}". MODEL_NOT_FOUND for the name of another
 // model, INVALID_ARGUMENT for what is not the name of a model.

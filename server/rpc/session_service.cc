@@ -41,10 +41,53 @@ constexpr UnaryCost kSessionCost = {.work = 64, .answer = 1024};
 // The framing of a session in a list.
 constexpr size_t kFramingBytes = 6;
 
-size_t PageSize(const v1::ListSessionsRequest& request) {
-  if (request.page_size() == 0) return kDefaultPageSize;
-  return std::min(static_cast<size_t>(std::max(request.page_size(), 0)),
-                  kMaxPageSize);
+size_t PageSize(int32_t wanted) {
+  if (wanted == 0) return kDefaultPageSize;
+  return std::min(static_cast<size_t>(std::max(wanted, 0)), kMaxPageSize);
+}
+
+// Fills in a page of `what`: `set`, (info, message), what there is of each.
+template <typename Request, typename Message, typename Response, typename Set>
+absl::Status FillPage(const ServiceContext& services, Listed what,
+                      const Request& request,
+                      google::protobuf::RepeatedPtrField<Message>& to,
+                      Response& response, const Set& set) {
+  if (request.page_size() < 0) {
+    return OutOfBounds("page_size", request.page_size(), "at least 0");
+  }
+  // Labels can make a long page larger than a message may be. The least that
+  // this can be holds any one of them.
+  const size_t max_bytes =
+      services.max_message_bytes - kFramingBytes - kMaxPageTokenBytes;
+  size_t bytes = 0;
+  size_t left = PageSize(request.page_size());
+  std::string token = request.page_token();
+  do {
+    STEADYSTATE_ASSIGN_OR_RETURN(
+        const SessionPage page,
+        services.engine.ListSessions(std::min(left, kSessionsAtOnce), token, "",
+                                     what));
+    for (const SessionInfo& info : page.sessions) {
+      Message& added = *to.Add();
+      set(info, added);
+      bytes += added.ByteSizeLong() + kFramingBytes;
+      if (bytes > max_bytes) {
+        to.RemoveLast();
+        response.set_next_page_token(token);
+        return absl::OkStatus();
+      }
+      token = MakePageToken(info.id);
+    }
+    left -= page.sessions.size();
+    token = page.next_page_token;
+  } while (left > 0 && !token.empty());
+  response.set_next_page_token(token);
+  return absl::OkStatus();
+}
+
+UnaryCost CostOfPage(int32_t page_size) {
+  return {.work = PageSize(page_size) * kSessionCost.work,
+          .answer = PageSize(page_size) * kSessionCost.answer};
 }
 
 using Done = std::function<void(const absl::Status&)>;
@@ -52,18 +95,17 @@ using Done = std::function<void(const absl::Status&)>;
 // Carries out a method about one session that the engine says the end of, from
 // another thread maybe: `order`, (id, done) -> absl::Status, has it call `done`
 // once, unless it fails. gRPC keeps the call until then.
-template <typename Order>
+template <typename Id, typename Order>
 grpc::ServerUnaryReactor* AnswerWhenDone(ServiceContext& services,
                                          grpc::CallbackServerContext& context,
                                          absl::string_view method,
-                                         const std::string& name,
+                                         const absl::StatusOr<Id>& id,
                                          const Order& order) {
   const auto record = std::make_shared<CallRecord>(method, context, services);
   grpc::ServerUnaryReactor* const reactor = context.DefaultReactor();
   const Done finish = [record, reactor](const absl::Status& status) {
     reactor->Finish(record->End(status));
   };
-  const absl::StatusOr<absl::string_view> id = ParseSessionName("name", name);
   const absl::Status refused = id.ok() ? order(*id, finish) : id.status();
   if (!refused.ok()) finish(refused);
   return reactor;
@@ -82,6 +124,12 @@ SessionService::SessionService(ServiceContext& services)
       &SessionService::ForkSession);
   Add("/steadystate.v1.SessionService/RewindSession",
       &SessionService::RewindSession);
+  Add("/steadystate.v1.SessionService/CreateCheckpoint",
+      &SessionService::CreateCheckpoint);
+  Add("/steadystate.v1.SessionService/ListCheckpoints",
+      &SessionService::ListCheckpoints);
+  Add("/steadystate.v1.SessionService/DeleteCheckpoint",
+      &SessionService::DeleteCheckpoint);
   Add("/steadystate.v1.SessionService/ExportSession",
       &SessionService::ExportSession);
   Add("/steadystate.v1.SessionService/ImportSession",
@@ -95,6 +143,9 @@ SessionService::SessionService(ServiceContext& services)
 grpc::ServerUnaryReactor* SessionService::CreateSession(
     grpc::CallbackServerContext* context,
     const v1::CreateSessionRequest* request, v1::Session* response) {
+  if (!request->from_checkpoint().empty()) {
+    return CreateFromCheckpoint(*context, *request, *response);
+  }
   const auto record = std::make_shared<CallRecord>(
       "steadystate.v1.SessionService/CreateSession", *context, services_);
   grpc::ServerUnaryReactor* const reactor = context->DefaultReactor();
@@ -135,10 +186,13 @@ grpc::ServerUnaryReactor* SessionService::ListSessions(
     v1::ListSessionsResponse* response) {
   return AnswerLongUnary(
       services_, *context, "steadystate.v1.SessionService/ListSessions",
-      UnaryCost{.work = PageSize(*request) * kSessionCost.work,
-                .answer = PageSize(*request) * kSessionCost.answer},
-      *response,
-      [this, request, response] { return List(*request, *response); });
+      CostOfPage(request->page_size()), *response, [this, request, response] {
+        return FillPage(services_, Listed::kSessions, *request,
+                        *response->mutable_sessions(), *response,
+                        [this](const SessionInfo& info, v1::Session& to) {
+                          SetSession(info, to);
+                        });
+      });
 }
 
 grpc::ServerUnaryReactor* SessionService::ForkSession(
@@ -163,6 +217,61 @@ grpc::ServerUnaryReactor* SessionService::RewindSession(
       "steadystate.v1.SessionService/RewindSession", services_, *context,
       RewindWork(*request, rewound),
       [this, rewound, response] { SetSession(*rewound, *response); });
+}
+
+grpc::ServerUnaryReactor* SessionService::CreateFromCheckpoint(
+    grpc::CallbackServerContext& context,
+    const v1::CreateSessionRequest& request, v1::Session& response) {
+  const auto forks = std::make_shared<Forks>();
+  const auto work = [&]() -> absl::StatusOr<WorkRequest> {
+    STEADYSTATE_ASSIGN_OR_RETURN(
+        const std::string checkpoint,
+        ParseCheckpointName("from_checkpoint", request.from_checkpoint()));
+    STEADYSTATE_ASSIGN_OR_RETURN(const SessionOptions options,
+                                 services_.converter.ToSessionOptions(request));
+    WorkRequest fork = services_.engine.ForkWork(ToForkOptions(options), forks);
+    fork.session = checkpoint;
+    return fork;
+  };
+  return WorkCall::Start(
+      "steadystate.v1.SessionService/CreateSession", services_, context, work(),
+      [this, forks, &response] { Show(forks->ids.front(), response); });
+}
+
+grpc::ServerUnaryReactor* SessionService::CreateCheckpoint(
+    grpc::CallbackServerContext* context,
+    const v1::CreateCheckpointRequest* request, v1::Checkpoint* response) {
+  const auto forks = std::make_shared<Forks>();
+  const auto work = [&]() -> absl::StatusOr<WorkRequest> {
+    STEADYSTATE_ASSIGN_OR_RETURN(
+        const absl::string_view id,
+        ParseSessionName("session", request->session()));
+    STEADYSTATE_ASSIGN_OR_RETURN(ForkOptions options, ToForkOptions(*request));
+    WorkRequest fork = services_.engine.ForkWork(std::move(options), forks);
+    fork.session = std::string(id);
+    if (request->has_expected_position()) {
+      fork.expected_position = request->expected_position();
+    }
+    return fork;
+  };
+  return WorkCall::Start(
+      "steadystate.v1.SessionService/CreateCheckpoint", services_, *context,
+      work(), [this, forks, response] { Show(forks->ids.front(), *response); });
+}
+
+grpc::ServerUnaryReactor* SessionService::ListCheckpoints(
+    grpc::CallbackServerContext* context,
+    const v1::ListCheckpointsRequest* request,
+    v1::ListCheckpointsResponse* response) {
+  return AnswerLongUnary(
+      services_, *context, "steadystate.v1.SessionService/ListCheckpoints",
+      CostOfPage(request->page_size()), *response, [this, request, response] {
+        return FillPage(services_, Listed::kCheckpoints, *request,
+                        *response->mutable_checkpoints(), *response,
+                        [](const SessionInfo& info, v1::Checkpoint& to) {
+                          ToProto(info, to);
+                        });
+      });
 }
 
 absl::StatusOr<WorkRequest> SessionService::ForkWork(
@@ -209,56 +318,49 @@ grpc::ServerUnaryReactor* SessionService::HibernateSession(
     grpc::CallbackServerContext* context,
     const v1::HibernateSessionRequest* request,
     google::protobuf::Empty* /*response*/) {
-  return AnswerWhenDone(
-      services_, *context, "steadystate.v1.SessionService/HibernateSession",
-      request->name(), [this](absl::string_view id, const Done& done) {
-        return services_.engine.HibernateSession(id, done);
-      });
+  return AnswerWhenDone(services_, *context,
+                        "steadystate.v1.SessionService/HibernateSession",
+                        ParseSessionName("name", request->name()),
+                        [this](absl::string_view id, const Done& done) {
+                          return services_.engine.HibernateSession(id, done);
+                        });
 }
 
 grpc::ServerUnaryReactor* SessionService::DeleteSession(
     grpc::CallbackServerContext* context,
     const v1::DeleteSessionRequest* request,
     google::protobuf::Empty* /*response*/) {
-  return AnswerWhenDone(
-      services_, *context, "steadystate.v1.SessionService/DeleteSession",
-      request->name(), [this](absl::string_view id, const Done& done) {
-        return services_.engine.DeleteSession(id, done);
-      });
+  return AnswerWhenDone(services_, *context,
+                        "steadystate.v1.SessionService/DeleteSession",
+                        ParseSessionName("name", request->name()),
+                        [this](absl::string_view id, const Done& done) {
+                          return services_.engine.DeleteSession(id, done);
+                        });
 }
 
-absl::Status SessionService::List(const v1::ListSessionsRequest& request,
-                                  v1::ListSessionsResponse& response) {
-  if (request.page_size() < 0) {
-    return OutOfBounds("page_size", request.page_size(), "at least 0");
-  }
-  // Labels can make a long page larger than a message may be. The least that
-  // this can be holds any one session.
-  const size_t max_bytes =
-      services_.max_message_bytes - kFramingBytes - kMaxPageTokenBytes;
-  size_t bytes = 0;
-  size_t left = PageSize(request);
-  std::string token = request.page_token();
-  do {
-    STEADYSTATE_ASSIGN_OR_RETURN(
-        const SessionPage page,
-        services_.engine.ListSessions(std::min(left, kSessionsAtOnce), token));
-    for (const SessionInfo& info : page.sessions) {
-      v1::Session& added = *response.add_sessions();
-      SetSession(info, added);
-      bytes += added.ByteSizeLong() + kFramingBytes;
-      if (bytes > max_bytes) {
-        response.mutable_sessions()->RemoveLast();
-        response.set_next_page_token(token);
-        return absl::OkStatus();
-      }
-      token = MakePageToken(info.id);
-    }
-    left -= page.sessions.size();
-    token = page.next_page_token;
-  } while (left > 0 && !token.empty());
-  response.set_next_page_token(token);
-  return absl::OkStatus();
+grpc::ServerUnaryReactor* SessionService::DeleteCheckpoint(
+    grpc::CallbackServerContext* context,
+    const v1::DeleteCheckpointRequest* request,
+    google::protobuf::Empty* /*response*/) {
+  return AnswerWhenDone(services_, *context,
+                        "steadystate.v1.SessionService/DeleteCheckpoint",
+                        ParseCheckpointName("name", request->name()),
+                        [this](absl::string_view id, const Done& done) {
+                          return services_.engine.DeleteSession(id, done);
+                        });
+}
+
+// It may have been deleted again by now: then its name is all that is known.
+void SessionService::Show(const std::string& id, v1::Session& to) const {
+  const auto info = services_.engine.GetSession(id);
+  if (info.ok()) SetSession(*info, to);
+  to.set_name(SessionName(id));
+}
+
+void SessionService::Show(const std::string& id, v1::Checkpoint& to) const {
+  SessionInfo named;
+  named.id = id;
+  ToProto(services_.engine.GetSession(id).value_or(named), to);
 }
 
 void SessionService::SetSession(const SessionInfo& info,

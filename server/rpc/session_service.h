@@ -30,6 +30,17 @@ class SessionService final : public TypedService {
   grpc::ServerUnaryReactor* RewindSession(
       grpc::CallbackServerContext* context,
       const v1::RewindSessionRequest* request, v1::Session* response);
+  grpc::ServerUnaryReactor* CreateCheckpoint(
+      grpc::CallbackServerContext* context,
+      const v1::CreateCheckpointRequest* request, v1::Checkpoint* response);
+  grpc::ServerUnaryReactor* ListCheckpoints(
+      grpc::CallbackServerContext* context,
+      const v1::ListCheckpointsRequest* request,
+      v1::ListCheckpointsResponse* response);
+  grpc::ServerUnaryReactor* DeleteCheckpoint(
+      grpc::CallbackServerContext* context,
+      const v1::DeleteCheckpointRequest* request,
+      google::protobuf::Empty* response);
   grpc::ServerWriteReactor<v1::ExportSessionResponse>* ExportSession(
       grpc::CallbackServerContext* context,
       const v1::ExportSessionRequest* request);
@@ -51,8 +62,11 @@ class SessionService final : public TypedService {
   absl::StatusOr<WorkRequest> RewindWork(
       const v1::RewindSessionRequest& request,
       const std::shared_ptr<SessionInfo>& rewound) const;
-  absl::Status List(const v1::ListSessionsRequest& request,
-                    v1::ListSessionsResponse& response);
+  grpc::ServerUnaryReactor* CreateFromCheckpoint(
+      grpc::CallbackServerContext& context,
+      const v1::CreateSessionRequest& request, v1::Session& response);
+  void Show(const std::string& id, v1::Session& to) const;
+  void Show(const std::string& id, v1::Checkpoint& to) const;
   void SetSession(const SessionInfo& info, v1::Session& to) const;
 };
 

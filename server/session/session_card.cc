@@ -39,8 +39,13 @@ absl::Status ReadCard(BinaryReader from, SessionCard& to) {
   to.last_step_time = absl::FromUnixNanos(from.Number<int64_t>());
   if (!from.complete())
     return SnapshotCorrupt("the session's card is not as it should be");
-  if (!to.id.empty()) STEADYSTATE_RETURN_IF_ERROR(ValidateSessionId(to.id));
-  STEADYSTATE_RETURN_IF_ERROR(ValidateSessionTtl(to.ttl));
+  const std::optional<absl::string_view> checkpoint = CheckpointName(to.id);
+  if (!to.id.empty()) {
+    STEADYSTATE_RETURN_IF_ERROR(ValidateSessionId(checkpoint.value_or(to.id)));
+  }
+  if (!checkpoint.has_value()) {
+    STEADYSTATE_RETURN_IF_ERROR(ValidateSessionTtl(to.ttl));
+  }
   return ValidateLabels(to.labels);
 }
 

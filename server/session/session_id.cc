@@ -13,12 +13,16 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
 #include "server/base/error.h"
 #include "server/base/logging.h"
 #include "server/base/status_macros.h"
 
 namespace steadystate {
 namespace {
+
+// It comes before whatever a session's id begins with.
+constexpr absl::string_view kCheckpointMark = "!";
 
 constexpr size_t kMaxIdBytes = 63;
 constexpr absl::string_view kBase32 = "abcdefghijklmnopqrstuvwxyz234567";
@@ -75,6 +79,21 @@ SessionUid NewSessionUid() {
 std::string ToString(const SessionUid& uid) {
   return absl::StrCat(absl::Hex(uid[0], absl::kZeroPad16),
                       absl::Hex(uid[1], absl::kZeroPad16));
+}
+
+std::string CheckpointId(absl::string_view name) {
+  return absl::StrCat(kCheckpointMark, name);
+}
+
+std::optional<absl::string_view> CheckpointName(absl::string_view id) {
+  if (!absl::ConsumePrefix(&id, kCheckpointMark)) return std::nullopt;
+  return id;
+}
+
+std::string Called(absl::string_view id) {
+  const std::optional<absl::string_view> checkpoint = CheckpointName(id);
+  return checkpoint.has_value() ? absl::StrCat("checkpoint '", *checkpoint, "'")
+                                : absl::StrCat("session '", id, "'");
 }
 
 std::string NewSessionId() {
@@ -176,7 +195,8 @@ absl::StatusOr<std::string> ParsePageToken(absl::string_view token) {
       absl::WebSafeBase64Unescape(token, &text) && !text.empty() &&
       text.front() == kPageTokenVersion) {
     text.erase(0, 1);
-    if (IsSessionId(text) && MakePageToken(text) == token) return text;
+    const absl::string_view id = CheckpointName(text).value_or(text);
+    if (IsSessionId(id) && MakePageToken(text) == token) return text;
   }
   return MakeError(ErrorReason::kInvalidPageToken,
                    absl::StrCat("page_token ", Quoted(token),

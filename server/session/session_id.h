@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <span>
 #include <string>
 
@@ -28,6 +29,14 @@ inline constexpr size_t kMaxPageTokenBytes = 128;
 
 // True for 1 to 63 of [a-z0-9-], beginning with a letter or digit.
 bool IsSessionId(absl::string_view id);
+
+// A checkpoint is a session that nobody can name, advance or let expire: its id
+// is the checkpoint's with a mark before it, which no session's has.
+std::string CheckpointId(absl::string_view name);
+// The checkpoint's name; nothing if the id is a session's.
+std::optional<absl::string_view> CheckpointName(absl::string_view id);
+// "session 'a'", "checkpoint 'a'".
+std::string Called(absl::string_view id);
 
 // A new id: 128 random bits as 26 characters of lower-case base 32.
 std::string NewSessionId();

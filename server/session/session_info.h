@@ -82,11 +82,15 @@ struct SessionOptions {
 inline constexpr size_t kMaxForks = 256;
 
 // Where on its way a session is meant: at a position, or so many inputs before
-// its own; at its own without either.
+// its own, or what a checkpoint is, by its id; at its own without any of them.
 struct PastPoint {
   std::optional<uint64_t> position{};
   std::optional<uint64_t> inputs_back{};
+  std::optional<std::string> checkpoint{};
 };
+
+// What a list is of.
+enum class Listed : uint8_t { kSessions, kCheckpoints };
 
 // What copies of a session are to be. Those after the first differ in nothing
 // but their ids.
@@ -94,9 +98,13 @@ struct ForkOptions {
   std::vector<std::string> ids;  // empty: the server makes them
   size_t count = 1;              // where there are no ids
   PastPoint at;
-  // Absent or empty: those of the session that is copied.
+  // They are checkpoints; the ids are those (session_id.h).
+  bool checkpoints = false;
+  // Absent or empty: those of the session that is copied. Of checkpoints, and
+  // of what is made of those: as of a new session.
   std::optional<absl::Duration> ttl;
   std::map<std::string, std::string> labels;
+  std::optional<Durability> durability;
 };
 
 // Copies of a session.

@@ -175,8 +175,9 @@ absl::StatusOr<SessionInfo> SessionKeeper::Create(const SessionOptions& options,
   const Moment now = clock_.Read();
   while (MoreExpiryMayMakeRoom(1, now)) {
   }
-  STEADYSTATE_ASSIGN_OR_RETURN(const Durability durability,
-                               DurabilityOf(options));
+  STEADYSTATE_ASSIGN_OR_RETURN(
+      const Durability durability,
+      DurabilityOf(options.durability, default_durability_));
   const MutexLock lock(shelf_.mutex);
   STEADYSTATE_RETURN_IF_ERROR(shelf_.table.CheckNew(options));
   if (IsLogged(durability)) {
@@ -234,11 +235,9 @@ void SessionKeeper::LogCreated(Session& session, const SessionInfo& info,
 }
 
 absl::StatusOr<Durability> SessionKeeper::DurabilityOf(
-    const SessionOptions& options) const {
-  if (archive_ != nullptr) {
-    return options.durability.value_or(default_durability_);
-  }
-  if (options.durability.value_or(Durability::kNone) == Durability::kNone) {
+    std::optional<Durability> asked, Durability otherwise) const {
+  if (archive_ != nullptr) return asked.value_or(otherwise);
+  if (asked.value_or(Durability::kNone) == Durability::kNone) {
     return Durability::kNone;
   }
   return NoStore();
@@ -251,13 +250,14 @@ absl::StatusOr<SessionInfo> SessionKeeper::Get(const SessionKey& key) {
   return shelf_.table.Describe(*session, now);
 }
 
-absl::StatusOr<SessionPage> SessionKeeper::List(absl::string_view owner,
+absl::StatusOr<SessionPage> SessionKeeper::List(Listed what,
+                                                absl::string_view owner,
                                                 size_t page_size,
                                                 absl::string_view page_token) {
   const Moment now = clock_.Read();
   const MutexLock lock(shelf_.mutex);
   shelf_.EndExpired(now);
-  return shelf_.table.List(owner, page_size, page_token, now);
+  return shelf_.table.List(what, owner, page_size, page_token, now);
 }
 
 absl::Status SessionKeeper::Hibernate(const SessionKey& key,

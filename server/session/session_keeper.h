@@ -84,7 +84,8 @@ class SessionKeeper {
   // SESSION_NOT_FOUND, SESSION_EXPIRED.
   absl::StatusOr<SessionInfo> Get(const SessionKey& key);
   // The owner's. INVALID_ARGUMENT, INVALID_PAGE_TOKEN.
-  absl::StatusOr<SessionPage> List(absl::string_view owner, size_t page_size,
+  absl::StatusOr<SessionPage> List(Listed what, absl::string_view owner,
+                                   size_t page_size,
                                    absl::string_view page_token);
 
   // Lets the session's state leave memory for the store, and calls `hibernated`
@@ -169,10 +170,9 @@ class SessionKeeper {
                              uint64_t position, absl::string_view text)
       ABSL_LOCKS_EXCLUDED(shelf_.mutex);
 
-  // Takes the session back to a position that it has been at; see SessionPast.
-  // Called by Work on it, without mutex().
-  absl::StatusOr<SessionInfo> Rewind(Session& session, uint64_t position,
-                                     absl::string_view text)
+  // Takes the session where `find` says; called by Work on it, without mutex().
+  using FindWay = std::function<absl::StatusOr<WayBack>(SessionPast&)>;
+  absl::StatusOr<SessionInfo> Rewind(Session& session, const FindWay& find)
       ABSL_LOCKS_EXCLUDED(shelf_.mutex);
 
   // The session as a snapshot has it. Called by Work on it, without mutex().
@@ -220,7 +220,8 @@ class SessionKeeper {
   absl::Status SaveNew(absl::Span<Session* const> sessions, const WayBack& way)
       ABSL_LOCKS_EXCLUDED(shelf_.mutex);
   void Undo(Session& session) ABSL_EXCLUSIVE_LOCKS_REQUIRED(shelf_.mutex);
-  absl::StatusOr<Durability> DurabilityOf(const SessionOptions& options) const;
+  absl::StatusOr<Durability> DurabilityOf(std::optional<Durability> asked,
+                                          Durability otherwise) const;
   void LogCreated(Session& session, const SessionInfo& info, Created* created)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(shelf_.mutex);
   void TakeUp(StoredSession stored, const Moment& now)

@@ -19,7 +19,8 @@ absl::Status ValidateForks(const ForkOptions& options) {
     STEADYSTATE_RETURN_IF_ERROR(ValidateSessionTtl(*options.ttl));
   }
   STEADYSTATE_RETURN_IF_ERROR(ValidateLabels(options.labels));
-  return ValidateSessionIds(options.ids);
+  return options.checkpoints ? absl::OkStatus()
+                             : ValidateSessionIds(options.ids);
 }
 
 }  // namespace
@@ -37,6 +38,9 @@ absl::StatusOr<Forks> SessionKeeper::Fork(const Session& parent,
   SessionOptions each;
   each.ttl = options.ttl;
   each.labels = options.labels;
+  if (options.checkpoints) each.ttl = absl::InfiniteDuration();
+  STEADYSTATE_ASSIGN_OR_RETURN(
+      each.durability, DurabilityOf(options.durability, parent.durability));
   // Counted before anything is copied, so that there will be a slot.
   STEADYSTATE_RETURN_IF_ERROR(
       ReserveForks(parent, forks.ids.size(), options.ids, now, each));
@@ -120,11 +124,10 @@ void SessionKeeper::Undo(Session& session) {
 }
 
 absl::StatusOr<SessionInfo> SessionKeeper::Rewind(Session& session,
-                                                  uint64_t position,
-                                                  absl::string_view text) {
-  STEADYSTATE_ASSIGN_OR_RETURN(const WayBack way,
-                               thread_.past().Find(session, position, text));
-  STEADYSTATE_RETURN_IF_ERROR(thread_.past().Rewind(session, way));
+                                                  const FindWay& find) {
+  SessionPast& past = thread_.past();
+  STEADYSTATE_ASSIGN_OR_RETURN(const WayBack way, find(past));
+  STEADYSTATE_RETURN_IF_ERROR(past.Rewind(session, way));
   const Moment now = clock_.Read();
   const MutexLock lock(shelf_.mutex);
   return shelf_.table.Describe(session, now);
@@ -138,6 +141,12 @@ absl::Status SessionKeeper::ReserveForks(const Session& parent, size_t count,
   STEADYSTATE_RETURN_IF_ERROR(CheckFree(parent.owner, ids));
   STEADYSTATE_RETURN_IF_ERROR(Charge(shelf_.listed_tier(), count, now));
   each.owner = parent.owner;
+  // A checkpoint's own are not for what is made of it, nor a session's for a
+  // checkpoint.
+  if (CheckpointName(parent.id).has_value() ||
+      each.ttl == absl::InfiniteDuration()) {
+    return absl::OkStatus();
+  }
   if (!each.ttl.has_value()) each.ttl = parent.ttl;
   if (each.labels.empty()) each.labels = parent.labels;
   return absl::OkStatus();
@@ -154,6 +163,7 @@ absl::Status SessionKeeper::CheckFree(absl::string_view owner,
 Session& SessionKeeper::AddFork(const Session& parent, SessionOptions options,
                                 std::shared_ptr<SessionState> origin,
                                 const WayBack& way, const Moment& now) {
+  const Durability durability = *options.durability;
   Session& fork = shelf_.table.Add(std::move(options), now);
   fork.charged = shelf_.listed_tier();
   fork.other_numerics = parent.other_numerics;
@@ -168,7 +178,7 @@ Session& SessionKeeper::AddFork(const Session& parent, SessionOptions options,
   fork.repeatable_from =
       fork.state.position() == 0 ? 0 : parent.repeatable_from;
   fork.recorded = parent.recorded;
-  fork.durability = parent.durability;
+  fork.durability = durability;
   fork.moving = IsLogged(fork.durability) || fork.tail != nullptr;
   metrics_.SessionCreated();
   return fork;
@@ -177,8 +187,9 @@ Session& SessionKeeper::AddFork(const Session& parent, SessionOptions options,
 absl::StatusOr<SessionInfo> SessionKeeper::Enlist(
     Session& session, const SessionOptions& options) {
   const Moment now = clock_.Read();
-  STEADYSTATE_ASSIGN_OR_RETURN(const Durability durability,
-                               DurabilityOf(options));
+  STEADYSTATE_ASSIGN_OR_RETURN(
+      const Durability durability,
+      DurabilityOf(options.durability, default_durability_));
   SessionInfo info;
   {
     const MutexLock lock(shelf_.mutex);

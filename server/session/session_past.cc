@@ -84,7 +84,7 @@ absl::StatusOr<WayBack> SessionPast::Find(const Session& session,
                                           absl::string_view unfinished_text) {
   const SessionState& state = session.state;
   if (position == state.position()) {
-    return WayBack{.begin = position, .end = position};
+    return WayBack{.begin = position, .end = position, .stays = true};
   }
   const uint64_t from = state.position() == 0 ? 0 : state.repeatable_from();
   WayBack way = {.begin = 0, .end = position, .snapshot = {}, .pieces = {}};
@@ -94,6 +94,8 @@ absl::StatusOr<WayBack> SessionPast::Find(const Session& session,
   {
     const MutexLock lock(shelf_.mutex);
     earliest = session.EarliestPosition(layout_.history());
+    way.repeatable_from = session.repeatable_from;
+    way.other_numerics = session.other_numerics;
     const auto serves = [&](uint64_t at) {
       return at <= position && (at >= from || at == position) &&
              (!found || at > way.begin);
@@ -112,12 +114,38 @@ absl::StatusOr<WayBack> SessionPast::Find(const Session& session,
   if (position > state.position() || !found) {
     return OutOfReach(session, position, earliest);
   }
+  if (way.begin == 0) way.repeatable_from = 0;
   if (stored && way.begin > 0) {
     STEADYSTATE_ASSIGN_OR_RETURN(way.snapshot, archive_->Read(session.uid));
   }
   if (way.begin < position) {
     way.pieces = PiecesBetween(state, way.begin, position, clock_.Read().wall,
                                unfinished_text);
+  }
+  return way;
+}
+
+absl::StatusOr<WayBack> SessionPast::FindCheckpoint(const SessionKey& key) {
+  WayBack way = {.begin = 0, .end = 0, .elsewhere = true};
+  std::optional<SessionUid> stored;
+  {
+    const MutexLock lock(shelf_.mutex);
+    STEADYSTATE_ASSIGN_OR_RETURN(const Session* const checkpoint,
+                                 shelf_.table.Find(key, clock_.Read()));
+    way.begin = way.end = checkpoint->position;
+    way.repeatable_from = checkpoint->repeatable_from;
+    way.other_numerics = checkpoint->other_numerics;
+    // Nobody but this thread touches its state.
+    if (checkpoint->state.stored()) {
+      stored = checkpoint->uid;
+    } else if (way.begin > 0) {
+      way.kept = checkpoint->state.origin() != nullptr
+                     ? checkpoint->state.origin()
+                     : &checkpoint->state;
+    }
+  }
+  if (stored.has_value() && way.begin > 0) {
+    STEADYSTATE_ASSIGN_OR_RETURN(way.snapshot, archive_->Read(*stored));
   }
   return way;
 }
@@ -132,7 +160,7 @@ absl::Status SessionPast::Restore(const WayBack& way, SessionState& to) const {
 }
 
 absl::Status SessionPast::Rewind(Session& session, const WayBack& way) {
-  if (way.end == session.state.position()) return absl::OkStatus();
+  if (way.stays) return absl::OkStatus();
   absl::Status stored = Store(session, way);
   if (stored.ok() && IsLogged(session.durability)) stored = archive_->Sync();
   if (!stored.ok()) {
@@ -144,7 +172,8 @@ absl::Status SessionPast::Rewind(Session& session, const WayBack& way) {
     return stored;
   }
   MayPark("SessionPast::Rewind, stored");
-  session.state.Reset();
+  // It has none if it has absorbed nothing, and then that is what it needs.
+  if (session.state.has_slot()) session.state.Reset();
   STEADYSTATE_RETURN_IF_ERROR(Restore(way, session.state));
   if (!way.pieces.empty()) {
     session.tail = std::make_unique<LogTail>(way.pieces, way.end);
@@ -152,9 +181,10 @@ absl::Status SessionPast::Rewind(Session& session, const WayBack& way) {
   std::vector<std::shared_ptr<SessionState>> later;
   const MutexLock lock(shelf_.mutex);
   session.position = way.end;
-  session.repeatable_from =
-      way.begin == 0 ? 0 : session.state.repeatable_from();
-  while (!session.kept.empty() && session.kept.back()->position() > way.end) {
+  session.repeatable_from = way.repeatable_from;
+  session.other_numerics = way.other_numerics;
+  while (!session.kept.empty() &&
+         (way.elsewhere || session.kept.back()->position() > way.end)) {
     later.push_back(std::move(session.kept.back()));
     session.kept.pop_back();
   }
@@ -173,14 +203,17 @@ absl::Status SessionPast::Store(Session& session, const WayBack& way) {
   }
   SessionSaver::Snapshot form = saver_.Describe(session);
   form.form.position = way.begin;
+  form.form.repeatable_from = way.repeatable_from;
+  form.form.other_numerics = way.other_numerics;
   if (!way.pieces.empty()) {
     form.form.tail = {.end = way.end,
                       .numerics = archive_->numerics_tag(),
                       .through_round = form.form.round};
     form.tail = way.pieces;
   }
-  form.bytes =
-      way.snapshot.empty() ? archive_->WriteNew(form.form) : way.snapshot;
+  form.bytes = way.kept != nullptr    ? archive_->Write(form.form, *way.kept)
+               : way.snapshot.empty() ? archive_->WriteNew(form.form)
+                                      : way.snapshot;
   return saver_.Put(session, form);
 }
 

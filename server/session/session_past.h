@@ -35,6 +35,11 @@ struct WayBack {
   const SessionState* kept = nullptr;  // the state, or it is ...
   std::string snapshot{};  // ... here; in neither place: that at position 0
   std::string pieces{};    // from begin to end; empty if those are equal
+  // As of the session there, or more.
+  uint64_t repeatable_from = 0;
+  bool other_numerics = false;
+  bool stays = false;      // the session is there
+  bool elsewhere = false;  // the state may be of another session's way
 };
 
 // Takes sessions back to where they were. Of KeeperThread; confined to that
@@ -56,6 +61,9 @@ class SessionPast {
   //   unfinished_text  what the session has of it at `position`
   absl::StatusOr<WayBack> Find(const Session& session, uint64_t position,
                                absl::string_view unfinished_text);
+  // To what a checkpoint is. CHECKPOINT_NOT_FOUND, and errors of
+  // SessionStore::Read.
+  absl::StatusOr<WayBack> FindCheckpoint(const SessionKey& key);
   // The way's state. REQUIRES: `to` has a fresh slot, or one that was reset.
   absl::Status Restore(const WayBack& way, SessionState& to) const;
 

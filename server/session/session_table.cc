@@ -74,6 +74,13 @@ absl::Time WallExpiry(const Session& session, const Moment& now) {
 }
 
 absl::Status AlreadyExists(const std::string& id) {
+  if (const auto checkpoint = CheckpointName(id)) {
+    return MakeError(ErrorReason::kCheckpointAlreadyExists,
+                     absl::StrCat(Called(id),
+                                  " exists already: delete it or choose "
+                                  "another checkpoint_id"),
+                     {{"checkpoint", std::string(*checkpoint)}});
+  }
   return MakeError(ErrorReason::kSessionAlreadyExists,
                    absl::StrCat("session '", id,
                                 "' exists already: delete it or choose another "
@@ -157,6 +164,13 @@ absl::Status SessionTable::NotFound(const SessionKey& key) const {
   if (const std::optional<absl::Time> time = expired_.Find(key)) {
     return ExpiredError(key.id, *time);
   }
+  if (const auto checkpoint = CheckpointName(key.id)) {
+    return MakeError(ErrorReason::kCheckpointNotFound,
+                     absl::StrCat(Called(key.id),
+                                  " does not exist: it was never created or "
+                                  "has been deleted"),
+                     {{"checkpoint", std::string(*checkpoint)}});
+  }
   // What cannot be an id is not repeated at any length.
   const std::string shown = absl::CHexEscape(key.id.substr(0, kMaxLabelBytes));
   return MakeError(ErrorReason::kSessionNotFound,
@@ -166,7 +180,8 @@ absl::Status SessionTable::NotFound(const SessionKey& key) const {
                    {{"session", shown}});
 }
 
-absl::StatusOr<SessionPage> SessionTable::List(absl::string_view owner,
+absl::StatusOr<SessionPage> SessionTable::List(Listed what,
+                                               absl::string_view owner,
                                                size_t page_size,
                                                absl::string_view page_token,
                                                const Moment& now) const {
@@ -178,14 +193,21 @@ absl::StatusOr<SessionPage> SessionTable::List(absl::string_view owner,
                       {"value", absl::StrCat(page_size)},
                       {"bounds", absl::StrCat(kMaxPageSize)}});
   }
-  auto next = keys_.lower_bound({"", owner});
+  const bool checkpoints = what == Listed::kCheckpoints;
+  // An id begins with a letter or a digit.
+  const std::string first = checkpoints ? CheckpointId("") : "0";
+  auto next = keys_.lower_bound({first, owner});
   if (!page_token.empty()) {
     STEADYSTATE_ASSIGN_OR_RETURN(const std::string last,
                                  ParsePageToken(page_token));
     next = keys_.upper_bound({last, owner});
+    if (next != keys_.end() && *next < SessionKey(first, owner)) {
+      next = keys_.lower_bound({first, owner});
+    }
   }
   SessionPage page;
   for (; next != keys_.end() && next->owner == owner; ++next) {
+    if (checkpoints && !CheckpointName(next->id).has_value()) break;
     const Session& session = *sessions_.find(*next)->second;
     if (Expired(session, now.steady)) continue;
     if (page.sessions.size() == page_size) {

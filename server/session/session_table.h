@@ -89,7 +89,8 @@ class SessionTable {
   void WillFind(const SessionKey& key) const { sessions_.prefetch(key); }
 
   // The owner's. INVALID_ARGUMENT, INVALID_PAGE_TOKEN.
-  absl::StatusOr<SessionPage> List(absl::string_view owner, size_t page_size,
+  absl::StatusOr<SessionPage> List(Listed what, absl::string_view owner,
+                                   size_t page_size,
                                    absl::string_view page_token,
                                    const Moment& now) const;
 

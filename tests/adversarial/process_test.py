@@ -25,6 +25,8 @@ UNARY = [GENERATION + "Step", SESSIONS + "CreateSession",
          SESSIONS + "GetSession", SESSIONS + "ListSessions",
          SESSIONS + "DeleteSession", SESSIONS + "ForkSession",
          SESSIONS + "HibernateSession", SESSIONS + "RewindSession",
+         SESSIONS + "CreateCheckpoint", SESSIONS + "ListCheckpoints",
+         SESSIONS + "DeleteCheckpoint",
          MODELS + "ListModels", MODELS + "GetModel", MODELS + "Tokenize",
          MODELS + "Detokenize"]
 STREAMING = [GENERATION + "Generate", GENERATION + "Score",

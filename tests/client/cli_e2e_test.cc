@@ -13,6 +13,7 @@ namespace {
 using testing::ContainsRegex;
 using testing::HasSubstr;
 using testing::IsEmpty;
+using testing::Not;
 using testing::StartsWith;
 
 constexpr int kNoServer = 3;  // exit code
@@ -68,7 +69,8 @@ TEST_F(CliTest, EveryCommandHasHelp) {
   for (const char* command :
        {"generate", "score", "load", "session create", "session get",
         "session list", "session fork", "session rewind", "session export",
-        "session import", "session hibernate", "session delete", "model",
+        "session import", "session hibernate", "session delete",
+        "session checkpoint", "checkpoint list", "checkpoint delete", "model",
         "health"}) {
     EXPECT_THAT(overview, HasSubstr(command));
     const std::string help = Print(absl::StrCat("help ", command));
@@ -201,7 +203,32 @@ TEST_F(CliTest, ASessionGoesBack) {
   EXPECT_EQ(Json("session get then")["position"], 4);
   EXPECT_THAT(Fail(1, "session rewind there --to 9"),
               StartsWith("error: OUT_OF_RANGE POSITION_OUT_OF_REACH: "));
-  EXPECT_THAT(Fail(2, "session rewind there"), HasSubstr("--to or --back"));
+  EXPECT_THAT(Fail(2, "session rewind there"), HasSubstr("--to, --back"));
+}
+
+TEST_F(CliTest, ACheckpointIsKeptForOthers) {
+  Print("session create --id first");
+  Print("generate --session first --prompt 'The system prompt' --max_tokens 0");
+  EXPECT_EQ(Print("session checkpoint first --id prompt"),
+            "checkpoints/prompt\n");
+  EXPECT_THAT(Print("checkpoint list"),
+              ContainsRegex("^checkpoints/prompt  17 tokens  [0-9]+ bytes\n$"));
+  const std::string next = "generate --max_tokens 9 --seed 3 --session ";
+  const std::string text = Print(next + "first");
+  EXPECT_EQ(Print("session create --id second --from prompt"),
+            "sessions/second\n");
+  EXPECT_EQ(Print(next + "second"), text);
+  EXPECT_EQ(Print("session rewind second --checkpoint prompt"),
+            "sessions/second  17 tokens\n");
+  EXPECT_EQ(Print(next + "second"), text);
+  EXPECT_THAT(Print("session list"), Not(HasSubstr("prompt")));
+  EXPECT_THAT(Fail(1, "session checkpoint first --id prompt"),
+              StartsWith("error: ALREADY_EXISTS CHECKPOINT_ALREADY_EXISTS: "));
+  EXPECT_EQ(Print("checkpoint delete prompt"), "");
+  EXPECT_EQ(Print("checkpoint list"), "");
+  EXPECT_THAT(Fail(1, "session create --from prompt"),
+              StartsWith("error: NOT_FOUND CHECKPOINT_NOT_FOUND: "));
+  EXPECT_THAT(Fail(2, "checkpoint delete"), HasSubstr("id is missing"));
 }
 
 TEST_F(CliTest, AnExportedSessionGoesOnUnderAnotherName) {

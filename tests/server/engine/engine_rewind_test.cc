@@ -16,6 +16,7 @@
 #include "absl/strings/str_cat.h"
 #include "gtest/gtest.h"
 #include "server/base/error.h"
+#include "server/session/session_id.h"
 #include "tests/server/engine/engine_harness.h"
 #include "tests/testing/end_receiver.h"
 #include "tests/testing/memory_store.h"
@@ -264,6 +265,73 @@ TEST_P(EngineRewindTest, CopiesAreWhatTheSessionWas) {
     }
   }
   ExpectSameAsFresh("s", deeds);
+}
+
+TEST_P(EngineRewindTest, CheckpointsStayAsTheyAre) {
+  harness_->CreateSession("s");
+  std::vector<Deed> deeds = {{.tokens = MakeTokens(20, 1)},
+                             {.drawn = 5, .seed = 4}};
+  for (const Deed& deed : deeds) Do(*harness_, "s", deed);
+  const std::string checkpoint = CheckpointId("c");
+  ForkOptions options;
+  options.checkpoints = true;
+  options.ids = {checkpoint};
+  const auto kept = std::make_shared<Forks>();
+  ASSERT_TRUE(
+      Work(*harness_, "s", harness_->engine().ForkWork(options, kept)).ok());
+  EXPECT_EQ(kept->ids.front(), checkpoint);
+  EXPECT_EQ(ReasonOf(Work(*harness_, "s",
+                          harness_->engine().ForkWork(options, kept))),
+            ErrorReason::kCheckpointAlreadyExists);
+  std::vector<Deed> more = deeds;
+  ExpectSameAsFresh("s", more);
+  harness_->clock().Advance(absl::Hours(23));
+  for (int i = 0; i < 4; ++i) {
+    SCOPED_TRACE(i);
+    // It may be in memory, in the store, or on its way there.
+    if (HasStore() && i % 2 == 1) Hibernate(checkpoint);
+    if (GetParam() == Kept::kInStoreAndLog && i >= 2) Start();
+    const std::string made = absl::StrCat("made-", i);
+    ASSERT_TRUE(ForkAt(*harness_, checkpoint, {made}, std::nullopt).ok());
+    EXPECT_EQ(Info(made).position, 25u);
+    EXPECT_EQ(Info(made).ttl, absl::Hours(1));
+    std::vector<Deed> next = deeds;
+    ExpectSameAsFresh(made, next);
+    if (HasStore() && i % 2 == 1) Hibernate(checkpoint);
+    SessionInfo rewound;
+    ASSERT_TRUE(
+        Rewind(*harness_, made, {.checkpoint = checkpoint}, &rewound).ok());
+    EXPECT_EQ(rewound.position, 25u);
+    next = deeds;
+    ExpectSameAsFresh(made, next);
+    // Forward, too, and where nothing has been absorbed.
+    const std::string empty = absl::StrCat("empty-", i);
+    harness_->CreateSession(empty);
+    ASSERT_TRUE(Rewind(*harness_, empty, {.checkpoint = checkpoint}).ok());
+    next = deeds;
+    ExpectSameAsFresh(empty, next);
+  }
+  // Neither is listed among the others, page by page.
+  const auto list = [&](Listed what) {
+    std::vector<std::string> ids;
+    std::string token;
+    do {
+      const auto page = harness_->engine().ListSessions(1, token, "", what);
+      EXPECT_TRUE(page.ok()) << page.status();
+      for (const SessionInfo& info : page->sessions) ids.push_back(info.id);
+      token = page->next_page_token;
+    } while (!token.empty());
+    return ids;
+  };
+  EXPECT_EQ(list(Listed::kCheckpoints), std::vector<std::string>{checkpoint});
+  const std::vector<std::string> sessions = list(Listed::kSessions);
+  EXPECT_EQ(sessions.size(), 8u);
+  EXPECT_EQ(std::count(sessions.begin(), sessions.end(), checkpoint), 0);
+  ASSERT_TRUE(harness_->engine().DeleteSession(checkpoint).ok());
+  EXPECT_EQ(ReasonOf(Rewind(*harness_, "made-3", {.checkpoint = checkpoint})),
+            ErrorReason::kCheckpointNotFound);
+  EXPECT_EQ(ReasonOf(ForkAt(*harness_, checkpoint, {"x"}, std::nullopt)),
+            ErrorReason::kCheckpointNotFound);
 }
 
 TEST_P(EngineRewindTest, WhatCannotBeReachedIsRefused) {

@@ -172,7 +172,7 @@ TEST_F(SessionKeeperTest, NobodyWaitsForMemoryThatIsBeingCleared) {
   EXPECT_EQ(keeper_->Get("d")->tier, SessionTier::kElsewhere);
   EXPECT_EQ(ReasonOf(keeper_->Create(Named("e")).status()),
             ErrorReason::kStateBudgetExhausted);
-  EXPECT_EQ(keeper_->List("", 10, "")->sessions.size(), 2u);
+  EXPECT_EQ(keeper_->List(Listed::kSessions, "", 10, "")->sessions.size(), 2u);
   Order(d, nullptr);
   EXPECT_TRUE(NothingReturned());
   hold.Release();
@@ -258,7 +258,7 @@ TEST_F(SessionKeeperTest, UnlistedSessionsEndWhenLetGoInAnyOrder) {
     LetGo(*sessions[round % 2]);
     LetGo(*sessions[1 - round % 2]);
   }
-  EXPECT_TRUE(keeper_->List("", 10, "")->sessions.empty());
+  EXPECT_TRUE(keeper_->List(Listed::kSessions, "", 10, "")->sessions.empty());
 }
 
 TEST_F(SessionKeeperTest, WorkIsDoneElsewhereAndHoldsNobodyUp) {
@@ -273,7 +273,7 @@ TEST_F(SessionKeeperTest, WorkIsDoneElsewhereAndHoldsNobodyUp) {
   // While it works all of this goes on.
   EXPECT_TRUE(keeper_->Get("a")->active);
   EXPECT_EQ(Delete("a"), &a);
-  EXPECT_EQ(keeper_->List("", 10, "")->sessions.size(), 1u);
+  EXPECT_EQ(keeper_->List(Listed::kSessions, "", 10, "")->sessions.size(), 1u);
   EXPECT_TRUE(NothingReturned());
   go.set_value();
   const Return first = AwaitReturn();

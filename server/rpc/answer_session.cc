@@ -1,0 +1,86 @@
+// Of answer.h: sessions and checkpoints.
+#include <cstdint>
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "server/rpc/answer.h"
+#include "server/session/session_id.h"
+
+namespace steadystate {
+namespace {
+
+void SetTime(absl::Time time, google::protobuf::Timestamp& to) {
+  absl::Duration rest = time - absl::UnixEpoch();
+  int64_t seconds = absl::IDivDuration(rest, absl::Seconds(1), &rest);
+  // A Timestamp's nanos are never negative.
+  if (rest < absl::ZeroDuration()) {
+    --seconds;
+    rest += absl::Seconds(1);
+  }
+  to.set_seconds(seconds);
+  to.set_nanos(static_cast<int32_t>(absl::ToInt64Nanoseconds(rest)));
+}
+
+}  // namespace
+
+void SetDuration(absl::Duration duration, google::protobuf::Duration& to) {
+  constexpr int64_t kNanosPerSecond = 1'000'000'000;
+  const int64_t nanos = absl::ToInt64Nanoseconds(duration);
+  to.set_seconds(nanos / kNanosPerSecond);
+  to.set_nanos(static_cast<int32_t>(nanos % kNanosPerSecond));
+}
+
+std::string SessionName(absl::string_view id) {
+  return absl::StrCat("sessions/", id);
+}
+
+namespace {
+
+v1::Session::State StateOf(const SessionInfo& info) {
+  if (info.active) return v1::Session::ACTIVE;
+  return info.tier == SessionTier::kStored ? v1::Session::HIBERNATED
+                                           : v1::Session::IDLE;
+}
+
+v1::Session::Durability ToProto(Durability durability) {
+  return static_cast<v1::Session::Durability>(static_cast<int>(durability) +
+                                              v1::Session::NONE);
+}
+
+// "checkpoints/{id}" of a checkpoint's id as CheckpointId has it.
+std::string CheckpointResource(absl::string_view id) {
+  return absl::StrCat("checkpoints/", CheckpointName(id).value_or(id));
+}
+
+}  // namespace
+
+void ToProto(const SessionInfo& info, absl::string_view model_id,
+             v1::Session& to) {
+  to.set_name(SessionName(info.id));
+  to.set_model(absl::StrCat("models/", model_id));
+  to.set_position(info.position);
+  to.set_earliest_position(info.earliest_position);
+  to.set_state_bytes(info.state_bytes);
+  to.set_state(StateOf(info));
+  SetTime(info.create_time, *to.mutable_create_time());
+  SetTime(info.last_step_time, *to.mutable_last_step_time());
+  SetTime(info.expire_time, *to.mutable_expire_time());
+  SetDuration(info.ttl, *to.mutable_ttl());
+  to.mutable_labels()->insert(info.labels.begin(), info.labels.end());
+  to.set_uid(info.uid);
+  to.set_other_numerics(info.other_numerics);
+  to.set_durability(ToProto(info.durability));
+}
+
+void ToProto(const SessionInfo& info, v1::Checkpoint& to) {
+  to.set_name(CheckpointResource(info.id));
+  to.set_position(info.position);
+  to.set_state_bytes(info.state_bytes);
+  SetTime(info.create_time, *to.mutable_create_time());
+  to.mutable_labels()->insert(info.labels.begin(), info.labels.end());
+  to.set_uid(info.uid);
+  to.set_other_numerics(info.other_numerics);
+  to.set_durability(ToProto(info.durability));
+}
+
+}  // namespace steadystate
