@@ -52,6 +52,7 @@ void ComputeThread::RunDecode(BatchRunner& runner) {
   const BatchTimes times = runner.Run(decode_.items, [this] { Beat(); });
   decode_time_ = clock_.Now() - start;
   Complete(BatchPhase::kDecode, decode_, times, decode_time_);
+  if (turns_.AwaitWritten(!prefill_.items.empty())) outbox_.Send();
 }
 
 // Some layers of the prompts' batch: to its end if nobody else wants to

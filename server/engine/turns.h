@@ -83,6 +83,12 @@ class Turns {
   // what that answers into the outbox, or gives it to the journal.
   void Commit(BatchPhase phase, const Batch& batch, const BatchTimes& times,
               absl::Duration time);
+  // Where the answers to a decode batch wait for the log, waits for that a
+  // little: before those whom it answers are told, the few that have come
+  // meanwhile would make a batch of their own, and from then on there would be
+  // two where one would do. Not while prompts can use the time. True if there
+  // is something in the outbox.
+  bool AwaitWritten(bool prefilling);
   // Puts answers into the outbox that the log has by now. May be called while a
   // batch runs; costs next to nothing where there are none.
   bool TakeWritten();
@@ -150,7 +156,9 @@ class Turns {
   std::vector<RequestId> continuing_;  // have had a batch and want another
   std::vector<Request*> asking_;
   std::vector<RequestId> taken_;  // from a list of notes
-  Moment now_;                    // when its state was last looked at
+  absl::Duration
+      hold_;    // how long AwaitWritten may take; zero: no answer waits
+  Moment now_;  // when its state was last looked at
   bool finishing_ = false;
 };
 

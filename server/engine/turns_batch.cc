@@ -1,5 +1,8 @@
 // Of Turns: batches, from what is ready to what came of it.
 
+#include <algorithm>
+#include <chrono>
+#include <limits>
 #include <vector>
 
 #include "server/engine/request_errors.h"
@@ -9,6 +12,12 @@
 
 namespace steadystate {
 namespace {
+
+// How long answers may wait for the log before others compute: this share of
+// the batch's time, within bounds; a round takes some microseconds to write.
+constexpr int64_t kHoldShare = 16;
+constexpr absl::Duration kLeastHold = absl::Microseconds(100);
+constexpr absl::Duration kMostHold = absl::Milliseconds(2);
 
 // What a walk along the requests of a batch needs soon comes from memory where
 // there are thousands: a request first, then what it points to.
@@ -99,12 +108,34 @@ void Turns::Commit(BatchPhase phase, const Batch& batch,
   keeper_.UpdateGauges();
   const size_t left_idle = active - keeper_.active();
   const size_t wanted = left_idle == 0 ? 0 : left_idle + desk_.starting.size();
+  hold_ = absl::ZeroDuration();
   if (phase == BatchPhase::kDecode && gate_.holds_any()) {
     gate_.SetWindow(time, wanted);
+    hold_ = std::clamp(time / kHoldShare, kLeastHold, kMostHold);
   } else if (phase == BatchPhase::kDecode) {
     returns_.Open(time, wanted);
   }
   gate_.HandOver(desk_, keeper_);
+}
+
+bool Turns::AwaitWritten(bool prefilling) {
+  if (hold_ == absl::ZeroDuration() || prefilling) return false;
+  const auto give_up =
+      std::chrono::steady_clock::now() + absl::ToChronoNanoseconds(hold_);
+  const MutexLock lock(desk_.mutex);
+  while (desk_.written.empty()) {
+    const auto left = give_up - std::chrono::steady_clock::now();
+    if (left <= left.zero() || desk_.stopping || desk_.aborting ||
+        scheduler_.waiting(BatchPhase::kPrefill)) {
+      return false;
+    }
+    // Steps that arrive wake nobody meanwhile.
+    WaitFor(std::numeric_limits<size_t>::max(), absl::FromChrono(left));
+  }
+  const MutexLock sessions(keeper_.mutex());
+  AnswerWritten();
+  gate_.HandOver(desk_, keeper_);
+  return true;
 }
 
 void Turns::CommitItem(const BatchItem& item, Request& request,
