@@ -1,4 +1,4 @@
-// Of convert.h: the names of sessions and checkpoints, and what becomes of them.
+// Of convert.h: names of sessions and checkpoints, and what becomes of them.
 #include <string>
 
 #include "absl/strings/str_cat.h"
