@@ -75,7 +75,8 @@ absl::Status Work(EngineHarness& harness, const std::string& session,
   Future<absl::Status> done;
   SubmitThen(harness.engine(), std::move(work),
              [done](const auto& end) { done.Set(end.status()); });
-  return done.Get();
+  // The engine's thread has the other one still.
+  return done.Get().ok() ? absl::OkStatus() : CloneError(done.Get());
 }
 
 absl::Status Rewind(EngineHarness& harness, const std::string& session,
