@@ -81,6 +81,7 @@ constexpr const char* kPlaces[] = {"Journal::WriteLoop",
                                    "SessionKeeper::RemoveSome",
                                    "SessionKeeper::ClearOne",
                                    "SessionKeeper::Fork",
+                                   "SessionPast::Rewind, stored",
                                    "SessionSaver::Put",
                                    "SessionSaver::Put, done",
                                    "SessionSaver::TrimLog, synced",
@@ -103,7 +104,9 @@ struct Note {
   bool create_answered;
   bool delete_asked;
   bool delete_answered;
-  uint64_t steps;  // that were answered
+  uint64_t steps;     // that were answered, and not taken back since
+  bool rewind_asked;  // to so many steps; it has not been answered
+  uint64_t rewind_to;
 };
 
 // What all sessions do is the same: their states differ by how far they are.
@@ -166,23 +169,41 @@ class World {
       note.delete_answered = done.Get();
     }
   }
-  void Fork(const Note& from, Note& note, const std::string& id) {
+  // A copy of what it was after `steps`.
+  void Fork(const Note& from, uint64_t steps, Note& note,
+            const std::string& id) {
     std::memcpy(note.id, id.c_str(), id.size() + 1);
     note.create_asked = true;
     ForkOptions options;
     options.ids = {id};
-    WorkRequest work = engine().ForkWork(options, std::make_shared<Forks>());
-    work.session = from.id;
+    options.at.position = PositionAfter(steps);
+    if (!Do(from, engine().ForkWork(options, std::make_shared<Forks>()))) {
+      return;
+    }
+    note.steps = steps;
+    note.create_answered = true;
+  }
+  void Rewind(Note& note, uint64_t steps) {
+    note.rewind_to = steps;
+    note.rewind_asked = true;
+    if (!Do(note, engine().RewindWork({.position = PositionAfter(steps)},
+                                      std::make_shared<SessionInfo>()))) {
+      return;
+    }
+    note.steps = steps;
+    note.rewind_asked = false;
+  }
+
+ private:
+  bool Do(const Note& note, WorkRequest work) {
+    work.session = note.id;
     work.writer = engine().NewWriter();
     Future<bool> done;
     SubmitThen(engine(), std::move(work),
                [done](const auto& end) { done.Set(end.ok()); });
-    if (!done.Get()) return;
-    note.steps = from.steps;
-    note.create_answered = true;
+    return done.Get();
   }
 
- private:
   DeadlyCalls calls_;
   std::unique_ptr<SessionStore> store_;
   std::unique_ptr<EngineHarness> harness_;
@@ -207,7 +228,7 @@ bool Lives(const Note& note) {
       }
       const std::string id = absl::StrCat("s", made);
       if (from != nullptr) {
-        world.Fork(*from, notes[made], id);
+        world.Fork(*from, random() % (from->steps + 1), notes[made], id);
       } else {
         world.Create(notes[made], id);
       }
@@ -219,6 +240,8 @@ bool Lives(const Note& note) {
       if (!Lives(note)) continue;
       if (++living > 8) {
         world.Delete(note);
+      } else if (random() % 8 == 0) {
+        world.Rewind(note, random() % (note.steps + 1));
       } else if (random() % 2 == 0) {
         StepRequest step = StepOf(note.id, StepTokens(note.steps));
         step.outputs = {};
@@ -264,9 +287,12 @@ int Check(const std::string& directory, Durability durability,
     uint64_t steps = 0;
     while (PositionAfter(steps) < info->position) ++steps;
     EXPECT_EQ(PositionAfter(steps), info->position) << note.id;
-    EXPECT_GE(steps, note.steps) << note.id;
-    // One more may have been written, and not answered any more.
-    EXPECT_TRUE(!note.create_answered || steps <= note.steps + 1) << note.id;
+    // One more may have been written, and not answered any more; so may that it
+    // went back.
+    const bool rewound = note.rewind_asked && steps == note.rewind_to;
+    EXPECT_TRUE(rewound || steps >= note.steps) << note.id;
+    EXPECT_TRUE(rewound || !note.create_answered || steps <= note.steps + 1)
+        << note.id;
     const auto next = world.harness().Step(StepOf(note.id, StepTokens(steps)));
     EXPECT_TRUE(next.ok()) << note.id << next.status();
     EXPECT_TRUE(!next.ok() || next->logits == logits_of(steps)) << note.id;
