@@ -65,7 +65,7 @@ class InstallTest(unittest.TestCase):
                    and path.count("/") == 2]
         self.assertEqual(headers, [
             "include/steadystate/" + name + ".h"
-            for name in ("client", "error", "step_stream")])
+            for name in ("call", "client", "error", "step_stream")])
         build = self.directory / "build"
         run("cmake", "-S", CONSUMER, "-B", build, "-G", "Ninja",
             "-DCMAKE_PREFIX_PATH=%s" % self.prefix,
