@@ -40,7 +40,6 @@ absl::StatusOr<std::string> ParseCheckpointName(absl::string_view field,
   return CheckpointId(id);
 }
 
-
 absl::StatusOr<ForkOptions> ToForkOptions(
     const v1::CreateCheckpointRequest& request) {
   ForkOptions options;
