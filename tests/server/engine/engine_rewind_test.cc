@@ -457,7 +457,7 @@ TEST_P(EngineRewindTest, OthersGoOnMeanwhile) {
   EXPECT_TRUE(harness_->engine().DeleteSession("s").ok());
   EXPECT_FALSE(done.IsSet());
   hold.Release();
-  done.Get();
+  (void)done.Get();
   EXPECT_EQ(ReasonOf(harness_->engine().GetSession("s").status()),
             ErrorReason::kSessionNotFound);
 }
