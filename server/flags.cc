@@ -208,6 +208,11 @@ ABSL_FLAG(uint32_t, snapshots, 0,
           "its present one, spread over what it remembers (--history), 0 to "
           "64, so that it can be taken back; each costs as much memory as the "
           "session. With a store its snapshots there serve.");
+ABSL_FLAG(uint32_t, prefix_cache, 64,
+          "How many prompts are kept for requests with reuse_prefix, beside "
+          "checkpoints, which serve too; 0 to 4096. Each is charged as a "
+          "session, and gives way to sessions; it ends when nobody has asked "
+          "for it for --session_ttl.");
 ABSL_FLAG(uint64_t, context_cap, 0,
           "Most tokens of a session of a model with softmax layers, whose "
           "state is reserved up to this. 0: the model's own bound.");
@@ -359,6 +364,7 @@ Flags Collect() {
   flags.engine.session_ttl = absl::GetFlag(FLAGS_session_ttl);
   flags.engine.history = absl::GetFlag(FLAGS_history);
   flags.engine.snapshots = absl::GetFlag(FLAGS_snapshots);
+  flags.engine.prefix_cache = absl::GetFlag(FLAGS_prefix_cache);
   flags.engine.store_budget_bytes = absl::GetFlag(FLAGS_store_budget).bytes;
   flags.engine.hibernate_after = absl::GetFlag(FLAGS_hibernate_after);
   flags.engine.threads = absl::GetFlag(FLAGS_threads);

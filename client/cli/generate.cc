@@ -72,6 +72,10 @@ class GenerateCommand : public Command {
          }},
         {"ignore_eos", "", "Does not end at the model's end token.",
          &ignore_eos_},
+        {"reuse_prefix", "",
+         "Begins a fresh session where an earlier prompt like this one has "
+         "been, and keeps this one for later ones.",
+         &reuse_prefix_},
         {"logprobs", "N",
          "With --json: the log-probability of each token, and the N most "
          "likely "
@@ -121,6 +125,7 @@ class GenerateCommand : public Command {
   std::vector<std::string> stop_;
   std::vector<int32_t> stop_tokens_;
   bool ignore_eos_ = false;
+  bool reuse_prefix_ = false;
   std::optional<uint32_t> logprobs_;
   bool json_ = false;
   bool summary_ = false;
@@ -211,6 +216,7 @@ absl::Status GenerateCommand::Generate(const Connection& connection,
     v1::GenerateRequest request;
     request.set_session(session);
     request.set_max_tokens(0);
+    request.set_reuse_prefix(reuse_prefix_ && i == 0);
     SetInput(pieces_[i], request);
     if (position) request.set_expected_position(*position);
     const absl::Status sent = Send(connection, request, false, report);
@@ -223,6 +229,7 @@ absl::Status GenerateCommand::Generate(const Connection& connection,
   v1::GenerateRequest request = LastRequest();
   request.set_session(session);
   if (!pieces_.empty()) SetInput(pieces_.back(), request);
+  request.set_reuse_prefix(reuse_prefix_ && pieces_.size() == 1);
   if (position) request.set_expected_position(*position);
   return Send(connection, request, !json_, report);
 }

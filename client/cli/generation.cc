@@ -103,6 +103,7 @@ void GenerationReport::Add(const v1::GenerateResponse& message,
   }
   if (message.has_usage()) {
     prompt_count_ += message.usage().prompt_tokens();
+    reused_count_ += message.usage().reused_tokens();
     seed_ = message.usage().seed();
     finish_reason_ = message.finish_reason();
   }
@@ -126,6 +127,7 @@ Json GenerationReport::Figures(const v1::Session& session) const {
             {"position", position_},
             {"state_bytes", session.state_bytes()},
             {"prompt_tokens", prompt_count_},
+            {"reused_tokens", reused_count_},
             {"generated_tokens", tokens_.size()},
             {"finish_reason", v1::FinishReason_Name(finish_reason_)}};
   if (seed_) json["seed"] = *seed_;

@@ -79,6 +79,7 @@ class GenerationReport {
   std::chrono::steady_clock::time_point last_token_;
   uint64_t position_ = 0;
   uint64_t prompt_count_ = 0;
+  uint64_t reused_count_ = 0;
   uint64_t first_message_token_count_ = 0;
   std::optional<uint64_t> seed_;
   v1::FinishReason finish_reason_ = v1::FINISH_REASON_UNSPECIFIED;

@@ -6,6 +6,7 @@
 #include "absl/strings/string_view.h"
 #include "server/base/error.h"
 #include "server/base/status_macros.h"
+#include "server/session/session_id.h"
 
 namespace steadystate {
 namespace {
@@ -67,8 +68,8 @@ absl::Status Backlog::Check(const Session* session, ClientId client,
     if (lane->requests.size() > most &&
         (behind_others || CountOfWriters(*lane) > most)) {
       return QueueFull(
-          absl::StrCat(lane->requests.size() - 1, " requests wait on session '",
-                       session->id, "': wait for an answer"),
+          absl::StrCat(lane->requests.size() - 1, " requests wait on ",
+                       Called(session->id), ": wait for an answer"),
           limits_.max_queued_per_session);
     }
   }

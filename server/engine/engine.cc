@@ -75,14 +75,22 @@ SessionOptions Completed(SessionOptions options, const SessionCard& card) {
   return options;
 }
 
-absl::StatusOr<uint64_t> PositionOf(const PastPoint& point, uint64_t position) {
+absl::StatusOr<uint64_t> PositionOf(const PastPoint& point,
+                                    const Session& session,
+                                    SessionKeeper& keeper) {
   if (point.position.has_value()) return *point.position;
+  const uint64_t position = session.state.position();
   const uint64_t back = point.inputs_back.value_or(0);
   if (back <= position) return position - back;
-  return MakeError(ErrorReason::kPositionOutOfReach,
-                   absl::StrCat("the session is at position ", position,
-                                " and cannot go back by ", back),
-                   {{"position", absl::StrCat(position)}});
+  STEADYSTATE_ASSIGN_OR_RETURN(const SessionInfo info,
+                               keeper.Get(session.key()));
+  return MakeError(
+      ErrorReason::kPositionOutOfReach,
+      absl::StrCat("session '", session.id, "' is at position ", position,
+                   " and can go back to ", info.earliest_position, ", not by ",
+                   back, " tokens: go back by fewer"),
+      {{"position", absl::StrCat(position)},
+       {"earliest_position", absl::StrCat(info.earliest_position)}});
 }
 
 // What the snapshots of this engine say of where they come from. Without
@@ -142,7 +150,7 @@ struct Engine::Core {
                                                 options.prefill_chunk_rows);
             },
             [this] {
-              return std::make_unique<GenerateTask>(*model, metrics,
+              return std::make_unique<GenerateTask>(*model, keeper, metrics,
                                                     options.prefill_chunk_rows);
             },
             [this] {
@@ -166,7 +174,10 @@ struct Engine::Core {
              .default_durability = options.durability,
              .log_sync_interval = options.log_sync_interval,
              .max_replay = options.max_replay,
-             .allow_other_numerics = options.allow_other_numerics},
+             .allow_other_numerics = options.allow_other_numerics,
+             .piece_rows = options.prefill_chunk_rows,
+             .prefix_numerics = snapshots.numerics_tag(),
+             .max_prefixes = options.prefix_cache},
             layout, archive.has_value() ? &*archive : nullptr, clock, metrics,
             [this](Session& session, absl::Status status) {
               desk.NoteReturned(session, std::move(status));
@@ -198,8 +209,9 @@ absl::StatusOr<std::unique_ptr<Engine>> Engine::Create(
     const EngineOptions& options, std::shared_ptr<const Model> model,
     const Clock& clock, Metrics& metrics, SessionStore* store) {
   STEADYSTATE_RETURN_IF_ERROR(ValidateEngineOptions(options));
-  const uint64_t session_bytes =
-      SessionLayoutOf(*model, options).charge_bytes();
+  EngineOptions used = options;
+  if (store != nullptr) used.snapshots = 0;
+  const uint64_t session_bytes = SessionLayoutOf(*model, used).charge_bytes();
   if (options.state_memory_bytes < session_bytes) {
     return MakeError(
         ErrorReason::kInvalidArgument,
@@ -210,8 +222,6 @@ absl::StatusOr<std::unique_ptr<Engine>> Engine::Create(
          {"value", absl::StrCat(options.state_memory_bytes)},
          {"bounds", absl::StrCat(session_bytes)}});
   }
-  EngineOptions used = options;
-  if (store != nullptr) used.snapshots = 0;
   if (used.prefill_chunk_rows == 0) {
     used.prefill_chunk_rows = PrefillChunkRowsFor(model->description().linear,
                                                   options.max_batch_rows);
@@ -279,9 +289,8 @@ WorkRequest Engine::ForkWork(ForkOptions options,
   request.work = [&keeper = core_->keeper, options = std::move(options),
                   forks = std::move(forks), &model = *core_->model](
                      const Session& session) -> absl::Status {
-    STEADYSTATE_ASSIGN_OR_RETURN(
-        const uint64_t position,
-        PositionOf(options.at, session.state.position()));
+    STEADYSTATE_ASSIGN_OR_RETURN(const uint64_t position,
+                                 PositionOf(options.at, session, keeper));
     absl::StatusOr<Forks> made =
         keeper.Fork(session, options, position,
                     UnfinishedTextAt(model, session.state, position));
@@ -302,11 +311,36 @@ WorkRequest Engine::RewindWork(const PastPoint& to,
         return past.FindCheckpoint({*to.checkpoint, session.owner});
       }
       STEADYSTATE_ASSIGN_OR_RETURN(const uint64_t position,
-                                   PositionOf(to, session.state.position()));
+                                   PositionOf(to, session, keeper));
       return past.Find(session, position,
                        UnfinishedTextAt(model, session.state, position));
     };
     STEADYSTATE_ASSIGN_OR_RETURN(*rewound, keeper.Rewind(session, find));
+    return absl::OkStatus();
+  };
+  return request;
+}
+
+WorkRequest Engine::CreateWork(std::vector<int32_t> prompt,
+                               SessionOptions options,
+                               std::shared_ptr<SessionInfo> created) {
+  WorkRequest request;
+  request.bytes = prompt.size() * sizeof(int32_t);
+  request.work = [core = core_.get(), prompt = std::move(prompt),
+                  options = std::move(options),
+                  created = std::move(created)](Session& session) {
+    constexpr absl::string_view kField = "reuse_prefix.ids";
+    STEADYSTATE_RETURN_IF_ERROR(
+        CheckInputLength(kField, prompt.size(), core->options));
+    STEADYSTATE_RETURN_IF_ERROR(
+        CheckTokens(kField, prompt, core->model->description().vocab_size));
+    STEADYSTATE_ASSIGN_OR_RETURN(
+        const SessionPrefixes::Reused reused,
+        core->keeper.prefixes().Reuse(session, options.owner, prompt,
+                                      [](SessionState&) {}));
+    STEADYSTATE_ASSIGN_OR_RETURN(*created,
+                                 core->keeper.Enlist(session, options));
+    created->prefix_reuse = reused.result;
     return absl::OkStatus();
   };
   return request;

@@ -116,6 +116,14 @@ class Engine {
   WorkRequest RewindWork(const PastPoint& to,
                          std::shared_ptr<SessionInfo> rewound);
 
+  // Work, for Submit with no session, that creates a session which begins where
+  // earlier prompts like this one have been: at the end of the longest
+  // beginning of it that is kept, where the rest of the prompt goes on.
+  // `created` is filled in before the request is answered. Errors of
+  // CreateSession, TOKEN_OUT_OF_RANGE.
+  WorkRequest CreateWork(std::vector<int32_t> prompt, SessionOptions options,
+                         std::shared_ptr<SessionInfo> created);
+
   // Work, for Submit, that writes down the request's session as a snapshot; as
   // ForkWork otherwise. `to` is filled in before the request is answered.
   struct Export {

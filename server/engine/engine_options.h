@@ -21,6 +21,9 @@ struct EngineOptions {
   // How many states that it had a session keeps in memory, to go back to; in
   // its charge. With a store none: its snapshots serve.
   size_t snapshots = 0;
+  // How many prompts are kept by themselves, for requests with reuse_prefix;
+  // each is charged as a session, and gives way to sessions.
+  size_t prefix_cache = 64;
   size_t threads = 1;           // compute thread included
   size_t max_batch_rows = 256;  // rows of one batch
   // Most rows of one session in one batch; 0: PrefillChunkRowsFor the model.

@@ -32,6 +32,8 @@ void GenerateTask::Start() {
   }
   std::sort(stop_tokens_.begin(), stop_tokens_.end());
   prompt_absorbed_ = 0;
+  prefix_work_ = PrefixWork::kNone;
+  from_prompt_ = false;
   generated_ = 0;
   finish_.reset();
   outcome_ = absl::OkStatus();
@@ -66,7 +68,63 @@ absl::Status GenerateTask::Begin(const SessionState& session) {
   if (request().prompt.empty() && request().max_tokens == uint64_t{0}) {
     finish_ = FinishReason::kLength;
   }
+  if (!request().reuse_prefix || request().prompt.empty()) {
+    return absl::OkStatus();
+  }
+  from_prompt_ = position_ == 0;
+  if (from_prompt_) {
+    prefix_work_ = PrefixWork::kReuse;
+  } else {
+    summary().prefix_reuse = PrefixReuse::kSessionNotNew;
+    metrics_.PrefixAsked(PrefixReuse::kSessionNotNew, 0);
+  }
   return absl::OkStatus();
+}
+
+absl::Status GenerateTask::Work(Session& session) {
+  if (std::exchange(prefix_work_, PrefixWork::kNone) == PrefixWork::kReuse) {
+    return Reuse(session);
+  }
+  keeper_.prefixes().Keep(session,
+                          std::span(request().prompt).first(prompt_absorbed_));
+  return absl::OkStatus();
+}
+
+absl::Status GenerateTask::Reuse(Session& session) {
+  const auto begun = [this](SessionState& state) {
+    const bool finished = state.position() == request().prompt.size() &&
+                          request().max_tokens == uint64_t{0};
+    Record(state, finished, RecordedAnswer());
+  };
+  STEADYSTATE_ASSIGN_OR_RETURN(
+      const SessionPrefixes::Reused reused,
+      keeper_.prefixes().Reuse(session, session.owner, request().prompt,
+                               begun));
+  summary().prefix_reuse = reused.result;
+  summary().reused_tokens = reused.tokens;
+  position_ = reused.tokens;
+  AdvancePrompt(static_cast<size_t>(reused.tokens));
+  // That much is kept.
+  prefix_work_ = PrefixWork::kNone;
+  return absl::OkStatus();
+}
+
+// How much of the prompt is kept for later ones: what those that go on after it
+// absorb with the same cuts.
+size_t GenerateTask::KeptPrompt() const {
+  const size_t prompt = request().prompt.size();
+  return from_prompt_ ? prompt - prompt % chunk_rows_ : 0;
+}
+
+void GenerateTask::AdvancePrompt(size_t tokens) {
+  prompt_absorbed_ += tokens;
+  if (tokens > 0 && prompt_absorbed_ == KeptPrompt()) {
+    prefix_work_ = PrefixWork::kKeep;
+  }
+  if (prompt_absorbed_ == request().prompt.size() &&
+      request().max_tokens == uint64_t{0}) {
+    finish_ = FinishReason::kLength;
+  }
 }
 
 absl::Status GenerateTask::Resume(const RequestRecord& record,
@@ -149,6 +207,7 @@ void GenerateTask::Advance(const PieceResult& result) {
 // The session has absorbed a drawn token, or a piece of the prompt, or nothing.
 void GenerateTask::Absorb(const PieceResult& result) {
   const bool absorbed = position_ != result.session.position();
+  prefix_work_ = PrefixWork::kNone;
   position_ = result.session.position();
   if (drawn_.has_value()) {
     Accept(*std::exchange(drawn_, std::nullopt));
@@ -156,12 +215,8 @@ void GenerateTask::Absorb(const PieceResult& result) {
       result.session.set_unfinished_text(text_->unfinished());
     }
   } else {
-    prompt_absorbed_ +=
-        std::min(chunk_rows_, request().prompt.size() - prompt_absorbed_);
-    if (prompt_absorbed_ == request().prompt.size() &&
-        request().max_tokens == uint64_t{0}) {
-      finish_ = FinishReason::kLength;
-    }
+    AdvancePrompt(
+        std::min(chunk_rows_, request().prompt.size() - prompt_absorbed_));
   }
   if (absorbed) Record(result.session, finish_.has_value(), RecordedAnswer());
 }

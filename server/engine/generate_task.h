@@ -15,6 +15,7 @@
 #include "server/engine/task_of.h"
 #include "server/metrics/metrics.h"
 #include "server/model/model.h"
+#include "server/session/session_keeper.h"
 #include "server/text/text_stream.h"
 
 namespace steadystate {
@@ -26,26 +27,41 @@ namespace steadystate {
 // from the session's history, and goes on where that ended.
 class GenerateTask final : public TaskOf<GenerateRequest> {
  public:
-  // The model and the metrics outlive the task.
-  GenerateTask(const Model& model, Metrics& metrics, size_t chunk_rows)
-      : model_(model), metrics_(metrics), chunk_rows_(chunk_rows) {}
+  // All of them outlive the task.
+  GenerateTask(const Model& model, SessionKeeper& keeper, Metrics& metrics,
+               size_t chunk_rows)
+      : model_(model),
+        keeper_(keeper),
+        metrics_(metrics),
+        chunk_rows_(chunk_rows) {}
 
   absl::Status Begin(const SessionState& session) override;
   absl::Status Resume(const RequestRecord& record,
                       const SessionState& session) override;
+  bool IsWork() const override { return prefix_work_ != PrefixWork::kNone; }
+  bool ComputesAfterWork() const override { return true; }
+  absl::Status Work(Session& session) override;
   Piece Next() const override;
   void Advance(const PieceResult& result) override;
-  bool done() const override { return finish_.has_value() || !outcome_.ok(); }
+  bool done() const override {
+    return !IsWork() && (finish_.has_value() || !outcome_.ok());
+  }
   absl::Status Outcome() const override { return outcome_; }
   uint64_t input_bytes() const override {
     return request().prompt.size() * sizeof(int32_t);
   }
 
  private:
+  // What is to be done about the beginning of the prompt before the next piece.
+  enum class PrefixWork : uint8_t { kNone, kReuse, kKeep };
+
   void Start() override;
   void HandOver(const RequestTimes& times) override;
   void Summarize(const RequestTimes& times, GenerateSummary& to) override;
   void Clear(GenerateRequest& request, GenerateSummary& summary) override;
+  absl::Status Reuse(Session& session);
+  size_t KeptPrompt() const;
+  void AdvancePrompt(size_t tokens);
   bool IsStopToken(int32_t token) const;
   bool WillBeLast(int32_t token) const;
   void OpenText();
@@ -57,11 +73,14 @@ class GenerateTask final : public TaskOf<GenerateRequest> {
   std::string RecordedAnswer() const;
 
   const Model& model_;
+  SessionKeeper& keeper_;
   Metrics& metrics_;
   const size_t chunk_rows_;
 
   std::vector<int32_t> stop_tokens_;  // ascending
   size_t prompt_absorbed_ = 0;
+  PrefixWork prefix_work_ = PrefixWork::kNone;
+  bool from_prompt_ = false;  // the session has absorbed nothing but the prompt
   uint64_t generated_ = 0;
   std::optional<GeneratedToken> drawn_;  // next to be absorbed
   std::optional<TextStream> text_;

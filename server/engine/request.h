@@ -113,8 +113,10 @@ struct GenerateSummary {
   uint64_t prompt_tokens = 0;
   uint64_t generated_tokens = 0;  // those replayed included
   uint64_t replayed_tokens = 0;
-  uint64_t seed = 0;      // that the tokens were drawn with
-  std::string text_tail;  // text held back until the end
+  uint64_t reused_tokens = 0;  // of the prompt; they were not computed again
+  std::optional<PrefixReuse> prefix_reuse;  // absent: it was not asked for
+  uint64_t seed = 0;                        // that the tokens were drawn with
+  std::string text_tail;                    // text held back until the end
   absl::Duration queue_time;
   absl::Duration time_to_first_token;
 };
@@ -130,6 +132,9 @@ struct GenerateRequest : RequestBase {
 
   // Empty: continues from the session's pending logits.
   std::vector<int32_t> prompt;
+  // Begins a new session where earlier prompts like this one have been, and
+  // keeps what this one is for later ones.
+  bool reuse_prefix = false;
   SamplingParams sampling;
   // The seed was not given by the client: a repeat may come with another one,
   // and goes on with that of the first.

@@ -121,7 +121,7 @@ absl::Status ReplayUnavailable(const RequestRecord& record,
 //   Begin, then as long as Ready: Next, (the model runs,) Advance, Answer.
 //   The last Answer, with the request's end, may come at any time.
 //
-// Or, if it IsWork: Begin, Work, Answer.
+// Where it IsWork, Work takes the place of Ready, Next and Advance.
 //
 // Calls never overlap. Receivers are called by Ready alone, and by the round to
 // which Answer adds: the engine uses neither under a lock.
@@ -146,10 +146,12 @@ class Task {
   // Of the request; REQUIRES: it is keyed().
   virtual RequestDigest digest() const = 0;
 
-  // True if there is nothing to compute, but Work for another thread to do.
+  // True if there is nothing to compute now, but Work for another thread to do.
   virtual bool IsWork() const { return false; }
-  // Called once, by the thread that has the session's state meanwhile. An error
-  // is the request's outcome.
+  // Is there more than work to do? Such a request has begun with its work.
+  virtual bool ComputesAfterWork() const { return false; }
+  // Called by the thread that has the session's state meanwhile. An error is
+  // the request's outcome.
   virtual absl::Status Work(Session&) { return absl::OkStatus(); }
 
   // May the next piece be computed now? False pauses the request until it is

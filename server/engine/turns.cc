@@ -10,6 +10,7 @@
 #include "server/base/error.h"
 #include "server/base/status_macros.h"
 #include "server/engine/request_errors.h"
+#include "server/session/session_id.h"
 #include "server/session/session_memory.h"
 
 namespace steadystate {
@@ -113,22 +114,13 @@ void Turns::TakeReady() {
     Request* const request = desk_.backlog.Find(id);
     // Another one may be in front now.
     if (request == nullptr || request->stage != RequestStage::kAsking) continue;
-    if (SessionKeeper::IsReady(*request->lane->session)) {
-      Ask(*request);
-    } else {
-      Order(*request, nullptr);
-    }
+    AskOrOrder(*request);
   }
   for (const RequestId id : Taken(desk_.woken)) {
     Request* const request = desk_.backlog.Find(id);
     if (request == nullptr) continue;
     request->wake_requested = false;
-    if (request->stage != RequestStage::kPaused) continue;
-    if (SessionKeeper::IsReady(*request->lane->session)) {
-      Ask(*request);
-    } else {
-      Order(*request, nullptr);
-    }
+    if (request->stage == RequestStage::kPaused) AskOrOrder(*request);
   }
   // Grows while it is read: a refused request makes room for the next one.
   for (size_t i = 0; i < desk_.starting.size(); ++i) {
@@ -230,8 +222,10 @@ void Turns::TakeReturned() {
     if (request.end.has_value() && !request.task->done()) {
       End(request, *request.end);
     } else if (!returned.status.ok() ||
-               (request.task->IsWork() && request.task->done())) {
-      Settle(request, std::move(returned.status));
+               ((request.task->IsWork() || request.begun) &&
+                request.task->done())) {
+      Settle(request, returned.status.ok() ? request.task->Outcome()
+                                           : std::move(returned.status));
     } else {
       desk_.starting.push_back(request.id);
     }
@@ -276,12 +270,7 @@ void Turns::EndEarly() {
   for (const RequestId id : Taken(desk_.orphaned)) {
     Request* const request = desk_.backlog.Find(id);
     if (request == nullptr) continue;
-    const std::string& session = request->lane->session->id;
-    End(*request, MakeError(ErrorReason::kSessionNotFound,
-                            absl::StrCat("session '", session,
-                                         "' was deleted before the request "
-                                         "was finished"),
-                            {{"session", session}}));
+    End(*request, DeletedMeanwhile(request->lane->session->id));
   }
 }
 
@@ -350,13 +339,16 @@ void Turns::StartTurn(Request& request) {
     Settle(request, status);
     return;
   }
-  if (request.task->IsWork()) {
-    Order(request, [&task = *request.task](Session& worked_on) {
-      return task.Work(worked_on);
-    });
-    return;
+  if (request.task->IsWork() && request.task->ComputesAfterWork()) {
+    NoteBegun(request, BatchPhase::kPrefill, now_.steady);
   }
-  Ask(request);
+  AskOrOrder(request);
+}
+
+void Turns::NoteBegun(Request& request, BatchPhase phase, SteadyTime now) {
+  desk_.backlog.MarkBegun(request);
+  request.times.first_batch = now;
+  metrics_.Queued(phase, now - request.times.submitted);
 }
 
 // All that the session absorbed after its snapshot is absorbed again.
@@ -393,6 +385,19 @@ void Turns::GoOn(Request& request) {
   const auto& requests = request.lane->requests;
   if (requests.size() > 1 && requests[1]->task->base().joins) {
     desk_.joining.push_back(requests[1]->id);
+  }
+}
+
+// Of a request that has begun, or may.
+void Turns::AskOrOrder(Request& request) {
+  if (request.task->IsWork()) {
+    Order(request, [&task = *request.task](Session& worked_on) {
+      return task.Work(worked_on);
+    });
+  } else if (SessionKeeper::IsReady(*request.lane->session)) {
+    Ask(request);
+  } else {
+    Order(request, nullptr);
   }
 }
 

@@ -126,12 +126,16 @@ class Turns {
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(desk_.mutex, keeper_.mutex());
   void StartTurn(Request& request)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(desk_.mutex, keeper_.mutex());
+  void NoteBegun(Request& request, BatchPhase phase, SteadyTime now)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(desk_.mutex);
   absl::Status Repeat(const Request& request, const SessionState& state);
   void Order(Request& request, SessionKeeper::Work work)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(desk_.mutex, keeper_.mutex());
   bool TakeBack(Request& request)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(desk_.mutex, keeper_.mutex());
   void TakeBackAll() ABSL_EXCLUSIVE_LOCKS_REQUIRED(desk_.mutex);
+  void AskOrOrder(Request& request)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(desk_.mutex, keeper_.mutex());
   void Ask(Request& request);
   void Settle(Request& request, absl::Status status)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(desk_.mutex, keeper_.mutex());

@@ -62,9 +62,7 @@ bool Turns::FormBatch(BatchPhase phase, Batch& batch) {
     const Piece piece = NextOf(request);
     request.stage = RequestStage::kRunning;
     if (!request.begun && !replays) {
-      desk_.backlog.MarkBegun(request);
-      request.times.first_batch = now;
-      metrics_.Queued(phase, now - request.times.submitted);
+      NoteBegun(request, phase, now);
     }
     const bool logged = IsLogged(session.durability);
     if (logged && !replays && !piece.pending_only()) {

@@ -27,6 +27,8 @@ constexpr size_t kMaxThreads = 1024;
 constexpr size_t kMaxBatchRows = 65536;
 // A begun Step is carried through: at most some minutes of computing.
 constexpr size_t kMaxStepTokens = size_t{1} << 20;
+// Which of them gives way is looked for among all, under the sessions' lock.
+constexpr size_t kMaxPrefixes = 4096;
 constexpr absl::Duration kMinHibernateAfter = absl::Seconds(1);
 constexpr absl::Duration kMaxPrefillSlice = absl::Seconds(10);
 
@@ -196,6 +198,8 @@ absl::Status ValidateEngineOptions(const EngineOptions& options) {
   STEADYSTATE_RETURN_IF_ERROR(CheckRange<size_t>(
       "snapshots", options.snapshots, 0,
       std::min(kMaxSnapshots, options.history / kMinSnapshotDistance)));
+  STEADYSTATE_RETURN_IF_ERROR(CheckRange<size_t>(
+      "prefix_cache", options.prefix_cache, 0, kMaxPrefixes));
   STEADYSTATE_RETURN_IF_ERROR(
       CheckTime("log_sync_interval", options.log_sync_interval,
                 absl::Milliseconds(10), absl::Hours(1)));

@@ -127,8 +127,8 @@ struct Metrics::Families {
       utilization, running, waiting, streams, connections, outbound,
       outbound_waiting, long_work, load_duration, ready, heartbeat_age, threads;
   std::vector<Counter*> created, ended, rejections, accepted, refused, cut,
-      tokens, mismatches, replays, nonfinite, hibernations, snapshot_bytes,
-      store_failures, log_bytes, replayed_tokens;
+      tokens, mismatches, replays, prefixes, prefix_tokens, nonfinite,
+      hibernations, snapshot_bytes, store_failures, log_bytes, replayed_tokens;
   std::vector<Histogram*> lifetime, session_tokens, queue, first_token,
       inter_token, step, batch_size, batch_rows, wakes, snapshot_durations,
       log_syncs;
@@ -235,6 +235,8 @@ Metrics::Families::Families(absl::string_view model_name) : model(model_name) {
                                          "draining"};
   constexpr const char* kRefusals[] = {
       "max_connections", "max_connections_per_peer", "descriptors"};
+  constexpr const char* kPrefixResults[] = {"reused", "not_kept", "too_short",
+                                            "session_not_new"};
   constexpr const char* kCuts[] = {"resets", "bytes", "unfinished"};
   constexpr const char* kLongWork[] = {"reading", "texts"};
   constexpr const char* kPhases[] = {"prefill", "decode"};
@@ -275,6 +277,8 @@ Metrics::Families::Families(absl::string_view model_name) : model(model_name) {
   batch_rows = Histograms(kBatchRows);
   mismatches = Counters(kPositionMismatches);
   replays = Counters(kReplays);
+  prefixes = Counters(kPrefixes, "result", kPrefixResults);
+  prefix_tokens = Counters(kPrefixTokens);
   AddCancellations();
   nonfinite = Counters(kStateNonFinite);
   load_duration = Gauges(kModelLoadDuration);
@@ -402,6 +406,11 @@ void Metrics::Batch(size_t segments, size_t rows) {
 
 void Metrics::Tokens(TokenKind kind, uint64_t count) {
   families_->tokens[Index(kind)]->Increment(static_cast<double>(count));
+}
+
+void Metrics::PrefixAsked(PrefixReuse result, uint64_t tokens) {
+  families_->prefixes[Index(result)]->Increment();
+  families_->prefix_tokens[0]->Increment(static_cast<double>(tokens));
 }
 
 void Metrics::Replayed() { families_->replays[0]->Increment(); }

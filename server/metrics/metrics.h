@@ -34,6 +34,15 @@ enum class ConnectionRefusal : uint8_t {
 enum class LongWork : uint8_t { kReading, kTexts };
 enum class StoreFailure : uint8_t { kRead, kWrite, kLog };
 enum class SnapshotUse : uint8_t { kRead, kWritten };
+// What became of a request's wish to begin where an earlier prompt has been:
+// nothing is kept that begins as its own does; the same, and that is too short
+// to be kept; its session had absorbed something.
+enum class PrefixReuse : uint8_t {
+  kReused,
+  kNotKept,
+  kTooShort,
+  kSessionNotNew
+};
 enum class ConnectionCut : uint8_t { kResets, kBytes, kUnfinished };
 
 // What metrics say once about the model and the machine.
@@ -103,6 +112,9 @@ class Metrics {
   void Batch(size_t segments, size_t rows);
   void Tokens(TokenKind kind, uint64_t count);
   void PositionMismatch();
+  // A request asked to begin where an earlier prompt has been; `tokens` of its
+  // own need not be computed.
+  void PrefixAsked(PrefixReuse result, uint64_t tokens);
   // A repeated request is answered from the record of the first.
   void Replayed();
   void Cancelled(CancelStage stage, CancelSource source);

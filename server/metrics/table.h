@@ -48,6 +48,8 @@ enum class MetricId : uint8_t {
   kBatchRows,
   kPositionMismatches,
   kReplays,
+  kPrefixes,
+  kPrefixTokens,
   kCancellations,
   kStateNonFinite,
   kModelInfo,

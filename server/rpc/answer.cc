@@ -288,6 +288,8 @@ void ToProto(const GenerateSummary& summary, v1::GenerateResponse& to) {
   usage.set_prompt_tokens(summary.prompt_tokens);
   usage.set_generated_tokens(summary.generated_tokens);
   usage.set_replayed_tokens(summary.replayed_tokens);
+  usage.set_reused_tokens(summary.reused_tokens);
+  usage.set_prefix_reuse(ToProto(summary.prefix_reuse));
   usage.set_seed(summary.seed);
   SetDuration(summary.queue_time, *usage.mutable_queue());
   if (summary.generated_tokens > 0) {

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 
 #include "absl/status/status.h"
@@ -55,6 +56,8 @@ void SetDuration(absl::Duration duration, google::protobuf::Duration& to);
 
 // "sessions/{id}".
 std::string SessionName(absl::string_view id);
+
+v1::PrefixReuse ToProto(std::optional<PrefixReuse> reuse);
 
 void ToProto(const SessionInfo& info, absl::string_view model_id,
              v1::Session& to);

@@ -1,5 +1,6 @@
 // Of answer.h: sessions and checkpoints.
 #include <cstdint>
+#include <optional>
 #include <string>
 
 #include "absl/strings/str_cat.h"
@@ -28,6 +29,12 @@ void SetDuration(absl::Duration duration, google::protobuf::Duration& to) {
   const int64_t nanos = absl::ToInt64Nanoseconds(duration);
   to.set_seconds(nanos / kNanosPerSecond);
   to.set_nanos(static_cast<int32_t>(nanos % kNanosPerSecond));
+}
+
+v1::PrefixReuse ToProto(std::optional<PrefixReuse> reuse) {
+  if (!reuse.has_value()) return v1::PREFIX_REUSE_UNSPECIFIED;
+  return static_cast<v1::PrefixReuse>(static_cast<int>(*reuse) +
+                                      v1::PREFIX_REUSED);
 }
 
 std::string SessionName(absl::string_view id) {
@@ -70,6 +77,9 @@ void ToProto(const SessionInfo& info, absl::string_view model_id,
   to.set_uid(info.uid);
   to.set_other_numerics(info.other_numerics);
   to.set_durability(ToProto(info.durability));
+  if (info.prefix_reuse.has_value()) {
+    to.set_prefix_reuse(ToProto(info.prefix_reuse));
+  }
 }
 
 void ToProto(const SessionInfo& info, v1::Checkpoint& to) {

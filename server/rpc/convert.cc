@@ -303,6 +303,7 @@ absl::StatusOr<GenerateRequest> Converter::ToGenerateRequest(
   if (request.has_max_tokens()) generate.max_tokens = request.max_tokens();
   STEADYSTATE_RETURN_IF_ERROR(SetStops(request, generate));
   if (request.has_logprobs()) generate.logprobs = request.logprobs();
+  generate.reuse_prefix = request.reuse_prefix();
   STEADYSTATE_RETURN_IF_ERROR(OfGenerate(Validate(generate, model_, options_)));
   return generate;
 }

@@ -146,6 +146,9 @@ grpc::ServerUnaryReactor* SessionService::CreateSession(
   if (!request->from_checkpoint().empty()) {
     return CreateFromCheckpoint(*context, *request, *response);
   }
+  if (request->has_reuse_prefix()) {
+    return CreateFromPrefix(*context, *request, *response);
+  }
   const auto record = std::make_shared<CallRecord>(
       "steadystate.v1.SessionService/CreateSession", *context, services_);
   grpc::ServerUnaryReactor* const reactor = context->DefaultReactor();
@@ -227,6 +230,10 @@ grpc::ServerUnaryReactor* SessionService::CreateFromCheckpoint(
     STEADYSTATE_ASSIGN_OR_RETURN(
         const std::string checkpoint,
         ParseCheckpointName("from_checkpoint", request.from_checkpoint()));
+    if (request.has_reuse_prefix()) {
+      return OutOfBounds("reuse_prefix", "there",
+                         "absent where from_checkpoint is given");
+    }
     STEADYSTATE_ASSIGN_OR_RETURN(const SessionOptions options,
                                  services_.converter.ToSessionOptions(request));
     WorkRequest fork = services_.engine.ForkWork(ToForkOptions(options), forks);
@@ -236,6 +243,22 @@ grpc::ServerUnaryReactor* SessionService::CreateFromCheckpoint(
   return WorkCall::Start(
       "steadystate.v1.SessionService/CreateSession", services_, context, work(),
       [this, forks, &response] { Show(forks->ids.front(), response); });
+}
+
+grpc::ServerUnaryReactor* SessionService::CreateFromPrefix(
+    grpc::CallbackServerContext& context,
+    const v1::CreateSessionRequest& request, v1::Session& response) {
+  const auto created = std::make_shared<SessionInfo>();
+  const auto work = [&]() -> absl::StatusOr<WorkRequest> {
+    STEADYSTATE_ASSIGN_OR_RETURN(SessionOptions options,
+                                 services_.converter.ToSessionOptions(request));
+    const auto& prompt = request.reuse_prefix().ids();
+    return services_.engine.CreateWork({prompt.begin(), prompt.end()},
+                                       std::move(options), created);
+  };
+  return WorkCall::Start(
+      "steadystate.v1.SessionService/CreateSession", services_, context, work(),
+      [this, created, &response] { SetSession(*created, response); });
 }
 
 grpc::ServerUnaryReactor* SessionService::CreateCheckpoint(

@@ -65,6 +65,9 @@ class SessionService final : public TypedService {
   grpc::ServerUnaryReactor* CreateFromCheckpoint(
       grpc::CallbackServerContext& context,
       const v1::CreateSessionRequest& request, v1::Session& response);
+  grpc::ServerUnaryReactor* CreateFromPrefix(
+      grpc::CallbackServerContext& context,
+      const v1::CreateSessionRequest& request, v1::Session& response);
   void Show(const std::string& id, v1::Session& to) const;
   void Show(const std::string& id, v1::Checkpoint& to) const;
   void SetSession(const SessionInfo& info, v1::Session& to) const;

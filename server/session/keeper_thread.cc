@@ -51,6 +51,9 @@ KeeperThread::KeeperThread(const Parts& parts, absl::Duration hibernate_after,
       saver_(parts.shelf, parts.archive, parts.clock),
       remover_(parts.shelf, parts.archive, saver_, parts.clock),
       past_(parts.layout, parts.shelf, parts.archive, saver_, parts.clock),
+      prefixes_(parts.shelf, parts.archive, saver_, past_, parts.clock,
+                parts.metrics,
+                [this](const SessionState& state) { return CopyOf(state); }),
       thread_([this] { Loop(); }) {}
 
 KeeperThread::~KeeperThread() { thread_.join(); }
@@ -257,7 +260,7 @@ absl::Status KeeperThread::CheckTail(const Session& session) const {
                                   "log; delete the session"),
                      {{"what", "log"}});
   }
-  if (parts_.allow_other_numerics ||
+  if (parts_.allow_other_numerics || session.stored_tail->remade ||
       !parts_.archive->IsOfOtherNumerics(session.stored_tail)) {
     return absl::OkStatus();
   }

@@ -16,6 +16,7 @@
 #include "server/session/session.h"
 #include "server/session/session_archive.h"
 #include "server/session/session_past.h"
+#include "server/session/session_prefixes.h"
 #include "server/session/session_remover.h"
 #include "server/session/session_saver.h"
 #include "server/session/session_state.h"
@@ -67,6 +68,7 @@ class KeeperThread {
   // Puts the session into the store. Called by Work.
   absl::Status Save(Session& session) { return saver_.Save(session); }
   SessionPast& past() { return past_; }
+  SessionPrefixes& prefixes() { return prefixes_; }
 
  private:
   absl::StatusOr<std::shared_ptr<SessionState>> NewState();
@@ -106,6 +108,7 @@ class KeeperThread {
   SessionSaver saver_;
   SessionRemover remover_;
   SessionPast past_;
+  SessionPrefixes prefixes_;
   bool log_wants_more_ = false;  // there may be more to do for it at once
 
   std::thread thread_;  // last: it uses all of the above

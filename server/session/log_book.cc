@@ -49,6 +49,17 @@ void LogBook::Break(uint64_t first, uint64_t last) {
   }
 }
 
+void LogBook::Break(Session& session) {
+  LogMark& mark = session.log;
+  mark.broken = true;
+  if (mark.listed) return;
+  // In front, where it is found soon; it needs no round.
+  mark.first = needing_.empty() ? mark.last : needing_.front()->log.first;
+  mark.listed = true;
+  needing_.push_front(&session);
+  mark.place = needing_.begin();
+}
+
 Session* LogBook::FirstBroken() const {
   // All that are there are broken together; others come behind them.
   constexpr size_t kLookedAt = 16;

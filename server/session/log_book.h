@@ -42,6 +42,10 @@ class LogBook {
   // they tell.
   void Break(uint64_t first, uint64_t last);
 
+  // What the store has of the session may be wrong: only a snapshot makes it
+  // good again.
+  void Break(Session& session);
+
   // One that is broken and idle, if one of those that need the oldest rounds
   // is; null if not.
   Session* FirstBroken() const;

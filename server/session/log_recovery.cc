@@ -126,6 +126,7 @@ void LogReader::Absorb(uint64_t round, uint64_t numerics,
     tail->numerics = 0;
   }
   tail->through_round = round;
+  tail->remade = false;
   found.has_more = true;
   if (!span.has_value() || span->begin != end) {
     tail->damaged = true;

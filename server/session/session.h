@@ -14,6 +14,7 @@
 #include "server/base/clock.h"
 #include "server/session/log_book.h"
 #include "server/session/log_entry.h"
+#include "server/session/prefix.h"
 #include "server/session/session_id.h"
 #include "server/session/session_info.h"
 #include "server/session/session_memory.h"
@@ -72,7 +73,8 @@ struct Session {
             .other_numerics = other_numerics,
             .durability = durability,
             .round = log.last,
-            .repeatable_from = repeatable_from};
+            .repeatable_from = repeatable_from,
+            .prefix = prefix};
   }
 
   // Its state has been restored: puts `recorded` right.
@@ -99,6 +101,9 @@ struct Session {
   Moment last_step;
   // It came from a snapshot that was taken under other numerics.
   bool other_numerics = false;
+  // Of a session that is never advanced: what prompt it stands for, if that is
+  // known. SessionTable's.
+  std::optional<PrefixDigest> prefix;
   bool active = false;  // a request is queued or running: cannot expire
   // Where it lies among the sessions that no table holds, SessionKeeper's.
   std::optional<size_t> unlisted;

@@ -45,12 +45,15 @@ absl::StatusOr<SessionArchive::Loaded> SessionArchive::Load(
   return loaded;
 }
 
-absl::StatusOr<std::string> SessionArchive::Read(const SessionUid& uid) {
+absl::StatusOr<SessionArchive::Kept> SessionArchive::Read(
+    const SessionUid& uid) {
   absl::StatusOr<StoredState> stored = store_.Read(uid);
   STEADYSTATE_RETURN_IF_ERROR(Counted(StoreFailure::kRead, stored.status()));
-  STEADYSTATE_RETURN_IF_ERROR(
-      Counted(StoreFailure::kRead, snapshots_.Read(stored->snapshot).status()));
-  return std::move(stored->snapshot);
+  const absl::StatusOr<Snapshot> snapshot = snapshots_.Read(stored->snapshot);
+  STEADYSTATE_RETURN_IF_ERROR(Counted(StoreFailure::kRead, snapshot.status()));
+  const bool other_numerics = snapshot->other_numerics;
+  return Kept{.snapshot = std::move(stored->snapshot),
+              .other_numerics = other_numerics};
 }
 
 absl::Status SessionArchive::Restore(absl::string_view snapshot,

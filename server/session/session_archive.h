@@ -64,7 +64,11 @@ class SessionArchive {
 
   // The snapshot of what was saved last, without what came after it; one that
   // Restore can make a state of. Errors of Load.
-  absl::StatusOr<std::string> Read(const SessionUid& uid);
+  struct Kept {
+    std::string snapshot;
+    bool other_numerics = false;  // as of Loaded
+  };
+  absl::StatusOr<Kept> Read(const SessionUid& uid);
   absl::Status Restore(absl::string_view snapshot, SessionState& to) const;
 
   absl::Status Remove(std::span<const SessionUid> uids);

@@ -2,6 +2,7 @@
 
 #include "absl/strings/string_view.h"
 #include "server/base/status_macros.h"
+#include "server/session/prefix.h"
 #include "server/session/sections.h"
 
 namespace steadystate {
@@ -40,7 +41,8 @@ absl::Status ReadCard(BinaryReader from, SessionCard& to) {
   if (!from.complete())
     return SnapshotCorrupt("the session's card is not as it should be");
   const std::optional<absl::string_view> checkpoint = CheckpointName(to.id);
-  if (!to.id.empty()) {
+  const std::optional<PrefixDigest> prefix = PrefixOfId(to.id);
+  if (!to.id.empty() && !(prefix.has_value() && PrefixId(*prefix) == to.id)) {
     STEADYSTATE_RETURN_IF_ERROR(ValidateSessionId(checkpoint.value_or(to.id)));
   }
   if (!checkpoint.has_value()) {

@@ -96,6 +96,17 @@ std::string Called(absl::string_view id) {
                                 : absl::StrCat("session '", id, "'");
 }
 
+absl::Status DeletedMeanwhile(absl::string_view id) {
+  const std::string what =
+      absl::StrCat(Called(id), " was deleted before the request was finished");
+  const std::optional<absl::string_view> checkpoint = CheckpointName(id);
+  return checkpoint.has_value()
+             ? MakeError(ErrorReason::kCheckpointNotFound, what,
+                         {{"checkpoint", std::string(*checkpoint)}})
+             : MakeError(ErrorReason::kSessionNotFound, what,
+                         {{"session", std::string(id)}});
+}
+
 std::string NewSessionId() {
   const auto random =
       std::bit_cast<std::array<uint8_t, sizeof(SessionUid)>>(NewSessionUid());

@@ -37,6 +37,9 @@ std::string CheckpointId(absl::string_view name);
 std::optional<absl::string_view> CheckpointName(absl::string_view id);
 // "session 'a'", "checkpoint 'a'".
 std::string Called(absl::string_view id);
+// SESSION_NOT_FOUND or CHECKPOINT_NOT_FOUND: it was deleted before a request on
+// it was finished.
+absl::Status DeletedMeanwhile(absl::string_view id);
 
 // A new id: 128 random bits as 26 characters of lower-case base 32.
 std::string NewSessionId();

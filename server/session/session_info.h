@@ -12,6 +12,7 @@
 
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
+#include "server/metrics/metrics.h"
 
 namespace steadystate {
 
@@ -133,6 +134,8 @@ struct SessionInfo {
   std::map<std::string, std::string> labels;
   bool other_numerics = false;  // than it began under
   Durability durability = Durability::kNone;
+  // Of the answer to its creation alone.
+  std::optional<PrefixReuse> prefix_reuse{};
 };
 
 // The most sessions of a page.

@@ -69,7 +69,7 @@ SessionKeeper::SessionKeeper(const Limits& limits, const SessionLayout& layout,
                           limits.max_expired_remembered, archive != nullptr),
              Charges(pool_.capacity() / (1 + layout.snapshots()),
                      StoredSessions(limits.store_bytes, archive)),
-             pool_, archive != nullptr, metrics),
+             pool_, archive != nullptr, limits, metrics),
       thread_({.shelf = shelf_,
                .layout = layout,
                .pool = pool_,
@@ -154,6 +154,7 @@ void SessionKeeper::TakeUp(StoredSession stored, const Moment& now) {
   table.SetTimes(added, Past(card.create_time, now),
                  Past(card.last_step_time, now));
   added.stored_step = added.last_step.steady;
+  if (stored.prefix.has_value()) table.SetPrefix(added, *stored.prefix);
 }
 
 std::optional<size_t> SessionKeeper::StoreAll(absl::Duration timeout) {
@@ -376,7 +377,8 @@ void SessionKeeper::Replayed(Session& session) {
   if (archive_ == nullptr) return;
   // What follows in the log is of these numerics. The next one shall not have
   // all of this to do again.
-  session.log.broken = archive_->IsOfOtherNumerics(session.stored_tail);
+  session.log.broken =
+      session.log.broken || archive_->IsOfOtherNumerics(session.stored_tail);
   session.log.snapshot_due = true;
 }
 
@@ -404,7 +406,11 @@ bool SessionKeeper::Withdraw(Session& session) {
 
 absl::Status SessionKeeper::Charge(Tier tier, size_t sessions,
                                    const Moment& now) {
-  if (sessions > shelf_.charges.left(tier)) return Refused(tier, now);
+  while (sessions > shelf_.charges.left(tier)) {
+    if (tier != shelf_.listed_tier() || !shelf_.EndOldestPrefix()) {
+      return Refused(tier, now);
+    }
+  }
   shelf_.charges.Take(tier, sessions);
   return absl::OkStatus();
 }

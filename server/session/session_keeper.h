@@ -133,7 +133,8 @@ class SessionKeeper {
   // comes into memory, or is saved?
   static bool IsReady(const Session& session) {
     return session.state.in_memory() && !session.moving && !session.keep_due &&
-           !session.log.broken && !session.log.snapshot_due;
+           (!session.log.broken || session.tail != nullptr) &&
+           !session.log.snapshot_due;
   }
   // All of Session::tail has been absorbed.
   void Replayed(Session& session) ABSL_EXCLUSIVE_LOCKS_REQUIRED(shelf_.mutex);
@@ -142,11 +143,10 @@ class SessionKeeper {
   // STORE_UNAVAILABLE.
   absl::Status LogHealth(const Session& session) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(shelf_.mutex);
-  // Adds a round to the log, as Journal::Add. REQUIRES: there is a store.
+  // As Journal::Add; Logged names whom the round tells of. REQUIRES: a store.
   uint64_t AddRound(std::string content, Journal::Sync sync,
                     Journal::Written written)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(shelf_.mutex);
-  // The round tells of the session.
   void Logged(Session& session, uint64_t round, absl::Duration replay)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(shelf_.mutex);
   // A tag for the rounds. REQUIRES: there is a store.
@@ -158,8 +158,7 @@ class SessionKeeper {
   // REQUIRES: it is in use, and nothing is ordered for it.
   void Order(Session& session, Work work)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(shelf_.mutex);
-  // Takes back what was ordered for the session while that waits for a slot: it
-  // will not be returned then. False if it is too late.
+  // Takes back what waits for a slot; it is not returned. False: too late.
   bool Withdraw(Session& session) ABSL_EXCLUSIVE_LOCKS_REQUIRED(shelf_.mutex);
 
   // Creates sessions that are copies of `parent`, as it was at `position`: all
@@ -174,6 +173,7 @@ class SessionKeeper {
   using FindWay = std::function<absl::StatusOr<WayBack>(SessionPast&)>;
   absl::StatusOr<SessionInfo> Rewind(Session& session, const FindWay& find)
       ABSL_LOCKS_EXCLUDED(shelf_.mutex);
+  SessionPrefixes& prefixes() { return thread_.prefixes(); }  // for it, too
 
   // The session as a snapshot has it. Called by Work on it, without mutex().
   SessionCard CardOf(const Session& session) ABSL_LOCKS_EXCLUDED(shelf_.mutex);

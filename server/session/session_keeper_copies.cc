@@ -1,5 +1,6 @@
 // Of SessionKeeper: sessions that are made of other ones, forks and imports.
 
+#include <algorithm>
 #include <memory>
 #include <optional>
 #include <string>
@@ -39,12 +40,25 @@ absl::StatusOr<Forks> SessionKeeper::Fork(const Session& parent,
   each.ttl = options.ttl;
   each.labels = options.labels;
   if (options.checkpoints) each.ttl = absl::InfiniteDuration();
+  // What is made of a checkpoint is a new session, whatever that was made of.
   STEADYSTATE_ASSIGN_OR_RETURN(
-      each.durability, DurabilityOf(options.durability, parent.durability));
+      Durability durability,
+      DurabilityOf(options.durability, CheckpointName(parent.id).has_value()
+                                           ? default_durability_
+                                           : parent.durability));
+  // A checkpoint stays until it is deleted.
+  if (options.checkpoints && archive_ != nullptr) {
+    durability = std::max(durability, Durability::kShutdown);
+  }
+  each.durability = durability;
   // Counted before anything is copied, so that there will be a slot.
   STEADYSTATE_RETURN_IF_ERROR(
       ReserveForks(parent, forks.ids.size(), options.ids, now, each));
   MayPark("SessionKeeper::Fork");
+  const std::optional<PrefixDigest> prefix =
+      options.checkpoints && !parent.other_numerics
+          ? PrefixAt(prefixes().OriginOf(parent.owner), parent.state, position)
+          : std::nullopt;
   WayBack way;
   absl::StatusOr<std::shared_ptr<SessionState>> origin =
       OriginAt(parent, position, text, way);
@@ -62,6 +76,7 @@ absl::StatusOr<Forks> SessionKeeper::Fork(const Session& parent,
     }
     for (SessionOptions& child : children) {
       added.push_back(&AddFork(parent, std::move(child), *origin, way, now));
+      if (prefix.has_value()) shelf_.table.SetPrefix(*added.back(), *prefix);
     }
     UpdateGauges();
   }

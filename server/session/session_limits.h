@@ -24,6 +24,11 @@ struct SessionLimits {
   // What a session has in the log takes no longer to be computed again.
   absl::Duration max_replay = absl::Seconds(1);
   bool allow_other_numerics = false;  // than the log was written under
+  // How prompts are cut, what computes them, and how many of them are kept by
+  // themselves (SessionPrefixes).
+  size_t piece_rows = 64;
+  uint64_t prefix_numerics = 0;
+  size_t max_prefixes = 0;
 };
 
 }  // namespace steadystate

@@ -159,6 +159,21 @@ void RequestRecords::Put(const RequestRecord& record) {
   std::memcpy(memory_, &at, sizeof(at));
 }
 
+void RequestRecords::Clear() { std::memset(memory_, 0, kBytes); }
+
+void RequestRecords::DropUnfinished() {
+  const std::vector<RequestRecord> all = All();
+  if (std::all_of(all.begin(), all.end(),
+                  [](const RequestRecord& record) { return record.finished; }))
+    return;
+  std::array<std::byte, kBytes> left{};
+  RequestRecords finished(left.data());
+  for (const RequestRecord& record : all) {
+    if (record.finished) finished.Put(record);
+  }
+  std::memcpy(memory_, left.data(), left.size());
+}
+
 std::optional<RequestRecord> RequestRecords::Find(absl::string_view id,
                                                   uint64_t begin) const {
   const Frame at = frame();

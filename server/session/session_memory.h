@@ -104,6 +104,10 @@ class RequestRecords {
   // last one added. One whose id or answer is out of bounds is left out.
   void Put(const RequestRecord& record);
 
+  // Forgets all of them, or those of requests that have something left.
+  void Clear();
+  void DropUnfinished();
+
   // Valid until the next Put.
   std::optional<RequestRecord> Find(absl::string_view id, uint64_t begin) const;
   // Those that are kept, oldest first; the same.

@@ -12,6 +12,7 @@
 #include "server/base/parking.h"
 #include "server/base/status_macros.h"
 #include "server/session/log_entry.h"
+#include "server/session/session_id.h"
 #include "server/session/session_memory.h"
 
 namespace steadystate {
@@ -34,14 +35,6 @@ absl::Status OutOfReach(const Session& session, uint64_t position,
                    ": choose a position between those, or keep a checkpoint"),
       {{"position", absl::StrCat(session.state.position())},
        {"earliest_position", absl::StrCat(earliest)}});
-}
-
-absl::Status Deleted(const Session& session) {
-  return MakeError(ErrorReason::kSessionNotFound,
-                   absl::StrCat("session '", session.id,
-                                "' was deleted before the request was "
-                                "finished"),
-                   {{"session", session.id}});
 }
 
 }  // namespace
@@ -116,7 +109,7 @@ absl::StatusOr<WayBack> SessionPast::Find(const Session& session,
   }
   if (way.begin == 0) way.repeatable_from = 0;
   if (stored && way.begin > 0) {
-    STEADYSTATE_ASSIGN_OR_RETURN(way.snapshot, archive_->Read(session.uid));
+    STEADYSTATE_RETURN_IF_ERROR(ReadSnapshot(session.uid, way));
   }
   if (way.begin < position) {
     way.pieces = PiecesBetween(state, way.begin, position, clock_.Read().wall,
@@ -145,17 +138,27 @@ absl::StatusOr<WayBack> SessionPast::FindCheckpoint(const SessionKey& key) {
     }
   }
   if (stored.has_value() && way.begin > 0) {
-    STEADYSTATE_ASSIGN_OR_RETURN(way.snapshot, archive_->Read(*stored));
+    STEADYSTATE_RETURN_IF_ERROR(ReadSnapshot(*stored, way));
   }
   return way;
+}
+
+absl::Status SessionPast::ReadSnapshot(const SessionUid& uid, WayBack& way) {
+  STEADYSTATE_ASSIGN_OR_RETURN(SessionArchive::Kept kept, archive_->Read(uid));
+  way.snapshot = std::move(kept.snapshot);
+  way.other_numerics = way.other_numerics || kept.other_numerics;
+  return absl::OkStatus();
 }
 
 absl::Status SessionPast::Restore(const WayBack& way, SessionState& to) const {
   if (way.kept != nullptr) {
     to.CopyFrom(*way.kept);
   } else if (!way.snapshot.empty()) {
-    return archive_->Restore(way.snapshot, to);
+    STEADYSTATE_RETURN_IF_ERROR(archive_->Restore(way.snapshot, to));
   }
+  // The request within which the state was kept went on beyond that; what it
+  // did up to the way's end is told by the pieces.
+  if (!way.elsewhere && way.begin > 0) to.records().DropUnfinished();
   return absl::OkStatus();
 }
 
@@ -168,7 +171,7 @@ absl::Status SessionPast::Rewind(Session& session, const WayBack& way) {
     const MutexLock lock(shelf_.mutex);
     session.stored.reset();
     session.snapshot.reset();
-    session.log.broken = IsLogged(session.durability);
+    if (IsLogged(session.durability)) shelf_.log.Break(session);
     return stored;
   }
   MayPark("SessionPast::Rewind, stored");
@@ -188,7 +191,11 @@ absl::Status SessionPast::Rewind(Session& session, const WayBack& way) {
     later.push_back(std::move(session.kept.back()));
     session.kept.pop_back();
   }
-  if (session.tail == nullptr) session.NoteRecords();
+  if (session.tail == nullptr) {
+    session.NoteRecords();
+    session.repeatable_from =
+        way.end == 0 ? 0 : session.state.repeatable_from();
+  }
   return absl::OkStatus();
 }
 
@@ -198,7 +205,7 @@ absl::Status SessionPast::Store(Session& session, const WayBack& way) {
     const MutexLock lock(shelf_.mutex);
     // Of one that has been deleted nothing may return; one that is deleted from
     // now on is removed from the store afterwards.
-    if (session.unlisted.has_value()) return Deleted(session);
+    if (session.unlisted.has_value()) return DeletedMeanwhile(session.id);
     session.may_be_stored = true;
   }
   SessionSaver::Snapshot form = saver_.Describe(session);
@@ -208,7 +215,8 @@ absl::Status SessionPast::Store(Session& session, const WayBack& way) {
   if (!way.pieces.empty()) {
     form.form.tail = {.end = way.end,
                       .numerics = archive_->numerics_tag(),
-                      .through_round = form.form.round};
+                      .through_round = form.form.round,
+                      .remade = true};
     form.tail = way.pieces;
   }
   form.bytes = way.kept != nullptr    ? archive_->Write(form.form, *way.kept)

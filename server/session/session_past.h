@@ -77,6 +77,8 @@ class SessionPast {
   absl::Status Store(Session& session, const WayBack& way);
 
  private:
+  absl::Status ReadSnapshot(const SessionUid& uid, WayBack& way);
+
   const SessionLayout& layout_;
   Shelf& shelf_;
   SessionArchive* const archive_;

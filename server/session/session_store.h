@@ -11,6 +11,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "server/session/prefix.h"
 #include "server/session/session_card.h"
 #include "server/session/session_info.h"
 
@@ -23,6 +24,9 @@ struct StoredTail {
   uint64_t through_round = 0;  // of the log: what came later is not in it
   // Something between the snapshot and the end is lost.
   bool damaged = false;
+  // It says what the session did before it was taken back to there, and has not
+  // been since: any numerics may absorb it.
+  bool remade = false;
 };
 
 // What is known of a stored session without reading its snapshot.
@@ -35,6 +39,8 @@ struct StoredSession {
   uint64_t round = 0;
   // Inputs before this position cannot be absorbed again.
   uint64_t repeatable_from = 0;
+  // As of Session.
+  std::optional<PrefixDigest> prefix{};
   std::optional<StoredTail> tail{};
 };
 

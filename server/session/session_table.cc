@@ -1,5 +1,6 @@
 #include "server/session/session_table.h"
 
+#include <algorithm>
 #include <optional>
 #include <utility>
 
@@ -316,11 +317,36 @@ std::unique_ptr<Session> SessionTable::Remove(Session& session) {
   ClearOrder(session);
   ForgetIdle(session);
   if (session.active) --active_;
+  if (session.prefix.has_value()) {
+    prefixes_.erase({*session.prefix, &session});
+    std::erase(kept_prefixes_, &session);
+  }
   const auto found = sessions_.find(session.key());
   std::unique_ptr<Session> removed = std::move(found->second);
   sessions_.erase(found);
   keys_.erase(removed->key());
   return removed;
+}
+
+void SessionTable::SetPrefix(Session& session, const PrefixDigest& prefix) {
+  session.prefix = prefix;
+  prefixes_.emplace(prefix, &session);
+  if (PrefixOfId(session.id).has_value()) kept_prefixes_.push_back(&session);
+}
+
+Session* SessionTable::OldestPrefix() const {
+  const auto oldest =
+      std::min_element(kept_prefixes_.begin(), kept_prefixes_.end(),
+                       [](const Session* a, const Session* b) {
+                         return a->last_step.steady < b->last_step.steady;
+                       });
+  return oldest == kept_prefixes_.end() ? nullptr : *oldest;
+}
+
+Session* SessionTable::FindPrefix(const PrefixDigest& prefix) const {
+  const auto found = prefixes_.lower_bound({prefix, nullptr});
+  return found == prefixes_.end() || found->first != prefix ? nullptr
+                                                            : found->second;
 }
 
 std::unique_ptr<Session> SessionTable::RemoveExpired(Session& session,

@@ -17,6 +17,7 @@
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 #include "server/base/clock.h"
+#include "server/session/prefix.h"
 #include "server/session/session.h"
 #include "server/session/session_info.h"
 #include "server/session/session_state.h"
@@ -103,6 +104,16 @@ class SessionTable {
 
   std::unique_ptr<Session> Remove(Session& session);
 
+  // The session stands for a prompt from now on, and is found by that. Where
+  // several stand for the same one, any of them.
+  void SetPrefix(Session& session, const PrefixDigest& prefix);
+  // Expired or not; null if there is none.
+  Session* FindPrefix(const PrefixDigest& prefix) const;
+  // Of those that are kept by themselves (PrefixId): how many there are, and
+  // the one that was asked for least lately; null if there is none.
+  size_t kept_prefixes() const { return kept_prefixes_.size(); }
+  Session* OldestPrefix() const;
+
   // The session takes memory while it is idle, or does not any more. Those that
   // become idle in memory are watched without a word.
   void WatchIdle(Session& session);
@@ -149,6 +160,8 @@ class SessionTable {
   absl::btree_set<SessionKey> keys_;
   absl::btree_set<std::pair<SteadyTime, Session*>> order_;
   absl::btree_set<std::pair<SteadyTime, Session*>> idle_order_;
+  absl::btree_set<std::pair<PrefixDigest, Session*>> prefixes_;
+  std::vector<Session*> kept_prefixes_;
   size_t active_ = 0;
   ExpiredIds expired_;
 };

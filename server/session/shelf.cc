@@ -38,15 +38,33 @@ bool Shelf::RemoveStored(const Session& session, Removed& removed) {
 void Shelf::EndExpired(const Moment& now) {
   if (table.NextExpiry() > now.steady) return;
   for (auto& session : table.TakeExpired(now, kExpiredAtOnce)) {
-    metrics.SessionEnded(SessionEnd::kExpired,
-                         session->expire_time() - session->created.steady,
-                         session->position);
+    if (!PrefixOfId(session->id).has_value()) {
+      metrics.SessionEnded(SessionEnd::kExpired,
+                           session->expire_time() - session->created.steady,
+                           session->position);
+    }
     if (session->state.stored()) --hibernated;
     Removed nobody_asks;
     RemoveStored(*session, nobody_asks);
     End(std::move(session));
   }
   UpdateGauges();
+}
+
+bool Shelf::EndOldestPrefix() {
+  Session* const oldest = table.OldestPrefix();
+  if (oldest == nullptr) return false;
+  if (oldest->state.stored()) --hibernated;
+  Removed nobody_asks;
+  RemoveStored(*oldest, nobody_asks);
+  End(table.Remove(*oldest));
+  return true;
+}
+
+bool Shelf::MakeRoomForPrefix() {
+  if (max_prefixes == 0) return false;
+  while (table.kept_prefixes() >= max_prefixes) EndOldestPrefix();
+  return charges.left(listed_tier()) > 0 || EndOldestPrefix();
 }
 
 Session& Shelf::KeepUnlisted(std::unique_ptr<Session> session) {

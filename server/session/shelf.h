@@ -23,6 +23,7 @@
 #include "server/session/log_book.h"
 #include "server/session/session.h"
 #include "server/session/session_id.h"
+#include "server/session/session_limits.h"
 #include "server/session/session_table.h"
 #include "server/session/state_pool.h"
 
@@ -81,8 +82,11 @@ struct Shelf {
   };
 
   Shelf(SessionTable sessions, Charges limits, const StatePool& slots,
-        bool has_store, Metrics& counters)
-      : table(std::move(sessions)),
+        bool has_store, const SessionLimits& limits_of_all, Metrics& counters)
+      : piece_rows(limits_of_all.piece_rows),
+        prefix_numerics(limits_of_all.prefix_numerics),
+        max_prefixes(limits_of_all.max_prefixes),
+        table(std::move(sessions)),
         charges(limits),
         pool(slots),
         stores(has_store),
@@ -101,6 +105,12 @@ struct Shelf {
   // Takes out some of the sessions that have expired.
   void EndExpired(const Moment& now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex);
 
+  // What is kept of prompts by itself gives way to others, and to what is kept
+  // later: ends the one that was asked for least lately. False without one.
+  bool EndOldestPrefix() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex);
+  // True if one more may be kept and charged, once such have given way.
+  bool MakeRoomForPrefix() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex);
+
   // A session that no table holds (any more).
   Session& KeepUnlisted(std::unique_ptr<Session> session)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex);
@@ -108,6 +118,11 @@ struct Shelf {
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex);
 
   void UpdateGauges() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex);
+
+  // As SessionLimits.
+  const size_t piece_rows;
+  const uint64_t prefix_numerics;
+  const size_t max_prefixes;
 
   Mutex mutex;
   CondVar wake;  // the thread: something was noted

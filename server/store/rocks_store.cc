@@ -37,7 +37,7 @@ namespace steadystate {
 namespace {
 
 // The version of what describes a session.
-constexpr uint8_t kSessionFormat = 3;
+constexpr uint8_t kSessionFormat = 4;
 
 // Until a store that failed is tried again.
 constexpr absl::Duration kRetry = absl::Seconds(1);
@@ -77,12 +77,17 @@ std::string Encode(const StoredSession& session) {
   writer.Number(static_cast<uint8_t>(session.durability));
   writer.Number(session.round);
   writer.Number(session.repeatable_from);
+  writer.Number(static_cast<uint8_t>(session.prefix.has_value() ? 1 : 0));
+  if (session.prefix.has_value()) {
+    for (const uint64_t word : *session.prefix) writer.Number(word);
+  }
   writer.Number(static_cast<uint8_t>(session.tail.has_value() ? 1 : 0));
   if (session.tail.has_value()) {
     writer.Number(session.tail->end);
     writer.Number(session.tail->numerics);
     writer.Number(session.tail->through_round);
-    writer.Number(static_cast<uint8_t>(session.tail->damaged ? 1 : 0));
+    writer.Number(static_cast<uint8_t>((session.tail->damaged ? 1 : 0) +
+                                       (session.tail->remade ? 2 : 0)));
   }
   WriteCard(session.card, bytes);
   return bytes;
@@ -101,12 +106,19 @@ absl::StatusOr<StoredSession> Decode(absl::string_view bytes) {
     // Nor did the second one say this.
     session.repeatable_from =
         format >= 3 ? reader.Number<uint64_t>() : session.position;
+    if (format >= 4 && reader.Number<uint8_t>() != 0) {
+      for (uint64_t& word : session.prefix.emplace()) {
+        word = reader.Number<uint64_t>();
+      }
+    }
     if (reader.Number<uint8_t>() != 0) {
       StoredTail& tail = session.tail.emplace();
       tail.end = reader.Number<uint64_t>();
       tail.numerics = reader.Number<uint64_t>();
       tail.through_round = reader.Number<uint64_t>();
-      tail.damaged = reader.Number<uint8_t>() != 0;
+      const auto flags = reader.Number<uint8_t>();
+      tail.damaged = (flags & 1) != 0;
+      tail.remade = (flags & 2) != 0;
     }
   }
   if (!reader.ok() || format == 0 || format > kSessionFormat) {

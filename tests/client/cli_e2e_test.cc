@@ -206,6 +206,21 @@ TEST_F(CliTest, ASessionGoesBack) {
   EXPECT_THAT(Fail(2, "session rewind there"), HasSubstr("--to, --back"));
 }
 
+TEST_F(CliTest, APromptIsReadOnce) {
+  const std::string prompt(200, 'a');
+  const std::string generate =
+      "generate --max_tokens 5 --seed 3 --json --reuse_prefix --prompt " +
+      prompt;
+  const auto first =
+      Json("generate --max_tokens 5 --seed 3 --json --prompt " + prompt);
+  EXPECT_EQ(Json(generate)["reused_tokens"], 0);
+  const auto again = Json(generate);
+  EXPECT_GT(again["reused_tokens"], 0);
+  EXPECT_EQ(again["prompt_tokens"], 200);
+  EXPECT_EQ(again["tokens"], first["tokens"]);
+  EXPECT_EQ(Print("checkpoint list"), "");
+}
+
 TEST_F(CliTest, ACheckpointIsKeptForOthers) {
   Print("session create --id first");
   Print("generate --session first --prompt 'The system prompt' --max_tokens 0");

@@ -36,11 +36,13 @@ MAY_BE_ZERO = {
     "Connections refused and cut/A",
     "Connections refused and cut/B",
     "Requests begun/B",
+    "Requests begun/C",
     "Requests and streams in progress/B",
     "Requests and streams in progress/D",
     "Requests and streams in progress/E",
     "Store: time and failures/B",
     "Tokens computed again/A",
+    "Tokens per second by kind/B",
 }
 
 

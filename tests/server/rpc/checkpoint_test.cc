@@ -84,6 +84,59 @@ TEST_F(CheckpointTest, SessionsBeginThereAndGoBackThere) {
   EXPECT_EQ(LogitsAfter(made.name()), logits);
 }
 
+// Prompts go by pieces of 64 tokens.
+TEST_F(CheckpointTest, APromptThatIsSentAgainIsNotComputedAgain) {
+  const std::vector<int32_t> prompt = SomeTokens(150, 2);
+  const auto generate = [&](const std::string& session) {
+    v1::GenerateRequest request;
+    request.set_session(session);
+    request.mutable_tokens()->mutable_ids()->Add(prompt.begin(), prompt.end());
+    request.set_max_tokens(4);
+    request.mutable_sampling()->set_seed(7);
+    request.set_ignore_eos(true);
+    request.set_reuse_prefix(true);
+    Context context;
+    const auto reader = server_.generation().Generate(&context, request);
+    v1::GenerateResponse response;
+    std::vector<int32_t> drawn;
+    v1::GenerateResponse::Usage usage;
+    while (reader->Read(&response)) {
+      for (const auto& token : response.tokens())
+        drawn.push_back(token.token());
+      usage = response.usage();
+    }
+    EXPECT_THAT(reader->Finish(), IsOk());
+    return std::pair(drawn, usage);
+  };
+  const auto [drawn, first] = generate(server_.CreateSession());
+  EXPECT_EQ(first.prefix_reuse(), v1::PREFIX_NOT_KEPT);
+  EXPECT_EQ(first.reused_tokens(), 0u);
+  const auto [again, second] = generate(server_.CreateSession());
+  EXPECT_EQ(second.prefix_reuse(), v1::PREFIX_REUSED);
+  EXPECT_EQ(second.reused_tokens(), 128u);
+  EXPECT_EQ(second.prompt_tokens(), 150u);
+  EXPECT_EQ(again, drawn);
+  EXPECT_EQ(generate(session_).second.prefix_reuse(),
+            v1::PREFIX_SESSION_NOT_NEW);
+
+  v1::CreateSessionRequest create;
+  create.mutable_reuse_prefix()->mutable_ids()->Add(prompt.begin(),
+                                                    prompt.end());
+  v1::Session made;
+  ASSERT_THAT(Create(create, made), IsOk());
+  EXPECT_EQ(made.position(), 128u);
+  EXPECT_EQ(made.prefix_reuse(), v1::PREFIX_REUSED);
+  create.mutable_reuse_prefix()->set_ids(3, -1);
+  EXPECT_THAT(Create(create, made), HasReason(ErrorReason::kTokenOutOfRange));
+  create.set_from_checkpoint("checkpoints/a");
+  EXPECT_THAT(Create(create, made), IsAboutField("reuse_prefix"));
+
+  Context context;
+  v1::ListCheckpointsResponse page;
+  ASSERT_THAT(server_.sessions().ListCheckpoints(&context, {}, &page), IsOk());
+  EXPECT_EQ(page.checkpoints_size(), 0);
+}
+
 TEST_F(CheckpointTest, AreListedApart) {
   v1::CreateCheckpointRequest keep;
   keep.set_session(session_);

@@ -1,0 +1,201 @@
+// Goal: a session that was taken back, or made of another one as it was, goes
+// on whatever comes between that and its next request: a store that fails, a
+// server of other numerics, a process that ends.
+// Method: engines with a store in memory that is made to fail at one place,
+// while the thread that uses it is held.
+#include <memory>
+#include <optional>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "gtest/gtest.h"
+#include "server/base/error.h"
+#include "server/session/session_id.h"
+#include "tests/server/engine/engine_harness.h"
+#include "tests/testing/end_receiver.h"
+#include "tests/testing/memory_store.h"
+#include "tests/testing/parked_threads.h"
+
+namespace steadystate {
+namespace {
+
+class EngineWayBackTest : public testing::TestWithParam<Durability> {
+ protected:
+  EngineWayBackTest() {
+    options_.durability = GetParam();
+    harness_.emplace(options_, SharedTinyModel(), &store_);
+  }
+
+  // Ends as a process does that is asked to, and begins with other bits.
+  void RestartWithOtherNumerics() {
+    ASSERT_EQ(harness_->engine().StoreSessions(absl::Seconds(60)), 0u);
+    harness_.reset();
+    options_.prefill_chunk_rows = 32;
+    harness_.emplace(options_, SharedTinyModel(), &store_);
+  }
+
+  Future<absl::Status> Begin(const std::string& session, WorkRequest work) {
+    work.session = session;
+    work.writer = harness_->engine().NewWriter();
+    Future<absl::Status> done;
+    SubmitThen(harness_->engine(), std::move(work),
+               [done](const auto& end) { done.Set(end.status()); });
+    return done;
+  }
+
+  absl::Status Rewind(const std::string& session, const PastPoint& to) {
+    return Begin(session, harness_->engine().RewindWork(
+                              to, std::make_shared<SessionInfo>()))
+        .Get();
+  }
+
+  Future<absl::Status> BeginFork(const std::string& session, ForkOptions fork) {
+    return Begin(session, harness_->engine().ForkWork(
+                              std::move(fork), std::make_shared<Forks>()));
+  }
+
+  SessionInfo Info(const std::string& session) {
+    const auto info = harness_->engine().GetSession(session);
+    EXPECT_TRUE(info.ok()) << info.status();
+    return info.ok() ? *info : SessionInfo();
+  }
+
+  EngineOptions options_;
+  MemoryStore store_;
+  std::optional<EngineHarness> harness_;
+};
+
+std::string NameOf(const testing::TestParamInfo<Durability>& tested) {
+  return tested.param == Durability::kLog ? "log" : "shutdown";
+}
+
+INSTANTIATE_TEST_SUITE_P(Durabilities, EngineWayBackTest,
+                         testing::Values(Durability::kShutdown,
+                                         Durability::kLog),
+                         NameOf);
+
+// It had nothing to be saved by but what it had yet to absorb.
+TEST_P(EngineWayBackTest, ACopyThatSomebodyGuessedGoesOnWithoutTheStore) {
+  harness_->CreateSession("s");
+  ASSERT_TRUE(harness_->Step(StepOf("s", {1, 2, 3, 4})).ok());
+  EngineHarness alone;
+  alone.CreateSession("s");
+  ASSERT_TRUE(alone.Step(StepOf("s", {1, 2})).ok());
+  ForkOptions fork;
+  fork.ids = {"copy"};
+  fork.at.position = 2;
+  std::optional<StepFuture> guessed;
+  Future<absl::Status> forked;
+  {
+    ThreadHold hold("SessionSaver::Put");
+    forked = BeginFork("s", fork);
+    hold.WaitUntilHeld();
+    guessed = harness_->StepAsync(StepOf("copy", {5}));
+    store_.FailWrites(true);
+    hold.Release();
+    EXPECT_EQ(ReasonOf(forked.Get()), ErrorReason::kStoreUnavailable);
+  }
+  store_.FailWrites(false);
+  harness_->clock().Advance(absl::Seconds(2));
+  (void)guessed->Get();
+  const auto next = harness_->Step(StepOf("copy", {6}));
+  ASSERT_TRUE(next.ok()) << next.status();
+  const uint64_t position = next->position;
+  // What was answered with an error has been, or it has not.
+  if (position == 4) {
+    EXPECT_TRUE(alone.Step(StepOf("s", {5})).ok());
+  }
+  EXPECT_EQ(next->logits, alone.Step(StepOf("s", {6}))->logits);
+}
+
+TEST_P(EngineWayBackTest, AServerOfOtherNumericsGoesOn) {
+  harness_->CreateSession("s");
+  ASSERT_TRUE(harness_->Step(StepOf("s", {1, 2})).ok());
+  ASSERT_TRUE(harness_->Step(StepOf("s", {3, 4})).ok());
+  ASSERT_TRUE(Rewind("s", {.position = 3}).ok());
+  RestartWithOtherNumerics();
+  EXPECT_EQ(Info("s").position, 3u);
+  const auto next = harness_->Step(StepOf("s", {5}));
+  ASSERT_TRUE(next.ok()) << next.status();
+  EXPECT_EQ(next->position, 4u);
+  EXPECT_TRUE(Info("s").other_numerics);
+  // And so does the next one.
+  RestartWithOtherNumerics();
+  EXPECT_TRUE(harness_->Step(StepOf("s", {6})).ok());
+}
+
+TEST_P(EngineWayBackTest, ACheckpointOfOtherNumericsSaysSo) {
+  harness_->CreateSession("s");
+  ASSERT_TRUE(harness_->Step(StepOf("s", {1, 2})).ok());
+  ForkOptions keep;
+  keep.checkpoints = true;
+  keep.ids = {CheckpointId("c")};
+  ASSERT_TRUE(BeginFork("s", keep).Get().ok());
+  RestartWithOtherNumerics();
+  harness_->CreateSession("t");
+  ASSERT_TRUE(Rewind("t", {.checkpoint = CheckpointId("c")}).ok());
+  EXPECT_EQ(Info("t").position, 2u);
+  EXPECT_TRUE(Info("t").other_numerics);
+}
+
+TEST_P(EngineWayBackTest, WhatIsMadeOfACheckpointIsKeptAsNewSessionsAre) {
+  SessionOptions fleeting;
+  fleeting.id = "s";
+  fleeting.durability = Durability::kNone;
+  ASSERT_TRUE(harness_->engine().CreateSession(fleeting).ok());
+  ASSERT_TRUE(harness_->Step(StepOf("s", {1, 2})).ok());
+  ForkOptions keep;
+  keep.checkpoints = true;
+  keep.ids = {CheckpointId("c")};
+  ASSERT_TRUE(BeginFork("s", keep).Get().ok());
+  ForkOptions fork;
+  fork.ids = {"t"};
+  ASSERT_TRUE(BeginFork(CheckpointId("c"), fork).Get().ok());
+  EXPECT_EQ(Info("t").durability, GetParam());
+  fork.ids = {"u"};
+  ASSERT_TRUE(BeginFork("s", fork).Get().ok());
+  EXPECT_EQ(Info("u").durability, Durability::kNone);
+  RestartWithOtherNumerics();
+  EXPECT_EQ(Info(CheckpointId("c")).position, 2u);
+}
+
+// A repeat of it would go on where it ended.
+TEST_P(EngineWayBackTest, ARequestThatWasTakenBackIsNotTakenUpAgain) {
+  options_.snapshots = 4;
+  options_.history = 64;
+  options_.prefill_chunk_rows = 16;
+  harness_.emplace(options_);
+  SessionOptions in_memory;
+  in_memory.id = "s";
+  in_memory.durability = Durability::kNone;
+  ASSERT_FALSE(!harness_->engine().CreateSession(in_memory).ok());
+  GenerateRequest prompt = GenerateOf("s", MakeTokens(64, 1), 0);
+  prompt.request_id = "r";
+  prompt.expected_position = 0;
+  ASSERT_TRUE(harness_->Generate(prompt)->done().Get().ok());
+  // A state is kept there, within the request.
+  ASSERT_TRUE(Rewind("s", {.position = 32}).ok());
+  const auto repeat = harness_->Generate(prompt)->done().Get();
+  EXPECT_EQ(ReasonOf(repeat.status()), ErrorReason::kPositionMismatch);
+}
+
+TEST_P(EngineWayBackTest, WhatFailedIsPutRightWithoutARequest) {
+  if (GetParam() != Durability::kLog) GTEST_SKIP() << "not logged";
+  harness_->CreateSession("s");
+  ASSERT_TRUE(harness_->Step(StepOf("s", {1, 2, 3, 4})).ok());
+  // It is written all the same.
+  store_.FailWritesAfterThem(true);
+  EXPECT_EQ(ReasonOf(Rewind("s", {.position = 0})),
+            ErrorReason::kStoreUnavailable);
+  store_.FailWritesAfterThem(false);
+  const size_t puts = store_.puts();
+  harness_->clock().Advance(absl::Seconds(2));
+  while (store_.puts() == puts) std::this_thread::yield();
+  harness_.emplace(options_, SharedTinyModel(), &store_);
+  EXPECT_EQ(Info("s").position, 4u);
+}
+
+}  // namespace
+}  // namespace steadystate
