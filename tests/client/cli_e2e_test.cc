@@ -207,7 +207,7 @@ TEST_F(CliTest, ASessionGoesBack) {
 }
 
 TEST_F(CliTest, APromptIsReadOnce) {
-  const std::string prompt(200, 'a');
+  const std::string prompt(700, 'a');
   const std::string generate =
       "generate --max_tokens 5 --seed 3 --json --reuse_prefix --prompt " +
       prompt;
@@ -216,7 +216,7 @@ TEST_F(CliTest, APromptIsReadOnce) {
   EXPECT_EQ(Json(generate)["reused_tokens"], 0);
   const auto again = Json(generate);
   EXPECT_GT(again["reused_tokens"], 0);
-  EXPECT_EQ(again["prompt_tokens"], 200);
+  EXPECT_EQ(again["prompt_tokens"], 700);
   EXPECT_EQ(again["tokens"], first["tokens"]);
   EXPECT_EQ(Print("checkpoint list"), "");
 }

@@ -41,7 +41,29 @@ StoredSession MakeSession(uint64_t i) {
   session.card.last_step_time = session.card.create_time + absl::Seconds(i);
   session.position = 3 * i;
   session.other_numerics = i % 3 == 0;
+  session.durability = static_cast<Durability>(i % 4);
+  session.round = 7 * i;
+  session.repeatable_from = 2 * i;
+  if (i % 2 == 1) session.prefix = {i, 5 * i};
+  if (i % 3 == 1) {
+    session.tail = {.end = 4 * i,
+                    .numerics = 6 * i,
+                    .through_round = 8 * i,
+                    .damaged = i % 2 == 0,
+                    .remade = i % 4 == 1};
+  }
   return session;
+}
+
+void ExpectSame(const std::optional<StoredTail>& found,
+                const std::optional<StoredTail>& expected) {
+  ASSERT_EQ(found.has_value(), expected.has_value());
+  if (!found.has_value()) return;
+  EXPECT_EQ(found->end, expected->end);
+  EXPECT_EQ(found->numerics, expected->numerics);
+  EXPECT_EQ(found->through_round, expected->through_round);
+  EXPECT_EQ(found->damaged, expected->damaged);
+  EXPECT_EQ(found->remade, expected->remade);
 }
 
 std::string MakeSnapshot(uint64_t i, uint64_t version = 0) {
@@ -88,9 +110,9 @@ TEST_F(RocksStoreTest, WhatWasPutIsThereWhenItIsOpenedAgain) {
   {
     const auto store = Open();
     for (uint64_t i = 0; i < 10; ++i) {
-      ASSERT_TRUE(store->Put(MakeSession(i), MakeSnapshot(i), "").ok());
+      ASSERT_TRUE(store->Put(MakeSession(i), MakeSnapshot(i), "tail").ok());
     }
-    ASSERT_TRUE(store->Put(MakeSession(4), MakeSnapshot(4, 1), "").ok());
+    ASSERT_TRUE(store->Put(MakeSession(4), MakeSnapshot(4, 1), "tail").ok());
     const SessionUid gone[] = {MakeSession(7).card.uid,
                                MakeSession(99).card.uid};
     ASSERT_TRUE(store->Remove(gone).ok());
@@ -113,6 +135,11 @@ TEST_F(RocksStoreTest, WhatWasPutIsThereWhenItIsOpenedAgain) {
     EXPECT_EQ(found.card.last_step_time, expected.card.last_step_time);
     EXPECT_EQ(found.position, expected.position);
     EXPECT_EQ(found.other_numerics, expected.other_numerics);
+    EXPECT_EQ(found.durability, expected.durability);
+    EXPECT_EQ(found.round, expected.round);
+    EXPECT_EQ(found.repeatable_from, expected.repeatable_from);
+    EXPECT_EQ(found.prefix, expected.prefix);
+    ExpectSame(found.tail, expected.tail);
     EXPECT_EQ(store->Read(expected.card.uid)->snapshot,
               MakeSnapshot(i, i == 4));
   }
