@@ -1,17 +1,23 @@
 // Goal: a generation that is interrupted, and goes on in a copy of its session,
 // is to the byte what it would have been without: for every family of the
-// registry, and every type that its states may be kept in. Method: a seeded
-// generation with penalties, broken off some 130 times after one to five
-// tokens; each time the session moves on to another engine, or another name, or
-// its engine is killed, or tokens that came after are taken back, in one of the
-// ways that there are. The same at once is
-// what it must equal.
+// registry, and every type that its states may be kept in. Method: seeded
+// generations with penalties, each broken off some 130 times after one to five
+// tokens. Each time the session moves on to another engine, or another name, or
+// its engine is killed, or tokens that came after are taken back, or the client
+// goes in the middle of a request and sends it again: in a random order, each
+// way equally often. The same at once is what it must equal.
+//
+// STEADYSTATE_RESUME_TIMES says how often each way is taken, 16 if nothing
+// does.
+#include <algorithm>
+#include <cstdlib>
 #include <memory>
 #include <random>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "gtest/gtest.h"
 #include "tests/server/engine/engine_harness.h"
@@ -23,6 +29,49 @@ namespace steadystate {
 namespace {
 
 constexpr size_t kTokens = 400;
+
+// How a generation is interrupted.
+enum class Way : uint8_t {
+  kHibernate,
+  kRestart,
+  kMove,  // by a snapshot, to another engine
+  kFork,
+  kKill,
+  kRewind,
+  kForkAsItWas,  // at a position before the session's
+  kTakeUp,       // a request whose client goes is sent again
+};
+constexpr size_t kWays = 8;
+
+size_t Times() {
+  size_t times = 16;
+  const char* const text = std::getenv("STEADYSTATE_RESUME_TIMES");
+  if (text != nullptr) {
+    EXPECT_TRUE(absl::SimpleAtoi(text, &times));
+  }
+  return times;
+}
+
+// Each way equally often.
+std::vector<Way> AllWays(std::mt19937& random) {
+  std::vector<Way> ways;
+  for (size_t i = 0; i < kWays * Times(); ++i) {
+    ways.push_back(static_cast<Way>(i % kWays));
+  }
+  std::shuffle(ways.begin(), ways.end(), random);
+  return ways;
+}
+
+GenerateRequest RequestFor(const std::string& session,
+                           std::vector<int32_t> prompt, size_t tokens) {
+  GenerateRequest request =
+      GenerateOf(session, std::move(prompt), uint64_t{tokens});
+  request.ignore_eos = true;
+  request.sampling.temperature = 1;
+  request.sampling.seed = 5;
+  request.sampling.frequency_penalty = 0.3f;
+  return request;
+}
 
 struct Case {
   std::string family;
@@ -92,20 +141,46 @@ class ResumeTest : public testing::TestWithParam<Case> {
     StartEngine(current_);
   }
 
-  std::vector<int32_t> Generate(EngineHarness& harness,
-                                const std::string& session,
-                                std::vector<int32_t> prompt, size_t tokens) {
-    GenerateRequest request =
-        GenerateOf(session, std::move(prompt), uint64_t{tokens});
-    request.ignore_eos = true;
-    request.sampling.temperature = 1;
-    request.sampling.seed = 5;
-    request.sampling.frequency_penalty = 0.3f;
-    const auto recorder = harness.Generate(std::move(request));
-    EXPECT_TRUE(recorder->done().Get().ok()) << recorder->done().Get().status();
+  static std::vector<int32_t> TokensOf(Recorder<GenerateRequest>& recorder) {
+    EXPECT_TRUE(recorder.done().Get().ok()) << recorder.done().Get().status();
     std::vector<int32_t> drawn;
-    for (const GeneratedToken& item : recorder->items()) {
+    for (const GeneratedToken& item : recorder.items()) {
       drawn.push_back(item.token);
+    }
+    return drawn;
+  }
+
+  static std::vector<int32_t> Generate(EngineHarness& harness,
+                                       const std::string& session,
+                                       std::vector<int32_t> prompt,
+                                       size_t tokens) {
+    return TokensOf(
+        *harness.Generate(RequestFor(session, std::move(prompt), tokens)));
+  }
+
+  // The same by a request that is cancelled when it has returned `before`
+  // tokens, and then sent again.
+  std::vector<int32_t> GenerateTwice(const std::string& session, size_t tokens,
+                                     size_t before) {
+    GenerateRequest request = RequestFor(session, {}, tokens);
+    request.expected_position = here().Position(session);
+    request.request_id = "cut";
+    RequestId id = 0;
+    std::shared_ptr<Recorder<GenerateRequest>> cut;
+    {
+      ComputeHold hold(here());
+      cut = here().Generate(request, &id);
+      cut->set_on_item([this, &id, before](size_t count) {
+        if (count == before) here().engine().Cancel(id);
+      });
+    }
+    // What it had returned by then may have been all.
+    const auto& end = cut->done().Get();
+    EXPECT_TRUE(end.ok() || ReasonOf(end.status()) == ErrorReason::kCancelled);
+    const auto again = here().Generate(request);
+    const std::vector<int32_t> drawn = TokensOf(*again);
+    if (again->done().Get().ok()) {
+      EXPECT_GE(again->done().Get()->replayed_tokens, before);
     }
     return drawn;
   }
@@ -167,33 +242,55 @@ class ResumeTest : public testing::TestWithParam<Case> {
     EXPECT_EQ(rewound->position, position);
   }
 
-  // Interrupts the session in one of seven ways. -> what it is called then.
-  std::string Interrupt(uint32_t way, const std::string& session,
+  // -> what the session is called then.
+  std::string Interrupt(Way way, const std::string& session,
                         const std::string& next) {
-    if (way == 0) {
-      Hibernate(session);
-      return session;
-    }
-    if (way == 1) {
-      Restart();
-      return session;
-    }
-    if (way == 4) {
-      Kill();
-      return session;
-    }
-    if (way == 5) {
-      Rewind(session);
-      return session;
-    }
     EngineHarness& before = here();
-    if (way == 2) {
-      Move(session, next);
-    } else {
-      Fork(session, next, way == 6);
+    switch (way) {
+      case Way::kHibernate:
+        Hibernate(session);
+        return session;
+      case Way::kRestart:
+        Restart();
+        return session;
+      case Way::kKill:
+        Kill();
+        return session;
+      case Way::kRewind:
+        Rewind(session);
+        return session;
+      case Way::kTakeUp:
+        return session;
+      case Way::kMove:
+        Move(session, next);
+        break;
+      case Way::kFork:
+      case Way::kForkAsItWas:
+        Fork(session, next, way == Way::kForkAsItWas);
     }
     EXPECT_TRUE(before.engine().DeleteSession(session).ok());
     return next;
+  }
+
+  // A whole generation in pieces, each after the last of `ways`, which are
+  // taken away, as long as there are some. -> what `name` is called then.
+  std::string GenerateInPieces(std::string name, std::mt19937& random,
+                               std::vector<Way>& ways,
+                               std::vector<int32_t>& parts) {
+    parts = Generate(here(), name, prompt_, 1);
+    const std::string first = name;
+    for (size_t moves = 1; parts.size() < tokens_ && !ways.empty(); ++moves) {
+      const Way way = ways.back();
+      ways.pop_back();
+      name = Interrupt(way, name, absl::StrCat(first, "-", moves));
+      const size_t more =
+          std::min<size_t>(1 + random() % 5, tokens_ - parts.size());
+      const std::vector<int32_t> drawn =
+          way == Way::kTakeUp ? GenerateTwice(name, more, 1 + random() % more)
+                              : Generate(here(), name, {}, more);
+      parts.insert(parts.end(), drawn.begin(), drawn.end());
+    }
+    return name;
   }
 
   EngineHarness& here() { return *harnesses_[current_]; }
@@ -217,19 +314,19 @@ TEST_P(ResumeTest, AGenerationGoesOnToTheByte) {
   here().CreateSession("whole");
   const std::vector<int32_t> whole =
       Generate(here(), "whole", prompt_, tokens_);
+  EXPECT_TRUE(here().engine().DeleteSession("whole").ok());
   std::mt19937 random(3);
-  std::string session = "s0";
-  here().CreateSession(session);
-  std::vector<int32_t> parts = Generate(here(), session, prompt_, 1);
-  for (size_t moves = 1; parts.size() < tokens_; ++moves) {
-    session = Interrupt(static_cast<uint32_t>(random() % 7), session,
-                        absl::StrCat("s", moves));
-    const size_t more =
-        std::min<size_t>(1 + random() % 5, tokens_ - parts.size());
-    const std::vector<int32_t> drawn = Generate(here(), session, {}, more);
-    parts.insert(parts.end(), drawn.begin(), drawn.end());
+  std::vector<Way> ways = AllWays(random);
+  for (size_t i = 0; !ways.empty(); ++i) {
+    const std::string first = absl::StrCat("s", i);
+    here().CreateSession(first);
+    std::vector<int32_t> parts;
+    const std::string last = GenerateInPieces(first, random, ways, parts);
+    EXPECT_EQ(parts, std::vector<int32_t>(
+                         whole.begin(),
+                         whole.begin() + static_cast<ptrdiff_t>(parts.size())));
+    EXPECT_TRUE(here().engine().DeleteSession(last).ok());
   }
-  EXPECT_EQ(parts, whole);
 }
 
 }  // namespace
