@@ -1,43 +1,35 @@
 #include "server/store/rocks_store.h"
 
-#include <sys/stat.h>
-#include <unistd.h>
-
-#include <cerrno>
 #include <chrono>
-#include <cstdarg>
-#include <cstdio>
 #include <cstring>
-#include <filesystem>
-#include <fstream>
+#include <map>
+#include <optional>
+#include <set>
+#include <span>
 #include <utility>
 #include <vector>
 
-#include "absl/strings/ascii.h"
-#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_split.h"
 #include "absl/time/time.h"
 #include "rocksdb/db.h"
 #include "rocksdb/env.h"
-#include "rocksdb/listener.h"
+#include "rocksdb/file_system.h"
 #include "rocksdb/options.h"
-#include "rocksdb/table.h"
 #include "rocksdb/version.h"
 #include "rocksdb/write_batch.h"
-#include "server/base/binary.h"
 #include "server/base/error.h"
 #include "server/base/logging.h"
 #include "server/base/mutex.h"
+#include "server/base/parking.h"
 #include "server/base/status_macros.h"
+#include "server/store/rocks_options.h"
 #include "server/store/round_log.h"
+#include "server/store/snapshot_files.h"
 #include "server/store/store_format.h"
+#include "server/store/stored_form.h"
 
 namespace steadystate {
 namespace {
-
-// The version of what describes a session.
-constexpr uint8_t kSessionFormat = 4;
 
 // Until a store that failed is tried again.
 constexpr absl::Duration kRetry = absl::Seconds(1);
@@ -68,135 +60,14 @@ rocksdb::Slice KeyOf(const SessionUid& uid) {
   return {reinterpret_cast<const char*>(uid.data()), sizeof(uid)};
 }
 
-std::string Encode(const StoredSession& session) {
-  std::string bytes;
-  BinaryWriter writer(bytes);
-  writer.Number(kSessionFormat);
-  writer.Number(session.position);
-  writer.Number(static_cast<uint8_t>(session.other_numerics ? 1 : 0));
-  writer.Number(static_cast<uint8_t>(session.durability));
-  writer.Number(session.round);
-  writer.Number(session.repeatable_from);
-  writer.Number(static_cast<uint8_t>(session.prefix.has_value() ? 1 : 0));
-  if (session.prefix.has_value()) {
-    for (const uint64_t word : *session.prefix) writer.Number(word);
-  }
-  writer.Number(static_cast<uint8_t>(session.tail.has_value() ? 1 : 0));
-  if (session.tail.has_value()) {
-    writer.Number(session.tail->end);
-    writer.Number(session.tail->numerics);
-    writer.Number(session.tail->through_round);
-    writer.Number(static_cast<uint8_t>((session.tail->damaged ? 1 : 0) +
-                                       (session.tail->remade ? 2 : 0)));
-  }
-  WriteCard(session.card, bytes);
-  return bytes;
-}
-
-absl::StatusOr<StoredSession> Decode(absl::string_view bytes) {
-  BinaryReader reader(bytes);
-  StoredSession session;
-  const auto format = reader.Number<uint8_t>();
-  session.position = reader.Number<uint64_t>();
-  session.other_numerics = reader.Number<uint8_t>() != 0;
-  // The first format had no log.
-  if (format >= 2) {
-    session.durability = static_cast<Durability>(reader.Number<uint8_t>());
-    session.round = reader.Number<uint64_t>();
-    // Nor did the second one say this.
-    session.repeatable_from =
-        format >= 3 ? reader.Number<uint64_t>() : session.position;
-    if (format >= 4 && reader.Number<uint8_t>() != 0) {
-      for (uint64_t& word : session.prefix.emplace()) {
-        word = reader.Number<uint64_t>();
-      }
-    }
-    if (reader.Number<uint8_t>() != 0) {
-      StoredTail& tail = session.tail.emplace();
-      tail.end = reader.Number<uint64_t>();
-      tail.numerics = reader.Number<uint64_t>();
-      tail.through_round = reader.Number<uint64_t>();
-      const auto flags = reader.Number<uint8_t>();
-      tail.damaged = (flags & 1) != 0;
-      tail.remade = (flags & 2) != 0;
-    }
-  }
-  if (!reader.ok() || format == 0 || format > kSessionFormat) {
-    return absl::DataLossError("a stored session's description is unreadable");
-  }
-  STEADYSTATE_RETURN_IF_ERROR(ReadCard(reader, session.card));
-  return session;
-}
-
-// RocksDB's own file of messages would be on the same disk, and a message that
-// cannot be written there ends the process where Debian builds it with
-// assertions.
-class RocksLog final : public rocksdb::Logger {
- public:
-  RocksLog() : Logger(rocksdb::WARN_LEVEL) {}
-  using Logger::Logv;
-  void Logv(const char* format, va_list arguments) override {
-    char line[512];
-    vsnprintf(line, sizeof(line), format, arguments);
-    LogLimited(limiter_, LogLevel::kWarning, "store",
-               {{"rocksdb", absl::StripAsciiWhitespace(line)}});
-  }
-
- private:
-  LogLimiter limiter_;
-};
-
-// The store gets the database going again by itself.
-class NoAutomaticRecovery final : public rocksdb::EventListener {
- public:
-  void OnErrorRecoveryBegin(rocksdb::BackgroundErrorReason /*reason*/,
-                            rocksdb::Status /*error*/,
-                            bool* automatic) override {
-    *automatic = false;
-  }
-};
-
-rocksdb::DBOptions DatabaseOptions() {
-  rocksdb::DBOptions options;
-  options.create_if_missing = true;
-  options.create_missing_column_families = true;
-  options.info_log = std::make_shared<RocksLog>();
-  options.listeners.push_back(std::make_shared<NoAutomaticRecovery>());
-  // Whatever a loss of power left, up to the first record that is not whole.
-  options.wal_recovery_mode = rocksdb::WALRecoveryMode::kPointInTimeRecovery;
-  // What is read at the next start.
-  options.max_total_wal_size = uint64_t{64} << 20;
-  options.max_background_jobs = 2;
-  options.max_open_files = 256;
-  return options;
-}
-
-rocksdb::ColumnFamilyOptions FamilyOptions() {
-  rocksdb::ColumnFamilyOptions options;
-  options.write_buffer_size = size_t{16} << 20;
-  options.max_write_buffer_number = 3;
-  options.compression = rocksdb::kNoCompression;
-  rocksdb::BlockBasedTableOptions table;
-  table.format_version = 5;
-  options.table_factory.reset(rocksdb::NewBlockBasedTableFactory(table));
-  return options;
-}
-
-// Snapshots are large, and replaced as a whole.
-rocksdb::ColumnFamilyOptions SnapshotOptions() {
-  rocksdb::ColumnFamilyOptions options = FamilyOptions();
-  options.enable_blob_files = true;
-  options.min_blob_size = 4096;
-  options.enable_blob_garbage_collection = true;
-  options.blob_garbage_collection_age_cutoff = 0.25;
-  options.blob_garbage_collection_force_threshold = 0.5;
-  return options;
-}
-
 class RocksSessionStore final : public SessionStore {
  public:
   explicit RocksSessionStore(RocksStoreOptions options)
-      : options_(std::move(options)) {
+      : options_(std::move(options)),
+        files_(absl::StrCat(options_.directory, "/snapshots"),
+               options_.file_system != nullptr
+                   ? options_.file_system
+                   : rocksdb::FileSystem::Default()) {
     if (options_.file_system != nullptr) {
       env_ = rocksdb::NewCompositeEnv(options_.file_system);
     }
@@ -239,7 +110,16 @@ class RocksSessionStore final : public SessionStore {
   absl::Status CheckModel() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::Status CheckWorks(absl::string_view doing)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  absl::Status Write(rocksdb::WriteBatch& batch)
+  enum class Safety : uint8_t { kFromKill, kFromLossOfPower };
+  absl::Status Write(rocksdb::WriteBatch& batch,
+                     Safety safety = Safety::kFromKill)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  absl::Status WriteFailed(std::string why)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  rocksdb::Status FindFiles() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  absl::Status WriteOver(std::span<const SessionUid> uids,
+                         const std::optional<SnapshotFile>& file,
+                         rocksdb::WriteBatch& batch)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   const RocksStoreOptions options_;
@@ -250,10 +130,18 @@ class RocksSessionStore final : public SessionStore {
   rocksdb::ColumnFamilyHandle* sessions_ ABSL_GUARDED_BY(mutex_) = nullptr;
   rocksdb::ColumnFamilyHandle* snapshots_ ABSL_GUARDED_BY(mutex_) = nullptr;
   rocksdb::ColumnFamilyHandle* tails_ ABSL_GUARDED_BY(mutex_) = nullptr;
+  rocksdb::ColumnFamilyHandle* in_files_ ABSL_GUARDED_BY(mutex_) = nullptr;
   std::vector<rocksdb::ColumnFamilyHandle*> handles_ ABSL_GUARDED_BY(mutex_);
   // A write has failed: what the database said, and when it is tried again.
   std::string failure_ ABSL_GUARDED_BY(mutex_);
   std::chrono::steady_clock::time_point retry_ ABSL_GUARDED_BY(mutex_);
+
+  SnapshotFiles files_ ABSL_GUARDED_BY(mutex_);
+  // Whose snapshots are in files, as the database has it.
+  std::map<SessionUid, SnapshotFile> file_of_ ABSL_GUARDED_BY(mutex_);
+  // A write has failed that was to change that: the database, opened anew, says
+  // which of the files it needs.
+  bool files_in_doubt_ ABSL_GUARDED_BY(mutex_) = false;
 };
 
 absl::Status RocksSessionStore::Open() {
@@ -286,8 +174,9 @@ rocksdb::Status RocksSessionStore::OpenDatabase() {
   const std::vector<rocksdb::ColumnFamilyDescriptor> families = {
       {rocksdb::kDefaultColumnFamilyName, FamilyOptions()},
       {"sessions", FamilyOptions()},
-      {"snapshots", SnapshotOptions()},
-      {"tails", SnapshotOptions()}};
+      {"snapshots", BlobFamilyOptions()},
+      {"tails", BlobFamilyOptions()},
+      {"in_files", FamilyOptions()}};
   rocksdb::DB* database = nullptr;
   const rocksdb::Status status = rocksdb::DB::Open(
       options, options_.directory, families, &handles_, &database);
@@ -296,7 +185,38 @@ rocksdb::Status RocksSessionStore::OpenDatabase() {
   sessions_ = handles_[1];
   snapshots_ = handles_[2];
   tails_ = handles_[3];
-  return status;
+  in_files_ = handles_[4];
+  const rocksdb::Status found = FindFiles();
+  if (!found.ok()) Close();
+  return found;
+}
+
+// Which snapshots are in files; all other files go.
+rocksdb::Status RocksSessionStore::FindFiles() {
+  file_of_.clear();
+  std::set<uint64_t> needed;
+  {
+    const std::unique_ptr<rocksdb::Iterator> at(
+        database_->NewIterator(rocksdb::ReadOptions(), in_files_));
+    for (at->SeekToFirst(); at->Valid(); at->Next()) {
+      const auto file = SnapshotFile::FromBytes(ViewOf(at->value()));
+      SessionUid uid;
+      if (!file.has_value() || at->key().size() != sizeof(uid)) {
+        LogError("stored session without a snapshot",
+                 {{"error", "what names its file is unreadable"}});
+        continue;
+      }
+      std::memcpy(uid.data(), at->key().data(), sizeof(uid));
+      file_of_.emplace(uid, *file);
+      needed.insert(file->number);
+    }
+    if (!at->status().ok()) return at->status();
+  }
+  const absl::Status opened =
+      files_.Open([&](uint64_t number) { return needed.contains(number); });
+  files_in_doubt_ = !opened.ok();
+  return opened.ok() ? rocksdb::Status::OK()
+                     : rocksdb::Status::IOError(SliceOf(opened.message()));
 }
 
 void RocksSessionStore::Close() {
@@ -338,8 +258,9 @@ absl::Status RocksSessionStore::CheckWorks(absl::string_view doing) {
   if (database_ != nullptr && failure_.empty()) return absl::OkStatus();
   if (Now() < retry_) return Unavailable(doing, failure_);
   retry_ = Now() + absl::ToChronoNanoseconds(kRetry);
-  rocksdb::Status status =
-      database_ == nullptr ? rocksdb::Status::Aborted() : database_->Resume();
+  rocksdb::Status status = database_ == nullptr || files_in_doubt_
+                               ? rocksdb::Status::Aborted()
+                               : database_->Resume();
   if (!status.ok()) {
     Close();
     status = OpenDatabase();
@@ -353,11 +274,16 @@ absl::Status RocksSessionStore::CheckWorks(absl::string_view doing) {
   return absl::OkStatus();
 }
 
-absl::Status RocksSessionStore::Write(rocksdb::WriteBatch& batch) {
-  const rocksdb::Status written =
-      database_->Write(rocksdb::WriteOptions(), &batch);
-  if (written.ok()) return absl::OkStatus();
-  failure_ = written.ToString();
+absl::Status RocksSessionStore::Write(rocksdb::WriteBatch& batch,
+                                      Safety safety) {
+  rocksdb::WriteOptions options;
+  options.sync = safety == Safety::kFromLossOfPower;
+  const rocksdb::Status written = database_->Write(options, &batch);
+  return written.ok() ? absl::OkStatus() : WriteFailed(written.ToString());
+}
+
+absl::Status RocksSessionStore::WriteFailed(std::string why) {
+  failure_ = std::move(why);
   retry_ = Now() + absl::ToChronoNanoseconds(kRetry);
   LogError("store failed", {{"error", failure_}});
   return Unavailable("be written", failure_);
@@ -370,7 +296,7 @@ absl::Status RocksSessionStore::ForEach(
   const std::unique_ptr<rocksdb::Iterator> at(
       database_->NewIterator(rocksdb::ReadOptions(), sessions_));
   for (at->SeekToFirst(); at->Valid(); at->Next()) {
-    absl::StatusOr<StoredSession> session = Decode(ViewOf(at->value()));
+    absl::StatusOr<StoredSession> session = DecodeStored(ViewOf(at->value()));
     if (session.ok()) {
       each(*std::move(session));
     } else {
@@ -385,19 +311,63 @@ absl::Status RocksSessionStore::ForEach(
 absl::Status RocksSessionStore::Put(const StoredSession& session,
                                     absl::string_view snapshot,
                                     absl::string_view tail) {
-  const std::string card = Encode(session);
+  const std::string card = EncodeStored(session);
   rocksdb::WriteBatch batch;
-  const rocksdb::Slice key = KeyOf(session.card.uid);
+  const SessionUid& uid = session.card.uid;
+  const rocksdb::Slice key = KeyOf(uid);
   const MutexLock lock(mutex_);
   STEADYSTATE_RETURN_IF_ERROR(CheckWorks("be written"));
+  std::optional<SnapshotFile> file;
+  if (snapshot.size() > options_.snapshot_file_bytes) {
+    absl::StatusOr<SnapshotFile> written = files_.Write(snapshot);
+    if (!written.ok()) {
+      return WriteFailed(std::string(written.status().message()));
+    }
+    file = *written;
+    MayPark("RocksStore::Put, with a file");
+  }
   batch.Put(sessions_, key, card);
-  batch.Put(snapshots_, key, SliceOf(snapshot));
+  if (file.has_value()) {
+    batch.Delete(snapshots_, key);
+    batch.Put(in_files_, key, file->ToBytes());
+  } else {
+    batch.Put(snapshots_, key, SliceOf(snapshot));
+  }
   if (tail.empty()) {
     batch.Delete(tails_, key);
   } else {
     batch.Put(tails_, key, SliceOf(tail));
   }
-  return Write(batch);
+  return WriteOver({&uid, 1}, file, batch);
+}
+
+// Writes a batch that gives these sessions other snapshots, or none.
+//   file  that of the new snapshot, if there is one; it is in the batch
+absl::Status RocksSessionStore::WriteOver(
+    std::span<const SessionUid> uids, const std::optional<SnapshotFile>& file,
+    rocksdb::WriteBatch& batch) {
+  std::vector<SnapshotFile> old;
+  for (const SessionUid& uid : uids) {
+    const auto found = file_of_.find(uid);
+    if (found == file_of_.end()) continue;
+    old.push_back(found->second);
+    if (!file.has_value()) batch.Delete(in_files_, KeyOf(uid));
+  }
+  const bool changes = file.has_value() || !old.empty();
+  // A loss of power must not leave a database that needs files which are gone.
+  const absl::Status written =
+      Write(batch, old.empty() ? Safety::kFromKill : Safety::kFromLossOfPower);
+  if (!written.ok()) {
+    files_in_doubt_ = files_in_doubt_ || changes;
+    return written;
+  }
+  if (!changes) return written;
+  MayPark("RocksStore, a file less");
+  for (const SessionUid& uid : uids) file_of_.erase(uid);
+  if (file.has_value()) file_of_.emplace(uids.front(), *file);
+  for (const SnapshotFile& gone : old) files_.Remove(gone);
+  MayPark("RocksStore, files removed");
+  return written;
 }
 
 absl::Status RocksSessionStore::PutTails(
@@ -407,7 +377,7 @@ absl::Status RocksSessionStore::PutTails(
   STEADYSTATE_RETURN_IF_ERROR(CheckWorks("be written"));
   for (const auto& [session, bodies] : tails) {
     const rocksdb::Slice key = KeyOf(session.card.uid);
-    batch.Put(sessions_, key, Encode(session));
+    batch.Put(sessions_, key, EncodeStored(session));
     batch.Put(tails_, key, bodies);
   }
   return Write(batch);
@@ -418,8 +388,17 @@ absl::StatusOr<StoredState> RocksSessionStore::Read(const SessionUid& uid) {
   const MutexLock lock(mutex_);
   if (database_ == nullptr) STEADYSTATE_RETURN_IF_ERROR(CheckWorks("be read"));
   const rocksdb::ReadOptions options;
-  rocksdb::Status found =
-      database_->Get(options, snapshots_, KeyOf(uid), &state.snapshot);
+  const auto file = file_of_.find(uid);
+  rocksdb::Status found;
+  if (file != file_of_.end()) {
+    absl::StatusOr<std::string> snapshot = files_.Read(file->second);
+    if (absl::IsUnavailable(snapshot.status())) {
+      return Unavailable("be read", snapshot.status().message());
+    }
+    STEADYSTATE_ASSIGN_OR_RETURN(state.snapshot, std::move(snapshot));
+  } else {
+    found = database_->Get(options, snapshots_, KeyOf(uid), &state.snapshot);
+  }
   if (found.ok()) {
     found = database_->Get(options, tails_, KeyOf(uid), &state.tail);
     if (found.ok() || found.IsNotFound()) return state;
@@ -443,7 +422,7 @@ absl::Status RocksSessionStore::Remove(std::span<const SessionUid> uids) {
     batch.Delete(snapshots_, KeyOf(uid));
     batch.Delete(tails_, KeyOf(uid));
   }
-  return Write(batch);
+  return WriteOver(uids, std::nullopt, batch);
 }
 
 absl::Status RocksSessionStore::Sync() {

@@ -20,8 +20,9 @@
 namespace steadystate {
 namespace {
 
-// The version of what is in the directory.
-constexpr int kFormat = 2;
+// The version of what is in the directory. 1 had no log, 2 no files of
+// snapshots; both are read.
+constexpr int kFormat = 3;
 constexpr char kFormatFile[] = "FORMAT";
 
 // What the directory's FORMAT file says; zeros without one.

@@ -9,20 +9,26 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <map>
 #include <memory>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
+#include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "rocksdb/file_system.h"
+#include "rocksdb/db.h"
 #include "server/base/error.h"
+#include "server/base/parking.h"
+#include "tests/server/store/faulty_file_system.h"
 #include "tests/testing/temp_directory.h"
 
 namespace steadystate {
@@ -157,8 +163,8 @@ TEST_F(RocksStoreTest, ADirectoryThatIsNotThisModelsStoreIsLeftAlone) {
     EXPECT_TRUE(absl::StrContains(Refusal(), "in use by another server"));
   }
   const std::string format = options_.directory + "/FORMAT";
-  std::ofstream(format) << "store 3\nrocksdb 7 8\n";
-  EXPECT_TRUE(absl::StrContains(Refusal(), "is of format 3"));
+  std::ofstream(format) << "store 4\nrocksdb 7 8\n";
+  EXPECT_TRUE(absl::StrContains(Refusal(), "is of format 4"));
   std::ofstream(format) << "store 1\nrocksdb 99 0\n";
   EXPECT_TRUE(absl::StrContains(Refusal(), "written by RocksDB 99.0"));
   std::filesystem::remove(format);
@@ -217,71 +223,6 @@ TEST_F(RocksStoreTest, ACutLogIsReadToItsLastWholeRecord) {
   }
 }
 
-// What a disk does that is full, or broken.
-struct Faults {
-  std::atomic<bool> full = false;
-  std::atomic<bool> broken = false;
-
-  rocksdb::IOStatus Next() const {
-    if (full) return rocksdb::IOStatus::NoSpace("no space left");
-    if (broken) return rocksdb::IOStatus::IOError("input/output error");
-    return rocksdb::IOStatus::OK();
-  }
-};
-
-class FaultyFile final : public rocksdb::FSWritableFileOwnerWrapper {
- public:
-  FaultyFile(std::unique_ptr<rocksdb::FSWritableFile> file,
-             std::shared_ptr<const Faults> faults)
-      : FSWritableFileOwnerWrapper(std::move(file)),
-        faults_(std::move(faults)) {}
-  using FSWritableFileOwnerWrapper::Append;
-  rocksdb::IOStatus Append(const rocksdb::Slice& data,
-                           const rocksdb::IOOptions& options,
-                           rocksdb::IODebugContext* context) override {
-    const rocksdb::IOStatus fault = faults_->Next();
-    if (fault.ok()) {
-      return FSWritableFileOwnerWrapper::Append(data, options, context);
-    }
-    // Half of it gets there.
-    FSWritableFileOwnerWrapper::Append({data.data(), data.size() / 2}, options,
-                                       context)
-        .PermitUncheckedError();
-    return fault;
-  }
-  rocksdb::IOStatus Sync(const rocksdb::IOOptions& options,
-                         rocksdb::IODebugContext* context) override {
-    const rocksdb::IOStatus fault = faults_->Next();
-    return fault.ok() ? FSWritableFileOwnerWrapper::Sync(options, context)
-                      : fault;
-  }
-
- private:
-  const std::shared_ptr<const Faults> faults_;
-};
-
-class FaultyFileSystem final : public rocksdb::FileSystemWrapper {
- public:
-  explicit FaultyFileSystem(std::shared_ptr<const Faults> faults)
-      : FileSystemWrapper(rocksdb::FileSystem::Default()),
-        faults_(std::move(faults)) {}
-  const char* Name() const override { return "FaultyFileSystem"; }
-  rocksdb::IOStatus NewWritableFile(
-      const std::string& name, const rocksdb::FileOptions& options,
-      std::unique_ptr<rocksdb::FSWritableFile>* file,
-      rocksdb::IODebugContext* context) override {
-    const rocksdb::IOStatus made =
-        FileSystemWrapper::NewWritableFile(name, options, file, context);
-    if (made.ok()) {
-      *file = std::make_unique<FaultyFile>(std::move(*file), faults_);
-    }
-    return made;
-  }
-
- private:
-  const std::shared_ptr<const Faults> faults_;
-};
-
 TEST_F(RocksStoreTest, ADiskThatFailsIsToldAndTriedAgain) {
   const auto faults = std::make_shared<Faults>();
   options_.file_system = std::make_shared<FaultyFileSystem>(faults);
@@ -316,6 +257,245 @@ TEST_F(RocksStoreTest, ADiskThatFailsIsToldAndTriedAgain) {
   store.reset();
   store = Open();
   EXPECT_GE(List(*store).size(), next);
+}
+
+// Where snapshots above kSnapshotBytes are files.
+class FilesOfRocksStoreTest : public RocksStoreTest {
+ protected:
+  FilesOfRocksStoreTest() {
+    options_.snapshot_file_bytes = kSnapshotBytes;
+    options_.file_system = std::make_shared<FaultyFileSystem>(faults_);
+  }
+
+  // The names of snapshots' files, in order.
+  std::vector<std::string> Files() const {
+    std::vector<std::string> names;
+    for (const auto& entry : std::filesystem::directory_iterator(
+             options_.directory + "/snapshots")) {
+      names.push_back(entry.path().filename().string());
+    }
+    std::sort(names.begin(), names.end());
+    return names;
+  }
+  std::string PathOf(const std::string& name) const {
+    return absl::StrCat(options_.directory, "/snapshots/", name);
+  }
+  // Puts it there when the store works again.
+  static void PutAtLast(SessionStore& store, uint64_t i,
+                        const std::string& snapshot) {
+    const absl::Time give_up = absl::Now() + absl::Seconds(60);
+    while (!store.Put(MakeSession(i), snapshot, "").ok()) {
+      ASSERT_LT(absl::Now(), give_up);
+      absl::SleepFor(absl::Milliseconds(20));
+    }
+  }
+
+  const std::shared_ptr<Faults> faults_ = std::make_shared<Faults>();
+};
+
+std::string LargeSnapshot(uint64_t i, uint64_t version = 0) {
+  return MakeSnapshot(i, version) + std::string(1000, 'z');
+}
+
+std::string SnapshotIn(SessionStore& store, uint64_t i) {
+  const auto state = store.Read(MakeSession(i).card.uid);
+  EXPECT_TRUE(state.ok()) << i << state.status();
+  return state.ok() ? state->snapshot : "";
+}
+
+TEST_F(FilesOfRocksStoreTest, TheyComeAndGoWithTheirSessions) {
+  {
+    const auto store = Open();
+    ASSERT_TRUE(store->Put(MakeSession(0), MakeSnapshot(0).substr(9), "").ok());
+    EXPECT_THAT(Files(), testing::IsEmpty());
+    ASSERT_TRUE(store->Put(MakeSession(1), LargeSnapshot(1), "tail").ok());
+    ASSERT_TRUE(store->Put(MakeSession(2), LargeSnapshot(2), "").ok());
+    ASSERT_TRUE(store->Put(MakeSession(2), LargeSnapshot(2, 1), "").ok());
+    EXPECT_THAT(Files(), testing::ElementsAre("snapshot-1", "snapshot-3"));
+    // It shrinks, and another one grows.
+    ASSERT_TRUE(store->Put(MakeSession(1), "little", "tail").ok());
+    ASSERT_TRUE(store->Put(MakeSession(0), LargeSnapshot(0), "").ok());
+    EXPECT_THAT(Files(), testing::ElementsAre("snapshot-3", "snapshot-4"));
+  }
+  const auto store = Open();
+  EXPECT_EQ(List(*store).size(), 3u);
+  EXPECT_EQ(SnapshotIn(*store, 0), LargeSnapshot(0));
+  EXPECT_EQ(SnapshotIn(*store, 1), "little");
+  EXPECT_EQ(store->Read(MakeSession(1).card.uid)->tail, "tail");
+  EXPECT_EQ(SnapshotIn(*store, 2), LargeSnapshot(2, 1));
+  // A tail leaves the snapshot where it is.
+  std::vector<std::pair<StoredSession, std::string>> tails = {
+      {MakeSession(2), "more"}};
+  ASSERT_TRUE(store->PutTails(tails).ok());
+  EXPECT_EQ(SnapshotIn(*store, 2), LargeSnapshot(2, 1));
+  const SessionUid gone[] = {MakeSession(0).card.uid, MakeSession(1).card.uid,
+                             MakeSession(2).card.uid};
+  ASSERT_TRUE(store->Remove(gone).ok());
+  EXPECT_THAT(Files(), testing::IsEmpty());
+  EXPECT_EQ(store->Read(gone[2]).status().code(), absl::StatusCode::kDataLoss);
+}
+
+TEST_F(FilesOfRocksStoreTest, NoneGoesBeforeNobodyNeedsItAfterALossOfPower) {
+  const auto store = Open();
+  ASSERT_TRUE(store->Put(MakeSession(1), LargeSnapshot(1), "").ok());
+  const auto expect_synced_before_removal = [&](const std::string& name) {
+    const std::vector<std::string> calls = faults_->Calls();
+    ASSERT_GE(calls.size(), 2u);
+    EXPECT_EQ(calls.back(), "delete " + name);
+    EXPECT_TRUE(absl::StartsWith(calls[calls.size() - 2], "sync ") &&
+                absl::EndsWith(calls[calls.size() - 2], ".log"))
+        << calls[calls.size() - 2];
+  };
+  faults_->FailCall(0);
+  ASSERT_TRUE(store->Put(MakeSession(1), LargeSnapshot(1, 1), "").ok());
+  expect_synced_before_removal("snapshot-1");
+  EXPECT_EQ(faults_->Calls()[4], "sync snapshots");
+  faults_->FailCall(0);
+  ASSERT_TRUE(store->Put(MakeSession(1), "little", "").ok());
+  expect_synced_before_removal("snapshot-2");
+  ASSERT_TRUE(store->Put(MakeSession(1), LargeSnapshot(1, 2), "").ok());
+  faults_->FailCall(0);
+  const SessionUid gone[] = {MakeSession(1).card.uid};
+  ASSERT_TRUE(store->Remove(gone).ok());
+  expect_synced_before_removal("snapshot-3");
+}
+
+TEST_F(FilesOfRocksStoreTest, AFailureAnywhereLeavesTheOldSnapshotOrTheNew) {
+  auto store = Open();
+  std::string last = LargeSnapshot(1);
+  ASSERT_TRUE(store->Put(MakeSession(1), last, "").ok());
+  // To create, append, sync, rename, sync the directory; then the database's
+  // log, and to delete the old one, which counts for nothing.
+  for (int call = 1; call <= 7; ++call) {
+    const std::string next = LargeSnapshot(1, static_cast<uint64_t>(call));
+    faults_->FailCall(call);
+    const absl::Status put = store->Put(MakeSession(1), next, "");
+    EXPECT_EQ(put.ok(), call > 5) << call << put;
+    if (!put.ok()) {
+      EXPECT_EQ(GetErrorDetails(put)->reason, ErrorReason::kStoreUnavailable);
+      EXPECT_EQ(SnapshotIn(*store, 1), last);
+      store.reset();
+      store = Open();
+      EXPECT_THAT(Files(), testing::SizeIs(1));
+    }
+    if (put.ok()) last = next;
+    EXPECT_EQ(SnapshotIn(*store, 1), last) << call;
+  }
+  // What could not be deleted goes at the next start.
+  EXPECT_EQ(Files().size(), 2u);
+  store.reset();
+  store = Open();
+  EXPECT_EQ(Files().size(), 1u);
+  EXPECT_EQ(SnapshotIn(*store, 1), last);
+}
+
+TEST_F(FilesOfRocksStoreTest, ADiskThatFailsIsToldAndTriedAgain) {
+  auto store = Open();
+  std::string last = LargeSnapshot(1);
+  ASSERT_TRUE(store->Put(MakeSession(1), last, "").ok());
+  uint64_t version = 0;
+  for (std::atomic<bool>* const fault : {&faults_->full, &faults_->broken}) {
+    *fault = true;
+    ASSERT_FALSE(store->Put(MakeSession(1), LargeSnapshot(1, 99), "").ok());
+    ASSERT_FALSE(store->Put(MakeSession(1), "little", "").ok());
+    EXPECT_EQ(SnapshotIn(*store, 1), last);
+    *fault = false;
+    last = LargeSnapshot(1, ++version);
+    PutAtLast(*store, 1, last);
+    EXPECT_EQ(SnapshotIn(*store, 1), last);
+    // Nor does what failed fill the disk.
+    EXPECT_EQ(Files().size(), 1u);
+  }
+}
+
+// The file is there, and whether the database has it is known when it has been
+// opened anew.
+TEST_F(FilesOfRocksStoreTest, ADatabaseThatFailsDecidesWhichFileIsNeeded) {
+  auto store = Open();
+  ASSERT_TRUE(store->Put(MakeSession(1), LargeSnapshot(1), "").ok());
+  static Faults* failing = nullptr;
+  failing = faults_.get();
+  parking_hook = [](const char* place) {
+    if (std::strcmp(place, "RocksStore::Put, with a file") == 0) {
+      failing->broken = true;
+    }
+  };
+  ASSERT_FALSE(store->Put(MakeSession(1), LargeSnapshot(1, 1), "").ok());
+  parking_hook = nullptr;
+  EXPECT_EQ(Files().size(), 2u);
+  EXPECT_EQ(SnapshotIn(*store, 1), LargeSnapshot(1));
+  faults_->broken = false;
+  PutAtLast(*store, 2, "little");
+  const std::string found = SnapshotIn(*store, 1);
+  EXPECT_TRUE(found == LargeSnapshot(1) || found == LargeSnapshot(1, 1));
+  EXPECT_EQ(Files().size(), 1u);
+  store.reset();
+  store = Open();
+  EXPECT_EQ(SnapshotIn(*store, 1), found);
+}
+
+TEST_F(FilesOfRocksStoreTest, AFileThatIsDamagedIsOneSessionsLossAlone) {
+  auto store = Open();
+  for (uint64_t i = 1; i <= 3; ++i) {
+    ASSERT_TRUE(store->Put(MakeSession(i), LargeSnapshot(i), "").ok());
+  }
+  std::filesystem::resize_file(PathOf("snapshot-1"), 99);
+  std::filesystem::remove(PathOf("snapshot-2"));
+  std::ofstream(PathOf("snapshot-8"), std::ios::binary) << "an orphan";
+  std::ofstream(PathOf("snapshot-9.part"), std::ios::binary) << "a part";
+  for (int opened = 0; opened < 2; ++opened) {
+    for (uint64_t i = 1; i <= 2; ++i) {
+      const auto lost = store->Read(MakeSession(i).card.uid);
+      ASSERT_EQ(lost.status().code(), absl::StatusCode::kDataLoss);
+      EXPECT_EQ(GetErrorDetails(lost.status())->reason,
+                ErrorReason::kSnapshotCorrupt);
+    }
+    EXPECT_EQ(SnapshotIn(*store, 3), LargeSnapshot(3));
+    store.reset();
+    store = Open();
+    EXPECT_EQ(List(*store).size(), 3u);
+    EXPECT_THAT(Files(), testing::ElementsAre("snapshot-1", "snapshot-3"));
+  }
+  // They can be deleted, and put there again.
+  const SessionUid gone[] = {MakeSession(1).card.uid};
+  ASSERT_TRUE(store->Remove(gone).ok());
+  ASSERT_TRUE(store->Put(MakeSession(2), LargeSnapshot(2), "").ok());
+  EXPECT_EQ(SnapshotIn(*store, 2), LargeSnapshot(2));
+}
+
+// A store of a server that had no files of snapshots.
+TEST_F(FilesOfRocksStoreTest, AnOlderDirectoryIsGoneOnWith) {
+  Open()->Put(MakeSession(1), "little", "tail").IgnoreError();
+  const std::string& path = options_.directory;
+  {
+    std::vector<std::string> names;
+    rocksdb::DBOptions options;
+    ASSERT_TRUE(rocksdb::DB::ListColumnFamilies(options, path, &names).ok());
+    std::vector<rocksdb::ColumnFamilyDescriptor> families;
+    for (const std::string& name : names) {
+      families.push_back({name, rocksdb::ColumnFamilyOptions()});
+    }
+    std::vector<rocksdb::ColumnFamilyHandle*> handles;
+    rocksdb::DB* database = nullptr;
+    ASSERT_TRUE(
+        rocksdb::DB::Open(options, path, families, &handles, &database).ok());
+    ASSERT_EQ(names.back(), "in_files");
+    ASSERT_TRUE(database->DropColumnFamily(handles.back()).ok());
+    for (auto* const handle : handles) {
+      ASSERT_TRUE(database->DestroyColumnFamilyHandle(handle).ok());
+    }
+    delete database;
+  }
+  std::filesystem::remove_all(path + "/snapshots");
+  std::ofstream(path + "/FORMAT") << "store 2\nrocksdb 7 8\n";
+  const auto store = Open();
+  EXPECT_EQ(List(*store).size(), 1u);
+  EXPECT_EQ(SnapshotIn(*store, 1), "little");
+  ASSERT_TRUE(store->Put(MakeSession(1), LargeSnapshot(1), "").ok());
+  EXPECT_EQ(SnapshotIn(*store, 1), LargeSnapshot(1));
+  std::string format;
+  std::getline(std::ifstream(path + "/FORMAT"), format);
+  EXPECT_EQ(format, "store 3");
 }
 
 }  // namespace

@@ -36,6 +36,7 @@ namespace {
 // Where this process dies, and at which time that it comes there.
 const char* kill_place = "";
 std::atomic<int> kill_after = 0;
+bool snapshots_in_files = false;  // all of them; else none, for they are small
 
 void DieAt(const char* place) {
   if (std::strcmp(place, kill_place) != 0) return;
@@ -92,6 +93,11 @@ constexpr const char* kPlaces[] = {"Journal::WriteLoop",
                                    "Write, done",
                                    "Sync",
                                    "Sync, done"};
+// These come where snapshots are in files.
+constexpr const char* kFilePlaces[] = {
+    "SnapshotFiles::Write, a part",  "SnapshotFiles::Write, synced",
+    "SnapshotFiles::Write, renamed", "RocksStore::Put, with a file",
+    "RocksStore, a file less",       "RocksStore, files removed"};
 // These come when a log that was left is read.
 constexpr const char* kReadPlaces[] = {"LogReader::Write, created",
                                        "LogReader::Write, tails",
@@ -132,6 +138,7 @@ class World {
     options.fingerprint = "f00d";
     options.log_calls = &calls_;
     options.log_file_bytes = 2048;
+    if (snapshots_in_files) options.snapshot_file_bytes = 0;
     auto opened = RocksStore::Open(options);
     if (!opened.ok()) {
       std::fprintf(stderr, "%s\n", opened.status().ToString().c_str());
@@ -370,6 +377,17 @@ TEST_F(KillTest, NothingThatWasAnsweredIsLostWhereverItIsKilled) {
       Try(place, "", ++seed);
     }
   }
+}
+
+TEST_F(KillTest, NorWhereSnapshotsAreFiles) {
+  snapshots_in_files = true;
+  uint32_t seed = 2000;
+  for (const char* const place : kFilePlaces) {
+    for (uint32_t i = 0; i < Seeds() && !HasFatalFailure(); ++i) {
+      Try(place, i % 2 == 0 ? "" : "SnapshotFiles::Open", ++seed);
+    }
+  }
+  snapshots_in_files = false;
 }
 
 TEST_F(KillTest, NorWhenItIsKilledAgainWhileItReadsTheLog) {

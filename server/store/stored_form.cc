@@ -1,0 +1,77 @@
+#include "server/store/stored_form.h"
+
+#include <cstdint>
+
+#include "server/base/binary.h"
+#include "server/base/status_macros.h"
+#include "server/session/session_card.h"
+
+namespace steadystate {
+namespace {
+
+// The version of what describes a session.
+constexpr uint8_t kSessionFormat = 4;
+
+}  // namespace
+
+std::string EncodeStored(const StoredSession& session) {
+  std::string bytes;
+  BinaryWriter writer(bytes);
+  writer.Number(kSessionFormat);
+  writer.Number(session.position);
+  writer.Number(static_cast<uint8_t>(session.other_numerics ? 1 : 0));
+  writer.Number(static_cast<uint8_t>(session.durability));
+  writer.Number(session.round);
+  writer.Number(session.repeatable_from);
+  writer.Number(static_cast<uint8_t>(session.prefix.has_value() ? 1 : 0));
+  if (session.prefix.has_value()) {
+    for (const uint64_t word : *session.prefix) writer.Number(word);
+  }
+  writer.Number(static_cast<uint8_t>(session.tail.has_value() ? 1 : 0));
+  if (session.tail.has_value()) {
+    writer.Number(session.tail->end);
+    writer.Number(session.tail->numerics);
+    writer.Number(session.tail->through_round);
+    writer.Number(static_cast<uint8_t>((session.tail->damaged ? 1 : 0) +
+                                       (session.tail->remade ? 2 : 0)));
+  }
+  WriteCard(session.card, bytes);
+  return bytes;
+}
+
+absl::StatusOr<StoredSession> DecodeStored(absl::string_view bytes) {
+  BinaryReader reader(bytes);
+  StoredSession session;
+  const auto format = reader.Number<uint8_t>();
+  session.position = reader.Number<uint64_t>();
+  session.other_numerics = reader.Number<uint8_t>() != 0;
+  // The first format had no log.
+  if (format >= 2) {
+    session.durability = static_cast<Durability>(reader.Number<uint8_t>());
+    session.round = reader.Number<uint64_t>();
+    // Nor did the second one say this.
+    session.repeatable_from =
+        format >= 3 ? reader.Number<uint64_t>() : session.position;
+    if (format >= 4 && reader.Number<uint8_t>() != 0) {
+      for (uint64_t& word : session.prefix.emplace()) {
+        word = reader.Number<uint64_t>();
+      }
+    }
+    if (reader.Number<uint8_t>() != 0) {
+      StoredTail& tail = session.tail.emplace();
+      tail.end = reader.Number<uint64_t>();
+      tail.numerics = reader.Number<uint64_t>();
+      tail.through_round = reader.Number<uint64_t>();
+      const auto flags = reader.Number<uint8_t>();
+      tail.damaged = (flags & 1) != 0;
+      tail.remade = (flags & 2) != 0;
+    }
+  }
+  if (!reader.ok() || format == 0 || format > kSessionFormat) {
+    return absl::DataLossError("a stored session's description is unreadable");
+  }
+  STEADYSTATE_RETURN_IF_ERROR(ReadCard(reader, session.card));
+  return session;
+}
+
+}  // namespace steadystate
