@@ -91,6 +91,19 @@ class BenchTest(unittest.TestCase):
                     "client_cpu_us_per_step", "served_over_engine"):
             self.assert_spread(row, key)
 
+    def test_serve_beside_a_crowd_that_is_woken(self):
+        rows = measure("serve", "--crowd", "24", "--crowd_rate", "100",
+                       "--store")["serve"]
+        self.assertEqual([(row["store"], row["crowd"]) for row in rows],
+                         [("none", 0), ("none", 24), ("log", 0), ("log", 24)])
+        for row in rows:
+            self.assert_spread(row, "inter_token_p99_us")
+            self.assertLess(0, row["resident_mib"])
+            self.assertLessEqual(row["resident_mib"], row["peak_mib"])
+        self.assertEqual([row["wakes"] for row in rows[:3]], [0, 0, 0])
+        self.assertGreater(rows[3]["wakes"], 0)
+        self.assertLessEqual(rows[3]["wake_p50_ms"], rows[3]["wake_p99_ms"])
+
     def test_serve_beside_grpc_alone(self):
         echo = os.path.join(os.path.dirname(BENCH), "steadystate-echo-server")
         row, = measure("serve", "--shape", "noop", "--server", echo)["serve"]
@@ -123,6 +136,27 @@ class BenchTest(unittest.TestCase):
         self.assertEqual(row["checked"], 10)
         self.assertEqual(row["differing"], 0)
         self.assertGreater(row["resident_bytes"], row["state_bytes"])
+
+    def test_stored_sessions_wake_as_they_were(self):
+        with tempfile.TemporaryDirectory() as directory:
+            store = os.path.join(directory, "store")
+            arguments = ("sessions", "--shape", "gla-tiny", "--history", "64",
+                         "--count", "3000", "--resident", "300", "--steps",
+                         "2", "--checked", "40", "--wakes", "200", "--store",
+                         store)
+            report = measure(*arguments)
+            self.assertEqual(report["environment"]["state_bytes"], 16384)
+            row, = report["stored"]
+            self.assertEqual((row["sessions"], row["resident"]), (3000, 300))
+            self.assertEqual((row["checked"], row["differing"]), (40, 0))
+            # Most of those that are chosen at random are in the store, and all
+            # of them are after the start.
+            self.assertGreater(row["first_wakes"], 100)
+            self.assertGreater(row["second_wakes"], row["first_wakes"])
+            self.assertGreater(row["disk_gib"], 3000 * 16384 / 2**30)
+            self.assertLess(row["second_p50_ms"], row["second_p99_ms"])
+            self.assertGreater(row["bytes_of_a_stored_session"], 100)
+            self.assertIn("not empty", run(*arguments, code=2))
 
     def test_a_checkpoint_is_the_same_for_the_same_seed_and_loads(self):
         with tempfile.TemporaryDirectory() as directory:
@@ -160,6 +194,11 @@ class BenchTest(unittest.TestCase):
                 (("checkpoint",), "--shape is missing"),
                 (("sessions", "--count", "5"), "more than --count"),
                 (("sessions", "--count", "0"), "--count is 0; it must be at"),
+                (("sessions", "--wakes", "9"), "are of --store"),
+                (("serve", "--crowd", "7"), "--crowd is 7; it must be at"),
+                (("serve", "--crowd_rate", "7"), "--crowd_rate is of --crowd"),
+                (("sessions", "--store", "s", "--count", "5000", "--resident",
+                  "5001"), "--resident is 5001; it must not be more"),
                 (("serve", "--server", "/nowhere"), "'/nowhere' is no program"),
                 (("serve", "--shape", "demo", "--model", "m"),
                  "only one of --shape and --model"),

@@ -25,7 +25,7 @@ class CheckpointCommand final : public Command {
   client::OptionTable options() override {
     return {{"shape", "NAME",
              "Required: mamba2-130m, mamba2-370m, gla-340m, gla-1.3b, "
-             "retnet-1.3b, demo; for tests mamba2-tiny and noop.",
+             "retnet-1.3b, demo; for tests mamba2-tiny, gla-tiny and noop.",
              &shape_},
             {"out", "DIR",
              "Required. The directory, made if it is not there; it must not "

@@ -2,6 +2,7 @@
 
 #include <unistd.h>
 
+#include <csignal>
 #include <filesystem>
 #include <fstream>
 #include <utility>
@@ -68,6 +69,17 @@ absl::StatusOr<std::unique_ptr<ServerProcess>> ServerProcess::Start(
                    : said));
 }
 
+absl::Status ServerProcess::Stop() {
+  process_->Signal(SIGTERM);
+  const int code = process_->Wait();
+  const std::string said = ReadWholeFile(directory_.path() + "/log");
+  if (code == 0 && !absl::StrContains(said, "sessions not stored")) {
+    return absl::OkStatus();
+  }
+  return absl::FailedPreconditionError(
+      absl::StrCat("the server ended with ", code, ": ", said));
+}
+
 double ServerProcess::CpuSeconds() const {
   std::ifstream file(absl::StrCat("/proc/", process_->pid(), "/stat"));
   std::string line;
@@ -84,10 +96,10 @@ double ServerProcess::CpuSeconds() const {
   return ticks / static_cast<double>(sysconf(_SC_CLK_TCK));
 }
 
-uint64_t ServerProcess::ResidentBytes() const {
+uint64_t ServerProcess::StatusBytes(const std::string& field) const {
   std::ifstream file(absl::StrCat("/proc/", process_->pid(), "/status"));
   for (std::string line; std::getline(file, line);) {
-    if (!absl::StartsWith(line, "VmRSS:")) continue;
+    if (!absl::StartsWith(line, field)) continue;
     uint64_t kibibytes = 0;
     const std::vector<std::string> words =
         absl::StrSplit(line, absl::ByAnyChar(" \t"), absl::SkipEmpty());

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "tests/client/process.h"
 #include "tests/testing/temp_directory.h"
@@ -27,15 +28,21 @@ class ServerProcess {
 
   const std::string& address() const { return address_; }
 
+  // Ends it in order, as SIGTERM does, and waits. FAILED_PRECONDITION, with
+  // what it said, if it says that it could not.
+  absl::Status Stop();
+
   // Processor time that it has used, in seconds, of all threads; known to a
   // hundredth of a second.
   double CpuSeconds() const;
 
-  // Bytes of its memory that are resident.
-  uint64_t ResidentBytes() const;
+  // Bytes of its memory that are resident, and the most that ever were.
+  uint64_t ResidentBytes() const { return StatusBytes("VmRSS:"); }
+  uint64_t PeakResidentBytes() const { return StatusBytes("VmHWM:"); }
 
  private:
   ServerProcess() = default;
+  uint64_t StatusBytes(const std::string& field) const;
 
   TempDirectory directory_;  // its log
   std::unique_ptr<Process> process_;

@@ -7,9 +7,11 @@
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
 #include "server/base/status_macros.h"
 #include "steadystate/v1/generation.grpc.pb.h"
 #include "tests/bench/random_bits.h"
+#include "tests/bench/stopwatch.h"
 
 namespace steadystate::bench {
 namespace {
@@ -34,11 +36,11 @@ absl::Status Broken(const grpc::Status& status) {
 
 }  // namespace
 
-SessionCrowd::SessionCrowd(const client::Client& client,
-                           const CrowdOptions& options)
-    : client_(client),
+SessionCrowd::SessionCrowd(client::Client client, const CrowdOptions& options)
+    : client_(std::move(client)),
       options_(options),
       names_(options.sessions),
+      steps_(options.sessions),
       answers_(options.sessions) {}
 
 absl::Status SessionCrowd::OnEachStream(
@@ -107,7 +109,6 @@ absl::Status SessionCrowd::StepOf(size_t stream) {
   const auto stub = v1::GenerationService::NewStub(client_.channel());
   const auto call = stub->StreamStep(&context);
   const std::vector<size_t> order = OrderOf(stream);
-  std::vector<size_t> steps(options_.sessions);  // asked for, by session
   v1::StreamStepRequest request;
   v1::StreamStepResponse response;
   size_t asked = 0;
@@ -116,7 +117,7 @@ absl::Status SessionCrowd::StepOf(size_t stream) {
     for (; asked < order.size() && asked < answered + kWindow; ++asked) {
       const size_t session = order[asked];
       request.set_request_id(absl::StrCat(session));
-      *request.mutable_step() = Request(session, steps[session]++);
+      *request.mutable_step() = Request(session, steps_[session]++);
       if (!call->Write(request)) return Broken(call->Finish());
     }
     if (!call->Read(&response)) return Broken(call->Finish());
@@ -137,12 +138,51 @@ absl::Status SessionCrowd::StepOf(size_t stream) {
   return end.ok() ? absl::OkStatus() : Broken(end);
 }
 
+absl::StatusOr<Samples> SessionCrowd::StepAtRandom(const Walk& walk) {
+  Samples stored_ms;
+  for (size_t i = 0; i < walk.steps; ++i) {
+    const absl::Time start = absl::Now();
+    if (walk.stopped != nullptr && *walk.stopped) break;
+    STEADYSTATE_RETURN_IF_ERROR(
+        StepOne(RandomBits(walk.seed, i) % options_.sessions, stored_ms));
+    absl::SleepFor(start + walk.apart - absl::Now());
+  }
+  return stored_ms;
+}
+
+absl::StatusOr<Samples> SessionCrowd::StepChecked() {
+  Samples stored_ms;
+  for (size_t i = 0; i < options_.sessions; ++i) {
+    if (!Checked(i)) continue;
+    STEADYSTATE_RETURN_IF_ERROR(StepOne(i, stored_ms));
+  }
+  return stored_ms;
+}
+
+absl::Status SessionCrowd::StepOne(size_t session, Samples& stored_ms) {
+  v1::GetSessionRequest get;
+  get.set_name(names_[session]);
+  STEADYSTATE_ASSIGN_OR_RETURN(const v1::Session before,
+                               client_.GetSession(get));
+  const auto stub = v1::GenerationService::NewStub(client_.channel());
+  const v1::StepRequest request = Request(session, steps_[session]++);
+  grpc::ClientContext context;
+  v1::StepResponse response;
+  grpc::Status status;
+  const double seconds =
+      TimeOnce([&] { status = stub->Step(&context, request, &response); });
+  if (!status.ok()) return Broken(status);
+  answers_[session] += Bytes(response.logits());
+  if (before.state() == v1::Session::HIBERNATED) stored_ms.Add(1e3 * seconds);
+  return absl::OkStatus();
+}
+
 absl::StatusOr<std::string> SessionCrowd::Replay(size_t session) const {
   STEADYSTATE_ASSIGN_OR_RETURN(const v1::Session again,
                                client_.CreateSession({}));
   const auto stub = v1::GenerationService::NewStub(client_.channel());
   std::string answers;
-  for (size_t step = 0; step < options_.steps; ++step) {
+  for (size_t step = 0; step < steps_[session]; ++step) {
     v1::StepRequest request = Request(session, step);
     request.set_session(again.name());
     grpc::ClientContext context;

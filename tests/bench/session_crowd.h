@@ -1,16 +1,20 @@
 #ifndef STEADYSTATE_TESTS_BENCH_SESSION_CROWD_H_
 #define STEADYSTATE_TESTS_BENCH_SESSION_CROWD_H_
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/time/time.h"
 #include "steadystate/client.h"
 #include "steadystate/v1/generation.pb.h"
+#include "tests/bench/samples.h"
 
 namespace steadystate::bench {
 
@@ -29,14 +33,30 @@ struct CrowdOptions {
 // up to 24.
 class SessionCrowd {
  public:
-  // The client outlives the object.
-  SessionCrowd(const client::Client& client, const CrowdOptions& options);
+  SessionCrowd(client::Client client, const CrowdOptions& options);
+
+  // The server has been started anew.
+  void Reconnect(client::Client client) { client_ = std::move(client); }
 
   // Makes all sessions.
   absl::Status Create();
 
   // Steps all of them; each stream has a few steps under way.
   absl::Status Step();
+
+  struct Walk {
+    size_t steps = SIZE_MAX;
+    // From one step's beginning to the next one's.
+    absl::Duration apart = absl::ZeroDuration();
+    // Ends it; null: nobody does. Lent.
+    const std::atomic<bool>* stopped = nullptr;
+    uint64_t seed = 1;
+  };
+  // Steps sessions one after the other, chosen at random, each in a call of its
+  // own. Returns the milliseconds of those steps whose sessions were stored.
+  absl::StatusOr<Samples> StepAtRandom(const Walk& walk);
+  // The same of the checked sessions, once each.
+  absl::StatusOr<Samples> StepChecked();
 
   // Steps the checked sessions again, each alone: in a new session, while
   // nothing else happens. Returns how many of them answered other bytes than
@@ -53,11 +73,13 @@ class SessionCrowd {
   std::vector<size_t> OrderOf(size_t stream) const;
   bool Checked(size_t session) const;
   v1::StepRequest Request(size_t session, size_t step) const;
+  absl::Status StepOne(size_t session, Samples& stored_ms);
   absl::StatusOr<std::string> Replay(size_t session) const;
 
-  const client::Client& client_;
+  client::Client client_;
   const CrowdOptions options_;
   std::vector<std::string> names_;    // by session
+  std::vector<uint32_t> steps_;       // by session: asked for
   std::vector<std::string> answers_;  // by session: logits of all steps
 };
 

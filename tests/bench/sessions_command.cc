@@ -1,8 +1,13 @@
 // `steadystate-bench sessions`: how many sessions live at once, in how much
 // memory, and whether they notice each other.
 
+#include <algorithm>
 #include <cstdio>
+#include <filesystem>
 #include <optional>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "server/base/status_macros.h"
@@ -14,6 +19,7 @@
 #include "tests/bench/server_process.h"
 #include "tests/bench/session_crowd.h"
 #include "tests/bench/stopwatch.h"
+#include "tests/bench/stored_crowd.h"
 
 namespace steadystate::bench {
 namespace {
@@ -28,11 +34,22 @@ class SessionsCommand final : public Command {
   absl::StatusOr<Report> Run(const RunOptions& run) override;
 
  private:
+  CrowdOptions Crowd(const Model& model, uint64_t seed) const;
   absl::StatusOr<nlohmann::json> Measure(const ServerProcess& server,
                                          const Model& model, uint64_t seed);
+  absl::StatusOr<Section> RunInMemory(const Model& model,
+                                      std::vector<std::string> flags,
+                                      uint64_t seed);
+  absl::StatusOr<Section> RunStored(const Model& model,
+                                    std::vector<std::string> flags,
+                                    uint64_t seed);
 
   ModelSource source_{"demo"};
   std::string server_;
+  std::optional<std::string> store_;
+  std::optional<uint64_t> resident_;
+  std::optional<uint64_t> wakes_;
+  std::optional<uint32_t> history_;
   std::optional<uint64_t> count_;
   std::optional<uint64_t> streams_;
   std::optional<uint64_t> steps_;
@@ -46,9 +63,14 @@ CommandText SessionsCommand::text() const {
       "times over --streams streams in random order, and compares the memory "
       "that the server has with the exact bytes of the states. Then --checked "
       "of the sessions are replayed, each alone, and their logits compared "
-      "byte for byte. Takes as much memory as the sessions do.",
+      "byte for byte. Takes as much memory as the sessions do. With --store "
+      "only --resident of them are in memory at once; --wakes of them are "
+      "stepped at random, one after the other, before the server is ended in "
+      "order and started anew, and after that.",
       "  steadystate-bench sessions --model deploy/models/demo\n"
-      "  steadystate-bench sessions --count 1000 --checked 100\n"};
+      "  steadystate-bench sessions --count 1000 --checked 100\n"
+      "  steadystate-bench sessions --shape gla-tiny --history 64 --store "
+      "/var/tmp/store --count 500000 --resident 50000 --steps 2\n"};
 }
 
 client::OptionTable SessionsCommand::options() {
@@ -63,6 +85,19 @@ client::OptionTable SessionsCommand::options() {
   table.push_back({"checked", "N",
                    "Sessions that are replayed alone. Default 1000.",
                    &checked_});
+  table.push_back(
+      {"history", "N", "As the server's flag. Default: its own.", &history_});
+  table.push_back({"store", "DIR",
+                   "Where the server keeps them; it must not be there, or be "
+                   "empty, and stays.",
+                   &store_});
+  table.push_back({"resident", "N",
+                   "With --store: sessions that there is memory for. Default: "
+                   "a tenth of --count.",
+                   &resident_});
+  table.push_back({"wakes", "N",
+                   "With --store: steps at random, twice. Default 10000.",
+                   &wakes_});
   table.push_back({"server", "FILE",
                    "The server. Default: the steadystate-server beside this "
                    "program.",
@@ -83,6 +118,13 @@ absl::Status CheckNoMore(absl::string_view option, uint64_t value,
       option, " is ", value, "; it must not be more than --count, ", count));
 }
 
+// May a store be made there?
+bool IsFree(const std::string& directory) {
+  std::error_code error;
+  if (!std::filesystem::exists(directory, error)) return !directory.empty();
+  return std::filesystem::is_empty(directory, error);
+}
+
 absl::Status SessionsCommand::Check(const RunOptions& run) {
   STEADYSTATE_RETURN_IF_ERROR(source_.Check(run));
   STEADYSTATE_RETURN_IF_ERROR(ServerProcess::Check(server_));
@@ -98,19 +140,36 @@ absl::Status SessionsCommand::Check(const RunOptions& run) {
         "--streams is ", *streams_, "; it must be at most ", kMaxStreams));
   }
   STEADYSTATE_RETURN_IF_ERROR(CheckNoMore("--streams", *streams_, *count_));
-  return CheckNoMore("--checked", *checked_, *count_);
+  STEADYSTATE_RETURN_IF_ERROR(CheckNoMore("--checked", *checked_, *count_));
+  if (!store_.has_value() && (resident_.has_value() || wakes_.has_value())) {
+    return absl::InvalidArgumentError(
+        "--resident and --wakes are of --store; give that, too");
+  }
+  resident_ = resident_.value_or(std::max<uint64_t>(*count_ / 10, 1));
+  wakes_ = wakes_.value_or(run.Unless(50, 10000));
+  STEADYSTATE_RETURN_IF_ERROR(CheckAtLeastOne("--resident", *resident_));
+  STEADYSTATE_RETURN_IF_ERROR(CheckNoMore("--resident", *resident_, *count_));
+  if (store_.has_value() && !IsFree(*store_)) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "--store is '", *store_, "', which is there and not empty"));
+  }
+  return absl::OkStatus();
+}
+
+CrowdOptions SessionsCommand::Crowd(const Model& model, uint64_t seed) const {
+  return {.sessions = *count_,
+          .streams = *streams_,
+          .steps = *steps_,
+          .checked = *checked_,
+          .vocab_size = model.description().vocab_size,
+          .seed = seed};
 }
 
 absl::StatusOr<nlohmann::json> SessionsCommand::Measure(
     const ServerProcess& server, const Model& model, uint64_t seed) {
-  STEADYSTATE_ASSIGN_OR_RETURN(const client::Client client,
+  STEADYSTATE_ASSIGN_OR_RETURN(client::Client client,
                                client::Client::Connect(server.address()));
-  SessionCrowd crowd(client, {.sessions = *count_,
-                              .streams = *streams_,
-                              .steps = *steps_,
-                              .checked = *checked_,
-                              .vocab_size = model.description().vocab_size,
-                              .seed = seed});
+  SessionCrowd crowd(std::move(client), Crowd(model, seed));
   const uint64_t empty = server.ResidentBytes();
   absl::Status status;
   const double created = TimeOnce([&] { status = crowd.Create(); });
@@ -142,33 +201,62 @@ absl::StatusOr<nlohmann::json> SessionsCommand::Measure(
       {"differing", *differing}};
 }
 
-absl::StatusOr<Report> SessionsCommand::Run(const RunOptions& run) {
-  STEADYSTATE_ASSIGN_OR_RETURN(const auto model, source_.Load(run));
-  STEADYSTATE_ASSIGN_OR_RETURN(auto flags, source_.ServerFlags(run));
-  const SessionLayout layout =
-      SessionLayoutOf(*model, source_.engine_options());
+absl::StatusOr<Section> SessionsCommand::RunInMemory(
+    const Model& model, std::vector<std::string> flags, uint64_t seed) {
   flags.push_back("--session_ttl=24h");
-  flags.push_back(
-      absl::StrCat("--state_memory=", (*count_ + 1) * layout.charge_bytes()));
   STEADYSTATE_ASSIGN_OR_RETURN(const auto server,
                                ServerProcess::Start(server_, flags));
   STEADYSTATE_ASSIGN_OR_RETURN(nlohmann::json row,
-                               Measure(*server, *model, run.seed));
+                               Measure(*server, model, seed));
+  return Section{"sessions",
+                 "Live sessions on one server",
+                 {{"model", "model"},
+                  {"sessions", "live"},
+                  {"streams", "streams"},
+                  {"steps", "steps"},
+                  {"steps_per_second", "steps/s", 0},
+                  {"resident_gib", "RSS, GiB", 2},
+                  {"resident_over_states", "RSS / states", 3},
+                  {"checked", "replayed alone"},
+                  {"differing", "differing"},
+                  {"seconds", "s in all", 0}},
+                 {std::move(row)}};
+}
+
+absl::StatusOr<Section> SessionsCommand::RunStored(
+    const Model& model, std::vector<std::string> flags, uint64_t seed) {
+  StoredCrowdOptions options{.server = server_,
+                             .flags = std::move(flags),
+                             .directory = *store_,
+                             .resident = *resident_,
+                             .wakes = *wakes_,
+                             .crowd = Crowd(model, seed)};
+  STEADYSTATE_ASSIGN_OR_RETURN(nlohmann::json row, MeasureStoredCrowd(options));
+  row["model"] = source_.name();
+  return Section{"stored",
+                 "Sessions of one server, most of them in its store",
+                 StoredCrowdColumns(),
+                 {std::move(row)}};
+}
+
+absl::StatusOr<Report> SessionsCommand::Run(const RunOptions& run) {
+  STEADYSTATE_ASSIGN_OR_RETURN(const auto model, source_.Load(run));
+  STEADYSTATE_ASSIGN_OR_RETURN(auto flags, source_.ServerFlags(run));
+  EngineOptions engine = source_.engine_options();
+  engine.history = history_.value_or(engine.history);
+  flags.push_back(absl::StrCat("--history=", engine.history));
+  const size_t in_memory = store_.has_value() ? *resident_ : *count_ + 1;
+  flags.push_back(
+      absl::StrCat("--state_memory=",
+                   in_memory * SessionLayoutOf(*model, engine).charge_bytes()));
   Report report{"sessions", DescribeEnvironment(), {}, {}};
   source_.Describe(*model, report.environment);
-  report.sections.push_back({"sessions",
-                             "Live sessions on one server",
-                             {{"model", "model"},
-                              {"sessions", "live"},
-                              {"streams", "streams"},
-                              {"steps", "steps"},
-                              {"steps_per_second", "steps/s", 0},
-                              {"resident_gib", "RSS, GiB", 2},
-                              {"resident_over_states", "RSS / states", 3},
-                              {"checked", "replayed alone"},
-                              {"differing", "differing"},
-                              {"seconds", "s in all", 0}},
-                             {std::move(row)}});
+  report.environment["history"] = engine.history;
+  STEADYSTATE_ASSIGN_OR_RETURN(
+      Section section, store_.has_value()
+                           ? RunStored(*model, std::move(flags), run.seed)
+                           : RunInMemory(*model, std::move(flags), run.seed));
+  report.sections.push_back(std::move(section));
   return report;
 }
 

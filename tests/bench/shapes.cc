@@ -193,7 +193,7 @@ struct NamedShape {
 };
 
 // The sizes of the checkpoints that are published under these names
-// (state-spaces; flash-linear-attention). The last three are small.
+// (state-spaces; flash-linear-attention). The last four are small.
 constexpr NamedShape kShapes[] = {
     {"mamba2-130m",
      Mamba2,
@@ -232,6 +232,13 @@ constexpr NamedShape kShapes[] = {
     {"mamba2-tiny",
      Mamba2,
      {.hidden = 64, .layers = 2, .vocab = 256, .state = 32, .head = 16}},
+    {"gla-tiny",  // a state of 16 KiB
+     Gla,
+     {.hidden = 128,
+      .layers = 2,
+      .vocab = 256,
+      .heads = 4,
+      .intermediate = 256}},
     {"noop",
      Gla,
      {.hidden = 8, .layers = 1, .vocab = 16, .heads = 1, .intermediate = 8}},
