@@ -207,7 +207,8 @@ ABSL_FLAG(uint32_t, snapshots, 0,
           "Without a store: how many states that it had a session keeps beside "
           "its present one, spread over what it remembers (--history), 0 to "
           "64, so that it can be taken back; each costs as much memory as the "
-          "session. With a store its snapshots there serve.");
+          "session. With a store it must be 0: there the latest snapshot of "
+          "each session serves.");
 ABSL_FLAG(uint32_t, prefix_cache, 64,
           "How many prompts are kept for requests with reuse_prefix, beside "
           "checkpoints, which serve too; 0 to 4096. Each is charged as a "
@@ -444,7 +445,8 @@ absl::StatusOr<Flags> ParseFlags(int argc, char** argv) {
   STEADYSTATE_RETURN_IF_ERROR(CheckDrain("drain_timeout", flags.drain_timeout));
   STEADYSTATE_RETURN_IF_ERROR(CheckDrain("drain_budget", flags.drain_budget));
   // What needs no model is told before loading one, which takes time.
-  STEADYSTATE_RETURN_IF_ERROR(ValidateEngineOptions(flags.engine));
+  STEADYSTATE_RETURN_IF_ERROR(
+      ValidateEngineOptions(flags.engine, !flags.store.empty()));
   STEADYSTATE_RETURN_IF_ERROR(ValidateServerOptions(flags.server));
   return flags;
 }

@@ -208,9 +208,8 @@ struct Engine::Core {
 absl::StatusOr<std::unique_ptr<Engine>> Engine::Create(
     const EngineOptions& options, std::shared_ptr<const Model> model,
     const Clock& clock, Metrics& metrics, SessionStore* store) {
-  STEADYSTATE_RETURN_IF_ERROR(ValidateEngineOptions(options));
+  STEADYSTATE_RETURN_IF_ERROR(ValidateEngineOptions(options, store != nullptr));
   EngineOptions used = options;
-  if (store != nullptr) used.snapshots = 0;
   const uint64_t session_bytes = SessionLayoutOf(*model, used).charge_bytes();
   if (options.state_memory_bytes < session_bytes) {
     return MakeError(

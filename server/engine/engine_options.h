@@ -19,7 +19,7 @@ struct EngineOptions {
   // How many of its latest inputs a session remembers; in its charge.
   size_t history = 4096;
   // How many states that it had a session keeps in memory, to go back to; in
-  // its charge. With a store none: its snapshots serve.
+  // its charge. With a store it must be 0: the latest snapshot there serves.
   size_t snapshots = 0;
   // How many prompts are kept by themselves, for requests with reuse_prefix;
   // each is charged as a session, and gives way to sessions.

@@ -190,7 +190,11 @@ absl::Status CheckAtLeastOne(absl::string_view option, uint64_t value) {
 
 }  // namespace
 
-absl::Status ValidateEngineOptions(const EngineOptions& options) {
+absl::Status ValidateEngineOptions(const EngineOptions& options, bool stores) {
+  if (stores && options.snapshots > 0) {
+    return OutOfBounds("snapshots", options.snapshots,
+                       "0 with a store, in which the latest snapshot serves");
+  }
   STEADYSTATE_RETURN_IF_ERROR(ValidateSessionTtl(options.session_ttl));
   STEADYSTATE_RETURN_IF_ERROR(
       CheckRange<size_t>("history", options.history, 0, kMaxHistory));

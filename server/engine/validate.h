@@ -20,7 +20,9 @@ namespace steadystate {
 // (server/base/error.h): INVALID_ARGUMENT, TOKEN_OUT_OF_RANGE,
 // TOKENIZER_UNAVAILABLE, BIDIRECTIONAL_UNSUPPORTED.
 
-absl::Status ValidateEngineOptions(const EngineOptions& options);
+//   stores  there is a store
+absl::Status ValidateEngineOptions(const EngineOptions& options,
+                                   bool stores = false);
 
 // Whole requests.
 absl::Status Validate(const StepRequest& request, const Model& model,

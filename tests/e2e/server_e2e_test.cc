@@ -335,6 +335,8 @@ TEST(ServerE2eTest, WrongFlagsAreNamed) {
       {"--transformers_version=newest", "transformers_version"},
       {"--reflection=perhaps", "reflection"},
       {"--session_ttl=0s", "ttl"},
+      {"--store=/nowhere/store --snapshots=2",
+       "snapshots is 2; it must be 0 with a store"},
       {"--drain_lag=-1s", "drain_lag is -1s; it must be in [0s, 1h]"},
       {"--drain_lag=61m", "drain_lag is 1h1m; it must be in [0s, 1h]"},
       {"--drain_timeout=-1s", "drain_timeout"},

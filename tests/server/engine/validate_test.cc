@@ -58,6 +58,14 @@ TEST(ValidateEngineOptionsTest, ChecksEveryLimit) {
   }
 }
 
+TEST(ValidateEngineOptionsTest, KeepsStatesInMemoryWithoutAStoreOnly) {
+  EngineOptions options;
+  EXPECT_TRUE(ValidateEngineOptions(options, /*stores=*/true).ok());
+  options.snapshots = 4;
+  EXPECT_TRUE(ValidateEngineOptions(options).ok());
+  ExpectField(ValidateEngineOptions(options, /*stores=*/true), "snapshots");
+}
+
 class ValidateTest : public testing::Test {
  protected:
   absl::Status Step(const std::function<void(StepRequest&)>& spoil) {
