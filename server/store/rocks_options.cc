@@ -1,5 +1,6 @@
 #include "server/store/rocks_options.h"
 
+#include <algorithm>
 #include <cstdarg>
 #include <cstdint>
 #include <cstdio>
@@ -75,9 +76,21 @@ rocksdb::ColumnFamilyOptions BlobFamilyOptions() {
   options.enable_blob_files = true;
   options.min_blob_size = 4096;
   options.enable_blob_garbage_collection = true;
-  options.blob_garbage_collection_age_cutoff = 0.25;
+  options.blob_file_size = uint64_t{32} << 20;  // what is collected at least
+  options.blob_garbage_collection_age_cutoff = CollectedShare(0);
   options.blob_garbage_collection_force_threshold = 0.5;
   return options;
+}
+
+double CollectedShare(uint64_t bytes) {
+  // A fixed share of a large store is much more than what is put there between
+  // two compactions: with a quarter, 8 GB of snapshots of 18 KB cost six times
+  // their bytes, most of that copies of the old ones. With three times what is
+  // put there, two thirds of what is looked at may be in use.
+  constexpr double kMost = 0.25;
+  constexpr double kCollected = 3.0 * kBytesOfCompaction;
+  return std::min(
+      kMost, kCollected / static_cast<double>(std::max<uint64_t>(bytes, 1)));
 }
 
 }  // namespace steadystate

@@ -117,6 +117,7 @@ class RocksSessionStore final : public SessionStore {
   absl::Status WriteFailed(std::string why)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   rocksdb::Status FindFiles() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void TuneCollection() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::Status WriteOver(std::span<const SessionUid> uids,
                          const std::optional<SnapshotFile>& file,
                          rocksdb::WriteBatch& batch)
@@ -135,6 +136,11 @@ class RocksSessionStore final : public SessionStore {
   // A write has failed: what the database said, and when it is tried again.
   std::string failure_ ABSL_GUARDED_BY(mutex_);
   std::chrono::steady_clock::time_point retry_ ABSL_GUARDED_BY(mutex_);
+
+  // Of the snapshots in the database, which share is collected, and how much
+  // has been put there since that was looked at.
+  double collected_share_ ABSL_GUARDED_BY(mutex_) = 0;
+  uint64_t put_bytes_ ABSL_GUARDED_BY(mutex_) = 0;
 
   SnapshotFiles files_ ABSL_GUARDED_BY(mutex_);
   // Whose snapshots are in files, as the database has it.
@@ -187,8 +193,32 @@ rocksdb::Status RocksSessionStore::OpenDatabase() {
   tails_ = handles_[3];
   in_files_ = handles_[4];
   const rocksdb::Status found = FindFiles();
-  if (!found.ok()) Close();
+  if (!found.ok()) {
+    Close();
+    return found;
+  }
+  collected_share_ = CollectedShare(0);
+  TuneCollection();
   return found;
+}
+
+// The share that is collected follows the store's size, by and large: telling
+// the database writes a file.
+void RocksSessionStore::TuneCollection() {
+  constexpr double kApart = 1.5;
+  put_bytes_ = 0;
+  uint64_t bytes = 0;
+  database_->GetIntProperty(
+      snapshots_, rocksdb::DB::Properties::kTotalBlobFileSize, &bytes);
+  const double share = CollectedShare(bytes);
+  if (share < collected_share_ * kApart && share > collected_share_ / kApart) {
+    return;
+  }
+  const rocksdb::Status set = database_->SetOptions(
+      snapshots_,
+      {{"blob_garbage_collection_age_cutoff", absl::StrCat(share)}});
+  // Else it is tried again when as much has been put there.
+  if (set.ok()) collected_share_ = share;
 }
 
 // Which snapshots are in files; all other files go.
@@ -338,7 +368,10 @@ absl::Status RocksSessionStore::Put(const StoredSession& session,
   } else {
     batch.Put(tails_, key, SliceOf(tail));
   }
-  return WriteOver({&uid, 1}, file, batch);
+  const absl::Status written = WriteOver({&uid, 1}, file, batch);
+  if (!file.has_value()) put_bytes_ += snapshot.size();
+  if (written.ok() && put_bytes_ >= kBytesOfCompaction) TuneCollection();
+  return written;
 }
 
 // Writes a batch that gives these sessions other snapshots, or none.

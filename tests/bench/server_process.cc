@@ -96,6 +96,16 @@ double ServerProcess::CpuSeconds() const {
   return ticks / static_cast<double>(sysconf(_SC_CLK_TCK));
 }
 
+uint64_t ServerProcess::WrittenBytes() const {
+  std::ifstream file(absl::StrCat("/proc/", process_->pid(), "/io"));
+  std::string field;
+  uint64_t bytes = 0;
+  while (file >> field >> bytes) {
+    if (field == "write_bytes:") return bytes;
+  }
+  return 0;
+}
+
 uint64_t ServerProcess::StatusBytes(const std::string& field) const {
   std::ifstream file(absl::StrCat("/proc/", process_->pid(), "/status"));
   for (std::string line; std::getline(file, line);) {

@@ -40,6 +40,9 @@ class ServerProcess {
   uint64_t ResidentBytes() const { return StatusBytes("VmRSS:"); }
   uint64_t PeakResidentBytes() const { return StatusBytes("VmHWM:"); }
 
+  // Bytes that it has had written to disks; 0 where the system does not tell.
+  uint64_t WrittenBytes() const;
+
  private:
   ServerProcess() = default;
   uint64_t StatusBytes(const std::string& field) const;

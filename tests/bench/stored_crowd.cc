@@ -44,6 +44,7 @@ class StoredCrowd {
     row_["empty_resident_gib"] = Gib(server_->ResidentBytes());
     STEADYSTATE_RETURN_IF_ERROR(Fill());
     STEADYSTATE_RETURN_IF_ERROR(Wake("first", 1));
+    row_["written_gib"] = Gib(server_->WrittenBytes());
     absl::Status stopped;
     row_["stop_seconds"] = TimeOnce([&] { stopped = server_->Stop(); });
     STEADYSTATE_RETURN_IF_ERROR(stopped);
@@ -150,6 +151,7 @@ std::vector<Column> StoredCrowdColumns() {
           {"second_p50_ms", "after the start p50, ms", 2},
           {"second_p99_ms", "p99", 2},
           {"disk_gib", "on disk, GiB", 2},
+          {"written_gib", "written, GiB", 2},
           {"resident_gib", "RSS, GiB", 2},
           {"bytes_of_a_stored_session", "RSS of a stored one, bytes", 0},
           {"stop_seconds", "end, s", 1},
