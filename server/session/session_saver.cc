@@ -40,6 +40,28 @@ absl::Status SessionSaver::Save(Session& session) {
   return Put(session, Take(session));
 }
 
+absl::Status SessionSaver::SaveLastUse(Session& session) {
+  Snapshot snapshot = Describe(session);
+  {
+    const MutexLock lock(shelf_.mutex);
+    // Else a snapshot of the state is wanted, when that can be taken.
+    if (session.stored_step == snapshot.last_step || session.log.broken ||
+        !session.snapshot.has_value()) {
+      return absl::OkStatus();
+    }
+    snapshot.form.position = *session.snapshot;
+    snapshot.form.tail = session.stored_tail;
+  }
+  absl::StatusOr<StoredState> stored = archive_->store().Read(session.uid);
+  if (!stored.ok()) {
+    NoteFailure(stored.status());
+    return stored.status();
+  }
+  snapshot.bytes = std::move(stored->snapshot);
+  snapshot.tail = std::move(stored->tail);
+  return Put(session, snapshot);
+}
+
 absl::Status SessionSaver::Mend(Session& session) {
   {
     const MutexLock lock(shelf_.mutex);
@@ -138,9 +160,11 @@ size_t SessionSaver::Sweep(SteadyTime deadline) {
     {
       const MutexLock lock(shelf_.mutex);
       session = shelf_.table.FindAny(key);
-      // What the store alone has is there as it is.
-      if (session == nullptr || session->state.stored() ||
-          session->durability == Durability::kNone) {
+      // What the store alone has is there as it is, but for when it was used:
+      // a request may have ended before the state was in memory.
+      if (session == nullptr || session->durability == Durability::kNone ||
+          (session->state.stored() &&
+           session->stored_step == session->last_step.steady)) {
         continue;
       }
       if (session->active || clock_.Now() > deadline) {
@@ -149,7 +173,8 @@ size_t SessionSaver::Sweep(SteadyTime deadline) {
       }
       session->moving = true;
     }
-    if (!Save(*session).ok()) ++left;
+    const bool has_state = session->state.stored() || session->tail != nullptr;
+    if (!(has_state ? SaveLastUse(*session) : Save(*session)).ok()) ++left;
     const MutexLock lock(shelf_.mutex);
     session->moving = false;
   }

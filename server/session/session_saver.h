@@ -71,6 +71,10 @@ class SessionSaver {
   bool TrimLog(const std::function<void(Session&)>& due);
 
  private:
+  // Of a session whose state the store has as it is: when it was used last,
+  // which a request changes that ended before the state was in memory, or that
+  // took the session back.
+  absl::Status SaveLastUse(Session& session);
   bool SaveOldest(const std::function<void(Session&)>& due);
 
   Shelf& shelf_;

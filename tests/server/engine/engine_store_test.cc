@@ -214,6 +214,40 @@ TEST_F(EngineStoreTest, TimeWithoutAnEngineCountsOnce) {
   while (store_.size() > 1) std::this_thread::yield();
 }
 
+TEST_F(EngineStoreTest, WhenASessionWasUsedIsStoredThoughItsStateIsAlready) {
+  harness_->CreateSession("rewound");
+  harness_->CreateSession("refused");
+  Logits("rewound", {1, 2, 3});
+  Logits("refused", {1});
+  harness_->clock().Advance(engine().options().hibernate_after);
+  AwaitHibernated("rewound");
+  AwaitHibernated("refused");
+  // The one has something to absorb again, and the other did not wake.
+  WorkRequest work =
+      engine().RewindWork({.position = 2}, std::make_shared<SessionInfo>());
+  work.session = "rewound";
+  Future<absl::Status> done;
+  SubmitThen(engine(), std::move(work),
+             [done](const auto& end) { done.Set(end.status()); });
+  ASSERT_TRUE(done.Get().ok()) << done.Get();
+  store_.FailReads(true);
+  EXPECT_FALSE(harness_->Step(StepOf("refused", {2})).ok());
+  store_.FailReads(false);
+  const absl::Time rewound = Get("rewound").last_step_time;
+  const absl::Time refused = Get("refused").last_step_time;
+  EXPECT_EQ(engine().StoreSessions(absl::Minutes(1)), 0u);
+  harness_.reset();
+  Metrics metrics("tiny");
+  ManualClock later;
+  later.Advance(absl::Minutes(10));
+  const auto next = Engine::Create(OptionsFor(kInMemory), SharedTinyModel(),
+                                   later, metrics, &store_);
+  ASSERT_TRUE(next.ok()) << next.status();
+  EXPECT_EQ((*next)->GetSession("rewound")->last_step_time, rewound);
+  EXPECT_EQ((*next)->GetSession("rewound")->position, 2u);
+  EXPECT_EQ((*next)->GetSession("refused")->last_step_time, refused);
+}
+
 TEST_F(EngineStoreTest, WhatHasExpiredMeanwhileIsKnownAsThat) {
   harness_->CreateSession("a");
   Logits("a", {1});
