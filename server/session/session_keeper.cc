@@ -180,6 +180,7 @@ absl::StatusOr<SessionInfo> SessionKeeper::Create(const SessionOptions& options,
       const Durability durability,
       DurabilityOf(options.durability, default_durability_));
   const MutexLock lock(shelf_.mutex);
+  shelf_.EndIfExpired({options.id, options.owner}, now);
   STEADYSTATE_RETURN_IF_ERROR(shelf_.table.CheckNew(options));
   if (IsLogged(durability)) {
     STEADYSTATE_RETURN_IF_ERROR(shelf_.journal->Health());

@@ -201,7 +201,7 @@ class SessionKeeper {
   absl::Status Refused(Tier tier, const Moment& now) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(shelf_.mutex);
   absl::Status CheckFree(absl::string_view owner,
-                         absl::Span<const std::string> ids) const
+                         absl::Span<const std::string> ids, const Moment& now)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(shelf_.mutex);
   absl::StatusOr<std::shared_ptr<SessionState>> OriginAt(const Session& parent,
                                                          uint64_t position,

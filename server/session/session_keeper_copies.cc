@@ -69,7 +69,7 @@ absl::StatusOr<Forks> SessionKeeper::Fork(const Session& parent,
     const MutexLock lock(shelf_.mutex);
     // Others may have taken an id meanwhile.
     const absl::Status fits =
-        origin.ok() ? CheckFree(each.owner, forks.ids) : origin.status();
+        origin.ok() ? CheckFree(each.owner, forks.ids, now) : origin.status();
     if (!fits.ok()) {
       shelf_.charges.GiveBack(shelf_.listed_tier(), children.size());
       return fits;
@@ -153,7 +153,7 @@ absl::Status SessionKeeper::ReserveForks(const Session& parent, size_t count,
                                          const Moment& now,
                                          SessionOptions& each) {
   const MutexLock lock(shelf_.mutex);
-  STEADYSTATE_RETURN_IF_ERROR(CheckFree(parent.owner, ids));
+  STEADYSTATE_RETURN_IF_ERROR(CheckFree(parent.owner, ids, now));
   STEADYSTATE_RETURN_IF_ERROR(Charge(shelf_.listed_tier(), count, now));
   each.owner = parent.owner;
   // A checkpoint's own are not for what is made of it, nor a session's for a
@@ -168,8 +168,10 @@ absl::Status SessionKeeper::ReserveForks(const Session& parent, size_t count,
 }
 
 absl::Status SessionKeeper::CheckFree(absl::string_view owner,
-                                      absl::Span<const std::string> ids) const {
+                                      absl::Span<const std::string> ids,
+                                      const Moment& now) {
   for (const std::string& id : ids) {
+    shelf_.EndIfExpired({id, owner}, now);
     STEADYSTATE_RETURN_IF_ERROR(shelf_.table.CheckFree({id, owner}));
   }
   return absl::OkStatus();
@@ -208,6 +210,7 @@ absl::StatusOr<SessionInfo> SessionKeeper::Enlist(
   SessionInfo info;
   {
     const MutexLock lock(shelf_.mutex);
+    shelf_.EndIfExpired({options.id, options.owner}, now);
     STEADYSTATE_RETURN_IF_ERROR(shelf_.table.CheckNew(options));
     const Tier tier = shelf_.listed_tier();
     if (tier != session.charged) {

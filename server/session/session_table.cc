@@ -372,6 +372,14 @@ std::vector<std::unique_ptr<Session>> SessionTable::TakeExpired(
   return taken;
 }
 
+std::unique_ptr<Session> SessionTable::TakeIfExpired(const SessionKey& key,
+                                                     const Moment& now) {
+  Session* const session = FindAny(key);
+  return session != nullptr && Expired(*session, now.steady)
+             ? RemoveExpired(*session, now)
+             : nullptr;
+}
+
 SteadyTime SessionTable::NextExpiry() const {
   return order_.empty() ? SteadyTime::InfiniteFuture() : order_.begin()->first;
 }

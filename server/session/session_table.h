@@ -129,6 +129,10 @@ class SessionTable {
   std::vector<std::unique_ptr<Session>> TakeExpired(const Moment& now,
                                                     size_t max);
 
+  // Removes the session of that name if it has expired; else null.
+  std::unique_ptr<Session> TakeIfExpired(const SessionKey& key,
+                                         const Moment& now);
+
   // No session expires before this time.
   SteadyTime NextExpiry() const;
 

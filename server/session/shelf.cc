@@ -38,17 +38,28 @@ bool Shelf::RemoveStored(const Session& session, Removed& removed) {
 void Shelf::EndExpired(const Moment& now) {
   if (table.NextExpiry() > now.steady) return;
   for (auto& session : table.TakeExpired(now, kExpiredAtOnce)) {
-    if (!PrefixOfId(session->id).has_value()) {
-      metrics.SessionEnded(SessionEnd::kExpired,
-                           session->expire_time() - session->created.steady,
-                           session->position);
-    }
-    if (session->state.stored()) --hibernated;
-    Removed nobody_asks;
-    RemoveStored(*session, nobody_asks);
-    End(std::move(session));
+    EndTaken(std::move(session));
   }
   UpdateGauges();
+}
+
+void Shelf::EndIfExpired(const SessionKey& key, const Moment& now) {
+  std::unique_ptr<Session> session = table.TakeIfExpired(key, now);
+  if (session == nullptr) return;
+  EndTaken(std::move(session));
+  UpdateGauges();
+}
+
+void Shelf::EndTaken(std::unique_ptr<Session> expired) {
+  if (!PrefixOfId(expired->id).has_value()) {
+    metrics.SessionEnded(SessionEnd::kExpired,
+                         expired->expire_time() - expired->created.steady,
+                         expired->position);
+  }
+  if (expired->state.stored()) --hibernated;
+  Removed nobody_asks;
+  RemoveStored(*expired, nobody_asks);
+  End(std::move(expired));
 }
 
 bool Shelf::EndOldestPrefix() {

@@ -105,11 +105,19 @@ struct Shelf {
   // Takes out some of the sessions that have expired.
   void EndExpired(const Moment& now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex);
 
+  // The same for the one of that name, if it has: its name is free then.
+  void EndIfExpired(const SessionKey& key, const Moment& now)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex);
+
   // What is kept of prompts by itself gives way to others, and to what is kept
   // later: ends the one that was asked for least lately. False without one.
   bool EndOldestPrefix() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex);
   // True if one more may be kept and charged, once such have given way.
   bool MakeRoomForPrefix() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex);
+
+  // A session that was taken out of the table since it had expired.
+  void EndTaken(std::unique_ptr<Session> expired)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex);
 
   // A session that no table holds (any more).
   Session& KeepUnlisted(std::unique_ptr<Session> session)

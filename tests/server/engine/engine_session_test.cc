@@ -11,6 +11,7 @@
 #include "server/session/session.h"
 #include "tests/server/engine/engine_harness.h"
 #include "tests/testing/end_receiver.h"
+#include "tests/testing/memory_store.h"
 #include "tests/testing/parked_threads.h"
 
 namespace steadystate {
@@ -534,6 +535,34 @@ TEST(EngineSessionTest, ShutdownAnswersEverything) {
   // Whether it still ran is a matter of luck; answered it is.
   EXPECT_TRUE(queued.IsSet());
   EXPECT_EQ(harness.Metric({"sessions_ended_total", "shutdown"}), 3);
+}
+
+// However many have expired before, of which nobody has taken notice yet.
+TEST(EngineSessionTest, ANameIsFreeWhenItsSessionHasExpired) {
+  constexpr size_t kSessions = 100;
+  MemoryStore store;
+  for (SessionStore* const used : {static_cast<SessionStore*>(nullptr),
+                                   static_cast<SessionStore*>(&store)}) {
+    EngineHarness harness({}, SharedTinyModel(), used);
+    for (size_t i = 0; i < kSessions; ++i) {
+      harness.CreateSession(absl::StrCat("s", i));
+    }
+    harness.CreateSession("parent");
+    harness.clock().Advance(harness.engine().options().session_ttl -
+                            absl::Seconds(1));
+    ASSERT_TRUE(harness.Step(StepOf("parent", {1})).ok());
+    harness.clock().Advance(absl::Seconds(1));
+    ForkOptions options;
+    options.ids = {absl::StrCat("s", kSessions - 2)};
+    WorkRequest work =
+        harness.engine().ForkWork(options, std::make_shared<Forks>());
+    work.session = "parent";
+    Future<absl::Status> forked;
+    SubmitThen(harness.engine(), std::move(work),
+               [forked](const auto& end) { forked.Set(end.status()); });
+    EXPECT_TRUE(forked.Get().ok()) << forked.Get();
+    harness.CreateSession(absl::StrCat("s", kSessions - 1));
+  }
 }
 
 }  // namespace
