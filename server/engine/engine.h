@@ -41,7 +41,7 @@ namespace steadystate {
 // tokens absorbed so far, and Generate's last answered token is then the last
 // one absorbed. A Step is all or nothing: once its first batch began it is
 // carried through, and its answer is the record; only the deletion of its
-// session, AbortRequests and the engine's end cut it short.
+// session, a log that fails, AbortRequests and the engine's end cut it short.
 //
 // Errors carry ErrorReasons (server/base/error.h). Thread-safe. Receivers are
 // called on the compute thread.
