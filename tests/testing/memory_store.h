@@ -6,10 +6,13 @@
 #include <functional>
 #include <iterator>
 #include <map>
+#include <optional>
 #include <span>
 #include <string>
 #include <utility>
+#include <vector>
 
+#include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
@@ -36,6 +39,7 @@ class MemoryStore final : public SessionStore {
     MayPark("MemoryStore::Put");
     const MutexLock lock(mutex_);
     if (fails_writes_) return Failure();
+    NoteUnsynced(session.card.uid);
     entries_[session.card.uid] = {session,
                                   {std::string(snapshot), std::string(tail)}};
     ++puts_;
@@ -47,6 +51,7 @@ class MemoryStore final : public SessionStore {
     const MutexLock lock(mutex_);
     if (fails_writes_) return Failure();
     for (const auto& [session, bodies] : tails) {
+      NoteUnsynced(session.card.uid);
       Entry& entry = entries_.at(session.card.uid);
       entry.session = session;
       entry.state.tail = bodies;
@@ -69,13 +74,18 @@ class MemoryStore final : public SessionStore {
     MayPark("MemoryStore::Remove");
     const MutexLock lock(mutex_);
     if (fails_writes_) return Failure();
-    for (const SessionUid& uid : uids) entries_.erase(uid);
+    for (const SessionUid& uid : uids) {
+      NoteUnsynced(uid);
+      entries_.erase(uid);
+    }
     return absl::OkStatus();
   }
 
   absl::Status Sync() override {
     const MutexLock lock(mutex_);
-    return fails_writes_ ? Failure() : absl::OkStatus();
+    if (fails_writes_ || fails_put_syncs_) return Failure();
+    unsynced_.clear();
+    return absl::OkStatus();
   }
 
   // The rounds of all processes so far; those that a new one finds are what
@@ -146,6 +156,39 @@ class MemoryStore final : public SessionStore {
     const MutexLock lock(mutex_);
     rounds_.erase(rounds_.upper_bound(synced_), rounds_.end());
   }
+  // The same, but `rounds_left` of the rounds that were not synced are there,
+  // and as many of the puts and removals that were not; of both the first ones.
+  // REQUIRES: MayLosePuts was called before them.
+  void LosePower(size_t rounds_left, size_t puts_left) {
+    const MutexLock lock(mutex_);
+    auto lost = rounds_.upper_bound(synced_);
+    for (; rounds_left > 0 && lost != rounds_.end(); --rounds_left) ++lost;
+    rounds_.erase(lost, rounds_.end());
+    for (; unsynced_.size() > puts_left; unsynced_.pop_back()) {
+      auto& [uid, before] = unsynced_.back();
+      if (before.has_value()) {
+        entries_[uid] = *std::move(before);
+      } else {
+        entries_.erase(uid);
+      }
+    }
+  }
+  // From now on the store knows what was put since it was last synced.
+  void MayLosePuts() {
+    const MutexLock lock(mutex_);
+    notes_unsynced_ = true;
+  }
+  // What a process finds if the one that uses this store is killed now. The
+  // copy does not fail. REQUIRES: it is new.
+  void CopyTo(MemoryStore& copy) {
+    const MutexLock lock(mutex_);
+    const MutexLock copy_lock(copy.mutex_);
+    copy.entries_ = entries_;
+    copy.notes_unsynced_ = notes_unsynced_;
+    copy.unsynced_ = unsynced_;
+    copy.rounds_ = rounds_;
+    copy.synced_ = synced_;
+  }
   // One of the rounds is gone.
   void LoseRound(uint64_t round) {
     const MutexLock lock(mutex_);
@@ -170,6 +213,11 @@ class MemoryStore final : public SessionStore {
   void FailWritesAfterThem(bool fail) {
     const MutexLock lock(mutex_);
     fails_after_ = fail;
+  }
+  // What is put may be lost with the power.
+  void FailPutSyncs(bool fail) {
+    const MutexLock lock(mutex_);
+    fails_put_syncs_ = fail;
   }
   void FailReads(bool fail) {
     const MutexLock lock(mutex_);
@@ -205,8 +253,22 @@ class MemoryStore final : public SessionStore {
                      absl::Seconds(1));
   }
 
+  void NoteUnsynced(const SessionUid& uid)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    if (!notes_unsynced_) return;
+    const auto found = entries_.find(uid);
+    unsynced_.emplace_back(uid, found == entries_.end()
+                                    ? std::nullopt
+                                    : std::optional<Entry>(found->second));
+  }
+
   Mutex mutex_;
   std::map<SessionUid, Entry> entries_ ABSL_GUARDED_BY(mutex_);
+  // What the store had in their place before they were put or removed.
+  bool notes_unsynced_ ABSL_GUARDED_BY(mutex_) = false;
+  std::vector<std::pair<SessionUid, std::optional<Entry>>> unsynced_
+      ABSL_GUARDED_BY(mutex_);
+  bool fails_put_syncs_ ABSL_GUARDED_BY(mutex_) = false;
   bool fails_writes_ ABSL_GUARDED_BY(mutex_) = false;
   bool fails_after_ ABSL_GUARDED_BY(mutex_) = false;
   bool fails_reads_ ABSL_GUARDED_BY(mutex_) = false;

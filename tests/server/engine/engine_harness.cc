@@ -58,9 +58,10 @@ EngineHarness::EngineHarness(const EngineOptions& options,
   engine_ = std::move(*engine);
 }
 
-double EngineHarness::Metric(const std::vector<std::string>& parts) const {
+double SumOfSeries(const Metrics& metrics,
+                   const std::vector<std::string>& parts) {
   double sum = 0;
-  const std::string text = Exposition(metrics_.collectables());
+  const std::string text = Exposition(metrics.collectables());
   for (const absl::string_view line : absl::StrSplit(text, '\n')) {
     if (!std::all_of(parts.begin(), parts.end(), [line](const auto& part) {
           return absl::StrContains(line, part);

@@ -1,6 +1,7 @@
 #ifndef STEADYSTATE_TESTS_SERVER_ENGINE_ENGINE_HARNESS_H_
 #define STEADYSTATE_TESTS_SERVER_ENGINE_ENGINE_HARNESS_H_
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -43,6 +44,18 @@ class Future {
   bool IsSet() const {
     MutexLock lock(shared_->mutex);
     return shared_->value.has_value();
+  }
+
+  // True if it is set before so much time has passed.
+  bool WaitFor(std::chrono::nanoseconds timeout) const {
+    const auto give_up = std::chrono::steady_clock::now() + timeout;
+    MutexLock lock(shared_->mutex);
+    while (!shared_->value.has_value()) {
+      const auto left = give_up - std::chrono::steady_clock::now();
+      if (left <= left.zero()) return false;
+      shared_->ready.WaitFor(shared_->mutex, left);
+    }
+    return true;
   }
 
   std::shared_ptr<const void> shared() const { return shared_; }
@@ -188,6 +201,11 @@ ErrorReason ReasonOf(const absl::Status& status);
 // The value of a key of an error's metadata; empty if it is not there.
 std::string MetadataOf(const absl::Status& status, absl::string_view key);
 
+// A metric's value in the exposition, "name{label=...}" given in part: the sum
+// of the series whose line contains all of `parts`.
+double SumOfSeries(const Metrics& metrics,
+                   const std::vector<std::string>& parts);
+
 // An engine on a tiny model with a clock of its own.
 class EngineHarness {
  public:
@@ -200,9 +218,10 @@ class EngineHarness {
   Metrics& metrics() { return metrics_; }
   void DestroyEngine() { engine_.reset(); }
 
-  // A metric's value in the exposition, "name{label=...}" given in part: the
-  // sum of the series whose line contains all of `parts`.
-  double Metric(const std::vector<std::string>& parts) const;
+  // As SumOfSeries.
+  double Metric(const std::vector<std::string>& parts) const {
+    return SumOfSeries(metrics_, parts);
+  }
 
   std::string CreateSession(const std::string& id = "");
   uint64_t Position(const std::string& session);

@@ -1,0 +1,40 @@
+// Goal: scheduler, sessions, keeper, log and store together are what a session
+// is without any of them, whatever happens at once, fails or is killed.
+// Method: README.md. STEADYSTATE_SIMULATED_OPERATIONS says how many operations
+// there are for each seed, STEADYSTATE_SIMULATION_SEED takes that one alone.
+#include "tests/server/engine/simulation/simulation.h"
+
+#include <cstdint>
+#include <cstdlib>
+#include <vector>
+
+#include "absl/strings/numbers.h"
+#include "gtest/gtest.h"
+
+namespace steadystate {
+namespace {
+
+uint64_t NumberOf(const char* variable, uint64_t otherwise) {
+  const char* const text = std::getenv(variable);
+  uint64_t number = 0;
+  return text != nullptr && absl::SimpleAtoi(text, &number) ? number
+                                                            : otherwise;
+}
+
+std::vector<uint64_t> Seeds() {
+  const uint64_t seed = NumberOf("STEADYSTATE_SIMULATION_SEED", 0);
+  if (seed != 0) return {seed};
+  return {1, 2, 3, 4};
+}
+
+class SimulationTest : public testing::TestWithParam<uint64_t> {};
+
+INSTANTIATE_TEST_SUITE_P(Seeds, SimulationTest, testing::ValuesIn(Seeds()));
+
+TEST_P(SimulationTest, SessionsAreWhatTheyShouldBe) {
+  Simulation(GetParam(), NumberOf("STEADYSTATE_SIMULATED_OPERATIONS", 2500))
+      .Run();
+}
+
+}  // namespace
+}  // namespace steadystate
