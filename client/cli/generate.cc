@@ -190,6 +190,14 @@ absl::Status GenerateCommand::Print(const v1::GenerateResponse& message) const {
   return client::Print(ids);
 }
 
+// Beside the text, which goes on.
+void WarnOfEnd(absl::Time requests_until) {
+  std::fprintf(stderr,
+               "\nnote: the server is about to shut down; it takes requests "
+               "until %s\n",
+               absl::FormatTime(requests_until).c_str());
+}
+
 absl::Status GenerateCommand::Send(const Connection& connection,
                                    const v1::GenerateRequest& request,
                                    bool print, GenerationReport& report) const {
@@ -197,6 +205,7 @@ absl::Status GenerateCommand::Send(const Connection& connection,
       request,
       [&](const v1::GenerateResponse& message) {
         report.Add(message, std::chrono::steady_clock::now());
+        if (message.has_going_away()) WarnOfEnd(*report.going_away());
         return print ? Print(message) : absl::OkStatus();
       },
       connection.call);

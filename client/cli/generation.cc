@@ -1,11 +1,13 @@
 #include "client/cli/generation.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_split.h"
+#include "steadystate/client.h"
 
 namespace steadystate::client {
 
@@ -87,7 +89,11 @@ absl::StatusOr<int32_t> ParseTokenId(absl::string_view text) {
 
 void GenerationReport::Add(const v1::GenerateResponse& message,
                            std::chrono::steady_clock::time_point now) {
-  position_ = message.position();
+  // A message may have nothing but going_away.
+  position_ = std::max(position_, message.position());
+  if (message.has_going_away()) {
+    going_away_ = RequestsUntil(message.going_away());
+  }
   text_ += message.text_delta();
   if (message.tokens_size() > 0) {
     if (tokens_.empty()) {
@@ -131,6 +137,7 @@ Json GenerationReport::Figures(const v1::Session& session) const {
             {"generated_tokens", tokens_.size()},
             {"finish_reason", v1::FinishReason_Name(finish_reason_)}};
   if (seed_) json["seed"] = *seed_;
+  if (going_away_) json["going_away"] = absl::FormatTime(*going_away_);
   if (const auto time = time_to_first_token()) {
     json["time_to_first_token_seconds"] = absl::ToDoubleSeconds(*time);
   }

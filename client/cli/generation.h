@@ -56,6 +56,10 @@ class GenerationReport {
   // The session's position after the last message.
   uint64_t position() const { return position_; }
 
+  // Until when the server takes requests, by its time of day, if it has said
+  // that it is about to shut down.
+  const std::optional<absl::Time>& going_away() const { return going_away_; }
+
   // From the start to the first token; nothing before it.
   std::optional<absl::Duration> time_to_first_token() const;
 
@@ -82,6 +86,7 @@ class GenerationReport {
   uint64_t reused_count_ = 0;
   uint64_t first_message_token_count_ = 0;
   std::optional<uint64_t> seed_;
+  std::optional<absl::Time> going_away_;
   v1::FinishReason finish_reason_ = v1::FINISH_REASON_UNSPECIFIED;
   std::string text_;
   Json tokens_ = Json::array();

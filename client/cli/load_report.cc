@@ -285,6 +285,7 @@ Json FormatLoadJson(const LoadResult& result) {
             {"threads", model.execution().threads()}}},
           {"measured_seconds", absl::ToDoubleSeconds(result.window)},
           {"interrupted", result.interrupted},
+          {"going_away", result.going_away},
           {"valid", Objections(result).empty()},
           {"objections", Objections(result)},
           {"remarks", Remarks(result)},

@@ -59,6 +59,7 @@ class Carrier {
   struct Progress {
     uint64_t drawn_tokens = 0;
     uint64_t failed = 0;
+    bool going_away = false;  // the server has said that it shuts down
   };
   virtual Progress progress() const = 0;
 };

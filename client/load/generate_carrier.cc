@@ -40,7 +40,7 @@ class GenerateCarrier final : public Carrier {
 
   Progress progress() const override {
     const MutexLock lock(mutex_);
-    return {tally_.drawn_tokens, tally_.failed};
+    return {tally_.drawn_tokens, tally_.failed, going_away_};
   }
 
  private:
@@ -65,6 +65,7 @@ class GenerateCarrier final : public Carrier {
   mutable Mutex mutex_;
   CondVar quiet_;
   size_t running_ ABSL_GUARDED_BY(mutex_) = 0;  // calls
+  bool going_away_ ABSL_GUARDED_BY(mutex_) = false;
   Tally tally_ ABSL_GUARDED_BY(mutex_);
   // By session, made on first use. Last, since they call the others.
   std::vector<std::unique_ptr<GenerateCall>> calls_ ABSL_GUARDED_BY(mutex_);
@@ -106,6 +107,7 @@ void GenerateCarrier::Take(LoadSession& session,
     session.Absorbed(message.position(), tokens, tally_);
     session.Received(tokens, now, context_.window, tally_);
   }
+  if (message.has_going_away()) going_away_ = true;
   if (message.has_usage() && context_.window.Contains(now)) {
     tally_.server_queue.Record(ToNanoseconds(message.usage().queue()));
   }

@@ -172,6 +172,11 @@ std::vector<std::string> Remarks(const LoadResult& result) {
                      result.sessions_created, " could be created and ",
                      result.sessions_left, " were in use at the end"));
   }
+  if (result.going_away) {
+    remarks.emplace_back(
+        "the server said that it was about to shut down: no requests were "
+        "begun after that");
+  }
   if (result.tally.completed == 0 && result.tally.failed == 0 &&
       result.sessions_created > 0) {
     remarks.emplace_back(

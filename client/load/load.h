@@ -59,6 +59,7 @@ struct LoadResult {
   Tally tally;
   absl::Duration window;  // of what was measured, as it turned out
   bool interrupted = false;
+  bool going_away = false;  // the server shut down, which ended the run
 
   uint64_t sessions_created = 0;  // at the start
   uint64_t sessions_left = 0;     // that were still of use at the end

@@ -107,6 +107,8 @@ class LoadRun {
   bool Interrupted() const {
     return call_.canceller != nullptr && call_.canceller->cancelled();
   }
+  // A server has said that it is about to shut down.
+  bool GoingAway() const;
   bool Quiet() const;
 
   const Client& client_;
@@ -206,6 +208,12 @@ void LoadRun::Begin(const std::optional<Turn>& turn) {
   carriers_[turn->session->index() % carriers_.size()]->Begin(*turn);
 }
 
+bool LoadRun::GoingAway() const {
+  return std::any_of(
+      carriers_.begin(), carriers_.end(),
+      [](const auto& carrier) { return carrier->progress().going_away; });
+}
+
 bool LoadRun::Quiet() const {
   const SessionPool::Counts counts = pool_.counts();
   return counts.alive == 0 || (counts.busy == 0 && counts.backlog == 0);
@@ -265,7 +273,7 @@ void LoadRun::Measure(Window& window) {
     Begin(pool_.Add(*session, LoadClock::now()));
   }
   const auto over = [this] {
-    return Interrupted() || pool_.counts().alive == 0;
+    return Interrupted() || GoingAway() || pool_.counts().alive == 0;
   };
   Drive(window.begin(), over);
   const absl::Duration cpu_before = ProcessCpuTime();
@@ -284,6 +292,7 @@ void LoadRun::Measure(Window& window) {
         absl::FDivDuration(ProcessCpuTime() - cpu_before, measured);
   }
   result_.interrupted = Interrupted();
+  result_.going_away = GoingAway();
   next_arrival_ = LoadTime::max();
 }
 

@@ -50,7 +50,8 @@ class StepCarrier final : public Carrier {
 
   Progress progress() const override {
     const MutexLock lock(mutex_);
-    return {tally_.drawn_tokens, tally_.failed};
+    return {tally_.drawn_tokens, tally_.failed,
+            stream_->going_away().has_value()};
   }
 
  private:

@@ -10,12 +10,20 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/strings/str_cat.h"
 #include "client/mutex.h"
+#include "google/protobuf/timestamp.pb.h"
 #include "grpcpp/create_channel.h"
 #include "grpcpp/security/credentials.h"
 #include "grpcpp/support/client_callback.h"
 #include "steadystate/error.h"
 
 namespace steadystate::client {
+
+absl::Time RequestsUntil(const v1::GoingAway& going_away) {
+  const google::protobuf::Timestamp& until = going_away.requests_until();
+  return absl::FromUnixSeconds(until.seconds()) +
+         absl::Nanoseconds(until.nanos());
+}
+
 namespace {
 
 template <typename Stub, typename Request, typename Response>

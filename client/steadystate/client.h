@@ -33,6 +33,10 @@ struct ClientOptions {
   absl::Duration keepalive_timeout = absl::Seconds(10);
 };
 
+// Until when a server that is about to shut down takes requests, by its time of
+// day.
+absl::Time RequestsUntil(const v1::GoingAway& going_away);
+
 // A connection to a Steadystate server. Thread-safe; movable.
 //
 // Every method makes one call and waits for its end; none is repeated by
@@ -111,7 +115,8 @@ class Client {
 
   // steadystate.v1.GenerationService. The callback is called for each message
   // as it arrives, by the calling thread; an error from it cancels the call and
-  // is returned.
+  // is returned. A server that is about to shut down says so in a message of
+  // Generate's (going_away), which may have nothing else.
   absl::StatusOr<v1::StepResponse> Step(const v1::StepRequest& request,
                                         const CallOptions& options = {}) const;
   absl::Status Generate(

@@ -105,6 +105,10 @@ class RealStepStream final
     const MutexLock lock(mutex_);
     return end_ && (!end_->ok() || ledger_.in_flight() > ready_.size());
   }
+  std::optional<absl::Time> going_away() const override {
+    const MutexLock lock(mutex_);
+    return going_away_;
+  }
   SessionStanding Standing(size_t session) const override {
     const MutexLock lock(mutex_);
     return ledger_.Standing(session, batches_begun_);
@@ -131,6 +135,8 @@ class RealStepStream final
   // Moves the results of response_ to answers_.
   void TakeResults() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Deliver() ABSL_LOCKS_EXCLUDED(mutex_);
+  // What the server says of itself.
+  void NoteGoingAway() ABSL_LOCKS_EXCLUDED(mutex_);
   void CloseWrites() ABSL_LOCKS_EXCLUDED(mutex_);
   absl::Status WaitForEnd() ABSL_LOCKS_EXCLUDED(mutex_);
 
@@ -158,6 +164,7 @@ class RealStepStream final
   bool closing_ ABSL_GUARDED_BY(mutex_) = false;
   bool read_out_ ABSL_GUARDED_BY(mutex_) = false;  // nothing more comes
   bool released_ ABSL_GUARDED_BY(mutex_) = false;  // the hold
+  std::optional<absl::Time> going_away_ ABSL_GUARDED_BY(mutex_);
   std::optional<absl::Status> end_ ABSL_GUARDED_BY(mutex_);
   bool done_ ABSL_GUARDED_BY(mutex_) = false;  // no callback comes any more
 };
@@ -237,6 +244,7 @@ void RealStepStream::Deliver() {
       changed_.SignalAll();
       return;
     }
+    if (answer_count_ == 0) return;
     ledger_.Release(answer_count_);
     delivering_ = true;
   }
@@ -250,9 +258,21 @@ void RealStepStream::Deliver() {
   Do(action);
 }
 
+void RealStepStream::NoteGoingAway() {
+  if (!response_.has_going_away()) return;
+  const absl::Time until = RequestsUntil(response_.going_away());
+  {
+    const MutexLock lock(mutex_);
+    if (going_away_.has_value()) return;
+    going_away_ = until;
+  }
+  if (options_.on_going_away) options_.on_going_away(until);
+}
+
 void RealStepStream::OnReadDone(bool ok) {
   if (ok) {
     Deliver();
+    NoteGoingAway();
     StartRead(&response_);
     return;
   }

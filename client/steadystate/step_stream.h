@@ -12,6 +12,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "absl/time/time.h"
 #include "absl/types/span.h"
 #include "steadystate/client.h"
 #include "steadystate/v1/generation.pb.h"
@@ -90,6 +91,12 @@ struct StepStreamOptions {
   // message when the callback returns. May take answers apart; they are gone
   // when it returns. May not destroy the stream.
   std::function<void(absl::Span<StepAnswer> answers)> on_answers = nullptr;
+  // Optional. Comes when the server says that it is about to shut down, at most
+  // once, after the answers that came with that, as one of the callbacks that
+  // come one at a time. The server takes steps until then, by its time of day,
+  // and then ends the stream: whoever can goes on elsewhere. May send. May not
+  // destroy the stream.
+  std::function<void(absl::Time requests_until)> on_going_away = nullptr;
   // Optional. Comes once, last of all callbacks, with what Finish returns.
   // Standing is final by then. May not destroy the stream.
   std::function<void(const absl::Status& end)> on_end = nullptr;
@@ -178,6 +185,10 @@ class StepStream {
 
   // True once the stream has ended with steps unanswered, or with an error.
   virtual bool broken() const = 0;
+
+  // Until when the server takes steps, by its time of day, if it has said that
+  // it is about to shut down. The stream ends with DRAINING after that.
+  virtual std::optional<absl::Time> going_away() const = 0;
 
   // Where a session stands. REQUIRES: AddSession returned `session`.
   virtual SessionStanding Standing(size_t session) const = 0;

@@ -8,6 +8,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
+#include "absl/time/time.h"
 #include "google/rpc/status.pb.h"
 #include "grpcpp/support/status.h"
 #include "server/base/error.h"
@@ -76,6 +77,10 @@ void ToProto(const ScoredToken& token, v1::ScoreResponse& to);
 void ToProto(const ScoreSummary& summary, v1::ScoreResponse& to);
 void ToProto(const EmbeddedRow& row, v1::EmbedResponse& to);
 void ToProto(const EmbedSummary& summary, v1::EmbedResponse& to);
+
+// The most that GoingAway takes within a message, on the wire.
+inline constexpr size_t kGoingAwayBytes = 32;
+void ToProto(absl::Time requests_until, v1::GoingAway& to);
 
 // ErrorInfo.domain of every error.
 inline constexpr absl::string_view kErrorDomain = "steadystate";

@@ -1,4 +1,4 @@
-// Of answer.h: sessions and checkpoints.
+// Of answer.h: sessions, checkpoints, and times.
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -23,6 +23,10 @@ void SetTime(absl::Time time, google::protobuf::Timestamp& to) {
 }
 
 }  // namespace
+
+void ToProto(absl::Time requests_until, v1::GoingAway& to) {
+  SetTime(requests_until, *to.mutable_requests_until());
+}
 
 void SetDuration(absl::Duration duration, google::protobuf::Duration& to) {
   constexpr int64_t kNanosPerSecond = 1'000'000'000;

@@ -15,6 +15,7 @@
 #include "server/engine/receiver.h"
 #include "server/rpc/call_progress.h"
 #include "server/rpc/call_record.h"
+#include "server/rpc/open_streams.h"
 #include "server/rpc/outbound_budget.h"
 #include "server/rpc/service_context.h"
 #include "server/rpc/work_order.h"

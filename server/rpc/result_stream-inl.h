@@ -20,13 +20,22 @@ ResultStream<Response, R>* ResultStream<Response, R>::Start(
   const std::shared_ptr<ResultStream> stream(
       new ResultStream(method, services, context, std::move(add_summary)));
   stream->self_ = stream;
+  stream->Enter(ConnectionOf(context), text_bytes, std::move(submit));
+  // gRPC calls OnDone after this has returned, whatever has happened by now.
+  if constexpr (TellsGoingAway<Response>) services.open_streams.Add(*stream);
+  return stream.get();
+}
+
+template <typename Response, typename R>
+void ResultStream<Response, R>::Enter(ClientId client, size_t text_bytes,
+                                      Submit submit) {
   if (text_bytes <= kShortTextBytes) {
-    stream->Begin(submit);
-    return stream.get();
+    Begin(submit);
+    return;
   }
-  const absl::StatusOr<TurnTicket> ticket = services.texts.Run(
-      ConnectionOf(context), text_bytes,
-      [stream, submit = std::move(submit)](const absl::Status& turn) {
+  const absl::StatusOr<TurnTicket> ticket = services_.texts.Run(
+      client, text_bytes,
+      [stream = self_, submit = std::move(submit)](const absl::Status& turn) {
         if (turn.ok()) {
           stream->Begin(submit);
         } else {
@@ -34,11 +43,10 @@ ResultStream<Response, R>* ResultStream<Response, R>::Start(
         }
       });
   if (ticket.ok()) {
-    stream->ticket_ = *ticket;
+    ticket_ = *ticket;
   } else {
-    stream->Refuse(ticket.status());
+    Refuse(ticket.status());
   }
-  return stream.get();
 }
 
 template <typename Response, typename R>
@@ -80,6 +88,9 @@ void ResultStream<Response, R>::Note(const Answer<R>& answer) {
       ToProto(item, queue_.RoomFor(WireBytes(item)));
     }
     waiting_items_ += answer.items.size();
+    if constexpr (TellsGoingAway<Response>) {
+      if (!answer.items.empty()) position_ = answer.items.back().position;
+    }
   }
   if (answer.end == nullptr) return;
   if (answer.end->ok()) {
@@ -104,6 +115,23 @@ void ResultStream<Response, R>::OnOutboundRoom() {
     if (pause_ == Pause::kBudget) GoOn(actions);
   }
   Act(actions);
+}
+
+template <typename Response, typename R>
+void ResultStream<Response, R>::GoAway(absl::Time requests_until) {
+  if constexpr (TellsGoingAway<Response>) {
+    Actions actions;
+    {
+      const MutexLock lock(mutex_);
+      if (going_away_ || progress_.broken() || end_.has_value()) return;
+      going_away_ = true;
+      Response& message = queue_.RoomFor(kGoingAwayBytes);
+      ToProto(requests_until, *message.mutable_going_away());
+      message.set_position(position_);
+      actions = Decide();
+    }
+    Act(actions);
+  }
 }
 
 template <typename Response, typename R>

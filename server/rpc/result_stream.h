@@ -13,6 +13,7 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/time/time.h"
 #include "grpcpp/server_context.h"
 #include "grpcpp/support/server_callback.h"
 #include "server/base/mutex.h"
@@ -21,12 +22,19 @@
 #include "server/rpc/call_progress.h"
 #include "server/rpc/call_record.h"
 #include "server/rpc/connection.h"
+#include "server/rpc/open_streams.h"
 #include "server/rpc/outbound_budget.h"
 #include "server/rpc/outbound_queue.h"
 #include "server/rpc/service_context.h"
 #include "server/rpc/turn_threads.h"
 
 namespace steadystate {
+
+// What a message has a place for: that the server is about to shut down.
+template <typename Response>
+concept TellsGoingAway = requires(Response& message) {
+  message.mutable_going_away();
+};
 
 // One call that streams what a request of the engine produces: Generate,
 // Score or Embed. Items arrive on the compute thread and are written from there
@@ -41,12 +49,15 @@ namespace steadystate {
 // write. The object owns itself from its creation to the reactor's OnDone,
 // which gRPC calls when OnWriteDone and OnCancel have returned. The engine
 // and the thread for long texts, which call it from other threads, share it for
-// as long as they do. Lock order: the engine is never called with mutex_ held.
+// as long as they do; OpenStreams calls those whose messages tell of a
+// shutdown, and OnDone waits for that. Lock order: the engine is never called
+// with mutex_ held.
 //
 // A file that starts such a call includes result_stream-inl.h.
 template <typename Response, typename R>
 class ResultStream : public grpc::ServerWriteReactor<Response>,
                      public Receiver<R>,
+                     public OpenStream,
                      public OutboundBudget::Waiter {
  public:
   using Summary = typename R::Summary;
@@ -84,11 +95,18 @@ class ResultStream : public grpc::ServerWriteReactor<Response>,
 
   void OnOutboundRoom() override;
 
+  // OpenStream. Nothing is told once the request has ended.
+
+  void GoAway(absl::Time requests_until) override;
+
   // Reactor: called by gRPC.
 
   void OnWriteDone(bool ok) override;
   void OnCancel() override;
   void OnDone() override {
+    if constexpr (TellsGoingAway<Response>) {
+      services_.open_streams.Remove(*this);
+    }
     const std::shared_ptr<ResultStream> self = std::move(self_);
   }
 
@@ -117,6 +135,8 @@ class ResultStream : public grpc::ServerWriteReactor<Response>,
         progress_(nullptr),
         queue_(std::min(kCoalescedBytes, services.max_message_bytes)) {}
 
+  // Begins, at once or where its turn for a long text comes.
+  void Enter(ClientId client, size_t text_bytes, Submit submit);
   void Begin(const Submit& submit);
 
   // Ends a call whose request the engine has not taken up.
@@ -162,6 +182,8 @@ class ResultStream : public grpc::ServerWriteReactor<Response>,
   OutboundQueue<Response> queue_ ABSL_GUARDED_BY(mutex_);
   size_t piece_memory_ ABSL_GUARDED_BY(mutex_) = 0;
   size_t waiting_items_ ABSL_GUARDED_BY(mutex_) = 0;
+  uint64_t position_ ABSL_GUARDED_BY(mutex_) = 0;    // of the latest item
+  bool going_away_ ABSL_GUARDED_BY(mutex_) = false;  // the client is told
   RequestId id_ ABSL_GUARDED_BY(mutex_) = 0;
   std::optional<absl::Status> end_ ABSL_GUARDED_BY(mutex_);
   Pause pause_ ABSL_GUARDED_BY(mutex_) = Pause::kNone;

@@ -366,6 +366,7 @@ int Server::port() const { return state_->port; }
 void Server::AnnounceShutdown(absl::Duration lag) {
   State& state = *state_;
   state.health_service.SetAccepting(false);
+  state.services.open_streams.GoAway(Clock::Real().Read().wall + lag);
   if (lag > absl::ZeroDuration()) {
     LogInfo("serving until the drain lag is over",
             {{"drain_lag", absl::FormatDuration(lag)}});

@@ -61,8 +61,9 @@ class Server {
   // The port that is listened on.
   int port() const;
 
-  // Says that the end is near, and waits: health turns NOT_SERVING, and for
-  // `lag` all is served as before, so that balancers can send clients elsewhere
+  // Says that the end is near, and waits: health turns NOT_SERVING, each
+  // StreamStep stream and each generation is told (going_away), and for `lag`
+  // all is served as before, so that balancers can send clients elsewhere
   // first. Before Shutdown.
   void AnnounceShutdown(absl::Duration lag);
 

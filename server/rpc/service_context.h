@@ -3,75 +3,18 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <set>
 
-#include "absl/base/thread_annotations.h"
 #include "absl/time/time.h"
-#include "server/base/clock.h"
-#include "server/base/mutex.h"
 #include "server/engine/engine.h"
 #include "server/metrics/metrics.h"
 #include "server/rpc/connection.h"
 #include "server/rpc/convert.h"
 #include "server/rpc/fair_share.h"
+#include "server/rpc/open_streams.h"
 #include "server/rpc/outbound_budget.h"
 #include "server/rpc/turn_threads.h"
 
 namespace steadystate {
-
-// A stream, which may stay open for as long as its client likes, and has to be
-// asked to end when the server shuts down.
-class OpenStream {
- public:
-  virtual ~OpenStream() = default;
-  // Takes no more requests, answers what it has, ends. May not use OpenStreams.
-  virtual void Drain() = 0;
-  // Some time has passed: ends if its client keeps others waiting. The same.
-  virtual void Tick(SteadyTime /*now*/) {}
-};
-
-// The streams that are open now. Thread-safe.
-class OpenStreams {
- public:
-  // `stream` stays valid until it is removed. Drains it if Drain was called
-  // before.
-  void Add(OpenStream& stream);
-  // Waits for a Drain that runs.
-  void Remove(OpenStream& stream);
-
-  // Drains all streams, and from now on those that are added.
-  void Drain();
-
-  // Ticks all streams.
-  void Tick(SteadyTime now);
-
- private:
-  Mutex mutex_;
-  std::set<OpenStream*> streams_ ABSL_GUARDED_BY(mutex_);
-  bool draining_ ABSL_GUARDED_BY(mutex_) = false;
-};
-
-inline void OpenStreams::Add(OpenStream& stream) {
-  const MutexLock lock(mutex_);
-  streams_.insert(&stream);
-  if (draining_) stream.Drain();
-}
-
-inline void OpenStreams::Remove(OpenStream& stream) {
-  const MutexLock lock(mutex_);
-  streams_.erase(&stream);
-}
-
-inline void OpenStreams::Drain() {
-  const MutexLock lock(mutex_);
-  draining_ = true;
-  for (OpenStream* stream : streams_) stream->Drain();
-}
-
-inline void OpenStreams::Tick(SteadyTime now) {
-  const MutexLock lock(mutex_);
-  for (OpenStream* stream : streams_) stream->Tick(now);
-}
 
 // So long a client may let a snapshot stand still, on its way in or out, since
 // that takes room that others wait for.

@@ -9,7 +9,7 @@
 #include "absl/base/thread_annotations.h"
 #include "server/base/clock.h"
 #include "server/base/mutex.h"
-#include "server/rpc/service_context.h"
+#include "server/rpc/open_streams.h"
 
 namespace steadystate {
 

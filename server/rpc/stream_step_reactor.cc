@@ -241,6 +241,21 @@ void StreamStepReactor::OnDone() {
   const std::shared_ptr<StreamStepReactor> self = std::move(self_);
 }
 
+// Travels with answers that wait, or alone. A client that does not read has one
+// message more that waits for it.
+void StreamStepReactor::GoAway(absl::Time requests_until) {
+  Actions actions;
+  {
+    const MutexLock lock(mutex_);
+    if (going_away_ || progress_.broken() || progress_.finished()) return;
+    going_away_ = true;
+    ToProto(requests_until,
+            *outbound_.RoomFor(kGoingAwayBytes).mutable_going_away());
+    actions = Decide();
+  }
+  Act(std::move(actions));
+}
+
 void StreamStepReactor::Drain() {
   Actions actions;
   {

@@ -8,6 +8,7 @@
 
 #include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
+#include "absl/time/time.h"
 #include "grpcpp/server_context.h"
 #include "grpcpp/support/byte_buffer.h"
 #include "grpcpp/support/server_callback.h"
@@ -18,6 +19,7 @@
 #include "server/rpc/call_progress.h"
 #include "server/rpc/call_record.h"
 #include "server/rpc/fair_share.h"
+#include "server/rpc/open_streams.h"
 #include "server/rpc/outbound_budget.h"
 #include "server/rpc/outbound_queue.h"
 #include "server/rpc/service_context.h"
@@ -43,7 +45,7 @@ namespace steadystate {
 // between, another thread could end the call. The object owns itself from Start
 // to OnDone, and is there for all of a callback because of
 //   OnReadDone, OnWriteDone, OnCancel: gRPC, which calls OnDone after them;
-//   Drain: OpenStreams, where OnDone waits for it;
+//   GoAway, Drain: OpenStreams, where OnDone waits for them;
 //   OnAnswers, OnRoundEnd: the engine's reference, which lasts to the end of
 //     the round; the call may be over before that;
 //   OnRoom, OnOutboundRoom: their callers' reference.
@@ -65,6 +67,7 @@ class StreamStepReactor final
   // Nobody hears us any more.
   void OnCancel() override;
   void OnDone() override;
+  void GoAway(absl::Time requests_until) override;
   void Drain() override;
   void OnAnswers(std::span<const Answer<StepRequest>> answers) override;
   void OnRoundEnd() override;
@@ -136,6 +139,7 @@ class StreamStepReactor final
   AnswerOrder order_ ABSL_GUARDED_BY(mutex_);
   bool room_awaited_ ABSL_GUARDED_BY(mutex_) = false;  // OnRoom will come
   bool reads_ended_ ABSL_GUARDED_BY(mutex_) = false;   // by the client
+  bool going_away_ ABSL_GUARDED_BY(mutex_) = false;    // the client is told
   absl::Status refusal_ ABSL_GUARDED_BY(mutex_);       // of the rest of it
 };
 

@@ -45,12 +45,13 @@ class Bystander:
     def _ping_pong(self, client, name, on_calm):
         requests = queue.SimpleQueue()
         answers = client.stream_step(iter(requests.get, None))
+        results = (result for answer in answers for result in answer.results)
         position = 0
         while not self._ended.wait(PAUSE_S):
             start = time.monotonic()
             requests.put(generation.StreamStepRequest(
                 step=step_request(name, expected_position=position)))
-            result = next(answers).results[0]
+            result = next(results)
             if not result.HasField("step"):
                 self.errors.append(reason_in(result.error))
                 break
@@ -62,7 +63,7 @@ class Bystander:
             if position == CALM_STEPS:
                 on_calm()
         requests.put(None)
-        for _ in answers:
+        for _ in results:
             self.errors.append("an answer without a request")
 
 

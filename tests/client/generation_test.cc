@@ -56,6 +56,25 @@ TEST(GenerationReportTest, CountsFromMessages) {
               HasSubstr("state                4096 bytes"));
 }
 
+// Such a message may come before anything else does, and has no position then.
+TEST(GenerationReportTest, AServerThatGoesAwayChangesNothingElse) {
+  const std::chrono::steady_clock::time_point start;
+  GenerationReport report(start);
+  v1::GenerateResponse piece;
+  piece.set_position(4096);
+  report.Add(piece, start);
+  EXPECT_EQ(report.going_away(), std::nullopt);
+  EXPECT_FALSE(report.ToJson(SomeSession()).contains("going_away"));
+  v1::GenerateResponse told;
+  told.mutable_going_away()->mutable_requests_until()->set_seconds(1000);
+  report.Add(told, start + std::chrono::milliseconds(1));
+  EXPECT_EQ(report.position(), 4096u);
+  EXPECT_EQ(report.going_away(), absl::FromUnixSeconds(1000));
+  AddTokens(1, start + std::chrono::milliseconds(2), report);
+  EXPECT_EQ(report.time_to_first_token(), absl::Milliseconds(2));
+  EXPECT_TRUE(report.ToJson(SomeSession()).contains("going_away"));
+}
+
 TEST(GenerationReportTest, WithoutTokensThereIsNoSpeed) {
   GenerationReport report{std::chrono::steady_clock::time_point()};
   v1::GenerateResponse last;

@@ -6,6 +6,7 @@
 #include <functional>
 #include <future>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -122,6 +123,61 @@ TEST(StepStreamTest, AnswersStepsOfManySessions) {
   EXPECT_THAT(stream->Unanswered(), IsEmpty());
   EXPECT_TRUE(stream->Finish().ok());
   EXPECT_FALSE(stream->broken());
+}
+
+// Says that it goes away: alone, and again with an answer, as no server does.
+grpc::Status GoAwayAndEcho(grpc::ServerContext& /*context*/, Stream& stream) {
+  v1::StreamStepRequest message;
+  while (stream.Read(&message)) {
+    v1::StreamStepResponse response;
+    auto& until = *response.mutable_going_away()->mutable_requests_until();
+    until.set_seconds(1'000'000'000);
+    until.set_nanos(500'000'000);
+    stream.Write(response);
+    for (const auto& request : message.requests()) Absorb(request, response);
+    stream.Write(response);
+  }
+  return grpc::Status::OK;
+}
+
+TEST(StepStreamTest, HearsThatTheServerGoesAway) {
+  const absl::Time until =
+      absl::FromUnixSeconds(1'000'000'000) + absl::Milliseconds(500);
+  ScriptedServer server(GoAwayAndEcho);
+  int told = 0;
+  StepStreamOptions options;
+  options.on_going_away = [&](absl::Time requests_until) {
+    EXPECT_EQ(requests_until, until);
+    ++told;
+  };
+  const auto stream = StepStream::Open(server.client(), options);
+  EXPECT_EQ(stream->going_away(), std::nullopt);
+  const size_t a = stream->AddSession("sessions/a", 0);
+  for (uint64_t tag = 1; tag < 3; ++tag) {
+    ASSERT_TRUE(stream->Send(a, Tokens(OneToken()), tag).ok());
+    const auto answer = stream->Next();
+    ASSERT_TRUE(answer.has_value() && answer->step.ok());
+    EXPECT_EQ(answer->step->position(), tag);
+    EXPECT_EQ(stream->going_away(), until);
+  }
+  EXPECT_TRUE(stream->Finish().ok());
+  EXPECT_EQ(told, 1);
+}
+
+TEST(StepStreamTest, AMessageWithoutAnswersIsNoneToTheCallback) {
+  ScriptedServer server(GoAwayAndEcho);
+  std::promise<void> answered;
+  StepStreamOptions options;
+  options.on_answers = [&](absl::Span<StepAnswer> answers) {
+    EXPECT_EQ(answers.size(), 1u);
+    answered.set_value();
+  };
+  const auto stream = StepStream::Open(server.client(), options);
+  const size_t a = stream->AddSession("sessions/a", 0);
+  ASSERT_TRUE(stream->Send(a, Tokens(OneToken())).ok());
+  answered.get_future().wait();
+  EXPECT_TRUE(stream->Finish().ok());
+  EXPECT_TRUE(stream->going_away().has_value());
 }
 
 TEST(StepStreamTest, AStepThatFailsDoesNotEndTheStream) {

@@ -223,6 +223,7 @@ TEST(LifetimesTest, AServerThatShutsDownLeavesNoThreadBehind) {
         for (int round = 0; round < 5; ++round) client->Round();
       });
     }
+    server.server().AnnounceShutdown(absl::ZeroDuration());
     EXPECT_TRUE(server.server().Shutdown(absl::Seconds(60)).ok());
     for (std::thread& thread : threads) thread.join();
   }
