@@ -17,6 +17,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "absl/synchronization/mutex.h"
 #include "server/base/clock.h"
 #include "server/base/line_writer.h"
@@ -179,6 +180,33 @@ absl::StatusOr<std::unique_ptr<SessionStore>> OpenStore(const Flags& flags,
                            .file_system = nullptr});
 }
 
+// Says how long the end may take, while that can be changed.
+void EstimateDrain(const Flags& flags, Engine& engine) {
+  const absl::StatusOr<Engine::DrainEstimate> most = engine.EstimateDrain();
+  if (!most.ok()) {
+    LogWarning("not known how long storing sessions takes",
+               {{"error", most.status().message()}});
+    return;
+  }
+  const std::string takes =
+      absl::FormatDuration(absl::Trunc(most->time, absl::Milliseconds(1)));
+  const std::string budget = absl::FormatDuration(flags.drain_budget);
+  LogInfo(
+      "storing all sessions of a full memory",
+      {{"bytes", most->bytes},
+       {"bytes_per_second", absl::StrFormat("%.0f", most->bytes_per_second)},
+       {"takes", takes},
+       {"drain_budget", budget}});
+  if (most->time <= flags.drain_budget) return;
+  LogWarning("the end of the server may leave sessions out of the store",
+             {{"takes", takes},
+              {"drain_budget", budget},
+              {"what_to_do",
+               "raise --drain_budget, and with it the time that the "
+               "orchestrator leaves the server to end, or lower "
+               "--state_memory"}});
+}
+
 // Nobody calls any more: what is in memory goes where it outlives the process.
 void StoreSessions(const Flags& flags, Engine& engine) {
   const SteadyTime start = Clock::Real().Now();
@@ -223,6 +251,7 @@ int Run(const Flags& flags) {
   if (!engine.ok()) return WrongUsage(engine.status());
   DescribeNumerics(**model, (*engine)->options());
   DescribeChunks(flags.engine, (*engine)->options());
+  if (*store != nullptr) EstimateDrain(flags, **engine);
 
   const absl::StatusOr<std::unique_ptr<ScrapeServer>> scrapes =
       ServeMetrics(flags.metrics_listen, metrics);

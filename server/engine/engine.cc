@@ -280,6 +280,18 @@ std::optional<size_t> Engine::StoreSessions(absl::Duration timeout) {
   return core_->keeper.StoreAll(timeout);
 }
 
+absl::StatusOr<Engine::DrainEstimate> Engine::EstimateDrain() {
+  SessionArchive& archive = *core_->archive;
+  const uint64_t each = archive.session_bytes();
+  STEADYSTATE_RETURN_IF_ERROR(
+      MeasureStore(archive.store(), each, core_->clock, archive.rate()));
+  const auto most = static_cast<size_t>(std::min<uint64_t>(
+      core_->keeper.slots(), core_->options.store_budget_bytes / each));
+  return DrainEstimate{.bytes = most * each,
+                       .bytes_per_second = archive.rate().bytes_per_second(),
+                       .time = archive.TimeFor(most)};
+}
+
 WorkRequest Engine::ForkWork(ForkOptions options,
                              std::shared_ptr<Forks> forks) {
   WorkRequest request;

@@ -100,6 +100,18 @@ class Engine {
   // then the engine's end would wait for that. REQUIRES: there is one.
   std::optional<size_t> StoreSessions(absl::Duration timeout);
 
+  // How long StoreSessions takes at most, where memory is full of sessions that
+  // the store does not have, at the rate at which it takes snapshots. That is
+  // measured here, which takes about a tenth of a second: some MiB are written
+  // to the store and removed again. Errors of the store. REQUIRES: there is
+  // one.
+  struct DrainEstimate {
+    uint64_t bytes = 0;
+    double bytes_per_second = 0;
+    absl::Duration time;
+  };
+  absl::StatusOr<DrainEstimate> EstimateDrain();
+
   // Work, for Submit, that creates sessions which are copies of another one: of
   // the request's, as it is when the request's turn comes, or as it was. A
   // generation that goes on need not end for that. All of them are created, or

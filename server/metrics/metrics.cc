@@ -116,6 +116,7 @@ struct Metrics::Families {
   Histogram& Duration(size_t method, absl::StatusCode code);
   void AddErrorReasons();
   void AddCancellations();
+  void AddSessions();
   void AddStore();
 
   const std::string model;
@@ -123,12 +124,14 @@ struct Metrics::Families {
       std::make_shared<prometheus::Registry>();
   const ProcessMetrics process{model};
 
-  std::vector<Gauge*> sessions, state_bytes, state_capacity, per_session,
-      utilization, running, waiting, streams, connections, outbound,
-      outbound_waiting, long_work, load_duration, ready, heartbeat_age, threads;
+  std::vector<Gauge*> sessions, checkpoints, kept_prompts, drain, state_bytes,
+      state_capacity, per_session, utilization, running, waiting, streams,
+      connections, outbound, outbound_waiting, long_work, load_duration, ready,
+      heartbeat_age, threads;
   std::vector<Counter*> created, ended, rejections, accepted, refused, cut,
-      tokens, mismatches, replays, prefixes, prefix_tokens, nonfinite,
-      hibernations, snapshot_bytes, store_failures, log_bytes, replayed_tokens;
+      tokens, mismatches, replays, prefixes, prefix_tokens, nonfinite, forks,
+      rewinds, slot_waits, hibernations, snapshot_bytes, store_failures,
+      log_bytes, replayed_tokens;
   std::vector<Histogram*> lifetime, session_tokens, queue, first_token,
       inter_token, step, batch_size, batch_rows, wakes, snapshot_durations,
       log_syncs;
@@ -213,11 +216,26 @@ void Metrics::Families::AddCancellations() {
   }
 }
 
+void Metrics::Families::AddSessions() {
+  constexpr const char* kStates[] = {"active", "idle", "hibernated"};
+  constexpr const char* kTiers[] = {"memory", "store"};
+  constexpr const char* kEnds[] = {"deleted", "expired", "shutdown"};
+  sessions = Gauges(MetricId::kSessions, "state", kStates);
+  checkpoints = Gauges(MetricId::kCheckpoints, "tier", kTiers);
+  kept_prompts = Gauges(MetricId::kKeptPrompts, "tier", kTiers);
+  created = Counters(MetricId::kSessionsCreated);
+  ended = Counters(MetricId::kSessionsEnded, "reason", kEnds);
+  forks = Counters(MetricId::kForks);
+  rewinds = Counters(MetricId::kRewinds);
+}
+
 void Metrics::Families::AddStore() {
   constexpr const char* kUses[] = {"read", "written"};
   constexpr const char* kOperations[] = {"read", "write", "log"};
   hibernations = Counters(MetricId::kHibernations);
   wakes = Histograms(MetricId::kWakeDuration);
+  slot_waits = Counters(MetricId::kSlotWaits);
+  drain = Gauges(MetricId::kDrainEstimate);
   snapshot_durations = Histograms(MetricId::kSnapshotDuration, "use", kUses);
   snapshot_bytes = Counters(MetricId::kSnapshotBytes, "use", kUses);
   log_bytes = Counters(MetricId::kLogBytes);
@@ -228,9 +246,7 @@ void Metrics::Families::AddStore() {
 }
 
 Metrics::Families::Families(absl::string_view model_name) : model(model_name) {
-  constexpr const char* kStates[] = {"active", "idle", "hibernated"};
   constexpr const char* kTiers[] = {"memory"};
-  constexpr const char* kEnds[] = {"deleted", "expired", "shutdown"};
   constexpr const char* kRejections[] = {"state_budget", "queue_full",
                                          "draining"};
   constexpr const char* kRefusals[] = {
@@ -244,9 +260,7 @@ Metrics::Families::Families(absl::string_view model_name) : model(model_name) {
                                     "sample"};
   constexpr const char* kKinds[] = {"prompt", "generated"};
   using enum MetricId;
-  sessions = Gauges(kSessions, "state", kStates);
-  created = Counters(kSessionsCreated);
-  ended = Counters(kSessionsEnded, "reason", kEnds);
+  AddSessions();
   AddStore();
   lifetime = Histograms(kSessionLifetime);
   session_tokens = Histograms(kSessionTokens);
@@ -306,6 +320,24 @@ void Metrics::SetSessions(size_t active, size_t idle, size_t hibernated) {
   families_->sessions[0]->Set(static_cast<double>(active));
   families_->sessions[1]->Set(static_cast<double>(idle));
   families_->sessions[2]->Set(static_cast<double>(hibernated));
+}
+
+void Metrics::SetCheckpoints(size_t in_memory, size_t stored) {
+  families_->checkpoints[0]->Set(static_cast<double>(in_memory));
+  families_->checkpoints[1]->Set(static_cast<double>(stored));
+}
+
+void Metrics::SetKeptPrompts(size_t in_memory, size_t stored) {
+  families_->kept_prompts[0]->Set(static_cast<double>(in_memory));
+  families_->kept_prompts[1]->Set(static_cast<double>(stored));
+}
+
+void Metrics::Forked() { families_->forks[0]->Increment(); }
+void Metrics::Rewound() { families_->rewinds[0]->Increment(); }
+void Metrics::SlotAwaited() { families_->slot_waits[0]->Increment(); }
+
+void Metrics::SetDrainEstimate(absl::Duration time) {
+  families_->drain[0]->Set(Seconds(time));
 }
 
 void Metrics::Snapshot(SnapshotUse use, absl::Duration time, uint64_t bytes) {

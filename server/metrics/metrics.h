@@ -68,8 +68,15 @@ class Metrics {
   void SessionCreated();
   void SessionEnded(SessionEnd reason, absl::Duration lifetime,
                     uint64_t tokens);
-  // `hibernated`: idle, and in the store only.
+  // Sessions alone. `hibernated`: idle, and in the store only.
   void SetSessions(size_t active, size_t idle, size_t hibernated);
+  // What is kept of sessions, and of prompts by themselves: in memory, or
+  // waiting for memory, and in the store only.
+  void SetCheckpoints(size_t in_memory, size_t stored);
+  void SetKeptPrompts(size_t in_memory, size_t stored);
+  // A session was made as a copy of another one, or went back.
+  void Forked();
+  void Rewound();
   // A session's state was read from the store, or written there.
   void Snapshot(SnapshotUse use, absl::Duration time, uint64_t bytes);
   // A round, or some, was written to the log.
@@ -82,6 +89,10 @@ class Metrics {
   void Hibernated();
   // It is back, for a request that has waited so long.
   void Woken(absl::Duration waited);
+  // A request found no free slot for a state, and waits for one.
+  void SlotAwaited();
+  // Writing down what the store does not have would take so long.
+  void SetDrainEstimate(absl::Duration time);
   void SetStateBytes(uint64_t used, uint64_t capacity, uint64_t per_session);
   void Rejected(Rejection reason);
 

@@ -10,10 +10,16 @@ namespace steadystate {
 // Every metric family, in the order of the table in table.cc.
 enum class MetricId : uint8_t {
   kSessions,
+  kCheckpoints,
+  kKeptPrompts,
   kSessionsCreated,
   kSessionsEnded,
+  kForks,
+  kRewinds,
   kHibernations,
   kWakeDuration,
+  kSlotWaits,
+  kDrainEstimate,
   kSnapshotDuration,
   kSnapshotBytes,
   kLogBytes,

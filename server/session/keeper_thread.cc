@@ -132,6 +132,7 @@ bool KeeperThread::GiveSlot(Shelf::Job& job) {
   }
   // Some slot becomes free, or this one can take one over. Without a store
   // there is one for all that are charged.
+  if (!std::exchange(job.found_none, true)) parts_.metrics.SlotAwaited();
   if (!shelf_.ended.empty() || !shelf_.jobs.empty()) return false;
   wants_room_ = parts_.archive != nullptr;
   if (wants_room_) return false;
@@ -423,8 +424,9 @@ bool KeeperThread::Leave(Session& session, Reason reason) {
   if (session.active) {
     WaitAgain(session);
   } else {
-    ++shelf_.hibernated;
+    ++shelf_.HibernatedLike(session);
   }
+  shelf_.CountUnstored(session);
   parts_.metrics.Hibernated();
   return true;
 }

@@ -3,11 +3,13 @@
 #include <algorithm>
 
 #include "absl/status/statusor.h"
+#include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
 #include "server/base/binary.h"
 #include "server/base/sha256.h"
+#include "server/session/session_id.h"
 
 namespace steadystate {
 namespace {
@@ -109,6 +111,12 @@ std::string PrefixId(const PrefixDigest& digest) {
 std::optional<PrefixDigest> PrefixOfId(absl::string_view id) {
   if (!absl::ConsumePrefix(&id, kMark)) return std::nullopt;
   return FromHex(id);
+}
+
+SessionKind KindOfId(absl::string_view id) {
+  if (absl::StartsWith(id, kMark)) return SessionKind::kKeptPrompt;
+  return CheckpointName(id).has_value() ? SessionKind::kCheckpoint
+                                        : SessionKind::kSession;
 }
 
 }  // namespace steadystate

@@ -45,6 +45,11 @@ std::string PrefixId(const PrefixDigest& digest);
 // Nothing if the id is none of those.
 std::optional<PrefixDigest> PrefixOfId(absl::string_view id);
 
+// What is kept as sessions are.
+enum class SessionKind : uint8_t { kSession, kCheckpoint, kKeptPrompt };
+inline constexpr size_t kSessionKinds = 3;
+SessionKind KindOfId(absl::string_view id);
+
 }  // namespace steadystate
 
 #endif  // STEADYSTATE_SERVER_SESSION_PREFIX_H_

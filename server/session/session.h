@@ -57,6 +57,14 @@ struct Session {
     return earliest;
   }
 
+  // Does the store lack something of it, which is to be there at the end?
+  // Nearly nothing if it has absorbed nothing.
+  bool LacksStoring() const {
+    return !state.stored() && durability != Durability::kNone &&
+           (stored != position || log.broken ||
+            stored_step != last_step.steady);
+  }
+
   // What a store, or a snapshot, says of it.
   SessionCard card() const {
     return {.uid = uid,
@@ -114,6 +122,7 @@ struct Session {
   std::optional<uint64_t> stored;
   std::optional<uint64_t> snapshot;
   SteadyTime stored_step;      // its last_step then
+  bool unstored = false;       // counted so, Shelf's
   bool may_be_stored = false;  // writing it there has failed
   Durability durability = Durability::kNone;
   LogMark log;

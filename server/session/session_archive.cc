@@ -18,8 +18,10 @@ absl::Status SessionArchive::Put(const StoredSession& session,
                                  absl::string_view tail, SteadyTime start) {
   STEADYSTATE_RETURN_IF_ERROR(
       Counted(StoreFailure::kWrite, store_.Put(session, snapshot, tail)));
-  metrics_.Snapshot(SnapshotUse::kWritten, clock_.Now() - start,
-                    snapshot.size());
+  const absl::Duration time = clock_.Now() - start;
+  metrics_.Snapshot(SnapshotUse::kWritten, time, snapshot.size());
+  // Counted as any is, so that the estimate is one of time for each.
+  if (session.position > 0) rate_.Note(session_bytes(), time);
   return absl::OkStatus();
 }
 
@@ -68,7 +70,10 @@ absl::Status SessionArchive::Remove(std::span<const SessionUid> uids) {
 }
 
 absl::Status SessionArchive::Sync() {
-  return Counted(StoreFailure::kWrite, store_.Sync());
+  const SteadyTime start = clock_.Now();
+  STEADYSTATE_RETURN_IF_ERROR(Counted(StoreFailure::kWrite, store_.Sync()));
+  rate_.Note(0, clock_.Now() - start);
+  return absl::OkStatus();
 }
 
 absl::Status SessionArchive::ForEach(

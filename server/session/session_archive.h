@@ -1,6 +1,7 @@
 #ifndef STEADYSTATE_SERVER_SESSION_SESSION_ARCHIVE_H_
 #define STEADYSTATE_SERVER_SESSION_SESSION_ARCHIVE_H_
 
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -18,6 +19,7 @@
 #include "server/session/session_state.h"
 #include "server/session/session_store.h"
 #include "server/session/snapshot.h"
+#include "server/session/store_rate.h"
 
 namespace steadystate {
 
@@ -85,6 +87,13 @@ class SessionArchive {
            (tail->numerics == 0 || tail->numerics != numerics_tag());
   }
 
+  // How fast snapshots get there, each counted as session_bytes().
+  StoreRate& rate() { return rate_; }
+  // How long snapshots of so many sessions would take.
+  absl::Duration TimeFor(size_t sessions) const {
+    return rate_.TimeFor(sessions * session_bytes());
+  }
+
   // About what a session takes there.
   uint64_t session_bytes() const {
     return snapshots_.bytes_at(kTypicalPosition);
@@ -100,6 +109,7 @@ class SessionArchive {
   SessionStore& store_;
   const Clock& clock_;
   Metrics& metrics_;
+  StoreRate rate_;
 };
 
 }  // namespace steadystate

@@ -69,7 +69,7 @@ SessionKeeper::SessionKeeper(const Limits& limits, const SessionLayout& layout,
                           limits.max_expired_remembered, archive != nullptr),
              Charges(pool_.capacity() / (1 + layout.snapshots()),
                      StoredSessions(limits.store_bytes, archive)),
-             pool_, archive != nullptr, limits, metrics),
+             pool_, archive, limits, metrics),
       thread_({.shelf = shelf_,
                .layout = layout,
                .pool = pool_,
@@ -88,6 +88,7 @@ SessionKeeper::~SessionKeeper() {
   shelf_.wake.SignalOne();
   const SteadyTime now = clock_.Now();
   for (const Session* session : shelf_.table.Sessions()) {
+    if (KindOfId(session->id) != SessionKind::kSession) continue;
     metrics_.SessionEnded(SessionEnd::kShutdown, now - session->created.steady,
                           session->position);
   }
@@ -128,7 +129,7 @@ void SessionKeeper::TakeUp(StoredSession stored, const Moment& now) {
       return;
     }
     shelf_.removals.push_back({.uid = other->uid, .removed = nullptr});
-    --shelf_.hibernated;
+    --shelf_.HibernatedLike(*other);
     shelf_.End(table.Remove(*other));
   }
   auto session = std::make_unique<Session>(layout_);
@@ -144,13 +145,13 @@ void SessionKeeper::TakeUp(StoredSession stored, const Moment& now) {
   session->charged = Tier::kStore;
   session->state.Leave();
   shelf_.charges.Take(Tier::kStore, 1);
-  ++shelf_.hibernated;
   SessionOptions options;
   options.owner = std::move(card.owner);
   options.id = std::move(card.id);
   options.ttl = card.ttl;
   options.labels = std::move(card.labels);
   Session& added = table.Add(std::move(session), std::move(options), now);
+  ++shelf_.HibernatedLike(added);
   table.SetTimes(added, Past(card.create_time, now),
                  Past(card.last_step_time, now));
   added.stored_step = added.last_step.steady;
@@ -300,11 +301,15 @@ absl::StatusOr<Session*> SessionKeeper::Delete(const SessionKey& key,
                                                const Moment& now,
                                                Shelf::Removed& removed) {
   STEADYSTATE_ASSIGN_OR_RETURN(Session* const session, Find(key, now));
-  metrics_.SessionEnded(SessionEnd::kDeleted,
-                        now.steady - session->created.steady,
-                        session->position);
+  if (KindOfId(session->id) == SessionKind::kSession) {
+    metrics_.SessionEnded(SessionEnd::kDeleted,
+                          now.steady - session->created.steady,
+                          session->position);
+  }
   const bool in_use = session->active;
-  if (!in_use && session->state.stored()) --shelf_.hibernated;
+  if (!in_use && session->state.stored()) {
+    --shelf_.HibernatedLike(*session);
+  }
   shelf_.RemoveStored(*session, removed);
   shelf_.log.Forget(*session);
   std::unique_ptr<Session> taken = shelf_.table.Remove(*session);
@@ -318,7 +323,7 @@ absl::StatusOr<Session*> SessionKeeper::Delete(const SessionKey& key,
 }
 
 void SessionKeeper::Use(Session& session) {
-  if (session.state.stored()) --shelf_.hibernated;
+  if (session.state.stored()) --shelf_.HibernatedLike(session);
   shelf_.table.SetActive(session);
 }
 
@@ -329,8 +334,9 @@ void SessionKeeper::LetGo(Session& session, const Moment& now) {
     return;
   }
   shelf_.table.SetIdle(session, now);
+  shelf_.CountUnstored(session);
   // It may not have come back from the store.
-  if (session.state.stored()) ++shelf_.hibernated;
+  if (session.state.stored()) ++shelf_.HibernatedLike(session);
   if (shelf_.waiting.empty()) return;
   shelf_.slot_may_come = true;
   shelf_.wake.SignalOne();
@@ -340,6 +346,7 @@ void SessionKeeper::Advanced(Session& session, const Moment& now) {
   session.position = session.state.position();
   session.repeatable_from = session.state.repeatable_from();
   session.last_step = now;
+  shelf_.CountUnstored(session);
   if (layout_.snapshots() == 0 || session.id.empty()) return;
   // So that the oldest one that is kept is about as old as what is remembered.
   const uint64_t last =

@@ -139,8 +139,7 @@ class SessionKeeper {
   // All of Session::tail has been absorbed.
   void Replayed(Session& session) ABSL_EXCLUSIVE_LOCKS_REQUIRED(shelf_.mutex);
 
-  // Whether what such a session does can be written down now:
-  // STORE_UNAVAILABLE.
+  // Whether what it does can be written down now: STORE_UNAVAILABLE.
   absl::Status LogHealth(const Session& session) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(shelf_.mutex);
   // As Journal::Add; Logged names whom the round tells of. REQUIRES: a store.
@@ -173,6 +172,7 @@ class SessionKeeper {
   using FindWay = std::function<absl::StatusOr<WayBack>(SessionPast&)>;
   absl::StatusOr<SessionInfo> Rewind(Session& session, const FindWay& find)
       ABSL_LOCKS_EXCLUDED(shelf_.mutex);
+  size_t slots() const { return pool_.capacity(); }           // that memory has
   SessionPrefixes& prefixes() { return thread_.prefixes(); }  // for it, too
 
   // The session as a snapshot has it. Called by Work on it, without mutex().

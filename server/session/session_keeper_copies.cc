@@ -132,7 +132,7 @@ void SessionKeeper::Undo(Session& session) {
     session.log.broken = true;
     return;
   }
-  if (session.state.stored()) --shelf_.hibernated;
+  if (session.state.stored()) --shelf_.HibernatedLike(session);
   Shelf::Removed nobody_asks;
   shelf_.RemoveStored(session, nobody_asks);
   shelf_.End(shelf_.table.Remove(session));
@@ -144,7 +144,9 @@ absl::StatusOr<SessionInfo> SessionKeeper::Rewind(Session& session,
   STEADYSTATE_ASSIGN_OR_RETURN(const WayBack way, find(past));
   STEADYSTATE_RETURN_IF_ERROR(past.Rewind(session, way));
   const Moment now = clock_.Read();
+  metrics_.Rewound();
   const MutexLock lock(shelf_.mutex);
+  shelf_.CountUnstored(session);
   return shelf_.table.Describe(session, now);
 }
 
@@ -197,7 +199,11 @@ Session& SessionKeeper::AddFork(const Session& parent, SessionOptions options,
   fork.recorded = parent.recorded;
   fork.durability = durability;
   fork.moving = IsLogged(fork.durability) || fork.tail != nullptr;
-  metrics_.SessionCreated();
+  shelf_.CountUnstored(fork);
+  if (KindOfId(fork.id) == SessionKind::kSession) {
+    metrics_.SessionCreated();
+    metrics_.Forked();
+  }
   return fork;
 }
 
@@ -226,6 +232,7 @@ absl::StatusOr<SessionInfo> SessionKeeper::Enlist(
     metrics_.SessionCreated();
     UpdateGauges();
     session.durability = durability;
+    shelf_.CountUnstored(session);
     info = shelf_.table.Describe(session, now);
   }
   if (!IsLogged(durability)) return info;

@@ -126,6 +126,7 @@ void SessionPrefixes::Keep(const Session& session,
   kept.state.Follow(*std::move(copy));
   if (shelf_.stores) shelf_.table.WatchIdle(kept);
   shelf_.table.SetPrefix(kept, prefix);
+  shelf_.CountUnstored(kept);
   shelf_.UpdateGauges();
 }
 

@@ -128,6 +128,10 @@ absl::Status SessionSaver::Put(Session& session, const Snapshot& snapshot,
   session.stored_step = snapshot.last_step;
   session.stored_tail = form.tail;
   shelf_.log.Covered(session, snapshot.form.round, snapshot.replay);
+  // It may have ended meanwhile.
+  if (shelf_.table.FindAny(session.key()) == &session) {
+    shelf_.CountUnstored(session);
+  }
   return put;
 }
 

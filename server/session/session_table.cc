@@ -138,6 +138,7 @@ Session& SessionTable::Add(std::unique_ptr<Session> session,
   SetOrder(*session, session->expire_time());
   expired_.Forget(session->key());
   Session& added = *session;
+  ++CountOf(added).all;
   keys_.insert(added.key());
   sessions_.emplace(added.key(), std::move(session));
   return added;
@@ -250,12 +251,14 @@ SessionInfo SessionTable::Describe(const Session& session,
 void SessionTable::SetActive(Session& session) {
   session.active = true;
   ++active_;
+  ++CountOf(session).active;
 }
 
 void SessionTable::SetIdle(Session& session, const Moment& now) {
   session.active = false;
   session.last_step = now;
   --active_;
+  --CountOf(session).active;
   if (watches_idle_ && !session.idle_order.has_value() &&
       (session.state.in_memory() || session.state.origin() != nullptr)) {
     WatchIdle(session);
@@ -316,7 +319,12 @@ Session* SessionTable::FindAny(const SessionKey& key) const {
 std::unique_ptr<Session> SessionTable::Remove(Session& session) {
   ClearOrder(session);
   ForgetIdle(session);
-  if (session.active) --active_;
+  Count& count = CountOf(session);
+  --count.all;
+  if (session.active) {
+    --active_;
+    --count.active;
+  }
   if (session.prefix.has_value()) {
     prefixes_.erase({*session.prefix, &session});
     std::erase(kept_prefixes_, &session);

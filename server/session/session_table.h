@@ -1,6 +1,7 @@
 #ifndef STEADYSTATE_SERVER_SESSION_SESSION_TABLE_H_
 #define STEADYSTATE_SERVER_SESSION_SESSION_TABLE_H_
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <deque>
@@ -144,6 +145,14 @@ class SessionTable {
   Session* FindAny(const SessionKey& key) const;
   size_t size() const { return sessions_.size(); }
   size_t active() const { return active_; }
+  // How many of them are of that kind, and how many of those are active.
+  struct Count {
+    size_t all = 0;
+    size_t active = 0;
+  };
+  Count count(SessionKind kind) const {
+    return counts_[static_cast<size_t>(kind)];
+  }
 
  private:
   static bool Expired(const Session& session, SteadyTime now) {
@@ -154,6 +163,9 @@ class SessionTable {
   void SetOrder(Session& session, SteadyTime time);
   void ClearOrder(Session& session);
   absl::Status NotFound(const SessionKey& key) const;
+  Count& CountOf(const Session& session) {
+    return counts_[static_cast<size_t>(KindOfId(session.id))];
+  }
 
   const SessionLayout& layout_;
   const absl::Duration default_ttl_;
@@ -167,6 +179,7 @@ class SessionTable {
   absl::btree_set<std::pair<PrefixDigest, Session*>> prefixes_;
   std::vector<Session*> kept_prefixes_;
   size_t active_ = 0;
+  std::array<Count, kSessionKinds> counts_{};
   ExpiredIds expired_;
 };
 

@@ -12,6 +12,7 @@ constexpr size_t kExpiredAtOnce = 16;
 }  // namespace
 
 void Shelf::End(std::unique_ptr<Session> session) {
+  if (std::exchange(session->unstored, false)) --unstored;
   charges.GiveBack(session->charged, 1);
   log.Forget(*session);
   ended.push_back(std::move(session));
@@ -51,12 +52,12 @@ void Shelf::EndIfExpired(const SessionKey& key, const Moment& now) {
 }
 
 void Shelf::EndTaken(std::unique_ptr<Session> expired) {
-  if (!PrefixOfId(expired->id).has_value()) {
+  if (KindOfId(expired->id) == SessionKind::kSession) {
     metrics.SessionEnded(SessionEnd::kExpired,
                          expired->expire_time() - expired->created.steady,
                          expired->position);
   }
-  if (expired->state.stored()) --hibernated;
+  if (expired->state.stored()) --HibernatedLike(*expired);
   Removed nobody_asks;
   RemoveStored(*expired, nobody_asks);
   End(std::move(expired));
@@ -65,7 +66,7 @@ void Shelf::EndTaken(std::unique_ptr<Session> expired) {
 bool Shelf::EndOldestPrefix() {
   Session* const oldest = table.OldestPrefix();
   if (oldest == nullptr) return false;
-  if (oldest->state.stored()) --hibernated;
+  if (oldest->state.stored()) --HibernatedLike(*oldest);
   Removed nobody_asks;
   RemoveStored(*oldest, nobody_asks);
   End(table.Remove(*oldest));
@@ -79,6 +80,7 @@ bool Shelf::MakeRoomForPrefix() {
 }
 
 Session& Shelf::KeepUnlisted(std::unique_ptr<Session> session) {
+  if (std::exchange(session->unstored, false)) --unstored;
   session->unlisted = unlisted.size();
   unlisted.push_back(std::move(session));
   return *unlisted.back();
@@ -96,9 +98,29 @@ std::unique_ptr<Session> Shelf::TakeUnlisted(Session& session) {
   return taken;
 }
 
+void Shelf::CountUnstored(Session& session) {
+  const bool lacks = stores && !session.unlisted.has_value() &&
+                     session.position > 0 && session.LacksStoring();
+  if (lacks == session.unstored) return;
+  session.unstored = lacks;
+  lacks ? ++unstored : --unstored;
+}
+
 void Shelf::UpdateGauges() const {
-  metrics.SetSessions(table.active(),
-                      table.size() - table.active() - hibernated, hibernated);
+  const auto stored = [&](SessionKind kind) {
+    return hibernated[static_cast<size_t>(kind)];
+  };
+  const auto others = [&](SessionKind kind) {
+    return table.count(kind).all - stored(kind);
+  };
+  const size_t active = table.count(SessionKind::kSession).active;
+  metrics.SetSessions(active, others(SessionKind::kSession) - active,
+                      stored(SessionKind::kSession));
+  metrics.SetCheckpoints(others(SessionKind::kCheckpoint),
+                         stored(SessionKind::kCheckpoint));
+  metrics.SetKeptPrompts(others(SessionKind::kKeptPrompt),
+                         stored(SessionKind::kKeptPrompt));
+  if (stores) metrics.SetDrainEstimate(archive->TimeFor(unstored));
   // With a store, what is in use; else what is charged, whose slots may come
   // later, or be on their way back.
   const size_t in_memory = stores ? pool.lent() : charges.used(Tier::kMemory);

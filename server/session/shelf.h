@@ -21,7 +21,9 @@
 #include "server/base/mutex.h"
 #include "server/metrics/metrics.h"
 #include "server/session/log_book.h"
+#include "server/session/prefix.h"
 #include "server/session/session.h"
+#include "server/session/session_archive.h"
 #include "server/session/session_id.h"
 #include "server/session/session_limits.h"
 #include "server/session/session_table.h"
@@ -66,7 +68,8 @@ struct Shelf {
     Session* session = nullptr;
     Work work;
     SteadyTime ordered;
-    bool waited = false;  // for a slot
+    bool waited = false;      // for a slot, or to be filled
+    bool found_none = false;  // no slot was free when its turn came
   };
   struct Removal {
     SessionUid uid;
@@ -81,15 +84,18 @@ struct Shelf {
     Hibernated hibernated;
   };
 
+  // `store`: null without one.
   Shelf(SessionTable sessions, Charges limits, const StatePool& slots,
-        bool has_store, const SessionLimits& limits_of_all, Metrics& counters)
+        const SessionArchive* store, const SessionLimits& limits_of_all,
+        Metrics& counters)
       : piece_rows(limits_of_all.piece_rows),
         prefix_numerics(limits_of_all.prefix_numerics),
         max_prefixes(limits_of_all.max_prefixes),
         table(std::move(sessions)),
         charges(limits),
         pool(slots),
-        stores(has_store),
+        archive(store),
+        stores(store != nullptr),
         metrics(counters) {}
 
   // What sessions that can be named are charged for.
@@ -125,6 +131,14 @@ struct Shelf {
   std::unique_ptr<Session> TakeUnlisted(Session& session)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex);
 
+  // Counts the session among those that lack storing, or not any more: called
+  // where that may have changed.
+  void CountUnstored(Session& session) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex);
+  // Of those like the session.
+  size_t& HibernatedLike(const Session& session)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex) {
+    return hibernated[static_cast<size_t>(KindOfId(session.id))];
+  }
   void UpdateGauges() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex);
 
   // As SessionLimits.
@@ -139,7 +153,9 @@ struct Shelf {
   // In use.
   std::vector<std::unique_ptr<Session>> unlisted ABSL_GUARDED_BY(mutex);
   Charges charges ABSL_GUARDED_BY(mutex);
-  size_t hibernated ABSL_GUARDED_BY(mutex) = 0;  // of the table
+  // Of the table, by SessionKind.
+  std::array<size_t, kSessionKinds> hibernated ABSL_GUARDED_BY(mutex){};
+  size_t unstored ABSL_GUARDED_BY(mutex) = 0;  // see CountUnstored
   LogBook log ABSL_GUARDED_BY(mutex);
   // Where rounds go; null without a store, and before it has been read.
   Journal* journal ABSL_GUARDED_BY(mutex) = nullptr;
@@ -158,7 +174,8 @@ struct Shelf {
   size_t not_swept ABSL_GUARDED_BY(mutex) = 0;
   bool stopping ABSL_GUARDED_BY(mutex) = false;
 
-  const StatePool& pool;  // self-synchronised
+  const StatePool& pool;                // self-synchronised
+  const SessionArchive* const archive;  // null without a store
   const bool stores;
   Metrics& metrics;
 };

@@ -119,14 +119,21 @@ class WiringTest(unittest.TestCase):
         self.assertGreaterEqual(byte_count(server["mem_limit"]),
                                 1.25 * byte_count(states))
 
-    def test_server_may_finish_its_requests(self):
-        default = re.search(r"--drain_timeout\n[^(]*\(default: (\d+)s\)",
-                            help_of("steadystate-server"))
+    def test_server_may_finish_its_requests_and_store_its_sessions(self):
         server = services()["server"]
-        command = server["command"]
-        storing = seconds(command[command.index("--drain_budget") + 1])
+        drain = sum(self.drain_seconds(server["command"], flag)
+                    for flag in ("lag", "timeout", "budget"))
+        self.assertGreaterEqual(drain, 15)
         self.assertGreaterEqual(seconds(server["stop_grace_period"]),
-                                int(default[1]) + storing + 10)
+                                drain + 10)
+
+    def drain_seconds(self, command, flag):
+        """Of --drain_lag and the like: what is given, or the default."""
+        if f"--drain_{flag}" in command:
+            return seconds(command[command.index(f"--drain_{flag}") + 1])
+        default = re.search(rf"--drain_{flag}\n[^(]*\(default: (\d+)s?\)",
+                            help_of("steadystate-server"))
+        return int(default[1])
 
     def test_sessions_are_kept_on_a_volume(self):
         server = services()["server"]

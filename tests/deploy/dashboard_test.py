@@ -33,6 +33,8 @@ UNITS = re.compile(r"none|short|s|bytes|percentunit|reqps|dateTimeFromNow"
 # Zero is what these show while all is well; the others must show something.
 MAY_BE_ZERO = {
     "Alerts firing/A",
+    "Checkpoints and kept prompts/A",
+    "Checkpoints and kept prompts/B",
     "Connections refused and cut/A",
     "Connections refused and cut/B",
     "Requests begun/B",
@@ -40,6 +42,9 @@ MAY_BE_ZERO = {
     "Requests and streams in progress/B",
     "Requests and streams in progress/D",
     "Requests and streams in progress/E",
+    "Sessions created and ended/C",
+    "Sessions created and ended/D",
+    "States hibernated and woken/C",
     "Store: time and failures/B",
     "Tokens computed again/A",
     "Tokens per second by kind/B",

@@ -1,6 +1,8 @@
 // Goal: a signal ends the server when it is due: at once while it loads, and
 // after the drain lag, in which it serves, when balancers have to know first.
-// Method: the real binary; a lag of an hour where nothing may end by itself.
+// Clients are told, and the server ends in order whatever they do; how long
+// that may take it says when it starts. Method: the real binary; a lag of an
+// hour where nothing may end by itself.
 #include <csignal>
 #include <memory>
 #include <string>
@@ -126,6 +128,71 @@ TEST_F(StopE2eTest, RefusesAfterTheDrainLagAndEndsInOrder) {
   EXPECT_GE(absl::Now() - start, absl::Milliseconds(300));
   context.TryCancel();
   EXPECT_EQ(server_->Wait(), 0) << Log();
+}
+
+// With a lag they may ask until then; without one they are told all the same.
+TEST_F(StopE2eTest, ClientsAreToldAndTheServerEndsThoughNoneCloses) {
+  for (const char* lag : {"300ms", "0s"}) {
+    Start({"--drain_lag", lag, "--drain_timeout", "500ms"});
+    v1::Session session;
+    ASSERT_TRUE(Create(&session).ok());
+    grpc::ClientContext idle_context;
+    const auto idle = generation_->StreamStep(&idle_context);
+    v1::StreamStepRequest step;
+    step.mutable_step()->set_session(session.name());
+    step.mutable_step()->mutable_tokens()->add_ids(1);
+    ASSERT_TRUE(idle->Write(step));
+    v1::StreamStepResponse answer;
+    ASSERT_TRUE(idle->Read(&answer));
+    v1::GenerateRequest endless;
+    endless.set_session(session.name());
+    endless.set_ignore_eos(true);
+    grpc::ClientContext context;
+    const auto generation = generation_->Generate(&context, endless);
+    v1::GenerateResponse response;
+    ASSERT_TRUE(generation->Read(&response));
+    // Nobody reads this one, nor closes it.
+    grpc::ClientContext unread_context;
+    const auto unread = generation_->StreamStep(&unread_context);
+
+    server_->Signal(SIGTERM);
+    ASSERT_TRUE(idle->Read(&answer));
+    EXPECT_TRUE(answer.has_going_away()) << lag;
+    EXPECT_EQ(answer.results_size(), 0);
+    bool told = false;
+    while (generation->Read(&response)) {
+      told = told || response.has_going_away();
+    }
+    EXPECT_TRUE(told) << lag;
+    EXPECT_EQ(generation->Finish().error_code(), grpc::StatusCode::UNAVAILABLE);
+    EXPECT_EQ(server_->Wait(), 0) << Log();
+    EXPECT_FALSE(idle->Read(&answer));
+    EXPECT_EQ(idle->Finish().error_code(), grpc::StatusCode::UNAVAILABLE);
+    unread_context.TryCancel();
+  }
+}
+
+TEST_F(StopE2eTest, SaysAtItsStartHowLongTheEndMayTake) {
+  const std::string store = directory_.path() + "/store";
+  size_t seen = 0;
+  for (const char* budget : {"0s", "1h"}) {
+    Start({"--store", store, "--drain_budget", budget});
+    server_->Signal(SIGTERM);
+    EXPECT_EQ(server_->Wait(), 0) << Log();
+    const std::string log = Log().substr(seen);
+    seen += log.size();
+    EXPECT_THAT(log, HasSubstr("storing all sessions of a full memory"));
+    const bool warned =
+        absl::StrContains(log, "may leave sessions out of the store");
+    EXPECT_EQ(warned, absl::string_view(budget) == "0s") << log;
+    EXPECT_EQ(absl::StrContains(log, "raise --drain_budget"), warned);
+  }
+  // What was measured with is not there.
+  Start({"--store", store});
+  grpc::ClientContext context;
+  v1::ListSessionsResponse sessions;
+  ASSERT_TRUE(sessions_->ListSessions(&context, {}, &sessions).ok());
+  EXPECT_EQ(sessions.sessions_size(), 0);
 }
 
 // Loading takes long enough for a signal that is sent when it begins.

@@ -24,7 +24,7 @@
 namespace steadystate {
 
 // A store in memory that fails when it is told to. Thread-safe.
-class MemoryStore final : public SessionStore {
+class MemoryStore : public SessionStore {
  public:
   absl::Status ForEach(
       const std::function<void(StoredSession session)>& each) override {

@@ -80,6 +80,11 @@ TEST(MetricsTest, CountsWhatItIsTold) {
   metrics.SessionCreated();
   metrics.SessionEnded(SessionEnd::kExpired, absl::Seconds(61), 1000);
   metrics.SetSessions(3, 4, 5);
+  metrics.SetCheckpoints(6, 7);
+  metrics.SetKeptPrompts(8, 9);
+  metrics.Forked();
+  metrics.SlotAwaited();
+  metrics.SetDrainEstimate(absl::Milliseconds(1500));
   metrics.SetStateBytes(50, 200, 25);
   metrics.Rejected(Rejection::kStateBudget);
   metrics.Tokens(TokenKind::kGenerated, 17);
@@ -102,6 +107,16 @@ TEST(MetricsTest, CountsWhatItIsTold) {
   EXPECT_EQ(model("steadystate_batch_rows_sum"), 70);
   EXPECT_EQ(Value(text, "steadystate_sessions{model=\"demo\",state=\"idle\"}"),
             4);
+  EXPECT_EQ(
+      Value(text, "steadystate_checkpoints{model=\"demo\",tier=\"memory\"}"),
+      6);
+  EXPECT_EQ(
+      Value(text, "steadystate_kept_prompts{model=\"demo\",tier=\"store\"}"),
+      9);
+  EXPECT_EQ(model("steadystate_forks_total"), 1);
+  EXPECT_EQ(model("steadystate_rewinds_total"), 0);
+  EXPECT_EQ(model("steadystate_slot_waits_total"), 1);
+  EXPECT_EQ(model("steadystate_drain_estimate_seconds"), 1.5);
   EXPECT_EQ(Value(text,
                   "steadystate_errors_total{model=\"demo\",reason="
                   "\"OTHER\"}"),

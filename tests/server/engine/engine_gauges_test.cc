@@ -1,0 +1,226 @@
+// Goal: what is counted as a session is one: checkpoints and kept prompts have
+// gauges of their own; and the estimate of a drain is about what is to be
+// stored. Method: a store whose writes take their time by the engine's clock.
+#include <cmath>
+#include <memory>
+#include <optional>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/time/time.h"
+#include "gtest/gtest.h"
+#include "server/session/session_id.h"
+#include "tests/server/engine/engine_harness.h"
+#include "tests/testing/end_receiver.h"
+#include "tests/testing/slow_store.h"
+
+namespace steadystate {
+namespace {
+
+constexpr size_t kInMemory = 6;
+constexpr absl::Duration kPut = absl::Milliseconds(1);
+constexpr char kDrain[] = "steadystate_drain_estimate_seconds";
+
+EngineOptions SmallOptions() {
+  EngineOptions options;
+  options.prefill_chunk_rows = 4;
+  options.state_memory_bytes =
+      kInMemory * SessionLayoutOf(*SharedTinyModel(), options).charge_bytes();
+  return options;
+}
+
+class EngineGaugesTest : public testing::Test {
+ protected:
+  EngineGaugesTest() : store_(kPut, absl::ZeroDuration()) {
+    harness_.emplace(SmallOptions(), SharedTinyModel(), &store_);
+    store_.UseClock(harness_->clock());
+  }
+
+  Engine& engine() { return harness_->engine(); }
+
+  absl::Status Work(const std::string& session, WorkRequest work) {
+    work.session = session;
+    work.writer = engine().NewWriter();
+    Future<absl::Status> done;
+    SubmitThen(engine(), std::move(work),
+               [done](const auto& end) { done.Set(end.status()); });
+    return done.Get().ok() ? absl::OkStatus() : CloneError(done.Get());
+  }
+
+  void Step(const std::string& session) {
+    const auto result = harness_->Step(StepOf(session, {1, 2, 3}));
+    EXPECT_TRUE(result.ok()) << result.status();
+  }
+  void Fork(const std::string& session, const std::string& id,
+            bool checkpoint = false) {
+    ForkOptions options;
+    options.checkpoints = checkpoint;
+    options.ids = {id};
+    EXPECT_TRUE(
+        Work(session, engine().ForkWork(options, std::make_shared<Forks>()))
+            .ok());
+  }
+  void Hibernate(const std::string& session) {
+    Future<absl::Status> done;
+    EXPECT_TRUE(engine()
+                    .HibernateSession(session,
+                                      [done](const absl::Status& status) {
+                                        done.Set(status);
+                                      })
+                    .ok());
+    EXPECT_TRUE(done.Get().ok());
+  }
+
+  double Metric(const std::vector<std::string>& parts) {
+    return harness_->Metric(parts);
+  }
+  // Gauges are set when the keeper's thread looks at what is next.
+  void Await(const std::vector<std::string>& parts, double value) {
+    while (Metric(parts) != value) std::this_thread::yield();
+  }
+  // The estimate, when it is about so many writes.
+  void AwaitWrites(int count) {
+    const double seconds = count * absl::ToDoubleSeconds(kPut);
+    while (std::abs(Metric({kDrain}) - seconds) > 1e-9) {
+      std::this_thread::yield();
+    }
+  }
+
+  SlowStore store_;
+  std::optional<EngineHarness> harness_;
+};
+
+TEST_F(EngineGaugesTest, CheckpointsAndKeptPromptsAreNoSessions) {
+  harness_->CreateSession("a");
+  GenerateRequest prompt = GenerateOf("a", MakeTokens(8, 1), 1);
+  prompt.reuse_prefix = true;
+  EXPECT_TRUE(harness_->Generate(prompt)->done().Get().ok());
+  Await({"steadystate_kept_prompts{"}, 1);
+  Await({"steadystate_sessions{"}, 1);
+  Fork("a", CheckpointId("c"), /*checkpoint=*/true);
+  Await({"steadystate_checkpoints{"}, 1);
+  Await({"steadystate_sessions{"}, 1);
+  Fork("a", "b");
+  Await({"steadystate_sessions{"}, 2);
+  EXPECT_EQ(Metric({"steadystate_sessions_created_total"}), 2);
+  EXPECT_EQ(Metric({"steadystate_forks_total"}), 1);
+  // A checkpoint that a session is made of is used meanwhile.
+  Fork(CheckpointId("c"), "of");
+  Await({"steadystate_checkpoints{"}, 1);
+  Await({"steadystate_sessions{"}, 3);
+  EXPECT_EQ(Metric({"steadystate_forks_total"}), 2);
+  ASSERT_TRUE(engine().DeleteSession(CheckpointId("c")).ok());
+  Await({"steadystate_checkpoints{"}, 0);
+  EXPECT_EQ(Metric({"steadystate_sessions_ended_total"}), 0);
+  harness_->DestroyEngine();
+  EXPECT_EQ(Metric({"steadystate_sessions_ended_total", "shutdown"}), 3);
+}
+
+TEST_F(EngineGaugesTest, WhatIsKeptIsCountedWhereItIs) {
+  harness_->CreateSession("a");
+  GenerateRequest prompt = GenerateOf("a", MakeTokens(8, 1), 1);
+  prompt.reuse_prefix = true;
+  EXPECT_TRUE(harness_->Generate(prompt)->done().Get().ok());
+  Fork("a", CheckpointId("c"), /*checkpoint=*/true);
+  Await({"steadystate_checkpoints{", "tier=\"memory\""}, 1);
+  Await({"steadystate_kept_prompts{", "tier=\"memory\""}, 1);
+  harness_->clock().Advance(engine().options().hibernate_after);
+  Await({"steadystate_checkpoints{", "tier=\"store\""}, 1);
+  Await({"steadystate_kept_prompts{", "tier=\"store\""}, 1);
+  Await({"steadystate_sessions{", "hibernated"}, 1);
+  EXPECT_EQ(Metric({"steadystate_checkpoints{", "tier=\"memory\""}), 0);
+}
+
+TEST_F(EngineGaugesTest, RewindsAreCounted) {
+  harness_->CreateSession("a");
+  Step("a");
+  EXPECT_TRUE(Work("a", engine().RewindWork({.position = 0},
+                                            std::make_shared<SessionInfo>()))
+                  .ok());
+  EXPECT_EQ(Metric({"steadystate_rewinds_total"}), 1);
+  // One that fails has not been.
+  EXPECT_FALSE(Work("a", engine().RewindWork({.position = 9},
+                                             std::make_shared<SessionInfo>()))
+                   .ok());
+  EXPECT_EQ(Metric({"steadystate_rewinds_total"}), 1);
+}
+
+TEST_F(EngineGaugesTest, WhoFindsNoFreeSlotIsCountedOnce) {
+  std::vector<std::shared_ptr<Recorder<GenerateRequest>>> paused;
+  for (size_t i = 0; i < kInMemory; ++i) {
+    const std::string id = harness_->CreateSession();
+    GenerateRequest endless = GenerateOf(id, {1}, 1'000'000);
+    endless.ignore_eos = true;
+    paused.push_back(harness_->Generate(endless));
+    paused.back()->set_limit(2);
+    paused.back()->AwaitItems(2);
+  }
+  EXPECT_EQ(Metric({"steadystate_slot_waits_total"}), 0);
+  harness_->CreateSession("late");
+  StepRequest late = StepOf("late", {1});
+  late.deadline = harness_->clock().Now() + absl::Seconds(10);
+  const StepFuture answer = harness_->StepAsync(late);
+  Await({"steadystate_slot_waits_total"}, 1);
+  harness_->clock().Advance(absl::Seconds(11));
+  EXPECT_EQ(ReasonOf(answer.Get().status()), ErrorReason::kDeadlineExceeded);
+  EXPECT_EQ(Metric({"steadystate_slot_waits_total"}), 1);
+}
+
+TEST_F(EngineGaugesTest, AFullMemoryIsEstimatedAtTheStoresRate) {
+  const auto most = engine().EstimateDrain();
+  ASSERT_TRUE(most.ok()) << most.status();
+  // Each is written in the time of one.
+  EXPECT_NEAR(absl::ToDoubleSeconds(most->time),
+              kInMemory * absl::ToDoubleSeconds(kPut), 1e-9);
+  EXPECT_NEAR(static_cast<double>(most->bytes),
+              most->bytes_per_second * absl::ToDoubleSeconds(most->time), 1.0);
+  EXPECT_EQ(store_.size(), 0u);
+  store_.FailWrites(true);
+  EXPECT_TRUE(absl::IsUnavailable(engine().EstimateDrain().status()));
+}
+
+TEST_F(EngineGaugesTest, TheEstimateIsAboutWhatTheStoreLacks) {
+  ASSERT_TRUE(engine().EstimateDrain().ok());
+  AwaitWrites(0);
+  for (const char* session : {"a", "b"}) harness_->CreateSession(session);
+  Step("a");
+  AwaitWrites(1);
+  Step("b");
+  Step("b");
+  AwaitWrites(2);
+  // Each has to be written, though they share one state.
+  Fork("a", "c");
+  Fork("a", "d");
+  AwaitWrites(4);
+  // It ends with the process in any case.
+  SessionOptions fleeting;
+  fleeting.id = "fleeting";
+  fleeting.durability = Durability::kNone;
+  ASSERT_TRUE(engine().CreateSession(fleeting).ok());
+  Step("fleeting");
+  harness_->CreateSession("later");
+  AwaitWrites(4);
+  ASSERT_TRUE(engine().DeleteSession("b").ok());
+  ASSERT_TRUE(engine().DeleteSession("c").ok());
+  AwaitWrites(2);
+}
+
+TEST_F(EngineGaugesTest, WhatIsStoredIsNotEstimated) {
+  ASSERT_TRUE(engine().EstimateDrain().ok());
+  for (const char* session : {"a", "b"}) harness_->CreateSession(session);
+  Step("a");
+  Step("b");
+  AwaitWrites(2);
+  Hibernate("a");
+  AwaitWrites(1);
+  EXPECT_EQ(engine().StoreSessions(absl::Minutes(1)), 0u);
+  Await({kDrain}, 0);
+  Step("a");
+  AwaitWrites(1);
+}
+
+}  // namespace
+}  // namespace steadystate
