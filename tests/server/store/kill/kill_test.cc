@@ -103,6 +103,9 @@ constexpr const char* kReadPlaces[] = {"LogReader::Write, created",
                                        "LogReader::Write, tails",
                                        "LogReader::Write, synced"};
 
+constexpr size_t kMaxNotes = 64;
+constexpr int kRounds = 60;
+
 // What has been asked of a session, and what was answered; shared by processes.
 struct Note {
   char id[16];
@@ -113,11 +116,17 @@ struct Note {
   uint64_t steps;     // that were answered, and not taken back since
   bool rewind_asked;  // to so many steps; it has not been answered
   uint64_t rewind_to;
+  // Which branch the session is on, another one after each way back and in each
+  // fork; and on which it made each of its steps, one more than were answered
+  // included.
+  uint32_t branch;
+  uint32_t branch_of[kRounds + 1];
 };
 
-// What all sessions do is the same: their states differ by how far they are.
-std::vector<int32_t> StepTokens(uint64_t step) {
-  return MakeTokens(1 + step % 3, step);
+// What is done depends on the step and the branch: a session that has a part of
+// one that it left is not what it should be.
+std::vector<int32_t> StepTokens(uint64_t step, uint32_t branch) {
+  return MakeTokens(1 + step % 3, step + 1000 * uint64_t{branch});
 }
 uint64_t PositionAfter(uint64_t steps) {
   uint64_t position = 0;
@@ -125,7 +134,6 @@ uint64_t PositionAfter(uint64_t steps) {
   return position;
 }
 
-constexpr size_t kMaxNotes = 64;
 using Notes = Note[kMaxNotes];
 
 // An engine on the store in `directory`.
@@ -180,6 +188,8 @@ class World {
   void Fork(const Note& from, uint64_t steps, Note& note,
             const std::string& id) {
     std::memcpy(note.id, id.c_str(), id.size() + 1);
+    std::memcpy(note.branch_of, from.branch_of, sizeof(note.branch_of));
+    note.branch = ++branches_;
     note.create_asked = true;
     ForkOptions options;
     options.ids = {id};
@@ -198,7 +208,17 @@ class World {
       return;
     }
     note.steps = steps;
+    note.branch = ++branches_;
     note.rewind_asked = false;
+  }
+  // The session's next step.
+  StepFuture Step(Note& note) {
+    note.branch_of[note.steps] = note.branch;
+    StepRequest step = StepOf(note.id, StepTokens(note.steps, note.branch));
+    step.outputs = {};
+    step.request_id = absl::StrCat(note.steps);
+    step.expected_position = PositionAfter(note.steps);
+    return harness_->StepAsync(step);
   }
 
  private:
@@ -211,6 +231,7 @@ class World {
     return done.Get();
   }
 
+  uint32_t branches_ = 0;
   DeadlyCalls calls_;
   std::unique_ptr<SessionStore> store_;
   std::unique_ptr<EngineHarness> harness_;
@@ -220,13 +241,13 @@ bool Lives(const Note& note) {
   return note.create_answered && !note.delete_asked;
 }
 
-// Works until it is killed, or for so many rounds, and then kills itself.
+// Works until it is killed, or for kRounds, and then kills itself.
 [[noreturn]] void Work(const std::string& directory, Durability durability,
-                       uint32_t seed, int rounds, Notes& notes) {
+                       uint32_t seed, Notes& notes) {
   World world(directory, durability);
   std::mt19937 random(seed);
   size_t made = 0;
-  for (int round = 0; round < rounds; ++round) {
+  for (int round = 0; round < kRounds; ++round) {
     world.harness().clock().Advance(absl::Milliseconds(300));
     if (made < 4 || (made < kMaxNotes && random() % 4 == 0)) {
       Note* from = nullptr;
@@ -250,11 +271,7 @@ bool Lives(const Note& note) {
       } else if (random() % 8 == 0) {
         world.Rewind(note, random() % (note.steps + 1));
       } else if (random() % 2 == 0) {
-        StepRequest step = StepOf(note.id, StepTokens(note.steps));
-        step.outputs = {};
-        step.request_id = absl::StrCat(note.steps);
-        step.expected_position = PositionAfter(note.steps);
-        steps.emplace_back(&note, world.harness().StepAsync(step));
+        steps.emplace_back(&note, world.Step(note));
       }
     }
     for (const auto& [note, answer] : steps) {
@@ -269,22 +286,26 @@ bool Lives(const Note& note) {
   std::_Exit(4);
 }
 
+// The logits after a step that follows so many of the session's.
+std::vector<float> LogitsAfter(const Note& note, uint64_t steps,
+                               const std::vector<int32_t>& next) {
+  EngineHarness alone;
+  alone.CreateSession("alone");
+  for (uint64_t step = 0; step < steps; ++step) {
+    EXPECT_TRUE(
+        alone.Step(StepOf("alone", StepTokens(step, note.branch_of[step])))
+            .ok());
+  }
+  const auto answer = alone.Step(StepOf("alone", next));
+  EXPECT_TRUE(answer.ok()) << answer.status();
+  return answer.ok() ? answer->logits : std::vector<float>();
+}
+
 // Compares what the store has with what was answered. -> the exit code.
 int Check(const std::string& directory, Durability durability,
           const Notes& notes) {
   World world(directory, durability);
-  EngineHarness alone;
-  std::vector<std::vector<float>> logits;  // after each number of steps
-  alone.CreateSession("alone");
-  const auto logits_of = [&](uint64_t step) {
-    while (logits.size() <= step) {
-      const auto answer =
-          alone.Step(StepOf("alone", StepTokens(logits.size())));
-      EXPECT_TRUE(answer.ok());
-      logits.push_back(answer->logits);
-    }
-    return logits[step];
-  };
+  const std::vector<int32_t> tokens = {1, 2};
   for (const Note& note : notes) {
     if (!note.create_asked) continue;
     const auto info = world.engine().GetSession(note.id);
@@ -300,9 +321,10 @@ int Check(const std::string& directory, Durability durability,
     EXPECT_TRUE(rewound || steps >= note.steps) << note.id;
     EXPECT_TRUE(rewound || !note.create_answered || steps <= note.steps + 1)
         << note.id;
-    const auto next = world.harness().Step(StepOf(note.id, StepTokens(steps)));
+    const auto next = world.harness().Step(StepOf(note.id, tokens));
     EXPECT_TRUE(next.ok()) << note.id << next.status();
-    EXPECT_TRUE(!next.ok() || next->logits == logits_of(steps)) << note.id;
+    EXPECT_TRUE(!next.ok() || next->logits == LogitsAfter(note, steps, tokens))
+        << note.id;
   }
   return testing::Test::HasFailure() ? 1 : 0;
 }
@@ -327,12 +349,12 @@ class KillTest : public testing::Test {
   }
 
   int Victim(const std::string& directory, Durability durability, uint32_t seed,
-             const char* place, int times, int rounds) {
+             const char* place, int times) {
     return Run([&]() -> int {
       kill_place = place;
       kill_after = times;
       parking_hook = &DieAt;
-      Work(directory, durability, seed, rounds, *notes_);
+      Work(directory, durability, seed, *notes_);
     });
   }
 
@@ -349,7 +371,7 @@ class KillTest : public testing::Test {
     std::mt19937 random(seed);
     // What comes at every step is waited for longer.
     const int times = 1 + static_cast<int>(random() % (seed % 3 == 0 ? 3 : 40));
-    ASSERT_EQ(Victim(store, durability, seed, place, times, 60), -SIGKILL);
+    ASSERT_EQ(Victim(store, durability, seed, place, times), -SIGKILL);
     if (*read_place != '\0') {
       const int killed = Run([&] {
         kill_place = read_place;
