@@ -1,5 +1,7 @@
 #include "server/session/shelf.h"
 
+#include <array>
+#include <cstddef>
 #include <utility>
 
 namespace steadystate {
@@ -107,19 +109,18 @@ void Shelf::CountUnstored(Session& session) {
 }
 
 void Shelf::UpdateGauges() const {
-  const auto stored = [&](SessionKind kind) {
-    return hibernated[static_cast<size_t>(kind)];
-  };
-  const auto others = [&](SessionKind kind) {
-    return table.count(kind).all - stored(kind);
-  };
+  std::array<size_t, kSessionKinds> others{};  // than those hibernated
+  for (size_t kind = 0; kind < kSessionKinds; ++kind) {
+    others[kind] =
+        table.count(static_cast<SessionKind>(kind)).all - hibernated[kind];
+  }
+  constexpr auto kSession = static_cast<size_t>(SessionKind::kSession);
+  constexpr auto kCheckpoint = static_cast<size_t>(SessionKind::kCheckpoint);
+  constexpr auto kKeptPrompt = static_cast<size_t>(SessionKind::kKeptPrompt);
   const size_t active = table.count(SessionKind::kSession).active;
-  metrics.SetSessions(active, others(SessionKind::kSession) - active,
-                      stored(SessionKind::kSession));
-  metrics.SetCheckpoints(others(SessionKind::kCheckpoint),
-                         stored(SessionKind::kCheckpoint));
-  metrics.SetKeptPrompts(others(SessionKind::kKeptPrompt),
-                         stored(SessionKind::kKeptPrompt));
+  metrics.SetSessions(active, others[kSession] - active, hibernated[kSession]);
+  metrics.SetCheckpoints(others[kCheckpoint], hibernated[kCheckpoint]);
+  metrics.SetKeptPrompts(others[kKeptPrompt], hibernated[kKeptPrompt]);
   if (stores) metrics.SetDrainEstimate(archive->TimeFor(unstored));
   // With a store, what is in use; else what is charged, whose slots may come
   // later, or be on their way back.
