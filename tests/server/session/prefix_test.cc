@@ -9,6 +9,7 @@
 
 #include "gtest/gtest.h"
 #include "server/model/state_layout.h"
+#include "server/session/session_id.h"
 
 namespace steadystate {
 namespace {
@@ -99,6 +100,15 @@ std::optional<PrefixDigest> DigestAfter(const std::vector<Absorbed>& pieces,
     at += piece.rows;
   }
   return PrefixAt(kOrigin, state, position);
+}
+
+TEST(PrefixTest, IdsTellWhatIsKept) {
+  EXPECT_EQ(KindOfId("a"), SessionKind::kSession);
+  EXPECT_EQ(KindOfId(NewSessionId()), SessionKind::kSession);
+  EXPECT_EQ(KindOfId(CheckpointId("a")), SessionKind::kCheckpoint);
+  EXPECT_EQ(KindOfId(PrefixId({1, 2})), SessionKind::kKeptPrompt);
+  // Of one that nobody can name.
+  EXPECT_EQ(KindOfId(""), SessionKind::kSession);
 }
 
 TEST(PrefixTest, IsKnownOfASessionThatHasOnlyHadAPrompt) {

@@ -9,6 +9,8 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "server/base/error.h"
+#include "server/session/prefix.h"
+#include "server/session/session_id.h"
 
 namespace steadystate {
 namespace {
@@ -106,6 +108,27 @@ TEST_F(SessionTableTest, RefusesBadOptions) {
   Make("a", start_);
   const auto taken = GetErrorDetails(table_.CheckNew(Named("a")));
   EXPECT_EQ(taken->reason, ErrorReason::kSessionAlreadyExists);
+}
+
+TEST_F(SessionTableTest, CountsSessionsApartFromWhatIsKept) {
+  SessionOptions checkpoint;
+  checkpoint.id = CheckpointId("c");
+  Session& kept = table_.Add(std::move(checkpoint), start_);
+  Session& session = Make("a", start_);
+  EXPECT_EQ(table_.count(SessionKind::kSession).all, 1u);
+  EXPECT_EQ(table_.count(SessionKind::kCheckpoint).all, 1u);
+  EXPECT_EQ(table_.count(SessionKind::kKeptPrompt).all, 0u);
+  table_.SetActive(session);
+  table_.SetActive(kept);
+  EXPECT_EQ(table_.count(SessionKind::kSession).active, 1u);
+  EXPECT_EQ(table_.count(SessionKind::kCheckpoint).active, 1u);
+  table_.SetIdle(kept, start_);
+  EXPECT_EQ(table_.count(SessionKind::kCheckpoint).active, 0u);
+  table_.Remove(kept);
+  table_.Remove(session);
+  EXPECT_EQ(table_.count(SessionKind::kSession).all, 0u);
+  EXPECT_EQ(table_.count(SessionKind::kSession).active, 0u);
+  EXPECT_EQ(table_.count(SessionKind::kCheckpoint).all, 0u);
 }
 
 TEST_F(SessionTableTest, OwnersMayUseTheSameId) {
