@@ -115,7 +115,7 @@ std::optional<AbsorbedSpan> SpanOf(absl::string_view absorbed_body) {
   return span;
 }
 
-LogTail::LogTail(std::string bodies, uint64_t end)
+LogTail::LogTail(std::shared_ptr<const std::string> bodies, uint64_t end)
     : bodies_(std::move(bodies)), end_(end) {
   ReadNext();
 }
@@ -132,10 +132,10 @@ void LogTail::ReadNext() {
   unfinished_text_ = {};
   drawn_ = false;
   done_ = true;
-  BinaryReader left(absl::string_view(bodies_).substr(next_));
+  BinaryReader left(absl::string_view(*bodies_).substr(next_));
   if (left.left() == 0) return;
   BinaryReader from(left.Text());
-  next_ = bodies_.size() - left.left();
+  next_ = bodies_->size() - left.left();
   (void)from.Number<uint64_t>();  // where it begins: the last one's end
   const auto rows = from.Number<uint32_t>();
   (void)from.Number<int64_t>();

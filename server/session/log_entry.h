@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -88,8 +89,8 @@ std::optional<AbsorbedSpan> SpanOf(absl::string_view absorbed_body);
 class LogTail {
  public:
   // Bodies of entries of kind kAbsorbed, each with its length before it; they
-  // take the session on to `end`.
-  LogTail(std::string bodies, uint64_t end);
+  // take the session on to `end`. Forks that are to absorb the same share them.
+  LogTail(std::shared_ptr<const std::string> bodies, uint64_t end);
   LogTail(const LogTail&) = delete;
   LogTail& operator=(const LogTail&) = delete;
 
@@ -119,7 +120,7 @@ class LogTail {
  private:
   void ReadNext();
 
-  const std::string bodies_;
+  const std::shared_ptr<const std::string> bodies_;
   const uint64_t end_;
   size_t next_ = 0;  // in bodies_
   bool done_ = false;

@@ -1,5 +1,6 @@
 #include "server/session/session_archive.h"
 
+#include <memory>
 #include <string>
 #include <utility>
 
@@ -42,7 +43,9 @@ absl::StatusOr<SessionArchive::Loaded> SessionArchive::Load(
                     stored->snapshot.size());
   Loaded loaded = {.other_numerics = snapshot->other_numerics, .tail = nullptr};
   if (tail.has_value()) {
-    loaded.tail = std::make_unique<LogTail>(std::move(stored->tail), tail->end);
+    loaded.tail = std::make_unique<LogTail>(
+        std::make_shared<const std::string>(std::move(stored->tail)),
+        tail->end);
   }
   return loaded;
 }

@@ -187,7 +187,7 @@ Session& SessionKeeper::AddFork(const Session& parent, SessionOptions options,
   fork.charged = shelf_.listed_tier();
   fork.other_numerics = parent.other_numerics;
   if (origin != nullptr) fork.state.Follow(std::move(origin));
-  if (!way.pieces.empty()) {
+  if (way.pieces != nullptr) {
     fork.tail = std::make_unique<LogTail>(way.pieces, way.end);
   }
   if (shelf_.stores) shelf_.table.WatchIdle(fork);

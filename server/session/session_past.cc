@@ -112,8 +112,8 @@ absl::StatusOr<WayBack> SessionPast::Find(const Session& session,
     STEADYSTATE_RETURN_IF_ERROR(ReadSnapshot(session.uid, way));
   }
   if (way.begin < position) {
-    way.pieces = PiecesBetween(state, way.begin, position, clock_.Read().wall,
-                               unfinished_text);
+    way.pieces = std::make_shared<const std::string>(PiecesBetween(
+        state, way.begin, position, clock_.Read().wall, unfinished_text));
   }
   return way;
 }
@@ -178,7 +178,7 @@ absl::Status SessionPast::Rewind(Session& session, const WayBack& way) {
   // It has none if it has absorbed nothing, and then that is what it needs.
   if (session.state.has_slot()) session.state.Reset();
   STEADYSTATE_RETURN_IF_ERROR(Restore(way, session.state));
-  if (!way.pieces.empty()) {
+  if (way.pieces != nullptr) {
     session.tail = std::make_unique<LogTail>(way.pieces, way.end);
   }
   std::vector<std::shared_ptr<SessionState>> later;
@@ -212,12 +212,12 @@ absl::Status SessionPast::Store(Session& session, const WayBack& way) {
   form.form.position = way.begin;
   form.form.repeatable_from = way.repeatable_from;
   form.form.other_numerics = way.other_numerics;
-  if (!way.pieces.empty()) {
+  if (way.pieces != nullptr) {
     form.form.tail = {.end = way.end,
                       .numerics = archive_->numerics_tag(),
                       .through_round = form.form.round,
                       .remade = true};
-    form.tail = way.pieces;
+    form.tail = *way.pieces;
   }
   form.bytes = way.kept != nullptr    ? archive_->Write(form.form, *way.kept)
                : way.snapshot.empty() ? archive_->WriteNew(form.form)

@@ -2,6 +2,7 @@
 #define STEADYSTATE_SERVER_SESSION_SESSION_PAST_H_
 
 #include <cstdint>
+#include <memory>
 #include <string>
 
 #include "absl/base/thread_annotations.h"
@@ -34,7 +35,8 @@ struct WayBack {
   uint64_t end = 0;
   const SessionState* kept = nullptr;  // the state, or it is ...
   std::string snapshot{};  // ... here; in neither place: that at position 0
-  std::string pieces{};    // from begin to end; empty if those are equal
+  // From begin to end, for all that go that way; null if those are equal.
+  std::shared_ptr<const std::string> pieces{};
   // As of the session there, or more.
   uint64_t repeatable_from = 0;
   bool other_numerics = false;

@@ -4,6 +4,7 @@
 #include "server/session/log_entry.h"
 
 #include <algorithm>
+#include <memory>
 #include <random>
 #include <string>
 #include <utility>
@@ -103,6 +104,10 @@ StateLayout MakeLayout() {
 }
 
 // A state of which nothing but its own fields matters.
+std::shared_ptr<const std::string> Shared(const std::string& bodies) {
+  return std::make_shared<const std::string>(bodies);
+}
+
 class LogTailTest : public testing::Test {
  protected:
   LogTailTest() { state_.SetSlot(*pool_.Allocate()); }
@@ -146,7 +151,7 @@ TEST_F(LogTailTest, PiecesComeAsTheyWere) {
   ASSERT_TRUE(ForEachEntry(content, [&bodies](uint64_t, const LogEntry& e) {
     LogTail::Append(e.body, bodies);
   }));
-  LogTail tail(bodies, 6);
+  LogTail tail(Shared(bodies), 6);
   // A piece that does not fit in a batch is cut.
   LogTail::Rows rows = tail.Next(2);
   EXPECT_EQ(std::vector(rows.tokens.begin(), rows.tokens.end()),
@@ -173,6 +178,23 @@ TEST_F(LogTailTest, PiecesComeAsTheyWere) {
   EXPECT_EQ(tail.CheckComplete(state_).code(), absl::StatusCode::kDataLoss);
 }
 
+// Forks absorb the same, each at its own time.
+TEST_F(LogTailTest, ManyGoOnFromTheSameBodies) {
+  std::string text;
+  AppendPiece(0, 2, InputsOf({7, 8}), text);
+  AppendPiece(2, 1, InputsOf({9}), text);
+  const auto bodies = Shared(text);
+  LogTail first(bodies, 3);
+  LogTail second(bodies, 3);
+  EXPECT_EQ(bodies.use_count(), 3) << "a tail has a copy of its own";
+  first.Absorbed(2, state_);
+  EXPECT_EQ(first.Next(9).tokens.front(), 9);
+  EXPECT_EQ(second.Next(9).tokens.front(), 7);
+  first.Absorbed(1, state_);
+  EXPECT_TRUE(first.done());
+  EXPECT_FALSE(second.done());
+}
+
 TEST_F(LogTailTest, NothingIsMadeOfNonsense) {
   std::string good;
   AppendPiece(0, 3, InputsOf({7, 8, 9}), good);
@@ -184,7 +206,7 @@ TEST_F(LogTailTest, NothingIsMadeOfNonsense) {
       bodies[random() % bodies.size()] = static_cast<char>(random());
     }
     bodies.resize(random() % (bodies.size() + 1));
-    LogTail tail(bodies, 4);
+    LogTail tail(Shared(bodies), 4);
     for (int pieces = 0; !tail.done(); ++pieces) {
       ASSERT_LT(pieces, 100);
       const LogTail::Rows rows = tail.Next(64);
