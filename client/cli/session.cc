@@ -102,16 +102,21 @@ class SessionGetCommand : public Command {
     return {"session get", "ID", "Shows one session",
             "Prints a session's position, bytes, state and times.",
             "  steadystate session get my-session\n"
+            "  steadystate session get my-session --norms\n"
             "  steadystate session get my-session --json\n"};
   }
 
   OptionTable options() override {
-    return {{"json", "", "Prints the session as JSON.", &json_}};
+    return {{"norms", "",
+             "Also prints how large the numbers of each layer's state are.",
+             &norms_},
+            {"json", "", "Prints the session as JSON.", &json_}};
   }
 
   absl::Status Prepare(const std::vector<std::string>& arguments) override {
     const absl::Status checked = CheckIds(arguments, 1, 1);
     if (checked.ok()) request_.set_name(SessionName(arguments[0]));
+    request_.set_state_norms(norms_);
     return checked;
   }
 
@@ -119,12 +124,28 @@ class SessionGetCommand : public Command {
     const auto session =
         connection.client.GetSession(request_, connection.call);
     if (!session.ok()) return session.status();
-    const Json json = ToJson(*session);
-    return json_ ? PrintJson(json) : Print(FormatLines(json));
+    if (json_) return PrintJson(ToJson(*session));
+    v1::Session shown = *session;
+    shown.clear_state_norms();
+    return Print(absl::StrCat(FormatLines(ToJson(shown)),
+                              norms_ ? FormatNorms(*session) : ""));
   }
 
  private:
+  static std::string FormatNorms(const v1::Session& session) {
+    std::string text =
+        absl::StrFormat("\n%5s  %-12s  %12s  %12s  %10s\n", "layer", "slot",
+                        "l2_norm", "max_abs", "non_finite");
+    for (const v1::SlotNorm& norm : session.state_norms()) {
+      absl::StrAppendFormat(&text, "%5d  %-12s  %12.6g  %12.6g  %10d\n",
+                            norm.layer(), norm.name(), norm.l2_norm(),
+                            norm.max_abs(), norm.non_finite());
+    }
+    return text;
+  }
+
   v1::GetSessionRequest request_;
+  bool norms_ = false;
   bool json_ = false;
 };
 

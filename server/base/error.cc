@@ -68,6 +68,8 @@ constexpr Row kTable[] = {
     {kCheckpointNotFound, absl::StatusCode::kNotFound, "CHECKPOINT_NOT_FOUND"},
     {kCheckpointAlreadyExists, absl::StatusCode::kAlreadyExists,
      "CHECKPOINT_ALREADY_EXISTS"},
+    {kStateNotFinite, absl::StatusCode::kFailedPrecondition,
+     "STATE_NOT_FINITE"},
     {kInternal, absl::StatusCode::kInternal, "INTERNAL"},
 };
 

@@ -50,6 +50,7 @@ enum class ErrorReason : uint8_t {
   kPositionOutOfReach,
   kCheckpointNotFound,
   kCheckpointAlreadyExists,
+  kStateNotFinite,
   kInternal,
 };
 

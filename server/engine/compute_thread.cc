@@ -16,8 +16,8 @@ ComputeThread::ComputeThread(const EngineOptions& options, const Model& model,
       desk_(desk),
       heartbeat_nanoseconds_(
           absl::ToInt64Nanoseconds(clock.Now().since_zero())),
-      turns_(desk, keeper, outbox_, clock, metrics, options.max_batch_rows,
-             options.prefill_chunk_rows) {
+      turns_(desk, model, keeper, outbox_, clock, metrics,
+             options.max_batch_rows, options.prefill_chunk_rows) {
   metrics.SetComputeThreads(options.threads);
   thread_ = std::thread([this] { Loop(); });
 }

@@ -298,10 +298,13 @@ WorkRequest Engine::ForkWork(ForkOptions options,
   request.joins = true;
   request.bytes = MemoryOf(options);
   request.work = [&keeper = core_->keeper, options = std::move(options),
-                  forks = std::move(forks), &model = *core_->model](
-                     const Session& session) -> absl::Status {
+                  forks = std::move(forks),
+                  &model = *core_->model](Session& session) -> absl::Status {
     STEADYSTATE_ASSIGN_OR_RETURN(const uint64_t position,
                                  PositionOf(options.at, session, keeper));
+    if (position == session.state.position()) {
+      STEADYSTATE_RETURN_IF_ERROR(keeper.health().Check(session));
+    }
     absl::StatusOr<Forks> made =
         keeper.Fork(session, options, position,
                     UnfinishedTextAt(model, session.state, position));
@@ -360,11 +363,22 @@ WorkRequest Engine::CreateWork(std::vector<int32_t> prompt,
 WorkRequest Engine::ExportWork(std::shared_ptr<Export> to) {
   WorkRequest request;
   request.joins = true;
-  request.work = [core = core_.get(),
-                  to = std::move(to)](const Session& session) {
+  request.work = [core = core_.get(), to = std::move(to)](Session& session) {
+    STEADYSTATE_RETURN_IF_ERROR(core->keeper.health().Check(session));
     to->position = session.state.position();
     to->snapshot =
         core->snapshots.Write(core->keeper.CardOf(session), session.state);
+    return absl::OkStatus();
+  };
+  return request;
+}
+
+WorkRequest Engine::NormsWork(std::shared_ptr<Norms> to) {
+  WorkRequest request;
+  request.joins = true;
+  request.work = [core = core_.get(), to = std::move(to)](Session& session) {
+    to->slots = core->keeper.health().Norms(session);
+    STEADYSTATE_ASSIGN_OR_RETURN(to->session, core->keeper.Get(session.key()));
     return absl::OkStatus();
   };
   return request;

@@ -23,6 +23,7 @@
 #include "server/engine/request.h"
 #include "server/metrics/metrics.h"
 #include "server/model/model.h"
+#include "server/model/state_norms.h"
 #include "server/session/session_info.h"
 #include "server/session/session_state.h"
 #include "server/session/session_store.h"
@@ -116,7 +117,8 @@ class Engine {
   // the request's, as it is when the request's turn comes, or as it was. A
   // generation that goes on need not end for that. All of them are created, or
   // none: SESSION_ALREADY_EXISTS, STATE_BUDGET_EXHAUSTED (with a retry hint),
-  // INVALID_ARGUMENT, POSITION_OUT_OF_REACH. `forks` is filled in before the
+  // INVALID_ARGUMENT, POSITION_OUT_OF_REACH, STATE_NOT_FINITE. `forks` is
+  // filled in before the
   // request is answered. A draw is the same in all of them.
   WorkRequest ForkWork(ForkOptions options, std::shared_ptr<Forks> forks);
 
@@ -142,7 +144,16 @@ class Engine {
     std::string snapshot;
     uint64_t position = 0;
   };
-  WorkRequest ExportWork(std::shared_ptr<Export> to);
+  WorkRequest ExportWork(std::shared_ptr<Export> to);  // STATE_NOT_FINITE
+
+  // Work, for Submit, that looks how large the numbers of the request's
+  // session's state are; as ForkWork otherwise. `to` is filled in before the
+  // request is answered; it says of the session what it is meanwhile.
+  struct Norms {
+    SessionInfo session;
+    std::vector<SlotNorm> slots;
+  };
+  WorkRequest NormsWork(std::shared_ptr<Norms> to);
 
   // Work, for Submit with no session, that makes a session of a snapshot. Of
   // the options, what is absent is as in the snapshot. `created` is filled in
@@ -164,7 +175,7 @@ class Engine {
   // (metadata: position, expected_position), NO_PENDING_LOGITS,
   // CONTEXT_CAP_REACHED, DEADLINE_EXCEEDED, CANCELLED, SESSION_NOT_FOUND
   // (deleted meanwhile), DRAINING, STATE_BUDGET_EXHAUSTED (the system refuses
-  // the memory), INTERNAL (the output is not finite).
+  // the memory), STATE_NOT_FINITE.
   template <typename R>
   void Submit(std::span<Submission<R>> submissions);
   // One request alone: its id, or its refusal.

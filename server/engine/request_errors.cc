@@ -30,18 +30,10 @@ absl::Status RequestIdReused(const RequestRecord& record) {
        {"expected_position", absl::StrCat(record.begin)}});
 }
 
-absl::Status NotFinite(const Session& session) {
-  if (session.id.empty()) {
-    return MakeError(ErrorReason::kInternal,
-                     "the model's output for these inputs is not finite");
-  }
-  const uint64_t position = session.state.position();
-  return MakeError(
-      ErrorReason::kInternal,
-      absl::StrCat("the model's output at position ", position,
-                   " is not finite: the session's state cannot be trusted any "
-                   "more; delete it"),
-      {{"position", absl::StrCat(position)}});
+absl::Status NotFinite() {
+  return MakeError(ErrorReason::kStateNotFinite,
+                   "the model's output for these inputs is not finite: send "
+                   "other inputs");
 }
 
 absl::Status NotLogged(const Session& session) {

@@ -22,8 +22,8 @@ absl::Status RequestIdReused(const RequestRecord& record);
 // STORE_UNAVAILABLE: a round of the log is missing, and no snapshot stands for
 // it yet.
 absl::Status NotLogged(const Session& session);
-// INTERNAL: NaN or infinity came up.
-absl::Status NotFinite(const Session& session);
+// STATE_NOT_FINITE, of a request whose state was its own.
+absl::Status NotFinite();
 // `reason`, with whether anything was absorbed.
 absl::Status Unfinished(ErrorReason reason, absl::string_view what,
                         const Request& request);

@@ -163,6 +163,10 @@ class Task {
   // REQUIRES: Begin succeeded, !done().
   virtual Piece Next() const = 0;
 
+  // How many inputs before the piece that Next tells are undone with the piece,
+  // where its output is not finite.
+  virtual uint64_t UndoneBeforePiece() const { return 0; }
+
   // The session has absorbed the piece. Runs on any thread of the pool, at the
   // same time as other tasks' Advance: no callbacks here.
   virtual void Advance(const PieceResult& result) = 0;

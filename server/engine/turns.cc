@@ -314,27 +314,14 @@ void Turns::StartTurn(Request& request) {
     Order(request, nullptr);
     return;
   }
-  if (session.tail != nullptr && session.tail->done()) {
-    const absl::Status complete = EndReplay(session);
-    if (!complete.ok()) {
-      Settle(request, complete);
-      return;
-    }
-  }
-  if (!SessionKeeper::IsReady(session)) {
-    Order(request, nullptr);
-    return;
-  }
-  if (session.tail != nullptr) {
-    Ask(request);
-    return;
-  }
+  if (!Prepare(request)) return;
   const SessionState& state = session.state;
   const uint64_t position = state.position();
-  const absl::Status status =
-      request.expected_position.value_or(position) == position
-          ? request.task->Begin(state)
-          : Repeat(request, state);
+  const bool is_work = request.task->IsWork();
+  absl::Status status = request.expected_position.value_or(position) == position
+                            ? request.task->Begin(state)
+                            : Repeat(request, state);
+  if (!is_work) status = IfSound(request, std::move(status));
   if (!status.ok() || request.task->done()) {
     Settle(request, status);
     return;
@@ -381,6 +368,11 @@ absl::Status Turns::Repeat(const Request& request, const SessionState& state) {
 // Something has joined before a request that had begun. Its next piece comes
 // before anything else joins, so that it gets on; unless it is paused then.
 void Turns::GoOn(Request& request) {
+  const absl::Status sound = IfSound(request, absl::OkStatus());
+  if (!sound.ok()) {
+    Settle(request, sound);
+    return;
+  }
   Ask(request);
   const auto& requests = request.lane->requests;
   if (requests.size() > 1 && requests[1]->task->base().joins) {

@@ -18,6 +18,7 @@
 #include "server/engine/request.h"
 #include "server/engine/scheduler.h"
 #include "server/metrics/metrics.h"
+#include "server/model/model.h"
 #include "server/session/session_keeper.h"
 
 namespace steadystate {
@@ -48,9 +49,11 @@ class Turns {
  public:
   // All of them outlive it. `max_rows`: of one batch; `chunk_rows`: of one
   // session in a batch.
-  Turns(Desk& desk, SessionKeeper& keeper, Outbox& outbox, const Clock& clock,
-        Metrics& metrics, size_t max_rows, size_t chunk_rows)
+  Turns(Desk& desk, const Model& model, SessionKeeper& keeper, Outbox& outbox,
+        const Clock& clock, Metrics& metrics, size_t max_rows,
+        size_t chunk_rows)
       : desk_(desk),
+        model_(model),
         keeper_(keeper),
         outbox_(outbox),
         clock_(clock),
@@ -126,6 +129,12 @@ class Turns {
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(desk_.mutex, keeper_.mutex());
   void StartTurn(Request& request)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(desk_.mutex, keeper_.mutex());
+  bool Prepare(Request& request)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(desk_.mutex, keeper_.mutex());
+  absl::Status IfSound(const Request& request, absl::Status begun)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(desk_.mutex, keeper_.mutex());
+  void Undo(const BatchItem& item, Request& request)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(desk_.mutex, keeper_.mutex());
   void NoteBegun(Request& request, BatchPhase phase, SteadyTime now)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(desk_.mutex);
   absl::Status Repeat(const Request& request, const SessionState& state);
@@ -149,6 +158,7 @@ class Turns {
   Piece NextOf(const Request& request) const;
 
   Desk& desk_;
+  const Model& model_;
   SessionKeeper& keeper_;
   Outbox& outbox_;
   const Clock& clock_;

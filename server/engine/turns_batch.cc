@@ -145,6 +145,10 @@ void Turns::CommitItem(const BatchItem& item, Request& request,
   }
   Session& session = *request.lane->session;
   request.times.last_batch_end = now_.steady;
+  if (!item.finite) {
+    Undo(item, request);
+    return;
+  }
   // The log lacks a round before this one: it cannot go on there.
   const bool broken = AnswerGate::Logs(session) && session.log.broken;
   if (!item.piece.pending_only()) {
@@ -156,15 +160,8 @@ void Turns::CommitItem(const BatchItem& item, Request& request,
     }
     if (!broken) gate_.Absorbed(request, item.piece, inputs, now_, keeper_);
   }
-  // A drawn token counts when it is returned, which it is not if its output is
-  // not finite.
-  if (item.finite || item.piece.kind == TokenKind::kPrompt) {
-    metrics_.Tokens(item.piece.kind, item.piece.completed_rows());
-  }
-  if (!item.finite) {
-    metrics_.NonFiniteState();
-    Settle(request, NotFinite(session));
-  } else if (broken) {
+  metrics_.Tokens(item.piece.kind, item.piece.completed_rows());
+  if (broken) {
     request.task->TakeBack();
     Settle(request, NotLogged(session));
   } else if (request.task->done()) {
@@ -182,6 +179,10 @@ void Turns::CommitItem(const BatchItem& item, Request& request,
 void Turns::CommitReplay(const BatchItem& item, Request& request) {
   Session& session = *request.lane->session;
   session.tail->Absorbed(item.piece.rows, session.state);
+  if (!item.finite) {
+    session.health = Health::kNotFinite;
+    metrics_.NonFiniteState(NonFinite::kNotRestored);
+  }
   metrics_.ReplayedTokens(item.piece.rows);
   if (request.end.has_value()) {
     End(request, *request.end);

@@ -118,6 +118,7 @@ struct Metrics::Families {
   void AddCancellations();
   void AddSessions();
   void AddStore();
+  void AddNonFinite();
 
   const std::string model;
   const std::shared_ptr<prometheus::Registry> registry =
@@ -245,6 +246,11 @@ void Metrics::Families::AddStore() {
       Counters(MetricId::kStoreFailuresTotal, "operation", kOperations);
 }
 
+void Metrics::Families::AddNonFinite() {
+  constexpr const char* kResults[] = {"restored", "not_restored", "no_session"};
+  nonfinite = Counters(MetricId::kStateNonFinite, "result", kResults);
+}
+
 Metrics::Families::Families(absl::string_view model_name) : model(model_name) {
   constexpr const char* kTiers[] = {"memory"};
   constexpr const char* kRejections[] = {"state_budget", "queue_full",
@@ -294,7 +300,7 @@ Metrics::Families::Families(absl::string_view model_name) : model(model_name) {
   prefixes = Counters(kPrefixes, "result", kPrefixResults);
   prefix_tokens = Counters(kPrefixTokens);
   AddCancellations();
-  nonfinite = Counters(kStateNonFinite);
+  AddNonFinite();
   load_duration = Gauges(kModelLoadDuration);
   ready = Gauges(kReady);
   heartbeat_age = Gauges(kHeartbeatAge);
@@ -452,7 +458,9 @@ void Metrics::Cancelled(CancelStage stage, CancelSource source) {
   families_->cancellations[Index(stage)][Index(source)]->Increment();
 }
 
-void Metrics::NonFiniteState() { families_->nonfinite[0]->Increment(); }
+void Metrics::NonFiniteState(NonFinite result) {
+  families_->nonfinite[Index(result)]->Increment();
+}
 
 void Metrics::SetOutbound(uint64_t bytes, size_t waiting) {
   families_->outbound[0]->Set(static_cast<double>(bytes));

@@ -43,6 +43,12 @@ enum class PrefixReuse : uint8_t {
   kTooShort,
   kSessionNotNew
 };
+// What became of a state with NaN or infinity, or that led to some.
+enum class NonFinite : uint8_t {
+  kRestored,     // the session has an earlier one
+  kNotRestored,  // none could be reached
+  kNoSession,    // it was its request's own
+};
 enum class ConnectionCut : uint8_t { kResets, kBytes, kUnfinished };
 
 // What metrics say once about the model and the machine.
@@ -129,7 +135,7 @@ class Metrics {
   // A repeated request is answered from the record of the first.
   void Replayed();
   void Cancelled(CancelStage stage, CancelSource source);
-  void NonFiniteState();
+  void NonFiniteState(NonFinite result);
 
   void SetModelInfo(const ModelInfoLabels& labels);
   void SetModelLoadDuration(absl::Duration time);

@@ -273,8 +273,9 @@ constexpr MetricRow kTable[] = {
     {kStateNonFinite,
      kCounter,
      "steadystate_state_nonfinite_total",
-     "",
-     "Requests failed because NaN or infinity came up.",
+     "result",
+     "Times that NaN or infinity came up, and whether the session's state was "
+     "restored.",
      {}},
     {kModelInfo,
      kGauge,

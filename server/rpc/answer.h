@@ -15,6 +15,7 @@
 #include "server/engine/engine.h"
 #include "server/engine/request.h"
 #include "server/model/model.h"
+#include "server/model/state_norms.h"
 #include "server/session/session_info.h"
 #include "steadystate/v1/generation.pb.h"
 #include "steadystate/v1/model.pb.h"
@@ -62,6 +63,7 @@ v1::PrefixReuse ToProto(std::optional<PrefixReuse> reuse);
 
 void ToProto(const SessionInfo& info, absl::string_view model_id,
              v1::Session& to);
+void ToProto(const SlotNorm& norm, v1::SlotNorm& to);
 // Of a checkpoint.
 void ToProto(const SessionInfo& info, v1::Checkpoint& to);
 void ToProto(const Engine& engine, v1::Model& to);

@@ -81,9 +81,18 @@ void ToProto(const SessionInfo& info, absl::string_view model_id,
   to.set_uid(info.uid);
   to.set_other_numerics(info.other_numerics);
   to.set_durability(ToProto(info.durability));
+  to.set_state_not_finite(info.not_finite);
   if (info.prefix_reuse.has_value()) {
     to.set_prefix_reuse(ToProto(info.prefix_reuse));
   }
+}
+
+void ToProto(const SlotNorm& norm, v1::SlotNorm& to) {
+  to.set_layer(static_cast<uint32_t>(norm.layer));
+  to.set_name(norm.name);
+  to.set_l2_norm(norm.l2_norm);
+  to.set_max_abs(norm.max_abs);
+  to.set_non_finite(norm.non_finite);
 }
 
 void ToProto(const SessionInfo& info, v1::Checkpoint& to) {

@@ -171,6 +171,8 @@ grpc::ServerUnaryReactor* SessionService::CreateSession(
 grpc::ServerUnaryReactor* SessionService::GetSession(
     grpc::CallbackServerContext* context, const v1::GetSessionRequest* request,
     v1::Session* response) {
+  if (request->state_norms())
+    return GetWithNorms(*context, *request, *response);
   return AnswerUnary(
       services_, *context, "steadystate.v1.SessionService/GetSession",
       *response, [this, request, response]() -> absl::Status {
@@ -181,6 +183,49 @@ grpc::ServerUnaryReactor* SessionService::GetSession(
         SetSession(info, *response);
         return absl::OkStatus();
       });
+}
+
+grpc::ServerUnaryReactor* SessionService::GetWithNorms(
+    grpc::CallbackServerContext& context, const v1::GetSessionRequest& request,
+    v1::Session& response) {
+  const auto norms = std::make_shared<Engine::Norms>();
+  const auto work = [&]() -> absl::StatusOr<WorkRequest> {
+    STEADYSTATE_ASSIGN_OR_RETURN(const absl::string_view id,
+                                 ParseSessionName("name", request.name()));
+    const size_t most = MostNormsBytes();
+    if (most > services_.max_message_bytes) {
+      return MessageTooLarge(most, services_.max_message_bytes);
+    }
+    WorkRequest asked = services_.engine.NormsWork(norms);
+    asked.session = std::string(id);
+    asked.bytes = most;
+    return asked;
+  };
+  return WorkCall::Start("steadystate.v1.SessionService/GetSession", services_,
+                         context, work(), [this, norms, &response] {
+                           SetSession(norms->session, response);
+                           for (const SlotNorm& norm : norms->slots) {
+                             ToProto(norm, *response.add_state_norms());
+                           }
+                           // The request itself is none of what it is doing.
+                           v1::Session now;
+                           Show(norms->session.id, now);
+                           if (now.state() != v1::Session::STATE_UNSPECIFIED) {
+                             response.set_state(now.state());
+                           }
+                         });
+}
+
+// At least what a session with its norms takes.
+size_t SessionService::MostNormsBytes() const {
+  constexpr size_t kSessionBytes = size_t{16} << 10;  // labels at their bounds
+  constexpr size_t kNormBytes = 64;                   // beside the name
+  size_t bytes = kSessionBytes;
+  for (const StateSlot& slot :
+       services_.engine.model().state_layout().slots()) {
+    bytes += kNormBytes + slot.name.size();
+  }
+  return bytes;
 }
 
 grpc::ServerUnaryReactor* SessionService::ListSessions(

@@ -56,6 +56,10 @@ class SessionService final : public TypedService {
       google::protobuf::Empty* response);
 
  private:
+  grpc::ServerUnaryReactor* GetWithNorms(grpc::CallbackServerContext& context,
+                                         const v1::GetSessionRequest& request,
+                                         v1::Session& response);
+  size_t MostNormsBytes() const;
   absl::StatusOr<WorkRequest> ForkWork(
       const v1::ForkSessionRequest& request,
       const std::shared_ptr<Forks>& forks) const;

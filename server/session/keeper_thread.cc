@@ -48,7 +48,8 @@ KeeperThread::KeeperThread(const Parts& parts, absl::Duration hibernate_after,
       hibernate_after_(hibernate_after),
       returned_(std::move(returned)),
       due_(std::move(due)),
-      saver_(parts.shelf, parts.archive, parts.clock),
+      health_(parts.layout, parts.shelf),
+      saver_(parts.shelf, parts.archive, health_, parts.clock),
       remover_(parts.shelf, parts.archive, saver_, parts.clock),
       past_(parts.layout, parts.shelf, parts.archive, saver_, parts.clock),
       prefixes_(parts.shelf, parts.archive, saver_, past_, parts.clock,
@@ -167,8 +168,9 @@ void KeeperThread::DoJob() {
   MayPark("SessionKeeper::DoJob");
   Session& session = *job.session;
   absl::Status status = FillSlot(session);
-  // Nothing may be answered about a session of which the log lacks a part.
-  if (status.ok()) status = saver_.Mend(session);
+  // Nothing may be answered about a session of which the log lacks a part; one
+  // that is not finite has nothing that should be there.
+  if (status.ok() && !health_.IsNoted(session)) status = saver_.Mend(session);
   if (status.ok() && job.work) status = job.work(session);
   KeepIfDue(session);
   const auto snapshot = saver_.TakeIfDue(session);
@@ -186,7 +188,10 @@ void KeeperThread::KeepIfDue(Session& session) {
     const MutexLock lock(shelf_.mutex);
     if (!std::exchange(session.keep_due, false)) return;
   }
-  if (session.tail != nullptr || !session.state.in_memory()) return;
+  if (session.tail != nullptr || !session.state.in_memory() ||
+      !health_.Examine(session)) {
+    return;
+  }
   std::shared_ptr<SessionState> oldest;
   if (session.kept.size() == parts_.layout.snapshots()) {
     const MutexLock lock(shelf_.mutex);
@@ -240,6 +245,7 @@ absl::Status KeeperThread::LoadSlot(Session& session) {
     return status;
   }
   session.state.Arrive();
+  health_.NoteLoaded(session);
   session.tail = std::move(tail);
   if (session.tail == nullptr) {
     session.repeatable_from = session.state.repeatable_from();
@@ -417,6 +423,11 @@ bool KeeperThread::Leave(Session& session, Reason reason) {
   if (shelf_.table.FindAny(session.key()) != &session) return false;
   if (session.active && reason == kForItself) return false;
   shelf_.table.ForgetIdle(session);
+  if (session.health == Health::kNotFinite && session.stored.has_value() &&
+      session.stored != session.position) {
+    session.position = session.repeatable_from = *session.stored;
+    session.health = Health::kTakenBack;
+  }
   lease = session.state.Leave();
   session.tail.reset();
   origin = session.state.DropOrigin();

@@ -15,6 +15,7 @@
 #include "server/metrics/metrics.h"
 #include "server/session/session.h"
 #include "server/session/session_archive.h"
+#include "server/session/session_health.h"
 #include "server/session/session_past.h"
 #include "server/session/session_prefixes.h"
 #include "server/session/session_remover.h"
@@ -69,6 +70,7 @@ class KeeperThread {
   absl::Status Save(Session& session) { return saver_.Save(session); }
   SessionPast& past() { return past_; }
   SessionPrefixes& prefixes() { return prefixes_; }
+  SessionHealth& health() { return health_; }
 
  private:
   absl::StatusOr<std::shared_ptr<SessionState>> NewState();
@@ -105,6 +107,7 @@ class KeeperThread {
   const Returned returned_;
   const Due due_;
   bool wants_room_ = false;  // for the first that waits
+  SessionHealth health_;
   SessionSaver saver_;
   SessionRemover remover_;
   SessionPast past_;

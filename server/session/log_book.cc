@@ -65,7 +65,8 @@ Session* LogBook::FirstBroken() const {
   constexpr size_t kLookedAt = 16;
   size_t seen = 0;
   for (Session* const session : needing_) {
-    if (session->log.broken && !session->active && !session->moving) {
+    if (session->log.broken && !session->active && !session->moving &&
+        session->health != Health::kNotFinite) {
       return session;
     }
     if (++seen == kLookedAt) break;

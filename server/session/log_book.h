@@ -47,7 +47,7 @@ class LogBook {
   void Break(Session& session);
 
   // One that is broken and idle, if one of those that need the oldest rounds
-  // is; null if not.
+  // is; null if not. Not one that is not finite: nothing of it is to be saved.
   Session* FirstBroken() const;
 
   // The session that needs the oldest round; null if none needs any.

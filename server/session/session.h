@@ -25,6 +25,15 @@ namespace steadystate {
 
 struct Lane;
 
+// Can a session go on from its state?
+enum class Health : uint8_t {
+  kSound,
+  kNotFinite,  // no: it has NaN or infinity, or led to some
+  // Yes, but that is an earlier one than its clients know of: it was not
+  // finite, and left memory. Whoever asks next is told so, once.
+  kTakenBack,
+};
+
 // One session: what it is called, when it ends, and its state. Destroying it
 // gives its memory back, which may take milliseconds: not under a lock.
 //
@@ -63,6 +72,15 @@ struct Session {
     return !state.stored() && durability != Durability::kNone &&
            (stored != position || log.broken ||
             stored_step != last_step.steady);
+  }
+
+  // The latest position at which there is a state to begin with.
+  uint64_t LatestKept() const {
+    uint64_t latest = snapshot.value_or(0);
+    for (const std::shared_ptr<SessionState>& state_then : kept) {
+      latest = std::max(latest, state_then->position());
+    }
+    return latest;
   }
 
   // What a store, or a snapshot, says of it.
@@ -113,6 +131,7 @@ struct Session {
   // known. SessionTable's.
   std::optional<PrefixDigest> prefix;
   bool active = false;  // a request is queued or running: cannot expire
+  Health health = Health::kSound;
   // Where it lies among the sessions that no table holds, SessionKeeper's.
   std::optional<size_t> unlisted;
 

@@ -57,7 +57,9 @@ absl::StatusOr<SessionArchive::Kept> SessionArchive::Read(
   const absl::StatusOr<Snapshot> snapshot = snapshots_.Read(stored->snapshot);
   STEADYSTATE_RETURN_IF_ERROR(Counted(StoreFailure::kRead, snapshot.status()));
   const bool other_numerics = snapshot->other_numerics;
+  const uint64_t position = snapshot->contents.position;
   return Kept{.snapshot = std::move(stored->snapshot),
+              .position = position,
               .other_numerics = other_numerics};
 }
 

@@ -68,6 +68,7 @@ class SessionArchive {
   // Restore can make a state of. Errors of Load.
   struct Kept {
     std::string snapshot;
+    uint64_t position = 0;
     bool other_numerics = false;  // as of Loaded
   };
   absl::StatusOr<Kept> Read(const SessionUid& uid);

@@ -134,6 +134,7 @@ struct SessionInfo {
   std::map<std::string, std::string> labels;
   bool other_numerics = false;  // than it began under
   Durability durability = Durability::kNone;
+  bool not_finite = false;  // Health::kNotFinite
   // Of the answer to its creation alone.
   std::optional<PrefixReuse> prefix_reuse{};
 };

@@ -174,6 +174,7 @@ class SessionKeeper {
       ABSL_LOCKS_EXCLUDED(shelf_.mutex);
   size_t slots() const { return pool_.capacity(); }           // that memory has
   SessionPrefixes& prefixes() { return thread_.prefixes(); }  // for it, too
+  SessionHealth& health() { return thread_.health(); }
 
   // The session as a snapshot has it. Called by Work on it, without mutex().
   SessionCard CardOf(const Session& session) ABSL_LOCKS_EXCLUDED(shelf_.mutex);

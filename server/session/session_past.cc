@@ -12,6 +12,7 @@
 #include "server/base/parking.h"
 #include "server/base/status_macros.h"
 #include "server/session/log_entry.h"
+#include "server/session/session_health.h"
 #include "server/session/session_id.h"
 #include "server/session/session_memory.h"
 
@@ -23,6 +24,20 @@ uint64_t EndOfPiece(const TokenHistory& history, uint64_t begin, uint64_t to) {
   uint64_t end = begin + 1;
   while (end < to && !history.BeginsPiece(end)) ++end;
   return end;
+}
+
+// Inputs from here up to `position` are remembered and can be absorbed again;
+// the embeddings of later ones do not matter.
+uint64_t RepeatableFrom(const SessionState& state, uint64_t position) {
+  if (state.position() == 0) return 0;
+  if (state.repeatable_from() <= position) return state.repeatable_from();
+  const TokenHistory history = state.history();
+  uint64_t from = position;
+  for (int32_t input = 0; from > state.history_begin(); --from) {
+    history.Copy(from - 1, std::span(&input, 1));
+    if (input == TokenHistory::kEmbedding) break;
+  }
+  return from;
 }
 
 absl::Status OutOfReach(const Session& session, uint64_t position,
@@ -77,9 +92,13 @@ absl::StatusOr<WayBack> SessionPast::Find(const Session& session,
                                           absl::string_view unfinished_text) {
   const SessionState& state = session.state;
   if (position == state.position()) {
+    const MutexLock lock(shelf_.mutex);
+    if (session.health == Health::kNotFinite) {
+      return StateNotFinite(session, /*restored=*/false);
+    }
     return WayBack{.begin = position, .end = position, .stays = true};
   }
-  const uint64_t from = state.position() == 0 ? 0 : state.repeatable_from();
+  const uint64_t from = RepeatableFrom(state, position);
   WayBack way = {.begin = 0, .end = position, .snapshot = {}, .pieces = {}};
   bool found = from == 0 || position == 0;
   bool stored = false;
@@ -87,7 +106,7 @@ absl::StatusOr<WayBack> SessionPast::Find(const Session& session,
   {
     const MutexLock lock(shelf_.mutex);
     earliest = session.EarliestPosition(layout_.history());
-    way.repeatable_from = session.repeatable_from;
+    way.repeatable_from = std::min(session.repeatable_from, from);
     way.other_numerics = session.other_numerics;
     const auto serves = [&](uint64_t at) {
       return at <= position && (at >= from || at == position) &&
@@ -163,20 +182,28 @@ absl::Status SessionPast::Restore(const WayBack& way, SessionState& to) const {
 }
 
 absl::Status SessionPast::Rewind(Session& session, const WayBack& way) {
-  if (way.stays) return absl::OkStatus();
+  if (way.stays) {
+    const MutexLock lock(shelf_.mutex);
+    session.health = Health::kSound;
+    return absl::OkStatus();
+  }
   absl::Status stored = Store(session, way);
   if (stored.ok() && IsLogged(session.durability)) stored = archive_->Sync();
   if (!stored.ok()) {
     // It may be there all the same: nothing more counts before it is put right.
     const MutexLock lock(shelf_.mutex);
     session.stored.reset();
-    session.snapshot.reset();
+    // The snapshot is the same then, if the way began with what was there.
+    if (way.elsewhere || session.snapshot != way.begin) {
+      session.snapshot.reset();
+    }
     if (IsLogged(session.durability)) shelf_.log.Break(session);
     return stored;
   }
   MayPark("SessionPast::Rewind, stored");
   // It has none if it has absorbed nothing, and then that is what it needs.
   if (session.state.has_slot()) session.state.Reset();
+  session.tail.reset();
   STEADYSTATE_RETURN_IF_ERROR(Restore(way, session.state));
   if (way.pieces != nullptr) {
     session.tail = std::make_unique<LogTail>(way.pieces, way.end);
@@ -184,6 +211,7 @@ absl::Status SessionPast::Rewind(Session& session, const WayBack& way) {
   std::vector<std::shared_ptr<SessionState>> later;
   const MutexLock lock(shelf_.mutex);
   session.position = way.end;
+  session.health = Health::kSound;
   session.repeatable_from = way.repeatable_from;
   session.other_numerics = way.other_numerics;
   while (!session.kept.empty() &&

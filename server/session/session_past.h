@@ -57,8 +57,8 @@ class SessionPast {
         saver_(saver),
         clock_(clock) {}
 
-  // POSITION_OUT_OF_REACH (metadata: position, earliest_position), and errors
-  // of SessionStore::Read.
+  // POSITION_OUT_OF_REACH (metadata: position, earliest_position), errors of
+  // SessionStore::Read, and STATE_NOT_FINITE: it is there with such a state.
   // Where the session is at `position` there is nothing to go.
   //   unfinished_text  what the session has of it at `position`
   absl::StatusOr<WayBack> Find(const Session& session, uint64_t position,

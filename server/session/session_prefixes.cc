@@ -91,11 +91,13 @@ absl::Status SessionPrefixes::Begun(Session& session) {
   return stored;
 }
 
-void SessionPrefixes::Keep(const Session& session,
-                           std::span<const int32_t> prompt) {
+void SessionPrefixes::Keep(Session& session, std::span<const int32_t> prompt) {
   const std::vector<PrefixDigest> digests =
       PrefixesOf(OriginOf(session.owner), prompt);
-  if (digests.empty() || session.state.position() != prompt.size()) return;
+  if (digests.empty() || session.state.position() != prompt.size() ||
+      !saver_.health().Examine(session)) {
+    return;
+  }
   const PrefixDigest& prefix = digests.back();
   const Tier tier = shelf_.listed_tier();
   {

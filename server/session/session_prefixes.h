@@ -64,7 +64,7 @@ class SessionPrefixes {
 
   // Keeps what the session is after the prompt, which is all that it has
   // absorbed, if there is room for it and it is not kept.
-  void Keep(const Session& session, std::span<const int32_t> prompt);
+  void Keep(Session& session, std::span<const int32_t> prompt);
 
   // How prompts are cut and what computes them, of all sessions of the owner.
   PrefixOrigin OriginOf(absl::string_view owner) const {

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "server/base/parking.h"
+#include "server/base/status_macros.h"
 #include "server/session/journal.h"
 
 namespace steadystate {
@@ -28,16 +29,18 @@ void SessionSaver::NoteFailure(const absl::Status& failure) {
 }
 
 absl::Status SessionSaver::Save(Session& session) {
-  // The store has what it has to absorb still.
-  if (session.tail != nullptr) return absl::OkStatus();
-  {
-    const MutexLock lock(shelf_.mutex);
-    if (session.stored == session.position && !session.log.broken &&
-        session.stored_step == session.last_step.steady) {
-      return absl::OkStatus();
-    }
-  }
-  return Put(session, Take(session));
+  if (HasAsItIs(session)) return absl::OkStatus();
+  STEADYSTATE_ASSIGN_OR_RETURN(const Snapshot snapshot, Take(session));
+  return Put(session, snapshot);
+}
+
+// Does the store have the session as it is?
+bool SessionSaver::HasAsItIs(const Session& session) const {
+  // It has what the session has to absorb still.
+  if (session.tail != nullptr) return true;
+  const MutexLock lock(shelf_.mutex);
+  return session.stored == session.position && !session.log.broken &&
+         session.stored_step == session.last_step.steady;
 }
 
 absl::Status SessionSaver::SaveLastUse(Session& session) {
@@ -71,7 +74,8 @@ absl::Status SessionSaver::Mend(Session& session) {
       return absl::OkStatus();
     }
   }
-  return Put(session, Take(session), Safety::kFromLossOfPower);
+  STEADYSTATE_ASSIGN_OR_RETURN(const Snapshot snapshot, Take(session));
+  return Put(session, snapshot, Safety::kFromLossOfPower);
 }
 
 bool SessionSaver::MendIdle() {
@@ -102,7 +106,39 @@ SessionSaver::Snapshot SessionSaver::Describe(Session& session) {
   return snapshot;
 }
 
-SessionSaver::Snapshot SessionSaver::Take(Session& session) {
+absl::StatusOr<SessionSaver::Snapshot> SessionSaver::Take(Session& session) {
+  if (health_.Examine(session) || !HasSome(session)) return TakeState(session);
+  absl::StatusOr<Snapshot> snapshot = TakeStored(session);
+  if (!snapshot.ok()) NoteFailure(snapshot.status());
+  return snapshot;
+}
+
+// May the store, or the log, have anything of it?
+bool SessionSaver::HasSome(const Session& session) const {
+  const MutexLock lock(shelf_.mutex);
+  return session.stored.has_value() || session.may_be_stored ||
+         session.log.last > 0;
+}
+
+// What the store has of it, for what it is now: its beginning, where only the
+// log has something.
+absl::StatusOr<SessionSaver::Snapshot> SessionSaver::TakeStored(
+    Session& session) {
+  absl::StatusOr<SessionArchive::Kept> kept = archive_->Read(session.uid);
+  if (!kept.ok() && !absl::IsDataLoss(kept.status())) return kept.status();
+  Snapshot snapshot = Describe(session);
+  StoredSession& form = snapshot.form;
+  form.position = form.repeatable_from = kept.ok() ? kept->position : 0;
+  if (kept.ok()) {
+    form.other_numerics = form.other_numerics || kept->other_numerics;
+    snapshot.bytes = std::move(kept->snapshot);
+  } else {
+    snapshot.bytes = archive_->WriteNew(form);
+  }
+  return snapshot;
+}
+
+SessionSaver::Snapshot SessionSaver::TakeState(Session& session) {
   Snapshot snapshot = Describe(session);
   const SessionState* const origin = session.state.origin();
   snapshot.bytes = archive_->Write(snapshot.form,
@@ -146,10 +182,22 @@ std::optional<SessionSaver::Snapshot> SessionSaver::TakeIfDue(
     // Not at every step, while the store fails.
     if (!may_store) session.log.replay = absl::ZeroDuration();
   }
-  if (!may_store || session.tail != nullptr || !session.state.in_memory()) {
+  if (!may_store || session.tail != nullptr || !session.state.in_memory() ||
+      !health_.Examine(session)) {
     return std::nullopt;
   }
-  return Take(session);
+  return TakeState(session);
+}
+
+// What the store lacks of it.
+absl::Status SessionSaver::SaveAtEnd(Session& session) {
+  if (session.state.stored() || session.tail != nullptr) {
+    return SaveLastUse(session);
+  }
+  // Else what is there is better, and is what the next process finds.
+  const bool saves =
+      HasAsItIs(session) || health_.Examine(session) || !HasSome(session);
+  return saves ? Save(session) : absl::OkStatus();
 }
 
 size_t SessionSaver::Sweep(SteadyTime deadline) {
@@ -177,8 +225,7 @@ size_t SessionSaver::Sweep(SteadyTime deadline) {
       }
       session->moving = true;
     }
-    const bool has_state = session->state.stored() || session->tail != nullptr;
-    if (!(has_state ? SaveLastUse(*session) : Save(*session)).ok()) ++left;
+    if (!SaveAtEnd(*session).ok()) ++left;
     const MutexLock lock(shelf_.mutex);
     session->moving = false;
   }

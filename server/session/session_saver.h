@@ -9,10 +9,12 @@
 
 #include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "server/base/clock.h"
 #include "server/session/session.h"
 #include "server/session/session_archive.h"
+#include "server/session/session_health.h"
 #include "server/session/shelf.h"
 
 namespace steadystate {
@@ -22,8 +24,11 @@ namespace steadystate {
 class SessionSaver {
  public:
   // All outlive it. `archive`: null without a store, and then nothing is saved.
-  SessionSaver(Shelf& shelf, SessionArchive* archive, const Clock& clock)
-      : shelf_(shelf), archive_(archive), clock_(clock) {}
+  SessionSaver(Shelf& shelf, SessionArchive* archive, SessionHealth& health,
+               const Clock& clock)
+      : shelf_(shelf), archive_(archive), health_(health), clock_(clock) {}
+
+  SessionHealth& health() { return health_; }
 
   // There is a store, and it is not left alone.
   bool MayStore() const;
@@ -33,8 +38,10 @@ class SessionSaver {
   // The last one.
   const absl::Status& failure() const { return failure_; }
 
-  // Puts the session into the store, unless the store has it as it is.
-  // REQUIRES: the thread has its state.
+  // Puts the session into the store, unless the store has it as it is. A state
+  // that is not finite takes no other one's place: where the store, or the log,
+  // has anything of the session, the snapshot that is there stays, and counts
+  // for all that followed. REQUIRES: the thread has its state.
   absl::Status Save(Session& session);
   // If the log lacks a part of it: saves it, safe from a loss of power, so that
   // the log can go on from there.
@@ -52,7 +59,7 @@ class SessionSaver {
     SteadyTime last_step;
     absl::Duration replay;
   };
-  Snapshot Take(Session& session);
+  absl::StatusOr<Snapshot> Take(Session& session);
   // The same without the bytes: the session may be put into the store now.
   Snapshot Describe(Session& session);
   enum class Safety : uint8_t { kFromKill, kFromLossOfPower };
@@ -75,10 +82,17 @@ class SessionSaver {
   // which a request changes that ended before the state was in memory, or that
   // took the session back.
   absl::Status SaveLastUse(Session& session);
+  absl::Status SaveAtEnd(Session& session);
+  bool HasAsItIs(const Session& session) const
+      ABSL_LOCKS_EXCLUDED(shelf_.mutex);
+  bool HasSome(const Session& session) const ABSL_LOCKS_EXCLUDED(shelf_.mutex);
+  Snapshot TakeState(Session& session);
+  absl::StatusOr<Snapshot> TakeStored(Session& session);
   bool SaveOldest(const std::function<void(Session&)>& due);
 
   Shelf& shelf_;
   SessionArchive* const archive_;
+  SessionHealth& health_;
   const Clock& clock_;
   // The store has failed: it is left alone until then.
   SteadyTime retry_ = SteadyTime::InfinitePast();

@@ -245,7 +245,8 @@ SessionInfo SessionTable::Describe(const Session& session,
           .expire_time = WallExpiry(session, now),
           .labels = session.labels,
           .other_numerics = session.other_numerics,
-          .durability = session.durability};
+          .durability = session.durability,
+          .not_finite = session.health == Health::kNotFinite};
 }
 
 void SessionTable::SetActive(Session& session) {

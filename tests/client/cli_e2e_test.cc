@@ -164,6 +164,15 @@ TEST_F(CliTest, SessionsLiveAsLongAsTheyAreTold) {
   EXPECT_EQ(session["position"], 8);
   EXPECT_EQ(session["ttl"], 600);
   EXPECT_EQ(session["labels"]["user"], "ada");
+  EXPECT_EQ(session["state_norms"].size(), 0u);
+  const nlohmann::json norms = Json("session get my-session --norms");
+  ASSERT_GT(norms["state_norms"].size(), 0u);
+  EXPECT_EQ(norms["state_norms"][0]["layer"], 0);
+  EXPECT_GT(norms["state_norms"][0]["l2_norm"], 0);
+  EXPECT_EQ(norms["state_norms"][0]["non_finite"], 0);
+  EXPECT_THAT(Print("session get my-session --norms"),
+              ContainsRegex("layer  slot +l2_norm +max_abs +non_finite\n"
+                            " +0  S  +[0-9.e+-]+ +[0-9.e+-]+ +0\n"));
   Print("generate --session my-session --max_tokens 2 --expected_position 8");
   EXPECT_EQ(Json("session get my-session")["position"], 10);
   EXPECT_THAT(Fail(1, "generate --session my-session --expected_position 8"),

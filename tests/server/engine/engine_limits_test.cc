@@ -108,13 +108,13 @@ TEST(NonFiniteTest, FailsTheRequestAndLeavesOthersAlone) {
     good = harness.StepAsync(StepOf("good", {1, 2, 3}));
   }
   const absl::Status status = bad.Get().status();
-  EXPECT_EQ(ReasonOf(status), ErrorReason::kInternal);
-  EXPECT_EQ(MetadataOf(status, "position"), "2");
+  EXPECT_EQ(ReasonOf(status), ErrorReason::kStateNotFinite);
+  EXPECT_EQ(MetadataOf(status, "position"), "0");
+  EXPECT_EQ(MetadataOf(status, "restored"), "true");
   EXPECT_EQ(good.Get()->logits, expected->logits);
   EXPECT_EQ(harness.Metric({"steadystate_state_nonfinite_total{"}), 1);
 
-  // The tokens were absorbed, to no good: there is nothing to continue from.
-  EXPECT_EQ(harness.Position("bad"), 2u);
+  EXPECT_EQ(harness.Position("bad"), 0u);
   const auto sink = harness.Generate(GenerateOf("bad", {}, 1));
   EXPECT_EQ(ReasonOf(sink->done().Get().status()),
             ErrorReason::kNoPendingLogits);
@@ -122,7 +122,8 @@ TEST(NonFiniteTest, FailsTheRequestAndLeavesOthersAlone) {
   StepRequest silent;
   silent.session = "bad";
   silent.tokens = {kBadToken};
-  EXPECT_EQ(ReasonOf(harness.Step(silent).status()), ErrorReason::kInternal);
+  EXPECT_EQ(ReasonOf(harness.Step(silent).status()),
+            ErrorReason::kStateNotFinite);
   EXPECT_TRUE(harness.engine().DeleteSession("bad").ok());
   EXPECT_TRUE(harness.Step(StepOf("good", {1})).ok());
 }
@@ -133,14 +134,22 @@ TEST(NonFiniteTest, LogitsAreCheckedToo) {
       BrokenModel("lm_head.weight", 0, std::numeric_limits<float>::infinity()));
   harness.CreateSession("s");
   const auto sink = harness.Generate(GenerateOf("s", {1, 2}, 3));
-  EXPECT_EQ(ReasonOf(sink->done().Get().status()), ErrorReason::kInternal);
-  EXPECT_EQ(harness.Position("s"), 2u);
+  EXPECT_EQ(ReasonOf(sink->done().Get().status()),
+            ErrorReason::kStateNotFinite);
+  EXPECT_EQ(harness.Position("s"), 0u);
   EXPECT_EQ(
       ReasonOf(harness.Generate(GenerateOf("s", {}, 1))->done().Get().status()),
       ErrorReason::kNoPendingLogits);
   StepRequest hidden_only = StepOf("s", {3});
   hidden_only.outputs.logits = false;
-  EXPECT_EQ(harness.Step(hidden_only)->position, 3u);
+  EXPECT_EQ(harness.Step(hidden_only)->position, 1u);
+  // Nothing is absorbed where those of the last token are not finite.
+  const auto pending = harness.Generate(GenerateOf("s", {}, 1));
+  const absl::Status status = pending->done().Get().status();
+  EXPECT_EQ(ReasonOf(status), ErrorReason::kStateNotFinite);
+  EXPECT_EQ(MetadataOf(status, "position"), "1");
+  EXPECT_EQ(MetadataOf(status, "restored"), "true");
+  EXPECT_EQ(harness.Position("s"), 1u);
 }
 
 TEST(EmbeddingTest, AnEmbeddingTableRowEqualsItsToken) {

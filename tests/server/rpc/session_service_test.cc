@@ -51,6 +51,55 @@ grpc::Status List(OpenServer& server, int page_size, const std::string& token,
   return server.sessions().ListSessions(&context, request, response);
 }
 
+TEST(SessionServiceTest, NormsAreShownWhenTheyAreAskedFor) {
+  OpenServer server;
+  const std::string name = server.CreateSession();
+  server.Step(StepOf(name, {1, 2, 3}));
+  v1::Session shown;
+  ASSERT_THAT(Get(server, name, &shown), IsOk());
+  EXPECT_EQ(shown.state_norms_size(), 0);
+  v1::GetSessionRequest request;
+  request.set_name(name);
+  request.set_state_norms(true);
+  {
+    Context context;
+    ASSERT_THAT(server.sessions().GetSession(&context, request, &shown),
+                IsOk());
+  }
+  EXPECT_EQ(shown.name(), name);
+  EXPECT_EQ(shown.position(), 3u);
+  // What it does is not what asked for them.
+  EXPECT_EQ(shown.state(), v1::Session::IDLE);
+  EXPECT_FALSE(shown.state_not_finite());
+  const auto& slots = server.model().state_layout().slots();
+  ASSERT_EQ(shown.state_norms_size(), static_cast<int>(slots.size()));
+  for (int i = 0; i < shown.state_norms_size(); ++i) {
+    const v1::SlotNorm& norm = shown.state_norms(i);
+    EXPECT_EQ(norm.layer(), slots[static_cast<size_t>(i)].layer);
+    EXPECT_EQ(norm.name(), slots[static_cast<size_t>(i)].name);
+    EXPECT_GE(norm.l2_norm(), norm.max_abs());
+    EXPECT_GT(norm.max_abs(), 0);
+    EXPECT_EQ(norm.non_finite(), 0u);
+  }
+  request.set_name("sessions/none");
+  Context context;
+  EXPECT_THAT(server.sessions().GetSession(&context, request, &shown),
+              HasReason(ErrorReason::kSessionNotFound));
+}
+
+TEST(SessionServiceTest, NormsThatNoMessageHoldsAreRefused) {
+  OpenServerOptions options;
+  options.server.max_message_bytes = 16 << 10;
+  OpenServer server(options);
+  v1::GetSessionRequest request;
+  request.set_name(server.CreateSession());
+  request.set_state_norms(true);
+  v1::Session shown;
+  Context context;
+  EXPECT_THAT(server.sessions().GetSession(&context, request, &shown),
+              HasReason(ErrorReason::kMessageTooLarge));
+}
+
 TEST(SessionServiceTest, CreatedSessionIsShownAsItIs) {
   OpenServer server;
   v1::CreateSessionRequest request;

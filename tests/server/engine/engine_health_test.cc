@@ -1,0 +1,468 @@
+// Goal: a request whose output is not finite leaves its session, to the byte,
+// where the error says; where that cannot be, the session computes nothing any
+// more, no good state is lost for it, and a client can take it back.
+// Method: a model with one token that makes everything infinite, in engines
+// that keep states nowhere, in memory, in a store or in a store and a log, and
+// that are killed; what comes next is compared with a sound model's session
+// that was never given that token.
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <memory>
+#include <optional>
+#include <random>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "gtest/gtest.h"
+#include "server/base/error.h"
+#include "tests/server/engine/engine_harness.h"
+#include "tests/testing/end_receiver.h"
+#include "tests/testing/memory_store.h"
+
+namespace steadystate {
+namespace {
+
+enum class Kept : uint8_t { kNowhere, kInMemory, kInStore, kInStoreAndLog };
+
+constexpr int32_t kBad = 7;
+constexpr size_t kChunkRows = 4;
+
+std::shared_ptr<const Model> ModelWithABadToken() {
+  static const auto* const loaded = [] {
+    CheckpointContents contents = MakeTinyCheckpoint({});
+    constexpr size_t kHidden = 32;
+    contents.tensors.at("model.embeddings.weight").values.at(kBad * kHidden) =
+        std::numeric_limits<float>::infinity();
+    const TempDirectory directory;
+    WriteCheckpoint(contents, directory.path());
+    ModelOptions options;
+    options.path = directory.path();
+    options.weight_dtype = DType::kF32;
+    return new std::shared_ptr<const Model>(*Model::Load(options));
+  }();
+  return *loaded;
+}
+
+std::vector<int32_t> GoodTokens(size_t count, uint64_t seed) {
+  std::vector<int32_t> tokens = MakeTokens(count, seed);
+  for (int32_t& token : tokens) {
+    if (token == kBad) token = kBad + 1;
+  }
+  return tokens;
+}
+
+StepRequest Embeddings(const std::string& session, size_t rows) {
+  StepRequest request = StepOf(session, {});
+  request.embeddings.assign(
+      rows * ModelWithABadToken()->description().hidden_size, 0.25f);
+  request.embeddings[1] = -0.5f;
+  return request;
+}
+
+template <typename R>
+R Keyed(R request, const std::string& id, uint64_t position) {
+  request.request_id = id;
+  request.expected_position = position;
+  return request;
+}
+
+void ExpectNotFinite(const absl::Status& status, uint64_t position,
+                     bool restored) {
+  ASSERT_EQ(ReasonOf(status), ErrorReason::kStateNotFinite) << status;
+  EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_EQ(MetadataOf(status, "position"), absl::StrCat(position)) << status;
+  EXPECT_EQ(MetadataOf(status, "restored"), restored ? "true" : "false")
+      << status;
+}
+
+class EngineHealthTest : public testing::TestWithParam<Kept> {
+ protected:
+  EngineHealthTest() {
+    options_.prefill_chunk_rows = kChunkRows;
+    reference_.emplace(options_);
+    if (GetParam() == Kept::kInMemory) {
+      options_.history = 64;
+      options_.snapshots = 4;
+    }
+    if (IsLogged()) options_.durability = Durability::kLog;
+    Start();
+  }
+
+  bool HasStore() const { return GetParam() >= Kept::kInStore; }
+  bool IsLogged() const { return GetParam() == Kept::kInStoreAndLog; }
+
+  // Of an engine that was there, what a kill leaves of it.
+  void Start() {
+    harness_.reset();
+    harness_.emplace(options_, ModelWithABadToken(),
+                     HasStore() ? &store_ : nullptr);
+  }
+
+  void Create(const std::string& session) {
+    harness_->CreateSession(session);
+    reference_->CreateSession(session);
+  }
+
+  // Both go on, and to the same.
+  void ExpectSame(const std::string& session, const StepRequest& step) {
+    const auto got = harness_->Step(step);
+    ASSERT_TRUE(got.ok()) << got.status();
+    const auto expected = reference_->Step(step);
+    ASSERT_TRUE(expected.ok()) << expected.status();
+    EXPECT_EQ(got->position, expected->position);
+    EXPECT_EQ(got->logits, expected->logits) << session;
+  }
+  void ExpectSame(const std::string& session, std::vector<int32_t> tokens) {
+    ExpectSame(session, StepOf(session, std::move(tokens)));
+  }
+
+  SessionInfo Info(const std::string& session) {
+    const auto info = harness_->engine().GetSession(session);
+    EXPECT_TRUE(info.ok()) << info.status();
+    return info.ok() ? *info : SessionInfo();
+  }
+
+  static absl::Status Work(EngineHarness& harness, const std::string& session,
+                           WorkRequest work) {
+    work.session = session;
+    work.writer = harness.engine().NewWriter();
+    Future<absl::Status> done;
+    SubmitThen(harness.engine(), std::move(work),
+               [done](const auto& end) { done.Set(end.status()); });
+    return done.Get();
+  }
+  static absl::Status Rewind(EngineHarness& harness, const std::string& session,
+                             uint64_t position) {
+    return Work(harness, session,
+                harness.engine().RewindWork({.position = position},
+                                            std::make_shared<SessionInfo>()));
+  }
+  absl::Status Rewind(const std::string& session, uint64_t position) {
+    return Rewind(*harness_, session, position);
+  }
+  absl::Status Fork(const std::string& session, const std::string& id,
+                    std::optional<uint64_t> position = std::nullopt) {
+    ForkOptions fork;
+    fork.ids = {id};
+    fork.at.position = position;
+    return Work(*harness_, session,
+                harness_->engine().ForkWork(fork, std::make_shared<Forks>()));
+  }
+  absl::Status Export(const std::string& session) {
+    return Work(
+        *harness_, session,
+        harness_->engine().ExportWork(std::make_shared<Engine::Export>()));
+  }
+  absl::Status Hibernate(const std::string& session) {
+    Future<absl::Status> done;
+    const absl::Status begun = harness_->engine().HibernateSession(
+        session, [done](const absl::Status& s) { done.Set(CloneError(s)); });
+    return begun.ok() ? done.Get() : begun;
+  }
+
+  double Counted(const std::string& result) {
+    return harness_->Metric({"steadystate_state_nonfinite_total{",
+                             absl::StrCat("result=\"", result, "\"")});
+  }
+
+  EngineOptions options_;
+  MemoryStore store_;
+  std::optional<EngineHarness> harness_;
+  std::optional<EngineHarness> reference_;
+};
+
+std::string NameOf(const testing::TestParamInfo<Kept>& tested) {
+  constexpr const char* kNames[] = {"nowhere", "memory", "store", "log"};
+  return kNames[static_cast<size_t>(tested.param)];
+}
+
+INSTANTIATE_TEST_SUITE_P(All, EngineHealthTest,
+                         testing::Values(Kept::kNowhere, Kept::kInMemory,
+                                         Kept::kInStore, Kept::kInStoreAndLog),
+                         NameOf);
+
+TEST_P(EngineHealthTest, AStepHasNotBeen) {
+  Create("s");
+  ExpectSame("s", {1, 2, 3});
+  const auto failed = harness_->Step(StepOf("s", {4, kBad, 5}));
+  ExpectNotFinite(failed.status(), 3, /*restored=*/true);
+  EXPECT_EQ(Info("s").position, 3u);
+  EXPECT_FALSE(Info("s").not_finite);
+  ExpectSame("s", {4, 5});
+  EXPECT_EQ(Counted("restored"), 1);
+  EXPECT_EQ(Counted("not_restored"), 0);
+}
+
+TEST_P(EngineHealthTest, AStepOfManyPiecesIsUndoneWholeAndNoRepeatSucceeds) {
+  Create("s");
+  ExpectSame("s", {1, 2, 3});
+  std::vector<int32_t> tokens = GoodTokens(3 * kChunkRows, 5);
+  tokens.back() = kBad;
+  const StepRequest step = Keyed(StepOf("s", tokens), "r", 3);
+  for (int i = 0; i < 3; ++i) {
+    ExpectNotFinite(harness_->Step(step).status(), 3, /*restored=*/true);
+    EXPECT_EQ(Info("s").position, 3u);
+    if (i == 1 && HasStore()) {
+      EXPECT_TRUE(Hibernate("s").ok());
+    }
+    if (i == 1 && IsLogged()) Start();
+  }
+  // Under its name something else may be asked for: it has not been.
+  ExpectSame("s", Keyed(StepOf("s", {5}), "r", 3));
+  const auto repeat = harness_->Step(Keyed(StepOf("s", {5}), "r", 3));
+  ASSERT_TRUE(repeat.ok()) << repeat.status();
+  EXPECT_TRUE(repeat->replayed);
+  ExpectSame("s", {6});
+}
+
+TEST_P(EngineHealthTest, APromptStaysUpToThePieceBefore) {
+  Create("s");
+  ExpectSame("s", {1, 2, 3});
+  std::vector<int32_t> prompt = GoodTokens(3 * kChunkRows, 5);
+  prompt.back() = kBad;
+  const GenerateRequest request = Keyed(GenerateOf("s", prompt, 5), "r", 3);
+  const uint64_t position = 3 + 2 * kChunkRows;
+  for (int i = 0; i < 2; ++i) {
+    const auto sink = harness_->Generate(request);
+    ExpectNotFinite(sink->done().Get().status(), position, /*restored=*/true);
+    EXPECT_TRUE(sink->items().empty());
+    EXPECT_EQ(Info("s").position, position);
+  }
+  const std::vector<int32_t> before(prompt.begin(),
+                                    prompt.begin() + 2 * kChunkRows);
+  ASSERT_TRUE(reference_->Step(StepOf("s", before)).ok());
+  ExpectSame("s", {4});
+}
+
+TEST_P(EngineHealthTest, ATokenThatIsDrawnIsNotReturned) {
+  Create("s");
+  GenerateRequest good = GenerateOf("s", GoodTokens(6, 1), 8);
+  good.sampling.logit_bias = {{kBad, -100.0f}};
+  good.ignore_eos = true;
+  const auto sink = harness_->Generate(good);
+  ASSERT_TRUE(sink->done().Get().ok()) << sink->done().Get().status();
+  ASSERT_TRUE(reference_->Generate(good)->done().Get().ok());
+  GenerateRequest bad = GenerateOf("s", {}, 3);
+  bad.sampling.logit_bias = {{kBad, 100.0f}};
+  const auto failed = harness_->Generate(bad);
+  ExpectNotFinite(failed->done().Get().status(), 14, /*restored=*/true);
+  EXPECT_TRUE(failed->items().empty());
+  EXPECT_EQ(Info("s").position, 14u);
+  // Where it was its logits are, once it has come there again.
+  if (IsLogged()) Start();
+  good.prompt.clear();
+  const auto next = harness_->Generate(good);
+  const auto expected = reference_->Generate(good);
+  // Its last hidden vector is a function of what it absorbs again.
+  ASSERT_TRUE(next->done().Get().ok()) << next->done().Get().status();
+  ASSERT_TRUE(expected->done().Get().ok());
+  ASSERT_EQ(next->items().size(), expected->items().size());
+  for (size_t i = 0; i < next->items().size(); ++i) {
+    EXPECT_EQ(next->items()[i].token, expected->items()[i].token);
+  }
+}
+
+TEST_P(EngineHealthTest, ScoreAndEmbedFailLikewise) {
+  Create("s");
+  ExpectSame("s", {1, 2, 3});
+  ExpectNotFinite(
+      harness_->Score(ScoreOf("s", {4, kBad}))->done().Get().status(), 3, true);
+  ExpectNotFinite(
+      harness_->Embed(EmbedOf("s", {4, kBad}))->done().Get().status(), 3, true);
+  ExpectSame("s", {4});
+  // A state of their own is nobody's afterwards.
+  const absl::Status alone =
+      harness_->Score(ScoreOf("", {4, kBad}))->done().Get().status();
+  EXPECT_EQ(ReasonOf(alone), ErrorReason::kStateNotFinite);
+  EXPECT_EQ(MetadataOf(alone, "position"), "");
+  EXPECT_EQ(Counted("no_session"), 1);
+  EXPECT_EQ(Counted("restored"), 2);
+}
+
+TEST_P(EngineHealthTest, OthersOfTheBatchAndCopiesGoOn) {
+  Create("s");
+  Create("other");
+  ExpectSame("s", {1, 2, 3});
+  ExpectSame("other", {3, 4});
+  ASSERT_TRUE(Fork("s", "copy").ok());
+  StepFuture bad;
+  StepFuture good;
+  StepFuture queued;
+  {
+    ComputeHold hold(*harness_);
+    StepRequest first = StepOf("s", {kBad});
+    first.writer = harness_->engine().NewWriter();
+    StepRequest second = StepOf("s", {4});
+    second.writer = first.writer;
+    bad = harness_->StepAsync(first);
+    queued = harness_->StepAsync(second);
+    good = harness_->StepAsync(StepOf("other", {5}));
+  }
+  ExpectNotFinite(bad.Get().status(), 3, /*restored=*/true);
+  EXPECT_EQ(good.Get()->logits, reference_->Step(StepOf("other", {5}))->logits);
+  // What waited behind it is carried out where it is now.
+  const auto expected = reference_->Step(StepOf("s", {4}));
+  ASSERT_TRUE(queued.Get().ok()) << queued.Get().status();
+  EXPECT_EQ(queued.Get()->logits, expected->logits);
+  EXPECT_EQ(harness_->Step(StepOf("copy", {4}))->logits, expected->logits);
+}
+
+// Embeddings are not kept: nothing leads to where they have been.
+TEST_P(EngineHealthTest, WhereNothingLeadsBackNothingIsComputed) {
+  Create("s");
+  ExpectSame("s", Keyed(StepOf("s", GoodTokens(20, 1)), "first", 0));
+  if (HasStore()) {
+    ASSERT_TRUE(Hibernate("s").ok());
+  }
+  ExpectSame("s", Embeddings("s", 2));
+  const absl::Status failed = harness_->Step(StepOf("s", {kBad})).status();
+  ExpectNotFinite(failed, 23, /*restored=*/false);
+  // In memory within the first step, where one was due.
+  const uint64_t kept = HasStore()                      ? 20
+                        : GetParam() == Kept::kInMemory ? 16
+                                                        : 0;
+  EXPECT_EQ(MetadataOf(failed, "kept_position"), absl::StrCat(kept));
+  EXPECT_TRUE(Info("s").not_finite);
+  EXPECT_EQ(Info("s").position, 23u);
+  for (int i = 0; i < 2; ++i) {
+    ExpectNotFinite(harness_->Step(StepOf("s", {4})).status(), 23, false);
+    ExpectNotFinite(
+        harness_->Generate(GenerateOf("s", {4}, 2))->done().Get().status(), 23,
+        false);
+    ExpectNotFinite(Fork("s", "copy"), 23, false);
+    ExpectNotFinite(Export("s"), 23, false);
+    ExpectNotFinite(Rewind("s", 23), 23, false);
+  }
+  EXPECT_EQ(Counted("not_restored"), 1);
+  // What was carried out before can be told still.
+  const auto repeat =
+      harness_->Step(Keyed(StepOf("s", GoodTokens(20, 1)), "first", 0));
+  EXPECT_FALSE(repeat.ok());  // it asks for logits
+  StepRequest silent = StepOf("s", {4});
+  EXPECT_EQ(ReasonOf(Rewind("s", 22)), ErrorReason::kPositionOutOfReach);
+  ASSERT_TRUE(Fork("s", "copy", kept).ok());
+  ASSERT_TRUE(Rewind("s", kept).ok());
+  EXPECT_FALSE(Info("s").not_finite);
+  ASSERT_TRUE(Rewind(*reference_, "s", kept).ok());
+  ExpectSame("s", {4, 5});
+  ASSERT_TRUE(harness_->Step(StepOf("copy", {4, 5})).ok());
+  if (IsLogged()) Start();
+  ExpectSame("s", {6});
+}
+
+TEST_P(EngineHealthTest, ASessionThatLeavesMemoryIsWhatTheStoreHas) {
+  if (!HasStore()) GTEST_SKIP() << "no store";
+  Create("s");
+  ExpectSame("s", GoodTokens(20, 1));
+  ASSERT_TRUE(Hibernate("s").ok());
+  ExpectSame("s", Embeddings("s", 2));
+  ExpectNotFinite(harness_->Step(StepOf("s", {kBad})).status(), 23, false);
+  ASSERT_TRUE(Hibernate("s").ok());
+  EXPECT_EQ(Info("s").position, 20u);
+  // Whoever asks first is told, whatever else happens meanwhile.
+  ASSERT_TRUE(Export("s").ok());
+  ASSERT_TRUE(Hibernate("s").ok());
+  ExpectNotFinite(harness_->Step(StepOf("s", {4})).status(), 20, true);
+  ASSERT_TRUE(Rewind(*reference_, "s", 0).ok());
+  ASSERT_TRUE(reference_->Step(StepOf("s", GoodTokens(20, 1))).ok());
+  ExpectSame("s", {4});
+  if (IsLogged()) Start();
+  ExpectSame("s", {5});
+}
+
+TEST_P(EngineHealthTest, WhatAKillOrAnEndLeavesIsFinite) {
+  if (!HasStore()) GTEST_SKIP() << "no store";
+  for (const bool in_order : {false, true}) {
+    if (!in_order && !IsLogged()) continue;
+    const std::string session = in_order ? "end" : "kill";
+    Create(session);
+    ExpectSame(session, GoodTokens(20, 1));
+    ASSERT_TRUE(Hibernate(session).ok());
+    ExpectSame(session, Embeddings(session, 2));
+    ExpectNotFinite(harness_->Step(StepOf(session, {kBad})).status(), 23,
+                    false);
+    if (in_order) {
+      EXPECT_EQ(harness_->engine().StoreSessions(absl::Seconds(60)), 0u);
+    }
+    Start();
+    // The log has the embeddings, and nothing of what followed.
+    EXPECT_EQ(Info(session).position, IsLogged() ? 22u : 20u);
+    if (!IsLogged()) {
+      ASSERT_TRUE(Rewind(*reference_, session, 0).ok());
+      ASSERT_TRUE(reference_->Step(StepOf(session, GoodTokens(20, 1))).ok());
+    }
+    ExpectSame(session, {4});
+  }
+}
+
+// There is nothing better.
+TEST_P(EngineHealthTest, AStateThatIsAllThereIsIsStored) {
+  if (GetParam() != Kept::kInStore) GTEST_SKIP() << "it is never all there is";
+  Create("s");
+  ExpectSame("s", Embeddings("s", 2));
+  ExpectNotFinite(harness_->Step(StepOf("s", {kBad})).status(), 3, false);
+  EXPECT_EQ(harness_->engine().StoreSessions(absl::Seconds(60)), 0u);
+  Start();
+  EXPECT_EQ(Info("s").position, 3u);
+  ExpectNotFinite(harness_->Step(StepOf("s", {4})).status(), 3, false);
+  ASSERT_TRUE(Rewind("s", 0).ok());
+  ASSERT_TRUE(Rewind(*reference_, "s", 0).ok());
+  ExpectSame("s", {4});
+}
+
+TEST_P(EngineHealthTest, WhereTheStoreFailsTheSessionCanBeTakenBackLater) {
+  if (!HasStore()) GTEST_SKIP() << "no store";
+  for (const bool after_it : {false, true}) {
+    const std::string session = after_it ? "after" : "before";
+    Create(session);
+    ExpectSame(session, {1, 2, 3});
+    ASSERT_TRUE(Hibernate(session).ok());
+    ExpectSame(session, {4, 5});
+    after_it ? store_.FailWritesAfterThem(true) : store_.FailWrites(true);
+    ExpectNotFinite(harness_->Step(StepOf(session, {kBad})).status(), 6, false);
+    ExpectNotFinite(harness_->Step(StepOf(session, {6})).status(), 6, false);
+    after_it ? store_.FailWritesAfterThem(false) : store_.FailWrites(false);
+    harness_->clock().Advance(absl::Seconds(2));
+    if (IsLogged()) Start();
+    if (!IsLogged()) {
+      ASSERT_TRUE(Rewind(session, 5).ok());
+    }
+    EXPECT_EQ(Info(session).position, 5u);
+    ExpectSame(session, {6});
+  }
+}
+
+TEST_P(EngineHealthTest, AnythingInAnyOrder) {
+  std::mt19937 random(21);
+  Create("s");
+  size_t failed = 0;
+  for (int i = 0; i < 150; ++i) {
+    const uint64_t position = Info("s").position;
+    const auto what = random() % 8;
+    std::vector<int32_t> tokens = GoodTokens(1 + random() % 10, random());
+    if (what < 3) {
+      ExpectSame("s", tokens);
+    } else if (what < 6) {
+      tokens[random() % tokens.size()] = kBad;
+      StepRequest step = StepOf("s", tokens);
+      if (random() % 2 == 0) step = Keyed(step, absl::StrCat(i), position);
+      const absl::Status status = harness_->Step(step).status();
+      // The engine may have kept a later state in the place of an earlier one.
+      ExpectNotFinite(status, position, /*restored=*/true);
+      EXPECT_EQ(Info("s").position, position);
+      ++failed;
+    } else if (what == 6 && HasStore()) {
+      ASSERT_TRUE(Hibernate("s").ok());
+    } else if (what == 7 && IsLogged()) {
+      Start();
+    }
+    if (HasFailure()) return;
+  }
+  EXPECT_GT(failed, 30u);
+}
+
+}  // namespace
+}  // namespace steadystate
