@@ -189,7 +189,6 @@ std::optional<SessionSaver::Snapshot> SessionSaver::TakeIfDue(
   return TakeState(session);
 }
 
-// What the store lacks of it.
 absl::Status SessionSaver::SaveAtEnd(Session& session) {
   if (session.state.stored() || session.tail != nullptr) {
     return SaveLastUse(session);

@@ -82,6 +82,7 @@ class SessionSaver {
   // which a request changes that ended before the state was in memory, or that
   // took the session back.
   absl::Status SaveLastUse(Session& session);
+  // What the store lacks of it when the process ends.
   absl::Status SaveAtEnd(Session& session);
   bool HasAsItIs(const Session& session) const
       ABSL_LOCKS_EXCLUDED(shelf_.mutex);

@@ -18,9 +18,12 @@
 #include "absl/strings/str_cat.h"
 #include "gtest/gtest.h"
 #include "server/base/error.h"
+#include "server/session/snapshot.h"
+#include "server/session/state_pool.h"
 #include "tests/server/engine/engine_harness.h"
 #include "tests/testing/end_receiver.h"
 #include "tests/testing/memory_store.h"
+#include "tests/testing/parked_threads.h"
 
 namespace steadystate {
 namespace {
@@ -161,6 +164,20 @@ class EngineHealthTest : public testing::TestWithParam<Kept> {
     const absl::Status begun = harness_->engine().HibernateSession(
         session, [done](const absl::Status& s) { done.Set(CloneError(s)); });
     return begun.ok() ? done.Get() : begun;
+  }
+
+  // The snapshot with one number of the state not one.
+  std::string Spoiled(const std::string& snapshot) {
+    const SnapshotFormat& format = harness_->engine().snapshots();
+    const auto read = format.Read(snapshot);
+    EXPECT_TRUE(read.ok()) << read.status();
+    const SessionLayout& layout = format.layout();
+    StatePool pool(layout.slot(), layout.charge_bytes(), layout.charge_bytes());
+    SessionState state(layout, *pool.Allocate());
+    format.Restore(*read, state);
+    reinterpret_cast<float*>(state.model_state())[3] =
+        std::numeric_limits<float>::quiet_NaN();
+    return format.Write(read->card, state);
   }
 
   double Counted(const std::string& result) {
@@ -341,7 +358,6 @@ TEST_P(EngineHealthTest, WhereNothingLeadsBackNothingIsComputed) {
   const auto repeat =
       harness_->Step(Keyed(StepOf("s", GoodTokens(20, 1)), "first", 0));
   EXPECT_FALSE(repeat.ok());  // it asks for logits
-  StepRequest silent = StepOf("s", {4});
   EXPECT_EQ(ReasonOf(Rewind("s", 22)), ErrorReason::kPositionOutOfReach);
   ASSERT_TRUE(Fork("s", "copy", kept).ok());
   ASSERT_TRUE(Rewind("s", kept).ok());
@@ -433,6 +449,75 @@ TEST_P(EngineHealthTest, WhereTheStoreFailsTheSessionCanBeTakenBackLater) {
     EXPECT_EQ(Info(session).position, 5u);
     ExpectSame(session, {6});
   }
+}
+
+TEST_P(EngineHealthTest, WhatComesWhileItIsTakenBackHasItsWay) {
+  Create("s");
+  ExpectSame("s", {1, 2, 3});
+  {
+    ThreadHold hold("SessionKeeper::DoJob");
+    RequestId id = 0;
+    const StepFuture bad = harness_->StepAsync(StepOf("s", {kBad}), &id);
+    hold.WaitUntilHeld();
+    EXPECT_EQ(Info("s").position, 3u);
+    harness_->engine().Cancel(id);
+    hold.Release();
+    ExpectNotFinite(bad.Get().status(), 3, /*restored=*/true);
+  }
+  ExpectSame("s", {4});
+  Future<absl::Status> removed;
+  {
+    ThreadHold hold("SessionKeeper::DoJob");
+    const StepFuture bad = harness_->StepAsync(StepOf("s", {kBad}));
+    hold.WaitUntilHeld();
+    ASSERT_TRUE(harness_->engine()
+                    .DeleteSession("s",
+                                   [removed](const absl::Status& status) {
+                                     removed.Set(CloneError(status));
+                                   })
+                    .ok());
+    hold.Release();
+    EXPECT_EQ(ReasonOf(bad.Get().status()), ErrorReason::kSessionNotFound);
+  }
+  EXPECT_TRUE(removed.Get().ok());
+  if (HasStore()) Start();
+  EXPECT_EQ(ReasonOf(harness_->engine().GetSession("s").status()),
+            ErrorReason::kSessionNotFound);
+}
+
+// No output shows it yet.
+TEST_P(EngineHealthTest, AStateThatIsNotFiniteIsFoundWhereAllOfItIsRead) {
+  if (GetParam() == Kept::kInMemory) GTEST_SKIP() << "as nowhere";
+  Create("s");
+  ExpectSame("s", GoodTokens(20, 1));
+  const auto exported = std::make_shared<Engine::Export>();
+  ASSERT_TRUE(
+      Work(*harness_, "s", harness_->engine().ExportWork(exported)).ok());
+  SessionOptions options;
+  options.id = "t";
+  ASSERT_TRUE(
+      Work(*harness_, "",
+           harness_->engine().ImportWork(Spoiled(exported->snapshot), options,
+                                         std::make_shared<SessionInfo>()))
+          .ok());
+  const auto norms = std::make_shared<Engine::Norms>();
+  ASSERT_TRUE(Work(*harness_, "t", harness_->engine().NormsWork(norms)).ok());
+  EXPECT_EQ(norms->slots.front().non_finite, 1u);
+  EXPECT_TRUE(Info("t").not_finite);
+  EXPECT_EQ(Counted("not_restored"), 1);
+  ExpectNotFinite(harness_->Step(StepOf("t", {4})).status(), 20, false);
+  ExpectNotFinite(Export("t"), 20, false);
+  if (HasStore()) {
+    // Nothing else is there of it.
+    ASSERT_TRUE(Hibernate("t").ok());
+    ExpectNotFinite(harness_->Step(StepOf("t", {4})).status(), 20, false);
+  }
+  // What it remembers leads there.
+  ASSERT_TRUE(Rewind("t", 12).ok());
+  ASSERT_TRUE(Rewind(*reference_, "s", 12).ok());
+  const auto got = harness_->Step(StepOf("t", {4}));
+  ASSERT_TRUE(got.ok()) << got.status();
+  EXPECT_EQ(got->logits, reference_->Step(StepOf("s", {4}))->logits);
 }
 
 TEST_P(EngineHealthTest, AnythingInAnyOrder) {
