@@ -129,8 +129,7 @@ class SessionKeeper {
   void Advanced(Session& session, const Moment& now)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(shelf_.mutex);
 
-  // Can its state be advanced, or has something to be ordered first: that it
-  // comes into memory, or is saved?
+  // Can its state be advanced? Else it has to come into memory, or be saved.
   static bool IsReady(const Session& session) {
     return session.state.in_memory() && !session.moving && !session.keep_due &&
            (!session.log.broken || session.tail != nullptr) &&

@@ -89,7 +89,9 @@ TEST(SessionServiceTest, NormsAreShownWhenTheyAreAskedFor) {
 
 TEST(SessionServiceTest, NormsThatNoMessageHoldsAreRefused) {
   OpenServerOptions options;
-  options.server.max_message_bytes = 16 << 10;
+  options.server.max_message_bytes = 64 << 10;
+  options.model.layers = 250;
+  options.model.short_conv = true;  // four slots a layer
   OpenServer server(options);
   v1::GetSessionRequest request;
   request.set_name(server.CreateSession());
