@@ -70,6 +70,7 @@ constexpr Row kTable[] = {
      "CHECKPOINT_ALREADY_EXISTS"},
     {kStateNotFinite, absl::StatusCode::kFailedPrecondition,
      "STATE_NOT_FINITE"},
+    {kCursorExpired, absl::StatusCode::kOutOfRange, "CURSOR_EXPIRED"},
     {kInternal, absl::StatusCode::kInternal, "INTERNAL"},
 };
 

@@ -51,6 +51,7 @@ enum class ErrorReason : uint8_t {
   kCheckpointNotFound,
   kCheckpointAlreadyExists,
   kStateNotFinite,
+  kCursorExpired,
   kInternal,
 };
 

@@ -276,6 +276,8 @@ absl::Status Engine::HibernateSession(const SessionKey& key,
   return core_->keeper.Hibernate(key, std::move(hibernated));
 }
 
+SessionEvents& Engine::session_events() { return core_->keeper.events(); }
+
 std::optional<size_t> Engine::StoreSessions(absl::Duration timeout) {
   return core_->keeper.StoreAll(timeout);
 }
@@ -352,8 +354,9 @@ WorkRequest Engine::CreateWork(std::vector<int32_t> prompt,
         const SessionPrefixes::Reused reused,
         core->keeper.prefixes().Reuse(session, options.owner, prompt,
                                       [](SessionState&) {}));
-    STEADYSTATE_ASSIGN_OR_RETURN(*created,
-                                 core->keeper.Enlist(session, options));
+    STEADYSTATE_ASSIGN_OR_RETURN(
+        *created,
+        core->keeper.Enlist(session, options, SessionEventKind::kCreated));
     created->prefix_reuse = reused.result;
     return absl::OkStatus();
   };
@@ -396,7 +399,8 @@ WorkRequest Engine::ImportWork(std::string snapshot, SessionOptions options,
     core->snapshots.Restore(read, session.state);
     session.other_numerics = read.other_numerics;
     STEADYSTATE_ASSIGN_OR_RETURN(
-        *created, core->keeper.Enlist(session, Completed(options, read.card)));
+        *created, core->keeper.Enlist(session, Completed(options, read.card),
+                                      SessionEventKind::kImported));
     return absl::OkStatus();
   };
   return request;

@@ -24,6 +24,7 @@
 #include "server/metrics/metrics.h"
 #include "server/model/model.h"
 #include "server/model/state_norms.h"
+#include "server/session/session_events.h"
 #include "server/session/session_info.h"
 #include "server/session/session_state.h"
 #include "server/session/session_store.h"
@@ -95,6 +96,9 @@ class Engine {
   // NO_STORE.
   absl::Status HibernateSession(const SessionKey& key,
                                 Shelf::Hibernated hibernated);
+
+  // What happens to sessions that can be named.
+  SessionEvents& session_events();
 
   // Writes all sessions that are idle down in the store, until `timeout` has
   // passed. -> how many it does not have as they are; nothing if it hangs, and

@@ -42,6 +42,7 @@ constexpr const char* kMethods[] = {
     "steadystate.v1.SessionService/ExportSession",
     "steadystate.v1.SessionService/ImportSession",
     "steadystate.v1.SessionService/HibernateSession",
+    "steadystate.v1.SessionService/WatchSessions",
     "steadystate.v1.GenerationService/Step",
     "steadystate.v1.GenerationService/StreamStep",
     "steadystate.v1.GenerationService/Generate",
@@ -119,6 +120,7 @@ struct Metrics::Families {
   void AddSessions();
   void AddStore();
   void AddNonFinite();
+  void AddSessionEvents();
 
   const std::string model;
   const std::shared_ptr<prometheus::Registry> registry =
@@ -128,11 +130,11 @@ struct Metrics::Families {
   std::vector<Gauge*> sessions, checkpoints, kept_prompts, drain, state_bytes,
       state_capacity, per_session, utilization, running, waiting, streams,
       connections, outbound, outbound_waiting, long_work, load_duration, ready,
-      heartbeat_age, threads;
+      heartbeat_age, threads, session_watchers;
   std::vector<Counter*> created, ended, rejections, accepted, refused, cut,
       tokens, mismatches, replays, prefixes, prefix_tokens, nonfinite, forks,
       rewinds, slot_waits, hibernations, snapshot_bytes, store_failures,
-      log_bytes, replayed_tokens;
+      log_bytes, replayed_tokens, session_events;
   std::vector<Histogram*> lifetime, session_tokens, queue, first_token,
       inter_token, step, batch_size, batch_rows, wakes, snapshot_durations,
       log_syncs;
@@ -251,6 +253,14 @@ void Metrics::Families::AddNonFinite() {
   nonfinite = Counters(MetricId::kStateNonFinite, "result", kResults);
 }
 
+void Metrics::Families::AddSessionEvents() {
+  constexpr const char* kKinds[] = {"created",    "forked",  "imported",
+                                    "hibernated", "evicted", "woken",
+                                    "rewound",    "expired", "deleted"};
+  session_events = Counters(MetricId::kSessionEvents, "kind", kKinds);
+  session_watchers = Gauges(MetricId::kSessionWatchers);
+}
+
 Metrics::Families::Families(absl::string_view model_name) : model(model_name) {
   constexpr const char* kTiers[] = {"memory"};
   constexpr const char* kRejections[] = {"state_budget", "queue_full",
@@ -267,6 +277,7 @@ Metrics::Families::Families(absl::string_view model_name) : model(model_name) {
   constexpr const char* kKinds[] = {"prompt", "generated"};
   using enum MetricId;
   AddSessions();
+  AddSessionEvents();
   AddStore();
   lifetime = Histograms(kSessionLifetime);
   session_tokens = Histograms(kSessionTokens);
@@ -320,6 +331,14 @@ void Metrics::SessionEnded(SessionEnd reason, absl::Duration lifetime,
   families_->ended[Index(reason)]->Increment();
   families_->lifetime[0]->Observe(Seconds(lifetime));
   families_->session_tokens[0]->Observe(static_cast<double>(tokens));
+}
+
+void Metrics::SessionEventHappened(SessionEventKind kind) {
+  families_->session_events[Index(kind)]->Increment();
+}
+
+void Metrics::SetSessionWatchers(size_t open) {
+  families_->session_watchers[0]->Set(static_cast<double>(open));
 }
 
 void Metrics::SetSessions(size_t active, size_t idle, size_t hibernated) {

@@ -19,6 +19,18 @@ namespace steadystate {
 
 // Closed label sets. The label's value is the name without k, in snake case.
 enum class SessionEnd : uint8_t { kDeleted, kExpired, kShutdown };
+// What can happen to a session that can be named.
+enum class SessionEventKind : uint8_t {
+  kCreated,
+  kForked,
+  kImported,
+  kHibernated,
+  kEvicted,
+  kWoken,
+  kRewound,
+  kExpired,
+  kDeleted
+};
 enum class Rejection : uint8_t { kStateBudget, kQueueFull, kDraining };
 enum class TokenKind : uint8_t { kPrompt, kGenerated };
 enum class BatchPhase : uint8_t { kPrefill, kDecode };
@@ -74,6 +86,9 @@ class Metrics {
   void SessionCreated();
   void SessionEnded(SessionEnd reason, absl::Duration lifetime,
                     uint64_t tokens);
+  // What those who watch sessions are told.
+  void SessionEventHappened(SessionEventKind kind);
+  void SetSessionWatchers(size_t open);
   // Sessions alone. `hibernated`: idle, and in the store only.
   void SetSessions(size_t active, size_t idle, size_t hibernated);
   // What is kept of sessions, and of prompts by themselves: in memory, or

@@ -16,6 +16,8 @@ enum class MetricId : uint8_t {
   kSessionsEnded,
   kForks,
   kRewinds,
+  kSessionEvents,
+  kSessionWatchers,
   kHibernations,
   kWakeDuration,
   kSlotWaits,

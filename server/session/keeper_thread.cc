@@ -254,6 +254,7 @@ absl::Status KeeperThread::LoadSlot(Session& session) {
       session.other_numerics || other_numerics ||
       parts_.archive->IsOfOtherNumerics(session.stored_tail);
   session.NoteRecords();
+  shelf_.Note(SessionEventKind::kWoken, session, parts_.clock.WallNow());
   return status;
 }
 
@@ -422,6 +423,9 @@ bool KeeperThread::Leave(Session& session, Reason reason) {
   session.moving = false;
   if (shelf_.table.FindAny(session.key()) != &session) return false;
   if (session.active && reason == kForItself) return false;
+  shelf_.Note(reason == kForOthers ? SessionEventKind::kEvicted
+                                   : SessionEventKind::kHibernated,
+              session, parts_.clock.WallNow());
   shelf_.table.ForgetIdle(session);
   if (session.health == Health::kNotFinite && session.stored.has_value() &&
       session.stored != session.position) {

@@ -202,6 +202,7 @@ absl::StatusOr<SessionInfo> SessionKeeper::Create(const SessionOptions& options,
   session.durability = durability;
   session.state.SetSlot(std::move(lease));
   metrics_.SessionCreated();
+  shelf_.Note(SessionEventKind::kCreated, session, now.wall);
   UpdateGauges();
   SessionInfo info = shelf_.table.Describe(session, now);
   if (IsLogged(durability)) LogCreated(session, info, created);
@@ -306,6 +307,7 @@ absl::StatusOr<Session*> SessionKeeper::Delete(const SessionKey& key,
                           now.steady - session->created.steady,
                           session->position);
   }
+  shelf_.Note(SessionEventKind::kDeleted, *session, now.wall);
   const bool in_use = session->active;
   if (!in_use && session->state.stored()) {
     --shelf_.HibernatedLike(*session);

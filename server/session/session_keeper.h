@@ -93,6 +93,7 @@ class SessionKeeper {
   // does not call it, with SESSION_NOT_FOUND, SESSION_EXPIRED or NO_STORE.
   absl::Status Hibernate(const SessionKey& key, Shelf::Hibernated hibernated);
 
+  SessionEvents& events() { return shelf_.events; }
   // Guards all below.
   Mutex& mutex() ABSL_LOCK_RETURNED(shelf_.mutex) { return shelf_.mutex; }
 
@@ -113,8 +114,7 @@ class SessionKeeper {
   // Makes a session unreachable for clients. A session in use is returned and
   // ends when the engine lets go of it; any other ends at once: null.
   // SESSION_NOT_FOUND, SESSION_EXPIRED. If the store has it, `removed` is
-  // taken, and called by the keeper's thread when it does not any more; else it
-  // is the caller's still.
+  // taken, and called by the keeper's thread when that has ended; else not.
   absl::StatusOr<Session*> Delete(const SessionKey& key, const Moment& now,
                                   Shelf::Removed& removed)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(shelf_.mutex);
@@ -178,11 +178,12 @@ class SessionKeeper {
   // The session as a snapshot has it. Called by Work on it, without mutex().
   SessionCard CardOf(const Session& session) ABSL_LOCKS_EXCLUDED(shelf_.mutex);
 
-  // Makes a session that nobody can name one like others, what it has absorbed
-  // included. It stays in use. Called by Work on it, without mutex(). Errors as
-  // of Create, but for the budget: then it stays what it was.
+  // Makes a session that nobody can name one like others, with what it has
+  // absorbed; `how` is told. It stays in use. Called by Work on it, without
+  // mutex(). Errors as of Create, but for the budget: then it stays as it was.
   absl::StatusOr<SessionInfo> Enlist(Session& session,
-                                     const SessionOptions& options)
+                                     const SessionOptions& options,
+                                     SessionEventKind how)
       ABSL_LOCKS_EXCLUDED(shelf_.mutex);
 
   // Sessions that are in use and can be named.

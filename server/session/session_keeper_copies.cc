@@ -132,6 +132,7 @@ void SessionKeeper::Undo(Session& session) {
     session.log.broken = true;
     return;
   }
+  shelf_.Note(SessionEventKind::kDeleted, session, clock_.WallNow());
   if (session.state.stored()) --shelf_.HibernatedLike(session);
   Shelf::Removed nobody_asks;
   shelf_.RemoveStored(session, nobody_asks);
@@ -204,11 +205,16 @@ Session& SessionKeeper::AddFork(const Session& parent, SessionOptions options,
     metrics_.SessionCreated();
     metrics_.Forked();
   }
+  // A checkpoint's is a new session.
+  shelf_.Note(CheckpointName(parent.id).has_value() ? SessionEventKind::kCreated
+                                                    : SessionEventKind::kForked,
+              fork, now.wall, parent.id);
   return fork;
 }
 
-absl::StatusOr<SessionInfo> SessionKeeper::Enlist(
-    Session& session, const SessionOptions& options) {
+absl::StatusOr<SessionInfo> SessionKeeper::Enlist(Session& session,
+                                                  const SessionOptions& options,
+                                                  SessionEventKind how) {
   const Moment now = clock_.Read();
   STEADYSTATE_ASSIGN_OR_RETURN(
       const Durability durability,
@@ -230,6 +236,7 @@ absl::StatusOr<SessionInfo> SessionKeeper::Enlist(
     shelf_.table.Add(shelf_.TakeUnlisted(session), options, now);
     shelf_.table.SetActive(session);
     metrics_.SessionCreated();
+    shelf_.Note(how, session, now.wall);
     UpdateGauges();
     session.durability = durability;
     shelf_.CountUnstored(session);
@@ -242,6 +249,7 @@ absl::StatusOr<SessionInfo> SessionKeeper::Enlist(
   // Nobody has been told of it: it ends when it is let go of.
   const MutexLock lock(shelf_.mutex);
   if (session.unlisted.has_value()) return saved;
+  shelf_.Note(SessionEventKind::kDeleted, session, clock_.WallNow());
   Shelf::Removed nobody_asks;
   shelf_.RemoveStored(session, nobody_asks);
   shelf_.log.Forget(session);

@@ -224,6 +224,7 @@ absl::Status SessionPast::Rewind(Session& session, const WayBack& way) {
     session.repeatable_from =
         way.end == 0 ? 0 : session.state.repeatable_from();
   }
+  shelf_.Note(SessionEventKind::kRewound, session, clock_.WallNow());
   return absl::OkStatus();
 }
 

@@ -2,6 +2,7 @@
 
 #include <array>
 #include <cstddef>
+#include <string>
 #include <utility>
 
 namespace steadystate {
@@ -41,7 +42,7 @@ bool Shelf::RemoveStored(const Session& session, Removed& removed) {
 void Shelf::EndExpired(const Moment& now) {
   if (table.NextExpiry() > now.steady) return;
   for (auto& session : table.TakeExpired(now, kExpiredAtOnce)) {
-    EndTaken(std::move(session));
+    EndTaken(std::move(session), now.wall);
   }
   UpdateGauges();
 }
@@ -49,20 +50,37 @@ void Shelf::EndExpired(const Moment& now) {
 void Shelf::EndIfExpired(const SessionKey& key, const Moment& now) {
   std::unique_ptr<Session> session = table.TakeIfExpired(key, now);
   if (session == nullptr) return;
-  EndTaken(std::move(session));
+  EndTaken(std::move(session), now.wall);
   UpdateGauges();
 }
 
-void Shelf::EndTaken(std::unique_ptr<Session> expired) {
+void Shelf::EndTaken(std::unique_ptr<Session> expired, absl::Time now) {
   if (KindOfId(expired->id) == SessionKind::kSession) {
     metrics.SessionEnded(SessionEnd::kExpired,
                          expired->expire_time() - expired->created.steady,
                          expired->position);
   }
+  Note(SessionEventKind::kExpired, *expired, now);
   if (expired->state.stored()) --HibernatedLike(*expired);
   Removed nobody_asks;
   RemoveStored(*expired, nobody_asks);
   End(std::move(expired));
+}
+
+void Shelf::Note(SessionEventKind kind, const Session& session, absl::Time now,
+                 absl::string_view parent) {
+  if (session.unlisted.has_value() ||
+      KindOfId(session.id) != SessionKind::kSession) {
+    return;
+  }
+  metrics.SessionEventHappened(kind);
+  events.Add({.kind = kind,
+              .owner = session.owner,
+              .id = session.id,
+              .uid = session.uid,
+              .parent = std::string(parent),
+              .position = session.position,
+              .time = now});
 }
 
 bool Shelf::EndOldestPrefix() {

@@ -16,6 +16,7 @@
 
 #include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
+#include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 #include "server/base/clock.h"
 #include "server/base/mutex.h"
@@ -24,6 +25,7 @@
 #include "server/session/prefix.h"
 #include "server/session/session.h"
 #include "server/session/session_archive.h"
+#include "server/session/session_events.h"
 #include "server/session/session_id.h"
 #include "server/session/session_limits.h"
 #include "server/session/session_table.h"
@@ -115,6 +117,12 @@ struct Shelf {
   void EndIfExpired(const SessionKey& key, const Moment& now)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex);
 
+  // Tells those who watch sessions, and the metrics, unless nobody can name the
+  // session, any more or at all.
+  //   parent  what it was made of, SessionEvent's
+  void Note(SessionEventKind kind, const Session& session, absl::Time now,
+            absl::string_view parent = "") ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex);
+
   // What is kept of prompts by itself gives way to others, and to what is kept
   // later: ends the one that was asked for least lately. False without one.
   bool EndOldestPrefix() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex);
@@ -122,7 +130,7 @@ struct Shelf {
   bool MakeRoomForPrefix() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex);
 
   // A session that was taken out of the table since it had expired.
-  void EndTaken(std::unique_ptr<Session> expired)
+  void EndTaken(std::unique_ptr<Session> expired, absl::Time now)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex);
 
   // A session that no table holds (any more).
@@ -174,7 +182,8 @@ struct Shelf {
   size_t not_swept ABSL_GUARDED_BY(mutex) = 0;
   bool stopping ABSL_GUARDED_BY(mutex) = false;
 
-  const StatePool& pool;                // self-synchronised
+  SessionEvents events;                 // self-synchronised
+  const StatePool& pool;                // the same
   const SessionArchive* const archive;  // null without a store
   const bool stores;
   Metrics& metrics;
