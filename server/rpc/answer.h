@@ -16,6 +16,7 @@
 #include "server/engine/request.h"
 #include "server/model/model.h"
 #include "server/model/state_norms.h"
+#include "server/session/session_events.h"
 #include "server/session/session_info.h"
 #include "steadystate/v1/generation.pb.h"
 #include "steadystate/v1/model.pb.h"
@@ -66,6 +67,7 @@ void ToProto(const SessionInfo& info, absl::string_view model_id,
 void ToProto(const SlotNorm& norm, v1::SlotNorm& to);
 // Of a checkpoint.
 void ToProto(const SessionInfo& info, v1::Checkpoint& to);
+void ToProto(const SessionEvent& event, v1::SessionEvent& to);
 void ToProto(const Engine& engine, v1::Model& to);
 
 // `session` is "sessions/{id}".

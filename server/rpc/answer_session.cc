@@ -1,4 +1,4 @@
-// Of answer.h: sessions, checkpoints, and times.
+// Of answer.h: sessions, what happens to them, checkpoints, and times.
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -104,6 +104,19 @@ void ToProto(const SessionInfo& info, v1::Checkpoint& to) {
   to.set_uid(info.uid);
   to.set_other_numerics(info.other_numerics);
   to.set_durability(ToProto(info.durability));
+}
+
+void ToProto(const SessionEvent& event, v1::SessionEvent& to) {
+  to.set_kind(static_cast<v1::SessionEvent::Kind>(static_cast<int>(event.kind) +
+                                                  v1::SessionEvent::CREATED));
+  to.set_session(SessionName(event.id));
+  to.set_uid(ToString(event.uid));
+  to.set_position(event.position);
+  SetTime(event.time, *to.mutable_time());
+  if (event.parent.empty()) return;
+  to.set_parent(CheckpointName(event.parent).has_value()
+                    ? CheckpointResource(event.parent)
+                    : SessionName(event.parent));
 }
 
 }  // namespace steadystate

@@ -60,6 +60,7 @@ class CallProgress {
     return true;
   }
   void WriteDone() { writing_ = false; }
+  bool writing() const { return writing_; }
 
   // Reads.
 

@@ -221,6 +221,7 @@ struct Server::State {
                           .in_all = OwnOutboundBytes(options)},
                          metrics},
             .open_streams = {},
+            .watchers = {engine.session_events(), metrics},
             .texts =
                 TurnThreads(kTextBounds, Reporter(metrics, LongWork::kTexts)),
             .reading = TurnThreads(
@@ -357,6 +358,7 @@ Server::Server(std::shared_ptr<State> state) : state_(std::move(state)) {}
 Server::~Server() {
   // The state may live on with a call that does not end, the engine does not.
   state_->watch->Stop();
+  state_->services.watchers.Stop();
   const MutexLock lock(state_->mutex);
   if (!state_->ended) state_->Shutdown(absl::ZeroDuration());
 }

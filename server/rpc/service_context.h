@@ -12,6 +12,7 @@
 #include "server/rpc/fair_share.h"
 #include "server/rpc/open_streams.h"
 #include "server/rpc/outbound_budget.h"
+#include "server/rpc/session_watchers.h"
 #include "server/rpc/turn_threads.h"
 
 namespace steadystate {
@@ -62,6 +63,7 @@ struct ServiceContext {
   InboundBudget inbound;
   OutboundBudget outbound;
   OpenStreams open_streams;
+  SessionWatchers watchers;
   TurnThreads texts;
   TurnThreads reading;
 };

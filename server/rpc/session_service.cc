@@ -25,6 +25,7 @@
 #include "server/rpc/import_call.h"
 #include "server/rpc/service_context.h"
 #include "server/rpc/unary.h"
+#include "server/rpc/watch_call.h"
 #include "server/rpc/work_call.h"
 #include "server/session/session_id.h"
 #include "server/session/session_info.h"
@@ -138,6 +139,8 @@ SessionService::SessionService(ServiceContext& services)
       &SessionService::HibernateSession);
   Add("/steadystate.v1.SessionService/DeleteSession",
       &SessionService::DeleteSession);
+  Add("/steadystate.v1.SessionService/WatchSessions",
+      &SessionService::WatchSessions);
 }
 
 grpc::ServerUnaryReactor* SessionService::CreateSession(
@@ -404,6 +407,12 @@ grpc::ServerUnaryReactor* SessionService::DeleteSession(
                         [this](absl::string_view id, const Done& done) {
                           return services_.engine.DeleteSession(id, done);
                         });
+}
+
+grpc::ServerWriteReactor<v1::WatchSessionsResponse>*
+SessionService::WatchSessions(grpc::CallbackServerContext* context,
+                              const v1::WatchSessionsRequest* request) {
+  return WatchCall::Start(services_, *context, *request);
 }
 
 grpc::ServerUnaryReactor* SessionService::DeleteCheckpoint(

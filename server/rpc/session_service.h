@@ -54,6 +54,9 @@ class SessionService final : public TypedService {
       grpc::CallbackServerContext* context,
       const v1::DeleteSessionRequest* request,
       google::protobuf::Empty* response);
+  grpc::ServerWriteReactor<v1::WatchSessionsResponse>* WatchSessions(
+      grpc::CallbackServerContext* context,
+      const v1::WatchSessionsRequest* request);
 
  private:
   grpc::ServerUnaryReactor* GetWithNorms(grpc::CallbackServerContext& context,

@@ -107,6 +107,9 @@ class Load:
                               "--warmup=0s", "--duration=0", *kind),
                 stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                 stderr=subprocess.STDOUT, text=True))
+        self._loads.append(subprocess.Popen(
+            self._command("session", "watch"), stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True))
         self._failing.start()
         return self
 

@@ -39,7 +39,7 @@ class Client {
       : server_(server), random_(seed), sessions_(server.CreateSessions(3)) {}
 
   void Round() {
-    switch (Random(11)) {
+    switch (Random(12)) {
       case 0:
         return DoStep();
       case 1:
@@ -54,6 +54,8 @@ class Client {
         return DoWatch();
       case 6:
         return DoFork();
+      case 7:
+        return DoWatchSessions();
       default:
         return DoStreamStep();
     }
@@ -182,8 +184,32 @@ class Client {
     canceller.join();
   }
 
+  void CreateSession() {
+    Context context;
+    v1::Session response;
+    server_.sessions().CreateSession(&context, {}, &response);
+  }
+
+  // From now on, or from where the last one ended.
+  void DoWatchSessions() {
+    Context context;
+    v1::WatchSessionsRequest request;
+    if (Random(2) == 0) request.set_cursor(cursor_);
+    const auto stream = server_.sessions().WatchSessions(&context, request);
+    std::thread canceller([&] {
+      CancelPerhaps(context);
+      if (Random(4) == 0) CreateSession();
+      context.TryCancel();
+    });
+    v1::WatchSessionsResponse response;
+    while (stream->Read(&response)) cursor_ = response.cursor();
+    stream->Finish();
+    canceller.join();
+  }
+
   OpenServer& server_;
   std::mt19937 random_;
+  std::string cursor_;
   const std::vector<std::string> sessions_;
 };
 
