@@ -28,6 +28,7 @@
 #include "rocksdb/db.h"
 #include "server/base/error.h"
 #include "server/base/parking.h"
+#include "server/store/rocks_options.h"
 #include "tests/server/store/faulty_file_system.h"
 #include "tests/testing/temp_directory.h"
 
@@ -257,6 +258,35 @@ TEST_F(RocksStoreTest, ADiskThatFailsIsToldAndTriedAgain) {
   store.reset();
   store = Open();
   EXPECT_GE(List(*store).size(), next);
+}
+
+TEST(CollectedShareTest, IsAsManyBytesHoweverLargeTheStore) {
+  EXPECT_EQ(CollectedShare(0), 0.25);
+  EXPECT_EQ(CollectedShare(uint64_t{4} << 20), 0.25);
+  for (const uint64_t bytes : {uint64_t{1} << 31, uint64_t{1} << 40}) {
+    EXPECT_DOUBLE_EQ(CollectedShare(bytes) * static_cast<double>(bytes),
+                     3.0 * kBytesOfCompaction);
+  }
+}
+
+// Enough for flushes, compactions and another look at what is collected.
+TEST_F(RocksStoreTest, WhatIsReplacedAgainAndAgainIsAsItWasPutLast) {
+  const std::string more(uint64_t{1} << 20, 'm');
+  auto store = Open();
+  for (uint64_t version = 0; version < 6; ++version) {
+    for (uint64_t i = 0; i < 25; ++i) {
+      ASSERT_TRUE(
+          store->Put(MakeSession(i), MakeSnapshot(i, version) + more, "").ok());
+    }
+  }
+  for (int opened = 0; opened < 2; ++opened) {
+    for (uint64_t i = 0; i < 25; ++i) {
+      ASSERT_EQ(store->Read(MakeSession(i).card.uid)->snapshot,
+                MakeSnapshot(i, 5) + more);
+    }
+    store.reset();
+    store = Open();
+  }
 }
 
 // Where snapshots above kSnapshotBytes are files.
