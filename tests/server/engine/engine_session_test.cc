@@ -3,6 +3,7 @@
 #include <memory>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -11,7 +12,6 @@
 #include "server/session/session.h"
 #include "tests/server/engine/engine_harness.h"
 #include "tests/testing/end_receiver.h"
-#include "tests/testing/memory_store.h"
 #include "tests/testing/parked_threads.h"
 
 namespace steadystate {
@@ -540,29 +540,34 @@ TEST(EngineSessionTest, ShutdownAnswersEverything) {
 // However many have expired before, of which nobody has taken notice yet.
 TEST(EngineSessionTest, ANameIsFreeWhenItsSessionHasExpired) {
   constexpr size_t kSessions = 100;
-  MemoryStore store;
-  for (SessionStore* const used : {static_cast<SessionStore*>(nullptr),
-                                   static_cast<SessionStore*>(&store)}) {
-    EngineHarness harness({}, SharedTinyModel(), used);
-    for (size_t i = 0; i < kSessions; ++i) {
-      harness.CreateSession(absl::StrCat("s", i));
-    }
-    harness.CreateSession("parent");
-    harness.clock().Advance(harness.engine().options().session_ttl -
-                            absl::Seconds(1));
-    ASSERT_TRUE(harness.Step(StepOf("parent", {1})).ok());
-    harness.clock().Advance(absl::Seconds(1));
-    ForkOptions options;
-    options.ids = {absl::StrCat("s", kSessions - 2)};
-    WorkRequest work =
-        harness.engine().ForkWork(options, std::make_shared<Forks>());
-    work.session = "parent";
-    Future<absl::Status> forked;
-    SubmitThen(harness.engine(), std::move(work),
-               [forked](const auto& end) { forked.Set(end.status()); });
-    EXPECT_TRUE(forked.Get().ok()) << forked.Get();
-    harness.CreateSession(absl::StrCat("s", kSessions - 1));
+  EngineHarness harness;
+  SessionOptions options;
+  options.id = "busy";
+  options.ttl = absl::Hours(100);
+  ASSERT_TRUE(harness.engine().CreateSession(options).ok());
+  for (size_t i = 0; i < kSessions; ++i) {
+    harness.CreateSession(absl::StrCat("s", i));
+    harness.clock().Advance(absl::Milliseconds(1));
   }
+  // The keeper's thread has something else to do.
+  Future<bool> begun;
+  const Future<bool> released;
+  WorkRequest work;
+  work.session = "busy";
+  work.work = [begun, released](Session&) {
+    begun.Set(true);
+    released.Get();
+    return absl::OkStatus();
+  };
+  Future<absl::Status> done;
+  SubmitThen(harness.engine(), std::move(work),
+             [done](const auto& end) { done.Set(end.status()); });
+  begun.Get();
+  harness.clock().Advance(harness.engine().options().session_ttl);
+  options.id = absl::StrCat("s", kSessions - 1);
+  EXPECT_TRUE(harness.engine().CreateSession(options).ok());
+  released.Set(true);
+  EXPECT_TRUE(done.Get().ok());
 }
 
 }  // namespace

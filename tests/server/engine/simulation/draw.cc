@@ -137,7 +137,7 @@ void Simulation::AddRepeat(Script& script, Dice& dice) {
       known[known.size() - 1 - (which * which / kRemembered) % known.size()];
   if (other_content) {
     auto other = std::make_shared<Asked>(*asked);
-    other->content = dice.Below(UINT64_MAX);
+    other->content = ~asked->content;
     if (auto* const step = std::get_if<StepRequest>(&other->request)) {
       step->embeddings.clear();
       step->tokens = {1, 2, 3, 4};

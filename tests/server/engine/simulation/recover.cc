@@ -89,8 +89,13 @@ void Simulation::Recover(Ending ending) {
   for (auto entry = live_.begin(); entry != live_.end() && !failed_;) {
     auto& [name, live] = *entry;
     const auto found = listed.find(name);
-    const bool there = found != listed.end() &&
-                       (live.uid.empty() || live.uid == found->second.uid);
+    // Of what was made just before the end the uid is not known; another of
+    // that name may come back in its place.
+    const bool there =
+        found != listed.end() &&
+        (live.uid.empty() ? live.durability == found->second.durability &&
+                                live.ttl == found->second.ttl
+                          : live.uid == found->second.uid);
     if (there && live.durability == Durability::kNone) {
       Fail(ToString(name) + " should have ended with the process");
     }
