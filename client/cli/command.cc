@@ -96,6 +96,7 @@ std::vector<std::unique_ptr<Command>> AllCommands() {
   commands.push_back(MakeSessionImportCommand());
   commands.push_back(MakeSessionHibernateCommand());
   commands.push_back(MakeSessionDeleteCommand());
+  commands.push_back(MakeSessionWatchCommand());
   commands.push_back(MakeCheckpointListCommand());
   commands.push_back(MakeCheckpointDeleteCommand());
   commands.push_back(MakeModelCommand());

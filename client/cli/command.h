@@ -76,6 +76,7 @@ std::unique_ptr<Command> MakeSessionExportCommand();
 std::unique_ptr<Command> MakeSessionImportCommand();
 std::unique_ptr<Command> MakeSessionHibernateCommand();
 std::unique_ptr<Command> MakeSessionDeleteCommand();
+std::unique_ptr<Command> MakeSessionWatchCommand();
 
 // What the process ends with.
 enum ExitCode : int {

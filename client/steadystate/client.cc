@@ -216,6 +216,16 @@ absl::Status Client::DeleteSession(const v1::DeleteSessionRequest& request,
       .status();
 }
 
+absl::Status Client::WatchSessions(
+    const v1::WatchSessionsRequest& request,
+    absl::FunctionRef<absl::Status(const v1::WatchSessionsResponse&)>
+        on_message,
+    const CallOptions& options) const {
+  Call call(options);
+  const auto reader = sessions_->WatchSessions(call.context(), request);
+  return ReadAll(call, *reader, on_message);
+}
+
 absl::StatusOr<v1::StepResponse> Client::Step(
     const v1::StepRequest& request, const CallOptions& options) const {
   return CallUnary(*generation_, &v1::GenerationService::Stub::Step, request,

@@ -112,6 +112,13 @@ class Client {
                                 const CallOptions& options = {}) const;
   absl::Status DeleteSession(const v1::DeleteSessionRequest& request,
                              const CallOptions& options = {}) const;
+  // What happens to sessions, for as long as the call goes on: the server does
+  // not end it. The callback as below.
+  absl::Status WatchSessions(
+      const v1::WatchSessionsRequest& request,
+      absl::FunctionRef<absl::Status(const v1::WatchSessionsResponse&)>
+          on_message,
+      const CallOptions& options = {}) const;
 
   // steadystate.v1.GenerationService. The callback is called for each message
   // as it arrives, by the calling thread; an error from it cancels the call and

@@ -70,8 +70,8 @@ TEST_F(CliTest, EveryCommandHasHelp) {
        {"generate", "score", "load", "session create", "session get",
         "session list", "session fork", "session rewind", "session export",
         "session import", "session hibernate", "session delete",
-        "session checkpoint", "checkpoint list", "checkpoint delete", "model",
-        "health"}) {
+        "session watch", "session checkpoint", "checkpoint list",
+        "checkpoint delete", "model", "health"}) {
     EXPECT_THAT(overview, HasSubstr(command));
     const std::string help = Print(absl::StrCat("help ", command));
     EXPECT_THAT(help, HasSubstr("Examples:"));
@@ -296,6 +296,73 @@ TEST_F(CliTest, AServerWithoutAStoreCannotHibernate) {
   EXPECT_THAT(Fail(2, "session create --durability ever"),
               HasSubstr("'ever' is not none, shutdown, log or sync"));
   EXPECT_THAT(Fail(2, "session hibernate"), HasSubstr("id is missing"));
+}
+
+TEST_F(CliTest, WatchShowsWhatHappensUntilItIsInterrupted) {
+  const std::string log = directory_.path() + "/watch_log";
+  const std::string json_log = directory_.path() + "/watch_json_log";
+  Process json({kClient, "session", "watch", "--json", "--address", address_},
+               json_log);
+  const nlohmann::json first = nlohmann::json::parse(json.ReadLine());
+  EXPECT_TRUE(first["events"].empty());
+  const std::string cursor = first["cursor"];
+  Print("session create --id a");
+  Print("session fork a --id b");
+  Print("session delete a");
+  Process watch(
+      {kClient, "session", "watch", "--cursor", cursor, "--address", address_},
+      log);
+  EXPECT_THAT(watch.ReadLine(),
+              ContainsRegex("^20[-0-9T:.]+Z  CREATED  sessions/a  0 tokens$"));
+  EXPECT_THAT(watch.ReadLine(),
+              HasSubstr("  FORKED  sessions/b  0 tokens  of sessions/a"));
+  EXPECT_THAT(watch.ReadLine(), HasSubstr("  DELETED  sessions/a  0 tokens"));
+  watch.Signal(SIGINT);
+  EXPECT_EQ(watch.Wait(), 0);
+  EXPECT_THAT(ReadWholeFile(log), StartsWith("to go on: --cursor "));
+  size_t events = 0;
+  while (events < 3) {
+    const nlohmann::json message = nlohmann::json::parse(json.ReadLine());
+    ASSERT_FALSE(message["events"].empty());
+    events += message["events"].size();
+  }
+  json.Signal(SIGTERM);
+  EXPECT_EQ(json.Wait(), 0);
+}
+
+TEST_F(CliTest, WatchIsOfOneSessionIfAskedTo) {
+  Process any({kClient, "session", "watch", "--json", "--address", address_},
+              directory_.path() + "/any_log");
+  const std::string cursor = nlohmann::json::parse(any.ReadLine())["cursor"];
+  Print("session create --id a");
+  Print("session create --id b");
+  Process watch({kClient, "session", "watch", "b", "--cursor", cursor,
+                 "--address", address_},
+                directory_.path() + "/watch_log");
+  EXPECT_THAT(watch.ReadLine(), HasSubstr("  CREATED  sessions/b  "));
+  EXPECT_THAT(Fail(1, "session watch --cursor x"),
+              StartsWith("error: INVALID_ARGUMENT INVALID_ARGUMENT: cursor"));
+  EXPECT_THAT(Fail(1, "session watch /"),
+              StartsWith("error: INVALID_ARGUMENT INVALID_ARGUMENT: session"));
+  EXPECT_THAT(Fail(2, "session watch a b"), HasSubstr("unexpected 'b'"));
+}
+
+class CliStoppedServerTest : public CliTest {
+ protected:
+  // It has been asked to end.
+  void TearDown() override { EXPECT_EQ(server_.Wait(), 0); }
+};
+
+TEST_F(CliStoppedServerTest, WatchSaysWhyItEnds) {
+  const std::string log = directory_.path() + "/watch_log";
+  Process watch({kClient, "session", "watch", "--json", "--address", address_},
+                log);
+  const std::string cursor = nlohmann::json::parse(watch.ReadLine())["cursor"];
+  server_.Signal(SIGTERM);
+  EXPECT_EQ(watch.Wait(), 1);
+  EXPECT_THAT(ReadWholeFile(log),
+              StartsWith("to go on: --cursor " + cursor +
+                         "\nerror: UNAVAILABLE DRAINING: "));
 }
 
 TEST_F(CliTest, KeepLeavesTheSessionAndNamesIt) {
