@@ -92,7 +92,6 @@ class SessionKeeper {
   // then, or with why it does not: from the keeper's thread. Fails at once, and
   // does not call it, with SESSION_NOT_FOUND, SESSION_EXPIRED or NO_STORE.
   absl::Status Hibernate(const SessionKey& key, Shelf::Hibernated hibernated);
-
   SessionEvents& events() { return shelf_.events; }
   // Guards all below.
   Mutex& mutex() ABSL_LOCK_RETURNED(shelf_.mutex) { return shelf_.mutex; }
@@ -111,10 +110,10 @@ class SessionKeeper {
   absl::StatusOr<Session*> CreateUnlisted(const Moment& now)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(shelf_.mutex);
 
-  // Makes a session unreachable for clients. A session in use is returned and
-  // ends when the engine lets go of it; any other ends at once: null.
-  // SESSION_NOT_FOUND, SESSION_EXPIRED. If the store has it, `removed` is
-  // taken, and called by the keeper's thread when that has ended; else not.
+  // Makes a session unreachable for clients. One in use is returned and ends
+  // when the engine lets go of it; any other ends at once: null. If the store
+  // has it, `removed` is taken, and called by the keeper's thread when it does
+  // not any more; else not. SESSION_NOT_FOUND, SESSION_EXPIRED.
   absl::StatusOr<Session*> Delete(const SessionKey& key, const Moment& now,
                                   Shelf::Removed& removed)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(shelf_.mutex);
