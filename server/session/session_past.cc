@@ -238,6 +238,11 @@ absl::Status SessionPast::Store(Session& session, const WayBack& way) {
     session.may_be_stored = true;
   }
   SessionSaver::Snapshot form = saver_.Describe(session);
+  // It is in use: as with what it absorbs, its ttl begins anew. No later word
+  // of that is written down.
+  const Moment now = clock_.Read();
+  form.last_step = now.steady;
+  form.form.card.last_step_time = now.wall;
   form.form.position = way.begin;
   form.form.repeatable_from = way.repeatable_from;
   form.form.other_numerics = way.other_numerics;

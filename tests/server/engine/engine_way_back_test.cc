@@ -110,6 +110,27 @@ TEST_P(EngineWayBackTest, ACopyThatSomebodyGuessedGoesOnWithoutTheStore) {
   EXPECT_EQ(next->logits, alone.Step(StepOf("s", {6}))->logits);
 }
 
+// A kill must not make a session older than its client was told.
+TEST_P(EngineWayBackTest, WhenASessionWentBackItWasUsed) {
+  harness_->CreateSession("s");
+  ASSERT_TRUE(harness_->Step(StepOf("s", {1, 2, 3})).ok());
+  const absl::Duration ttl = Info("s").ttl;
+  harness_->clock().Advance(ttl - absl::Seconds(1));
+  ASSERT_TRUE(Rewind("s", {.position = 2}).ok());
+  const absl::Time used = Info("s").last_step_time;
+  harness_.reset();
+  ManualClock later;
+  later.Advance(ttl + absl::Seconds(1));
+  Metrics metrics("tiny");
+  const auto next =
+      Engine::Create(options_, SharedTinyModel(), later, metrics, &store_);
+  ASSERT_TRUE(next.ok()) << next.status();
+  const absl::StatusOr<SessionInfo> found = (*next)->GetSession("s");
+  ASSERT_TRUE(found.ok()) << found.status();
+  EXPECT_EQ(found->last_step_time, used);
+  EXPECT_EQ(found->position, 2u);
+}
+
 TEST_P(EngineWayBackTest, AServerOfOtherNumericsGoesOn) {
   harness_->CreateSession("s");
   ASSERT_TRUE(harness_->Step(StepOf("s", {1, 2})).ok());

@@ -47,6 +47,7 @@ class HealthServer {
                   .inbound = InboundBudget(4 << 20),
                   .outbound = {FairShare(4 << 20, 0, 1), {}, metrics_},
                   .open_streams = {},
+                  .watchers = {events_, metrics_},
                   .texts = TurnThreads(kTextBounds),
                   .reading = TurnThreads(ReadingBounds(4 << 20, 4 << 20))} {
     health_.SetAccepting(true);
@@ -70,6 +71,7 @@ class HealthServer {
 
  private:
   Metrics metrics_{"m"};
+  SessionEvents events_;
   ServiceContext services_;
   HealthService health_{services_, {kKnown}};
   std::unique_ptr<grpc::Server> server_;

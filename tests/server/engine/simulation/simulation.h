@@ -139,6 +139,7 @@ class Simulation {
                     const std::vector<VersionPtr>& may_be);
   void CheckAll();
   void CheckLists();
+  void CheckGauges();
   void CheckContents();
   absl::Time LastUsed(const SessionName& name);
 
