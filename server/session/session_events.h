@@ -97,8 +97,8 @@ class SessionEvents {
       ABSL_LOCKS_EXCLUDED(mutex_);
 
  private:
-  // Goes on with the page, over the next few events. False: there are none, or
-  // the next one is forgotten.
+  // Goes on with the page, over the next few events: there are more, there are
+  // none, or the next one is forgotten.
   enum class Step : uint8_t { kMore, kEnd, kForgotten };
   Step ReadSome(const Filter& filter, size_t most, size_t looks,
                 Page& page) const ABSL_LOCKS_EXCLUDED(mutex_);

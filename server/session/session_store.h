@@ -89,6 +89,11 @@ class SessionStore {
   // What was put and removed is there after a loss of power, too.
   virtual absl::Status Sync() = 0;
 
+  // Writes these bytes as Put and Sync would a snapshot of that size, or where
+  // that takes as long, and leaves nothing of them, also if that fails: to see
+  // how long it takes.
+  virtual absl::Status Try(absl::string_view snapshot) = 0;
+
   // Calls `each` for the rounds that were there when the store was opened, in
   // order; lent.
   virtual absl::Status ForEachRound(

@@ -32,11 +32,10 @@ class StoreRate {
   double seconds_ ABSL_GUARDED_BY(mutex_) = 0;
 };
 
-// Writes snapshots of about `snapshot_bytes` to the store, syncs them, notes in
-// `rate` what that took, and removes them: up to 32 MiB, for a tenth of a
-// second, or for as long as a slow disk takes for the last of them. Should the
-// process end meanwhile, the next one removes them at its start. Errors of the
-// store.
+// Tries the store with about as much at once as snapshots of `snapshot_bytes`
+// have, a MiB to 8, and notes in `rate` what that took: up to 32 MiB, for a
+// tenth of a second, or for as long as a slow disk takes for the last of them.
+// Nothing of that stays. Errors of the store.
 absl::Status MeasureStore(SessionStore& store, uint64_t snapshot_bytes,
                           const Clock& clock, StoreRate& rate);
 

@@ -42,7 +42,8 @@ TEST(ToJsonTest, FieldsHaveTheNamesAndKindsOfTheContract) {
       R"("create_time":"2026-01-01T00:00:00.5+00:00",)"
       R"("ttl":90.0,"labels":{"user":"ada"},"uid":"",)"
       R"("other_numerics":false,)"
-      R"("durability":"DURABILITY_UNSPECIFIED","earliest_position":0})");
+      R"("durability":"DURABILITY_UNSPECIFIED","earliest_position":0,)"
+      R"("state_not_finite":false,"state_norms":[]})");
 }
 
 TEST(ToJsonTest, RepeatedAndNestedMessagesAreArraysAndObjects) {

@@ -88,6 +88,11 @@ class MemoryStore : public SessionStore {
     return absl::OkStatus();
   }
 
+  absl::Status Try(absl::string_view /*snapshot*/) override {
+    const MutexLock lock(mutex_);
+    return fails_writes_ ? Failure() : absl::OkStatus();
+  }
+
   // The rounds of all processes so far; those that a new one finds are what
   // there is when it asks.
   absl::Status ForEachRound(

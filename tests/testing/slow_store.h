@@ -24,18 +24,23 @@ class SlowStore final : public MemoryStore {
   absl::Status Put(const StoredSession& session, absl::string_view snapshot,
                    absl::string_view tail) override {
     Pass(put_);
-    bytes_ += snapshot.size();
     return MemoryStore::Put(session, snapshot, tail);
+  }
+  absl::Status Try(absl::string_view snapshot) override {
+    Pass(put_);
+    Pass(sync_);
+    ++tries_;
+    bytes_ += snapshot.size();
+    return MemoryStore::Try(snapshot);
   }
   absl::Status Sync() override {
     Pass(sync_);
-    ++syncs_;
     return MemoryStore::Sync();
   }
 
-  // Of the snapshots that were put.
+  // What it was tried with.
   size_t bytes() const { return bytes_; }
-  size_t syncs() const { return syncs_; }
+  size_t tries() const { return tries_; }
 
  private:
   void Pass(absl::Duration time) {
@@ -46,7 +51,7 @@ class SlowStore final : public MemoryStore {
   const absl::Duration put_;
   const absl::Duration sync_;
   std::atomic<size_t> bytes_ = 0;
-  std::atomic<size_t> syncs_ = 0;
+  std::atomic<size_t> tries_ = 0;
 };
 
 }  // namespace steadystate

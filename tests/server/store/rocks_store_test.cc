@@ -154,6 +154,24 @@ TEST_F(RocksStoreTest, WhatWasPutIsThereWhenItIsOpenedAgain) {
             absl::StatusCode::kDataLoss);
 }
 
+TEST_F(RocksStoreTest, TryingItLeavesNothing) {
+  const auto bytes_on_disk = [&] {
+    uintmax_t bytes = 0;
+    for (const auto& entry :
+         std::filesystem::recursive_directory_iterator(options_.directory)) {
+      if (entry.is_regular_file()) bytes += entry.file_size();
+    }
+    return bytes;
+  };
+  const auto store = Open();
+  const uintmax_t before = bytes_on_disk();
+  for (const size_t size : {size_t{1} << 20, size_t{5} << 20}) {
+    EXPECT_TRUE(store->Try(std::string(size, 'x')).ok());
+    EXPECT_EQ(bytes_on_disk(), before);
+  }
+  EXPECT_TRUE(List(*store).empty());
+}
+
 TEST_F(RocksStoreTest, ADirectoryThatIsNotThisModelsStoreIsLeftAlone) {
   Open();
   options_.fingerprint = "beef";
