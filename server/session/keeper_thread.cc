@@ -237,6 +237,8 @@ absl::Status KeeperThread::LoadSlot(Session& session) {
       session.state.position() != session.position) {
     status = WrongPosition(session.state.position(), session.position);
   }
+  // Not under the lock: it takes as long as copying the state.
+  const bool finite = status.ok() && health_.IsStateFinite(session.state);
   StateLease unused;
   const MutexLock lock(shelf_.mutex);
   if (!status.ok()) {
@@ -245,7 +247,11 @@ absl::Status KeeperThread::LoadSlot(Session& session) {
     return status;
   }
   session.state.Arrive();
-  health_.NoteLoaded(session);
+  if (!finite) {
+    session.health = Health::kNotFinite;
+  } else if (session.health == Health::kNotFinite) {
+    session.health = Health::kSound;
+  }
   session.tail = std::move(tail);
   if (session.tail == nullptr) {
     session.repeatable_from = session.state.repeatable_from();

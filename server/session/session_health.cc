@@ -53,14 +53,6 @@ bool SessionHealth::IsNoted(const Session& session) const {
   return session.health == Health::kNotFinite;
 }
 
-void SessionHealth::NoteLoaded(Session& session) {
-  if (!IsStateFinite(session.state)) {
-    session.health = Health::kNotFinite;
-  } else if (session.health == Health::kNotFinite) {
-    session.health = Health::kSound;
-  }
-}
-
 absl::Status SessionHealth::Failed(Session& session, bool restored) {
   shelf_.metrics.NonFiniteState(restored ? NonFinite::kRestored
                                          : NonFinite::kNotRestored);

@@ -39,8 +39,8 @@ class SessionHealth {
   // Whether it has been noted.
   bool IsNoted(const Session& session) const ABSL_LOCKS_EXCLUDED(shelf_.mutex);
 
-  // The state has come from the store: says what it is now.
-  void NoteLoaded(Session& session) ABSL_EXCLUSIVE_LOCKS_REQUIRED(shelf_.mutex);
+  // Whether a state is finite that has come from the store; nothing is noted.
+  bool IsStateFinite(const SessionState& state) const;
 
   // What the session was given led to something that is not finite, and it was
   // taken back, or could not be. Counts that. -> what its request ends with.
@@ -52,7 +52,6 @@ class SessionHealth {
       ABSL_LOCKS_EXCLUDED(shelf_.mutex);
 
  private:
-  bool IsStateFinite(const SessionState& state) const;
   void Note(Session& session) ABSL_LOCKS_EXCLUDED(shelf_.mutex);
 
   const SessionLayout& layout_;
