@@ -88,6 +88,22 @@ class WritersTest : public testing::TestWithParam<Durability> {
     }
   }
 
+  // The last step of all, and its repeat.
+  void WriteTwice() {
+    std::mt19937_64 random(kWriters);
+    StepRequest request = Step(random);
+    request.expected_position = harness_.Position("s");
+    request.request_id = "last";
+    for (int i = 0; i < 2; ++i) {
+      Note(request.tokens, harness_.StepAsync(request).Get());
+    }
+  }
+
+  uint64_t busy() {
+    const MutexLock lock(mutex_);
+    return counts_.busy;
+  }
+
   void Note(const std::vector<int32_t>& tokens,
             const absl::StatusOr<StepRecord>& answer) {
     const MutexLock lock(mutex_);
@@ -127,15 +143,21 @@ INSTANTIATE_TEST_SUITE_P(Durabilities, WritersTest,
 
 TEST_P(WritersTest, EachTokenCountsOnceInAnOrderThatTheAnswersTell) {
   std::vector<std::thread> writers;
-  for (size_t writer = 0; writer < kWriters; ++writer) {
-    writers.emplace_back([this, writer] { Write(writer); });
+  {
+    // Nobody is answered before somebody has found the session in use.
+    ComputeHold hold(harness_);
+    for (size_t writer = 0; writer < kWriters; ++writer) {
+      writers.emplace_back([this, writer] { Write(writer); });
+    }
+    while (busy() == 0) std::this_thread::yield();
   }
   for (std::thread& writer : writers) writer.join();
+  WriteTwice();
   const MutexLock lock(mutex_);
   EXPECT_EQ(harness_.Position("s"), carried_out_);
   EXPECT_EQ(counts_.carried_out + counts_.replayed + counts_.busy +
                 counts_.mismatched + counts_.cancelled,
-            kWriters * kSteps);
+            kWriters * kSteps + 2);
   EXPECT_GT(counts_.carried_out, 0u);
   EXPECT_GT(counts_.busy, 0u);
   EXPECT_GT(counts_.replayed, 0u);
