@@ -70,13 +70,15 @@ void SessionWatchers::Ask(std::shared_ptr<Watcher> watcher) {
 }
 
 void SessionWatchers::Stop() {
+  // After the first time the events may be gone.
+  if (!thread_.joinable()) return;
   events_.RemoveListener(*this);
   {
     const MutexLock lock(mutex_);
     stop_ = true;
     changed_.SignalOne();
   }
-  if (thread_.joinable()) thread_.join();
+  thread_.join();
 }
 
 void SessionWatchers::OnEvent() {

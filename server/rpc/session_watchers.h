@@ -43,7 +43,7 @@ class SessionWatchers final : public SessionEvents::Listener {
     virtual void Look() = 0;
   };
 
-  // Both outlive Stop.
+  // The events outlive the first Stop, the metrics all of it.
   SessionWatchers(SessionEvents& events, Metrics& metrics);
   ~SessionWatchers() override { Stop(); }
   SessionWatchers(const SessionWatchers&) = delete;
@@ -60,8 +60,9 @@ class SessionWatchers final : public SessionEvents::Listener {
   // The watcher looks soon, whether there are new events or not.
   void Ask(std::shared_ptr<Watcher> watcher) ABSL_LOCKS_EXCLUDED(mutex_);
 
-  // Nobody looks any more, and the events are let go of. Not to be called by a
-  // watcher.
+  // Nobody looks any more, and the events are let go of: they may end then. Not
+  // to be called by a watcher, nor by two threads at once; a second call does
+  // nothing.
   void Stop() ABSL_LOCKS_EXCLUDED(mutex_);
 
   // SessionEvents::Listener.
