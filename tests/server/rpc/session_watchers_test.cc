@@ -111,5 +111,14 @@ TEST_F(SessionWatchersTest, NoConnectionHasThemAll) {
   }
 }
 
+// As a server's do, which a call that does not end may keep for longer.
+TEST_F(SessionWatchersTest, OutliveTheEventsOnceTheyHaveStopped) {
+  auto events = std::make_unique<SessionEvents>();
+  SessionWatchers watchers(*events, metrics_);
+  watchers.Stop();
+  events.reset();
+  watchers.Stop();
+}
+
 }  // namespace
 }  // namespace steadystate

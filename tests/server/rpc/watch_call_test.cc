@@ -378,6 +378,8 @@ TEST(WatchCallTest, AClientThatGoesLeavesNothing) {
        {"WatchCall::OnOutboundRoom", "WatchCall::Look", "WatchCall::Act",
         "WatchCall::Act, write started", "WatchCall::Act, finished",
         "SessionWatchers::Loop", "SessionEvents::Read"}) {
+    // No thread is at work any more for the call before, and could be held.
+    server.WaitForMetric(kWatchers, 0);
     {
       ThreadHold hold(place);
       Watch watch(server);
