@@ -60,12 +60,7 @@ class EngineEventsTest : public testing::Test {
   }
 
   absl::Status Do(WorkRequest work, const std::string& session = "") {
-    work.session = session;
-    work.writer = engine().NewWriter();
-    Future<absl::Status> done;
-    SubmitThen(engine(), std::move(work),
-               [done](const auto& end) { done.Set(end.status()); });
-    return done.Get();
+    return harness_->Work(session, std::move(work));
   }
   void Fork(const std::string& session, const ForkOptions& options) {
     const absl::Status forked =

@@ -15,7 +15,6 @@
 #include "gtest/gtest.h"
 #include "server/session/session_id.h"
 #include "tests/server/engine/engine_harness.h"
-#include "tests/testing/end_receiver.h"
 #include "tests/testing/slow_store.h"
 
 namespace steadystate {
@@ -43,11 +42,8 @@ class EngineGaugesTest : public testing::Test {
   Engine& engine() { return harness_->engine(); }
 
   absl::Status Work(const std::string& session, WorkRequest work) {
-    work.session = session;
-    work.writer = engine().NewWriter();
-    Future<absl::Status> done;
-    SubmitThen(engine(), std::move(work),
-               [done](const auto& end) { done.Set(end.status()); });
+    const Future<absl::Status> done =
+        harness_->WorkAsync(session, std::move(work));
     return done.Get().ok() ? absl::OkStatus() : CloneError(done.Get());
   }
 

@@ -106,6 +106,16 @@ absl::StatusOr<StepRecord> EngineHarness::Step(StepRequest request) {
   return StepAsync(std::move(request)).Get();
 }
 
+Future<absl::Status> EngineHarness::WorkAsync(const std::string& session,
+                                              WorkRequest work) {
+  work.session = session;
+  work.writer = engine_->NewWriter();
+  Future<absl::Status> done;
+  SubmitThen(*engine_, std::move(work),
+             [done](const auto& end) { done.Set(end.status()); });
+  return done;
+}
+
 StepRequest StepOf(const std::string& session, std::vector<int32_t> tokens) {
   StepRequest request;
   request.session = session;

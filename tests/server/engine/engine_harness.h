@@ -230,6 +230,12 @@ class EngineHarness {
   // answers, too, with id 0.
   StepFuture StepAsync(StepRequest request, RequestId* id = nullptr);
   absl::StatusOr<StepRecord> Step(StepRequest request);
+  // Submits work on the session, or on none, as a writer of its own. -> how it
+  // ended, or its refusal.
+  Future<absl::Status> WorkAsync(const std::string& session, WorkRequest work);
+  absl::Status Work(const std::string& session, WorkRequest work) {
+    return WorkAsync(session, std::move(work)).Get();
+  }
   std::shared_ptr<Recorder<GenerateRequest>> Generate(GenerateRequest request,
                                                       RequestId* id = nullptr) {
     return Record(std::move(request), id);

@@ -21,7 +21,6 @@
 #include "server/session/snapshot.h"
 #include "server/session/state_pool.h"
 #include "tests/server/engine/engine_harness.h"
-#include "tests/testing/end_receiver.h"
 #include "tests/testing/memory_store.h"
 #include "tests/testing/parked_threads.h"
 
@@ -128,20 +127,11 @@ class EngineHealthTest : public testing::TestWithParam<Kept> {
     return info.ok() ? *info : SessionInfo();
   }
 
-  static absl::Status Work(EngineHarness& harness, const std::string& session,
-                           WorkRequest work) {
-    work.session = session;
-    work.writer = harness.engine().NewWriter();
-    Future<absl::Status> done;
-    SubmitThen(harness.engine(), std::move(work),
-               [done](const auto& end) { done.Set(end.status()); });
-    return done.Get();
-  }
   static absl::Status Rewind(EngineHarness& harness, const std::string& session,
                              uint64_t position) {
-    return Work(harness, session,
-                harness.engine().RewindWork({.position = position},
-                                            std::make_shared<SessionInfo>()));
+    return harness.Work(
+        session, harness.engine().RewindWork({.position = position},
+                                             std::make_shared<SessionInfo>()));
   }
   absl::Status Rewind(const std::string& session, uint64_t position) {
     return Rewind(*harness_, session, position);
@@ -151,13 +141,12 @@ class EngineHealthTest : public testing::TestWithParam<Kept> {
     ForkOptions fork;
     fork.ids = {id};
     fork.at.position = position;
-    return Work(*harness_, session,
-                harness_->engine().ForkWork(fork, std::make_shared<Forks>()));
+    return harness_->Work(
+        session, harness_->engine().ForkWork(fork, std::make_shared<Forks>()));
   }
   absl::Status Export(const std::string& session) {
-    return Work(
-        *harness_, session,
-        harness_->engine().ExportWork(std::make_shared<Engine::Export>()));
+    return harness_->Work(session, harness_->engine().ExportWork(
+                                       std::make_shared<Engine::Export>()));
   }
   absl::Status Hibernate(const std::string& session) {
     Future<absl::Status> done;
@@ -492,16 +481,16 @@ TEST_P(EngineHealthTest, AStateThatIsNotFiniteIsFoundWhereAllOfItIsRead) {
   ExpectSame("s", GoodTokens(20, 1));
   const auto exported = std::make_shared<Engine::Export>();
   ASSERT_TRUE(
-      Work(*harness_, "s", harness_->engine().ExportWork(exported)).ok());
+      harness_->Work("s", harness_->engine().ExportWork(exported)).ok());
   SessionOptions options;
   options.id = "t";
-  ASSERT_TRUE(
-      Work(*harness_, "",
-           harness_->engine().ImportWork(Spoiled(exported->snapshot), options,
-                                         std::make_shared<SessionInfo>()))
-          .ok());
+  ASSERT_TRUE(harness_
+                  ->Work("", harness_->engine().ImportWork(
+                                 Spoiled(exported->snapshot), options,
+                                 std::make_shared<SessionInfo>()))
+                  .ok());
   const auto norms = std::make_shared<Engine::Norms>();
-  ASSERT_TRUE(Work(*harness_, "t", harness_->engine().NormsWork(norms)).ok());
+  ASSERT_TRUE(harness_->Work("t", harness_->engine().NormsWork(norms)).ok());
   EXPECT_EQ(norms->slots.front().non_finite, 1u);
   EXPECT_TRUE(Info("t").not_finite);
   EXPECT_EQ(Counted("not_restored"), 1);

@@ -13,7 +13,6 @@
 
 #include "gtest/gtest.h"
 #include "tests/server/engine/engine_harness.h"
-#include "tests/testing/end_receiver.h"
 
 namespace steadystate {
 namespace {
@@ -78,12 +77,7 @@ class EngineNormsTest : public testing::TestWithParam<Form> {
   EngineNormsTest() : harness_({}, ModelOf(GetParam())) {}
 
   absl::Status Work(const std::string& session, WorkRequest work) {
-    work.session = session;
-    work.writer = harness_.engine().NewWriter();
-    Future<absl::Status> done;
-    SubmitThen(harness_.engine(), std::move(work),
-               [done](const auto& end) { done.Set(end.status()); });
-    return done.Get();
+    return harness_.Work(session, std::move(work));
   }
 
   Engine::Norms Norms(const std::string& session) {

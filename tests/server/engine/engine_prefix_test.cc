@@ -16,7 +16,6 @@
 #include "server/base/error.h"
 #include "server/session/session_id.h"
 #include "tests/server/engine/engine_harness.h"
-#include "tests/testing/end_receiver.h"
 #include "tests/testing/memory_store.h"
 #include "tests/testing/parked_threads.h"
 
@@ -32,22 +31,12 @@ struct Outcome {
   std::optional<PrefixReuse> result{};
 };
 
-absl::Status Work(EngineHarness& harness, const std::string& session,
-                  WorkRequest work) {
-  work.session = session;
-  work.writer = harness.engine().NewWriter();
-  Future<absl::Status> done;
-  SubmitThen(harness.engine(), std::move(work),
-             [done](const auto& end) { done.Set(end.status()); });
-  return done.Get();
-}
-
 // All that decides what comes next, as bytes.
 std::vector<std::string> BytesOf(EngineHarness& harness,
                                  const std::string& session) {
   const auto exported = std::make_shared<Engine::Export>();
   const absl::Status status =
-      Work(harness, session, harness.engine().ExportWork(exported));
+      harness.Work(session, harness.engine().ExportWork(exported));
   EXPECT_TRUE(status.ok()) << status;
   const auto read = harness.engine().snapshots().Read(exported->snapshot);
   EXPECT_TRUE(read.ok()) << read.status();
@@ -161,8 +150,7 @@ class EnginePrefixTest : public testing::TestWithParam<Durability> {
     options.ids = {CheckpointId(name)};
     options.checkpoints = true;
     const auto forks = std::make_shared<Forks>();
-    return Work(harness(), session,
-                harness().engine().ForkWork(options, forks));
+    return harness().Work(session, harness().engine().ForkWork(options, forks));
   }
 
   size_t Listed(enum Listed what) {
@@ -291,9 +279,8 @@ TEST_P(EnginePrefixTest, ASessionIsCreatedWhereAPromptHasBeen) {
     SessionOptions options;
     options.id = id;
     const auto created = std::make_shared<SessionInfo>();
-    absl::Status status = Work(
-        harness(), "",
-        harness().engine().CreateWork(std::move(tokens), options, created));
+    absl::Status status = harness().Work(
+        "", harness().engine().CreateWork(std::move(tokens), options, created));
     info = *created;
     return status;
   };

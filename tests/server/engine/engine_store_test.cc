@@ -537,11 +537,8 @@ TEST_F(EngineStoreTest, ForksLeaveMemoryAndComeBack) {
   options.count = 10;
   auto forks = std::make_shared<Forks>();
   WorkRequest work = engine().ForkWork(options, forks);
-  work.session = "parent";
-  work.writer = engine().NewWriter();
-  Future<absl::Status> done;
-  SubmitThen(engine(), std::move(work),
-             [done](const auto& end) { done.Set(end.status()); });
+  const Future<absl::Status> done =
+      harness_->WorkAsync("parent", std::move(work));
   ASSERT_TRUE(done.Get().ok()) << done.Get();
   const std::vector<float> expected =
       alone.Step(StepOf("parent", {4, 5}))->logits;

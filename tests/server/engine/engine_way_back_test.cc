@@ -14,7 +14,6 @@
 #include "server/base/error.h"
 #include "server/session/session_id.h"
 #include "tests/server/engine/engine_harness.h"
-#include "tests/testing/end_receiver.h"
 #include "tests/testing/memory_store.h"
 #include "tests/testing/parked_threads.h"
 
@@ -37,12 +36,7 @@ class EngineWayBackTest : public testing::TestWithParam<Durability> {
   }
 
   Future<absl::Status> Begin(const std::string& session, WorkRequest work) {
-    work.session = session;
-    work.writer = harness_->engine().NewWriter();
-    Future<absl::Status> done;
-    SubmitThen(harness_->engine(), std::move(work),
-               [done](const auto& end) { done.Set(end.status()); });
-    return done;
+    return harness_->WorkAsync(session, std::move(work));
   }
 
   absl::Status Rewind(const std::string& session, const PastPoint& to) {

@@ -6,14 +6,12 @@
 //
 // STEADYSTATE_FAULTY_STEPS says how many steps there are, 3,000 if nothing
 // does.
-#include <cstdlib>
 #include <memory>
 #include <random>
 #include <string>
 #include <thread>
 #include <vector>
 
-#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "grpcpp/security/server_credentials.h"
 #include "grpcpp/server.h"
@@ -22,6 +20,7 @@
 #include "server/base/mutex.h"
 #include "tests/server/rpc/open_server.h"
 #include "tests/server/rpc/wire_error.h"
+#include "tests/testing/environment_number.h"
 
 namespace steadystate {
 namespace {
@@ -29,12 +28,7 @@ namespace {
 constexpr size_t kSessions = 8;
 
 size_t Steps() {
-  size_t steps = 3000;
-  const char* const text = std::getenv("STEADYSTATE_FAULTY_STEPS");
-  if (text != nullptr) {
-    EXPECT_TRUE(absl::SimpleAtoi(text, &steps));
-  }
-  return steps;
+  return NumberFromEnvironment("STEADYSTATE_FAULTY_STEPS", 3000);
 }
 
 // Passes unary Steps on to a server, and some of them twice; keeps some of the

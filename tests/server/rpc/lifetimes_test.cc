@@ -5,30 +5,24 @@
 // after it has gone; every build sees a crash or a call that never ends.
 // STEADYSTATE_PARKED_ROUNDS sets the number of rounds, 1000 if it is absent.
 #include <atomic>
-#include <cstdlib>
 #include <memory>
 #include <random>
 #include <string>
 #include <thread>
 #include <vector>
 
-#include "absl/strings/numbers.h"
 #include "grpc/health/v1/health.grpc.pb.h"
 #include "gtest/gtest.h"
 #include "tests/server/rpc/open_server.h"
 #include "tests/server/rpc/wire_error.h"
+#include "tests/testing/environment_number.h"
 #include "tests/testing/parked_threads.h"
 
 namespace steadystate {
 namespace {
 
 size_t Rounds() {
-  size_t rounds = 1000;
-  const char* const text = std::getenv("STEADYSTATE_PARKED_ROUNDS");
-  if (text != nullptr) {
-    EXPECT_TRUE(absl::SimpleAtoi(text, &rounds));
-  }
-  return rounds;
+  return NumberFromEnvironment("STEADYSTATE_PARKED_ROUNDS", 1000);
 }
 
 // A client that does one call after the other, chosen and ended by chance. All

@@ -10,19 +10,17 @@
 // STEADYSTATE_RESUME_TIMES says how often each way is taken, 16 if nothing
 // does.
 #include <algorithm>
-#include <cstdlib>
 #include <memory>
 #include <random>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "gtest/gtest.h"
 #include "tests/server/engine/engine_harness.h"
 #include "tests/server/model/conformance/sequence.h"
-#include "tests/testing/end_receiver.h"
+#include "tests/testing/environment_number.h"
 #include "tests/testing/memory_store.h"
 
 namespace steadystate {
@@ -43,13 +41,8 @@ enum class Way : uint8_t {
 };
 constexpr size_t kWays = 8;
 
-size_t Times() {
-  size_t times = 16;
-  const char* const text = std::getenv("STEADYSTATE_RESUME_TIMES");
-  if (text != nullptr) {
-    EXPECT_TRUE(absl::SimpleAtoi(text, &times));
-  }
-  return times;
+uint64_t Times() {
+  return NumberFromEnvironment("STEADYSTATE_RESUME_TIMES", 16);
 }
 
 // Each way equally often.
@@ -185,25 +178,21 @@ class ResumeTest : public testing::TestWithParam<Case> {
     return drawn;
   }
 
-  void Do(EngineHarness& harness, WorkRequest work) {
-    work.writer = harness.engine().NewWriter();
-    Future<absl::Status> done;
-    SubmitThen(harness.engine(), std::move(work),
-               [done](const auto& end) { done.Set(end.status()); });
-    EXPECT_TRUE(done.Get().ok()) << done.Get();
+  void Do(EngineHarness& harness, const std::string& session,
+          WorkRequest work) {
+    const absl::Status done = harness.Work(session, std::move(work));
+    EXPECT_TRUE(done.ok()) << done;
   }
 
   // By a snapshot, to the other engine.
   void Move(const std::string& from, const std::string& to) {
     auto exported = std::make_shared<Engine::Export>();
-    WorkRequest work = here().engine().ExportWork(exported);
-    work.session = from;
-    Do(here(), std::move(work));
+    Do(here(), from, here().engine().ExportWork(exported));
     current_ = 1 - current_;
     SessionOptions options;
     options.id = to;
     auto created = std::make_shared<SessionInfo>();
-    Do(here(),
+    Do(here(), "",
        here().engine().ImportWork(exported->snapshot, options, created));
     EXPECT_EQ(created->id, to);
     EXPECT_FALSE(created->other_numerics);
@@ -216,10 +205,8 @@ class ResumeTest : public testing::TestWithParam<Case> {
       options.at.position = here().Position(from);
       Generate(here(), from, {}, 1);
     }
-    WorkRequest work =
-        here().engine().ForkWork(options, std::make_shared<Forks>());
-    work.session = from;
-    Do(here(), std::move(work));
+    Do(here(), from,
+       here().engine().ForkWork(options, std::make_shared<Forks>()));
   }
 
   // Nothing is stored that was not before.
@@ -235,10 +222,8 @@ class ResumeTest : public testing::TestWithParam<Case> {
     const uint64_t more = cap == 0 ? 3 : std::min<uint64_t>(cap - position, 3);
     if (more > 0) Generate(here(), session, {}, more);
     auto rewound = std::make_shared<SessionInfo>();
-    WorkRequest work =
-        here().engine().RewindWork({.position = position}, rewound);
-    work.session = session;
-    Do(here(), std::move(work));
+    Do(here(), session,
+       here().engine().RewindWork({.position = position}, rewound));
     EXPECT_EQ(rewound->position, position);
   }
 

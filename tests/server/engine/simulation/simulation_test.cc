@@ -5,11 +5,10 @@
 #include "tests/server/engine/simulation/simulation.h"
 
 #include <cstdint>
-#include <cstdlib>
 #include <vector>
 
-#include "absl/strings/numbers.h"
 #include "gtest/gtest.h"
+#include "tests/testing/environment_number.h"
 
 namespace steadystate {
 namespace {
@@ -21,15 +20,8 @@ constexpr uint64_t kOperations = 500;
 constexpr uint64_t kOperations = 2500;
 #endif
 
-uint64_t NumberOf(const char* variable, uint64_t otherwise) {
-  const char* const text = std::getenv(variable);
-  uint64_t number = 0;
-  return text != nullptr && absl::SimpleAtoi(text, &number) ? number
-                                                            : otherwise;
-}
-
 std::vector<uint64_t> Seeds() {
-  const uint64_t seed = NumberOf("STEADYSTATE_SIMULATION_SEED", 0);
+  const uint64_t seed = NumberFromEnvironment("STEADYSTATE_SIMULATION_SEED", 0);
   if (seed != 0) return {seed};
   return {1, 2, 3, 4};
 }
@@ -39,8 +31,8 @@ class SimulationTest : public testing::TestWithParam<uint64_t> {};
 INSTANTIATE_TEST_SUITE_P(Seeds, SimulationTest, testing::ValuesIn(Seeds()));
 
 TEST_P(SimulationTest, SessionsAreWhatTheyShouldBe) {
-  Simulation(GetParam(),
-             NumberOf("STEADYSTATE_SIMULATED_OPERATIONS", kOperations))
+  Simulation(GetParam(), NumberFromEnvironment(
+                             "STEADYSTATE_SIMULATED_OPERATIONS", kOperations))
       .Run();
 }
 

@@ -16,7 +16,6 @@
 #include "gtest/gtest.h"
 #include "server/store/rocks_store.h"
 #include "tests/server/engine/engine_harness.h"
-#include "tests/testing/end_receiver.h"
 #include "tests/testing/temp_directory.h"
 
 namespace steadystate {
@@ -156,11 +155,8 @@ TEST_P(OldStoresTest, TheirSessionsGoOn) {
 TEST_P(OldStoresTest, TheirCheckpointsServe) {
   WorkRequest work = harness_->engine().RewindWork(
       {.checkpoint = CheckpointId("mark")}, std::make_shared<SessionInfo>());
-  work.session = "synced";
-  work.writer = harness_->engine().NewWriter();
-  Future<absl::Status> done;
-  SubmitThen(harness_->engine(), std::move(work),
-             [done](const auto& end) { done.Set(end.status()); });
+  const Future<absl::Status> done =
+      harness_->WorkAsync("synced", std::move(work));
   ASSERT_TRUE(done.Get().ok()) << done.Get();
   EXPECT_EQ(harness_->Position("synced"), LengthOf({kFirst}));
   EXPECT_LT(
