@@ -214,6 +214,10 @@ ABSL_FLAG(uint32_t, prefix_cache, 64,
           "checkpoints, which serve too; 0 to 4096. Each is charged as a "
           "session, and gives way to sessions; it ends when nobody has asked "
           "for it for --session_ttl.");
+ABSL_FLAG(
+    uint32_t, max_checkpoints, 0,
+    "Most checkpoints, which take as much as sessions and stay until they "
+    "are deleted. 0: a quarter of the sessions that the budget holds.");
 ABSL_FLAG(uint64_t, context_cap, 0,
           "Most tokens of a session of a model with softmax layers, whose "
           "state is reserved up to this. 0: the model's own bound.");
@@ -366,6 +370,9 @@ Flags Collect() {
   flags.engine.history = absl::GetFlag(FLAGS_history);
   flags.engine.snapshots = absl::GetFlag(FLAGS_snapshots);
   flags.engine.prefix_cache = absl::GetFlag(FLAGS_prefix_cache);
+  if (const uint32_t most = absl::GetFlag(FLAGS_max_checkpoints); most > 0) {
+    flags.engine.max_checkpoints = most;
+  }
   flags.engine.store_budget_bytes = absl::GetFlag(FLAGS_store_budget).bytes;
   flags.engine.hibernate_after = absl::GetFlag(FLAGS_hibernate_after);
   flags.engine.threads = absl::GetFlag(FLAGS_threads);

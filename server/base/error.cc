@@ -71,6 +71,8 @@ constexpr Row kTable[] = {
     {kStateNotFinite, absl::StatusCode::kFailedPrecondition,
      "STATE_NOT_FINITE"},
     {kCursorExpired, absl::StatusCode::kOutOfRange, "CURSOR_EXPIRED"},
+    {kCheckpointLimitReached, absl::StatusCode::kResourceExhausted,
+     "CHECKPOINT_LIMIT_REACHED"},
     {kInternal, absl::StatusCode::kInternal, "INTERNAL"},
 };
 

@@ -52,6 +52,7 @@ enum class ErrorReason : uint8_t {
   kCheckpointAlreadyExists,
   kStateNotFinite,
   kCursorExpired,
+  kCheckpointLimitReached,
   kInternal,
 };
 

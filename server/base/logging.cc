@@ -7,10 +7,12 @@
 #include <span>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/escaping.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
+#include "nlohmann/json.hpp"
 #include "server/base/line_writer.h"
 
 namespace steadystate {
@@ -37,6 +39,7 @@ constexpr size_t kQueueBytes = size_t{256} << 10;
 constexpr size_t kMaxLineBytes = 4096;
 
 std::atomic<LogLevel> min_level{LogLevel::kInfo};
+std::atomic<LogFormat> log_format{LogFormat::kText};
 
 // Null before StartLogThread; never destroyed.
 std::atomic<LineWriter*> writer{nullptr};
@@ -81,20 +84,67 @@ void AppendField(std::string& line, const LogField& field) {
   }
 }
 
-std::string Format(LogLevel level, absl::string_view message,
-                   std::span<const LogField> fields) {
-  std::string line = absl::FormatTime("%Y-%m-%dT%H:%M:%E3SZ", absl::Now(),
-                                      absl::UTCTimeZone());
-  absl::StrAppend(&line, " ", LevelName(level), " ", message);
+std::string TextLine(absl::string_view time, LogLevel level,
+                     absl::string_view message,
+                     std::span<const LogField> fields) {
+  std::string line = absl::StrCat(time, " ", LevelName(level), " ", message);
   for (const LogField& field : fields) AppendField(line, field);
+  Cut(line);
   return line;
 }
 
-std::string NoteOfDropped(uint64_t lines) {
-  std::string line = Format(LogLevel::kWarning, "log lines dropped", {});
-  AppendField(line, {"lines", lines});
-  line.push_back('\n');
+// As a JSON string; U+FFFD for what is not UTF-8.
+void AppendJson(std::string& line, absl::string_view text) {
+  using nlohmann::json;
+  line += json(std::string(text))
+              .dump(-1, ' ', false, json::error_handler_t::replace);
+}
+
+// What has no room is left out, and an object it stays.
+void AppendMember(std::string& line, absl::string_view key,
+                  absl::string_view value, bool& cut) {
+  constexpr absl::string_view kCut = ",\"cut\":\"true\"}";
+  std::string member = line.empty() ? "{" : ",";
+  AppendJson(member, key);
+  member.push_back(':');
+  AppendJson(member, value);
+  if (line.size() + member.size() + kCut.size() < kMaxLineBytes) {
+    line.append(member);
+  } else {
+    cut = true;
+  }
+}
+
+std::string JsonLine(absl::string_view time, LogLevel level,
+                     absl::string_view message,
+                     std::span<const LogField> fields) {
+  constexpr size_t kMostMessage = 512;
+  std::string line;
+  bool cut = message.size() > kMostMessage;
+  AppendMember(line, "time", time, cut);
+  AppendMember(line, "level", LevelName(level), cut);
+  AppendMember(line, "message", message.substr(0, kMostMessage), cut);
+  for (const LogField& field : fields) {
+    AppendMember(line, field.key, field.value, cut);
+  }
+  absl::StrAppend(&line, cut ? ",\"cut\":\"true\"" : "", "}");
   return line;
+}
+
+std::string Format(LogLevel level, absl::string_view message,
+                   std::span<const LogField> fields) {
+  const std::string time = absl::FormatTime("%Y-%m-%dT%H:%M:%E3SZ", absl::Now(),
+                                            absl::UTCTimeZone());
+  return log_format.load(std::memory_order_relaxed) == LogFormat::kJson
+             ? JsonLine(time, level, message, fields)
+             : TextLine(time, level, message, fields);
+}
+
+std::string NoteOfDropped(uint64_t lines) {
+  const std::string count = absl::StrCat(lines);
+  const LogField field("lines", count);
+  return absl::StrCat(
+      Format(LogLevel::kWarning, "log lines dropped", {&field, 1}), "\n");
 }
 
 void Write(std::string text) {
@@ -109,35 +159,35 @@ void Write(std::string text) {
 }
 
 void WriteLine(std::string line) {
-  Cut(line);
   line.push_back('\n');
   Write(std::move(line));
 }
 
-bool IsWritten(LogLevel level) {
+}  // namespace
+
+bool IsLogged(LogLevel level) {
   return level >= min_level.load(std::memory_order_relaxed);
 }
 
-}  // namespace
-
 void Log(LogLevel level, absl::string_view message,
          std::initializer_list<LogField> fields) {
-  if (!IsWritten(level)) return;
+  if (!IsLogged(level)) return;
   WriteLine(Format(level, message, {fields.begin(), fields.size()}));
 }
 
 void LogLimited(LogLimiter& limiter, LogLevel level, absl::string_view message,
                 std::initializer_list<LogField> fields) {
-  if (!IsWritten(level)) return;
+  if (!IsLogged(level)) return;
   const std::optional<uint64_t> left_out =
       limiter.Admit(std::chrono::steady_clock::now());
   if (!left_out.has_value()) {
     left_out_by_limiters.fetch_add(1, std::memory_order_relaxed);
     return;
   }
-  std::string line = Format(level, message, {fields.begin(), fields.size()});
-  if (*left_out > 0) AppendField(line, {"left_out", *left_out});
-  WriteLine(std::move(line));
+  std::vector<LogField> all(fields);
+  const std::string count = absl::StrCat(*left_out);
+  if (*left_out > 0) all.emplace_back("left_out", count);
+  WriteLine(Format(level, message, all));
 }
 
 void LogPlain(absl::string_view text) { Write(std::string(text)); }
@@ -160,6 +210,10 @@ uint64_t DroppedLogLines() {
 
 void SetMinLogLevel(LogLevel level) {
   min_level.store(level, std::memory_order_relaxed);
+}
+
+void SetLogFormat(LogFormat format) {
+  log_format.store(format, std::memory_order_relaxed);
 }
 
 }  // namespace steadystate

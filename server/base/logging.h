@@ -34,6 +34,9 @@ class LogLimiter {
 
 enum class LogLevel : uint8_t { kDebug, kInfo, kWarning, kError, kOff };
 
+// How lines look: see Log.
+enum class LogFormat : uint8_t { kText, kJson };
+
 // A key and a value of a log line. Values with blanks or quotes are quoted.
 struct LogField {
   LogField(absl::string_view key_in, const absl::AlphaNum& value_in)
@@ -44,6 +47,10 @@ struct LogField {
 
 // Writes one line to standard error:
 //   2026-01-31T12:00:00.123Z INFO model loaded path=deploy/models/demo layers=5
+// or, as JSON, one object with the members time, level, message and the fields,
+// all of them strings:
+//   {"time":"2026-01-31T12:00:00.123Z","level":"INFO","message":"model loaded",
+//    "path":"deploy/models/demo","layers":"5"}
 // in a single write, so lines of several threads never mix; what a line has
 // beyond 4 KiB is left out. Lines below the minimum level are dropped. Never
 // writes to standard output, which belongs to the program's results.
@@ -87,6 +94,10 @@ uint64_t DroppedLogLines();
 
 // The lowest level that is written; kInfo at start. Thread-safe.
 void SetMinLogLevel(LogLevel level);
+// Is that level written? For lines whose making takes time. Thread-safe.
+bool IsLogged(LogLevel level);
+// kText at start. LogPlain's texts are as they are in both. Thread-safe.
+void SetLogFormat(LogFormat format);
 
 }  // namespace steadystate
 

@@ -18,6 +18,7 @@
 #include "server/base/mapped_file.h"
 #include "server/base/sha256.h"
 #include "server/base/status_macros.h"
+#include "server/checkpoint/find_checkpoint.h"
 
 namespace steadystate {
 namespace {
@@ -219,6 +220,8 @@ absl::StatusOr<absl::string_view> HeaderText(absl::string_view path,
 
 absl::StatusOr<std::map<std::string, StoredTensor>> ReadTensors(
     absl::string_view what, std::span<const std::byte> file) {
+  STEADYSTATE_RETURN_IF_ERROR(CheckIsNoLfsPointer(
+      what, {reinterpret_cast<const char*>(file.data()), file.size()}));
   STEADYSTATE_ASSIGN_OR_RETURN(const absl::string_view text,
                                HeaderText(what, file));
   STEADYSTATE_ASSIGN_OR_RETURN(
@@ -257,21 +260,6 @@ bool Exists(const std::string& path) {
   return stat(path.c_str(), &info) == 0;
 }
 
-absl::Status CheckDirectory(const std::string& directory) {
-  struct stat info {};
-  if (stat(directory.c_str(), &info) != 0) {
-    return absl::NotFoundError(
-        absl::StrCat("no checkpoint directory '", directory, "'"));
-  }
-  if (!S_ISDIR(info.st_mode)) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("'", directory,
-                     "' is not a directory; give the directory with "
-                     "config.json and model.safetensors"));
-  }
-  return absl::OkStatus();
-}
-
 // A shard lies beside its index: its name must not lead anywhere else.
 bool IsPlainFileName(absl::string_view name) {
   return absl::EndsWith(name, ".safetensors") && name.size() <= 255 &&
@@ -303,14 +291,18 @@ void HashFile(std::span<const std::byte> bytes, Sha256& hash) {
 
 }  // namespace
 
-absl::StatusOr<Checkpoint> Checkpoint::Open(const std::string& directory) {
-  STEADYSTATE_RETURN_IF_ERROR(CheckDirectory(directory));
+absl::StatusOr<Checkpoint> Checkpoint::Open(const std::string& given) {
+  STEADYSTATE_ASSIGN_OR_RETURN(FoundCheckpoint found, FindCheckpoint(given));
   Checkpoint checkpoint;
-  checkpoint.directory_ = directory;
+  checkpoint.directory_ = std::move(found.directory);
+  checkpoint.name_ = std::move(found.name);
+  const std::string& directory = checkpoint.directory_;
   checkpoint.config_path_ = absl::StrCat(directory, "/config.json");
   STEADYSTATE_ASSIGN_OR_RETURN(
       checkpoint.config_text_,
       ReadFile(checkpoint.config_path_, kMaxConfigBytes));
+  STEADYSTATE_RETURN_IF_ERROR(
+      CheckIsNoLfsPointer(checkpoint.config_path_, checkpoint.config_text_));
   const std::string single = absl::StrCat(directory, "/model.safetensors");
   const std::string index = absl::StrCat(single, ".index.json");
   if (Exists(single)) {
@@ -318,9 +310,7 @@ absl::StatusOr<Checkpoint> Checkpoint::Open(const std::string& directory) {
   } else if (Exists(index)) {
     STEADYSTATE_RETURN_IF_ERROR(checkpoint.OpenShards(directory, index));
   } else {
-    return absl::NotFoundError(absl::StrCat(
-        directory, ": neither model.safetensors nor ",
-        "model.safetensors.index.json; other formats must be converted"));
+    return NoWeights(directory);
   }
   return checkpoint;
 }

@@ -63,9 +63,12 @@ class Checkpoint {
   // NOT_FOUND if the directory or a file is missing; INVALID_ARGUMENT, naming
   // file and tensor, if it is no directory, a file is malformed, or the index
   // names a file outside of the directory or a tensor that its shard lacks.
-  static absl::StatusOr<Checkpoint> Open(const std::string& directory);
+  // `given`: as FindCheckpoint takes it.
+  static absl::StatusOr<Checkpoint> Open(const std::string& given);
 
   const std::string& directory() const { return directory_; }
+  // What the model is called by where it lies.
+  const std::string& name() const { return name_; }
   const std::string& config_path() const { return config_path_; }
   const std::string& config_text() const { return config_text_; }
 
@@ -87,6 +90,7 @@ class Checkpoint {
                           const std::string& index_path);
 
   std::string directory_;
+  std::string name_;
   std::string config_path_;
   std::string config_text_;
   std::string index_text_;

@@ -39,14 +39,22 @@ absl::Status Admission::TakeOut(const SessionKey& key,
   const Moment now = clock_.Read();
   const MutexLock lock(desk_.mutex);
   const MutexLock sessions(keeper_.mutex());
-  STEADYSTATE_ASSIGN_OR_RETURN(const Session* const busy,
-                               keeper_.Delete(key, now, removed));
-  if (busy == nullptr) return absl::OkStatus();
-  for (const auto& request : busy->lane->requests) {
-    desk_.orphaned.push_back(request->id);
-  }
-  desk_.WakeCompute();
+  STEADYSTATE_ASSIGN_OR_RETURN(Session* const session, keeper_.Find(key, now));
+  if (keeper_.Delete(*session, now, removed)) desk_.Orphan(*session);
   return absl::OkStatus();
+}
+
+absl::Status Admission::HibernateSession(const SessionKey& key,
+                                         Shelf::Hibernated hibernated) {
+  const MutexLock lock(desk_.mutex);
+  STEADYSTATE_RETURN_IF_ERROR(CountRefusal(CheckOpen()));
+  return keeper_.Hibernate(key, std::move(hibernated));
+}
+
+void Admission::EndWriter(WriterId writer) {
+  const MutexLock lock(desk_.mutex);
+  desk_.ended_writers.push_back(writer);
+  desk_.WakeCompute();
 }
 
 void Admission::Submit(std::span<Entry> entries) {
@@ -84,7 +92,10 @@ absl::Status Admission::Accept(Entry& entry, const Moment& now) {
   }
   const bool on_fresh_state = task.OnFreshState();
   Session* session = nullptr;
-  if (!on_fresh_state) {
+  if (base.ephemeral) {
+    STEADYSTATE_ASSIGN_OR_RETURN(
+        session, keeper_.FindEphemeral(base.key(), base.writer, now));
+  } else if (!on_fresh_state) {
     STEADYSTATE_ASSIGN_OR_RETURN(session, keeper_.Find(base.key(), now));
   }
   const bool behind_others =
@@ -93,9 +104,13 @@ absl::Status Admission::Accept(Entry& entry, const Moment& now) {
       session, base.client, base.writer, task.input_bytes(), behind_others));
   if (on_fresh_state) {
     STEADYSTATE_ASSIGN_OR_RETURN(session, keeper_.CreateUnlisted(now));
+    session->owner = base.owner;
+  } else if (session == nullptr) {
+    STEADYSTATE_ASSIGN_OR_RETURN(
+        session, keeper_.CreateEphemeral(base.key(), base.writer, now));
   }
   entry.request->expected_position = base.expected_position;
-  entry.request->deadline = base.deadline;
+  entry.request->deadline = std::min(base.deadline, now.steady + base.timeout);
   entry.request->times.submitted = now.steady;
   const Request& request = desk_.backlog.Add(*session, base.client, base.writer,
                                              std::move(entry.request));
@@ -108,8 +123,30 @@ absl::Status Admission::Accept(Entry& entry, const Moment& now) {
   } else if (base.joins) {
     desk_.joining.push_back(request.id);
     desk_.WakeCompute();
+  } else {
+    TakeUpFor(request);
   }
   return absl::OkStatus();
+}
+
+// Who sends a generation again hears nothing of the one that runs, which may
+// have lost its client unnoticed, and need not end by itself: it makes way
+// between two tokens.
+void Admission::TakeUpFor(const Request& repeat) {
+  Request& first = *repeat.lane->requests.front();
+  const RequestBase& base = repeat.task->base();
+  const RequestBase& running = first.task->base();
+  const bool repeats = base.keyed() && base.writer != running.writer &&
+                       base.request_id == running.request_id &&
+                       base.expected_position == running.expected_position &&
+                       repeat.task->digest() == first.task->digest();
+  if (!repeats || !first.begun || first.cancel_requested ||
+      !first.task->CanBeTakenUp()) {
+    return;
+  }
+  first.cancel_requested = true;
+  desk_.cancelled.push_back(first.id);
+  desk_.WakeCompute();
 }
 
 absl::Status Admission::CheckOpen() {
@@ -156,8 +193,12 @@ void Admission::Wake(RequestId id) {
 }
 
 void Admission::BeginDrain() {
-  MutexLock lock(desk_.mutex);
-  desk_.draining = true;
+  {
+    const MutexLock lock(desk_.mutex);
+    desk_.draining = true;
+  }
+  // Whatever lacks storing is stored at the end, in one sweep.
+  keeper_.GiveUpHibernations(DrainingError());
 }
 
 void Admission::AbortRequests() {

@@ -39,7 +39,12 @@ class Admission {
       const SessionOptions& options, SessionKeeper::Created* created = nullptr);
   absl::Status DeleteSession(const SessionKey& key, Shelf::Removed removed);
 
+  absl::Status HibernateSession(const SessionKey& key,
+                                Shelf::Hibernated hibernated);
+
   WriterId NewWriter() { return next_writer_++; }
+
+  void EndWriter(WriterId writer);
 
   // Queues each request on its session, or on a fresh state; or says why not
   // and leaves it where it is.
@@ -55,6 +60,8 @@ class Admission {
   absl::Status TakeOut(const SessionKey& key, Shelf::Removed& removed);
   absl::Status Accept(Entry& entry, const Moment& now)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(desk_.mutex, keeper_.mutex());
+  void TakeUpFor(const Request& repeat)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(desk_.mutex);
   absl::Status CheckOpen() ABSL_EXCLUSIVE_LOCKS_REQUIRED(desk_.mutex);
   absl::Status CountRefusal(absl::Status status);
 

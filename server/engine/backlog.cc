@@ -16,7 +16,8 @@ constexpr size_t kMaxClosedLanes = 8192;
 // Clients without requests that are kept, beside twice as many as have some.
 constexpr size_t kMaxIdleClients = 1024;
 
-// A queue moves within some batches: soon enough to be worth a short wait.
+// A queue, or whoever uses a session, moves on within some batches: soon enough
+// to be worth a short wait.
 constexpr absl::Duration kQueueRetry = absl::Milliseconds(100);
 
 absl::Status QueueFull(absl::string_view message, uint64_t bound) {
@@ -59,7 +60,7 @@ absl::Status Backlog::Check(const Session* session, ClientId client,
           absl::StrCat("another call is using session '", session->id,
                        "': wait for its answer, or send both on "
                        "one stream"),
-          {{"session", session->id}});
+          {{"session", session->id}}, kQueueRetry);
     }
     // The first one has its turn and does not wait. All those of a stream that
     // broke may be there when they are repeated.

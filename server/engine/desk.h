@@ -56,6 +56,14 @@ struct Desk {
     if (std::exchange(wake_at, 0) > 0) work.SignalOne();
   }
 
+  // The session has been deleted: its requests end.
+  void Orphan(const Session& session) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex) {
+    for (const auto& request : session.lane->requests) {
+      orphaned.push_back(request->id);
+    }
+    WakeCompute();
+  }
+
   // The keeper has done what was ordered for the session, which has requests.
   void NoteReturned(const Session& session, absl::Status status)
       ABSL_LOCKS_EXCLUDED(mutex) {
@@ -107,8 +115,10 @@ struct Desk {
   std::vector<RequestId> cancelled ABSL_GUARDED_BY(mutex);
   std::vector<RequestId> woken ABSL_GUARDED_BY(mutex);
   std::vector<RequestId> orphaned ABSL_GUARDED_BY(mutex);  // session deleted
-  std::vector<Return> returned ABSL_GUARDED_BY(mutex);     // from the keeper
-  std::vector<Written> written ABSL_GUARDED_BY(mutex);     // from the journal
+  // Their sessions end with them.
+  std::vector<WriterId> ended_writers ABSL_GUARDED_BY(mutex);
+  std::vector<Return> returned ABSL_GUARDED_BY(mutex);  // from the keeper
+  std::vector<Written> written ABSL_GUARDED_BY(mutex);  // from the journal
 };
 
 }  // namespace steadystate

@@ -54,6 +54,8 @@ class WorkTask final : public TaskOf<WorkRequest> {
     return request().work(session);
   }
   bool done() const override { return done_; }
+  // Copies, and what is taken back, are in the store.
+  bool StandsAlone() const override { return true; }
   uint64_t input_bytes() const override { return request().bytes; }
 
   // No piece of it is computed.
@@ -177,7 +179,8 @@ struct Engine::Core {
              .allow_other_numerics = options.allow_other_numerics,
              .piece_rows = options.prefill_chunk_rows,
              .prefix_numerics = snapshots.numerics_tag(),
-             .max_prefixes = options.prefix_cache},
+             .max_prefixes = options.prefix_cache,
+             .max_checkpoints = options.max_checkpoints},
             layout, archive.has_value() ? &*archive : nullptr, clock, metrics,
             [this](Session& session, absl::Status status) {
               desk.NoteReturned(session, std::move(status));
@@ -261,9 +264,8 @@ absl::StatusOr<SessionInfo> Engine::GetSession(const SessionKey& key) {
 
 absl::StatusOr<SessionPage> Engine::ListSessions(size_t page_size,
                                                  absl::string_view page_token,
-                                                 absl::string_view owner,
-                                                 Listed what) {
-  return core_->keeper.List(what, owner, page_size, page_token);
+                                                 const SessionQuery& query) {
+  return core_->keeper.List(query, page_size, page_token);
 }
 
 absl::Status Engine::DeleteSession(const SessionKey& key,
@@ -273,7 +275,7 @@ absl::Status Engine::DeleteSession(const SessionKey& key,
 
 absl::Status Engine::HibernateSession(const SessionKey& key,
                                       Shelf::Hibernated hibernated) {
-  return core_->keeper.Hibernate(key, std::move(hibernated));
+  return core_->admission.HibernateSession(key, std::move(hibernated));
 }
 
 SessionEvents& Engine::session_events() { return core_->keeper.events(); }
@@ -369,8 +371,10 @@ WorkRequest Engine::ExportWork(std::shared_ptr<Export> to) {
   request.work = [core = core_.get(), to = std::move(to)](Session& session) {
     STEADYSTATE_RETURN_IF_ERROR(core->keeper.health().Check(session));
     to->position = session.state.position();
+    // Whoever imports it knows that it was.
     to->snapshot =
-        core->snapshots.Write(core->keeper.CardOf(session), session.state);
+        core->snapshots.Write(core->keeper.CardOf(session), session.state,
+                              {.other_numerics = session.other_numerics});
     return absl::OkStatus();
   };
   return request;
@@ -397,6 +401,7 @@ WorkRequest Engine::ImportWork(std::string snapshot, SessionOptions options,
     STEADYSTATE_ASSIGN_OR_RETURN(const Snapshot read,
                                  core->snapshots.Read(bytes));
     core->snapshots.Restore(read, session.state);
+    session.state.NoteImported();
     session.other_numerics = read.other_numerics;
     STEADYSTATE_ASSIGN_OR_RETURN(
         *created, core->keeper.Enlist(session, Completed(options, read.card),
@@ -454,6 +459,8 @@ template void Engine::Submit(std::span<Submission<WorkRequest>>);
 void Engine::Cancel(RequestId id) { core_->admission.Cancel(id); }
 
 void Engine::Wake(RequestId id) { core_->admission.Wake(id); }
+
+void Engine::EndWriter(WriterId writer) { core_->admission.EndWriter(writer); }
 
 WriterId Engine::NewWriter() { return core_->admission.NewWriter(); }
 

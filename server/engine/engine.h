@@ -77,11 +77,10 @@ class Engine {
   absl::StatusOr<SessionInfo> CreateSession(const SessionOptions& options);
   // SESSION_NOT_FOUND, SESSION_EXPIRED (metadata: expire_time).
   absl::StatusOr<SessionInfo> GetSession(const SessionKey& key);
-  // The owner's. `page_size` in [1, 1000]. INVALID_PAGE_TOKEN.
+  // As SessionTable::List. `page_size` in [1, 1000]. INVALID_PAGE_TOKEN.
   absl::StatusOr<SessionPage> ListSessions(size_t page_size,
                                            absl::string_view page_token,
-                                           absl::string_view owner = "",
-                                           Listed what = Listed::kSessions);
+                                           const SessionQuery& query = {});
   // Also ends the session's requests with SESSION_NOT_FOUND; a request in the
   // running batch ends when that batch has run. Then the state is given back.
   // With a store `removed` is called when it does not have the session any
@@ -92,8 +91,8 @@ class Engine {
 
   // Lets an idle session's state leave memory for the store, and calls
   // `hibernated` then, or with why it does not: SESSION_BUSY,
-  // STORE_UNAVAILABLE. Not if this fails: SESSION_NOT_FOUND, SESSION_EXPIRED,
-  // NO_STORE.
+  // STORE_UNAVAILABLE, DRAINING. Not if this fails: SESSION_NOT_FOUND,
+  // SESSION_EXPIRED, NO_STORE, DRAINING, INVALID_ARGUMENT of an ephemeral one.
   absl::Status HibernateSession(const SessionKey& key,
                                 Shelf::Hibernated hibernated);
 
@@ -196,6 +195,10 @@ class Engine {
 
   // A fresh writer id.
   WriterId NewWriter();
+  // Lets the sessions end that requests of the writer have made
+  // (RequestBase::ephemeral), as DeleteSession does, soon. REQUIRES: the writer
+  // submits nothing more.
+  void EndWriter(WriterId writer);
 
   // From now on refuses sessions and requests with DRAINING; what was accepted
   // goes on.

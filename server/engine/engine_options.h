@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 
 #include "absl/time/time.h"
 #include "server/model/model.h"
@@ -24,6 +25,8 @@ struct EngineOptions {
   // How many prompts are kept by themselves, for requests with reuse_prefix;
   // each is charged as a session, and gives way to sessions.
   size_t prefix_cache = 64;
+  // How many checkpoints there may be; absent: SessionLimits' own bound.
+  std::optional<size_t> max_checkpoints{};
   size_t threads = 1;           // compute thread included
   size_t max_batch_rows = 256;  // rows of one batch
   // Most rows of one session in one batch; 0: PrefillChunkRowsFor the model.

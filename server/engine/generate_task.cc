@@ -320,6 +320,7 @@ void GenerateTask::Summarize(const RequestTimes& times, GenerateSummary& to) {
     to.queue_time = times.first_batch - times.submitted;
   }
   to.time_to_first_token = time_to_first_token_;
+  metrics_.Generated(*finish_, to.prompt_tokens, generated_);
 }
 
 }  // namespace steadystate

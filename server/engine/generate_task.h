@@ -40,6 +40,7 @@ class GenerateTask final : public TaskOf<GenerateRequest> {
                       const SessionState& session) override;
   bool IsWork() const override { return prefix_work_ != PrefixWork::kNone; }
   bool ComputesAfterWork() const override { return true; }
+  bool OnFreshState() const override { return request().session.empty(); }
   absl::Status Work(Session& session) override;
   Piece Next() const override;
   void Advance(const PieceResult& result) override;
@@ -47,6 +48,8 @@ class GenerateTask final : public TaskOf<GenerateRequest> {
     return !IsWork() && (finish_.has_value() || !outcome_.ok());
   }
   absl::Status Outcome() const override { return outcome_; }
+  // Log-probabilities are not kept.
+  bool CanBeTakenUp() const override { return !request().logprobs.has_value(); }
   uint64_t input_bytes() const override {
     return request().prompt.size() * sizeof(int32_t);
   }

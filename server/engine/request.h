@@ -13,6 +13,7 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "server/base/clock.h"
+#include "server/metrics/metrics.h"
 #include "server/model/sampler.h"
 #include "server/session/session_info.h"
 #include "server/session/session_memory.h"
@@ -60,6 +61,11 @@ struct RequestBase {
   // the session stays its writer's.
   bool joins = false;
   SteadyTime deadline = SteadyTime::InfiniteFuture();
+  // How long after its arrival it may begin, beside the deadline.
+  absl::Duration timeout = absl::InfiniteDuration();
+  // If there is no such session it is made, and its writer's: it ends with
+  // Engine::EndWriter, and is never stored.
+  bool ephemeral = false;
 };
 
 // Where a kind of request has no items, or nothing to say in the end.
@@ -96,8 +102,6 @@ struct StepRequest : RequestBase {
   StepOutputs outputs;
 };
 
-enum class FinishReason : uint8_t { kStopToken, kStopString, kLength };
-
 struct GeneratedToken {
   int32_t token = 0;
   uint64_t position = 0;   // after this token was absorbed
@@ -130,6 +134,7 @@ struct GenerateRequest : RequestBase {
   using Item = GeneratedToken;
   using Summary = GenerateSummary;
 
+  // `session` empty: a fresh state that is given back at the end.
   // Empty: continues from the session's pending logits.
   std::vector<int32_t> prompt;
   // Begins a new session where earlier prompts like this one have been, and

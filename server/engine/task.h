@@ -192,6 +192,11 @@ class Task {
   virtual bool AllOrNothing() const { return false; }
 
   // Bytes of input that the request holds in memory.
+  // Does what it has done stay done, whatever becomes of the session's log?
+  virtual bool StandsAlone() const { return false; }
+  // Can a repeat take it up while it runs, since what it has answered can be
+  // told again from the session's history?
+  virtual bool CanBeTakenUp() const { return false; }
   virtual uint64_t input_bytes() const = 0;
 
   // Forgets the request and its answers, to serve another one of its kind;

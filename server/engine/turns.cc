@@ -42,6 +42,7 @@ bool Turns::TakeNotes(bool prefilling) {
   keeper_.UpdateGauges();
   asking_.clear();
   // First, since what was deleted cannot be read either.
+  EndStreams();
   EndEarly();
   AnswerWritten();
   TakeReturned();
@@ -90,7 +91,7 @@ void Turns::GiveHeld(HeldAnswers& answers, const absl::Status& status) {
     }
   }
   for (std::unique_ptr<Request>& request : answers.ended) {
-    if (!status.ok()) {
+    if (!status.ok() && !request->task->StandsAlone()) {
       request->task->TakeBack();
       if (request->end->ok()) request->end = CloneError(status);
     }
@@ -168,8 +169,8 @@ bool Turns::HasWork() const {
   return desk_.stopping || !scheduler_.empty() || !continuing_.empty() ||
          !desk_.starting.empty() || !desk_.joining.empty() ||
          !desk_.cancelled.empty() || !desk_.woken.empty() ||
-         !desk_.orphaned.empty() || !desk_.returned.empty() ||
-         !desk_.written.empty() ||
+         !desk_.orphaned.empty() || !desk_.ended_writers.empty() ||
+         !desk_.returned.empty() || !desk_.written.empty() ||
          (desk_.aborting && desk_.with_journal == 0 &&
           desk_.backlog.size() > desk_.with_keeper);
 }
@@ -252,6 +253,22 @@ void Turns::EndAll() {
     }
     Settle(*request, cut);
   }
+}
+
+// Ends the sessions of a stream that has ended, some at a time: there may be
+// thousands of them, and others compute in between.
+void Turns::EndStreams() {
+  constexpr size_t kAtOnce = 64;
+  if (desk_.ended_writers.empty()) return;
+  const std::vector<Session*> ended =
+      keeper_.OfStream(desk_.ended_writers.back(), kAtOnce);
+  if (ended.size() < kAtOnce) desk_.ended_writers.pop_back();
+  for (Session* const session : ended) {
+    Shelf::Removed never_stored;
+    if (keeper_.Delete(*session, now_, never_stored)) desk_.Orphan(*session);
+  }
+  // Looks again after the next batch.
+  if (!desk_.ended_writers.empty()) desk_.noted = true;
 }
 
 // Ends the requests that shall not go on. The overdue ones first: a client

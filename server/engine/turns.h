@@ -124,6 +124,7 @@ class Turns {
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(desk_.mutex, keeper_.mutex());
   void TakeReady() ABSL_EXCLUSIVE_LOCKS_REQUIRED(desk_.mutex, keeper_.mutex());
   void EndAll() ABSL_EXCLUSIVE_LOCKS_REQUIRED(desk_.mutex, keeper_.mutex());
+  void EndStreams() ABSL_EXCLUSIVE_LOCKS_REQUIRED(desk_.mutex, keeper_.mutex());
   void EndEarly() ABSL_EXCLUSIVE_LOCKS_REQUIRED(desk_.mutex, keeper_.mutex());
   void End(Request& request, const absl::Status& status)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(desk_.mutex, keeper_.mutex());

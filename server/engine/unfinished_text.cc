@@ -32,6 +32,8 @@ std::string UnfinishedTextAt(const Model& model, const SessionState& state,
   TextStream text({}, "");
   const std::vector<int32_t>& eos = model.description().eos_tokens;
   for (const int32_t token : std::span(tokens).first(count)) {
+    // What a client has imported may say that an embedding was drawn.
+    if (token < 0) continue;
     // It ends a text, and is none of it.
     if (std::find(eos.begin(), eos.end(), token) != eos.end()) continue;
     std::string bytes;

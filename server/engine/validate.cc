@@ -265,7 +265,11 @@ absl::Status Validate(const GenerateRequest& request, const Model& model,
   if (!request.prompt.empty()) {
     STEADYSTATE_RETURN_IF_ERROR(
         CheckInputLength("prompt", request.prompt.size(), options));
+  } else if (request.session.empty()) {
+    return MissingField("prompt",
+                        "give a prompt, or a session whose text goes on");
   }
+  STEADYSTATE_RETURN_IF_ERROR(CheckExpectedPosition(request));
   STEADYSTATE_RETURN_IF_ERROR(
       CheckTokens("prompt", request.prompt, vocab_size));
   STEADYSTATE_RETURN_IF_ERROR(

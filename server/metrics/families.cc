@@ -174,6 +174,8 @@ Metrics::Families::Families(absl::string_view model_name) : model(model_name) {
       "max_connections", "max_connections_per_peer", "descriptors"};
   constexpr const char* kPrefixResults[] = {"reused", "not_kept", "too_short",
                                             "session_not_new"};
+  constexpr const char* kFinishReasons[] = {"stop_token", "stop_string",
+                                            "length"};
   constexpr const char* kCuts[] = {"resets", "bytes", "unfinished"};
   constexpr const char* kLongWork[] = {"reading", "texts"};
   constexpr const char* kPhases[] = {"prefill", "decode"};
@@ -215,6 +217,9 @@ Metrics::Families::Families(absl::string_view model_name) : model(model_name) {
   replays = Counters(kReplays);
   prefixes = Counters(kPrefixes, "result", kPrefixResults);
   prefix_tokens = Counters(kPrefixTokens);
+  generations = Counters(kGenerations, "finish_reason", kFinishReasons);
+  prompt_length = Histograms(kPromptLength);
+  generation_length = Histograms(kGenerationLength);
   AddCancellations();
   AddNonFinite();
   load_duration = Gauges(kModelLoadDuration);

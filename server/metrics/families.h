@@ -93,12 +93,12 @@ struct Metrics::Families {
       connections, outbound, outbound_waiting, long_work, load_duration, ready,
       heartbeat_age, threads, session_watchers;
   std::vector<Counter*> created, ended, rejections, accepted, refused, cut,
-      tokens, mismatches, replays, prefixes, prefix_tokens, nonfinite, forks,
-      rewinds, slot_waits, hibernations, snapshot_bytes, store_failures,
-      log_bytes, replayed_tokens, session_events;
+      tokens, mismatches, replays, prefixes, prefix_tokens, generations,
+      nonfinite, forks, rewinds, slot_waits, hibernations, snapshot_bytes,
+      store_failures, log_bytes, replayed_tokens, session_events;
   std::vector<Histogram*> lifetime, session_tokens, queue, first_token,
-      inter_token, step, batch_size, batch_rows, wakes, snapshot_durations,
-      log_syncs;
+      inter_token, prompt_length, generation_length, step, batch_size,
+      batch_rows, wakes, snapshot_durations, log_syncs;
   std::array<std::array<Counter*, 2>, 2> cancellations{};
   std::map<std::string, Counter*, std::less<>> errors;
   prometheus::Family<Histogram>* duration_family = nullptr;

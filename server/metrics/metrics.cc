@@ -175,6 +175,14 @@ void Metrics::PrefixAsked(PrefixReuse result, uint64_t tokens) {
   families_->prefix_tokens[0]->Increment(static_cast<double>(tokens));
 }
 
+void Metrics::Generated(FinishReason reason, uint64_t prompt_tokens,
+                        uint64_t generated_tokens) {
+  families_->generations[Index(reason)]->Increment();
+  families_->prompt_length[0]->Observe(static_cast<double>(prompt_tokens));
+  families_->generation_length[0]->Observe(
+      static_cast<double>(generated_tokens));
+}
+
 void Metrics::Replayed() { families_->replays[0]->Increment(); }
 void Metrics::PositionMismatch() { families_->mismatches[0]->Increment(); }
 

@@ -17,6 +17,9 @@ class Collectable;
 
 namespace steadystate {
 
+// What ended a generation that ended by itself.
+enum class FinishReason : uint8_t { kStopToken, kStopString, kLength };
+
 // Closed label sets. The label's value is the name without k, in snake case.
 enum class SessionEnd : uint8_t { kDeleted, kExpired, kShutdown };
 // What can happen to a session that can be named.
@@ -147,6 +150,9 @@ class Metrics {
   // A request asked to begin where an earlier prompt has been; `tokens` of its
   // own need not be computed.
   void PrefixAsked(PrefixReuse result, uint64_t tokens);
+  // A generation ended by itself.
+  void Generated(FinishReason reason, uint64_t prompt_tokens,
+                 uint64_t generated_tokens);
   // A repeated request is answered from the record of the first.
   void Replayed();
   void Cancelled(CancelStage stage, CancelSource source);

@@ -17,6 +17,7 @@
 #include "server/model/decoder.h"
 #include "server/model/family.h"
 #include "server/model/registry.h"
+#include "server/text/chat_template.h"
 #include "server/text/tokenizer_factory.h"
 
 namespace steadystate {
@@ -24,15 +25,6 @@ namespace {
 
 // Bounds the attention's scratch memory, 4 bytes a token and worker.
 constexpr uint64_t kMaxContextCap = uint64_t{1} << 24;
-
-// The directory's own name, "demo" of "models/demo/".
-std::string DirectoryName(absl::string_view path) {
-  while (absl::ConsumeSuffix(&path, "/")) {
-  }
-  const size_t slash = path.rfind('/');
-  return std::string(slash == absl::string_view::npos ? path
-                                                      : path.substr(slash + 1));
-}
 
 // config.json, as of the version that it shall be read as.
 absl::StatusOr<Config> ReadConfig(const ModelOptions& options,
@@ -101,8 +93,9 @@ std::vector<std::string> LayerKinds(const ModelConfig& config) {
 }
 
 ModelDescription Describe(const ModelOptions& options,
+                          const Checkpoint& checkpoint,
                           const ModelConfig& config) {
-  return {.id = options.id.empty() ? DirectoryName(options.path) : options.id,
+  return {.id = options.id.empty() ? checkpoint.name() : options.id,
           .family = std::string(config.family->model_type),
           .fingerprint = "",
           .vocab_size = config.vocab_size,
@@ -117,6 +110,7 @@ ModelDescription Describe(const ModelOptions& options,
           .parameters = 0,
           .bos_tokens = config.bos_tokens,
           .eos_tokens = config.eos_tokens,
+          .chat = {},
           .linear = {},
           .kernel_target = KernelTargetName(),
           .warnings = config.warnings,
@@ -153,7 +147,7 @@ absl::StatusOr<std::shared_ptr<const Model>> Model::Load(
         return checkpoint.Fingerprint(options.transformers_version);
       });
   auto contents = std::make_unique<Model::Contents>();
-  contents->description = Describe(options, model_config);
+  contents->description = Describe(options, checkpoint, model_config);
   WeightStore store(checkpoint);
   StateLayoutBuilder state(options.state_dtype);
   STEADYSTATE_ASSIGN_OR_RETURN(contents->decoder,
@@ -164,12 +158,16 @@ absl::StatusOr<std::shared_ptr<const Model>> Model::Load(
   contents->layout = std::move(state).Build();
   STEADYSTATE_ASSIGN_OR_RETURN(
       TokenizerChoice tokenizer,
-      MakeTokenizer(options.path, model_config.byte_tokenizer,
+      MakeTokenizer(checkpoint.directory(), model_config.byte_tokenizer,
                     model_config.vocab_size));
   contents->tokenizer = std::move(tokenizer.tokenizer);
   ModelDescription& description = contents->description;
   for (std::string& warning : tokenizer.warnings) {
     description.warnings.push_back(std::move(warning));
+  }
+  description.chat = ReadChatTemplate(checkpoint.directory());
+  for (const std::string& warning : description.chat.warnings) {
+    description.warnings.push_back(warning);
   }
   description.tied_head = contents->decoder.tied();
   description.parameters = store.parameters();

@@ -16,6 +16,7 @@
 #include "server/model/mixer.h"
 #include "server/model/state_layout.h"
 #include "server/model/workspace.h"
+#include "server/text/chat_template.h"
 #include "server/text/tokenizer.h"
 
 namespace steadystate {
@@ -59,6 +60,7 @@ struct ModelDescription {
   uint64_t parameters = 0;
   std::vector<int32_t> bos_tokens;    // empty: none
   std::vector<int32_t> eos_tokens;    // end generation unless told otherwise
+  ChatTemplate chat;                  // its warnings are among those below
   LinearReport linear;                // weight dtype, ISA, tiles
   std::string kernel_target;          // "AVX3"
   std::vector<std::string> warnings;  // unknown config keys, unused tensors

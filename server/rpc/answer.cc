@@ -227,6 +227,9 @@ void ToProto(const Engine& engine, v1::Model& to) {
                                   from.bos_tokens.end());
   to.mutable_eos_tokens()->Assign(from.eos_tokens.begin(),
                                   from.eos_tokens.end());
+  to.set_chat_template(from.chat.text);
+  to.set_bos_token(from.chat.bos_token);
+  to.set_eos_token(from.chat.eos_token);
   for (const StateSlot& slot : layout.slots()) {
     v1::Model::StateSlot& added = *to.add_state_slots();
     added.set_layer(static_cast<uint32_t>(slot.layer));

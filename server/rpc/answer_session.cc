@@ -75,13 +75,16 @@ void ToProto(const SessionInfo& info, absl::string_view model_id,
   to.set_state(StateOf(info));
   SetTime(info.create_time, *to.mutable_create_time());
   SetTime(info.last_step_time, *to.mutable_last_step_time());
-  SetTime(info.expire_time, *to.mutable_expire_time());
-  SetDuration(info.ttl, *to.mutable_ttl());
+  if (info.ttl < absl::InfiniteDuration()) {
+    SetTime(info.expire_time, *to.mutable_expire_time());
+    SetDuration(info.ttl, *to.mutable_ttl());
+  }
   to.mutable_labels()->insert(info.labels.begin(), info.labels.end());
   to.set_uid(info.uid);
   to.set_other_numerics(info.other_numerics);
   to.set_durability(ToProto(info.durability));
   to.set_state_not_finite(info.not_finite);
+  to.set_ephemeral(info.ephemeral);
   if (info.prefix_reuse.has_value()) {
     to.set_prefix_reuse(ToProto(info.prefix_reuse));
   }

@@ -135,19 +135,28 @@ absl::StatusOr<Pooling> ToPooling(v1::Pooling pooling) {
 
 }  // namespace
 
-absl::StatusOr<absl::Duration> ParseTtl(const google::protobuf::Duration& ttl) {
+namespace {
+
+absl::StatusOr<absl::Duration> ParseDuration(
+    absl::string_view field, const google::protobuf::Duration& from) {
   constexpr int32_t kMostNanos = 999'999'999;
-  if (ttl.nanos() < -kMostNanos || ttl.nanos() > kMostNanos) {
-    return OutOfBounds("session.ttl.nanos", ttl.nanos(),
+  if (from.nanos() < -kMostNanos || from.nanos() > kMostNanos) {
+    return OutOfBounds(absl::StrCat(field, ".nanos"), from.nanos(),
                        "in [-999999999, 999999999]");
   }
-  if ((ttl.seconds() > 0 && ttl.nanos() < 0) ||
-      (ttl.seconds() < 0 && ttl.nanos() > 0)) {
-    return OutOfBounds("session.ttl.nanos", ttl.nanos(),
-                       "0 or of the sign of session.ttl.seconds");
+  if ((from.seconds() > 0 && from.nanos() < 0) ||
+      (from.seconds() < 0 && from.nanos() > 0)) {
+    return OutOfBounds(absl::StrCat(field, ".nanos"), from.nanos(),
+                       absl::StrCat("0 or of the sign of ", field, ".seconds"));
   }
-  const absl::Duration duration =
-      absl::Seconds(ttl.seconds()) + absl::Nanoseconds(ttl.nanos());
+  return absl::Seconds(from.seconds()) + absl::Nanoseconds(from.nanos());
+}
+
+}  // namespace
+
+absl::StatusOr<absl::Duration> ParseTtl(const google::protobuf::Duration& ttl) {
+  STEADYSTATE_ASSIGN_OR_RETURN(const absl::Duration duration,
+                               ParseDuration("session.ttl", ttl));
   STEADYSTATE_RETURN_IF_ERROR(Within("session", ValidateSessionTtl(duration)));
   return duration;
 }
@@ -250,6 +259,19 @@ absl::StatusOr<ForkOptions> Converter::ToForkOptions(
   return forks;
 }
 
+namespace {
+
+absl::Status SetTimeout(const v1::StepRequest& from, StepRequest& to) {
+  to.timeout = absl::InfiniteDuration();
+  if (!from.has_timeout()) return absl::OkStatus();
+  STEADYSTATE_ASSIGN_OR_RETURN(to.timeout,
+                               ParseDuration("timeout", from.timeout()));
+  if (to.timeout > absl::ZeroDuration()) return absl::OkStatus();
+  return OutOfBounds("timeout", absl::FormatDuration(to.timeout), "above 0");
+}
+
+}  // namespace
+
 absl::StatusOr<StepRequest> Converter::ToStepRequest(
     const v1::StepRequest& request) const {
   StepRequest step;
@@ -262,6 +284,8 @@ absl::Status Converter::ToStepRequest(const v1::StepRequest& request,
   STEADYSTATE_RETURN_IF_ERROR(SetSession(request.session(), to.session));
   STEADYSTATE_RETURN_IF_ERROR(SetStepInput(request, to));
   SetKey(request, to);
+  STEADYSTATE_RETURN_IF_ERROR(SetTimeout(request, to));
+  to.ephemeral = request.ephemeral();
   STEADYSTATE_RETURN_IF_ERROR(SetOutputs(request.output(), to.outputs));
   STEADYSTATE_RETURN_IF_ERROR(OfStep(Validate(to, model_, options_)));
   return CheckAnswer(MostWireBytes(to.outputs, model_));
@@ -287,7 +311,10 @@ absl::Status Converter::SetStepInput(const v1::StepRequest& request,
 absl::StatusOr<GenerateRequest> Converter::ToGenerateRequest(
     const v1::GenerateRequest& request) const {
   GenerateRequest generate;
-  STEADYSTATE_RETURN_IF_ERROR(SetSession(request.session(), generate.session));
+  if (!request.session().empty()) {
+    STEADYSTATE_RETURN_IF_ERROR(
+        SetSession(request.session(), generate.session));
+  }
   if (!request.text().empty()) {
     STEADYSTATE_RETURN_IF_ERROR(SetTokensOf(request.text(), generate.prompt));
   } else if (request.tokens().ids_size() > 0) {

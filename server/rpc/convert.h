@@ -32,6 +32,9 @@ absl::StatusOr<ForkOptions> ToForkOptions(
 // A session that begins as a checkpoint is.
 ForkOptions ToForkOptions(const SessionOptions& options);
 
+// Which sessions ListSessions lists.
+absl::StatusOr<SessionQuery> ToQuery(const v1::ListSessionsRequest& request);
+
 // Where RewindSession goes.
 absl::StatusOr<PastPoint> ToPastPoint(const v1::RewindSessionRequest& request);
 

@@ -63,6 +63,20 @@ ForkOptions ToForkOptions(const SessionOptions& options) {
   return fork;
 }
 
+absl::StatusOr<SessionQuery> ToQuery(const v1::ListSessionsRequest& request) {
+  SessionQuery query;
+  if (request.match().size() > kMaxPatternBytes) {
+    return OutOfBounds(
+        "match", absl::StrCat(request.match().size(), " bytes long"),
+        absl::StrCat("at most ", kMaxPatternBytes, " bytes long"));
+  }
+  query.pattern = request.match();
+  STEADYSTATE_RETURN_IF_ERROR(ValidateLabelCount(request.labels().size()));
+  query.labels.insert(request.labels().begin(), request.labels().end());
+  STEADYSTATE_RETURN_IF_ERROR(ValidateLabels(query.labels));
+  return query;
+}
+
 absl::StatusOr<PastPoint> ToPastPoint(const v1::RewindSessionRequest& request) {
   switch (request.to_case()) {
     case v1::RewindSessionRequest::kPosition:

@@ -105,6 +105,10 @@ void StepCall::Submit(const grpc::CallbackServerContext& context,
     End(step.status());
     return;
   }
+  if (step->ephemeral) {
+    End(OutOfBounds("ephemeral", "true", "false but in a StreamStep stream"));
+    return;
+  }
   session_ = request.session();
   step->writer = services_.engine.NewWriter();
   step->client = ConnectionOf(context);

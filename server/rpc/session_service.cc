@@ -37,6 +37,9 @@ namespace {
 constexpr size_t kDefaultPageSize = 100;
 // Sessions that are described under one lock of the engine.
 constexpr size_t kSessionsAtOnce = 64;
+// How often the engine is asked for one page: what few sessions match may take
+// several.
+constexpr size_t kLooksOfPage = 64;
 // What a session in a list takes in work and memory, few labels assumed.
 constexpr UnaryCost kSessionCost = {.work = 64, .answer = 1024};
 // The framing of a session in a list.
@@ -47,9 +50,10 @@ size_t PageSize(int32_t wanted) {
   return std::min(static_cast<size_t>(std::max(wanted, 0)), kMaxPageSize);
 }
 
-// Fills in a page of `what`: `set`, (info, message), what there is of each.
+// Fills in a page of what the query asks for: `set`, (info, message), what
+// there is of each.
 template <typename Request, typename Message, typename Response, typename Set>
-absl::Status FillPage(const ServiceContext& services, Listed what,
+absl::Status FillPage(const ServiceContext& services, const SessionQuery& query,
                       const Request& request,
                       google::protobuf::RepeatedPtrField<Message>& to,
                       Response& response, const Set& set) {
@@ -62,12 +66,13 @@ absl::Status FillPage(const ServiceContext& services, Listed what,
       services.max_message_bytes - kFramingBytes - kMaxPageTokenBytes;
   size_t bytes = 0;
   size_t left = PageSize(request.page_size());
+  size_t looks_left = kLooksOfPage;
   std::string token = request.page_token();
   do {
     STEADYSTATE_ASSIGN_OR_RETURN(
         const SessionPage page,
-        services.engine.ListSessions(std::min(left, kSessionsAtOnce), token, "",
-                                     what));
+        services.engine.ListSessions(std::min(left, kSessionsAtOnce), token,
+                                     query));
     for (const SessionInfo& info : page.sessions) {
       Message& added = *to.Add();
       set(info, added);
@@ -81,7 +86,7 @@ absl::Status FillPage(const ServiceContext& services, Listed what,
     }
     left -= page.sessions.size();
     token = page.next_page_token;
-  } while (left > 0 && !token.empty());
+  } while (left > 0 && !token.empty() && --looks_left > 0);
   response.set_next_page_token(token);
   return absl::OkStatus();
 }
@@ -237,8 +242,11 @@ grpc::ServerUnaryReactor* SessionService::ListSessions(
     v1::ListSessionsResponse* response) {
   return AnswerLongUnary(
       services_, *context, "steadystate.v1.SessionService/ListSessions",
-      CostOfPage(request->page_size()), *response, [this, request, response] {
-        return FillPage(services_, Listed::kSessions, *request,
+      CostOfPage(request->page_size()), *response,
+      [this, request, response]() -> absl::Status {
+        STEADYSTATE_ASSIGN_OR_RETURN(const SessionQuery query,
+                                     ToQuery(*request));
+        return FillPage(services_, query, *request,
                         *response->mutable_sessions(), *response,
                         [this](const SessionInfo& info, v1::Session& to) {
                           SetSession(info, to);
@@ -337,7 +345,7 @@ grpc::ServerUnaryReactor* SessionService::ListCheckpoints(
   return AnswerLongUnary(
       services_, *context, "steadystate.v1.SessionService/ListCheckpoints",
       CostOfPage(request->page_size()), *response, [this, request, response] {
-        return FillPage(services_, Listed::kCheckpoints, *request,
+        return FillPage(services_, {.what = Listed::kCheckpoints}, *request,
                         *response->mutable_checkpoints(), *response,
                         [](const SessionInfo& info, v1::Checkpoint& to) {
                           ToProto(info, to);

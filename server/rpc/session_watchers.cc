@@ -30,7 +30,7 @@ absl::Status TooMany(size_t watching) {
 SessionWatchers::SessionWatchers(SessionEvents& events, Metrics& metrics)
     : events_(events),
       metrics_(metrics),
-      share_(kMost, 0, kParts),
+      share_(kMost, kOwn, kParts),
       thread_([this] { Loop(); }) {
   events_.AddListener(*this);
 }

@@ -30,9 +30,11 @@ namespace steadystate {
 // alone.
 class SessionWatchers final : public SessionEvents::Listener {
  public:
-  // The most that may watch; a connection has an eighth of what it then leaves
-  // to others at most.
+  // The most that may watch, beside one of each connection, which it always may
+  // have; of the rest a connection has an eighth of what it then leaves to
+  // others at most.
   static constexpr size_t kMost = 1024;
+  static constexpr size_t kOwn = 1;
   static constexpr size_t kParts = 8;
 
   class Watcher {

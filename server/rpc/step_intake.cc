@@ -83,7 +83,9 @@ absl::Status StepIntake::Convert(const StepMessage::Request& from,
 Submission<StepRequest>* StepIntake::TakeUp() {
   message_.Consume();
   if (!arrivals_[taken_up_++].refusal.ok()) return nullptr;
-  return &submissions_[submitted_++];
+  Submission<StepRequest>& submission = submissions_[submitted_++];
+  made_sessions_ = made_sessions_ || submission.request.ephemeral;
+  return &submission;
 }
 
 void StepIntake::ClearSubmissions() {

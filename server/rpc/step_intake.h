@@ -68,6 +68,10 @@ class StepIntake {
   // Of all of them together.
   size_t cost() const { return cost_; }
 
+  WriterId writer() const { return origin_.writer; }
+  // May the steps have made sessions?
+  bool made_sessions() const { return made_sessions_; }
+
   // Takes up the first arrival that has not been. Returns its submission, which
   // lacks receiver and tag, or null if it is refused.
   Submission<StepRequest>* TakeUp();
@@ -106,6 +110,7 @@ class StepIntake {
   // arrivals, and what is kept for its memory.
   std::vector<Submission<StepRequest>> submissions_;
   size_t submitted_ = 0;
+  bool made_sessions_ = false;
 };
 
 }  // namespace steadystate

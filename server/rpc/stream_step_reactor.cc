@@ -235,6 +235,7 @@ void StreamStepReactor::OnCancel() {
 
 void StreamStepReactor::OnDone() {
   intake_.Drop();
+  if (intake_.made_sessions()) services_.engine.EndWriter(intake_.writer());
   services_.open_streams.Remove(*this);
   services_.metrics.AddStreams(-1);
   // The engine may have a reference until the end of a round.

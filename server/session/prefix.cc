@@ -92,7 +92,7 @@ std::vector<PrefixDigest> PrefixesOf(const PrefixOrigin& origin,
 std::optional<PrefixDigest> PrefixAt(const PrefixOrigin& origin,
                                      const SessionState& state,
                                      uint64_t position) {
-  if (position == 0 || state.repeatable_from() > 0 ||
+  if (position == 0 || state.imported() || state.repeatable_from() > 0 ||
       !IsPrompt(state.history(), position, origin.piece_rows)) {
     return std::nullopt;
   }

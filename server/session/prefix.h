@@ -33,7 +33,8 @@ std::vector<PrefixDigest> PrefixesOf(const PrefixOrigin& origin,
 
 // The digest of what a session was at `position`, if it was what a new session
 // is after a prompt: nothing where it remembers less, or has drawn tokens, or
-// was advanced by pieces of another length. REQUIRES: position <=
+// was advanced by pieces of another length, or was imported: nobody shall find
+// what a client says that a prompt leads to. REQUIRES: position <=
 // state.position().
 std::optional<PrefixDigest> PrefixAt(const PrefixOrigin& origin,
                                      const SessionState& state,

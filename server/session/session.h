@@ -135,6 +135,9 @@ struct Session {
   // Where it lies among the sessions that no table holds, SessionKeeper's.
   std::optional<size_t> unlisted;
 
+  // The stream that made it and whose end ends it: it is never stored. 0: none.
+  uint64_t stream = 0;
+
   Tier charged = Tier::kMemory;  // what for
   // The position of what the store has of it, and of the snapshot in that;
   // absent: it has nothing.

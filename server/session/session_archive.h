@@ -38,7 +38,8 @@ class SessionArchive {
   // REQUIRES: the state is in memory, or at position 0; nobody changes it.
   std::string Write(const StoredSession& session,
                     const SessionState& state) const {
-    return snapshots_.Write(session.card, state);
+    return snapshots_.Write(session.card, state,
+                            {.imported = state.imported()});
   }
   // The same of one that has absorbed nothing.
   std::string WriteNew(const StoredSession& session) const {

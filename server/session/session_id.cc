@@ -194,6 +194,30 @@ absl::Status ValidateLabels(const std::map<std::string, std::string>& labels) {
   return absl::OkStatus();
 }
 
+bool MatchesPattern(absl::string_view pattern, absl::string_view id) {
+  size_t p = 0;
+  size_t i = 0;
+  // What follows the latest `*`, and the character from which on that is tried.
+  size_t after_star = absl::string_view::npos;
+  size_t tried = 0;
+  while (i < id.size()) {
+    if (p < pattern.size() && pattern[p] == '*') {
+      after_star = ++p;
+      tried = i;
+    } else if (p < pattern.size() &&
+               (pattern[p] == '?' || pattern[p] == id[i])) {
+      ++p;
+      ++i;
+    } else if (after_star != absl::string_view::npos) {
+      p = after_star;
+      i = ++tried;
+    } else {
+      return false;
+    }
+  }
+  return pattern.find_first_not_of('*', p) == absl::string_view::npos;
+}
+
 std::string MakePageToken(absl::string_view last_id) {
   return absl::WebSafeBase64Escape(
       absl::StrCat(std::string(1, kPageTokenVersion), last_id));

@@ -30,6 +30,14 @@ inline constexpr size_t kMaxPageTokenBytes = 128;
 // True for 1 to 63 of [a-z0-9-], beginning with a letter or digit.
 bool IsSessionId(absl::string_view id);
 
+// Most bytes of a pattern for ids.
+inline constexpr size_t kMaxPatternBytes = 128;
+
+// Does the pattern match all of the id? `*` in it stands for any characters,
+// `?` for one, all others for themselves. In time of the product of their
+// lengths.
+bool MatchesPattern(absl::string_view pattern, absl::string_view id);
+
 // A checkpoint is a session that nobody can name, advance or let expire: its id
 // is the checkpoint's with a mark before it, which no session's has.
 std::string CheckpointId(absl::string_view name);

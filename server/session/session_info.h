@@ -93,6 +93,16 @@ struct PastPoint {
 // What a list is of.
 enum class Listed : uint8_t { kSessions, kCheckpoints };
 
+// Which of an owner's sessions, or checkpoints, a list is to have.
+struct SessionQuery {
+  Listed what = Listed::kSessions;
+  std::string owner{};
+  // A pattern for their ids (MatchesPattern); empty: all.
+  std::string pattern{};
+  // Each of them has all of these.
+  std::map<std::string, std::string> labels{};
+};
+
 // What copies of a session are to be. Those after the first differ in nothing
 // but their ids.
 struct ForkOptions {
@@ -135,6 +145,7 @@ struct SessionInfo {
   bool other_numerics = false;  // than it began under
   Durability durability = Durability::kNone;
   bool not_finite = false;  // Health::kNotFinite
+  bool ephemeral = false;   // ends with the stream that made it
   // Of the answer to its creation alone.
   std::optional<PrefixReuse> prefix_reuse{};
 };

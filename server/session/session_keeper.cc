@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <deque>
 #include <optional>
 #include <utility>
 #include <vector>
@@ -43,6 +44,23 @@ absl::Status NoStore() {
                    "--store");
 }
 
+absl::Status NeverStored(const Session& session) {
+  return MakeError(
+      ErrorReason::kInvalidArgument,
+      absl::StrCat(Called(session.id),
+                   " is ephemeral: it is in memory until its stream ends"),
+      {{"field", "name"}, {"value", session.id}});
+}
+
+// The charges decide, not the free slots: some of these are for sessions that
+// have been charged and have not asked for theirs. An empty lease if the slot
+// comes later.
+absl::StatusOr<StateLease> LeaseIfFree(StatePool& pool) {
+  // One that is free by the charges is being cleared, or will be.
+  if (pool.lent() == pool.capacity()) return StateLease();
+  return pool.Allocate();
+}
+
 // A time of day that was `wall`, as steady time; none to come.
 Moment Past(absl::Time wall, const Moment& now) {
   const absl::Duration ago = std::max(now.wall - wall, absl::ZeroDuration());
@@ -51,7 +69,8 @@ Moment Past(absl::Time wall, const Moment& now) {
 
 }  // namespace
 
-SessionKeeper::SessionKeeper(const Limits& limits, const SessionLayout& layout,
+SessionKeeper::SessionKeeper(const SessionLimits& limits,
+                             const SessionLayout& layout,
                              SessionArchive* archive, const Clock& clock,
                              Metrics& metrics, Returned returned,
                              KeeperThread::Due due)
@@ -175,7 +194,7 @@ std::optional<size_t> SessionKeeper::StoreAll(absl::Duration timeout) {
 absl::StatusOr<SessionInfo> SessionKeeper::Create(const SessionOptions& options,
                                                   Created* created) {
   const Moment now = clock_.Read();
-  while (MoreExpiryMayMakeRoom(1, now)) {
+  while (shelf_.MoreExpiryMayMakeRoom(1, now)) {
   }
   STEADYSTATE_ASSIGN_OR_RETURN(
       const Durability durability,
@@ -190,7 +209,7 @@ absl::StatusOr<SessionInfo> SessionKeeper::Create(const SessionOptions& options,
   STEADYSTATE_RETURN_IF_ERROR(Charge(tier, 1, now));
   StateLease lease;
   if (tier == Tier::kMemory) {
-    absl::StatusOr<StateLease> free = LeaseIfFree();
+    absl::StatusOr<StateLease> free = LeaseIfFree(pool_);
     if (!free.ok()) {
       shelf_.charges.GiveBack(tier, 1);
       return free.status();
@@ -254,29 +273,40 @@ absl::StatusOr<SessionInfo> SessionKeeper::Get(const SessionKey& key) {
   return shelf_.table.Describe(*session, now);
 }
 
-absl::StatusOr<SessionPage> SessionKeeper::List(Listed what,
-                                                absl::string_view owner,
+absl::StatusOr<SessionPage> SessionKeeper::List(const SessionQuery& query,
                                                 size_t page_size,
                                                 absl::string_view page_token) {
   const Moment now = clock_.Read();
   const MutexLock lock(shelf_.mutex);
   shelf_.EndExpired(now);
-  return shelf_.table.List(what, owner, page_size, page_token, now);
+  return shelf_.table.List(query, page_size, page_token, now);
 }
 
 absl::Status SessionKeeper::Hibernate(const SessionKey& key,
                                       Shelf::Hibernated hibernated) {
   const Moment now = clock_.Read();
   const MutexLock lock(shelf_.mutex);
-  STEADYSTATE_RETURN_IF_ERROR(Find(key, now).status());
+  STEADYSTATE_ASSIGN_OR_RETURN(const Session* const session, Find(key, now));
   if (!shelf_.stores) {
     return NoStore();
   }
+  if (session->stream != 0) return NeverStored(*session);
   shelf_.bedtimes.push_back({.owner = std::string(key.owner),
                              .id = std::string(key.id),
                              .hibernated = std::move(hibernated)});
   shelf_.wake.SignalOne();
   return absl::OkStatus();
+}
+
+void SessionKeeper::GiveUpHibernations(const absl::Status& why) {
+  std::deque<Shelf::Bedtime> given_up;
+  {
+    const MutexLock lock(shelf_.mutex);
+    given_up.swap(shelf_.bedtimes);
+  }
+  for (const Shelf::Bedtime& bedtime : given_up) {
+    bedtime.hibernated(CloneError(why));
+  }
 }
 
 absl::StatusOr<Session*> SessionKeeper::Find(const SessionKey& key,
@@ -288,7 +318,7 @@ absl::StatusOr<Session*> SessionKeeper::Find(const SessionKey& key,
 absl::StatusOr<Session*> SessionKeeper::CreateUnlisted(const Moment& now) {
   shelf_.EndExpired(now);
   STEADYSTATE_RETURN_IF_ERROR(Charge(Tier::kMemory, 1, now));
-  absl::StatusOr<StateLease> lease = LeaseIfFree();
+  absl::StatusOr<StateLease> lease = LeaseIfFree(pool_);
   if (!lease.ok()) {
     shelf_.charges.GiveBack(Tier::kMemory, 1);
     return lease.status();
@@ -298,30 +328,67 @@ absl::StatusOr<Session*> SessionKeeper::CreateUnlisted(const Moment& now) {
   return &session;
 }
 
-absl::StatusOr<Session*> SessionKeeper::Delete(const SessionKey& key,
-                                               const Moment& now,
-                                               Shelf::Removed& removed) {
-  STEADYSTATE_ASSIGN_OR_RETURN(Session* const session, Find(key, now));
-  if (KindOfId(session->id) == SessionKind::kSession) {
+absl::StatusOr<Session*> SessionKeeper::FindEphemeral(const SessionKey& key,
+                                                      uint64_t stream,
+                                                      const Moment& now) {
+  shelf_.EndExpired(now);
+  shelf_.EndIfExpired(key, now);
+  Session* const session = shelf_.table.FindAny(key);
+  if (session != nullptr && session->stream != stream) {
+    return shelf_.table.CheckFree(key);  // an error: it is taken
+  }
+  return session;
+}
+
+absl::StatusOr<Session*> SessionKeeper::CreateEphemeral(const SessionKey& key,
+                                                        uint64_t stream,
+                                                        const Moment& now) {
+  if (shelf_.stores && !shelf_.LeavesSlots()) {
+    return Refused(Tier::kMemory, now);
+  }
+  STEADYSTATE_RETURN_IF_ERROR(Charge(Tier::kMemory, 1, now));
+  absl::StatusOr<StateLease> lease = LeaseIfFree(pool_);
+  if (!lease.ok()) {
+    shelf_.charges.GiveBack(Tier::kMemory, 1);
+    return lease.status();
+  }
+  auto created = std::make_unique<Session>(layout_);
+  created->stream = stream;
+  SessionOptions options;
+  options.owner = std::string(key.owner);
+  options.id = std::string(key.id);
+  options.ttl = absl::InfiniteDuration();
+  Session& session =
+      shelf_.table.Add(std::move(created), std::move(options), now);
+  session.state.SetSlot(*std::move(lease));
+  metrics_.SessionCreated();
+  shelf_.Note(SessionEventKind::kCreated, session, now.wall);
+  UpdateGauges();
+  return &session;
+}
+
+bool SessionKeeper::Delete(Session& session, const Moment& now,
+                           Shelf::Removed& removed) {
+  if (KindOfId(session.id) == SessionKind::kSession) {
     metrics_.SessionEnded(SessionEnd::kDeleted,
-                          now.steady - session->created.steady,
-                          session->position);
+                          now.steady - session.created.steady,
+                          session.position);
   }
-  shelf_.Note(SessionEventKind::kDeleted, *session, now.wall);
-  const bool in_use = session->active;
-  if (!in_use && session->state.stored()) {
-    --shelf_.HibernatedLike(*session);
+  shelf_.Note(SessionEventKind::kDeleted, session, now.wall);
+  const bool in_use = session.active;
+  if (!in_use && session.state.stored()) {
+    --shelf_.HibernatedLike(session);
   }
-  shelf_.RemoveStored(*session, removed);
-  shelf_.log.Forget(*session);
-  std::unique_ptr<Session> taken = shelf_.table.Remove(*session);
+  shelf_.RemoveStored(session, removed);
+  shelf_.log.Forget(session);
+  std::unique_ptr<Session> taken = shelf_.table.Remove(session);
   if (in_use) {
     shelf_.KeepUnlisted(std::move(taken));
   } else {
     shelf_.End(std::move(taken));
   }
   UpdateGauges();
-  return in_use ? session : nullptr;
+  return in_use;
 }
 
 void SessionKeeper::Use(Session& session) {
@@ -384,7 +451,7 @@ void SessionKeeper::Replayed(Session& session) {
   session.tail.reset();
   session.NoteRecords();
   session.repeatable_from = session.state.repeatable_from();
-  if (archive_ == nullptr) return;
+  if (archive_ == nullptr || session.stream != 0) return;
   // What follows in the log is of these numerics. The next one shall not have
   // all of this to do again.
   session.log.broken =
@@ -425,15 +492,6 @@ absl::Status SessionKeeper::Charge(Tier tier, size_t sessions,
   return absl::OkStatus();
 }
 
-// The charges decide, not the free slots: some of these are for sessions that
-// have been charged and have not asked for theirs. An empty lease if the slot
-// comes later.
-absl::StatusOr<StateLease> SessionKeeper::LeaseIfFree() {
-  // One that is free by the charges is being cleared, or will be.
-  if (pool_.lent() == pool_.capacity()) return StateLease();
-  return pool_.Allocate();
-}
-
 absl::Status SessionKeeper::Refused(Tier tier, const Moment& now) const {
   const absl::Duration retry = std::clamp(
       shelf_.table.NextExpiry() - now.steady, kMinStateRetry, kMaxStateRetry);
@@ -457,15 +515,6 @@ absl::Status SessionKeeper::Refused(Tier tier, const Moment& now) const {
 SessionCard SessionKeeper::CardOf(const Session& session) {
   const MutexLock lock(shelf_.mutex);
   return session.card();
-}
-
-// Nobody is refused for the memory of sessions that have expired, however many
-// others stand before them. Between two calls others get the lock.
-bool SessionKeeper::MoreExpiryMayMakeRoom(size_t sessions, const Moment& now) {
-  const MutexLock lock(shelf_.mutex);
-  shelf_.EndExpired(now);
-  return sessions > shelf_.charges.left(shelf_.listed_tier()) &&
-         shelf_.table.NextExpiry() <= now.steady;
 }
 
 }  // namespace steadystate

@@ -35,16 +35,12 @@ namespace steadystate {
 // state that is ordered of it, moving states to the store and back. No call
 // waits for that.
 //
-// Without a store a session is charged memory from its creation to its end, and
-// there are never more than the budget holds. Its slot may come later: while
-// the slots that are free by that count are still being cleared, a new session
-// has none (SessionTier), and gets one, in order of arrival, when its first
-// step asks for it.
+// Without a store a session is charged memory from its creation to its end. Its
+// slot may come later, in order of arrival, when its first step asks for it:
+// those that are free by that count may not have been cleared yet.
 //
-// With a store sessions that can be named are charged what they take there.
-// Those that are idle leave memory after a while, or when others need their
-// slots, longest idle first; they wake on their next step. Where all slots are
-// in use, steps wait for one in order of arrival.
+// With a store sessions that can be named are charged what they take there, and
+// leave memory when they are idle; steps wait for a slot in order of arrival.
 //
 // The engine holds mutex() while it looks for sessions and says what becomes of
 // them; a session that it uses stays until it lets go of it, also when it is
@@ -53,14 +49,13 @@ namespace steadystate {
 // Lock order: the engine's mutex, mutex(), the pool's, those within Metrics.
 class SessionKeeper {
  public:
-  using Limits = SessionLimits;
   using Work = Shelf::Work;
   using Returned = KeeperThread::Returned;
   using Created = std::function<void(absl::StatusOr<SessionInfo>)>;
 
   // REQUIRES: the limits are valid. The others outlive the keeper. `archive`:
   // null without a store.
-  SessionKeeper(const Limits& limits, const SessionLayout& layout,
+  SessionKeeper(const SessionLimits& limits, const SessionLayout& layout,
                 SessionArchive* archive, const Clock& clock, Metrics& metrics,
                 Returned returned, KeeperThread::Due due = nullptr);
   // REQUIRES: no session is in use.
@@ -83,15 +78,16 @@ class SessionKeeper {
                                      Created* created = nullptr);
   // SESSION_NOT_FOUND, SESSION_EXPIRED.
   absl::StatusOr<SessionInfo> Get(const SessionKey& key);
-  // The owner's. INVALID_ARGUMENT, INVALID_PAGE_TOKEN.
-  absl::StatusOr<SessionPage> List(Listed what, absl::string_view owner,
-                                   size_t page_size,
+  // As SessionTable::List.
+  absl::StatusOr<SessionPage> List(const SessionQuery& query, size_t page_size,
                                    absl::string_view page_token);
 
   // Lets the session's state leave memory for the store, and calls `hibernated`
   // then, or with why it does not: from the keeper's thread. Fails at once, and
   // does not call it, with SESSION_NOT_FOUND, SESSION_EXPIRED or NO_STORE.
   absl::Status Hibernate(const SessionKey& key, Shelf::Hibernated hibernated);
+  // Tells those whose turn has not come why not.
+  void GiveUpHibernations(const absl::Status& why);
   SessionEvents& events() { return shelf_.events; }
   // Guards all below.
   Mutex& mutex() ABSL_LOCK_RETURNED(shelf_.mutex) { return shelf_.mutex; }
@@ -110,12 +106,24 @@ class SessionKeeper {
   absl::StatusOr<Session*> CreateUnlisted(const Moment& now)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(shelf_.mutex);
 
-  // Makes a session unreachable for clients. One in use is returned and ends
-  // when the engine lets go of it; any other ends at once: null. If the store
-  // has it, `removed` is taken, and called by the keeper's thread when it does
-  // not any more; else not. SESSION_NOT_FOUND, SESSION_EXPIRED.
-  absl::StatusOr<Session*> Delete(const SessionKey& key, const Moment& now,
-                                  Shelf::Removed& removed)
+  // The stream's session (Session::stream) of that name; null if there is none.
+  // SESSION_ALREADY_EXISTS, and, where it is made, STATE_BUDGET_EXHAUSTED.
+  absl::StatusOr<Session*> FindEphemeral(const SessionKey& key, uint64_t stream,
+                                         const Moment& now)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(shelf_.mutex);
+  absl::StatusOr<Session*> CreateEphemeral(const SessionKey& key,
+                                           uint64_t stream, const Moment& now)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(shelf_.mutex);
+  std::vector<Session*> OfStream(uint64_t stream, size_t most) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(shelf_.mutex) {
+    return shelf_.table.OfStream(stream, most);
+  }
+
+  // Makes a session unreachable for clients. True if it is in use: then it ends
+  // when the engine lets go of it; any other ends at once. If the store has it,
+  // `removed` is taken, and called by the keeper's thread when it does not any
+  // more; else not.
+  bool Delete(Session& session, const Moment& now, Shelf::Removed& removed)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(shelf_.mutex);
 
   // Has requests from now on: it does not expire. REQUIRES: it is idle.
@@ -162,7 +170,7 @@ class SessionKeeper {
   // of them, or none. Each is charged now, and gets memory of its own when its
   // first step comes; until then one copy serves all of them. Called by Work on
   // the parent, without mutex(). Errors as of Create and SessionPast::Find.
-  absl::StatusOr<Forks> Fork(const Session& parent, const ForkOptions& options,
+  absl::StatusOr<Forks> Fork(Session& parent, const ForkOptions& options,
                              uint64_t position, absl::string_view text)
       ABSL_LOCKS_EXCLUDED(shelf_.mutex);
 
@@ -196,14 +204,9 @@ class SessionKeeper {
  private:
   absl::Status Charge(Tier tier, size_t sessions, const Moment& now)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(shelf_.mutex);
-  absl::StatusOr<StateLease> LeaseIfFree()
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(shelf_.mutex);
   absl::Status Refused(Tier tier, const Moment& now) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(shelf_.mutex);
-  absl::Status CheckFree(absl::string_view owner,
-                         absl::Span<const std::string> ids, const Moment& now)
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(shelf_.mutex);
-  absl::StatusOr<std::shared_ptr<SessionState>> OriginAt(const Session& parent,
+  absl::StatusOr<std::shared_ptr<SessionState>> OriginAt(Session& parent,
                                                          uint64_t position,
                                                          absl::string_view text,
                                                          WayBack& way)
@@ -226,8 +229,6 @@ class SessionKeeper {
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(shelf_.mutex);
   void TakeUp(StoredSession stored, const Moment& now)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(shelf_.mutex);
-  bool MoreExpiryMayMakeRoom(size_t sessions, const Moment& now)
-      ABSL_LOCKS_EXCLUDED(shelf_.mutex);
 
   const SessionLayout& layout_;
   SessionArchive* const archive_;

@@ -7,6 +7,8 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
+#include "server/base/error.h"
 #include "server/base/parking.h"
 #include "server/base/status_macros.h"
 #include "server/session/session_id.h"
@@ -14,6 +16,30 @@
 
 namespace steadystate {
 namespace {
+
+// Of `count` more.
+absl::Status CheckCheckpoints(const Shelf& shelf, size_t count)
+    ABSL_EXCLUSIVE_LOCKS_REQUIRED(shelf.mutex) {
+  const size_t most = shelf.max_checkpoints;
+  if (shelf.table.count(SessionKind::kCheckpoint).all + count <= most) {
+    return absl::OkStatus();
+  }
+  return MakeError(
+      ErrorReason::kCheckpointLimitReached,
+      absl::StrCat("there are as many checkpoints as there may be, ", most,
+                   ": delete some or raise --max_checkpoints"),
+      {{"bounds", absl::StrCat(most)}});
+}
+
+absl::Status CheckFree(Shelf& shelf, absl::string_view owner,
+                       absl::Span<const std::string> ids, const Moment& now)
+    ABSL_EXCLUSIVE_LOCKS_REQUIRED(shelf.mutex) {
+  for (const std::string& id : ids) {
+    shelf.EndIfExpired({id, owner}, now);
+    STEADYSTATE_RETURN_IF_ERROR(shelf.table.CheckFree({id, owner}));
+  }
+  return absl::OkStatus();
+}
 
 absl::Status ValidateForks(const ForkOptions& options) {
   if (options.ttl.has_value()) {
@@ -26,7 +52,7 @@ absl::Status ValidateForks(const ForkOptions& options) {
 
 }  // namespace
 
-absl::StatusOr<Forks> SessionKeeper::Fork(const Session& parent,
+absl::StatusOr<Forks> SessionKeeper::Fork(Session& parent,
                                           const ForkOptions& options,
                                           uint64_t position,
                                           absl::string_view text) {
@@ -34,7 +60,7 @@ absl::StatusOr<Forks> SessionKeeper::Fork(const Session& parent,
   Forks forks = {.ids = options.ids, .position = position};
   while (forks.ids.size() < options.count) forks.ids.push_back(NewSessionId());
   const Moment now = clock_.Read();
-  while (MoreExpiryMayMakeRoom(forks.ids.size(), now)) {
+  while (shelf_.MoreExpiryMayMakeRoom(forks.ids.size(), now)) {
   }
   SessionOptions each;
   each.ttl = options.ttl;
@@ -69,7 +95,8 @@ absl::StatusOr<Forks> SessionKeeper::Fork(const Session& parent,
     const MutexLock lock(shelf_.mutex);
     // Others may have taken an id meanwhile.
     const absl::Status fits =
-        origin.ok() ? CheckFree(each.owner, forks.ids, now) : origin.status();
+        origin.ok() ? CheckFree(shelf_, each.owner, forks.ids, now)
+                    : origin.status();
     if (!fits.ok()) {
       shelf_.charges.GiveBack(shelf_.listed_tier(), children.size());
       return fits;
@@ -89,8 +116,7 @@ absl::StatusOr<Forks> SessionKeeper::Fork(const Session& parent,
 // What the parent was at `position`, or before that, and then `way` leads
 // there.
 absl::StatusOr<std::shared_ptr<SessionState>> SessionKeeper::OriginAt(
-    const Session& parent, uint64_t position, absl::string_view text,
-    WayBack& way) {
+    Session& parent, uint64_t position, absl::string_view text, WayBack& way) {
   if (position == parent.state.position()) return thread_.CopyOf(parent.state);
   STEADYSTATE_ASSIGN_OR_RETURN(way,
                                thread_.past().Find(parent, position, text));
@@ -156,7 +182,10 @@ absl::Status SessionKeeper::ReserveForks(const Session& parent, size_t count,
                                          const Moment& now,
                                          SessionOptions& each) {
   const MutexLock lock(shelf_.mutex);
-  STEADYSTATE_RETURN_IF_ERROR(CheckFree(parent.owner, ids, now));
+  STEADYSTATE_RETURN_IF_ERROR(CheckFree(shelf_, parent.owner, ids, now));
+  if (each.ttl == absl::InfiniteDuration()) {
+    STEADYSTATE_RETURN_IF_ERROR(CheckCheckpoints(shelf_, count));
+  }
   STEADYSTATE_RETURN_IF_ERROR(Charge(shelf_.listed_tier(), count, now));
   each.owner = parent.owner;
   // A checkpoint's own are not for what is made of it, nor a session's for a
@@ -167,16 +196,6 @@ absl::Status SessionKeeper::ReserveForks(const Session& parent, size_t count,
   }
   if (!each.ttl.has_value()) each.ttl = parent.ttl;
   if (each.labels.empty()) each.labels = parent.labels;
-  return absl::OkStatus();
-}
-
-absl::Status SessionKeeper::CheckFree(absl::string_view owner,
-                                      absl::Span<const std::string> ids,
-                                      const Moment& now) {
-  for (const std::string& id : ids) {
-    shelf_.EndIfExpired({id, owner}, now);
-    STEADYSTATE_RETURN_IF_ERROR(shelf_.table.CheckFree({id, owner}));
-  }
   return absl::OkStatus();
 }
 
@@ -239,15 +258,19 @@ absl::StatusOr<SessionInfo> SessionKeeper::Enlist(Session& session,
     shelf_.Note(how, session, now.wall);
     UpdateGauges();
     session.durability = durability;
+    // From now on it can be deleted, and what is about to be written with it.
+    session.moving = IsLogged(durability);
     shelf_.CountUnstored(session);
     info = shelf_.table.Describe(session, now);
   }
   if (!IsLogged(durability)) return info;
+  MayPark("SessionKeeper::Enlist");
   absl::Status saved = thread_.Save(session);
   if (saved.ok()) saved = archive_->Sync();
+  const MutexLock lock(shelf_.mutex);
+  session.moving = false;
   if (saved.ok()) return info;
   // Nobody has been told of it: it ends when it is let go of.
-  const MutexLock lock(shelf_.mutex);
   if (session.unlisted.has_value()) return saved;
   shelf_.Note(SessionEventKind::kDeleted, session, clock_.WallNow());
   Shelf::Removed nobody_asks;

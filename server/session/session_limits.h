@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 
 #include "absl/time/time.h"
 #include "server/session/session_info.h"
@@ -29,6 +30,9 @@ struct SessionLimits {
   size_t piece_rows = 64;
   uint64_t prefix_numerics = 0;
   size_t max_prefixes = 0;
+  // How many checkpoints there may be; absent: a quarter of the sessions that
+  // the budget holds, and one. They stay until somebody deletes them.
+  std::optional<size_t> max_checkpoints{};
 };
 
 }  // namespace steadystate

@@ -87,8 +87,7 @@ std::string PiecesBetween(const SessionState& state, uint64_t from, uint64_t to,
   return pieces;
 }
 
-absl::StatusOr<WayBack> SessionPast::Find(const Session& session,
-                                          uint64_t position,
+absl::StatusOr<WayBack> SessionPast::Find(Session& session, uint64_t position,
                                           absl::string_view unfinished_text) {
   const SessionState& state = session.state;
   if (position == state.position()) {
@@ -128,7 +127,16 @@ absl::StatusOr<WayBack> SessionPast::Find(const Session& session,
   }
   if (way.begin == 0) way.repeatable_from = 0;
   if (stored && way.begin > 0) {
-    STEADYSTATE_RETURN_IF_ERROR(ReadSnapshot(session.uid, way));
+    STEADYSTATE_ASSIGN_OR_RETURN(const uint64_t begin,
+                                 ReadSnapshot(session.uid, way));
+    if (begin != way.begin) {
+      // A write that failed has come to pass all the same.
+      {
+        const MutexLock lock(shelf_.mutex);
+        session.snapshot = begin;
+      }
+      return Find(session, position, unfinished_text);
+    }
   }
   if (way.begin < position) {
     way.pieces = std::make_shared<const std::string>(PiecesBetween(
@@ -157,16 +165,18 @@ absl::StatusOr<WayBack> SessionPast::FindCheckpoint(const SessionKey& key) {
     }
   }
   if (stored.has_value() && way.begin > 0) {
-    STEADYSTATE_RETURN_IF_ERROR(ReadSnapshot(*stored, way));
+    STEADYSTATE_RETURN_IF_ERROR(ReadSnapshot(*stored, way).status());
   }
   return way;
 }
 
-absl::Status SessionPast::ReadSnapshot(const SessionUid& uid, WayBack& way) {
+// -> its position.
+absl::StatusOr<uint64_t> SessionPast::ReadSnapshot(const SessionUid& uid,
+                                                   WayBack& way) {
   STEADYSTATE_ASSIGN_OR_RETURN(SessionArchive::Kept kept, archive_->Read(uid));
   way.snapshot = std::move(kept.snapshot);
   way.other_numerics = way.other_numerics || kept.other_numerics;
-  return absl::OkStatus();
+  return kept.position;
 }
 
 absl::Status SessionPast::Restore(const WayBack& way, SessionState& to) const {
@@ -229,7 +239,7 @@ absl::Status SessionPast::Rewind(Session& session, const WayBack& way) {
 }
 
 absl::Status SessionPast::Store(Session& session, const WayBack& way) {
-  if (archive_ == nullptr) return absl::OkStatus();
+  if (archive_ == nullptr || session.stream != 0) return absl::OkStatus();
   {
     const MutexLock lock(shelf_.mutex);
     // Of one that has been deleted nothing may return; one that is deleted from

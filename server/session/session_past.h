@@ -61,7 +61,7 @@ class SessionPast {
   // SessionStore::Read, and STATE_NOT_FINITE: it is there with such a state.
   // Where the session is at `position` there is nothing to go.
   //   unfinished_text  what the session has of it at `position`
-  absl::StatusOr<WayBack> Find(const Session& session, uint64_t position,
+  absl::StatusOr<WayBack> Find(Session& session, uint64_t position,
                                absl::string_view unfinished_text);
   // To what a checkpoint is. CHECKPOINT_NOT_FOUND, and errors of
   // SessionStore::Read.
@@ -79,7 +79,7 @@ class SessionPast {
   absl::Status Store(Session& session, const WayBack& way);
 
  private:
-  absl::Status ReadSnapshot(const SessionUid& uid, WayBack& way);
+  absl::StatusOr<uint64_t> ReadSnapshot(const SessionUid& uid, WayBack& way);
 
   const SessionLayout& layout_;
   Shelf& shelf_;

@@ -75,13 +75,17 @@ absl::Status SessionPrefixes::Begun(Session& session) {
     session.NoteRecords();
     // Of one that has been deleted nothing may return.
     logged = IsLogged(session.durability) && !session.unlisted.has_value();
+    // It can be deleted before it is written.
+    session.moving = logged;
   }
+  MayPark("SessionPrefixes::Begun");
   if (!logged) return absl::OkStatus();
   absl::Status stored = saver_.Save(session);
   if (stored.ok()) stored = archive_->Sync();
-  if (stored.ok()) return stored;
-  session.state.Reset();
+  if (!stored.ok()) session.state.Reset();
   const MutexLock lock(shelf_.mutex);
+  session.moving = false;
+  if (stored.ok()) return stored;
   session.position = session.repeatable_from = 0;
   session.recorded = RecordedKeys();
   // It may be there all the same: nothing more counts before it is put right.

@@ -55,6 +55,7 @@ void SessionState::CopyFields(const SessionState& other) {
   after_embedding_ = other.after_embedding_;
   recent_count_ = other.recent_count_;
   has_pending_ = other.has_pending_;
+  imported_ = other.imported_;
   unfinished_text_ = other.unfinished_text_;
 }
 
@@ -74,6 +75,7 @@ void SessionState::ResetFields() {
   after_embedding_ = 0;
   recent_count_ = 0;
   has_pending_ = false;
+  imported_ = false;
   unfinished_text_.clear();
 }
 
@@ -116,6 +118,7 @@ void SessionState::Restore(const SessionContents& contents) {
     std::memcpy(lease_.bytes(), contents.pending_hidden.data(),
                 layout_.hidden_size() * sizeof(float));
   }
+  imported_ = contents.imported;
   unfinished_text_ = contents.unfinished_text;
 }
 

@@ -81,6 +81,7 @@ struct SessionContents {
   std::vector<bool> cuts;              // of each, whether a piece begins there
   std::vector<bool> drawn;             // of each, or none; see TokenHistory
   std::vector<RequestRecord> records;  // oldest first
+  bool imported = false;               // SessionState::imported
 };
 
 // Everything that decides a session's next byte. Belongs to whoever advances
@@ -173,6 +174,11 @@ class SessionState {
     return std::max(history_begin(), after_embedding_);
   }
 
+  // It was brought by a client, or is a copy of such a state, or goes on from
+  // one: whether it is what its history leads to, nobody knows.
+  bool imported() const { return imported_; }
+  void NoteImported() { imported_ = position_ > 0; }
+
   // The first bytes of a character that the last generated tokens left
   // unfinished.
   const std::string& unfinished_text() const { return unfinished_text_; }
@@ -207,6 +213,7 @@ class SessionState {
   uint64_t after_embedding_ = 0;  // after the last one; 0: there was none
   uint64_t recent_count_ = 0;     // tokens ever noted; a ring holds the latest
   bool has_pending_ = false;
+  bool imported_ = false;
   std::string unfinished_text_;
 };
 

@@ -13,6 +13,23 @@
 namespace steadystate {
 namespace {
 
+// Sessions that one List looks at, under a lock: less than a millisecond.
+constexpr size_t kMostLooks = 4096;
+
+// Of their owners, and of what there is, apart.
+bool Matches(const SessionQuery& query, const Session& session) {
+  const absl::string_view name =
+      CheckpointName(session.id).value_or(session.id);
+  if (!query.pattern.empty() && !MatchesPattern(query.pattern, name)) {
+    return false;
+  }
+  return std::all_of(
+      query.labels.begin(), query.labels.end(), [&session](const auto& label) {
+        const auto found = session.labels.find(label.first);
+        return found != session.labels.end() && found->second == label.second;
+      });
+}
+
 // No id has a slash.
 std::string NameOf(const SessionKey& key) {
   return absl::StrCat(key.owner, "/", key.id);
@@ -139,6 +156,7 @@ Session& SessionTable::Add(std::unique_ptr<Session> session,
   expired_.Forget(session->key());
   Session& added = *session;
   ++CountOf(added).all;
+  if (added.stream != 0) of_streams_.emplace(added.stream, &added);
   keys_.insert(added.key());
   sessions_.emplace(added.key(), std::move(session));
   return added;
@@ -182,8 +200,7 @@ absl::Status SessionTable::NotFound(const SessionKey& key) const {
                    {{"session", shown}});
 }
 
-absl::StatusOr<SessionPage> SessionTable::List(Listed what,
-                                               absl::string_view owner,
+absl::StatusOr<SessionPage> SessionTable::List(const SessionQuery& query,
                                                size_t page_size,
                                                absl::string_view page_token,
                                                const Moment& now) const {
@@ -195,7 +212,8 @@ absl::StatusOr<SessionPage> SessionTable::List(Listed what,
                       {"value", absl::StrCat(page_size)},
                       {"bounds", absl::StrCat(kMaxPageSize)}});
   }
-  const bool checkpoints = what == Listed::kCheckpoints;
+  const bool checkpoints = query.what == Listed::kCheckpoints;
+  const absl::string_view owner = query.owner;
   // An id begins with a letter or a digit.
   const std::string first = checkpoints ? CheckpointId("") : "0";
   auto next = keys_.lower_bound({first, owner});
@@ -208,15 +226,21 @@ absl::StatusOr<SessionPage> SessionTable::List(Listed what,
     }
   }
   SessionPage page;
+  size_t looks = 0;
   for (; next != keys_.end() && next->owner == owner; ++next) {
     if (checkpoints && !CheckpointName(next->id).has_value()) break;
     const Session& session = *sessions_.find(*next)->second;
-    if (Expired(session, now.steady)) continue;
-    if (page.sessions.size() == page_size) {
-      page.next_page_token = MakePageToken(page.sessions.back().id);
-      break;
+    if (++looks == kMostLooks) {
+      page.next_page_token = MakePageToken(next->id);
     }
-    page.sessions.push_back(Describe(session, now));
+    if (Matches(query, session) && !Expired(session, now.steady)) {
+      if (page.sessions.size() == page_size) {
+        page.next_page_token = MakePageToken(page.sessions.back().id);
+        break;
+      }
+      page.sessions.push_back(Describe(session, now));
+    }
+    if (looks == kMostLooks) break;
   }
   return page;
 }
@@ -246,7 +270,8 @@ SessionInfo SessionTable::Describe(const Session& session,
           .labels = session.labels,
           .other_numerics = session.other_numerics,
           .durability = session.durability,
-          .not_finite = session.health == Health::kNotFinite};
+          .not_finite = session.health == Health::kNotFinite,
+          .ephemeral = session.stream != 0};
 }
 
 void SessionTable::SetActive(Session& session) {
@@ -260,7 +285,7 @@ void SessionTable::SetIdle(Session& session, const Moment& now) {
   session.last_step = now;
   --active_;
   --CountOf(session).active;
-  if (watches_idle_ && !session.idle_order.has_value() &&
+  if (watches_idle_ && session.stream == 0 && !session.idle_order.has_value() &&
       (session.state.in_memory() || session.state.origin() != nullptr)) {
     WatchIdle(session);
   }
@@ -326,6 +351,7 @@ std::unique_ptr<Session> SessionTable::Remove(Session& session) {
     --active_;
     --count.active;
   }
+  if (session.stream != 0) of_streams_.erase({session.stream, &session});
   if (session.prefix.has_value()) {
     prefixes_.erase({*session.prefix, &session});
     std::erase(kept_prefixes_, &session);
@@ -335,6 +361,18 @@ std::unique_ptr<Session> SessionTable::Remove(Session& session) {
   sessions_.erase(found);
   keys_.erase(removed->key());
   return removed;
+}
+
+std::vector<Session*> SessionTable::OfStream(uint64_t stream,
+                                             size_t most) const {
+  std::vector<Session*> sessions;
+  for (auto next = of_streams_.lower_bound({stream, nullptr});
+       next != of_streams_.end() && next->first == stream &&
+       sessions.size() < most;
+       ++next) {
+    sessions.push_back(next->second);
+  }
+  return sessions;
 }
 
 void SessionTable::SetPrefix(Session& session, const PrefixDigest& prefix) {

@@ -90,9 +90,10 @@ class SessionTable {
   // Says that Find will be asked for the session soon.
   void WillFind(const SessionKey& key) const { sessions_.prefetch(key); }
 
-  // The owner's. INVALID_ARGUMENT, INVALID_PAGE_TOKEN.
-  absl::StatusOr<SessionPage> List(Listed what, absl::string_view owner,
-                                   size_t page_size,
+  // Looks at some thousands of sessions at most: a page that few of those match
+  // has fewer than `page_size`, or none, and yet a next one. INVALID_ARGUMENT,
+  // INVALID_PAGE_TOKEN.
+  absl::StatusOr<SessionPage> List(const SessionQuery& query, size_t page_size,
                                    absl::string_view page_token,
                                    const Moment& now) const;
 
@@ -114,6 +115,9 @@ class SessionTable {
   // the one that was asked for least lately; null if there is none.
   size_t kept_prefixes() const { return kept_prefixes_.size(); }
   Session* OldestPrefix() const;
+
+  // Those that the stream made (Session::stream), `most` of them at most.
+  std::vector<Session*> OfStream(uint64_t stream, size_t most) const;
 
   // The session takes memory while it is idle, or does not any more. Those that
   // become idle in memory are watched without a word.
@@ -178,6 +182,7 @@ class SessionTable {
   absl::btree_set<std::pair<SteadyTime, Session*>> idle_order_;
   absl::btree_set<std::pair<PrefixDigest, Session*>> prefixes_;
   std::vector<Session*> kept_prefixes_;
+  absl::btree_set<std::pair<uint64_t, Session*>> of_streams_;
   size_t active_ = 0;
   std::array<Count, kSessionKinds> counts_{};
   ExpiredIds expired_;

@@ -47,6 +47,15 @@ void Shelf::EndExpired(const Moment& now) {
   UpdateGauges();
 }
 
+// Nobody is refused for the memory of sessions that have expired, however many
+// others stand before them. Between two calls others get the lock.
+bool Shelf::MoreExpiryMayMakeRoom(size_t sessions, const Moment& now) {
+  const MutexLock lock(mutex);
+  EndExpired(now);
+  return sessions > charges.left(listed_tier()) &&
+         table.NextExpiry() <= now.steady;
+}
+
 void Shelf::EndIfExpired(const SessionKey& key, const Moment& now) {
   std::unique_ptr<Session> session = table.TakeIfExpired(key, now);
   if (session == nullptr) return;

@@ -39,6 +39,7 @@ class Charges {
   // The most sessions of each.
   Charges(size_t memory, size_t store) : most_{memory, store} {}
 
+  size_t most(Tier tier) const { return most_[Index(tier)]; }
   size_t used(Tier tier) const { return used_[Index(tier)]; }
   // None where more were taken up than there may be.
   size_t left(Tier tier) const {
@@ -93,6 +94,9 @@ struct Shelf {
       : piece_rows(limits_of_all.piece_rows),
         prefix_numerics(limits_of_all.prefix_numerics),
         max_prefixes(limits_of_all.max_prefixes),
+        max_checkpoints(limits_of_all.max_checkpoints.value_or(std::max<size_t>(
+            limits.most(store != nullptr ? Tier::kStore : Tier::kMemory) / 4,
+            1))),
         table(std::move(sessions)),
         charges(limits),
         pool(slots),
@@ -100,6 +104,11 @@ struct Shelf {
         stores(store != nullptr),
         metrics(counters) {}
 
+  // With a store: may one more session be in memory that cannot leave it, so
+  // that others find slots to wake in?
+  bool LeavesSlots() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex) {
+    return charges.used(Tier::kMemory) < charges.most(Tier::kMemory) / 2;
+  }
   // What sessions that can be named are charged for.
   Tier listed_tier() const { return stores ? Tier::kStore : Tier::kMemory; }
 
@@ -112,6 +121,9 @@ struct Shelf {
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex);
   // Takes out some of the sessions that have expired.
   void EndExpired(const Moment& now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex);
+  // The same; true if more of that may make room for so many sessions.
+  bool MoreExpiryMayMakeRoom(size_t sessions, const Moment& now)
+      ABSL_LOCKS_EXCLUDED(mutex);
 
   // The same for the one of that name, if it has: its name is free then.
   void EndIfExpired(const SessionKey& key, const Moment& now)
@@ -153,6 +165,7 @@ struct Shelf {
   const size_t piece_rows;
   const uint64_t prefix_numerics;
   const size_t max_prefixes;
+  const size_t max_checkpoints;
 
   Mutex mutex;
   CondVar wake;  // the thread: something was noted

@@ -90,12 +90,22 @@ absl::Status Strange(absl::string_view what) {
       {{"field", "snapshot"}, {"value", std::string(what)}, {"bounds", ""}});
 }
 
-void WriteOrigin(const SnapshotOrigin& origin, std::string& to) {
+// Facts about the session's past. To a reader that knows nothing of them the
+// numerics are others, which is the safe way to be wrong.
+constexpr absl::string_view kMixed = "mixed";
+constexpr absl::string_view kImported = "imported";
+constexpr absl::string_view kYes = "1";
+
+void WriteOrigin(const SnapshotOrigin& origin, const SnapshotFormat::Past& past,
+                 std::string& to) {
   const SectionWriter section(kOrigin, to);
   BinaryWriter writer(to);
   writer.Text(origin.model);
   writer.Text(origin.fingerprint);
-  const auto& facts = origin.numerics.facts();
+  Numerics numerics = origin.numerics;
+  if (past.other_numerics) numerics.Add(kMixed, kYes);
+  if (past.imported) numerics.Add(kImported, kYes);
+  const auto& facts = numerics.facts();
   writer.Number(static_cast<uint32_t>(facts.size()));
   for (const auto& [name, value] : facts) {
     writer.Text(name);
@@ -203,12 +213,13 @@ SnapshotFormat::SnapshotFormat(const SessionLayout& layout,
       numerics_tag_(TagOf(origin_.numerics)) {}
 
 std::string SnapshotFormat::Write(const SessionCard& card,
-                                  const SessionState& state) const {
+                                  const SessionState& state,
+                                  const Past& past) const {
   const SessionContents contents = state.contents();
   std::string bytes;
   bytes.reserve(bytes_at(contents.position));
   WritePreamble(bytes);
-  WriteOrigin(origin_, bytes);
+  WriteOrigin(origin_, past, bytes);
   {
     const SectionWriter section(kCard, bytes);
     WriteCard(card, bytes);
@@ -313,10 +324,18 @@ absl::Status SnapshotFormat::ReadOrigin(BinaryReader from, Snapshot& to) const {
   Numerics numerics;
   for (uint32_t i = 0; i < count; ++i) {
     const absl::string_view name = from.Text();
-    numerics.Add(name, from.Text());
+    const absl::string_view value = from.Text();
+    if (name == kMixed) {
+      to.other_numerics = true;
+    } else if (name == kImported) {
+      to.contents.imported = true;
+    } else {
+      numerics.Add(name, value);
+    }
   }
   if (!from.complete()) return Malformed();
-  to.other_numerics = numerics.facts() != origin_.numerics.facts();
+  to.other_numerics =
+      to.other_numerics || numerics.facts() != origin_.numerics.facts();
   if (fingerprint == origin_.fingerprint) return absl::OkStatus();
   return MakeError(
       ErrorReason::kModelFingerprintMismatch,

@@ -29,8 +29,8 @@ struct SnapshotOrigin {
 struct Snapshot {
   SessionCard card;
   SessionContents contents;
-  // It was taken under other numerics: what comes next is computed otherwise
-  // than it would have been there, within rounding.
+  // It was computed under other numerics, at least in part: what comes next is
+  // computed otherwise than it would have been there, within rounding.
   bool other_numerics = false;
   // What each slot of the layout has; none at position 0.
   std::vector<absl::string_view> slots;
@@ -44,8 +44,17 @@ class SnapshotFormat {
   // The layout outlives it.
   SnapshotFormat(const SessionLayout& layout, SnapshotOrigin origin);
 
+  // What the snapshot says of the session's past, beside what it is.
+  struct Past {
+    bool other_numerics = false;  // it was computed under others, too
+    bool imported = false;        // SessionState::imported
+  };
   // REQUIRES: the state is in memory, or at position 0; nobody changes it.
-  std::string Write(const SessionCard& card, const SessionState& state) const;
+  std::string Write(const SessionCard& card, const SessionState& state,
+                    const Past& past) const;
+  std::string Write(const SessionCard& card, const SessionState& state) const {
+    return Write(card, state, Past());
+  }
 
   // A tag of the numerics that snapshots are written under; 0: there is none,
   // and nothing counts as equal.

@@ -164,6 +164,12 @@ class ImageTest(unittest.TestCase):
                              if name.startswith(library)], library)
         self.assertIn("Apache License",
                       read_file("usr/share/doc/steadystate/LICENSE"))
+        # The same packages, and our programs, in the SPDX document.
+        document = json.loads(
+            read_file("usr/share/doc/steadystate/sbom.spdx.json"))
+        self.assertEqual(
+            {package["name"] for package in document["packages"]},
+            {name.rpartition("/")[2] for name in records} | {"steadystate"})
 
 
 class CommandTest(unittest.TestCase):

@@ -9,10 +9,12 @@
 #include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "nlohmann/json.hpp"
 
 namespace steadystate {
 namespace {
 
+using nlohmann::json;
 using testing::EndsWith;
 using testing::HasSubstr;
 using testing::MatchesRegex;
@@ -45,6 +47,33 @@ TEST(LogTest, LeavesOutWhatIsBelowTheMinimum) {
   EXPECT_EQ(Logged([] { LogError("nor this"); }), "");
   EXPECT_EQ(Logged([] { LogPlain("but this\n"); }), "but this\n");
   SetMinLogLevel(LogLevel::kInfo);
+}
+
+TEST(LogTest, WritesJsonIfItIsToldTo) {
+  SetLogFormat(LogFormat::kJson);
+  const std::string line = Logged([] {
+    LogWarning("two words",
+               {{"path", "a/\xc3\xa4"}, {"n", 3}, {"text", "x \"y\"\n\xff"}});
+  });
+  const std::string cut = Logged([] {
+    LogInfo(std::string(600, 'm'), {{"text", std::string(5000, '\n')}});
+  });
+  LogLimiter limiter;
+  const std::string limited =
+      Logged([&limiter] { LogLimited(limiter, LogLevel::kInfo, "a"); });
+  SetLogFormat(LogFormat::kText);
+  const json parsed = json::parse(line);
+  EXPECT_THAT(parsed["time"].get<std::string>(),
+              MatchesRegex("....-..-..T..:..:..\\....Z"));
+  EXPECT_EQ(parsed["level"], "WARNING");
+  EXPECT_EQ(parsed["message"], "two words");
+  EXPECT_EQ(parsed["path"], "a/\xc3\xa4");
+  EXPECT_EQ(parsed["n"], "3");
+  EXPECT_EQ(parsed["text"], "x \"y\"\n\xef\xbf\xbd");
+  EXPECT_THAT(cut, SizeIs(testing::Le(4096)));
+  EXPECT_EQ(json::parse(cut)["cut"], "true");
+  EXPECT_FALSE(json::parse(cut).contains("text"));
+  EXPECT_EQ(json::parse(limited)["message"], "a");
 }
 
 TEST(LogTest, CutsLongLines) {

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "gtest/gtest.h"
+#include "server/engine/unfinished_text.h"
 #include "tests/server/engine/engine_harness.h"
 #include "tests/testing/end_receiver.h"
 
@@ -112,6 +113,15 @@ TEST_F(EngineForgedTest, AGenerationThatEndedBeforeItGeneratedAnything) {
   Record(request, kTokens, true, "12345678");
   Import();
   ExpectUnavailable(request);
+}
+
+// No token: whoever looks for its text would look before the vocabulary.
+TEST_F(EngineForgedTest, AnEmbeddingThatWasDrawn) {
+  const std::vector<float> hidden(layout_.hidden_size(), 0.5f);
+  state_.WillAbsorb(2);
+  state_.Absorbed(1, std::vector<int32_t>{0xe2}, hidden.data(), /*drawn=*/true);
+  state_.Absorbed(1, {}, hidden.data(), /*drawn=*/true);
+  EXPECT_EQ(UnfinishedTextAt(*model_, state_, 2), "\xe2");
 }
 
 TEST_F(EngineForgedTest, AGenerationOverEmbeddings) {

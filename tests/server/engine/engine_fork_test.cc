@@ -12,6 +12,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "gtest/gtest.h"
+#include "server/session/session_id.h"
 #include "tests/server/engine/engine_harness.h"
 #include "tests/testing/end_receiver.h"
 #include "tests/testing/parked_threads.h"
@@ -334,6 +335,47 @@ TEST(EngineForkOfGrowingStateTest, CopiesTheRowsThatAreUsed) {
     ASSERT_TRUE(fork.ok()) << fork.status();
     EXPECT_EQ(fork->logits, expected->logits);
   }
+}
+
+absl::Status Keep(EngineHarness& harness, std::vector<std::string> names) {
+  ForkOptions options;
+  options.checkpoints = true;
+  options.count = names.size();
+  for (const std::string& name : names) {
+    options.ids.push_back(CheckpointId(name));
+  }
+  return CloneError(harness.Work(
+      "s", harness.engine().ForkWork(options, std::make_shared<Forks>())));
+}
+
+TEST(CheckpointLimitTest, OneBeyondTheLimitIsRefusedUntilAnotherIsDeleted) {
+  EngineOptions options;
+  options.max_checkpoints = 2;
+  EngineHarness harness(options);
+  harness.CreateSession("s");
+  EXPECT_TRUE(Keep(harness, {"a"}).ok());
+  // All of them, or none.
+  const absl::Status both = Keep(harness, {"b", "c"});
+  EXPECT_EQ(ReasonOf(both), ErrorReason::kCheckpointLimitReached);
+  EXPECT_EQ(MetadataOf(both, "bounds"), "2");
+  EXPECT_TRUE(Keep(harness, {"b"}).ok());
+  EXPECT_EQ(ReasonOf(Keep(harness, {"c"})),
+            ErrorReason::kCheckpointLimitReached);
+  // Sessions are none.
+  harness.CreateSession("t");
+  ASSERT_TRUE(harness.engine().DeleteSession(CheckpointId("a")).ok());
+  EXPECT_TRUE(Keep(harness, {"c"}).ok());
+}
+
+TEST(CheckpointLimitTest, CheckpointsLeaveMostOfTheBudgetToSessions) {
+  EngineOptions options;
+  options.state_memory_bytes =
+      8 * SessionLayoutOf(*SharedTinyModel(), options).charge_bytes();
+  EngineHarness harness(options);
+  harness.CreateSession("s");
+  EXPECT_TRUE(Keep(harness, {"a", "b"}).ok());
+  EXPECT_EQ(ReasonOf(Keep(harness, {"c"})),
+            ErrorReason::kCheckpointLimitReached);
 }
 
 }  // namespace

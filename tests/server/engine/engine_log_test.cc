@@ -239,6 +239,62 @@ TEST_F(EngineLogTest, WhatIsNotWrittenIsNotAcknowledged) {
   EXPECT_EQ(store_.size(), engine().ListSessions(100, "")->sessions.size() - 1);
 }
 
+// Its answer waits for the log that fails, and what it did is in the store.
+TEST_F(EngineLogTest, WhatWasForkedMeanwhileIsNotSaidToHaveFailed) {
+  ASSERT_TRUE(Create("a").ok());
+  Logits("a", {1});
+  ThreadHold hold("Journal::WriteLoop");
+  const StepFuture step = harness_->StepAsync(Keyed(StepOf("a", {2}), 1));
+  hold.WaitUntilHeld();
+  ForkOptions fork;
+  fork.ids = {"copy"};
+  const auto forks = std::make_shared<Forks>();
+  const Future<absl::Status> forked =
+      harness_->WorkAsync("a", engine().ForkWork(fork, forks));
+  while (!engine().GetSession("copy").ok()) std::this_thread::yield();
+  store_.FailLog(true);
+  hold.Release();
+  EXPECT_EQ(ReasonOf(step.Get().status()), ErrorReason::kStoreUnavailable);
+  EXPECT_TRUE(forked.Get().ok()) << forked.Get();
+  store_.FailLog(false);
+  Kill();
+  EXPECT_EQ(PositionOf("copy"), forks->position);
+}
+
+// A deletion that comes when it is there, and has not been written.
+TEST_F(EngineLogTest, WhatIsDeletedAsItIsImportedStaysDeleted) {
+  ASSERT_TRUE(Create("a").ok());
+  Logits("a", {1, 2, 3});
+  const auto exported = std::make_shared<Engine::Export>();
+  WorkRequest exporting = engine().ExportWork(exported);
+  exporting.session = "a";
+  ASSERT_TRUE(Do(std::move(exporting)).ok());
+  SessionOptions options;
+  options.id = "b";
+  ThreadHold hold("SessionKeeper::Enlist");
+  const Future<absl::Status> imported = harness_->WorkAsync(
+      "", engine().ImportWork(exported->snapshot, options,
+                              std::make_shared<SessionInfo>()));
+  hold.WaitUntilHeld();
+  Future<absl::Status> removed;
+  ASSERT_TRUE(engine()
+                  .DeleteSession("b",
+                                 [removed](const absl::Status& status) {
+                                   removed.Set(status);
+                                 })
+                  .ok());
+  hold.Release();
+  // It was there, and it was deleted.
+  EXPECT_TRUE(imported.Get().ok() ||
+              ReasonOf(imported.Get()) == ErrorReason::kSessionNotFound)
+      << imported.Get();
+  EXPECT_TRUE(removed.Get().ok());
+  Kill();
+  EXPECT_EQ(ReasonOf(engine().GetSession("b").status()),
+            ErrorReason::kSessionNotFound);
+  EXPECT_EQ(PositionOf("a"), 3u);
+}
+
 TEST_F(EngineLogTest, AGenerationOfWhichNothingIsWrittenSaysSo) {
   ASSERT_TRUE(Create("a").ok());
   store_.FailLog(true);

@@ -32,13 +32,18 @@ struct Outcome {
 };
 
 // All that decides what comes next, as bytes.
-std::vector<std::string> BytesOf(EngineHarness& harness,
-                                 const std::string& session) {
+std::string Exported(EngineHarness& harness, const std::string& session) {
   const auto exported = std::make_shared<Engine::Export>();
   const absl::Status status =
       harness.Work(session, harness.engine().ExportWork(exported));
   EXPECT_TRUE(status.ok()) << status;
-  const auto read = harness.engine().snapshots().Read(exported->snapshot);
+  return exported->snapshot;
+}
+
+std::vector<std::string> BytesOf(EngineHarness& harness,
+                                 const std::string& session) {
+  const std::string exported = Exported(harness, session);
+  const auto read = harness.engine().snapshots().Read(exported);
   EXPECT_TRUE(read.ok()) << read.status();
   if (!read.ok()) return {};
   const SessionContents& contents = read->contents;
@@ -154,7 +159,7 @@ class EnginePrefixTest : public testing::TestWithParam<Durability> {
   }
 
   size_t Listed(enum Listed what) {
-    const auto page = harness().engine().ListSessions(1000, "", "", what);
+    const auto page = harness().engine().ListSessions(1000, "", {.what = what});
     return page.ok() ? page->sessions.size() : 1000;
   }
 
@@ -209,6 +214,45 @@ TEST_P(EnginePrefixTest, BeginsWhereAnEarlierPromptHasBeen) {
   EXPECT_EQ(harness().Metric({"prefix_requests_total", "\"not_kept\""}), 3);
   EXPECT_EQ(harness().Metric({"prefix_reused_tokens_total"}),
             8 + 8 + 8 + 40 + 40 + 8 + 36 + 36);
+}
+
+TEST_P(EnginePrefixTest, WhatHasNoSessionIsReusedAndKeptToo) {
+  GenerateRequest request = Request("", MakeTokens(10, 1), 6);
+  request.expected_position.reset();
+  request.reuse_prefix = true;
+  const Outcome first = Do(harness(), request);
+  EXPECT_EQ(first.reused, 0u);
+  const Outcome second = Do(harness(), request);
+  EXPECT_EQ(second.reused, 8u);
+  EXPECT_EQ(second.drawn, first.drawn);
+  EXPECT_EQ(Reused("a", MakeTokens(10, 1)), 8u);
+  EXPECT_EQ(Listed(Listed::kSessions), 1u);
+}
+
+// Whoever brings a session may say that it had any prompt.
+TEST_P(EnginePrefixTest, WhatAClientBroughtIsNotFound) {
+  harness().CreateSession("a");
+  Do(harness(), Request("a", MakeTokens(8, 1), 0));
+  SessionOptions options;
+  options.id = "b";
+  ASSERT_TRUE(harness()
+                  .Work("", harness().engine().ImportWork(
+                                Exported(harness(), "a"), options,
+                                std::make_shared<SessionInfo>()))
+                  .ok());
+  ASSERT_TRUE(harness().engine().DeleteSession("a").ok());
+  ASSERT_TRUE(Checkpoint("b", "c").ok());
+  EXPECT_EQ(Reused("d", MakeTokens(12, 1)), 0u);
+  // Nor what is made of it, wherever that has been.
+  if (HasStore()) harness().clock().Advance(absl::Hours(24 * 30));
+  ForkOptions fork;
+  fork.ids = {"e"};
+  ASSERT_TRUE(harness()
+                  .Work(CheckpointId("c"), harness().engine().ForkWork(
+                                               fork, std::make_shared<Forks>()))
+                  .ok());
+  ASSERT_TRUE(Checkpoint("e", "f").ok());
+  EXPECT_EQ(Reused("g", MakeTokens(12, 1)), HasStore() ? 0u : 12u);
 }
 
 TEST_P(EnginePrefixTest, KeepsWhatIsOnlyAbsorbed) {

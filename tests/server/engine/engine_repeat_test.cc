@@ -484,6 +484,39 @@ TEST_F(EngineTakeUpTest, NotWithLogProbabilities) {
             ErrorReason::kReplayUnavailable);
 }
 
+// Its client is gone, and nobody has noticed: it is paused for ever.
+TEST_F(EngineTakeUpTest, ARepeatTakesOverFromOneThatIsNotRead) {
+  const Story whole = Whole();
+  for (const bool reads : {false, true}) {
+    const std::string session = reads ? "r" : "s";
+    if (reads) harness_.CreateSession(session);
+    GenerateRequest request = Request(session);
+    if (reads) request.max_tokens = std::nullopt;  // it never ends
+    std::shared_ptr<Recorder<GenerateRequest>> first;
+    {
+      ComputeHold hold(harness_);
+      first = harness_.Generate(request);
+      if (!reads) first->set_limit(3);
+    }
+    first->AwaitItems(3);
+    const auto second = harness_.Generate(request);
+    second->AwaitItems(kTokens);
+    EXPECT_EQ(ReasonOf(first->done().Get().status()), ErrorReason::kCancelled);
+    std::vector<int32_t> tokens;
+    for (const GeneratedToken& item : second->items()) {
+      tokens.push_back(item.token);
+      if (tokens.size() == kTokens) break;
+    }
+    EXPECT_EQ(tokens, whole.tokens);
+    EXPECT_TRUE(second->items().front().replayed);
+    if (reads) {
+      ASSERT_TRUE(harness_.engine().DeleteSession(session).ok());
+    } else {
+      ExpectSameStory(StoryOf(*second), whole);
+    }
+  }
+}
+
 TEST_F(EngineTakeUpTest, ARepeatOfOneThatRunsWaitsForIt) {
   const GenerateRequest request = Request("s");
   const Story whole = Whole();

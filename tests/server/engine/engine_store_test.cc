@@ -492,6 +492,34 @@ TEST_F(EngineStoreTest, MoreThanTheBudgetAreTakenUpAndNoneAreMade) {
   Logits("s7", {1});
 }
 
+// They may be many, and the end stores all of them in one sweep.
+TEST_F(EngineStoreTest, AShutdownDoesNotWaitForWhatIsToHibernate) {
+  for (const char* id : {"a", "b", "c"}) {
+    harness_->CreateSession(id);
+    EXPECT_TRUE(harness_->Step(StepOf(id, {1})).ok());
+  }
+  const auto hibernate = [this](const std::string& id) {
+    Future<absl::Status> hibernated;
+    const absl::Status asked = engine().HibernateSession(
+        id,
+        [hibernated](const absl::Status& status) { hibernated.Set(status); });
+    if (!asked.ok()) hibernated.Set(asked);
+    return hibernated;
+  };
+  ThreadHold hold("SessionKeeper::MoveOut");
+  const auto first = hibernate("a");
+  hold.WaitUntilHeld();
+  const auto second = hibernate("b");
+  engine().BeginDrain();
+  EXPECT_EQ(ReasonOf(second.Get()), ErrorReason::kDraining);
+  EXPECT_EQ(ReasonOf(hibernate("c").Get()), ErrorReason::kDraining);
+  EXPECT_FALSE(first.IsSet());
+  hold.Release();
+  EXPECT_TRUE(first.Get().ok());
+  EXPECT_EQ(engine().StoreSessions(absl::Minutes(1)), 0u);
+  EXPECT_EQ(store_.size(), 3u);
+}
+
 TEST_F(EngineStoreTest, WhoIsAskedToLeavesMemoryAtOnce) {
   const auto hibernate = [this](const std::string& id) {
     Future<absl::Status> hibernated;

@@ -70,6 +70,47 @@ INSTANTIATE_TEST_SUITE_P(Durabilities, EngineWayBackTest,
                                          Durability::kLog),
                          NameOf);
 
+// What the store has is not what it was last known to have.
+TEST_P(EngineWayBackTest, AWriteThatFailedAndCameToPassAllTheSameLeadsNowhere) {
+  harness_->CreateSession("s");
+  ASSERT_TRUE(harness_->Step(StepOf("s", {1, 2, 3, 4, 5})).ok());
+  EngineHarness alone;
+  alone.CreateSession("s");
+  ASSERT_TRUE(alone.Step(StepOf("s", {1, 2, 3, 4, 5})).ok());
+  const auto hibernate = [this] {
+    Future<absl::Status> done;
+    EXPECT_TRUE(
+        harness_->engine()
+            .HibernateSession(
+                "s", [done](const absl::Status& status) { done.Set(status); })
+            .ok());
+    return done.Get().ok();
+  };
+  ASSERT_TRUE(hibernate());
+  for (const int32_t token : {6, 7, 8, 9, 10, 11}) {
+    ASSERT_TRUE(harness_->Step(StepOf("s", {token})).ok());
+    if (token > 8) continue;
+    ASSERT_TRUE(alone.Step(StepOf("s", {token})).ok());
+  }
+  store_.FailWritesAfterThem(true);
+  EXPECT_FALSE(hibernate());
+  store_.FailWritesAfterThem(false);
+  ForkOptions fork;
+  fork.ids = {"copy"};
+  fork.at.position = 8;
+  const absl::Status forked = BeginFork("s", fork).Get();
+  EXPECT_TRUE(forked.ok()) << forked;
+  const absl::Status rewound = Rewind("s", {.position = 8});
+  EXPECT_TRUE(rewound.ok()) << rewound;
+  const auto expected = alone.Step(StepOf("s", {12}));
+  for (const char* session : {"copy", "s"}) {
+    const auto step = harness_->Step(StepOf(session, {12}));
+    ASSERT_TRUE(step.ok()) << step.status();
+    EXPECT_EQ(step->position, 9u);
+    EXPECT_EQ(step->logits, expected->logits);
+  }
+}
+
 // It had nothing to be saved by but what it had yet to absorb.
 TEST_P(EngineWayBackTest, ACopyThatSomebodyGuessedGoesOnWithoutTheStore) {
   harness_->CreateSession("s");

@@ -89,6 +89,7 @@ TEST(MetricsTest, CountsWhatItIsTold) {
   metrics.Rejected(Rejection::kStateBudget);
   metrics.Tokens(TokenKind::kGenerated, 17);
   metrics.Batch(64, 70);
+  metrics.Generated(FinishReason::kStopString, 300, 21);
   metrics.Cancelled(CancelStage::kQueued, CancelSource::kDeadline);
   metrics.ErrorAnswered("SESSION_BUSY");
   metrics.ErrorAnswered("never heard of");
@@ -113,6 +114,12 @@ TEST(MetricsTest, CountsWhatItIsTold) {
   EXPECT_EQ(
       Value(text, "steadystate_kept_prompts{model=\"demo\",tier=\"store\"}"),
       9);
+  EXPECT_EQ(Value(text,
+                  "steadystate_generations_total{finish_reason="
+                  "\"stop_string\",model=\"demo\"}"),
+            1);
+  EXPECT_EQ(model("steadystate_prompt_length_tokens_sum"), 300);
+  EXPECT_EQ(model("steadystate_generation_length_tokens_sum"), 21);
   EXPECT_EQ(model("steadystate_forks_total"), 1);
   EXPECT_EQ(model("steadystate_rewinds_total"), 0);
   EXPECT_EQ(model("steadystate_slot_waits_total"), 1);

@@ -265,6 +265,7 @@ TEST(GenerateTest, ReaderThatDoesNotReadPausesItAndNobodyElse) {
       server.generation().Step(&step_context, StepOf(session, {1}), &step);
   EXPECT_THAT(busy, HasReason(ErrorReason::kSessionBusy));
   EXPECT_EQ(ToWireError(busy).metadata["session"], session);
+  EXPECT_TRUE(ToWireError(busy).retry_after.has_value());
   // It goes on when the client reads again.
   v1::GenerateResponse response;
   while (response.position() <= position) {
@@ -294,6 +295,26 @@ TEST(GenerateTest, DeletedSessionEndsIt) {
   while (stream->Read(&response)) {
   }
   EXPECT_THAT(stream->Finish(), HasReason(ErrorReason::kSessionNotFound));
+}
+
+TEST(GenerateTest, WithoutASessionItLeavesNothing) {
+  OpenServer server;
+  v1::GenerateRequest request = PromptOf(server.CreateSession(), 40);
+  const Generated with = Generate(server, request);
+  request.clear_session();
+  const Generated without = Generate(server, request);
+  ASSERT_THAT(without.status, IsOk());
+  EXPECT_EQ(Ids(without), Ids(with));
+  EXPECT_EQ(without.text, with.text);
+  EXPECT_EQ(without.position, 46u);
+  EXPECT_EQ(server.engine().ListSessions(10, "")->sessions.size(), 1u);
+  // What goes on needs something to go on from.
+  request.clear_text();
+  EXPECT_THAT(Generate(server, request).status, IsAboutField("tokens.ids"));
+  request.set_text("prompt");
+  request.set_expected_position(0);
+  EXPECT_THAT(Generate(server, request).status,
+              IsAboutField("expected_position"));
 }
 
 TEST(GenerateTest, RefusalsComeBeforeAnyMessage) {

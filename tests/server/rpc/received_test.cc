@@ -123,9 +123,10 @@ TEST(ReceivedTest, WhatTakesMuchMemoryToReadIsNotRead) {
     EXPECT_EQ(ToWireError(status).metadata["bounds"],
               "at most 16777216 in memory");
   }
-  // As many tokens as one request may have are read, and found to have no
-  // session.
+  // As many tokens as one request may have are read, and found to be for what is
+  // no session.
   v1::GenerateRequest request;
+  request.set_session("none");
   for (int i = 0; i < 1 << 20; ++i) request.mutable_tokens()->add_ids(i % 2);
   RawCall call(server.channel(), "/steadystate.v1.GenerationService/Generate");
   call.Write(request.SerializeAsString());
@@ -141,6 +142,7 @@ class LargeCalls {
   LargeCalls(OpenServer& server, size_t count, int tokens = 100'000,
              absl::Duration timeout = absl::Seconds(60))
       : calls_(count) {
+    request_.set_session("none");
     for (int i = 0; i < tokens; ++i) request_.mutable_tokens()->add_ids(i % 2);
     for (Call& call : calls_) {
       call.thread = std::thread([this, &server, &call, timeout] {

@@ -16,6 +16,7 @@ namespace steadystate {
 namespace {
 
 using testing::Contains;
+using testing::ElementsAre;
 using testing::Key;
 using testing::Pair;
 
@@ -252,6 +253,47 @@ TEST(SessionServiceTest, PageSizeAndTokenAreChecked) {
   EXPECT_EQ(page.sessions_size(), 3);
   EXPECT_THAT(List(server, 1, "no token", &page),
               HasReason(ErrorReason::kInvalidPageToken));
+}
+
+TEST(SessionServiceTest, ListsWhatMatches) {
+  OpenServer server;
+  v1::CreateSessionRequest request;
+  v1::Session session;
+  for (const char* id : {"load-1", "load-2", "other", "load-13"}) {
+    request.set_session_id(id);
+    (*request.mutable_session()->mutable_labels())["run"] =
+        id == std::string("load-2") ? "b" : "a";
+    ASSERT_THAT(Create(server, request, &session), IsOk());
+  }
+  const auto list = [&server](v1::ListSessionsRequest what) {
+    Context context;
+    v1::ListSessionsResponse page;
+    EXPECT_THAT(server.sessions().ListSessions(&context, what, &page), IsOk());
+    std::vector<std::string> names;
+    for (const v1::Session& found : page.sessions()) {
+      names.push_back(found.name());
+    }
+    return names;
+  };
+  v1::ListSessionsRequest what;
+  what.set_match("load-?");
+  EXPECT_THAT(list(what), ElementsAre("sessions/load-1", "sessions/load-2"));
+  (*what.mutable_labels())["run"] = "a";
+  EXPECT_THAT(list(what), ElementsAre("sessions/load-1"));
+  what.set_match("*");
+  EXPECT_THAT(list(what), ElementsAre("sessions/load-1", "sessions/load-13",
+                                      "sessions/other"));
+  what.clear_match();
+  what.set_page_size(2);
+  EXPECT_THAT(list(what), ElementsAre("sessions/load-1", "sessions/load-13"));
+  (*what.mutable_labels())["other"] = "a";
+  EXPECT_THAT(list(what), ElementsAre());
+  what.clear_labels();
+  what.set_match(std::string(129, '*'));
+  Context context;
+  v1::ListSessionsResponse page;
+  EXPECT_THAT(server.sessions().ListSessions(&context, what, &page),
+              IsAboutField("match"));
 }
 
 TEST(SessionServiceTest, APageNeverExceedsAMessage) {

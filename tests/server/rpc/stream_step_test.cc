@@ -546,5 +546,69 @@ TEST(StreamStepTest, ShutdownAnswersWhatWasAccepted) {
   reader.join();
 }
 
+TEST(StreamStepTest, SessionsThatAStreamMakesEndWithIt) {
+  OpenServer server;
+  const auto step = [](const std::string& session) {
+    v1::StepRequest request = StepOf(session, {1, 2});
+    request.set_ephemeral(true);
+    request.mutable_timeout()->set_seconds(60);
+    return request;
+  };
+  const auto count = [&server] {
+    return server.engine().ListSessions(100, "")->sessions.size();
+  };
+  for (const bool cancels : {false, true}) {
+    Context context;
+    const auto stream = server.generation().StreamStep(&context);
+    v1::StreamStepRequest request;
+    for (int i = 0; i < 20; ++i) {
+      request.add_requests()->mutable_step()->CopyFrom(
+          step(absl::StrCat("sessions/e", i % 10)));
+    }
+    ASSERT_TRUE(stream->Write(request));
+    v1::StreamStepResponse response;
+    for (int results = 0; results < 20;) {
+      ASSERT_TRUE(stream->Read(&response));
+      results += response.results_size();
+      for (const Result& result : response.results()) {
+        ASSERT_TRUE(result.has_step()) << ToWireError(result.error());
+      }
+    }
+    EXPECT_EQ(count(), 10u);
+    v1::Session session;
+    Context get;
+    v1::GetSessionRequest name;
+    name.set_name("sessions/e3");
+    ASSERT_THAT(server.sessions().GetSession(&get, name, &session), IsOk());
+    EXPECT_TRUE(session.ephemeral());
+    EXPECT_EQ(session.position(), 4u);
+    EXPECT_FALSE(session.has_expire_time());
+    if (cancels) {
+      context.TryCancel();
+    } else {
+      stream->WritesDone();
+    }
+    while (stream->Read(&response)) {
+    }
+    stream->Finish();
+    while (count() > 0) std::this_thread::yield();
+  }
+}
+
+TEST(StreamStepTest, WhatOnlyAStreamMayAskIsRefusedElsewhere) {
+  OpenServer server;
+  v1::StepRequest request = StepOf("sessions/e", {1});
+  request.set_ephemeral(true);
+  v1::StepResponse response;
+  Context context;
+  EXPECT_THAT(server.generation().Step(&context, request, &response),
+              IsAboutField("ephemeral"));
+  request.clear_ephemeral();
+  request.mutable_timeout()->set_seconds(0);
+  Context second;
+  EXPECT_THAT(server.generation().Step(&second, request, &response),
+              IsAboutField("timeout"));
+}
+
 }  // namespace
 }  // namespace steadystate

@@ -109,6 +109,39 @@ TEST(SessionIdTest, PageTokensComeBackAndNothingElseDoes) {
   }
 }
 
+TEST(SessionIdTest, PatternsMatchAllOfAnId) {
+  for (const auto& [pattern, id] :
+       std::vector<std::pair<const char*, const char*>>{{"a", "a"},
+                                                        {"*", ""},
+                                                        {"*", "abc"},
+                                                        {"a*", "abc"},
+                                                        {"*c", "abc"},
+                                                        {"a*c", "ac"},
+                                                        {"?b?", "abc"},
+                                                        {"*b*", "abc"},
+                                                        {"**", "x"},
+                                                        {"a*b*c", "a1b2b3c"},
+                                                        {"*ab", "aab"}}) {
+    EXPECT_TRUE(MatchesPattern(pattern, id)) << pattern << " " << id;
+  }
+  for (const auto& [pattern, id] :
+       std::vector<std::pair<const char*, const char*>>{{"a", "b"},
+                                                        {"a", "ab"},
+                                                        {"ab", "a"},
+                                                        {"?", ""},
+                                                        {"?", "ab"},
+                                                        {"a*c", "acb"},
+                                                        {"*b", "abc"},
+                                                        {"", "a"},
+                                                        {"a*b*c", "a1c2b"}}) {
+    EXPECT_FALSE(MatchesPattern(pattern, id)) << pattern << " " << id;
+  }
+  // Takes no time to speak of, whatever the pattern.
+  std::string stars;
+  while (stars.size() < kMaxPatternBytes) stars += "*a";
+  EXPECT_FALSE(MatchesPattern(stars, std::string(63, 'a') + "b"));
+}
+
 TEST(SessionIdTest, IdsOfSessionsThatAreMadeTogetherAreValidAndDistinct) {
   using Ids = std::vector<std::string>;
   EXPECT_TRUE(ValidateSessionIds(Ids{}).ok());

@@ -67,9 +67,11 @@ class SessionKeeperTest : public testing::Test {
   Session* Delete(const std::string& id) {
     const MutexLock lock(keeper_->mutex());
     Shelf::Removed nobody_asks;
-    const auto session = keeper_->Delete(id, clock_.Read(), nobody_asks);
+    const auto session = keeper_->Find({id, ""}, clock_.Read());
     EXPECT_TRUE(session.ok()) << session.status();
-    return session.ok() ? *session : nullptr;
+    if (!session.ok()) return nullptr;
+    return keeper_->Delete(**session, clock_.Read(), nobody_asks) ? *session
+                                                                  : nullptr;
   }
 
   void LetGo(Session& session) {
@@ -98,7 +100,7 @@ class SessionKeeperTest : public testing::Test {
   // `capacity`: in sessions.
   std::unique_ptr<SessionKeeper> MakeKeeper(size_t capacity) {
     return std::make_unique<SessionKeeper>(
-        SessionKeeper::Limits{.memory_bytes = capacity * layout_.charge_bytes(),
+        SessionLimits{.memory_bytes = capacity * layout_.charge_bytes(),
                               .default_ttl = kTtl,
                               .max_expired_remembered = 1000},
         layout_, /*archive=*/nullptr, clock_, metrics_,
@@ -172,7 +174,7 @@ TEST_F(SessionKeeperTest, NobodyWaitsForMemoryThatIsBeingCleared) {
   EXPECT_EQ(keeper_->Get("d")->tier, SessionTier::kElsewhere);
   EXPECT_EQ(ReasonOf(keeper_->Create(Named("e")).status()),
             ErrorReason::kStateBudgetExhausted);
-  EXPECT_EQ(keeper_->List(Listed::kSessions, "", 10, "")->sessions.size(), 2u);
+  EXPECT_EQ(keeper_->List({}, 10, "")->sessions.size(), 2u);
   Order(d, nullptr);
   EXPECT_TRUE(NothingReturned());
   hold.Release();
@@ -258,7 +260,7 @@ TEST_F(SessionKeeperTest, UnlistedSessionsEndWhenLetGoInAnyOrder) {
     LetGo(*sessions[round % 2]);
     LetGo(*sessions[1 - round % 2]);
   }
-  EXPECT_TRUE(keeper_->List(Listed::kSessions, "", 10, "")->sessions.empty());
+  EXPECT_TRUE(keeper_->List({}, 10, "")->sessions.empty());
 }
 
 TEST_F(SessionKeeperTest, WorkIsDoneElsewhereAndHoldsNobodyUp) {
@@ -273,7 +275,7 @@ TEST_F(SessionKeeperTest, WorkIsDoneElsewhereAndHoldsNobodyUp) {
   // While it works all of this goes on.
   EXPECT_TRUE(keeper_->Get("a")->active);
   EXPECT_EQ(Delete("a"), &a);
-  EXPECT_EQ(keeper_->List(Listed::kSessions, "", 10, "")->sessions.size(), 1u);
+  EXPECT_EQ(keeper_->List({}, 10, "")->sessions.size(), 1u);
   EXPECT_TRUE(NothingReturned());
   go.set_value();
   const Return first = AwaitReturn();

@@ -141,14 +141,9 @@ TEST_F(SessionTableTest, OwnersMayUseTheSameId) {
   EXPECT_EQ(*table_.Find({"a", "ann"}, start_), &anns);
   EXPECT_FALSE(table_.CheckNew(options).ok());
   EXPECT_FALSE(table_.Find({"a", "bob"}, start_).ok());
-  EXPECT_EQ(
-      table_.List(Listed::kSessions, "ann", 10, "", start_)->sessions.size(),
-      1u);
-  EXPECT_EQ(table_.List(Listed::kSessions, "", 10, "", start_)->sessions.size(),
-            1u);
-  EXPECT_EQ(
-      table_.List(Listed::kSessions, "bob", 10, "", start_)->sessions.size(),
-      0u);
+  EXPECT_EQ(table_.List({.owner = "ann"}, 10, "", start_)->sessions.size(), 1u);
+  EXPECT_EQ(table_.List({}, 10, "", start_)->sessions.size(), 1u);
+  EXPECT_EQ(table_.List({.owner = "bob"}, 10, "", start_)->sessions.size(), 0u);
   // One that expires leaves the other's alone.
   anns.ttl = kTick;
   EXPECT_THAT(TakeExpired(start_ + kTtl / 2), IsEmpty());
@@ -197,9 +192,7 @@ TEST_F(SessionTableTest, SettingTheTimeOfDayMovesNoExpiry) {
   for (const absl::Duration by : {absl::Hours(2), -absl::Hours(2)}) {
     const Moment before = Set(start_ + kTtl - kTick, by);
     EXPECT_TRUE(table_.Find("a", before).ok());
-    EXPECT_EQ(
-        table_.List(Listed::kSessions, "", 10, "", before)->sessions.size(),
-        1u);
+    EXPECT_EQ(table_.List({}, 10, "", before)->sessions.size(), 1u);
     EXPECT_THAT(TakeExpired(before), IsEmpty());
     EXPECT_EQ(FindError("a", Set(start_ + kTtl, by)),
               ErrorReason::kSessionExpired);
@@ -285,7 +278,7 @@ TEST_F(SessionTableTest, ListsByIdInPages) {
   std::string token;
   std::vector<size_t> sizes;
   do {
-    auto page = table_.List(Listed::kSessions, "", 2, token, start_);
+    auto page = table_.List({}, 2, token, start_);
     ASSERT_TRUE(page.ok());
     sizes.push_back(page->sessions.size());
     for (const SessionInfo& info : page->sessions) ids.push_back(info.id);
@@ -295,12 +288,31 @@ TEST_F(SessionTableTest, ListsByIdInPages) {
   EXPECT_THAT(sizes, ElementsAre(2u, 2u, 1u));
 }
 
+TEST_F(SessionTableTest, FewMatchesAmongManyComeInSeveralPages) {
+  constexpr int kSessions = 10'000;
+  for (int i = 0; i < kSessions; ++i) {
+    Make(absl::StrCat("s", absl::Dec(i, absl::kZeroPad5)), start_);
+  }
+  std::vector<std::string> ids;
+  std::string token;
+  int pages = 0;
+  do {
+    auto page = table_.List({.pattern = "*777"}, 100, token, start_);
+    ASSERT_TRUE(page.ok());
+    for (const SessionInfo& info : page->sessions) ids.push_back(info.id);
+    token = page->next_page_token;
+    ++pages;
+  } while (!token.empty());
+  EXPECT_EQ(ids.size(), 10u);
+  EXPECT_TRUE(std::is_sorted(ids.begin(), ids.end()));
+  EXPECT_EQ(pages, 3);
+}
+
 TEST_F(SessionTableTest, PagesGoOnAfterTheirLastSessionIsGone) {
   for (const char* id : {"a", "b", "c"}) Make(id, start_);
-  const auto first = table_.List(Listed::kSessions, "", 2, "", start_);
+  const auto first = table_.List({}, 2, "", start_);
   table_.Remove(**table_.Find("b", start_));
-  const auto second =
-      table_.List(Listed::kSessions, "", 2, first->next_page_token, start_);
+  const auto second = table_.List({}, 2, first->next_page_token, start_);
   ASSERT_EQ(second->sessions.size(), 1u);
   EXPECT_EQ(second->sessions[0].id, "c");
   EXPECT_EQ(second->next_page_token, "");
@@ -309,16 +321,16 @@ TEST_F(SessionTableTest, PagesGoOnAfterTheirLastSessionIsGone) {
 TEST_F(SessionTableTest, ListLeavesOutTheExpiredAndChecksItsArguments) {
   Make("a", start_);
   Make("b", start_ + kTick);
-  const auto page = table_.List(Listed::kSessions, "", 1000, "", start_ + kTtl);
+  const auto page = table_.List({}, 1000, "", start_ + kTtl);
   ASSERT_EQ(page->sessions.size(), 1u);
   EXPECT_EQ(page->sessions[0].id, "b");
   for (const size_t size : {size_t{0}, kMaxPageSize + 1}) {
-    const auto details = GetErrorDetails(
-        table_.List(Listed::kSessions, "", size, "", start_).status());
+    const auto details =
+        GetErrorDetails(table_.List({}, size, "", start_).status());
     EXPECT_EQ(details->reason, ErrorReason::kInvalidArgument);
   }
-  const auto details = GetErrorDetails(
-      table_.List(Listed::kSessions, "", 1, "nonsense", start_).status());
+  const auto details =
+      GetErrorDetails(table_.List({}, 1, "nonsense", start_).status());
   EXPECT_EQ(details->reason, ErrorReason::kInvalidPageToken);
 }
 

@@ -328,6 +328,28 @@ TEST(SnapshotTest, HistoriesOfOtherLengths) {
   move(shorter, longer);
 }
 
+TEST(SnapshotTest, SaysWhatItsPastWas) {
+  Room room;
+  const auto made = MakeState(room, 2, 3);
+  for (const bool mixed : {false, true}) {
+    for (const bool imported : {false, true}) {
+      const std::string bytes = room.format.Write(
+          MakeCard(), *made, {.other_numerics = mixed, .imported = imported});
+      const auto snapshot = room.format.Read(bytes);
+      ASSERT_TRUE(snapshot.ok()) << snapshot.status();
+      EXPECT_EQ(snapshot->other_numerics, mixed);
+      SessionState again = room.NewState();
+      room.format.Restore(*snapshot, again);
+      EXPECT_EQ(again.imported(), imported);
+      SessionState copy = room.NewState();
+      copy.CopyFrom(again);
+      EXPECT_EQ(copy.imported(), imported);
+      again.Reset();
+      EXPECT_FALSE(again.imported());
+    }
+  }
+}
+
 TEST(SnapshotTest, TokensThatTheModelHasNotAreRefused) {
   Room room;
   SessionState state = room.NewState();

@@ -13,12 +13,14 @@
 #include "gtest/gtest.h"
 #include "server/session/prefix.h"
 #include "server/session/session_id.h"
+#include "tests/testing/environment_number.h"
 
 namespace steadystate {
 namespace {
 
 constexpr size_t kPrefixes = 3;
-constexpr size_t kTold = 60;  // what is told of a failure
+// How many of the latest operations are told of a failure, if nobody says.
+constexpr uint64_t kTold = 60;
 constexpr std::chrono::seconds kHangs{60};
 
 const char* const kOwners[] = {"a", "b"};
@@ -57,7 +59,9 @@ void Simulation::Fail(const std::string& what) {
 
 void Simulation::Note(std::string what) {
   latest_.push_back(absl::StrCat(wave_, " ", what));
-  if (latest_.size() > kTold) latest_.pop_front();
+  static const uint64_t told =
+      NumberFromEnvironment("STEADYSTATE_SIMULATION_TOLD", kTold);
+  if (latest_.size() > told) latest_.pop_front();
 }
 
 void Simulation::Run() {
@@ -388,7 +392,8 @@ std::map<SessionName, SessionInfo> Simulation::ListAll() {
     for (const Listed what : {Listed::kSessions, Listed::kCheckpoints}) {
       std::string token;
       do {
-        const auto page = machine_.engine().ListSessions(7, token, owner, what);
+        const auto page = machine_.engine().ListSessions(
+            7, token, {.what = what, .owner = owner});
         if (!page.ok()) {
           Fail(page.status().ToString());
           return all;

@@ -1,0 +1,223 @@
+// Goal: a session that a request makes for its writer is one like others until
+// the writer ends; then it is gone, whoever uses it, and no store has ever had
+// it. Method: with a store and without; steps are compared with those of an
+// ordinary session.
+#include <memory>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "gtest/gtest.h"
+#include "tests/server/engine/engine_harness.h"
+#include "tests/testing/memory_store.h"
+
+namespace steadystate {
+namespace {
+
+constexpr size_t kInMemory = 6;
+
+EngineOptions SmallOptions() {
+  EngineOptions options;
+  options.durability = Durability::kLog;
+  options.state_memory_bytes =
+      kInMemory * SessionLayoutOf(*SharedTinyModel(), options).charge_bytes();
+  return options;
+}
+
+class EngineEphemeralTest : public testing::TestWithParam<bool> {
+ protected:
+  EngineEphemeralTest() {
+    EngineOptions options = SmallOptions();
+    if (!HasStore()) options.durability = Durability::kNone;
+    harness_.emplace(options, SharedTinyModel(),
+                     HasStore() ? &store_ : nullptr);
+    writer_ = engine().NewWriter();
+  }
+
+  bool HasStore() const { return GetParam(); }
+  Engine& engine() { return harness_->engine(); }
+
+  StepRequest Ephemeral(const std::string& session,
+                        std::vector<int32_t> tokens) {
+    StepRequest request = StepOf(session, std::move(tokens));
+    request.ephemeral = true;
+    request.writer = writer_;
+    return request;
+  }
+  // As its writer sends it.
+  absl::StatusOr<StepRecord> Step(const StepRequest& request) {
+    return harness_->StepAsync(request).Get();
+  }
+
+  size_t CountSessions() {
+    return engine().ListSessions(1000, "")->sessions.size();
+  }
+  void AwaitSessions(size_t count) {
+    const auto end = std::chrono::steady_clock::now() + std::chrono::minutes(1);
+    while (CountSessions() != count) {
+      ASSERT_LT(std::chrono::steady_clock::now(), end) << CountSessions();
+      std::this_thread::yield();
+    }
+  }
+
+  MemoryStore store_;
+  std::optional<EngineHarness> harness_;
+  WriterId writer_ = 0;
+};
+
+TEST_P(EngineEphemeralTest, IsMadeByItsFirstStepAndEndsWithItsWriter) {
+  harness_->CreateSession("plain");
+  const auto first = Step(Ephemeral("a", {1, 2, 3}));
+  ASSERT_TRUE(first.ok()) << first.status();
+  EXPECT_EQ(first->logits, harness_->Step(StepOf("plain", {1, 2, 3}))->logits);
+  EXPECT_TRUE(engine().GetSession("a")->ephemeral);
+  EXPECT_FALSE(engine().GetSession("plain")->ephemeral);
+  // Idle for ever, it neither expires nor leaves memory.
+  harness_->clock().Advance(absl::Minutes(50));
+  EXPECT_TRUE(harness_->Step(StepOf("plain", {4})).ok());
+  harness_->clock().Advance(absl::Minutes(50));
+  const auto second = Step(Ephemeral("a", {4}));
+  ASSERT_TRUE(second.ok()) << second.status();
+  EXPECT_EQ(second->position, 4u);
+  engine().EndWriter(writer_);
+  AwaitSessions(1);
+  EXPECT_EQ(ReasonOf(engine().GetSession("a").status()),
+            ErrorReason::kSessionNotFound);
+  // The name is free; another writer's is another session.
+  writer_ = engine().NewWriter();
+  EXPECT_EQ(Step(Ephemeral("a", {1}))->position, 1u);
+}
+
+TEST_P(EngineEphemeralTest, NobodyElsesSessionIsTakenForIt) {
+  harness_->CreateSession("plain");
+  EXPECT_EQ(ReasonOf(Step(Ephemeral("plain", {1})).status()),
+            ErrorReason::kSessionAlreadyExists);
+  ASSERT_TRUE(Step(Ephemeral("a", {1})).ok());
+  const WriterId first = writer_;
+  writer_ = engine().NewWriter();
+  EXPECT_EQ(ReasonOf(Step(Ephemeral("a", {1})).status()),
+            ErrorReason::kSessionAlreadyExists);
+  // Who ends has made nothing.
+  engine().EndWriter(writer_);
+  EXPECT_EQ(harness_->Step(StepOf("a", {1}))->position, 2u);
+  engine().EndWriter(first);
+  AwaitSessions(1);
+}
+
+TEST_P(EngineEphemeralTest, WhatIsRefusedMakesNothing) {
+  StepRequest wrong = Ephemeral("a", {-1});
+  EXPECT_EQ(ReasonOf(Step(wrong).status()), ErrorReason::kTokenOutOfRange);
+  StepRequest late = Ephemeral("a", {1});
+  late.deadline = harness_->clock().Now();
+  EXPECT_EQ(ReasonOf(Step(late).status()), ErrorReason::kDeadlineExceeded);
+  EXPECT_EQ(CountSessions(), 0u);
+}
+
+TEST_P(EngineEphemeralTest, AStepThatUsesItEndsWithIt) {
+  const StepFuture step = [&] {
+    ComputeHold hold(*harness_);
+    StepFuture begun = harness_->StepAsync(Ephemeral("a", {1}));
+    engine().EndWriter(writer_);
+    return begun;
+  }();
+  // It was computed before, or is gone.
+  const auto& result = step.Get();
+  if (!result.ok()) {
+    EXPECT_EQ(ReasonOf(result.status()), ErrorReason::kSessionNotFound);
+  }
+  AwaitSessions(1);  // that of the hold
+}
+
+TEST_P(EngineEphemeralTest, ManyEndTogetherAndGiveTheirMemoryBack) {
+  const size_t most = HasStore() ? kInMemory / 2 : kInMemory;
+  for (int round = 0; round < 3; ++round) {
+    for (size_t i = 0; i < most; ++i) {
+      const auto step = Step(Ephemeral(absl::StrCat("e", i), {1}));
+      ASSERT_TRUE(step.ok()) << step.status();
+    }
+    // With a store, others need slots to wake in.
+    const absl::Status refused = Step(Ephemeral("more", {1})).status();
+    EXPECT_EQ(ReasonOf(refused), ErrorReason::kStateBudgetExhausted);
+    EXPECT_TRUE(GetErrorDetails(refused)->retry_after.has_value());
+    if (HasStore()) {
+      for (int i = 0; i < 12; ++i) {
+        const std::string id = absl::StrCat("s", round, "-", i);
+        harness_->CreateSession(id);
+        EXPECT_TRUE(harness_->Step(StepOf(id, {1})).ok());
+      }
+    }
+    engine().EndWriter(writer_);
+    AwaitSessions(HasStore() ? 12 * static_cast<size_t>(round + 1) : 0);
+    writer_ = engine().NewWriter();
+  }
+}
+
+TEST_P(EngineEphemeralTest, GoesBackAsFarAsItRemembers) {
+  ASSERT_TRUE(Step(Ephemeral("a", {1, 2})).ok());
+  const auto then = Step(Ephemeral("a", {3}));
+  ASSERT_TRUE(Step(Ephemeral("a", {4, 5})).ok());
+  const auto info = std::make_shared<SessionInfo>();
+  ASSERT_TRUE(
+      harness_->Work("a", engine().RewindWork({.position = 2}, info)).ok());
+  EXPECT_EQ(Step(Ephemeral("a", {3}))->logits, then->logits);
+  // A copy of it is an ordinary session.
+  ForkOptions fork;
+  fork.ids = {"copy"};
+  ASSERT_TRUE(
+      harness_->Work("a", engine().ForkWork(fork, std::make_shared<Forks>()))
+          .ok());
+  engine().EndWriter(writer_);
+  AwaitSessions(1);
+  EXPECT_EQ(harness_->Step(StepOf("copy", {6}))->position, 4u);
+}
+
+TEST_P(EngineEphemeralTest, NoStoreEverHasIt) {
+  if (!HasStore()) GTEST_SKIP() << "there is no store to have it";
+  ASSERT_TRUE(Step(Ephemeral("a", MakeTokens(40, 1))).ok());
+  Future<absl::Status> done;
+  EXPECT_EQ(ReasonOf(engine().HibernateSession(
+                "a", [done](const absl::Status& status) { done.Set(status); })),
+            ErrorReason::kInvalidArgument);
+  // Others press for its memory.
+  for (int i = 0; i < 20; ++i) {
+    const std::string id = absl::StrCat("s", i);
+    harness_->CreateSession(id);
+    EXPECT_TRUE(harness_->Step(StepOf(id, {1})).ok());
+  }
+  const auto info = std::make_shared<SessionInfo>();
+  ASSERT_TRUE(
+      harness_->Work("a", engine().RewindWork({.position = 30}, info)).ok());
+  ASSERT_TRUE(Step(Ephemeral("a", {1})).ok());
+  ASSERT_TRUE(engine().StoreSessions(absl::Minutes(1)).has_value());
+  harness_.reset();
+  harness_.emplace(SmallOptions(), SharedTinyModel(), &store_);
+  EXPECT_EQ(ReasonOf(engine().GetSession("a").status()),
+            ErrorReason::kSessionNotFound);
+  EXPECT_EQ(CountSessions(), 20u);
+  EXPECT_EQ(store_.size(), 20u);
+}
+
+TEST_P(EngineEphemeralTest, AStepWaitsNoLongerThanItsTimeout) {
+  harness_->CreateSession("a");
+  StepRequest step = StepOf("a", {1});
+  step.timeout = absl::Seconds(5);
+  EXPECT_TRUE(harness_->Step(step).ok());
+  StepFuture late = [&] {
+    ComputeHold hold(*harness_);
+    StepFuture waiting = harness_->StepAsync(step);
+    harness_->clock().Advance(absl::Seconds(6));
+    return waiting;
+  }();
+  EXPECT_EQ(ReasonOf(late.Get().status()), ErrorReason::kDeadlineExceeded);
+  EXPECT_EQ(harness_->Position("a"), 1u);
+}
+
+INSTANTIATE_TEST_SUITE_P(Stores, EngineEphemeralTest, testing::Bool(),
+                         [](const auto& param) {
+                           return param.param ? "WithAStore" : "InMemory";
+                         });
+
+}  // namespace
+}  // namespace steadystate
