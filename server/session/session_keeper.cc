@@ -67,6 +67,22 @@ Moment Past(absl::Time wall, const Moment& now) {
   return {.steady = now.steady - ago, .wall = wall};
 }
 
+// The latest round that tells of it, before it was stored as it is.
+uint64_t RoundOf(const StoredSession& stored) {
+  return std::max(stored.round,
+                  stored.tail.has_value() ? stored.tail->through_round : 0);
+}
+
+// Of two that were given the same name: did the first get it after the other?
+// Rounds tell, where both are in the log: a clock may have been set back.
+bool CameLater(const StoredSession& stored, const Session& other) {
+  const uint64_t round = RoundOf(stored);
+  if (round > 0 && other.log.last > 0 && round != other.log.last) {
+    return round > other.log.last;
+  }
+  return stored.card.create_time > other.created.wall;
+}
+
 }  // namespace
 
 SessionKeeper::SessionKeeper(const SessionLimits& limits,
@@ -143,7 +159,7 @@ void SessionKeeper::TakeUp(StoredSession stored, const Moment& now) {
   }
   if (Session* const other = table.FindAny({card.id, card.owner})) {
     // A process that ended while one took the other's place: the later counts.
-    if (other->created.wall >= card.create_time) {
+    if (!CameLater(stored, *other)) {
       shelf_.removals.push_back({.uid = card.uid, .removed = nullptr});
       return;
     }
@@ -159,6 +175,7 @@ void SessionKeeper::TakeUp(StoredSession stored, const Moment& now) {
   session->durability = stored.durability;
   session->stored = session->position;
   session->snapshot = stored.position;
+  session->log.last = RoundOf(stored);
   session->repeatable_from = stored.repeatable_from;
   session->stored_tail = stored.tail;
   session->charged = Tier::kStore;

@@ -143,6 +143,31 @@ TEST_F(EngineLogTest, SessionsGoOnToTheByteAfterEachOfManyKills) {
   EXPECT_GT(harness_->Metric({"steadystate_replayed_tokens_total"}), 0);
 }
 
+TEST_F(EngineLogTest, ANameIsTheLaterSessionsWhateverTheTimeOfDaySays) {
+  const auto create = [&](absl::Duration ttl) {
+    SessionOptions options;
+    options.id = "again";
+    options.ttl = ttl;
+    Future<absl::Status> created;
+    engine().CreateSession(
+        options, [created](const auto& info) { created.Set(info.status()); });
+    return created.Get();
+  };
+  ASSERT_EQ(create(absl::Minutes(1)), absl::OkStatus());
+  Logits("again", {1, 2, 3});
+  // Its removal waits while it expires, and the clock goes back.
+  store_.FailWrites(true);
+  harness_->clock().Advance(absl::Minutes(2));
+  harness_->clock().SetWall(-absl::Hours(1));
+  ASSERT_EQ(create(absl::Hours(24)), absl::OkStatus());
+  Logits("again", {4});
+  MemoryStore killed;
+  store_.CopyTo(killed);
+  store_.FailWrites(false);
+  EngineHarness next(Logged(), SharedTinyModel(), &killed);
+  EXPECT_EQ(next.Position("again"), 1u);
+}
+
 TEST_F(EngineLogTest, ARepeatIsAnsweredAfterAKill) {
   ASSERT_TRUE(Create("a").ok());
   StepRequest step = Keyed(StepOf("a", {1, 2, 3}), 0);
