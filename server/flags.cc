@@ -153,6 +153,9 @@ ABSL_FLAG(std::string, store, "",
           "and when the server is not running; made if it is not there. Each "
           "model and each server needs its own. Empty: sessions are in memory "
           "only.");
+ABSL_FLAG(bool, allow_damaged_store, false,
+          "With a store: go on with what can be read of one that is damaged. "
+          "What cannot is lost; keep a copy before.");
 ABSL_FLAG(steadystate::DurabilityName, durability,
           steadystate::DurabilityName{},
           "With a store: what of sessions that do not say outlives the server: "
@@ -401,6 +404,7 @@ Flags Collect() {
   flags.drain_timeout = absl::GetFlag(FLAGS_drain_timeout);
   flags.drain_budget = absl::GetFlag(FLAGS_drain_budget);
   flags.store = absl::GetFlag(FLAGS_store);
+  flags.allow_damaged_store = absl::GetFlag(FLAGS_allow_damaged_store);
   flags.engine.durability = absl::GetFlag(FLAGS_durability).durability;
   flags.engine.log_sync_interval = absl::GetFlag(FLAGS_log_sync_interval);
   flags.engine.max_replay = absl::GetFlag(FLAGS_max_replay);

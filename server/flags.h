@@ -24,6 +24,7 @@ struct Flags {
   absl::Duration drain_timeout;
   absl::Duration drain_budget;
   std::string store;  // a directory; empty: none
+  bool allow_damaged_store = false;
   LogLevel log_level = LogLevel::kInfo;
   // --help or --version: print this and do nothing else.
   std::optional<std::string> text;

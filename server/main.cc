@@ -177,7 +177,8 @@ absl::StatusOr<std::unique_ptr<SessionStore>> OpenStore(const Flags& flags,
   return RocksStore::Open({.directory = flags.store,
                            .model = description.id,
                            .fingerprint = description.fingerprint,
-                           .file_system = nullptr});
+                           .file_system = nullptr,
+                           .allow_damage = flags.allow_damaged_store});
 }
 
 // Says how long the end may take, while that can be changed.
@@ -245,7 +246,8 @@ int Run(const Flags& flags) {
   }
   absl::StatusOr<std::unique_ptr<Engine>> engine = Engine::Create(
       flags.engine, *model, Clock::Real(), metrics, store->get());
-  if (absl::IsUnavailable(engine.status())) {
+  if (absl::IsUnavailable(engine.status()) ||
+      absl::IsDataLoss(engine.status())) {
     return Fail("", engine.status(), kExitFailure);
   }
   if (!engine.ok()) return WrongUsage(engine.status());

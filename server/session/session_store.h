@@ -95,7 +95,7 @@ class SessionStore {
   virtual absl::Status Try(absl::string_view snapshot) = 0;
 
   // Calls `each` for the rounds that were there when the store was opened, in
-  // order; lent.
+  // order; lent. DATA_LOSS, which another try does not cure: some are damaged.
   virtual absl::Status ForEachRound(
       const std::function<void(uint64_t round, absl::string_view content)>&
           each) = 0;

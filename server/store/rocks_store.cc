@@ -168,10 +168,10 @@ absl::Status RocksSessionStore::Open() {
   }
   STEADYSTATE_RETURN_IF_ERROR(CheckModel());
   STEADYSTATE_ASSIGN_OR_RETURN(
-      log_, RoundLog::Open(absl::StrCat(directory, "/rounds"),
-                           options_.log_calls != nullptr ? *options_.log_calls
-                                                         : FileCalls::System(),
-                           options_.log_file_bytes));
+      log_, RoundLog::Open({.directory = directory + "/rounds",
+                            .calls = options_.calls,
+                            .file_bytes = options_.log_file_bytes,
+                            .allow_damage = options_.allow_damage}));
   return absl::OkStatus();
 }
 

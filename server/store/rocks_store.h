@@ -6,6 +6,7 @@
 
 #include "absl/status/statusor.h"
 #include "server/session/session_store.h"
+#include "server/store/file_calls.h"
 #include "server/store/round_log.h"
 
 namespace rocksdb {
@@ -21,8 +22,10 @@ struct RocksStoreOptions {
   std::string fingerprint;  // the model's
   // Where its files are; null: the machine's. For tests.
   std::shared_ptr<rocksdb::FileSystem> file_system;
-  // By what the log's files are written; null: the system. For tests; lent.
-  FileCalls* log_calls = nullptr;
+  // By what the log's files are written. For tests; lent.
+  FileCalls* calls = &FileCalls::System();
+  // Go on with what can be read of a store that is damaged.
+  bool allow_damage = false;
   uint64_t log_file_bytes = RoundLog::kFileBytes;
   // Snapshots of more bytes are files beside the database. Through a database
   // each goes twice, by its log and its memory: those of 50 MiB took 228 MB of

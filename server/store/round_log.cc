@@ -18,18 +18,15 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
 #include "absl/time/time.h"
-#include "server/base/binary.h"
-#include "server/base/crc32c.h"
 #include "server/base/error.h"
 #include "server/base/logging.h"
-#include "server/base/mapped_file.h"
 #include "server/base/status_macros.h"
+#include "server/store/round_frame.h"
 
 namespace steadystate {
 namespace {
 
 constexpr char kPrefix[] = "rounds-";
-constexpr size_t kHeaderBytes = 2 * sizeof(uint32_t);
 
 absl::Status Unavailable(absl::string_view what) {
   return MakeError(ErrorReason::kStoreUnavailable,
@@ -37,52 +34,19 @@ absl::Status Unavailable(absl::string_view what) {
                    {}, absl::Seconds(1));
 }
 
-struct Round {
-  uint64_t number = 0;
-  absl::string_view content;
-};
-
-// Takes the next round off `bytes`; nothing if there is no whole one.
-std::optional<Round> TakeRound(absl::string_view& bytes) {
-  BinaryReader reader(bytes);
-  const auto size = reader.Number<uint32_t>();
-  const auto checksum = reader.Number<uint32_t>();
-  const absl::string_view body = reader.Bytes(size);
-  if (!reader.ok() || size < sizeof(uint64_t) || Crc32cOf(body) != checksum) {
-    return std::nullopt;
-  }
-  bytes.remove_prefix(kHeaderBytes + size);
-  return Round{.number = BinaryReader(body).Number<uint64_t>(),
-               .content = body.substr(sizeof(uint64_t))};
-}
-
-// Makes what was created or removed in the directory last.
-int SyncDirectory(const std::string& directory, FileCalls& calls) {
-  const int file = open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  if (file < 0) return -1;
-  const int synced = calls.Sync(file);
-  close(file);
-  return synced;
+absl::Status Damaged(absl::string_view path, uint64_t at,
+                     absl::string_view how) {
+  return absl::DataLossError(absl::StrCat(
+      "the log of sessions is damaged: ", path, " at byte ", at, " ", how,
+      ". It has been left as it is: put a sound copy of the store in its "
+      "place, "
+      "or keep a copy of this one and start once with --allow_damaged_store. "
+      "Then what cannot be read is lost: sessions whose log has a gap answer "
+      "SNAPSHOT_CORRUPT, others may be what they were earlier, and some that "
+      "were deleted may be back"));
 }
 
 }  // namespace
-
-int FileCalls::Create(const char* path) {
-  return open(path, O_WRONLY | O_CREAT | O_EXCL | O_APPEND | O_CLOEXEC, 0600);
-}
-
-ssize_t FileCalls::Write(int file, const char* bytes, size_t count) {
-  return write(file, bytes, count);
-}
-
-int FileCalls::Sync(int file) { return fdatasync(file); }
-
-int FileCalls::Truncate(int file, off_t size) { return ftruncate(file, size); }
-
-FileCalls& FileCalls::System() {
-  static FileCalls system;
-  return system;
-}
 
 struct RoundLog::File {
   File(int descriptor, FileCalls& by) : number(descriptor), calls(by) {}
@@ -106,21 +70,24 @@ struct RoundLog::File {
 
 RoundLog::~RoundLog() = default;
 
-absl::StatusOr<std::unique_ptr<RoundLog>> RoundLog::Open(std::string directory,
-                                                         FileCalls& calls,
-                                                         uint64_t file_bytes) {
-  if (mkdir(directory.c_str(), 0700) != 0 && errno != EEXIST) {
-    return Unavailable(
-        absl::StrCat("cannot make ", directory, ": ", std::strerror(errno)));
+absl::StatusOr<std::unique_ptr<RoundLog>> RoundLog::Open(Options options) {
+  if (mkdir(options.directory.c_str(), 0700) != 0 && errno != EEXIST) {
+    return Unavailable(absl::StrCat("cannot make ", options.directory, ": ",
+                                    std::strerror(errno)));
   }
-  std::unique_ptr<RoundLog> log(
-      new RoundLog(std::move(directory), calls, file_bytes));
+  std::unique_ptr<RoundLog> log(new RoundLog(std::move(options)));
   STEADYSTATE_RETURN_IF_ERROR(log->FindFiles());
   return log;
 }
 
+RoundLog::RoundLog(Options options)
+    : options_(std::move(options)),
+      calls_(*options_.calls),
+      note_(absl::StrCat(directory_, "/WRITTEN"), calls_) {}
+
 absl::Status RoundLog::FindFiles() {
   const MutexLock lock(mutex_);
+  found_ = note_.Read();
   std::error_code error;
   for (const auto& entry :
        std::filesystem::directory_iterator(directory_, error)) {
@@ -143,42 +110,73 @@ std::string RoundLog::PathOf(uint64_t first_round) const {
   return absl::StrCat(directory_, "/", name);
 }
 
-absl::Status RoundLog::ForEach(
-    const std::function<void(uint64_t round, absl::string_view content)>& each)
-    const {
+absl::Status RoundLog::ForEach(const Each& each) const {
   std::map<uint64_t, uint64_t> files;
   {
     const MutexLock lock(mutex_);
     files = complete_;
   }
-  for (const auto& [first, size] : files) {
-    const absl::StatusOr<MappedFile> file = MappedFile::Open(PathOf(first));
-    if (!file.ok()) return Unavailable(file.status().message());
-    absl::string_view left(reinterpret_cast<const char*>(file->bytes().data()),
-                           file->bytes().size());
-    while (const std::optional<Round> round = TakeRound(left)) {
-      each(round->number, round->content);
-    }
-    if (left.empty()) continue;
-    LogWarning("the log of sessions has a round that is not whole",
-               {{"file", PathOf(first)},
-                {"at", absl::StrCat(size - left.size())},
-                {"left_out_bytes", absl::StrCat(left.size())}});
+  for (auto file = files.begin(); file != files.end(); ++file) {
+    const bool last = std::next(file) == files.end();
+    STEADYSTATE_RETURN_IF_ERROR(ReadFile(file->first, last, each));
   }
   return absl::OkStatus();
 }
 
+absl::Status RoundLog::ReadFile(uint64_t first, bool last,
+                                const Each& each) const {
+  const std::string path = PathOf(first);
+  const FileBytes file = ReadFileBytes(path, calls_, options_.allow_damage);
+  if (file.error != 0) {
+    const std::string why =
+        absl::StrCat("cannot be read: ", std::strerror(file.error));
+    if (!options_.allow_damage) return Damaged(path, file.error_at, why);
+    LogError("the log of sessions cannot be read",
+             {{"file", path}, {"at", file.error_at}, {"error", why}});
+  }
+  const uint64_t whole = LeastOf(first, last).value_or(file.bytes.size());
+  uint64_t number = 0;
+  absl::string_view left = file.bytes;
+  while (true) {
+    if (const std::optional<RoundFrame> round = TakeFrame(left)) {
+      number = round->number;
+      each(number, round->content);
+      continue;
+    }
+    const uint64_t at = file.bytes.size() - left.size();
+    if (at >= whole) break;
+    if (!options_.allow_damage) {
+      return Damaged(path, at,
+                     absl::StrCat("of ", whole, " is not as it was written"));
+    }
+    const size_t lost = FindFrame(left, number).value_or(left.size());
+    LogError("rounds of the log are lost",
+             {{"file", path}, {"at", at}, {"bytes", lost}});
+    if (left.empty()) break;
+    left.remove_prefix(lost);
+  }
+  if (left.empty()) return absl::OkStatus();
+  LogWarning("the log of sessions has a round that is not whole",
+             {{"file", path},
+              {"at", file.bytes.size() - left.size()},
+              {"left_out_bytes", left.size()}});
+  return absl::OkStatus();
+}
+
+// How much of the file must be whole; nothing for all of it.
+std::optional<uint64_t> RoundLog::LeastOf(uint64_t first, bool last) const {
+  if (!last) return std::nullopt;
+  // An earlier server left no note: nobody knows.
+  if (!found_.has_value() || found_->which < first) return 0;
+  if (found_->which == first) return found_->there;
+  return std::nullopt;  // the next was to be begun
+}
+
 absl::Status RoundLog::Append(uint64_t round, absl::string_view content) {
   const MutexLock lock(mutex_);
-  frame_.assign(kHeaderBytes, '\0');
-  BinaryWriter(frame_).Number(round);
-  frame_.append(content.data(), content.size());
-  const absl::string_view body = absl::string_view(frame_).substr(kHeaderBytes);
-  const auto size = static_cast<uint32_t>(body.size());
-  const uint32_t checksum = Crc32cOf(body);
-  std::memcpy(frame_.data(), &size, sizeof(size));
-  std::memcpy(frame_.data() + sizeof(size), &checksum, sizeof(checksum));
-  if (current_ != nullptr && current_bytes_ + frame_.size() > file_bytes_) {
+  WriteFrame({.number = round, .content = content}, frame_);
+  if (current_ != nullptr &&
+      written_.written + frame_.size() > options_.file_bytes) {
     STEADYSTATE_RETURN_IF_ERROR(EndFile());
   }
   if (current_ == nullptr) STEADYSTATE_RETURN_IF_ERROR(BeginFile(round));
@@ -188,17 +186,23 @@ absl::Status RoundLog::Append(uint64_t round, absl::string_view content) {
 absl::Status RoundLog::BeginFile(uint64_t round) {
   uint64_t all = 0;
   for (const auto& [first, size] : complete_) all += size;
-  if (all + file_bytes_ > std::max(kMaxBytes, 2 * file_bytes_)) {
+  const uint64_t next = options_.file_bytes;
+  if (all + next > std::max(kMaxBytes, 2 * next)) {
     return Unavailable(
         absl::StrCat("has ", all, " bytes of ", kMaxBytes,
                      ", since snapshots cannot be written that would shorten "
                      "it"));
   }
+  STEADYSTATE_RETURN_IF_ERROR(CutFailed());
+  const Written nothing = {.which = round};
+  const absl::Status noted = note_.Begin(nothing);
+  if (!noted.ok()) {
+    return Unavailable(absl::StrCat("cannot be begun: ", noted.message()));
+  }
   const int file = calls_.Create(PathOf(round).c_str());
   if (file < 0) return Failed("be begun");
   current_ = std::make_shared<File>(file, calls_);
-  current_first_ = round;
-  current_bytes_ = 0;
+  written_ = nothing;
   // Else a loss of power might take the file with its synced bytes.
   if (SyncDirectory(directory_, calls_) != 0) return Failed("be begun");
   return absl::OkStatus();
@@ -208,7 +212,7 @@ absl::Status RoundLog::BeginFile(uint64_t round) {
 // last file can have lost something.
 absl::Status RoundLog::EndFile() {
   if (!current_->Sync()) return Failed("be synced");
-  complete_[current_first_] = current_bytes_;
+  complete_[written_.which] = written_.written;
   current_.reset();
   return absl::OkStatus();
 }
@@ -222,7 +226,8 @@ absl::Status RoundLog::WriteAll(absl::string_view bytes) {
     if (written < 0) return Failed("be written");
     bytes.remove_prefix(static_cast<size_t>(written));
   }
-  current_bytes_ += size;
+  written_.written += size;
+  note_.More(written_);
   return absl::OkStatus();
 }
 
@@ -230,27 +235,52 @@ absl::Status RoundLog::WriteAll(absl::string_view bytes) {
 absl::Status RoundLog::Failed(absl::string_view doing) {
   const std::string why = std::strerror(errno);
   if (current_ != nullptr) {
-    // If that fails, too, the reader leaves out what is not whole.
-    (void)calls_.Truncate(current_->number, static_cast<off_t>(current_bytes_));
-    if (current_bytes_ == 0) {
-      unlink(PathOf(current_first_).c_str());
-    } else {
-      complete_[current_first_] = current_bytes_;
-    }
-    current_.reset();
+    if (written_.written > 0) complete_[written_.which] = written_.written;
+    failed_ = std::move(current_);
+    of_failed_ = written_;
+    (void)CutFailed();  // else it is tried again before a file follows it
   }
   return Unavailable(absl::StrCat("cannot ", doing, ": ", why));
 }
 
+// Takes away what is not whole of a file that failed: what another file follows
+// is whole.
+absl::Status RoundLog::CutFailed() {
+  if (failed_ == nullptr) return absl::OkStatus();
+  const bool cut =
+      of_failed_.written == 0
+          ? unlink(PathOf(of_failed_.which).c_str()) == 0 || errno == ENOENT
+          : calls_.Truncate(failed_->number,
+                            static_cast<off_t>(of_failed_.written)) == 0;
+  if (!cut) {
+    return Unavailable(
+        absl::StrCat("cannot be cut to what is whole: ", std::strerror(errno)));
+  }
+  // A file whose sync has failed never is synced.
+  (void)failed_->Sync();
+  failed_.reset();
+  return absl::OkStatus();
+}
+
 absl::Status RoundLog::Sync() {
   std::shared_ptr<File> file;
+  uint64_t bytes = 0;
   {
     const MutexLock lock(mutex_);
     file = current_;
+    bytes = written_.written;
   }
   // The complete ones are synced.
-  if (file == nullptr || file->Sync()) return absl::OkStatus();
+  if (file == nullptr) return absl::OkStatus();
+  const bool synced = file->Sync();
   const MutexLock lock(mutex_);
+  if (synced) {
+    if (current_ == file) {
+      written_.synced = std::max(written_.synced, bytes);
+      note_.More(written_);
+    }
+    return absl::OkStatus();
+  }
   if (current_ == file) return Failed("be synced");
   return Unavailable("cannot be synced");
 }
@@ -260,7 +290,7 @@ absl::Status RoundLog::Sync() {
 uint64_t RoundLog::OldestEnd() const {
   const auto next = std::next(complete_.begin());
   if (next != complete_.end()) return next->first;
-  return current_ != nullptr ? current_first_ : UINT64_MAX;
+  return current_ != nullptr ? written_.which : UINT64_MAX;
 }
 
 absl::Status RoundLog::Drop(uint64_t below) {
@@ -286,7 +316,7 @@ bool RoundLog::CanDrop(uint64_t below) const {
 
 uint64_t RoundLog::bytes() const {
   const MutexLock lock(mutex_);
-  uint64_t all = current_ != nullptr ? current_bytes_ : 0;
+  uint64_t all = current_ != nullptr ? written_.written : 0;
   for (const auto& [first, size] : complete_) all += size;
   return all;
 }

@@ -1,48 +1,29 @@
 #ifndef STEADYSTATE_SERVER_STORE_ROUND_LOG_H_
 #define STEADYSTATE_SERVER_STORE_ROUND_LOG_H_
 
-#include <sys/types.h>
-
 #include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
-#include <utility>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "server/base/mutex.h"
+#include "server/store/file_calls.h"
+#include "server/store/written_note.h"
 
 namespace steadystate {
 
-// The system's calls that a log makes, as far as they can fail in ways that
-// matter: a test may let them. Thread-safe.
-class FileCalls {
- public:
-  virtual ~FileCalls() = default;
-  // A new file, for appending. As open(2), write(2), fdatasync(2) and
-  // ftruncate(2): -1 with errno.
-  virtual int Create(const char* path);
-  virtual ssize_t Write(int file, const char* bytes, size_t count);
-  virtual int Sync(int file);
-  virtual int Truncate(int file, off_t size);
-
-  static FileCalls& System();
-};
-
-// A log of numbered rounds in the files of a directory, each of which is named
-// after the first round that may be in it:
-//
-//   round = bytes of what follows the checksum (u32) | CRC32C of that (u32)
-//           | number (u64) | content
-//
-// Numbers little-endian. A file ends with its last whole round: what comes
-// after, of a write that was cut short, counts for nothing. Every file but the
-// last was synced before the next was begun.
+// A log of numbered rounds (RoundFrame) in the files of a directory, each of
+// which is named after the first round that may be in it. What is in a file
+// that another follows is whole, and synced. Of the last a note says how far it
+// was written (WrittenNote): what comes after that, of a write that was cut
+// short, or of one that a loss of power took, ends with the last whole round.
 //
 // Errors are UNAVAILABLE / STORE_UNAVAILABLE. After one the log goes on in a
 // new file: what is in the old one is never written again. Thread-safe; a call
@@ -54,20 +35,25 @@ class RoundLog {
   // What all files have at most: snapshots that fail must not fill a disk.
   static constexpr uint64_t kMaxBytes = uint64_t{1} << 30;
 
-  // Of the directory, which is made if it is not there. `calls`: lent.
-  static absl::StatusOr<std::unique_ptr<RoundLog>> Open(
-      std::string directory, FileCalls& calls = FileCalls::System(),
-      uint64_t file_bytes = kFileBytes);
+  struct Options {
+    std::string directory;  // made if it is not there; its parent must be
+    FileCalls* calls = &FileCalls::System();  // lent
+    uint64_t file_bytes = kFileBytes;
+    // Rounds that are damaged are left out, and those that follow are read.
+    bool allow_damage = false;
+  };
+  static absl::StatusOr<std::unique_ptr<RoundLog>> Open(Options options);
   ~RoundLog();
   RoundLog(const RoundLog&) = delete;
   RoundLog& operator=(const RoundLog&) = delete;
 
   // Calls `each` for every round that was there when the log was opened, in
-  // order, and maybe for later ones; lent. Where a file is damaged the rest of
-  // it is left out, and said so in the server's log.
+  // order, and maybe for later ones; lent. DATA_LOSS, at the first one that is
+  // damaged, or cannot be read: then nothing is to be changed, so that it can
+  // be repaired.
   absl::Status ForEach(
       const std::function<void(uint64_t round, absl::string_view content)>&
-          each) const;
+          each) const ABSL_LOCKS_EXCLUDED(mutex_);
 
   // Adds a round. REQUIRES: numbers ascend, also over those of ForEach. After
   // an error it may be there or not.
@@ -85,13 +71,13 @@ class RoundLog {
 
  private:
   struct File;
-  RoundLog(std::string directory, FileCalls& calls, uint64_t file_bytes)
-      : directory_(std::move(directory)),
-        calls_(calls),
-        file_bytes_(file_bytes) {}
+  explicit RoundLog(Options options);
 
   absl::Status FindFiles();
   std::string PathOf(uint64_t first_round) const;
+  using Each = std::function<void(uint64_t round, absl::string_view content)>;
+  absl::Status ReadFile(uint64_t first, bool last, const Each& each) const;
+  std::optional<uint64_t> LeastOf(uint64_t first, bool last) const;
   absl::Status BeginFile(uint64_t round) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::Status EndFile() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::Status WriteAll(absl::string_view bytes)
@@ -99,18 +85,23 @@ class RoundLog {
   uint64_t OldestEnd() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::Status Failed(absl::string_view doing)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  absl::Status CutFailed() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
-  const std::string directory_;
+  const Options options_;
+  const std::string& directory_ = options_.directory;
   FileCalls& calls_;
-  const uint64_t file_bytes_;
+  std::optional<WrittenNote::Least> found_;  // what the note said at first
 
   mutable Mutex mutex_;
   // Those that are complete: their sizes by the first round they may have.
   std::map<uint64_t, uint64_t> complete_ ABSL_GUARDED_BY(mutex_);
   // The one that is written; null: the next round begins one. Shared with Sync.
   std::shared_ptr<File> current_ ABSL_GUARDED_BY(mutex_);
-  uint64_t current_first_ ABSL_GUARDED_BY(mutex_) = 0;
-  uint64_t current_bytes_ ABSL_GUARDED_BY(mutex_) = 0;
+  Written written_ ABSL_GUARDED_BY(mutex_);  // of it
+  WrittenNote note_ ABSL_GUARDED_BY(mutex_);
+  // One that failed, until what is not whole of it is gone, and where it is.
+  std::shared_ptr<File> failed_ ABSL_GUARDED_BY(mutex_);
+  Written of_failed_ ABSL_GUARDED_BY(mutex_);
   std::string frame_ ABSL_GUARDED_BY(mutex_);  // reused
 };
 

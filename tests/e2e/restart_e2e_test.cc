@@ -1,9 +1,11 @@
 // Goal: sessions outlive a server that ends in order, clients that never close
 // included, and go on in the next one as if nothing had been; so do logged ones
 // if it is killed. Of others what it had stored is there, and what was deleted
-// is not. Method: the real binary on a tiny model, started again on the same
-// store.
+// is not. What is damaged is told. Method: the real binary on a tiny model,
+// started again on the same store.
 #include <csignal>
+#include <filesystem>
+#include <fstream>
 #include <string>
 
 #include "gmock/gmock.h"
@@ -102,6 +104,32 @@ TEST(RestartE2eTest, AStoreThatCannotBeUsedIsToldAtTheStart) {
   EXPECT_EQ(wrong.Wait(), 2);
   EXPECT_THAT(ReadWholeFile(server.directory() + "/wrong-log"),
               HasSubstr("--durability"));
+}
+
+TEST(RestartE2eTest, AStoreThatIsDamagedIsLeftToTheOperator) {
+  const TempDirectory directory;
+  const std::string store = directory.path() + "/store";
+  StoredServer server(store);
+  server.Start();
+  server.Generate(server.Create("whole"), "once", 5);
+  // As a kill leaves it, but for a bit.
+  const std::string damaged = directory.path() + "/damaged";
+  std::filesystem::copy(store, damaged,
+                        std::filesystem::copy_options::recursive);
+  const std::string log = damaged + "/rounds/rounds-00000000000000000001";
+  std::string bytes = ReadWholeFile(log);
+  ASSERT_GT(bytes.size(), 100u);
+  bytes[bytes.size() / 2] = static_cast<char>(bytes[bytes.size() / 2] ^ 1);
+  std::ofstream(log, std::ios::binary) << bytes;
+  StoredServer next(damaged);
+  Process refused(next.Command({}), directory.path() + "/log");
+  EXPECT_EQ(refused.Wait(), 1);
+  EXPECT_THAT(ReadWholeFile(directory.path() + "/log"),
+              HasSubstr("--allow_damaged_store"));
+  EXPECT_EQ(ReadWholeFile(log), bytes);
+  next.Start({"--allow_damaged_store"});
+  EXPECT_EQ(next.Count(), 1u);
+  EXPECT_THAT(next.Log(), HasSubstr("rounds of the log are lost"));
 }
 
 }  // namespace

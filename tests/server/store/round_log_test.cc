@@ -1,7 +1,8 @@
 // Goal: what was appended is read again, up to the last whole round, whatever a
-// crash or a disk that fails has left; files that nobody needs go. Method: a
-// directory of its own, files cut at each byte and flipped in each bit, system
-// calls that fail when they are told to.
+// crash or a disk that fails has left; what is damaged is told, and not taken
+// for the end; files that nobody needs go. Method: a directory of its own,
+// files cut at each byte and flipped in each bit, system calls that fail, and a
+// machine that starts anew, when they are told to.
 #include "server/store/round_log.h"
 
 #include <algorithm>
@@ -14,6 +15,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "gtest/gtest.h"
 #include "server/base/error.h"
@@ -42,6 +44,15 @@ class SmallDisk final : public FileCalls {
     errno = EIO;
     return -1;
   }
+  ssize_t ReadAt(int file, char* to, size_t count, off_t at) override {
+    const auto from = static_cast<size_t>(at);
+    if (from < bad_end && from + count > bad_begin) {
+      errno = EIO;
+      return -1;
+    }
+    return FileCalls::ReadAt(file, to, count, at);
+  }
+  uint64_t Boot() override { return boot; }
   int Truncate(int file, off_t size) override {
     if (!fails_truncates) return FileCalls::Truncate(file, size);
     errno = EIO;
@@ -52,12 +63,19 @@ class SmallDisk final : public FileCalls {
   size_t syncs = 0;
   bool fails_syncs = false;
   bool fails_truncates = false;
+  // Sectors that cannot be read, in every file.
+  size_t bad_begin = 0;
+  size_t bad_end = 0;
+  uint64_t boot = 1;
 };
 
 class RoundLogTest : public testing::Test {
  protected:
   std::unique_ptr<RoundLog> Open(uint64_t file_bytes = RoundLog::kFileBytes) {
-    auto log = RoundLog::Open(Directory(), disk_, file_bytes);
+    auto log = RoundLog::Open({.directory = Directory(),
+                               .calls = &disk_,
+                               .file_bytes = file_bytes,
+                               .allow_damage = allow_damage_});
     EXPECT_TRUE(log.ok()) << log.status();
     return *std::move(log);
   }
@@ -73,12 +91,17 @@ class RoundLogTest : public testing::Test {
     return rounds;
   }
   Rounds Reopened() { return Read(*Open()); }
+  // What another process is told when it reads the log.
+  absl::Status Reading() {
+    return Open()->ForEach([](uint64_t, auto) {});
+  }
 
-  // Rounds of one size, in one file.
-  std::filesystem::path WriteThreeRounds() {
+  // Rounds of one size, in one file; so many of them are synced.
+  std::filesystem::path WriteThreeRounds(uint64_t synced = 0) {
     const auto log = Open();
     for (uint64_t i = 1; i <= 3; ++i) {
-      EXPECT_TRUE(log->Append(i, std::string(20, 'a')).ok());
+      EXPECT_TRUE(log->Append(i, "four").ok());
+      EXPECT_TRUE(i != synced || log->Sync().ok());
     }
     return Files().front();
   }
@@ -86,6 +109,7 @@ class RoundLogTest : public testing::Test {
   std::vector<std::filesystem::path> Files() const {
     std::vector<std::filesystem::path> files;
     for (const auto& entry : std::filesystem::directory_iterator(Directory())) {
+      if (entry.path().filename() == "WRITTEN") continue;
       files.push_back(entry.path());
     }
     std::sort(files.begin(), files.end());
@@ -97,11 +121,15 @@ class RoundLogTest : public testing::Test {
   }
   static void SetBytes(const std::filesystem::path& path,
                        const std::string& bytes) {
-    std::ofstream(path, std::ios::binary | std::ios::trunc) << bytes;
+    // Not from an empty file on: a file system may sync that at once.
+    std::fstream(path, std::ios::binary | std::ios::in | std::ios::out)
+        << bytes;
+    std::filesystem::resize_file(path, bytes.size());
   }
 
   const TempDirectory directory_;
   SmallDisk disk_;
+  bool allow_damage_ = false;
 };
 
 TEST_F(RoundLogTest, RoundsAreReadInTheirOrder) {
@@ -125,28 +153,61 @@ TEST_F(RoundLogTest, RoundsAreReadInTheirOrder) {
   EXPECT_EQ(Reopened(), expected);
 }
 
-TEST_F(RoundLogTest, ATailThatIsCutEndsWithTheLastWholeRound) {
+TEST_F(RoundLogTest, AWriteThatAKillHasCutIsNoRound) {
   const std::filesystem::path file = WriteThreeRounds();
   const std::string whole = Bytes(file);
-  const size_t round = whole.size() / 3;
   for (size_t size = 0; size <= whole.size(); ++size) {
-    SetBytes(file, whole.substr(0, size));
-    ASSERT_EQ(Reopened().size(), size / round) << size;
-    // Pages that were never written read as zeros.
-    SetBytes(file, whole.substr(0, size) + std::string(4096, '\0'));
-    ASSERT_EQ(Reopened().size(), size / round) << size;
+    SetBytes(file, whole + whole.substr(0, size));
+    const size_t more = 3 * size / whole.size();
+    ASSERT_EQ(Reopened().size(), 3 + more) << size;
   }
 }
 
-TEST_F(RoundLogTest, ABitThatIsFlippedIsFound) {
+TEST_F(RoundLogTest, ALossOfPowerCostsWhatWasNotSyncedAndNoMore) {
+  for (uint64_t synced = 0; synced <= 3; ++synced) {
+    std::filesystem::remove_all(Directory());
+    const std::filesystem::path file = WriteThreeRounds(synced);
+    const std::string whole = Bytes(file);
+    const size_t round = whole.size() / 3;
+    ++disk_.boot;
+    // What comes instead: nothing, pages that were never written, or what was
+    // written later than what is lost.
+    for (const std::string& rest : {std::string(), std::string(100, '\0'),
+                                    "lost" + whole.substr(2 * round)}) {
+      for (size_t size = 0; size <= whole.size(); ++size) {
+        SetBytes(file, whole.substr(0, size) + rest);
+        if (size < synced * round) {
+          ASSERT_EQ(Reading().code(), absl::StatusCode::kDataLoss) << size;
+        } else {
+          ASSERT_EQ(Reopened().size(), size / round) << size;
+        }
+      }
+    }
+  }
+}
+
+TEST_F(RoundLogTest, ABitThatIsFlippedIsToldAndCostsOneRound) {
   const std::filesystem::path file = WriteThreeRounds();
   const std::string whole = Bytes(file);
-  const size_t round = whole.size() / 3;
-  for (size_t bit = 0; bit < 8 * whole.size(); ++bit) {
-    std::string bytes = whole;
-    bytes[bit / 8] = static_cast<char>(bytes[bit / 8] ^ (1 << bit % 8));
-    SetBytes(file, bytes);
-    ASSERT_EQ(Reopened().size(), bit / 8 / round) << bit;
+  for (const bool power_lost : {false, true}) {
+    if (power_lost) {
+      // Then what was not synced may be anything.
+      std::filesystem::remove_all(Directory());
+      WriteThreeRounds(/*synced=*/3);
+      ++disk_.boot;
+    }
+    for (size_t bit = 0; bit < 8 * whole.size(); ++bit) {
+      std::string bytes = whole;
+      bytes[bit / 8] = static_cast<char>(bytes[bit / 8] ^ (1 << bit % 8));
+      SetBytes(file, bytes);
+      allow_damage_ = false;
+      const absl::Status read = Reading();
+      ASSERT_EQ(read.code(), absl::StatusCode::kDataLoss) << bit;
+      ASSERT_TRUE(absl::StrContains(read.message(), "--allow_damaged_store"));
+      ASSERT_EQ(Bytes(file), bytes);
+      allow_damage_ = true;
+      ASSERT_EQ(Reopened().size(), 2u) << bit;
+    }
   }
 }
 
@@ -159,29 +220,94 @@ TEST_F(RoundLogTest, ADamagedFileIsNotTheEndOfTheLog) {
   }
   ASSERT_EQ(Files().size(), 4u);
   SetBytes(Files()[1], "nonsense");
+  ++disk_.boot;
+  EXPECT_EQ(Reading().code(), absl::StatusCode::kDataLoss);
+  allow_damage_ = true;
   const Rounds rounds = Reopened();
   ASSERT_EQ(rounds.size(), 3u);
   EXPECT_EQ(rounds[1].first, 3u);
 }
 
-TEST_F(RoundLogTest, AFullDiskCostsTheRoundsThatFailed) {
-  for (const bool truncates : {true, false}) {
-    disk_.fails_truncates = !truncates;
-    std::filesystem::remove_all(Directory());
-    Rounds expected;
-    {
-      const auto log = Open();
-      ASSERT_TRUE(log->Append(1, "first").ok());
-      disk_.left = 10;
-      const absl::Status failed = log->Append(2, "second");
-      EXPECT_EQ(failed.code(), absl::StatusCode::kUnavailable);
-      EXPECT_TRUE(GetErrorDetails(failed)->retry_after.has_value());
-      EXPECT_FALSE(log->Append(3, "third").ok());
-      disk_.left = SIZE_MAX;
-      ASSERT_TRUE(log->Append(4, "fourth").ok());
+// A bad sector must not end the process, nor count as the log's end.
+TEST_F(RoundLogTest, WhatCannotBeReadIsToldAndCostsItsRounds) {
+  {
+    const auto log = Open();
+    for (uint64_t i = 1; i <= 3; ++i) {
+      ASSERT_TRUE(log->Append(i, std::string(8000, 'a')).ok());
     }
-    EXPECT_EQ(Reopened(), (Rounds{{1, "first"}, {4, "fourth"}})) << truncates;
   }
+  ++disk_.boot;
+  disk_.bad_begin = 10'000;
+  disk_.bad_end = 10'001;
+  const absl::Status read = Reading();
+  EXPECT_EQ(read.code(), absl::StatusCode::kDataLoss);
+  EXPECT_TRUE(absl::StrContains(read.message(), "Input/output error")) << read;
+  allow_damage_ = true;
+  EXPECT_EQ(Reopened().size(), 1u);  // nobody knows how far it was written
+  disk_.boot = 1;
+  const Rounds rounds = Reopened();
+  ASSERT_EQ(rounds.size(), 2u);
+  EXPECT_EQ(rounds[1].first, 3u);
+}
+
+TEST_F(RoundLogTest, ALogWithoutANoteEndsWithItsLastWholeRound) {
+  const std::filesystem::path file = WriteThreeRounds(/*synced=*/3);
+  const std::string whole = Bytes(file);
+  const std::string note = Directory() + "/WRITTEN";
+  for (const bool damaged : {true, false}) {
+    if (damaged) {
+      SetBytes(note, "what is no note");
+    } else {
+      std::filesystem::remove(note);
+    }
+    SetBytes(file, whole.substr(0, whole.size() - 1));
+    EXPECT_EQ(Reopened().size(), 2u);
+  }
+}
+
+// Numbers begin anew when no session is left.
+TEST_F(RoundLogTest, ANoteIsOfOneFileAlone) {
+  WriteThreeRounds(/*synced=*/3);
+  ASSERT_TRUE(Open()->Drop(UINT64_MAX).ok());
+  ASSERT_TRUE(Open()->Append(1, "a").ok());
+  for (int power_lost = 0; power_lost < 2; ++power_lost, ++disk_.boot) {
+    EXPECT_EQ(Reopened().size(), 1u);
+  }
+  // A process that ended before it made the file that it had noted.
+  std::filesystem::remove(Files().front());
+  EXPECT_EQ(Reopened().size(), 0u);
+}
+
+TEST_F(RoundLogTest, AFileThatCannotBeCutIsFollowedByNone) {
+  {
+    const auto log = Open();
+    ASSERT_TRUE(log->Append(1, "first").ok());
+    disk_.left = 10;
+    disk_.fails_truncates = true;
+    EXPECT_FALSE(log->Append(2, "second").ok());
+    disk_.left = SIZE_MAX;
+    EXPECT_FALSE(log->Append(3, "third").ok());
+    EXPECT_EQ(Files().size(), 1u);
+    EXPECT_EQ(Reopened(), (Rounds{{1, "first"}}));
+    disk_.fails_truncates = false;
+    ASSERT_TRUE(log->Append(4, "fourth").ok());
+  }
+  EXPECT_EQ(Reopened(), (Rounds{{1, "first"}, {4, "fourth"}}));
+}
+
+TEST_F(RoundLogTest, AFullDiskCostsTheRoundsThatFailed) {
+  {
+    const auto log = Open();
+    ASSERT_TRUE(log->Append(1, "first").ok());
+    disk_.left = 10;
+    const absl::Status failed = log->Append(2, "second");
+    EXPECT_EQ(failed.code(), absl::StatusCode::kUnavailable);
+    EXPECT_TRUE(GetErrorDetails(failed)->retry_after.has_value());
+    EXPECT_FALSE(log->Append(3, "third").ok());
+    disk_.left = SIZE_MAX;
+    ASSERT_TRUE(log->Append(4, "fourth").ok());
+  }
+  EXPECT_EQ(Reopened(), (Rounds{{1, "first"}, {4, "fourth"}}));
 }
 
 TEST_F(RoundLogTest, AFileThatCouldNotBeSyncedIsNotWrittenAgain) {
@@ -237,7 +363,8 @@ TEST_F(RoundLogTest, FilesThatNobodyNeedsAreRemoved) {
 }
 
 TEST_F(RoundLogTest, ALogThatCannotBeMadeIsToldSo) {
-  const auto log = RoundLog::Open(directory_.path() + "/no/such/place");
+  const auto log =
+      RoundLog::Open({.directory = directory_.path() + "/no/such/place"});
   EXPECT_EQ(log.status().code(), absl::StatusCode::kUnavailable);
 }
 

@@ -144,7 +144,7 @@ class World {
     options.directory = directory;
     options.model = "tiny";
     options.fingerprint = "f00d";
-    options.log_calls = &calls_;
+    options.calls = &calls_;
     options.log_file_bytes = 2048;
     if (snapshots_in_files) options.snapshot_file_bytes = 0;
     auto opened = RocksStore::Open(options);
