@@ -22,7 +22,7 @@ struct RocksStoreOptions {
   std::string fingerprint;  // the model's
   // Where its files are; null: the machine's. For tests.
   std::shared_ptr<rocksdb::FileSystem> file_system;
-  // By what the log's files are written. For tests; lent.
+  // By what the log's files, and notes, are written. For tests; lent.
   FileCalls* calls = &FileCalls::System();
   // Go on with what can be read of a store that is damaged.
   bool allow_damage = false;
@@ -46,7 +46,8 @@ class RocksStore {
  public:
   // FAILED_PRECONDITION: the directory belongs to another model, or to a later
   // version of this server or of RocksDB; to another process; or it is no
-  // store. UNAVAILABLE: it cannot be used now. Messages say what to do.
+  // store. DATA_LOSS: something is gone that was written there. UNAVAILABLE: it
+  // cannot be used now. Messages say what to do; the directory is as it was.
   static absl::StatusOr<std::unique_ptr<SessionStore>> Open(
       const RocksStoreOptions& options);
 };

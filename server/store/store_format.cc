@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/status/statusor.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_split.h"
 #include "server/base/error.h"
@@ -25,36 +26,37 @@ namespace {
 constexpr int kFormat = 3;
 constexpr char kFormatFile[] = "FORMAT";
 
-// What the directory's FORMAT file says; zeros without one.
-struct Format {
-  bool operator==(const Format&) const = default;
+constexpr char kPart[] = ".part";
 
-  int store = 0;
-  int major = 0;
-  int minor = 0;
-};
+// What a directory may have that is none of ours and no store: the root of a
+// file system has the first, and a start that was cut short leaves the others.
+bool IsNothing(const std::string& name) {
+  return name == "lost+found" || name == absl::StrCat(kFormatFile, kPart) ||
+         name == "LOCK";
+}
 
-Format ReadFormat(const std::string& path) {
-  Format format;
-  std::ifstream file(path);
+StoreFormat ReadFormat(const std::string& directory) {
+  StoreFormat format;
+  std::ifstream file(absl::StrCat(directory, "/", kFormatFile));
   std::string line;
   while (std::getline(file, line)) {
     const std::vector<std::string> words = absl::StrSplit(line, ' ');
     if (words.size() == 2 && words[0] == "store") {
       (void)absl::SimpleAtoi(words[1], &format.store);
     } else if (words.size() == 3 && words[0] == "rocksdb") {
-      (void)absl::SimpleAtoi(words[1], &format.major);
-      (void)absl::SimpleAtoi(words[2], &format.minor);
+      (void)absl::SimpleAtoi(words[1], &format.rocksdb_major);
+      (void)absl::SimpleAtoi(words[2], &format.rocksdb_minor);
     }
   }
   return format;
 }
 
 // Only what is whole takes the old one's place.
-absl::Status WriteFormat(const std::string& path, const Format& format) {
-  const std::string text = absl::StrCat("store ", format.store, "\nrocksdb ",
-                                        format.major, " ", format.minor, "\n");
-  const std::string part = path + ".part";
+absl::Status WriteFormat(const std::string& path, const StoreFormat& format) {
+  const std::string text =
+      absl::StrCat("store ", format.store, "\nrocksdb ", format.rocksdb_major,
+                   " ", format.rocksdb_minor, "\n");
+  const std::string part = path + kPart;
   FILE* const file = fopen(part.c_str(), "w");
   bool written = file != nullptr &&
                  fwrite(text.data(), 1, text.size(), file) == text.size() &&
@@ -63,42 +65,23 @@ absl::Status WriteFormat(const std::string& path, const Format& format) {
   if (written && rename(part.c_str(), path.c_str()) == 0) {
     return absl::OkStatus();
   }
+  const int error = errno;
+  unlink(part.c_str());
   return MakeError(ErrorReason::kStoreUnavailable,
                    absl::StrCat("the store of sessions cannot be opened: ",
-                                path, ": ", strerror(errno), "; try again"));
+                                path, ": ", strerror(error), "; try again"));
 }
 
-// Before RocksDB looks at it: an older one might spoil what a newer one wrote.
-absl::Status CheckDirectory(const std::string& directory, const Format& ours) {
-  if (mkdir(directory.c_str(), 0700) != 0 && errno != EEXIST) {
-    return WrongDirectory(directory,
-                          absl::StrCat("cannot be made: ", strerror(errno)));
-  }
+absl::StatusOr<bool> IsEmpty(const std::string& directory) {
   std::error_code error;
-  const bool empty = std::filesystem::is_empty(directory, error);
-  if (error)
-    return WrongDirectory(directory, absl::StrCat(": ", error.message()));
-  if (empty) return absl::OkStatus();
-  const Format found = ReadFormat(absl::StrCat(directory, "/", kFormatFile));
-  if (found.store == 0) {
-    return WrongDirectory(
-        directory, "is no store of sessions, and not empty: give another one");
+  for (auto entry = std::filesystem::directory_iterator(directory, error);
+       !error && entry != std::filesystem::directory_iterator();
+       entry.increment(error)) {
+    if (!IsNothing(entry->path().filename().string())) return false;
   }
-  if (found.store > kFormat) {
-    return WrongDirectory(
-        directory,
-        absl::StrCat("is of format ", found.store, ", and this server knows ",
-                     kFormat, ": use a later one"));
-  }
-  if (std::pair(found.major, found.minor) > std::pair(ours.major, ours.minor)) {
-    return WrongDirectory(
-        directory,
-        absl::StrCat("was written by RocksDB ", found.major, ".", found.minor,
-                     ", and this server has ", ours.major, ".", ours.minor,
-                     ", which may not be able to read it: use the "
-                     "newer system that it was used on"));
-  }
-  return absl::OkStatus();
+  if (!error) return true;
+  return WrongDirectory(directory,
+                        absl::StrCat("cannot be read: ", error.message()));
 }
 
 }  // namespace
@@ -109,15 +92,49 @@ absl::Status WrongDirectory(absl::string_view directory,
       absl::StrCat("--store ", directory, " ", what));
 }
 
-absl::Status ClaimDirectory(const std::string& directory, int rocksdb_major,
-                            int rocksdb_minor) {
-  const Format ours = {
-      .store = kFormat, .major = rocksdb_major, .minor = rocksdb_minor};
-  STEADYSTATE_RETURN_IF_ERROR(CheckDirectory(directory, ours));
-  // Written first: what it does not name is not taken for a store again.
-  const std::string path = absl::StrCat(directory, "/", kFormatFile);
-  if (ReadFormat(path) == ours) return absl::OkStatus();
-  return WriteFormat(path, ours);
+StoreFormat OurFormat(int rocksdb_major, int rocksdb_minor) {
+  return {.store = kFormat,
+          .rocksdb_major = rocksdb_major,
+          .rocksdb_minor = rocksdb_minor};
+}
+
+// Before RocksDB looks at it: an older one might spoil what a newer one wrote.
+absl::Status CheckDirectory(const std::string& directory,
+                            const StoreFormat& ours) {
+  if (mkdir(directory.c_str(), 0700) != 0 && errno != EEXIST) {
+    return WrongDirectory(directory,
+                          absl::StrCat("cannot be made: ", strerror(errno)));
+  }
+  const StoreFormat found = ReadFormat(directory);
+  if (found.store == 0) {
+    STEADYSTATE_ASSIGN_OR_RETURN(const bool empty, IsEmpty(directory));
+    if (empty) return absl::OkStatus();
+    return WrongDirectory(
+        directory, "is no store of sessions, and not empty: give another one");
+  }
+  if (found.store > kFormat) {
+    return WrongDirectory(
+        directory,
+        absl::StrCat("is of format ", found.store, ", and this server knows ",
+                     kFormat, ": use a later one"));
+  }
+  if (std::pair(found.rocksdb_major, found.rocksdb_minor) >
+      std::pair(ours.rocksdb_major, ours.rocksdb_minor)) {
+    return WrongDirectory(
+        directory,
+        absl::StrCat("was written by RocksDB ", found.rocksdb_major, ".",
+                     found.rocksdb_minor, ", and this server has ",
+                     ours.rocksdb_major, ".", ours.rocksdb_minor,
+                     ", which may not be able to read it: use the "
+                     "newer system that it was used on"));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ClaimDirectory(const std::string& directory,
+                            const StoreFormat& ours) {
+  if (ReadFormat(directory) == ours) return absl::OkStatus();
+  return WriteFormat(absl::StrCat(directory, "/", kFormatFile), ours);
 }
 
 }  // namespace steadystate

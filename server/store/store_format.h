@@ -13,12 +13,29 @@ namespace steadystate {
 absl::Status WrongDirectory(absl::string_view directory,
                             const absl::AlphaNum& what);
 
-// Makes a directory one of this server's stores, if it is not there or empty,
-// or is a store that this server, with this version of RocksDB, can read: its
-// FORMAT file says so from then on. Else FAILED_PRECONDITION, and nothing is
-// changed; UNAVAILABLE if the file cannot be written.
-absl::Status ClaimDirectory(const std::string& directory, int rocksdb_major,
-                            int rocksdb_minor);
+// What a directory's FORMAT file says of who wrote there last.
+struct StoreFormat {
+  bool operator==(const StoreFormat&) const = default;
+
+  int store = 0;  // the version of what is in the directory; 0: nothing
+  int rocksdb_major = 0;
+  int rocksdb_minor = 0;
+};
+
+// What this server writes with this version of RocksDB.
+StoreFormat OurFormat(int rocksdb_major, int rocksdb_minor);
+
+// Makes the directory, if it is not there, and sees whether it can be a store
+// of this server's: it is empty, or is one that this server can read. Else
+// FAILED_PRECONDITION, and nothing is changed.
+absl::Status CheckDirectory(const std::string& directory,
+                            const StoreFormat& ours);
+
+// Makes a directory that was checked one of this server's stores: its FORMAT
+// file says so from then on. REQUIRES: nobody else uses it. UNAVAILABLE if the
+// file cannot be written.
+absl::Status ClaimDirectory(const std::string& directory,
+                            const StoreFormat& ours);
 
 }  // namespace steadystate
 

@@ -6,6 +6,7 @@
 #include "server/store/rocks_store.h"
 
 #include <signal.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -14,8 +15,10 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <iterator>
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -87,6 +90,11 @@ Listed List(SessionStore& store) {
   });
   EXPECT_TRUE(status.ok()) << status;
   return listed;
+}
+
+std::string TextOf(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(file), {}};
 }
 
 class RocksStoreTest : public testing::Test {
@@ -174,14 +182,20 @@ TEST_F(RocksStoreTest, TryingItLeavesNothing) {
 
 TEST_F(RocksStoreTest, ADirectoryThatIsNotThisModelsStoreIsLeftAlone) {
   Open();
+  const std::string format = options_.directory + "/FORMAT";
+  // As another version has it, which would refuse what this one makes of it.
+  const std::string other_version = "store 2\nrocksdb 7 0\n";
+  std::ofstream(format) << other_version;
   options_.fingerprint = "beef";
   EXPECT_TRUE(absl::StrContains(Refusal(), "has the sessions of model 'tiny'"));
+  EXPECT_EQ(TextOf(format), other_version);
   options_.fingerprint = "f00d";
   {
     const auto store = Open();
+    std::ofstream(format) << other_version;
     EXPECT_TRUE(absl::StrContains(Refusal(), "in use by another server"));
+    EXPECT_EQ(TextOf(format), other_version);
   }
-  const std::string format = options_.directory + "/FORMAT";
   std::ofstream(format) << "store 4\nrocksdb 7 8\n";
   EXPECT_TRUE(absl::StrContains(Refusal(), "is of format 4"));
   std::ofstream(format) << "store 1\nrocksdb 99 0\n";
@@ -190,6 +204,72 @@ TEST_F(RocksStoreTest, ADirectoryThatIsNotThisModelsStoreIsLeftAlone) {
   EXPECT_TRUE(absl::StrContains(Refusal(), "is no store"));
   options_.directory = directory_.path() + "/no/such/parent";
   EXPECT_TRUE(absl::StrContains(Refusal(), "cannot be made"));
+}
+
+// The root of a file system of its own, with what a start that was killed has
+// left there.
+TEST_F(RocksStoreTest, ADirectoryInWhichNothingIsCanBecomeAStore) {
+  const std::string& path = options_.directory;
+  std::filesystem::create_directories(path + "/lost+found");
+  std::ofstream(path + "/FORMAT.part") << "sto";
+  std::ofstream(path + "/LOCK") << "";
+  for (size_t sessions = 0; sessions < 2; ++sessions) {
+    const auto store = Open();
+    ASSERT_TRUE(store != nullptr);
+    EXPECT_EQ(List(*store).size(), sessions);
+    ASSERT_TRUE(store->Put(MakeSession(1), MakeSnapshot(1), "").ok());
+  }
+  EXPECT_FALSE(std::filesystem::exists(path + "/FORMAT.part"));
+}
+
+TEST_F(RocksStoreTest, AFirstStartOnAFullDiskIsFollowedByOneThatWorks) {
+  // Files can be made, but nothing can be written.
+  const auto ignored = signal(SIGXFSZ, SIG_IGN);
+  rlimit limit{};
+  ASSERT_EQ(getrlimit(RLIMIT_FSIZE, &limit), 0);
+  const rlimit none = {.rlim_cur = 0, .rlim_max = limit.rlim_max};
+  ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &none), 0);
+  const auto failed = RocksStore::Open(options_);
+  ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &limit), 0);
+  signal(SIGXFSZ, ignored);
+  EXPECT_EQ(failed.status().code(), absl::StatusCode::kUnavailable)
+      << failed.status();
+  EXPECT_FALSE(std::filesystem::exists(options_.directory + "/FORMAT.part"));
+  EXPECT_TRUE(Open() != nullptr);
+}
+
+// Of the calls: what of each directory a loss of power leaves.
+class PowerCalls final : public FileCalls {
+ public:
+  int Sync(int file) override {
+    const std::string path =
+        std::filesystem::read_symlink(absl::StrCat("/proc/self/fd/", file));
+    if (std::filesystem::is_directory(path)) {
+      std::set<std::string>& names = left[path];
+      names.clear();
+      for (const auto& entry : std::filesystem::directory_iterator(path)) {
+        names.insert(entry.path().filename().string());
+      }
+    }
+    return FileCalls::Sync(file);
+  }
+  uint64_t Boot() override { return boot; }
+
+  std::map<std::string, std::set<std::string>> left;
+  uint64_t boot = 1;
+};
+
+TEST_F(RocksStoreTest, ALossOfPowerAfterTheFirstStartLeavesItsDirectories) {
+  PowerCalls calls;
+  options_.calls = &calls;
+  const auto store = Open();
+  ASSERT_TRUE(store->AppendRound(1, "round").ok());
+  const std::string path = std::filesystem::canonical(options_.directory);
+  EXPECT_THAT(calls.left[path], testing::IsSupersetOf({"FORMAT", "CURRENT",
+                                                       "rounds", "snapshots"}));
+  EXPECT_THAT(calls.left[std::filesystem::path(path).parent_path()],
+              testing::Contains("store"));
+  EXPECT_THAT(calls.left[path + "/rounds"], testing::SizeIs(2));
 }
 
 // A process of its own, since one that has a database open may not be copied.
@@ -222,24 +302,100 @@ TEST_F(RocksStoreTest, NothingIsLostWhenItsProcessIsKilled) {
   close(pipe_ends[1]);
 }
 
-TEST_F(RocksStoreTest, ACutLogIsReadToItsLastWholeRecord) {
-  {
+// A store whose database's log was written by a machine that has lost power.
+class CutRocksStoreTest : public RocksStoreTest {
+ protected:
+  static constexpr uint64_t kSessions = 20;
+
+  CutRocksStoreTest() { options_.calls = &calls_; }
+
+  // So many of them are synced.
+  void Write(uint64_t synced) {
     const auto store = Open();
-    for (uint64_t i = 0; i < 20; ++i) {
+    for (uint64_t i = 0; i < kSessions; ++i) {
       ASSERT_TRUE(store->Put(MakeSession(i), MakeSnapshot(i), "").ok());
+      ASSERT_TRUE(i + 1 != synced || store->Sync().ok());
     }
   }
-  for (const auto& file :
-       std::filesystem::directory_iterator(options_.directory)) {
-    if (file.path().extension() != ".log" || file.file_size() == 0) continue;
-    std::filesystem::resize_file(file.path(), file.file_size() - 37);
+  // The database's log that has something in it.
+  std::string LogPath() const {
+    for (const auto& file :
+         std::filesystem::directory_iterator(options_.directory)) {
+      if (file.path().extension() == ".log" && file.file_size() > 0) {
+        return file.path().string();
+      }
+    }
+    return "";
   }
-  const auto store = Open();
-  const Listed listed = List(*store);
-  EXPECT_EQ(listed.size(), 19u);
-  for (uint64_t i = 0; i < 19; ++i) {
-    EXPECT_EQ(store->Read(MakeSession(i).card.uid)->snapshot, MakeSnapshot(i));
+  void Cut(uint64_t bytes) {
+    std::filesystem::resize_file(LogPath(),
+                                 std::filesystem::file_size(LogPath()) - bytes);
   }
+  // So many sessions are there.
+  void ExpectSessions(uint64_t count) {
+    const auto store = Open();
+    ASSERT_TRUE(store != nullptr);
+    EXPECT_EQ(List(*store).size(), count);
+    for (uint64_t i = 0; i < count; ++i) {
+      EXPECT_EQ(store->Read(MakeSession(i).card.uid)->snapshot,
+                MakeSnapshot(i));
+    }
+  }
+
+  PowerCalls calls_;
+};
+
+TEST_F(CutRocksStoreTest, ALossOfPowerCostsWhatWasNotSynced) {
+  Write(/*synced=*/kSessions - 1);
+  Cut(37);
+  std::ofstream(LogPath(), std::ios::binary | std::ios::app)
+      << std::string(4096, '\0');
+  ++calls_.boot;
+  ExpectSessions(kSessions - 1);
+  ExpectSessions(kSessions - 1);
+}
+
+TEST_F(CutRocksStoreTest, WhatIsLostElseIsTold) {
+  for (const bool power_lost : {false, true}) {
+    std::filesystem::remove_all(options_.directory);
+    Write(/*synced=*/power_lost ? kSessions : 0);
+    if (power_lost) ++calls_.boot;
+    // One bit, in the middle.
+    const std::string log = TextOf(LogPath());
+    std::string bytes = log;
+    bytes[bytes.size() / 2] = static_cast<char>(bytes[bytes.size() / 2] ^ 1);
+    std::ofstream(LogPath(), std::ios::binary) << bytes;
+    for (int opened = 0; opened < 2; ++opened) {
+      const auto store = RocksStore::Open(options_);
+      ASSERT_EQ(store.status().code(), absl::StatusCode::kDataLoss);
+      EXPECT_TRUE(
+          absl::StrContains(store.status().message(), "--allow_damaged_store"))
+          << store.status();
+    }
+    // Nothing was made worse.
+    EXPECT_EQ(TextOf(LogPath()), bytes);
+    std::ofstream(LogPath(), std::ios::binary) << log;
+    ExpectSessions(kSessions);
+  }
+}
+
+TEST_F(CutRocksStoreTest, WhatIsLostCanBeGivenUp) {
+  Write(/*synced=*/kSessions);
+  Cut(37);
+  EXPECT_EQ(RocksStore::Open(options_).status().code(),
+            absl::StatusCode::kDataLoss);
+  options_.allow_damage = true;
+  ExpectSessions(kSessions - 1);
+  options_.allow_damage = false;
+  ++calls_.boot;
+  ExpectSessions(kSessions - 1);
+}
+
+TEST_F(CutRocksStoreTest, ADatabaseThatIsGoneIsNotBegunAnew) {
+  Write(/*synced=*/0);
+  std::filesystem::remove(options_.directory + "/CURRENT");
+  EXPECT_EQ(RocksStore::Open(options_).status().code(),
+            absl::StatusCode::kDataLoss);
 }
 
 TEST_F(RocksStoreTest, ADiskThatFailsIsToldAndTriedAgain) {
@@ -520,8 +676,9 @@ TEST_F(FilesOfRocksStoreTest, AnOlderDirectoryIsGoneOnWith) {
     rocksdb::DBOptions options;
     ASSERT_TRUE(rocksdb::DB::ListColumnFamilies(options, path, &names).ok());
     std::vector<rocksdb::ColumnFamilyDescriptor> families;
+    families.reserve(names.size());
     for (const std::string& name : names) {
-      families.push_back({name, rocksdb::ColumnFamilyOptions()});
+      families.emplace_back(name, rocksdb::ColumnFamilyOptions());
     }
     std::vector<rocksdb::ColumnFamilyHandle*> handles;
     rocksdb::DB* database = nullptr;
@@ -541,9 +698,7 @@ TEST_F(FilesOfRocksStoreTest, AnOlderDirectoryIsGoneOnWith) {
   EXPECT_EQ(SnapshotIn(*store, 1), "little");
   ASSERT_TRUE(store->Put(MakeSession(1), LargeSnapshot(1), "").ok());
   EXPECT_EQ(SnapshotIn(*store, 1), LargeSnapshot(1));
-  std::string format;
-  std::getline(std::ifstream(path + "/FORMAT"), format);
-  EXPECT_EQ(format, "store 3");
+  EXPECT_TRUE(absl::StartsWith(TextOf(path + "/FORMAT"), "store 3\n"));
 }
 
 }  // namespace

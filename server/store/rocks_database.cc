@@ -1,0 +1,202 @@
+#include "server/store/rocks_database.h"
+
+#include <algorithm>
+#include <optional>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/time.h"
+#include "rocksdb/env.h"
+#include "rocksdb/version.h"
+#include "server/base/error.h"
+#include "server/base/logging.h"
+#include "server/base/status_macros.h"
+#include "server/store/rocks_options.h"
+#include "server/store/store_format.h"
+
+namespace steadystate {
+namespace {
+
+// Until a store that failed is tried again.
+constexpr absl::Duration kRetry = absl::Seconds(1);
+
+std::chrono::steady_clock::time_point Now() {
+  return std::chrono::steady_clock::now();
+}
+
+absl::Status CannotBeOpened(const std::string& directory,
+                            const rocksdb::Status& why) {
+  return WrongDirectory(directory,
+                        absl::StrCat("cannot be opened: ", why.ToString()));
+}
+
+}  // namespace
+
+absl::Status StoreUnavailable(absl::string_view doing, absl::string_view why) {
+  return MakeError(ErrorReason::kStoreUnavailable,
+                   absl::StrCat("the store of sessions cannot ", doing, ": ",
+                                why, "; try again"),
+                   {}, kRetry);
+}
+
+RocksDatabase::RocksDatabase(Options options, Opened opened)
+    : options_(std::move(options)),
+      opened_(std::move(opened)),
+      note_(absl::StrCat(options_.directory, "/WRITTEN"), *options_.calls) {}
+
+absl::Status RocksDatabase::Open() {
+  const std::string& directory = options_.directory;
+  const StoreFormat ours = OurFormat(ROCKSDB_MAJOR, ROCKSDB_MINOR);
+  STEADYSTATE_RETURN_IF_ERROR(CheckDirectory(directory, ours));
+  {
+    // Nothing is changed in a directory that another server uses, or that is
+    // another model's, or damaged.
+    STEADYSTATE_ASSIGN_OR_RETURN(const std::unique_ptr<DatabaseLock> alone,
+                                 DatabaseLock::Take(directory, *options_.env));
+    if (const auto least = note_.Read()) written_.written = least->there;
+    STEADYSTATE_RETURN_IF_ERROR(Check());
+    // Before a later version of RocksDB writes there.
+    STEADYSTATE_RETURN_IF_ERROR(ClaimDirectory(directory, ours));
+  }
+  const rocksdb::Status opened = OpenChecked();
+  return opened.ok() ? NameModel() : CannotBeOpened(directory, opened);
+}
+
+rocksdb::DBOptions RocksDatabase::DatabaseOptionsHere() const {
+  rocksdb::DBOptions options = DatabaseOptions();
+  options.env = options_.env;
+  return options;
+}
+
+// Whether it is this model's, and has all that was written there. Before it is
+// opened: that throws away what comes after a record that is damaged, and the
+// files that only such records name.
+absl::Status RocksDatabase::Check() const {
+  const std::string& directory = options_.directory;
+  DatabaseLook look;
+  const rocksdb::Status looked =
+      LookInto(directory, DatabaseOptionsHere(), look);
+  if (!looked.ok()) return CannotBeOpened(directory, looked);
+  STEADYSTATE_RETURN_IF_ERROR(
+      CheckModel(directory, look.model, options_.model));
+  if (look.writes >= written_.written) return absl::OkStatus();
+  const std::string lost =
+      absl::StrCat("of ", written_.written, " writes to its database ",
+                   look.writes, " can be read");
+  if (options_.allow_damage) {
+    LogError("writes to the store are lost",
+             {{"directory", directory}, {"what", lost}});
+    return absl::OkStatus();
+  }
+  return absl::DataLossError(absl::StrCat(
+      "--store ", directory, " is damaged: ", lost,
+      ". It has been left as it is: put a sound copy of it in its place, or "
+      "keep a copy of this one and start once with --allow_damaged_store. Then "
+      "the rest is lost: sessions may be what they were earlier, or not be "
+      "there, and some that were deleted may be back"));
+}
+
+rocksdb::Status RocksDatabase::OpenChecked() {
+  const std::vector<rocksdb::ColumnFamilyDescriptor> families = {
+      {rocksdb::kDefaultColumnFamilyName, FamilyOptions()},
+      {"sessions", FamilyOptions()},
+      {"snapshots", BlobFamilyOptions()},
+      {"tails", BlobFamilyOptions()},
+      {"in_files", FamilyOptions()}};
+  rocksdb::DB* database = nullptr;
+  rocksdb::Status status =
+      rocksdb::DB::Open(DatabaseOptionsHere(), options_.directory, families,
+                        &handles_, &database);
+  if (!status.ok()) return status;
+  database_.reset(database);
+  written_.written = database_->GetLatestSequenceNumber();
+  written_.synced = std::min(written_.synced, written_.written);
+  const absl::Status noted = note_.Begin(written_);
+  status = noted.ok() ? opened_()
+                      : rocksdb::Status::IOError(std::string(noted.message()));
+  if (!status.ok()) Close();
+  return status;
+}
+
+// Who opens it first says whose it is.
+absl::Status RocksDatabase::NameModel() {
+  ModelOfStore found;
+  const rocksdb::Status read = ReadModel(*database_, found);
+  if (!read.ok()) return StoreUnavailable("be read", read.ToString());
+  if (!found.fingerprint.empty()) {
+    return CheckModel(options_.directory, found, options_.model);
+  }
+  rocksdb::WriteBatch batch;
+  WriteModel(options_.model, batch);
+  return Write(batch, Safety::kFromKill);
+}
+
+void RocksDatabase::Close() {
+  if (database_ == nullptr) return;
+  for (rocksdb::ColumnFamilyHandle* const handle : handles_) {
+    database_->DestroyColumnFamilyHandle(handle);
+  }
+  handles_.clear();
+  // What a database that failed says to that is known already.
+  database_->Close().PermitUncheckedError();
+  database_.reset();
+}
+
+absl::Status RocksDatabase::CheckWorks(absl::string_view doing) {
+  if (database_ != nullptr && failure_.empty()) return absl::OkStatus();
+  if (Now() < retry_) return StoreUnavailable(doing, failure_);
+  retry_ = Now() + absl::ToChronoNanoseconds(kRetry);
+  const bool resumed =
+      database_ != nullptr && !in_doubt_ && database_->Resume().ok();
+  if (!resumed) {
+    Close();
+    absl::Status opened = Check();
+    if (opened.ok()) {
+      const rocksdb::Status status = OpenChecked();
+      if (!status.ok()) opened = CannotBeOpened(options_.directory, status);
+    }
+    if (!opened.ok()) {
+      failure_ = std::string(opened.message());
+      return StoreUnavailable(doing, failure_);
+    }
+    in_doubt_ = false;
+  }
+  LogInfo("store works again", {{"after", failure_}});
+  failure_.clear();
+  return absl::OkStatus();
+}
+
+absl::Status RocksDatabase::Write(rocksdb::WriteBatch& batch, Safety safety) {
+  rocksdb::WriteOptions options;
+  options.sync = safety == Safety::kFromLossOfPower;
+  const rocksdb::Status written = database_->Write(options, &batch);
+  if (!written.ok()) return WriteFailed(written.ToString());
+  NoteWritten(safety);
+  return absl::OkStatus();
+}
+
+absl::Status RocksDatabase::WriteFailed(std::string why) {
+  failure_ = std::move(why);
+  retry_ = Now() + absl::ToChronoNanoseconds(kRetry);
+  LogError("store failed", {{"error", failure_}});
+  return StoreUnavailable("be written", failure_);
+}
+
+absl::Status RocksDatabase::Sync() {
+  const rocksdb::Status synced = database_->SyncWAL();
+  if (synced.ok()) {
+    NoteWritten(Safety::kFromLossOfPower);
+    return absl::OkStatus();
+  }
+  failure_ = synced.ToString();
+  retry_ = Now() + absl::ToChronoNanoseconds(kRetry);
+  return StoreUnavailable("be written", failure_);
+}
+
+// All that has been written so far is there.
+void RocksDatabase::NoteWritten(Safety safety) {
+  written_.written = database_->GetLatestSequenceNumber();
+  if (safety == Safety::kFromLossOfPower) written_.synced = written_.written;
+  note_.More(written_);
+}
+
+}  // namespace steadystate

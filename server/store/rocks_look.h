@@ -1,0 +1,63 @@
+#ifndef STEADYSTATE_SERVER_STORE_ROCKS_LOOK_H_
+#define STEADYSTATE_SERVER_STORE_ROCKS_LOOK_H_
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "rocksdb/db.h"
+#include "rocksdb/env.h"
+#include "rocksdb/options.h"
+#include "rocksdb/status.h"
+
+namespace steadystate {
+
+// Whose sessions a database has.
+struct ModelOfStore {
+  std::string name;         // for people
+  std::string fingerprint;  // the model's; empty: nobody's yet
+};
+
+// As the database has it, and how it gets there.
+rocksdb::Status ReadModel(rocksdb::DB& database, ModelOfStore& model);
+void WriteModel(const ModelOfStore& model, rocksdb::WriteBatch& batch);
+
+// FAILED_PRECONDITION: the directory's is another one than this server's.
+absl::Status CheckModel(const std::string& directory, const ModelOfStore& found,
+                        const ModelOfStore& ours);
+
+// What there is in a database.
+struct DatabaseLook {
+  ModelOfStore model;
+  uint64_t writes = 0;  // how many can be read of all that there ever were
+};
+
+// Looks into the directory's database, if there is one, and changes nothing,
+// also where opening it would: that throws away what it cannot read.
+rocksdb::Status LookInto(const std::string& directory,
+                         const rocksdb::DBOptions& options, DatabaseLook& look);
+
+// Keeps all others out of a directory's database, as one that is open does.
+class DatabaseLock {
+ public:
+  // FAILED_PRECONDITION: another server has it; UNAVAILABLE: it cannot be
+  // taken. `env` outlives it.
+  static absl::StatusOr<std::unique_ptr<DatabaseLock>> Take(
+      const std::string& directory, rocksdb::Env& env);
+  ~DatabaseLock();
+  DatabaseLock(const DatabaseLock&) = delete;
+  DatabaseLock& operator=(const DatabaseLock&) = delete;
+
+ private:
+  DatabaseLock(rocksdb::Env& env, rocksdb::FileLock* lock)
+      : env_(env), lock_(lock) {}
+
+  rocksdb::Env& env_;
+  rocksdb::FileLock* const lock_;
+};
+
+}  // namespace steadystate
+
+#endif  // STEADYSTATE_SERVER_STORE_ROCKS_LOOK_H_
