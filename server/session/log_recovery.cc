@@ -69,18 +69,19 @@ absl::Status LogReader::ReadSessions(SessionArchive& archive) {
 }
 
 absl::Status LogReader::ReadRounds() {
-  return store_.ForEachRound([this](uint64_t round, absl::string_view content) {
-    SeeRound(round);
-    ++rounds_;
-    const bool whole = ForEachEntry(
-        content, [this, round](uint64_t numerics, const LogEntry& entry) {
-          TakeEntry(round, numerics, entry);
-        });
-    if (!whole) {
-      LogError("a round of the log is not as it was written",
-               {{"round", absl::StrCat(round)}});
-    }
-  });
+  return store_.ForEachRound(
+      0, [this](uint64_t round, absl::string_view content) {
+        SeeRound(round);
+        ++rounds_;
+        const bool whole = ForEachEntry(
+            content, [this, round](uint64_t numerics, const LogEntry& entry) {
+              TakeEntry(round, numerics, entry);
+            });
+        if (!whole) {
+          LogError("a round of the log is not as it was written",
+                   {{"round", absl::StrCat(round)}});
+        }
+      });
 }
 
 void LogReader::TakeEntry(uint64_t round, uint64_t numerics,

@@ -94,9 +94,11 @@ class SessionStore {
   // how long it takes.
   virtual absl::Status Try(absl::string_view snapshot) = 0;
 
-  // Calls `each` for the rounds that were there when the store was opened, in
-  // order; lent. DATA_LOSS, which another try does not cure: some are damaged.
+  // Calls `each` for the rounds of this number and above that were appended
+  // before the call, in order, and maybe for some below; lent. DATA_LOSS, which
+  // another try does not cure: some are damaged.
   virtual absl::Status ForEachRound(
+      uint64_t from,
       const std::function<void(uint64_t round, absl::string_view content)>&
           each) = 0;
   // REQUIRES: the numbers of rounds ascend, over all processes.

@@ -78,9 +78,10 @@ class RocksSessionStore final : public SessionStore {
   // The log lies in files of its own: a round in a database would wait for
   // the snapshots that are written there.
   absl::Status ForEachRound(
+      uint64_t from,
       const std::function<void(uint64_t round, absl::string_view content)>&
           each) override {
-    return log_->ForEach(each);
+    return log_->ForEach(from, each);
   }
   absl::Status AppendRound(uint64_t round, absl::string_view content) override {
     return log_->Append(round, content);

@@ -110,23 +110,30 @@ std::string RoundLog::PathOf(uint64_t first_round) const {
   return absl::StrCat(directory_, "/", name);
 }
 
-absl::Status RoundLog::ForEach(const Each& each) const {
+absl::Status RoundLog::ForEach(uint64_t from, const Each& each) const {
   std::map<uint64_t, uint64_t> files;
   {
     const MutexLock lock(mutex_);
     files = complete_;
+    if (current_ != nullptr && written_.written > 0) {
+      files[written_.which] = written_.written;
+    }
   }
   for (auto file = files.begin(); file != files.end(); ++file) {
-    const bool last = std::next(file) == files.end();
-    STEADYSTATE_RETURN_IF_ERROR(ReadFile(file->first, last, each));
+    const auto next = std::next(file);
+    const bool last = next == files.end();
+    if (!last && next->first <= from) continue;
+    STEADYSTATE_RETURN_IF_ERROR(
+        ReadFile(file->first, file->second, last, each));
   }
   return absl::OkStatus();
 }
 
-absl::Status RoundLog::ReadFile(uint64_t first, bool last,
+// What is written now, and may be cut off again, comes after `size`.
+absl::Status RoundLog::ReadFile(uint64_t first, uint64_t size, bool last,
                                 const Each& each) const {
   const std::string path = PathOf(first);
-  const FileBytes file = ReadFileBytes(path, calls_, options_.allow_damage);
+  FileBytes file = ReadFileBytes(path, calls_, options_.allow_damage);
   if (file.error != 0) {
     const std::string why =
         absl::StrCat("cannot be read: ", std::strerror(file.error));
@@ -134,6 +141,8 @@ absl::Status RoundLog::ReadFile(uint64_t first, bool last,
     LogError("the log of sessions cannot be read",
              {{"file", path}, {"at", file.error_at}, {"error", why}});
   }
+  file.bytes.resize(
+      static_cast<size_t>(std::min<uint64_t>(file.bytes.size(), size)));
   const uint64_t whole = LeastOf(first, last).value_or(file.bytes.size());
   uint64_t number = 0;
   absl::string_view left = file.bytes;

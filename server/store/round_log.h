@@ -47,15 +47,16 @@ class RoundLog {
   RoundLog(const RoundLog&) = delete;
   RoundLog& operator=(const RoundLog&) = delete;
 
-  // Calls `each` for every round that was there when the log was opened, in
-  // order, and maybe for later ones; lent. DATA_LOSS, at the first one that is
-  // damaged, or cannot be read: then nothing is to be changed, so that it can
-  // be repaired.
+  // Calls `each` for every round from this number on that was there at the
+  // call, in order, and maybe for some below; lent. DATA_LOSS, at the first one
+  // that is damaged, or cannot be read: then nothing is to be changed, so that
+  // it can be repaired. REQUIRES: nobody calls Drop meanwhile.
   absl::Status ForEach(
+      uint64_t from,
       const std::function<void(uint64_t round, absl::string_view content)>&
           each) const ABSL_LOCKS_EXCLUDED(mutex_);
 
-  // Adds a round. REQUIRES: numbers ascend, also over those of ForEach. After
+  // Adds a round. REQUIRES: numbers ascend, also over those found there. After
   // an error it may be there or not.
   absl::Status Append(uint64_t round, absl::string_view content);
   // All that was appended before the call is there after a loss of power, too.
@@ -76,7 +77,8 @@ class RoundLog {
   absl::Status FindFiles();
   std::string PathOf(uint64_t first_round) const;
   using Each = std::function<void(uint64_t round, absl::string_view content)>;
-  absl::Status ReadFile(uint64_t first, bool last, const Each& each) const;
+  absl::Status ReadFile(uint64_t first, uint64_t size, bool last,
+                        const Each& each) const;
   std::optional<uint64_t> LeastOf(uint64_t first, bool last) const;
   absl::Status BeginFile(uint64_t round) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::Status EndFile() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);

@@ -93,15 +93,16 @@ class MemoryStore : public SessionStore {
     return fails_writes_ ? Failure() : absl::OkStatus();
   }
 
-  // The rounds of all processes so far; those that a new one finds are what
-  // there is when it asks.
+  // The rounds of all processes so far.
   absl::Status ForEachRound(
+      uint64_t from,
       const std::function<void(uint64_t round, absl::string_view content)>&
           each) override {
     std::map<uint64_t, std::string> rounds;
     {
       const MutexLock lock(mutex_);
-      rounds = rounds_;
+      if (fails_reads_) return Failure();
+      rounds.insert(rounds_.lower_bound(from), rounds_.end());
     }
     for (const auto& [number, content] : rounds) each(number, content);
     return absl::OkStatus();

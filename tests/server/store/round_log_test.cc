@@ -84,9 +84,10 @@ class RoundLogTest : public testing::Test {
   static Rounds Read(const RoundLog& log) {
     Rounds rounds;
     EXPECT_TRUE(
-        log.ForEach([&rounds](uint64_t round, absl::string_view content) {
-             rounds.emplace_back(round, std::string(content));
-           })
+        log.ForEach(0,
+                    [&rounds](uint64_t round, absl::string_view content) {
+                      rounds.emplace_back(round, std::string(content));
+                    })
             .ok());
     return rounds;
   }
@@ -151,6 +152,25 @@ TEST_F(RoundLogTest, RoundsAreReadInTheirOrder) {
   ASSERT_TRUE(Open()->Append(200, "later").ok());
   expected.emplace_back(200, "later");
   EXPECT_EQ(Reopened(), expected);
+}
+
+TEST_F(RoundLogTest, RoundsAreReadWhileOthersAreWritten) {
+  const auto log = Open(/*file_bytes=*/200);
+  for (uint64_t i = 1; i <= 20; ++i) {
+    ASSERT_TRUE(log->Append(i, std::string(30, 'x')).ok());
+    for (uint64_t from = 0; from <= i; ++from) {
+      uint64_t next = std::max<uint64_t>(from, 1);
+      EXPECT_TRUE(
+          log->ForEach(from,
+                       [&next](uint64_t round, absl::string_view content) {
+                         EXPECT_EQ(content.size(), 30u);
+                         if (round == next) ++next;
+                       })
+              .ok());
+      EXPECT_EQ(next, i + 1) << from;
+    }
+  }
+  EXPECT_GT(Files().size(), 3u);
 }
 
 TEST_F(RoundLogTest, AWriteThatAKillHasCutIsNoRound) {
