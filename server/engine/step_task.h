@@ -34,6 +34,7 @@ class StepTask final : public TaskOf<StepRequest> {
     return absorbed_ == inputs_.rows() && !recomputes_;
   }
   bool AllOrNothing() const override { return true; }
+  uint64_t rows() const override { return inputs_.rows(); }
   uint64_t UndoneBeforePiece() const override { return absorbed_; }
   uint64_t input_bytes() const override { return inputs_.bytes(); }
 

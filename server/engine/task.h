@@ -190,6 +190,8 @@ class Task {
 
   // Once begun, neither cancel nor deadline stops it.
   virtual bool AllOrNothing() const { return false; }
+  // How many inputs such a one absorbs.
+  virtual uint64_t rows() const { return 0; }
 
   // Bytes of input that the request holds in memory.
   // Does what it has done stay done, whatever becomes of the session's log?

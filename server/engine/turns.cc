@@ -346,6 +346,13 @@ void Turns::StartTurn(Request& request) {
   if (request.task->IsWork() && request.task->ComputesAfterWork()) {
     NoteBegun(request, BatchPhase::kPrefill, now_.steady);
   }
+  if (ForgetsWayBack(request)) {
+    Order(request, [&keeper = keeper_](Session& worked_on) {
+      keeper.undo().Hold(worked_on);
+      return absl::OkStatus();
+    });
+    return;
+  }
   AskOrOrder(request);
 }
 
@@ -403,7 +410,10 @@ void Turns::AskOrOrder(Request& request) {
     Order(request, [&task = *request.task](Session& worked_on) {
       return task.Work(worked_on);
     });
-  } else if (SessionKeeper::IsReady(*request.lane->session)) {
+  } else if (SessionKeeper::IsReady(*request.lane->session) ||
+             request.task->UndoneBeforePiece() > 0) {
+    // In the midst of what is undone whole no other state takes the place of
+    // the one that leads to its beginning.
     Ask(request);
   } else {
     Order(request, nullptr);
@@ -444,6 +454,10 @@ void Turns::Settle(Request& request, absl::Status status) {
   const bool had_its_turn = lane.requests.front().get() == &request;
   request.end = std::move(status);
   gate_.Add(*lane.session, desk_.backlog.Remove(request));
+  if (had_its_turn && lane.session->held != nullptr &&
+      lane.session->undo == nullptr) {
+    keeper_.DropHeld(*lane.session);
+  }
   if (!lane.requests.empty()) {
     if (had_its_turn) desk_.starting.push_back(lane.requests.front()->id);
     return;

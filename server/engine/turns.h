@@ -134,6 +134,8 @@ class Turns {
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(desk_.mutex, keeper_.mutex());
   absl::Status IfSound(const Request& request, absl::Status begun)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(desk_.mutex, keeper_.mutex());
+  bool ForgetsWayBack(const Request& request) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(keeper_.mutex());
   void Undo(const BatchItem& item, Request& request)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(desk_.mutex, keeper_.mutex());
   void NoteBegun(Request& request, BatchPhase phase, SteadyTime now)

@@ -8,6 +8,7 @@
 #include "server/engine/unfinished_text.h"
 #include "server/session/session_health.h"
 #include "server/session/session_past.h"
+#include "server/session/session_undo.h"
 
 namespace steadystate {
 
@@ -15,8 +16,14 @@ namespace steadystate {
 // back when the session has been ordered or has absorbed some of its tail.
 bool Turns::Prepare(Request& request) {
   Session& session = *request.lane->session;
-  // It computes nothing, and nothing of it is saved.
-  if (session.health == Health::kNotFinite) return true;
+  if (session.health == Health::kNotFinite) {
+    // It computes nothing, and nothing of it is saved.
+    if (session.undo == nullptr || session.undo->retry > now_.steady) {
+      return true;
+    }
+    Order(request, nullptr);
+    return false;
+  }
   if (session.tail != nullptr && session.tail->done()) {
     const absl::Status complete = EndReplay(session);
     if (!complete.ok()) {
@@ -31,6 +38,25 @@ bool Turns::Prepare(Request& request) {
   if (session.tail == nullptr) return true;
   Ask(request);
   return false;
+}
+
+// Would the Step leave no way back to where it begins? Where there is none now
+// either, one is made for a Step of more than one piece alone: it costs as much
+// as copying the state.
+bool Turns::ForgetsWayBack(const Request& request) const {
+  const Session& session = *request.lane->session;
+  const Task& task = *request.task;
+  // The log does not forget.
+  if (!task.AllOrNothing() || task.UndoneBeforePiece() > 0 ||
+      IsLogged(session.durability)) {
+    return false;
+  }
+  const size_t history = session.state.history_capacity();
+  if (session.KeepsWayBack(task.rows(), history)) return false;
+  if (session.held != nullptr && session.held->position == session.position) {
+    return false;
+  }
+  return task.rows() > chunk_rows_ || session.KeepsWayBack(0, history);
 }
 
 // What a request that has its turn, and is no work, ends with where the session
@@ -72,10 +98,8 @@ void Turns::Undo(const BatchItem& item, Request& request) {
                             request.task->UndoneBeforePiece();
   // The engine, which has both, waits for what is with the keeper.
   Order(request, [position, &keeper = keeper_, &model = model_](Session& s) {
-    const auto find = [&](SessionPast& past) {
-      return past.Find(s, position, UnfinishedTextAt(model, s.state, position));
-    };
-    return keeper.health().Failed(s, keeper.Rewind(s, find).ok());
+    return keeper.undo().Undo(s, position,
+                              UnfinishedTextAt(model, s.state, position));
   });
 }
 

@@ -49,9 +49,12 @@ KeeperThread::KeeperThread(const Parts& parts, absl::Duration hibernate_after,
       returned_(std::move(returned)),
       due_(std::move(due)),
       health_(parts.layout, parts.shelf),
-      saver_(parts.shelf, parts.archive, health_, parts.clock),
+      saver_(parts.shelf, parts.archive, health_, parts.clock,
+             [this](Session& session) { undo_.Retry(session); }),
       remover_(parts.shelf, parts.archive, saver_, parts.clock),
       past_(parts.layout, parts.shelf, parts.archive, saver_, parts.clock),
+      undo_(parts.layout, parts.shelf, saver_, past_, parts.clock,
+            [this] { return NewSlot(); }),
       prefixes_(parts.shelf, parts.archive, saver_, past_, parts.clock,
                 parts.metrics,
                 [this](const SessionState& state) { return CopyOf(state); }),
@@ -168,6 +171,8 @@ void KeeperThread::DoJob() {
   MayPark("SessionKeeper::DoJob");
   Session& session = *job.session;
   absl::Status status = FillSlot(session);
+  // What it absorbs again then comes before any work.
+  if (status.ok() && !job.work) undo_.RetryIfDue(session);
   // Nothing may be answered about a session of which the log lacks a part; one
   // that is not finite has nothing that should be there.
   if (status.ok() && !health_.IsNoted(session)) status = saver_.Mend(session);
@@ -247,6 +252,7 @@ absl::Status KeeperThread::LoadSlot(Session& session) {
     return status;
   }
   session.state.Arrive();
+  session.snapshot_finite = finite;
   if (!finite) {
     session.health = Health::kNotFinite;
   } else if (session.health == Health::kNotFinite) {
@@ -335,11 +341,14 @@ absl::StatusOr<std::shared_ptr<SessionState>> KeeperThread::CopyOf(
 
 // At position 0, with a slot.
 absl::StatusOr<std::shared_ptr<SessionState>> KeeperThread::NewState() {
+  STEADYSTATE_ASSIGN_OR_RETURN(StateLease slot, NewSlot());
+  return std::make_shared<SessionState>(parts_.layout, std::move(slot));
+}
+
+absl::StatusOr<StateLease> KeeperThread::NewSlot() {
   while (true) {
     absl::StatusOr<StateLease> lease = parts_.pool.Allocate();
-    if (lease.ok()) {
-      return std::make_shared<SessionState>(parts_.layout, *std::move(lease));
-    }
+    if (lease.ok()) return lease;
     if (ClearOne() || FillOne()) continue;
     // Without a store what is charged has a slot by now, and those that have
     // one need no other one's.
@@ -438,6 +447,8 @@ bool KeeperThread::Leave(Session& session, Reason reason) {
     session.position = session.repeatable_from = *session.stored;
     session.health = Health::kTakenBack;
   }
+  session.undo.reset();
+  shelf_.DropHeld(session);
   lease = session.state.Leave();
   session.tail.reset();
   origin = session.state.DropOrigin();

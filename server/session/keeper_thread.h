@@ -21,6 +21,7 @@
 #include "server/session/session_remover.h"
 #include "server/session/session_saver.h"
 #include "server/session/session_state.h"
+#include "server/session/session_undo.h"
 #include "server/session/shelf.h"
 #include "server/session/state_pool.h"
 
@@ -71,9 +72,11 @@ class KeeperThread {
   SessionPast& past() { return past_; }
   SessionPrefixes& prefixes() { return prefixes_; }
   SessionHealth& health() { return health_; }
+  SessionUndo& undo() { return undo_; }
 
  private:
   absl::StatusOr<std::shared_ptr<SessionState>> NewState();
+  absl::StatusOr<StateLease> NewSlot();
   // Why a session leaves memory: others wait for a slot, or it is due.
   enum Reason : uint8_t { kForOthers, kForItself };
   // What became of an attempt to make room in memory.
@@ -111,6 +114,7 @@ class KeeperThread {
   SessionSaver saver_;
   SessionRemover remover_;
   SessionPast past_;
+  SessionUndo undo_;
   SessionPrefixes prefixes_;
   bool log_wants_more_ = false;  // there may be more to do for it at once
 

@@ -20,6 +20,7 @@ void LogBook::Note(Session& session, uint64_t round, absl::Duration replay) {
 
 void LogBook::Covered(Session& session, uint64_t round, absl::Duration replay) {
   LogMark& mark = session.log;
+  mark.covered = std::max(mark.covered, round);
   if (mark.last <= round) {
     Forget(session);
     mark.broken = false;

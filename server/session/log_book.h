@@ -15,6 +15,8 @@ struct Session;
 struct LogMark {
   uint64_t first = 0;  // no round before it is needed
   uint64_t last = 0;   // the latest round that tells of it
+  // Rounds up to this one are in what the store has of it beside the log.
+  uint64_t covered = 0;
   // How long it would take to compute that again.
   absl::Duration replay;
   std::list<Session*>::iterator place{};  // LogBook's

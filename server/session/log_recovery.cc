@@ -128,6 +128,7 @@ void LogReader::Absorb(uint64_t round, uint64_t numerics,
   }
   tail->through_round = round;
   tail->remade = false;
+  session.taken_back = false;  // whoever asked for that has been told
   found.has_more = true;
   if (!span.has_value() || span->begin != end) {
     tail->damaged = true;
@@ -201,6 +202,51 @@ absl::StatusOr<RecoveredSessions> RecoverSessions(SessionArchive& archive) {
   STEADYSTATE_RETURN_IF_ERROR(reader.ReadRounds());
   STEADYSTATE_RETURN_IF_ERROR(reader.Write(archive));
   return recovered;
+}
+
+namespace {
+
+// Adds the piece if the session goes on with it, and not beyond `until`.
+bool AddPiece(absl::string_view body, uint64_t until, RecoveredSession& to) {
+  const std::optional<AbsorbedSpan> span = SpanOf(body);
+  if (!span.has_value() || span->begin != to.end ||
+      to.end + span->rows > until) {
+    return false;
+  }
+  to.end += span->rows;
+  if (span->embeddings) to.repeatable_from = to.end;
+  LogTail::Append(body, to.tail);
+  return true;
+}
+
+}  // namespace
+
+absl::StatusOr<RecoveredSession> RecoverSession(SessionArchive& archive,
+                                                const SessionUid& uid,
+                                                RoundSpan rounds,
+                                                uint64_t until) {
+  absl::StatusOr<SessionArchive::Kept> kept = archive.Read(uid);
+  if (!kept.ok() && !absl::IsDataLoss(kept.status())) return kept.status();
+  RecoveredSession found;
+  found.known = kept.ok();
+  if (kept.ok()) {
+    found.position = found.end = found.repeatable_from = kept->position;
+    found.other_numerics = kept->other_numerics;
+    found.snapshot = std::move(kept->snapshot);
+    BinaryReader left(kept->tail);
+    while (left.left() > 0 && AddPiece(left.Text(), until, found)) continue;
+  }
+  if (rounds.last < rounds.first) return found;
+  STEADYSTATE_RETURN_IF_ERROR(archive.store().ForEachRound(
+      rounds.first, [&](uint64_t round, absl::string_view content) {
+        if (round < rounds.first || round > rounds.last) return;
+        ForEachEntry(content, [&](uint64_t, const LogEntry& entry) {
+          if (entry.kind != LogEntryKind::kAbsorbed || entry.uid != uid) return;
+          found.has_rounds =
+              AddPiece(entry.body, until, found) || found.has_rounds;
+        });
+      }));
+  return found;
 }
 
 }  // namespace steadystate

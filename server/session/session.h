@@ -23,6 +23,7 @@
 
 namespace steadystate {
 
+struct HeldWay;  // session_past.h
 struct Lane;
 
 // Can a session go on from its state?
@@ -32,6 +33,15 @@ enum class Health : uint8_t {
   // Yes, but that is an earlier one than its clients know of: it was not
   // finite, and left memory. Whoever asks next is told so, once.
   kTakenBack,
+};
+
+// What was to be undone since it led to a state that is not finite, and was
+// not.
+struct PendingUndo {
+  uint64_t to = 0;   // the position before that
+  std::string text;  // the unfinished text there
+  // When to try again: the store failed. Never: nothing leads there.
+  SteadyTime retry = SteadyTime::InfiniteFuture();
 };
 
 // One session: what it is called, when it ends, and its state. Destroying it
@@ -60,10 +70,32 @@ struct Session {
       if (state_then->position() < from) continue;
       earliest = std::min(earliest, state_then->position());
     }
-    if (snapshot.has_value() && *snapshot >= from) {
-      earliest = std::min(earliest, *snapshot);
+    if (const auto stored_at = FiniteSnapshot();
+        stored_at.has_value() && *stored_at >= from) {
+      earliest = std::min(earliest, *stored_at);
     }
     return earliest;
+  }
+
+  // The position of its snapshot, if it has one that may be gone back to.
+  std::optional<uint64_t> FiniteSnapshot() const {
+    return snapshot_finite ? snapshot : std::nullopt;
+  }
+
+  // When it has absorbed so many more inputs, will there be a way back to
+  // where it is now? As EarliestPosition.
+  bool KeepsWayBack(uint64_t rows, size_t history) const {
+    const uint64_t after = position + rows;
+    const uint64_t from =
+        std::max(repeatable_from, after - std::min(after, uint64_t{history}));
+    const auto leads = [&](uint64_t at) {
+      return at <= position && (at >= from || at == position);
+    };
+    const auto stored_at = FiniteSnapshot();
+    return leads(0) || (stored_at.has_value() && leads(*stored_at)) ||
+           std::any_of(kept.begin(), kept.end(), [&](const auto& state_then) {
+             return leads(state_then->position());
+           });
   }
 
   // Does the store lack something of it, which is to be there at the end?
@@ -76,7 +108,7 @@ struct Session {
 
   // The latest position at which there is a state to begin with.
   uint64_t LatestKept() const {
-    uint64_t latest = snapshot.value_or(0);
+    uint64_t latest = FiniteSnapshot().value_or(0);
     for (const std::shared_ptr<SessionState>& state_then : kept) {
       latest = std::max(latest, state_then->position());
     }
@@ -100,6 +132,7 @@ struct Session {
             .durability = durability,
             .round = log.last,
             .repeatable_from = repeatable_from,
+            .taken_back = health == Health::kTakenBack,
             .prefix = prefix};
   }
 
@@ -132,6 +165,9 @@ struct Session {
   std::optional<PrefixDigest> prefix;
   bool active = false;  // a request is queued or running: cannot expire
   Health health = Health::kSound;
+  std::unique_ptr<PendingUndo> undo;  // null while the health is another one
+  // Of a request that is absorbed now, or of `undo`; null: none is held.
+  std::shared_ptr<HeldWay> held;
   // Where it lies among the sessions that no table holds, SessionKeeper's.
   std::optional<size_t> unlisted;
 
@@ -143,9 +179,10 @@ struct Session {
   // absent: it has nothing.
   std::optional<uint64_t> stored;
   std::optional<uint64_t> snapshot;
-  SteadyTime stored_step;      // its last_step then
-  bool unstored = false;       // counted so, Shelf's
-  bool may_be_stored = false;  // writing it there has failed
+  bool snapshot_finite = true;  // as far as is known
+  SteadyTime stored_step;       // its last_step then
+  bool unstored = false;        // counted so, Shelf's
+  bool may_be_stored = false;   // writing it there has failed
   Durability durability = Durability::kNone;
   LogMark log;
   // What the store has beside a snapshot, if there is such a thing.

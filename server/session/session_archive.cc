@@ -59,6 +59,7 @@ absl::StatusOr<SessionArchive::Kept> SessionArchive::Read(
   const bool other_numerics = snapshot->other_numerics;
   const uint64_t position = snapshot->contents.position;
   return Kept{.snapshot = std::move(stored->snapshot),
+              .tail = std::move(stored->tail),
               .position = position,
               .other_numerics = other_numerics};
 }

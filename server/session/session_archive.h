@@ -65,10 +65,11 @@ class SessionArchive {
                               const std::optional<StoredTail>& tail,
                               SessionState& to);
 
-  // The snapshot of what was saved last, without what came after it; one that
-  // Restore can make a state of. Errors of Load.
+  // The snapshot of what was saved last, one that Restore can make a state of,
+  // and what came after it, as LogTail has it. Errors of Load.
   struct Kept {
     std::string snapshot;
+    std::string tail;
     uint64_t position = 0;
     bool other_numerics = false;  // as of Loaded
   };

@@ -172,6 +172,7 @@ void SessionKeeper::TakeUp(StoredSession stored, const Moment& now) {
   session->position =
       stored.tail.has_value() ? stored.tail->end : stored.position;
   session->other_numerics = stored.other_numerics;
+  if (stored.taken_back) session->health = Health::kTakenBack;
   session->durability = stored.durability;
   session->stored = session->position;
   session->snapshot = stored.position;
@@ -470,10 +471,15 @@ void SessionKeeper::Replayed(Session& session) {
   session.repeatable_from = session.state.repeatable_from();
   if (archive_ == nullptr || session.stream != 0) return;
   // What follows in the log is of these numerics. The next one shall not have
-  // all of this to do again.
+  // all of this to do again: a snapshot is due, but in the midst of a request,
+  // which may have to be undone, not before that goes on.
   session.log.broken =
       session.log.broken || archive_->IsOfOtherNumerics(session.stored_tail);
-  session.log.snapshot_due = true;
+  const auto records = session.state.records().All();
+  const bool in_midst = !records.empty() && !records.back().finished &&
+                        records.back().end == session.state.position();
+  session.log.snapshot_due = !in_midst;
+  if (in_midst) session.log.replay = max_replay_;
 }
 
 void SessionKeeper::Order(Session& session, Work work) {

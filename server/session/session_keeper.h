@@ -30,10 +30,9 @@
 namespace steadystate {
 
 // Owns the sessions: which there are, what they are charged, when they expire,
-// and the memory of their states. What takes long is done by a thread of its
-// own (KeeperThread): clearing memory that is given back, work on a session's
-// state that is ordered of it, moving states to the store and back. No call
-// waits for that.
+// and the memory of their states. What takes long is done by KeeperThread:
+// clearing memory that is given back, work on states that is ordered of it,
+// moving states to the store and back. No call waits for that.
 //
 // Without a store a session is charged memory from its creation to its end. Its
 // slot may come later, in order of arrival, when its first step asks for it:
@@ -145,6 +144,9 @@ class SessionKeeper {
   // All of Session::tail has been absorbed.
   void Replayed(Session& session) ABSL_EXCLUSIVE_LOCKS_REQUIRED(shelf_.mutex);
 
+  void DropHeld(Session& session) ABSL_EXCLUSIVE_LOCKS_REQUIRED(shelf_.mutex) {
+    shelf_.DropHeld(session);
+  }
   // Whether what it does can be written down now: STORE_UNAVAILABLE.
   absl::Status LogHealth(const Session& session) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(shelf_.mutex);
@@ -158,18 +160,16 @@ class SessionKeeper {
   uint64_t numerics_tag() const { return archive_->numerics_tag(); }
 
   // Brings the session's state into memory, if it is not there, and lets the
-  // keeper's thread do `work` on it, if there is any. From now on the session's
-  // state is the thread's, until `returned` is told that it is done.
-  // REQUIRES: it is in use, and nothing is ordered for it.
+  // keeper's thread do `work`, if there is any: it has the state until
+  // `returned` is told. REQUIRES: it is in use, and nothing is ordered for it.
   void Order(Session& session, Work work)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(shelf_.mutex);
   // Takes back what waits for a slot; it is not returned. False: too late.
   bool Withdraw(Session& session) ABSL_EXCLUSIVE_LOCKS_REQUIRED(shelf_.mutex);
 
-  // Creates sessions that are copies of `parent`, as it was at `position`: all
-  // of them, or none. Each is charged now, and gets memory of its own when its
-  // first step comes; until then one copy serves all of them. Called by Work on
-  // the parent, without mutex(). Errors as of Create and SessionPast::Find.
+  // Makes copies of `parent` as it was at `position`, all of them or none. They
+  // are charged now; till their first steps want memory one copy serves all.
+  // For Work on it, without mutex(). Errors of Create and SessionPast::Find.
   absl::StatusOr<Forks> Fork(Session& parent, const ForkOptions& options,
                              uint64_t position, absl::string_view text)
       ABSL_LOCKS_EXCLUDED(shelf_.mutex);
@@ -181,8 +181,8 @@ class SessionKeeper {
   size_t slots() const { return pool_.capacity(); }           // that memory has
   SessionPrefixes& prefixes() { return thread_.prefixes(); }  // for it, too
   SessionHealth& health() { return thread_.health(); }
-
-  // The session as a snapshot has it. Called by Work on it, without mutex().
+  SessionUndo& undo() { return thread_.undo(); }
+  // As a snapshot has it. Called by Work on it, without mutex().
   SessionCard CardOf(const Session& session) ABSL_LOCKS_EXCLUDED(shelf_.mutex);
 
   // Makes a session that nobody can name one like others, with what it has

@@ -269,6 +269,8 @@ absl::StatusOr<SessionInfo> SessionKeeper::Enlist(Session& session,
   if (saved.ok()) saved = archive_->Sync();
   const MutexLock lock(shelf_.mutex);
   session.moving = false;
+  // What is written down has been looked at.
+  info.not_finite = session.health == Health::kNotFinite;
   if (saved.ok()) return info;
   // Nobody has been told of it: it ends when it is let go of.
   if (session.unlisted.has_value()) return saved;

@@ -97,10 +97,27 @@ absl::StatusOr<WayBack> SessionPast::Find(Session& session, uint64_t position,
     }
     return WayBack{.begin = position, .end = position, .stays = true};
   }
+  STEADYSTATE_ASSIGN_OR_RETURN(WayBack way,
+                               FindEarlier(session, position, unfinished_text));
+  if (!way.stored) return way;
+  STEADYSTATE_ASSIGN_OR_RETURN(const uint64_t begin,
+                               ReadSnapshot(session.uid, way));
+  if (begin == way.begin) return way;
+  // A write that failed has come to pass all the same.
+  {
+    const MutexLock lock(shelf_.mutex);
+    session.snapshot = begin;
+  }
+  return Find(session, position, unfinished_text);
+}
+
+absl::StatusOr<WayBack> SessionPast::FindEarlier(
+    const Session& session, uint64_t position,
+    absl::string_view unfinished_text) {
+  const SessionState& state = session.state;
   const uint64_t from = RepeatableFrom(state, position);
   WayBack way = {.begin = 0, .end = position, .snapshot = {}, .pieces = {}};
   bool found = from == 0 || position == 0;
-  bool stored = false;
   uint64_t earliest = 0;
   {
     const MutexLock lock(shelf_.mutex);
@@ -117,32 +134,32 @@ absl::StatusOr<WayBack> SessionPast::Find(Session& session, uint64_t position,
       way.begin = kept->position();
       way.kept = kept.get();
     }
-    if (session.snapshot.has_value() && serves(*session.snapshot)) {
-      found = stored = true;
-      way.begin = *session.snapshot;
+    const auto stored_at = session.FiniteSnapshot();
+    if (stored_at.has_value() && serves(*stored_at)) {
+      found = true;
+      way.stored = *stored_at > 0;
+      way.kept = nullptr;
+      way.begin = *stored_at;
     }
   }
   if (position > state.position() || !found) {
     return OutOfReach(session, position, earliest);
   }
   if (way.begin == 0) way.repeatable_from = 0;
-  if (stored && way.begin > 0) {
-    STEADYSTATE_ASSIGN_OR_RETURN(const uint64_t begin,
-                                 ReadSnapshot(session.uid, way));
-    if (begin != way.begin) {
-      // A write that failed has come to pass all the same.
-      {
-        const MutexLock lock(shelf_.mutex);
-        session.snapshot = begin;
-      }
-      return Find(session, position, unfinished_text);
-    }
-  }
   if (way.begin < position) {
     way.pieces = std::make_shared<const std::string>(PiecesBetween(
         state, way.begin, position, clock_.Read().wall, unfinished_text));
   }
   return way;
+}
+
+absl::Status SessionPast::Complete(const Session& session, WayBack& way) {
+  if (!way.stored) return absl::OkStatus();
+  STEADYSTATE_ASSIGN_OR_RETURN(const uint64_t begin,
+                               ReadSnapshot(session.uid, way));
+  // As in Find; here nothing else is known.
+  return begin == way.begin ? absl::OkStatus()
+                            : OutOfReach(session, way.end, begin);
 }
 
 absl::StatusOr<WayBack> SessionPast::FindCheckpoint(const SessionKey& key) {
@@ -175,6 +192,7 @@ absl::StatusOr<uint64_t> SessionPast::ReadSnapshot(const SessionUid& uid,
                                                    WayBack& way) {
   STEADYSTATE_ASSIGN_OR_RETURN(SessionArchive::Kept kept, archive_->Read(uid));
   way.snapshot = std::move(kept.snapshot);
+  way.stored = false;
   way.other_numerics = way.other_numerics || kept.other_numerics;
   return kept.position;
 }
@@ -218,10 +236,17 @@ absl::Status SessionPast::Rewind(Session& session, const WayBack& way) {
   if (way.pieces != nullptr) {
     session.tail = std::make_unique<LogTail>(way.pieces, way.end);
   }
+  // Snapshots of other processes have not been looked at.
+  const bool finite = saver_.health().IsStateFinite(session.state);
   std::vector<std::shared_ptr<SessionState>> later;
   const MutexLock lock(shelf_.mutex);
   session.position = way.end;
-  session.health = Health::kSound;
+  session.health = !finite      ? Health::kNotFinite
+                   : way.untold ? Health::kTakenBack
+                                : Health::kSound;
+  session.snapshot_finite = session.snapshot_finite && finite;
+  session.undo.reset();
+  shelf_.DropHeld(session);
   session.repeatable_from = way.repeatable_from;
   session.other_numerics = way.other_numerics;
   while (!session.kept.empty() &&
@@ -235,7 +260,8 @@ absl::Status SessionPast::Rewind(Session& session, const WayBack& way) {
         way.end == 0 ? 0 : session.state.repeatable_from();
   }
   shelf_.Note(SessionEventKind::kRewound, session, clock_.WallNow());
-  return absl::OkStatus();
+  return finite ? absl::OkStatus()
+                : StateNotFinite(session, /*restored=*/false);
 }
 
 absl::Status SessionPast::Store(Session& session, const WayBack& way) {
@@ -256,6 +282,7 @@ absl::Status SessionPast::Store(Session& session, const WayBack& way) {
   form.form.position = way.begin;
   form.form.repeatable_from = way.repeatable_from;
   form.form.other_numerics = way.other_numerics;
+  form.form.taken_back = way.untold;
   if (way.pieces != nullptr) {
     form.form.tail = {.end = way.end,
                       .numerics = archive_->numerics_tag(),

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "absl/base/thread_annotations.h"
@@ -40,8 +41,21 @@ struct WayBack {
   // As of the session there, or more.
   uint64_t repeatable_from = 0;
   bool other_numerics = false;
+  bool stored = false;     // `snapshot` is in the store still
   bool stays = false;      // the session is there
   bool elsewhere = false;  // the state may be of another session's way
+  // Its clients do not know that it goes there: Health::kTakenBack.
+  bool untold = false;
+};
+
+// A way to where a session was before the request that it is absorbing, which
+// would forget that way.
+struct HeldWay {
+  uint64_t position = 0;
+  std::optional<WayBack> way{};  // none: there was none, or no memory for it
+  // Has the state that the way begins with, and is charged for it; null: not
+  // needed. Shelf::DropHeld ends it.
+  std::unique_ptr<Session> copy{};
 };
 
 // Takes sessions back to where they were. Of KeeperThread; confined to that
@@ -63,6 +77,11 @@ class SessionPast {
   //   unfinished_text  what the session has of it at `position`
   absl::StatusOr<WayBack> Find(Session& session, uint64_t position,
                                absl::string_view unfinished_text);
+  // The same from another state than the present one, without the bytes of a
+  // snapshot that is in the store: Complete adds them.
+  absl::StatusOr<WayBack> FindEarlier(const Session& session, uint64_t position,
+                                      absl::string_view unfinished_text);
+  absl::Status Complete(const Session& session, WayBack& way);
   // To what a checkpoint is. CHECKPOINT_NOT_FOUND, and errors of
   // SessionStore::Read.
   absl::StatusOr<WayBack> FindCheckpoint(const SessionKey& key);
@@ -71,7 +90,8 @@ class SessionPast {
 
   // Makes the session what it was there, but for the pieces, which it has to
   // absorb again. Where there is a store the session is there so first; if that
-  // fails nothing has changed.
+  // fails nothing has changed. STATE_NOT_FINITE: it is there, with such a
+  // state.
   absl::Status Rewind(Session& session, const WayBack& way);
 
   // Puts a session that shall go that way into the store, if there is one. A

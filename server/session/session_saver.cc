@@ -1,6 +1,8 @@
 #include "server/session/session_saver.h"
 
 #include <cstdint>
+#include <future>
+#include <memory>
 #include <utility>
 #include <vector>
 
@@ -29,7 +31,20 @@ void SessionSaver::NoteFailure(const absl::Status& failure) {
 }
 
 absl::Status SessionSaver::Save(Session& session) {
+  if (health_.IsNoted(session)) undo_(session);
   if (HasAsItIs(session)) return absl::OkStatus();
+  STEADYSTATE_ASSIGN_OR_RETURN(const Snapshot snapshot, Take(session));
+  return Put(session, snapshot);
+}
+
+absl::Status SessionSaver::SaveState(Session& session) {
+  {
+    const MutexLock lock(shelf_.mutex);
+    // Of one that has been deleted nothing may return; one that is deleted from
+    // now on is removed from the store afterwards.
+    if (session.unlisted.has_value()) return absl::OkStatus();
+    session.may_be_stored = true;
+  }
   STEADYSTATE_ASSIGN_OR_RETURN(const Snapshot snapshot, Take(session));
   return Put(session, snapshot);
 }
@@ -54,6 +69,7 @@ absl::Status SessionSaver::SaveLastUse(Session& session) {
     }
     snapshot.form.position = *session.snapshot;
     snapshot.form.tail = session.stored_tail;
+    snapshot.finite = session.snapshot_finite;
   }
   absl::StatusOr<StoredState> stored = archive_->store().Read(session.uid);
   if (!stored.ok()) {
@@ -107,8 +123,9 @@ SessionSaver::Snapshot SessionSaver::Describe(Session& session) {
 }
 
 absl::StatusOr<SessionSaver::Snapshot> SessionSaver::Take(Session& session) {
-  if (health_.Examine(session) || !HasSome(session)) return TakeState(session);
-  absl::StatusOr<Snapshot> snapshot = TakeStored(session);
+  if (health_.Examine(session)) return TakeState(session);
+  absl::StatusOr<Snapshot> snapshot =
+      HasSome(session) ? TakeStored(session) : TakeState(session);
   if (!snapshot.ok()) NoteFailure(snapshot.status());
   return snapshot;
 }
@@ -120,26 +137,70 @@ bool SessionSaver::HasSome(const Session& session) const {
          session.log.last > 0;
 }
 
-// What the store has of it, for what it is now: its beginning, where only the
-// log has something.
+// What the store and the log have of it, for what it is now: what was answered
+// of it, if it is logged. Where there is nothing, what it is.
 absl::StatusOr<SessionSaver::Snapshot> SessionSaver::TakeStored(
     Session& session) {
-  absl::StatusOr<SessionArchive::Kept> kept = archive_->Read(session.uid);
-  if (!kept.ok() && !absl::IsDataLoss(kept.status())) return kept.status();
+  const uint64_t until =
+      session.undo == nullptr ? UINT64_MAX : session.undo->to;
+  STEADYSTATE_ASSIGN_OR_RETURN(RecoveredSession found, Recover(session, until));
+  if (!found.known && session.log.last == 0) return TakeState(session);
   Snapshot snapshot = Describe(session);
   StoredSession& form = snapshot.form;
-  form.position = form.repeatable_from = kept.ok() ? kept->position : 0;
-  if (kept.ok()) {
-    form.other_numerics = form.other_numerics || kept->other_numerics;
-    snapshot.bytes = std::move(kept->snapshot);
-  } else {
-    snapshot.bytes = archive_->WriteNew(form);
+  form.taken_back = found.end != form.position;
+  form.position = found.position;
+  form.repeatable_from = found.repeatable_from;
+  form.other_numerics = form.other_numerics || found.other_numerics;
+  snapshot.bytes =
+      found.known ? std::move(found.snapshot) : archive_->WriteNew(form);
+  if (found.end > found.position) {
+    form.tail = TailOf(session, found);
+    snapshot.tail = std::move(found.tail);
   }
+  const MutexLock lock(shelf_.mutex);
+  snapshot.finite = session.snapshot_finite;
   return snapshot;
+}
+
+// Of what was recovered, how it is described.
+StoredTail SessionSaver::TailOf(const Session& session,
+                                const RecoveredSession& found) {
+  const MutexLock lock(shelf_.mutex);
+  StoredTail tail = {.end = found.end, .numerics = archive_->numerics_tag()};
+  if (session.stored_tail.has_value() &&
+      session.stored_tail->end > found.position) {
+    const StoredTail& before = *session.stored_tail;
+    const bool same = !found.has_rounds || before.numerics == tail.numerics;
+    tail.numerics = same ? before.numerics : 0;
+    tail.damaged = before.damaged;
+    tail.remade = before.remade && !found.has_rounds;
+  }
+  tail.through_round = session.log.last;
+  return tail;
+}
+
+absl::StatusOr<RecoveredSession> SessionSaver::Recover(const Session& session,
+                                                       uint64_t until) {
+  RoundSpan rounds = {.first = 1, .last = 0};
+  std::future<void> written;
+  {
+    const MutexLock lock(shelf_.mutex);
+    if (session.log.last > session.log.covered) {
+      rounds = {.first = session.log.covered + 1, .last = session.log.last};
+      // Those that are on their way are there then, or have failed.
+      const auto told = std::make_shared<std::promise<void>>();
+      written = told->get_future();
+      shelf_.journal->Add("", Journal::Sync::kLater,
+                          [told](const absl::Status&) { told->set_value(); });
+    }
+  }
+  if (written.valid()) written.wait();
+  return RecoverSession(*archive_, session.uid, rounds, until);
 }
 
 SessionSaver::Snapshot SessionSaver::TakeState(Session& session) {
   Snapshot snapshot = Describe(session);
+  snapshot.finite = !health_.IsNoted(session);
   const SessionState* const origin = session.state.origin();
   snapshot.bytes = archive_->Write(snapshot.form,
                                    origin == nullptr ? session.state : *origin);
@@ -161,6 +222,7 @@ absl::Status SessionSaver::Put(Session& session, const Snapshot& snapshot,
   const StoredSession& form = snapshot.form;
   session.stored = form.tail.has_value() ? form.tail->end : form.position;
   session.snapshot = form.position;
+  session.snapshot_finite = snapshot.finite;
   session.stored_step = snapshot.last_step;
   session.stored_tail = form.tail;
   shelf_.log.Covered(session, snapshot.form.round, snapshot.replay);
@@ -193,10 +255,7 @@ absl::Status SessionSaver::SaveAtEnd(Session& session) {
   if (session.state.stored() || session.tail != nullptr) {
     return SaveLastUse(session);
   }
-  // Else what is there is better, and is what the next process finds.
-  const bool saves =
-      HasAsItIs(session) || health_.Examine(session) || !HasSome(session);
-  return saves ? Save(session) : absl::OkStatus();
+  return Save(session);
 }
 
 size_t SessionSaver::Sweep(SteadyTime deadline) {

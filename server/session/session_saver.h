@@ -6,12 +6,14 @@
 #include <functional>
 #include <optional>
 #include <string>
+#include <utility>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "server/base/clock.h"
+#include "server/session/log_recovery.h"
 #include "server/session/session.h"
 #include "server/session/session_archive.h"
 #include "server/session/session_health.h"
@@ -24,9 +26,14 @@ namespace steadystate {
 class SessionSaver {
  public:
   // All outlive it. `archive`: null without a store, and then nothing is saved.
+  // `undo`: tries once more what is to be undone of a session.
   SessionSaver(Shelf& shelf, SessionArchive* archive, SessionHealth& health,
-               const Clock& clock)
-      : shelf_(shelf), archive_(archive), health_(health), clock_(clock) {}
+               const Clock& clock, std::function<void(Session&)> undo)
+      : shelf_(shelf),
+        archive_(archive),
+        health_(health),
+        clock_(clock),
+        undo_(std::move(undo)) {}
 
   SessionHealth& health() { return health_; }
 
@@ -40,9 +47,14 @@ class SessionSaver {
 
   // Puts the session into the store, unless the store has it as it is. A state
   // that is not finite takes no other one's place: where the store, or the log,
-  // has anything of the session, the snapshot that is there stays, and counts
-  // for all that followed. REQUIRES: the thread has its state.
+  // has anything of the session, that is what is there afterwards.
+  // REQUIRES: the thread has its state.
   absl::Status Save(Session& session);
+  // Lets the store have a snapshot of what the session is now.
+  absl::Status SaveState(Session& session);
+  // What the store and the log have of it, up to a position.
+  absl::StatusOr<RecoveredSession> Recover(const Session& session,
+                                           uint64_t until);
   // If the log lacks a part of it: saves it, safe from a loss of power, so that
   // the log can go on from there.
   absl::Status Mend(Session& session);
@@ -58,6 +70,7 @@ class SessionSaver {
     SteadyTime start;
     SteadyTime last_step;
     absl::Duration replay;
+    bool finite = true;  // as far as is known
   };
   absl::StatusOr<Snapshot> Take(Session& session);
   // The same without the bytes: the session may be put into the store now.
@@ -89,12 +102,14 @@ class SessionSaver {
   bool HasSome(const Session& session) const ABSL_LOCKS_EXCLUDED(shelf_.mutex);
   Snapshot TakeState(Session& session);
   absl::StatusOr<Snapshot> TakeStored(Session& session);
+  StoredTail TailOf(const Session& session, const RecoveredSession& found);
   bool SaveOldest(const std::function<void(Session&)>& due);
 
   Shelf& shelf_;
   SessionArchive* const archive_;
   SessionHealth& health_;
   const Clock& clock_;
+  const std::function<void(Session&)> undo_;
   // The store has failed: it is left alone until then.
   SteadyTime retry_ = SteadyTime::InfinitePast();
   absl::Status failure_;

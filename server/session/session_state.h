@@ -159,6 +159,8 @@ class SessionState {
   // The requests that the session has absorbed lately. Belong to the slot.
   RequestRecords records() const;
 
+  // How many of its inputs are remembered at most.
+  size_t history_capacity() const { return layout_.history(); }
   // Its inputs from this position on are remembered.
   uint64_t history_begin() const;
   // Inputs [from, from + to.size()). REQUIRES: from >= history_begin(), and the

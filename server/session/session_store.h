@@ -39,6 +39,8 @@ struct StoredSession {
   uint64_t round = 0;
   // Inputs before this position cannot be absorbed again.
   uint64_t repeatable_from = 0;
+  // It is what it was earlier, and nobody has been told (Health::kTakenBack).
+  bool taken_back = false;
   // As of Session.
   std::optional<PrefixDigest> prefix{};
   std::optional<StoredTail> tail{};

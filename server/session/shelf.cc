@@ -5,6 +5,8 @@
 #include <string>
 #include <utility>
 
+#include "server/session/session_past.h"
+
 namespace steadystate {
 namespace {
 
@@ -15,12 +17,19 @@ constexpr size_t kExpiredAtOnce = 16;
 }  // namespace
 
 void Shelf::End(std::unique_ptr<Session> session) {
+  DropHeld(*session);
   if (std::exchange(session->unstored, false)) --unstored;
   charges.GiveBack(session->charged, 1);
   log.Forget(*session);
   ended.push_back(std::move(session));
   slot_may_come = true;
   wake.SignalOne();
+}
+
+void Shelf::DropHeld(Session& session) {
+  if (session.held == nullptr) return;
+  if (session.held->copy != nullptr) End(std::move(session.held->copy));
+  session.held.reset();
 }
 
 bool Shelf::RemoveStored(const Session& session, Removed& removed) {

@@ -129,6 +129,9 @@ struct Shelf {
   void EndIfExpired(const SessionKey& key, const Moment& now)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex);
 
+  // What Session::held has is not needed any more.
+  void DropHeld(Session& session) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex);
+
   // Tells those who watch sessions, and the metrics, unless nobody can name the
   // session, any more or at all.
   //   parent  what it was made of, SessionEvent's

@@ -12,6 +12,10 @@ namespace {
 // The version of what describes a session.
 constexpr uint8_t kSessionFormat = 4;
 
+// Flags of a byte that had the first one alone once.
+constexpr uint8_t kOtherNumerics = 1;
+constexpr uint8_t kTakenBack = 2;
+
 }  // namespace
 
 std::string EncodeStored(const StoredSession& session) {
@@ -19,7 +23,9 @@ std::string EncodeStored(const StoredSession& session) {
   BinaryWriter writer(bytes);
   writer.Number(kSessionFormat);
   writer.Number(session.position);
-  writer.Number(static_cast<uint8_t>(session.other_numerics ? 1 : 0));
+  writer.Number(
+      static_cast<uint8_t>((session.other_numerics ? kOtherNumerics : 0) +
+                           (session.taken_back ? kTakenBack : 0)));
   writer.Number(static_cast<uint8_t>(session.durability));
   writer.Number(session.round);
   writer.Number(session.repeatable_from);
@@ -44,7 +50,9 @@ absl::StatusOr<StoredSession> DecodeStored(absl::string_view bytes) {
   StoredSession session;
   const auto format = reader.Number<uint8_t>();
   session.position = reader.Number<uint64_t>();
-  session.other_numerics = reader.Number<uint8_t>() != 0;
+  const auto flags = reader.Number<uint8_t>();
+  session.other_numerics = (flags & kOtherNumerics) != 0;
+  session.taken_back = (flags & kTakenBack) != 0;
   // The first format had no log.
   if (format >= 2) {
     session.durability = static_cast<Durability>(reader.Number<uint8_t>());
@@ -62,9 +70,9 @@ absl::StatusOr<StoredSession> DecodeStored(absl::string_view bytes) {
       tail.end = reader.Number<uint64_t>();
       tail.numerics = reader.Number<uint64_t>();
       tail.through_round = reader.Number<uint64_t>();
-      const auto flags = reader.Number<uint8_t>();
-      tail.damaged = (flags & 1) != 0;
-      tail.remade = (flags & 2) != 0;
+      const auto how = reader.Number<uint8_t>();
+      tail.damaged = (how & 1) != 0;
+      tail.remade = (how & 2) != 0;
     }
   }
   if (!reader.ok() || format == 0 || format > kSessionFormat) {

@@ -103,6 +103,13 @@ class EngineHealthTest : public testing::TestWithParam<Kept> {
                      HasStore() ? &store_ : nullptr);
   }
 
+  void StartWithMemoryFor(size_t sessions) {
+    Start();
+    options_.state_memory_bytes =
+        sessions * harness_->engine().snapshots().layout().charge_bytes();
+    Start();
+  }
+
   void Create(const std::string& session) {
     harness_->CreateSession(session);
     reference_->CreateSession(session);
@@ -318,6 +325,7 @@ TEST_P(EngineHealthTest, OthersOfTheBatchAndCopiesGoOn) {
 
 // Embeddings are not kept: nothing leads to where they have been.
 TEST_P(EngineHealthTest, WhereNothingLeadsBackNothingIsComputed) {
+  if (IsLogged()) GTEST_SKIP() << "the log leads there";
   Create("s");
   ExpectSame("s", Keyed(StepOf("s", GoodTokens(20, 1)), "first", 0));
   if (HasStore()) {
@@ -326,10 +334,8 @@ TEST_P(EngineHealthTest, WhereNothingLeadsBackNothingIsComputed) {
   ExpectSame("s", Embeddings("s", 2));
   const absl::Status failed = harness_->Step(StepOf("s", {kBad})).status();
   ExpectNotFinite(failed, 23, /*restored=*/false);
-  // In memory within the first step, where one was due.
-  const uint64_t kept = HasStore()                      ? 20
-                        : GetParam() == Kept::kInMemory ? 16
-                                                        : 0;
+  // In memory after the first step, within which one was due.
+  const uint64_t kept = GetParam() == Kept::kNowhere ? 0 : 20;
   EXPECT_EQ(MetadataOf(failed, "kept_position"), absl::StrCat(kept));
   EXPECT_TRUE(Info("s").not_finite);
   EXPECT_EQ(Info("s").position, 23u);
@@ -354,12 +360,11 @@ TEST_P(EngineHealthTest, WhereNothingLeadsBackNothingIsComputed) {
   ASSERT_TRUE(Rewind(*reference_, "s", kept).ok());
   ExpectSame("s", {4, 5});
   ASSERT_TRUE(harness_->Step(StepOf("copy", {4, 5})).ok());
-  if (IsLogged()) Start();
   ExpectSame("s", {6});
 }
 
 TEST_P(EngineHealthTest, ASessionThatLeavesMemoryIsWhatTheStoreHas) {
-  if (!HasStore()) GTEST_SKIP() << "no store";
+  if (GetParam() != Kept::kInStore) GTEST_SKIP() << "it is taken back at once";
   Create("s");
   ExpectSame("s", GoodTokens(20, 1));
   ASSERT_TRUE(Hibernate("s").ok());
@@ -374,7 +379,6 @@ TEST_P(EngineHealthTest, ASessionThatLeavesMemoryIsWhatTheStoreHas) {
   ASSERT_TRUE(Rewind(*reference_, "s", 0).ok());
   ASSERT_TRUE(reference_->Step(StepOf("s", GoodTokens(20, 1))).ok());
   ExpectSame("s", {4});
-  if (IsLogged()) Start();
   ExpectSame("s", {5});
 }
 
@@ -387,8 +391,8 @@ TEST_P(EngineHealthTest, WhatAKillOrAnEndLeavesIsFinite) {
     ExpectSame(session, GoodTokens(20, 1));
     ASSERT_TRUE(Hibernate(session).ok());
     ExpectSame(session, Embeddings(session, 2));
-    ExpectNotFinite(harness_->Step(StepOf(session, {kBad})).status(), 23,
-                    false);
+    ExpectNotFinite(harness_->Step(StepOf(session, {kBad})).status(),
+                    IsLogged() ? 22 : 23, /*restored=*/IsLogged());
     if (in_order) {
       EXPECT_EQ(harness_->engine().StoreSessions(absl::Seconds(60)), 0u);
     }
@@ -396,6 +400,7 @@ TEST_P(EngineHealthTest, WhatAKillOrAnEndLeavesIsFinite) {
     // The log has the embeddings, and nothing of what followed.
     EXPECT_EQ(Info(session).position, IsLogged() ? 22u : 20u);
     if (!IsLogged()) {
+      ExpectNotFinite(harness_->Step(StepOf(session, {4})).status(), 20, true);
       ASSERT_TRUE(Rewind(*reference_, session, 0).ok());
       ASSERT_TRUE(reference_->Step(StepOf(session, GoodTokens(20, 1))).ok());
     }
@@ -507,6 +512,236 @@ TEST_P(EngineHealthTest, AStateThatIsNotFiniteIsFoundWhereAllOfItIsRead) {
   const auto got = harness_->Step(StepOf("t", {4}));
   ASSERT_TRUE(got.ok()) << got.status();
   EXPECT_EQ(got->logits, reference_->Step(StepOf("s", {4}))->logits);
+}
+
+// Its own tokens take the place of those that lead to where it began.
+TEST_P(EngineHealthTest, AStepThatForgetsItsWayBackIsUndoneWhole) {
+  options_.history = 32;
+  options_.snapshots = GetParam() == Kept::kInMemory ? 2 : 0;
+  Start();
+  Create("s");
+  for (const size_t before : {size_t{10}, size_t{3}, size_t{40}, size_t{5}}) {
+    ExpectSame("s", GoodTokens(before, before));
+    if (before == 40 && HasStore()) {
+      ASSERT_TRUE(Hibernate("s").ok());
+    }
+    const uint64_t position = Info("s").position;
+    for (const size_t rows : {size_t{30}, size_t{31}, size_t{90}}) {
+      std::vector<int32_t> tokens = GoodTokens(rows, rows);
+      tokens.back() = kBad;
+      ExpectNotFinite(harness_->Step(StepOf("s", tokens)).status(), position,
+                      /*restored=*/true);
+      EXPECT_EQ(Info("s").position, position);
+    }
+    if (IsLogged()) Start();
+  }
+  ExpectSame("s", GoodTokens(40, 9));
+  ExpectSame("s", {4});
+}
+
+// There is no memory for a copy, nor does it need one.
+TEST_P(EngineHealthTest, ItsWayIsRememberedWhereMemoryIsFull) {
+  options_.history = 32;
+  options_.snapshots = 0;
+  StartWithMemoryFor(1);
+  Create("s");
+  ExpectSame("s", GoodTokens(10, 1));
+  std::vector<int32_t> tokens = GoodTokens(60, 2);
+  tokens.back() = kBad;
+  ExpectNotFinite(harness_->Step(StepOf("s", tokens)).status(), 10, true);
+  ExpectSame("s", GoodTokens(60, 3));
+}
+
+// What a copy takes is free again for others.
+TEST_P(EngineHealthTest, ACopyIsChargedForAsLongAsItsStep) {
+  if (GetParam() != Kept::kNowhere) GTEST_SKIP() << "none is made";
+  options_.history = 32;
+  StartWithMemoryFor(2);
+  Create("s");
+  ExpectSame("s", GoodTokens(40, 1));
+  for (const bool bad : {true, false, true}) {
+    std::vector<int32_t> tokens = GoodTokens(60, 2);
+    if (bad) tokens.back() = kBad;
+    const uint64_t position = Info("s").position;
+    const auto step = harness_->Step(StepOf("s", tokens));
+    if (bad) ExpectNotFinite(step.status(), position, true);
+    if (!bad) {
+      ASSERT_TRUE(reference_->Step(StepOf("s", tokens)).ok());
+    }
+    // There is room for one more session between two such Steps.
+    Create("t");
+    ExpectSame("t", {1, 2});
+    ASSERT_TRUE(harness_->engine().DeleteSession("t", nullptr).ok());
+    ASSERT_TRUE(reference_->engine().DeleteSession("t", nullptr).ok());
+  }
+  ExpectSame("s", {4});
+}
+
+// A snapshot in the midst of it would stand for what leads to its beginning.
+TEST_P(EngineHealthTest, NoSnapshotIsTakenInTheMidstOfAStep) {
+  options_.history = 16;
+  options_.snapshots = GetParam() == Kept::kInMemory ? 1 : 0;
+  // A piece of one row counts for 10 us, also by a clock that stands still.
+  options_.max_replay = absl::Milliseconds(1);
+  options_.prefill_chunk_rows = 1;
+  EngineOptions plain;
+  plain.prefill_chunk_rows = 1;
+  reference_.emplace(plain);
+  Start();
+  Create("s");
+  ExpectSame("s", Embeddings("s", 10));
+  if (HasStore()) {
+    ASSERT_TRUE(Hibernate("s").ok());
+  }
+  for (const size_t rows : {size_t{150}, size_t{200}}) {
+    harness_->clock().Advance(absl::Seconds(1));
+    std::vector<int32_t> tokens = GoodTokens(rows, 3);
+    tokens.back() = kBad;
+    ExpectNotFinite(harness_->Step(StepOf("s", tokens)).status(), 10,
+                    /*restored=*/true);
+  }
+  if (IsLogged()) Start();
+  ExpectSame("s", GoodTokens(40, 4));
+  if (HasStore()) {
+    ASSERT_TRUE(Hibernate("s").ok());
+  }
+  ExpectSame("s", {5});
+}
+
+// Of a Step that a kill has cut in two its repeat is undone as well.
+TEST_P(EngineHealthTest, AStepThatAKillCutInTwoIsUndoneWhole) {
+  if (!IsLogged()) GTEST_SKIP() << "nothing is left of it";
+  options_.history = 16;
+  Start();
+  Create("s");
+  ExpectSame("s", Embeddings("s", 10));
+  std::vector<int32_t> tokens = GoodTokens(60, 3);
+  tokens.back() = kBad;
+  const StepRequest step = Keyed(StepOf("s", tokens), "r", 10);
+  MemoryStore killed;
+  {
+    ThreadHold hold("Journal, written");
+    const StepFuture cut = harness_->StepAsync(step);
+    hold.WaitUntilHeld();
+    store_.CopyTo(killed);
+    hold.Release();
+    ExpectNotFinite(cut.Get().status(), 10, /*restored=*/true);
+  }
+  harness_.reset();
+  harness_.emplace(options_, ModelWithABadToken(), &killed);
+  EXPECT_GT(Info("s").position, 10u);
+  ExpectNotFinite(harness_->Step(step).status(), 10, /*restored=*/true);
+  ExpectSame("s", {5});
+  harness_.reset();
+}
+
+// The log has all that was answered, whatever the session remembers.
+TEST_P(EngineHealthTest, WhatWasAnsweredIsInTheLog) {
+  if (!IsLogged()) GTEST_SKIP() << "no log";
+  for (const Durability durability : {Durability::kLog, Durability::kSync}) {
+    options_.durability = durability;
+    const std::string session = durability == Durability::kLog ? "l" : "y";
+    Start();
+    Create(session);
+    ExpectSame(session, {1, 2, 3});
+    for (int i = 0; i < 5; ++i) ExpectSame(session, Embeddings(session, 10));
+    const uint64_t position = Info(session).position;
+    ExpectNotFinite(harness_->Step(StepOf(session, {kBad})).status(), position,
+                    /*restored=*/true);
+    ASSERT_TRUE(Hibernate(session).ok());
+    EXPECT_EQ(Info(session).position, position);
+    Start();
+    EXPECT_EQ(Info(session).position, position);
+    ExpectSame(session, {4});
+    ExpectNotFinite(harness_->Step(StepOf(session, {kBad})).status(),
+                    position + 1, /*restored=*/true);
+    ExpectSame(session, {5});
+  }
+}
+
+// It was told that nothing leads back, since the store failed; when that works
+// again everything that was answered is there, and whoever asks is told.
+TEST_P(EngineHealthTest, WhatAStoreThatFailedKeptFromBeingUndoneIsUndoneLater) {
+  if (!HasStore()) GTEST_SKIP() << "no store";
+  for (const std::string then : {"step", "hibernate", "end"}) {
+    Create(then);
+    ExpectSame(then, GoodTokens(3, 1));
+    if (IsLogged()) ExpectSame(then, Embeddings(then, 20));
+    const uint64_t position = Info(then).position;
+    std::vector<int32_t> tokens = GoodTokens(3 * kChunkRows, 5);
+    tokens.back() = kBad;
+    store_.FailWrites(true);
+    const uint64_t after = position + tokens.size();
+    ExpectNotFinite(harness_->Step(StepOf(then, tokens)).status(), after,
+                    /*restored=*/false);
+    ExpectNotFinite(harness_->Step(StepOf(then, {4})).status(), after, false);
+    store_.FailWrites(false);
+    harness_->clock().Advance(absl::Milliseconds(1500));
+    if (then == "hibernate") {
+      ASSERT_TRUE(Hibernate(then).ok());
+    }
+    if (then == "end") {
+      EXPECT_EQ(harness_->engine().StoreSessions(absl::Seconds(60)), 0u);
+    }
+    if (then != "step") Start();
+    ExpectNotFinite(harness_->Step(StepOf(then, {4})).status(), position,
+                    /*restored=*/true);
+    EXPECT_EQ(Info(then).position, position);
+    ExpectSame(then, {4});
+    ASSERT_TRUE(Hibernate(then).ok());
+    ExpectSame(then, {5});
+  }
+}
+
+TEST_P(EngineHealthTest, TheNextServerTellsWhatWasTakenBack) {
+  if (GetParam() != Kept::kInStore) GTEST_SKIP() << "nothing is";
+  Create("s");
+  ExpectSame("s", GoodTokens(20, 1));
+  ASSERT_TRUE(Hibernate("s").ok());
+  ExpectSame("s", Embeddings("s", 2));
+  ExpectNotFinite(harness_->Step(StepOf("s", {kBad})).status(), 23, false);
+  ASSERT_TRUE(Hibernate("s").ok());
+  Start();
+  EXPECT_EQ(Info("s").position, 20u);
+  ExpectNotFinite(harness_->Step(StepOf("s", {4})).status(), 20, true);
+  ASSERT_TRUE(Rewind(*reference_, "s", 0).ok());
+  ASSERT_TRUE(reference_->Step(StepOf("s", GoodTokens(20, 1))).ok());
+  ExpectSame("s", {4});
+  ASSERT_TRUE(Hibernate("s").ok());
+  Start();
+  ExpectSame("s", {5});
+}
+
+// The snapshot that is all there is does not count.
+TEST_P(EngineHealthTest, ThereIsAlwaysAWayToTheKeptPosition) {
+  Create("s");
+  ExpectSame("s", GoodTokens(20, 1));
+  const auto exported = std::make_shared<Engine::Export>();
+  ASSERT_TRUE(
+      harness_->Work("s", harness_->engine().ExportWork(exported)).ok());
+  SessionOptions options;
+  options.id = "t";
+  const auto info = std::make_shared<SessionInfo>();
+  const std::string spoiled = Spoiled(exported->snapshot);
+  ASSERT_TRUE(
+      harness_->Work("", harness_->engine().ImportWork(spoiled, options, info))
+          .ok());
+  EXPECT_EQ(info->not_finite, IsLogged());
+  if (HasStore()) {
+    ASSERT_TRUE(Hibernate("t").ok());
+  }
+  if (HasStore()) Start();
+  ASSERT_TRUE(harness_
+                  ->Work("t", harness_->engine().NormsWork(
+                                  std::make_shared<Engine::Norms>()))
+                  .ok());
+  const absl::Status failed = harness_->Step(StepOf("t", {4})).status();
+  ExpectNotFinite(failed, 20, /*restored=*/false);
+  EXPECT_EQ(MetadataOf(failed, "kept_position"), "0");
+  EXPECT_EQ(ReasonOf(Rewind("t", 20)), ErrorReason::kStateNotFinite);
+  ASSERT_TRUE(Rewind("t", 0).ok());
+  reference_->CreateSession("t");
+  ExpectSame("t", {4});
 }
 
 TEST_P(EngineHealthTest, AnythingInAnyOrder) {

@@ -51,6 +51,7 @@ StoredSession MakeSession(uint64_t i) {
   session.card.last_step_time = session.card.create_time + absl::Seconds(i);
   session.position = 3 * i;
   session.other_numerics = i % 3 == 0;
+  session.taken_back = i % 2 == 0;
   session.durability = static_cast<Durability>(i % 4);
   session.round = 7 * i;
   session.repeatable_from = 2 * i;
@@ -150,6 +151,7 @@ TEST_F(RocksStoreTest, WhatWasPutIsThereWhenItIsOpenedAgain) {
     EXPECT_EQ(found.card.last_step_time, expected.card.last_step_time);
     EXPECT_EQ(found.position, expected.position);
     EXPECT_EQ(found.other_numerics, expected.other_numerics);
+    EXPECT_EQ(found.taken_back, expected.taken_back);
     EXPECT_EQ(found.durability, expected.durability);
     EXPECT_EQ(found.round, expected.round);
     EXPECT_EQ(found.repeatable_from, expected.repeatable_from);
