@@ -26,7 +26,7 @@ struct Lane;
 enum class RequestStage : uint8_t {
   kQueued,      // behind others, or its turn has not been taken up yet
   kAsking,      // its receiver is about to be asked whether it is ready
-  kPaused,      // its receiver is not ready
+  kPaused,      // its receiver is not ready; see SessionKeeper::Pause
   kScheduled,   // waits for a place in a batch
   kRunning,     // is in the batch that runs
   kWithKeeper,  // its session is with SessionKeeper's thread
@@ -75,6 +75,7 @@ struct Request {
   RequestTimes times;
   RequestStage stage = RequestStage::kQueued;
   Place place;
+  SteadyTime paused;              // since when, in kPaused
   bool begun = false;             // its first batch has been formed
   bool cancel_requested = false;  // noted for the compute thread
   bool wake_requested = false;    // noted for the compute thread

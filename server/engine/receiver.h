@@ -7,9 +7,14 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/time/time.h"
 #include "server/engine/request.h"
 
 namespace steadystate {
+
+// So long a client may let what it has asked for, or a snapshot on its way in
+// or out, stand still where others wait for the memory that this takes.
+inline constexpr absl::Duration kMaxStandstill = absl::Seconds(30);
 
 // What there is to say of one request of kind R since the last answer to it:
 // items that have become ready, and in the end how it ended. Lent for a call;
@@ -41,7 +46,9 @@ template <typename R>
 class Receiver : public RoundReceiver {
  public:
   // May the request with this tag go on? False pauses the request, which holds
-  // nobody up, until Engine::Wake. Asked before each of its batches.
+  // nobody up, until Engine::Wake. Asked before each of its batches. One that
+  // has no session ends with DEADLINE_EXCEEDED if it is paused for
+  // kMaxStandstill and others wait for its memory.
   virtual bool Ready(uint64_t /*tag*/) { return true; }
 
   // One answer or more, those to one request in order.

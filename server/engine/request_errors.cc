@@ -2,6 +2,8 @@
 
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
+#include "absl/time/time.h"
+#include "server/engine/receiver.h"
 
 namespace steadystate {
 
@@ -50,6 +52,16 @@ absl::Status Unfinished(ErrorReason reason, absl::string_view what,
       reason,
       absl::StrCat(what, request.begun ? ": what was answered before stays"
                                        : ": the session is unchanged"));
+}
+
+absl::Status StandsStill(const Request& request) {
+  return Unfinished(
+      ErrorReason::kDeadlineExceeded,
+      absl::StrCat("what this call has to say has not been read for ",
+                   absl::FormatDuration(kMaxStandstill),
+                   ", and others wait for the memory that it takes; read "
+                   "without a break"),
+      request);
 }
 
 absl::Status CutByDrain(const std::string& id, uint64_t position) {

@@ -27,6 +27,8 @@ absl::Status NotFinite();
 // `reason`, with whether anything was absorbed.
 absl::Status Unfinished(ErrorReason reason, absl::string_view what,
                         const Request& request);
+// DEADLINE_EXCEEDED: its client has not read for kMaxStandstill.
+absl::Status StandsStill(const Request& request);
 // DRAINING. `id` empty: the session was the request's own, and its position is
 // of no use to anybody.
 absl::Status CutByDrain(const std::string& id, uint64_t position);

@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "server/base/error.h"
 #include "server/base/status_macros.h"
+#include "server/engine/receiver.h"
 #include "server/engine/request_errors.h"
 #include "server/session/session_id.h"
 #include "server/session/session_memory.h"
@@ -44,6 +45,7 @@ bool Turns::TakeNotes(bool prefilling) {
   // First, since what was deleted cannot be read either.
   EndStreams();
   EndEarly();
+  EndStandstills();
   AnswerWritten();
   TakeReturned();
   if (desk_.aborting && !prefilling) EndAll();
@@ -121,7 +123,7 @@ void Turns::TakeReady() {
     Request* const request = desk_.backlog.Find(id);
     if (request == nullptr) continue;
     request->wake_requested = false;
-    if (request->stage == RequestStage::kPaused) AskOrOrder(*request);
+    if (request->stage == RequestStage::kPaused) Resume(*request);
   }
   // Grows while it is read: a refused request makes room for the next one.
   for (size_t i = 0; i < desk_.starting.size(); ++i) {
@@ -160,6 +162,7 @@ bool Turns::LetJoin(Request& first) {
     return false;
   }
   std::swap(requests[0], requests[1]);
+  EndPause(first);
   first.stage = RequestStage::kQueued;
   desk_.starting.push_back(requests.front()->id);
   return true;
@@ -291,6 +294,18 @@ void Turns::EndEarly() {
   }
 }
 
+// What can neither go on, since its client does not read, nor leave memory,
+// ends when others have waited for that memory for long.
+void Turns::EndStandstills() {
+  const SteadyTime latest = now_.steady - kMaxStandstill;
+  while (!standing_.empty() && standing_.begin()->first <= latest &&
+         keeper_.AwaitsSlot()) {
+    Request& request = *desk_.backlog.Find(standing_.begin()->second);
+    standing_.erase(standing_.begin());
+    End(request, StandsStill(request));
+  }
+}
+
 void Turns::End(Request& request, const absl::Status& status) {
   // Whoever deleted the session asks for no record of how far it came.
   const bool deleted = absl::IsNotFound(status);
@@ -389,15 +404,29 @@ absl::Status Turns::Repeat(const Request& request, const SessionState& state) {
   return status;
 }
 
-// Something has joined before a request that had begun. Its next piece comes
-// before anything else joins, so that it gets on; unless it is paused then.
+// Of a request that is paused.
+void Turns::Resume(Request& request) {
+  EndPause(request);
+  GoOn(request);
+}
+
+// Its session's state is wanted, or is another request's from now on.
+void Turns::EndPause(Request& request) {
+  if (request.stage != RequestStage::kPaused) return;
+  keeper_.GoOn(*request.lane->session);
+  standing_.erase({request.paused, request.id});
+}
+
+// Something has joined before a request that had begun, or that was paused. Its
+// next piece comes before anything else joins, so that it gets on; unless it is
+// paused then.
 void Turns::GoOn(Request& request) {
   const absl::Status sound = IfSound(request, absl::OkStatus());
   if (!sound.ok()) {
     Settle(request, sound);
     return;
   }
-  Ask(request);
+  AskOrOrder(request);
   const auto& requests = request.lane->requests;
   if (requests.size() > 1 && requests[1]->task->base().joins) {
     desk_.joining.push_back(requests[1]->id);
@@ -452,6 +481,7 @@ void Turns::TakeBackAll() {
 void Turns::Settle(Request& request, absl::Status status) {
   Lane& lane = *request.lane;
   const bool had_its_turn = lane.requests.front().get() == &request;
+  EndPause(request);
   request.end = std::move(status);
   gate_.Add(*lane.session, desk_.backlog.Remove(request));
   if (had_its_turn && lane.session->held != nullptr &&
@@ -468,6 +498,7 @@ void Turns::Settle(Request& request, absl::Status status) {
 }
 
 void Turns::AskReceivers() {
+  bool any_paused = false;
   for (Request* const request : asking_) {
     if (request->lane->session->tail != nullptr || request->task->Ready()) {
       request->stage = RequestStage::kScheduled;
@@ -476,6 +507,20 @@ void Turns::AskReceivers() {
       scheduler_.Add(*request, std::max<size_t>(piece.rows, 1), PhaseOf(piece));
     } else {
       request->stage = RequestStage::kPaused;
+      any_paused = true;
+    }
+  }
+  if (any_paused) NotePaused();
+}
+
+// Others may have the memory of those that are paused.
+void Turns::NotePaused() {
+  const MutexLock lock(keeper_.mutex());
+  for (Request* const request : asking_) {
+    if (request->stage != RequestStage::kPaused) continue;
+    request->paused = now_.steady;
+    if (!keeper_.Pause(*request->lane->session)) {
+      standing_.emplace(request->paused, request->id);
     }
   }
 }

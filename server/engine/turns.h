@@ -2,8 +2,10 @@
 #define STEADYSTATE_SERVER_ENGINE_TURNS_H_
 
 #include <cstddef>
+#include <set>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
@@ -120,6 +122,12 @@ class Turns {
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(desk_.mutex, keeper_.mutex());
   void GoOn(Request& request)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(desk_.mutex, keeper_.mutex());
+  void Resume(Request& request)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(desk_.mutex, keeper_.mutex());
+  void EndPause(Request& request)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(keeper_.mutex());
+  void EndStandstills()
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(desk_.mutex, keeper_.mutex());
   bool LetJoin(Request& first)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(desk_.mutex, keeper_.mutex());
   void TakeReady() ABSL_EXCLUSIVE_LOCKS_REQUIRED(desk_.mutex, keeper_.mutex());
@@ -149,6 +157,7 @@ class Turns {
   void AskOrOrder(Request& request)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(desk_.mutex, keeper_.mutex());
   void Ask(Request& request);
+  void NotePaused();
   void Settle(Request& request, absl::Status status)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(desk_.mutex, keeper_.mutex());
   void CommitItem(const BatchItem& item, Request& request,
@@ -172,6 +181,8 @@ class Turns {
   ReturnWindow returns_;
   std::vector<RequestId> continuing_;  // have had a batch and want another
   std::vector<Request*> asking_;
+  // Those paused, since when, whose sessions' states have to stay in memory.
+  std::set<std::pair<SteadyTime, RequestId>> standing_;
   std::vector<RequestId> taken_;  // from a list of notes
   absl::Duration
       hold_;    // how long AwaitWritten may take; zero: no answer waits

@@ -17,10 +17,6 @@
 
 namespace steadystate {
 
-// So long a client may let a snapshot stand still, on its way in or out, since
-// that takes room that others wait for.
-inline constexpr absl::Duration kMaxStandstill = absl::Seconds(30);
-
 // Texts up to this many bytes become tokens on gRPC's own threads: that takes a
 // millisecond at most.
 inline constexpr size_t kShortTextBytes = size_t{4} << 10;

@@ -437,7 +437,7 @@ bool KeeperThread::Leave(Session& session, Reason reason) {
   const MutexLock lock(shelf_.mutex);
   session.moving = false;
   if (shelf_.table.FindAny(session.key()) != &session) return false;
-  if (session.active && reason == kForItself) return false;
+  if (session.active && !session.paused && reason == kForItself) return false;
   shelf_.Note(reason == kForOthers ? SessionEventKind::kEvicted
                                    : SessionEventKind::kHibernated,
               session, parts_.clock.WallNow());

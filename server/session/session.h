@@ -164,6 +164,8 @@ struct Session {
   // known. SessionTable's.
   std::optional<PrefixDigest> prefix;
   bool active = false;  // a request is queued or running: cannot expire
+  // That waits for its client: the state may leave memory all the same.
+  bool paused = false;
   Health health = Health::kSound;
   std::unique_ptr<PendingUndo> undo;  // null while the health is another one
   // Of a request that is absorbed now, or of `undo`; null: none is held.

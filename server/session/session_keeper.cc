@@ -424,9 +424,17 @@ void SessionKeeper::LetGo(Session& session, const Moment& now) {
   shelf_.CountUnstored(session);
   // It may not have come back from the store.
   if (session.state.stored()) ++shelf_.HibernatedLike(session);
-  if (shelf_.waiting.empty()) return;
-  shelf_.slot_may_come = true;
-  shelf_.wake.SignalOne();
+  shelf_.NoteSlotMayCome();
+}
+
+bool SessionKeeper::Pause(Session& session) {
+  if (session.charged != Tier::kStore || session.unlisted.has_value()) {
+    return false;
+  }
+  session.paused = true;
+  shelf_.table.WatchIdle(session);
+  shelf_.NoteSlotMayCome();
+  return true;
 }
 
 void SessionKeeper::Advanced(Session& session, const Moment& now) {

@@ -135,6 +135,21 @@ class SessionKeeper {
   void Advanced(Session& session, const Moment& now)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(shelf_.mutex);
 
+  // Its requests wait for their client: until GoOn the state may leave memory,
+  // as that of an idle session. False if that cannot be: it is in nobody's way
+  // without a store, and has no place in one if nobody can name it. REQUIRES:
+  // it is in use, and nothing is ordered for it.
+  bool Pause(Session& session) ABSL_EXCLUSIVE_LOCKS_REQUIRED(shelf_.mutex);
+  // Its state is wanted again; see IsReady.
+  void GoOn(Session& session) ABSL_EXCLUSIVE_LOCKS_REQUIRED(shelf_.mutex) {
+    session.paused = false;
+  }
+  // Somebody waits for a slot, and none is free.
+  bool AwaitsSlot() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(shelf_.mutex) {
+    return shelf_.stores && !shelf_.waiting.empty() &&
+           shelf_.waiting.begin()->second.found_none;
+  }
+
   // Can its state be advanced? Else it has to come into memory, or be saved.
   static bool IsReady(const Session& session) {
     return session.state.in_memory() && !session.moving && !session.keep_due &&

@@ -317,8 +317,8 @@ void SessionTable::ForgetIdle(Session& session) {
 Session* SessionTable::LongestIdle(size_t max) {
   for (size_t seen = 0; seen < max && !idle_order_.empty(); ++seen) {
     Session& session = *idle_order_.begin()->second;
-    if (session.active) {
-      ForgetIdle(session);  // SetIdle puts it back
+    if (session.active && !session.paused) {
+      ForgetIdle(session);  // SetIdle puts it back, or SessionKeeper::Pause
     } else if (session.last_step.steady > *session.idle_order) {
       WatchIdle(session);
     } else {

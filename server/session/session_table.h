@@ -123,8 +123,8 @@ class SessionTable {
   // become idle in memory are watched without a word.
   void WatchIdle(Session& session);
   void ForgetIdle(Session& session);
-  // Of the idle sessions that are watched, the one that has been idle longest;
-  // null if there is none. Looks at up to `max` that may be.
+  // Of the sessions that are watched, and idle or paused, the one that has been
+  // so longest; null if there is none. Looks at up to `max` that may be.
   Session* LongestIdle(size_t max);
   // No session that is watched has been idle for longer than since then.
   SteadyTime IdleSince() const;

@@ -119,6 +119,12 @@ struct Shelf {
   // `removed`. False if it is not there: `removed` is the caller's still.
   bool RemoveStored(const Session& session, Removed& removed)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex);
+  // One of those that wait for a slot may get one.
+  void NoteSlotMayCome() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex) {
+    if (waiting.empty()) return;
+    slot_may_come = true;
+    wake.SignalOne();
+  }
   // Takes out some of the sessions that have expired.
   void EndExpired(const Moment& now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex);
   // The same; true if more of that may make room for so many sessions.

@@ -4,6 +4,7 @@ takes no more memory than is promised, and is given back.
 Method: the server's resident memory, before, during and after.
 """
 
+import tempfile
 import time
 import unittest
 
@@ -11,7 +12,7 @@ from adversarial.arena import (
     LONG, MIB, SANITIZED, Arena, main, wait_until)
 from adversarial.http2 import Http2Client
 from adversarial.stubs import (
-    GENERATION, Client, generation, step_request)
+    GENERATION, Client, generation, session, step_request)
 from testing.scrape import value
 
 MESSAGE_BYTES = 4 * MIB - 16
@@ -159,6 +160,61 @@ class UnreadAnswers(unittest.TestCase):
             wait_until(lambda: SANITIZED or arena.rss() < allowed, 20,
                        f"memory of {before / MIB:.0f} MiB before, "
                        f"{during / MIB:.0f} during, back after")
+
+
+class UnreadStates(unittest.TestCase):
+    """Calls whose answers are not read, on more sessions than there is memory
+    for: another client's session, which has left memory, wakes."""
+
+    COUNT = 16
+    # Of the longest step, once the calls stand still.
+    SOON_S = 5
+
+    def hold(self, messages_of, method, within_s):
+        with tempfile.TemporaryDirectory() as store, \
+                Arena(self, "--store", store, "--state_memory", "1MiB") \
+                as arena, Client(arena.grpc) as owner:
+            slots = MIB // int(value(
+                arena.metrics, "steadystate_state_bytes_per_session"))
+            self.assertLess(slots, self.COUNT)
+            name = owner.new_session()
+            owner.one_step(name)
+            with Http2Client(arena.grpc) as attacker:
+                for message in messages_of(owner, slots):
+                    stream = attacker.open(GENERATION + method)
+                    self.assertTrue(attacker.send_message(
+                        stream, message.SerializeToString(), end=True))
+                start = time.monotonic()
+                while True:
+                    step_start = time.monotonic()
+                    owner.one_step(name, timeout=within_s + self.SOON_S)
+                    taken = time.monotonic() - step_start
+                    if time.monotonic() - start > within_s:
+                        break
+                    owner.hibernate(session.HibernateSessionRequest(name=name),
+                                    timeout=20)
+                print(f"    a step took {taken:.3f} s")
+                if not SANITIZED:
+                    self.assertLess(taken, self.SOON_S)
+
+    def test_of_generate(self):
+        def messages(owner, _):
+            return [generation.GenerateRequest(
+                session=owner.new_session(), ignore_eos=True, logprobs=256,
+                tokens=generation.Tokens(ids=[65]))
+                for _ in range(self.COUNT)]
+
+        self.hold(messages, "Generate", 2)
+
+    @unittest.skipUnless(LONG, "takes half a minute")
+    def test_of_what_has_no_session(self):
+        """Such a call ends half a minute after it has been read last."""
+        def messages(_, slots):
+            return [generation.ScoreRequest(
+                logits=True, tokens=generation.Tokens(ids=[65] * 4000))
+                for _ in range(slots)]
+
+        self.hold(messages, "Score", 35)
 
 
 class UnreadSockets(unittest.TestCase):

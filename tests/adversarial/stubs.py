@@ -74,6 +74,10 @@ class Client:
         self.create = unary(SESSIONS + "CreateSession", session.Session)
         self.get = unary(SESSIONS + "GetSession", session.Session)
         self.delete = unary(SESSIONS + "DeleteSession", empty_pb2.Empty)
+        self.fork = unary(SESSIONS + "ForkSession",
+                          session.ForkSessionResponse)
+        self.hibernate = unary(SESSIONS + "HibernateSession",
+                               empty_pb2.Empty)
         self.step = unary(GENERATION + "Step", generation.StepResponse)
         self.tokenize = unary(MODELS + "Tokenize", model.TokenizeResponse)
         self.detokenize = unary(MODELS + "Detokenize",

@@ -162,14 +162,11 @@ TEST_F(EngineGaugesTest, RewindsAreCounted) {
 }
 
 TEST_F(EngineGaugesTest, WhoFindsNoFreeSlotIsCountedOnce) {
-  std::vector<std::shared_ptr<Recorder<GenerateRequest>>> paused;
+  // What has no session cannot leave memory.
   for (size_t i = 0; i < kInMemory; ++i) {
-    const std::string id = harness_->CreateSession();
-    GenerateRequest endless = GenerateOf(id, {1}, 1'000'000);
-    endless.ignore_eos = true;
-    paused.push_back(harness_->Generate(endless));
-    paused.back()->set_limit(2);
-    paused.back()->AwaitItems(2);
+    const auto paused = harness_->Score(ScoreOf("", MakeTokens(1'000'000, i)));
+    paused->set_limit(2);
+    paused->AwaitItems(2);
   }
   EXPECT_EQ(Metric({"steadystate_slot_waits_total"}), 0);
   harness_->CreateSession("late");

@@ -67,6 +67,19 @@ class EngineStoreTest : public testing::Test {
     while (Get(session).tier != tier) std::this_thread::yield();
   }
 
+  // By requests that have no session, so that these cannot leave memory, and
+  // that wait for their clients.
+  std::vector<RequestId> HoldAllSlots() {
+    std::vector<RequestId> ids(kInMemory);
+    for (RequestId& id : ids) {
+      const auto paused =
+          harness_->Score(ScoreOf("", MakeTokens(1'000'000, 1)), &id);
+      paused->set_limit(1);
+      paused->AwaitItems(1);
+    }
+    return ids;
+  }
+
   // Gauges are set when the keeper's thread looks at what is next.
   void AwaitMetric(const std::vector<std::string>& parts, double value) {
     while (harness_->Metric(parts) != value) std::this_thread::yield();
@@ -353,16 +366,7 @@ TEST_F(EngineStoreTest, AStateThatCannotBeReadIsTold) {
 }
 
 TEST_F(EngineStoreTest, AStepWaitsForASlotUpToItsDeadline) {
-  std::vector<std::shared_ptr<Recorder<GenerateRequest>>> paused;
-  std::vector<RequestId> ids(kInMemory);
-  for (size_t i = 0; i < kInMemory; ++i) {
-    harness_->CreateSession(IdOf(i));
-    GenerateRequest endless = GenerateOf(IdOf(i), {1}, 1'000'000);
-    endless.ignore_eos = true;
-    paused.push_back(harness_->Generate(endless, &ids[i]));
-    paused.back()->set_limit(2);
-    paused.back()->AwaitItems(2);
-  }
+  const std::vector<RequestId> ids = HoldAllSlots();
   harness_->CreateSession("late");
   harness_->CreateSession("later");
   StepRequest late = StepOf("late", {1});
@@ -381,19 +385,10 @@ TEST_F(EngineStoreTest, AStepWaitsForASlotUpToItsDeadline) {
   engine().Cancel(ids[0]);
   EXPECT_TRUE(waits.Get().ok()) << waits.Get().status();
   EXPECT_EQ(Get("late").position, 0u);
-  // The others have what they had.
-  EXPECT_GE(Get("s1").position, 2u);
 }
 
 TEST_F(EngineStoreTest, TheEngineEndsWhileStepsWaitForASlot) {
-  for (size_t i = 0; i < kInMemory; ++i) {
-    harness_->CreateSession(IdOf(i));
-    GenerateRequest endless = GenerateOf(IdOf(i), {1}, 1'000'000);
-    endless.ignore_eos = true;
-    const auto paused = harness_->Generate(endless);
-    paused->set_limit(1);
-    paused->AwaitItems(1);
-  }
+  HoldAllSlots();
   harness_->CreateSession("late");
   const StepFuture waits = harness_->StepAsync(StepOf("late", {1}));
   harness_->DestroyEngine();
