@@ -457,7 +457,7 @@ void Turns::Ask(Request& request) {
 void Turns::Order(Request& request, SessionKeeper::Work work) {
   request.stage = RequestStage::kWithKeeper;
   ++desk_.with_keeper;
-  keeper_.Order(*request.lane->session, std::move(work));
+  keeper_.Order(*request.lane->session, std::move(work), request.client->id);
 }
 
 // A request whose session waits for memory need not. False if the keeper's

@@ -24,6 +24,10 @@ constexpr absl::Duration kMaxWait = absl::Seconds(1);
 // memory: some microseconds of work.
 constexpr size_t kIdleAtOnce = 16;
 
+// Sessions without slots that are destroyed together: a client may have
+// hundreds of forks, none of which it has used, end at once.
+constexpr size_t kEndedAtOnce = 16;
+
 absl::Status WrongPosition(uint64_t stored, uint64_t position) {
   return MakeError(
       ErrorReason::kSnapshotCorrupt,
@@ -122,11 +126,11 @@ void KeeperThread::BringWaiting() {
 void KeeperThread::EndFirstWait() {
   const auto first = shelf_.waiting.begin();
   first->second.session->job.reset();
-  shelf_.jobs.push_back(std::move(first->second));
+  shelf_.jobs.Add(std::move(first->second));
   shelf_.waiting.erase(first);
 }
 
-bool KeeperThread::GiveSlot(Shelf::Job& job) {
+bool KeeperThread::GiveSlot(Job& job) {
   SessionState& state = job.session->state;
   if (state.has_slot() || state.TakeOver()) return true;
   absl::StatusOr<StateLease> lease = parts_.pool.Allocate();
@@ -136,8 +140,12 @@ bool KeeperThread::GiveSlot(Shelf::Job& job) {
   }
   // Some slot becomes free, or this one can take one over. Without a store
   // there is one for all that are charged.
-  if (!std::exchange(job.found_none, true)) parts_.metrics.SlotAwaited();
-  if (!shelf_.ended.empty() || !shelf_.jobs.empty()) return false;
+  const bool found_none = std::exchange(job.found_none, true);
+  if (!found_none) parts_.metrics.SlotAwaited();
+  const bool may_come = !shelf_.ended.empty() || !shelf_.jobs.empty();
+  // With one for all that comes. With a store others may have more and more of
+  // both, which is waited for once.
+  if (may_come && (parts_.archive == nullptr || !found_none)) return false;
   wants_room_ = parts_.archive != nullptr;
   if (wants_room_) return false;
   job.work = [refused = lease.status()](Session&) { return refused; };
@@ -161,14 +169,40 @@ void KeeperThread::MakeRoom() {
 }
 
 void KeeperThread::DoJob() {
-  Shelf::Job job;
+  Job job;
   {
     const MutexLock lock(shelf_.mutex);
     if (shelf_.jobs.empty()) return;
-    job = std::move(shelf_.jobs.front());
-    shelf_.jobs.pop_front();
+    job = shelf_.jobs.TakeNext();
   }
   MayPark("SessionKeeper::DoJob");
+  Session& session = *job.session;
+  absl::Status status;
+  if (job.rest == nullptr) {
+    status = Begin(job);
+    job.rest = std::exchange(rest_, nullptr);
+  }
+  if (job.rest != nullptr) {
+    std::optional<absl::Status> end = job.rest();
+    if (!end.has_value()) {
+      const MutexLock lock(shelf_.mutex);
+      shelf_.jobs.PutBack(std::move(job));
+      return;
+    }
+    status = *std::move(end);
+  }
+  KeepIfDue(session);
+  const auto snapshot = saver_.TakeIfDue(session);
+  // Whoever ordered it may be about to let go of the session, and to end.
+  job.work = nullptr;
+  job.rest = nullptr;
+  returned_(session, std::move(status));
+  // This thread alone destroys sessions.
+  if (snapshot.has_value()) (void)saver_.Put(session, *snapshot);
+}
+
+// All of the job but what GoOnWith was told.
+absl::Status KeeperThread::Begin(Job& job) {
   Session& session = *job.session;
   absl::Status status = FillSlot(session);
   // What it absorbs again then comes before any work.
@@ -177,14 +211,8 @@ void KeeperThread::DoJob() {
   // that is not finite has nothing that should be there.
   if (status.ok() && !health_.IsNoted(session)) status = saver_.Mend(session);
   if (status.ok() && job.work) status = job.work(session);
-  KeepIfDue(session);
-  const auto snapshot = saver_.TakeIfDue(session);
   if (job.waited) parts_.metrics.Woken(parts_.clock.Now() - job.ordered);
-  // Whoever ordered it may be about to let go of the session, and to end.
-  job.work = nullptr;
-  returned_(session, std::move(status));
-  // This thread alone destroys sessions.
-  if (snapshot.has_value()) (void)saver_.Put(session, *snapshot);
+  return status;
 }
 
 // A copy of its state is kept, in the place of the oldest one if need be.
@@ -299,24 +327,29 @@ bool KeeperThread::FillOne() {
   Session* unfilled = nullptr;
   {
     const MutexLock lock(shelf_.mutex);
-    for (const Shelf::Job& job : shelf_.jobs) {
+    unfilled = shelf_.jobs.Find([](const Job& job) {
       const SessionState& state = job.session->state;
-      if (state.has_slot() && state.origin() != nullptr) unfilled = job.session;
-    }
+      return state.has_slot() && state.origin() != nullptr;
+    });
   }
   if (unfilled == nullptr) return false;
   return FillSlot(*unfilled).ok();
 }
 
-// One at a time, so that nobody waits long for what else the thread does. False
-// if there was none.
+// One slot at a time, so that nobody waits long for what else the thread does.
+// False if there was none.
 bool KeeperThread::ClearOne() {
-  std::unique_ptr<Session> ended;
+  std::vector<std::unique_ptr<Session>> ended;
   {
     const MutexLock lock(shelf_.mutex);
     if (shelf_.ended.empty()) return false;
-    ended = std::move(shelf_.ended.back());
-    shelf_.ended.pop_back();
+    bool cheap = true;
+    while (cheap && !shelf_.ended.empty() && ended.size() < kEndedAtOnce) {
+      ended.push_back(std::move(shelf_.ended.back()));
+      shelf_.ended.pop_back();
+      const Session& last = *ended.back();
+      cheap = !last.state.frees_slot() && last.kept.empty();
+    }
   }
   MayPark("SessionKeeper::ClearOne");
   return true;
@@ -466,14 +499,11 @@ bool KeeperThread::Leave(Session& session, Reason reason) {
 // What has been ordered for the session while its state was in memory, if
 // anything has, waits for a slot like others.
 void KeeperThread::WaitAgain(Session& session) {
-  const auto job = std::find_if(
-      shelf_.jobs.begin(), shelf_.jobs.end(),
-      [&](const Shelf::Job& other) { return other.session == &session; });
-  if (job == shelf_.jobs.end()) return;
+  std::optional<Job> job = shelf_.jobs.Take(session);
+  if (!job.has_value()) return;
   job->waited = true;
   session.job = ++shelf_.last_job;
-  shelf_.waiting.emplace(*session.job, std::move(*job));
-  shelf_.jobs.erase(job);
+  shelf_.waiting.emplace(*session.job, *std::move(job));
 }
 
 void KeeperThread::SweepIfDue() {

@@ -5,6 +5,7 @@
 #include <memory>
 #include <optional>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
@@ -13,6 +14,7 @@
 #include "absl/time/time.h"
 #include "server/base/clock.h"
 #include "server/metrics/metrics.h"
+#include "server/session/job_queue.h"
 #include "server/session/session.h"
 #include "server/session/session_archive.h"
 #include "server/session/session_health.h"
@@ -69,6 +71,9 @@ class KeeperThread {
   absl::StatusOr<std::shared_ptr<SessionState>> CopyOf(const WayBack& way);
   // Puts the session into the store. Called by Work.
   absl::Status Save(Session& session) { return saver_.Save(session); }
+  // Called by Work: it is not done, `rest` is what is left of it. Others have
+  // their turns in between.
+  void GoOnWith(Job::Rest rest) { rest_ = std::move(rest); }
   SessionPast& past() { return past_; }
   SessionPrefixes& prefixes() { return prefixes_; }
   SessionHealth& health() { return health_; }
@@ -87,9 +92,10 @@ class KeeperThread {
   void WaitForWork() ABSL_EXCLUSIVE_LOCKS_REQUIRED(shelf_.mutex);
   void BringWaiting() ABSL_EXCLUSIVE_LOCKS_REQUIRED(shelf_.mutex);
   void EndFirstWait() ABSL_EXCLUSIVE_LOCKS_REQUIRED(shelf_.mutex);
-  bool GiveSlot(Shelf::Job& job) ABSL_EXCLUSIVE_LOCKS_REQUIRED(shelf_.mutex);
+  bool GiveSlot(Job& job) ABSL_EXCLUSIVE_LOCKS_REQUIRED(shelf_.mutex);
   void MakeRoom();
   void DoJob();
+  absl::Status Begin(Job& job);
   void KeepIfDue(Session& session);
   absl::Status FillSlot(Session& session);
   absl::Status LoadSlot(Session& session);
@@ -110,6 +116,7 @@ class KeeperThread {
   const Returned returned_;
   const Due due_;
   bool wants_room_ = false;  // for the first that waits
+  Job::Rest rest_;           // see GoOnWith
   SessionHealth health_;
   SessionSaver saver_;
   SessionRemover remover_;

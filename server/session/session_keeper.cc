@@ -352,10 +352,9 @@ absl::StatusOr<Session*> SessionKeeper::FindEphemeral(const SessionKey& key,
   shelf_.EndExpired(now);
   shelf_.EndIfExpired(key, now);
   Session* const session = shelf_.table.FindAny(key);
-  if (session != nullptr && session->stream != stream) {
-    return shelf_.table.CheckFree(key);  // an error: it is taken
-  }
-  return session;
+  if (session != nullptr && session->stream == stream) return session;
+  STEADYSTATE_RETURN_IF_ERROR(shelf_.table.CheckFree(key));
+  return nullptr;
 }
 
 absl::StatusOr<Session*> SessionKeeper::CreateEphemeral(const SessionKey& key,
@@ -490,17 +489,19 @@ void SessionKeeper::Replayed(Session& session) {
   if (in_midst) session.log.replay = max_replay_;
 }
 
-void SessionKeeper::Order(Session& session, Work work) {
-  Shelf::Job job = {.session = &session,
-                    .work = std::move(work),
-                    .ordered = clock_.Now(),
-                    .waited = !session.state.in_memory()};
+void SessionKeeper::Order(Session& session, Work work, uint64_t client) {
+  Job job;
+  job.session = &session;
+  job.client = client;
+  job.work = std::move(work);
+  job.ordered = clock_.Now();
+  job.waited = !session.state.in_memory();
   if (job.waited) {
     session.job = ++shelf_.last_job;
     shelf_.waiting.emplace(*session.job, std::move(job));
     shelf_.slot_may_come = true;
   } else {
-    shelf_.jobs.push_back(std::move(job));
+    shelf_.jobs.Add(std::move(job));
   }
   shelf_.wake.SignalOne();
 }

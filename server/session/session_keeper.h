@@ -48,7 +48,7 @@ namespace steadystate {
 // Lock order: the engine's mutex, mutex(), the pool's, those within Metrics.
 class SessionKeeper {
  public:
-  using Work = Shelf::Work;
+  using Work = Job::Work;
   using Returned = KeeperThread::Returned;
   using Created = std::function<void(absl::StatusOr<SessionInfo>)>;
 
@@ -63,10 +63,7 @@ class SessionKeeper {
   // Takes up the sessions that the store has. Those whose ttl has passed since
   // they were stored, by the time of day, expire. Once, before all else.
   absl::Status TakeUpStored();
-  // Stores the sessions that the store does not have as they are, until
-  // `timeout` has passed. -> how many were not stored; nothing if the store has
-  // not come back from one of them some seconds later. REQUIRES: there is a
-  // store.
+  // As Engine::StoreSessions. REQUIRES: there is a store.
   std::optional<size_t> StoreAll(absl::Duration timeout);
 
   // INVALID_ARGUMENT, SESSION_ALREADY_EXISTS, STATE_BUDGET_EXHAUSTED and
@@ -81,9 +78,7 @@ class SessionKeeper {
   absl::StatusOr<SessionPage> List(const SessionQuery& query, size_t page_size,
                                    absl::string_view page_token);
 
-  // Lets the session's state leave memory for the store, and calls `hibernated`
-  // then, or with why it does not: from the keeper's thread. Fails at once, and
-  // does not call it, with SESSION_NOT_FOUND, SESSION_EXPIRED or NO_STORE.
+  // As Engine::HibernateSession; `hibernated` is called by the keeper's thread.
   absl::Status Hibernate(const SessionKey& key, Shelf::Hibernated hibernated);
   // Tells those whose turn has not come why not.
   void GiveUpHibernations(const absl::Status& why);
@@ -118,10 +113,10 @@ class SessionKeeper {
     return shelf_.table.OfStream(stream, most);
   }
 
-  // Makes a session unreachable for clients. True if it is in use: then it ends
-  // when the engine lets go of it; any other ends at once. If the store has it,
+  // Nobody finds the session any more. True if it is in use: it ends when the
+  // engine lets go of it; any other ends at once. If the store has it,
   // `removed` is taken, and called by the keeper's thread when it does not any
-  // more; else not.
+  // more.
   bool Delete(Session& session, const Moment& now, Shelf::Removed& removed)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(shelf_.mutex);
 
@@ -136,9 +131,8 @@ class SessionKeeper {
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(shelf_.mutex);
 
   // Its requests wait for their client: until GoOn the state may leave memory,
-  // as that of an idle session. False if that cannot be: it is in nobody's way
-  // without a store, and has no place in one if nobody can name it. REQUIRES:
-  // it is in use, and nothing is ordered for it.
+  // as that of an idle session. False if that cannot be: it has no place in a
+  // store. REQUIRES: it is in use, and nothing is ordered for it.
   bool Pause(Session& session) ABSL_EXCLUSIVE_LOCKS_REQUIRED(shelf_.mutex);
   // Its state is wanted again; see IsReady.
   void GoOn(Session& session) ABSL_EXCLUSIVE_LOCKS_REQUIRED(shelf_.mutex) {
@@ -176,15 +170,18 @@ class SessionKeeper {
 
   // Brings the session's state into memory, if it is not there, and lets the
   // keeper's thread do `work`, if there is any: it has the state until
-  // `returned` is told. REQUIRES: it is in use, and nothing is ordered for it.
-  void Order(Session& session, Work work)
+  // `returned` is told. Clients take turns, `client` for this. REQUIRES: it is
+  // in use, and nothing is ordered for it.
+  void Order(Session& session, Work work, uint64_t client = 0)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(shelf_.mutex);
   // Takes back what waits for a slot; it is not returned. False: too late.
   bool Withdraw(Session& session) ABSL_EXCLUSIVE_LOCKS_REQUIRED(shelf_.mutex);
 
   // Makes copies of `parent` as it was at `position`, all of them or none. They
   // are charged now; till their first steps want memory one copy serves all.
-  // For Work on it, without mutex(). Errors of Create and SessionPast::Find.
+  // For Work on it, without mutex(), which is not done when this returns: they
+  // are found when those that the store has to have first are there; that may
+  // fail with STORE_UNAVAILABLE. Errors of Create and SessionPast::Find.
   absl::StatusOr<Forks> Fork(Session& parent, const ForkOptions& options,
                              uint64_t position, absl::string_view text)
       ABSL_LOCKS_EXCLUDED(shelf_.mutex);
@@ -226,17 +223,7 @@ class SessionKeeper {
                                                          absl::string_view text,
                                                          WayBack& way)
       ABSL_LOCKS_EXCLUDED(shelf_.mutex);
-  // Charges for so many more; fills in what the parent decides. OK or none.
-  absl::Status ReserveForks(const Session& parent, size_t count,
-                            absl::Span<const std::string> ids,
-                            const Moment& now, SessionOptions& each)
-      ABSL_LOCKS_EXCLUDED(shelf_.mutex);
-  Session& AddFork(const Session& parent, SessionOptions options,
-                   std::shared_ptr<SessionState> origin, const WayBack& way,
-                   const Moment& now)
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(shelf_.mutex);
-  absl::Status SaveNew(absl::Span<Session* const> sessions, const WayBack& way)
-      ABSL_LOCKS_EXCLUDED(shelf_.mutex);
+  class NewForks;
   void Undo(Session& session) ABSL_EXCLUSIVE_LOCKS_REQUIRED(shelf_.mutex);
   absl::StatusOr<Durability> DurabilityOf(std::optional<Durability> asked,
                                           Durability otherwise) const;

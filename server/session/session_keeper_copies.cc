@@ -1,6 +1,8 @@
 // Of SessionKeeper: sessions that are made of other ones, forks and imports.
 
 #include <algorithm>
+#include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <optional>
 #include <string>
@@ -17,11 +19,17 @@
 namespace steadystate {
 namespace {
 
+// What of a fork's sessions is written down before others have their turn.
+constexpr size_t kSavedAtOnce = 16;
+constexpr uint64_t kSavedBytesAtOnce = uint64_t{1} << 20;
+
 // Of `count` more.
 absl::Status CheckCheckpoints(const Shelf& shelf, size_t count)
     ABSL_EXCLUSIVE_LOCKS_REQUIRED(shelf.mutex) {
   const size_t most = shelf.max_checkpoints;
-  if (shelf.table.count(SessionKind::kCheckpoint).all + count <= most) {
+  if (shelf.table.count(SessionKind::kCheckpoint).all +
+          shelf.table.claimed(SessionKind::kCheckpoint) + count <=
+      most) {
     return absl::OkStatus();
   }
   return MakeError(
@@ -52,6 +60,46 @@ absl::Status ValidateForks(const ForkOptions& options) {
 
 }  // namespace
 
+// Sessions that are being made of another one. They are charged, and their
+// names are taken. Of the keeper's thread; shared by the parts of its work.
+class SessionKeeper::NewForks {
+ public:
+  NewForks(SessionKeeper& keeper, const Session& parent, const Moment& now)
+      : keeper_(keeper), parent_(parent.id), now_(now) {}
+
+  // Charges for so many and claims their names; fills in what the parent
+  // decides. OK or none.
+  absl::Status Reserve(const Session& parent, absl::Span<const std::string> ids,
+                       SessionOptions& each)
+      ABSL_LOCKS_EXCLUDED(keeper_.shelf_.mutex);
+  // They are what `origin` is, or what `way` leads to from there. `prefix`:
+  // that they stand for, SessionTable's.
+  void Become(const Session& parent,
+              const std::shared_ptr<SessionState>& origin, WayBack way,
+              std::optional<PrefixDigest> prefix)
+      ABSL_LOCKS_EXCLUDED(keeper_.shelf_.mutex);
+  // What the log goes on from, and what has to absorb something, has to be in
+  // the store before anybody finds it. Some at a time: others have work for the
+  // thread, too. Nothing while there is more.
+  std::optional<absl::Status> SaveSome()
+      ABSL_LOCKS_EXCLUDED(keeper_.shelf_.mutex);
+  // Nobody has been told of them.
+  void Drop() ABSL_LOCKS_EXCLUDED(keeper_.shelf_.mutex);
+
+ private:
+  // Whoever looks for them finds them from now on.
+  void Enlist() ABSL_LOCKS_EXCLUDED(keeper_.shelf_.mutex);
+
+  SessionKeeper& keeper_;
+  const std::string parent_;
+  const Moment now_;  // when they were asked for
+  std::vector<std::unique_ptr<Session>> sessions_;
+  WayBack way_;  // to what they are
+  std::optional<PrefixDigest> prefix_;
+  size_t saved_ = 0;     // of them, or need not be
+  bool logged_ = false;  // some of those are
+};
+
 absl::StatusOr<Forks> SessionKeeper::Fork(Session& parent,
                                           const ForkOptions& options,
                                           uint64_t position,
@@ -77,39 +125,26 @@ absl::StatusOr<Forks> SessionKeeper::Fork(Session& parent,
     durability = std::max(durability, Durability::kShutdown);
   }
   each.durability = durability;
+  const auto made = std::make_shared<NewForks>(*this, parent, now);
   // Counted before anything is copied, so that there will be a slot.
-  STEADYSTATE_RETURN_IF_ERROR(
-      ReserveForks(parent, forks.ids.size(), options.ids, now, each));
+  STEADYSTATE_RETURN_IF_ERROR(made->Reserve(parent, forks.ids, each));
   MayPark("SessionKeeper::Fork");
-  const std::optional<PrefixDigest> prefix =
-      options.checkpoints && !parent.other_numerics
-          ? PrefixAt(prefixes().OriginOf(parent.owner), parent.state, position)
-          : std::nullopt;
+  std::optional<PrefixDigest> prefix;
+  if (options.checkpoints && !parent.other_numerics) {
+    prefix =
+        PrefixAt(prefixes().OriginOf(parent.owner), parent.state, position);
+  }
   WayBack way;
   absl::StatusOr<std::shared_ptr<SessionState>> origin =
       OriginAt(parent, position, text, way);
-  std::vector<SessionOptions> children(forks.ids.size(), each);
-  for (size_t i = 0; i < children.size(); ++i) children[i].id = forks.ids[i];
-  std::vector<Session*> added;
-  {
-    const MutexLock lock(shelf_.mutex);
-    // Others may have taken an id meanwhile.
-    const absl::Status fits =
-        origin.ok() ? CheckFree(shelf_, each.owner, forks.ids, now)
-                    : origin.status();
-    if (!fits.ok()) {
-      shelf_.charges.GiveBack(shelf_.listed_tier(), children.size());
-      return fits;
-    }
-    for (SessionOptions& child : children) {
-      added.push_back(&AddFork(parent, std::move(child), *origin, way, now));
-      if (prefix.has_value()) shelf_.table.SetPrefix(*added.back(), *prefix);
-    }
-    UpdateGauges();
+  if (!origin.ok()) {
+    made->Drop();
+    return origin.status();
   }
+  made->Become(parent, *origin, std::move(way), prefix);
   // Its last holder may take it over.
   origin->reset();
-  STEADYSTATE_RETURN_IF_ERROR(SaveNew(added, way));
+  thread_.GoOnWith([made] { return made->SaveSome(); });
   return forks;
 }
 
@@ -123,30 +158,70 @@ absl::StatusOr<std::shared_ptr<SessionState>> SessionKeeper::OriginAt(
   return thread_.CopyOf(way);
 }
 
-// What the log goes on from; and what has to absorb something, which the store
-// has then. REQUIRES: they are moving.
-absl::Status SessionKeeper::SaveNew(absl::Span<Session* const> sessions,
-                                    const WayBack& way) {
+std::optional<absl::Status> SessionKeeper::NewForks::SaveSome() {
+  MayPark("SessionKeeper::SaveSome");
+  SessionArchive* const archive = keeper_.archive_;
+  size_t left =
+      archive == nullptr
+          ? 1
+          : static_cast<size_t>(std::clamp<uint64_t>(
+                kSavedBytesAtOnce / archive->session_bytes(), 1, kSavedAtOnce));
   absl::Status status;
-  bool logged = false;
-  for (Session* const session : sessions) {
-    if (!status.ok()) break;
-    logged = logged || IsLogged(session->durability);
-    if (session->tail != nullptr) {
-      status = thread_.past().Store(*session, way);
-    } else if (IsLogged(session->durability)) {
-      status = thread_.Save(*session);
+  while (status.ok() && left > 0 && saved_ < sessions_.size()) {
+    Session& fork = *sessions_[saved_++];
+    const bool logged = IsLogged(fork.durability);
+    if (fork.tail != nullptr) {
+      status = keeper_.thread_.past().Store(fork, way_);
+    } else if (logged) {
+      status = keeper_.thread_.Save(fork);
+    } else {
+      continue;
     }
+    --left;
+    logged_ = logged_ || logged;
   }
+  if (status.ok() && saved_ < sessions_.size()) return std::nullopt;
   // The log goes on from there.
-  if (status.ok() && logged) status = archive_->Sync();
-  const MutexLock lock(shelf_.mutex);
-  for (Session* const session : sessions) {
-    session->moving = false;
-    if (!status.ok()) Undo(*session);
+  if (status.ok() && logged_) status = archive->Sync();
+  if (status.ok()) {
+    Enlist();
+  } else {
+    Drop();
   }
-  UpdateGauges();
   return status;
+}
+
+void SessionKeeper::NewForks::Enlist() {
+  Shelf& shelf = keeper_.shelf_;
+  const MutexLock lock(shelf.mutex);
+  for (std::unique_ptr<Session>& made : sessions_) {
+    Session& fork = shelf.table.Add(std::move(made));
+    if (shelf.stores) shelf.table.WatchIdle(fork);
+    if (prefix_.has_value()) shelf.table.SetPrefix(fork, *prefix_);
+    shelf.CountUnstored(fork);
+    if (KindOfId(fork.id) == SessionKind::kSession) {
+      keeper_.metrics_.SessionCreated();
+      keeper_.metrics_.Forked();
+    }
+    // A checkpoint's is a new session.
+    shelf.Note(CheckpointName(parent_).has_value() ? SessionEventKind::kCreated
+                                                   : SessionEventKind::kForked,
+               fork, now_.wall, parent_);
+  }
+  shelf.NoteSlotMayCome();
+  shelf.UpdateGauges();
+}
+
+void SessionKeeper::NewForks::Drop() {
+  Shelf& shelf = keeper_.shelf_;
+  const MutexLock lock(shelf.mutex);
+  for (std::unique_ptr<Session>& fork : sessions_) {
+    Shelf::Removed nobody_asks;
+    shelf.RemoveStored(*fork, nobody_asks);
+    shelf.table.Disclaim(*fork);
+    shelf.End(std::move(fork));
+  }
+  shelf.UpdateGauges();
 }
 
 // Of a session that nobody has been told of: it ends. Should somebody have
@@ -177,58 +252,55 @@ absl::StatusOr<SessionInfo> SessionKeeper::Rewind(Session& session,
   return shelf_.table.Describe(session, now);
 }
 
-absl::Status SessionKeeper::ReserveForks(const Session& parent, size_t count,
-                                         absl::Span<const std::string> ids,
-                                         const Moment& now,
-                                         SessionOptions& each) {
-  const MutexLock lock(shelf_.mutex);
-  STEADYSTATE_RETURN_IF_ERROR(CheckFree(shelf_, parent.owner, ids, now));
+absl::Status SessionKeeper::NewForks::Reserve(const Session& parent,
+                                              absl::Span<const std::string> ids,
+                                              SessionOptions& each) {
+  Shelf& shelf = keeper_.shelf_;
+  const MutexLock lock(shelf.mutex);
+  STEADYSTATE_RETURN_IF_ERROR(CheckFree(shelf, parent.owner, ids, now_));
   if (each.ttl == absl::InfiniteDuration()) {
-    STEADYSTATE_RETURN_IF_ERROR(CheckCheckpoints(shelf_, count));
+    STEADYSTATE_RETURN_IF_ERROR(CheckCheckpoints(shelf, ids.size()));
   }
-  STEADYSTATE_RETURN_IF_ERROR(Charge(shelf_.listed_tier(), count, now));
+  STEADYSTATE_RETURN_IF_ERROR(
+      keeper_.Charge(shelf.listed_tier(), ids.size(), now_));
   each.owner = parent.owner;
   // A checkpoint's own are not for what is made of it, nor a session's for a
   // checkpoint.
-  if (CheckpointName(parent.id).has_value() ||
-      each.ttl == absl::InfiniteDuration()) {
-    return absl::OkStatus();
+  if (!CheckpointName(parent.id).has_value() &&
+      each.ttl != absl::InfiniteDuration()) {
+    if (!each.ttl.has_value()) each.ttl = parent.ttl;
+    if (each.labels.empty()) each.labels = parent.labels;
   }
-  if (!each.ttl.has_value()) each.ttl = parent.ttl;
-  if (each.labels.empty()) each.labels = parent.labels;
+  for (const std::string& id : ids) {
+    SessionOptions options = each;
+    options.id = id;
+    auto fork = std::make_unique<Session>(keeper_.layout_);
+    fork->charged = shelf.listed_tier();
+    fork->durability = *each.durability;
+    shelf.table.Claim(*fork, std::move(options), now_);
+    sessions_.push_back(std::move(fork));
+  }
   return absl::OkStatus();
 }
 
-Session& SessionKeeper::AddFork(const Session& parent, SessionOptions options,
-                                std::shared_ptr<SessionState> origin,
-                                const WayBack& way, const Moment& now) {
-  const Durability durability = *options.durability;
-  Session& fork = shelf_.table.Add(std::move(options), now);
-  fork.charged = shelf_.listed_tier();
-  fork.other_numerics = parent.other_numerics;
-  if (origin != nullptr) fork.state.Follow(std::move(origin));
-  if (way.pieces != nullptr) {
-    fork.tail = std::make_unique<LogTail>(way.pieces, way.end);
+void SessionKeeper::NewForks::Become(
+    const Session& parent, const std::shared_ptr<SessionState>& origin,
+    WayBack way, std::optional<PrefixDigest> prefix) {
+  way_ = std::move(way);
+  prefix_ = prefix;
+  const MutexLock lock(keeper_.shelf_.mutex);
+  for (const std::unique_ptr<Session>& fork : sessions_) {
+    fork->other_numerics = parent.other_numerics;
+    if (origin != nullptr) fork->state.Follow(origin);
+    if (way_.pieces != nullptr) {
+      fork->tail = std::make_unique<LogTail>(way_.pieces, way_.end);
+    }
+    fork->position = fork->tail == nullptr ? fork->state.position() : way_.end;
+    // What it stands for a copy of may have it longer than the parent has.
+    fork->repeatable_from =
+        fork->state.position() == 0 ? 0 : parent.repeatable_from;
+    fork->recorded = parent.recorded;
   }
-  if (shelf_.stores) shelf_.table.WatchIdle(fork);
-  shelf_.slot_may_come = true;
-  fork.position = fork.tail == nullptr ? fork.state.position() : way.end;
-  // What it stands for a copy of may have it longer than the parent has.
-  fork.repeatable_from =
-      fork.state.position() == 0 ? 0 : parent.repeatable_from;
-  fork.recorded = parent.recorded;
-  fork.durability = durability;
-  fork.moving = IsLogged(fork.durability) || fork.tail != nullptr;
-  shelf_.CountUnstored(fork);
-  if (KindOfId(fork.id) == SessionKind::kSession) {
-    metrics_.SessionCreated();
-    metrics_.Forked();
-  }
-  // A checkpoint's is a new session.
-  shelf_.Note(CheckpointName(parent.id).has_value() ? SessionEventKind::kCreated
-                                                    : SessionEventKind::kForked,
-              fork, now.wall, parent.id);
-  return fork;
 }
 
 absl::StatusOr<SessionInfo> SessionKeeper::Enlist(Session& session,

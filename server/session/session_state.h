@@ -101,6 +101,8 @@ class SessionState {
     return lease_.bytes() != nullptr && origin_ == nullptr && !stored_;
   }
   bool has_slot() const { return lease_.bytes() != nullptr; }
+  // Whether a slot goes back when it ends.
+  bool frees_slot() const { return has_slot() || origin_.use_count() == 1; }
   // Gives it a fresh slot of a pool of layout.slot(). REQUIRES: it has none.
   void SetSlot(StateLease lease) { lease_ = std::move(lease); }
 

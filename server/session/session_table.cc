@@ -133,8 +133,9 @@ absl::Status SessionTable::CheckNew(const SessionOptions& options) const {
 }
 
 absl::Status SessionTable::CheckFree(const SessionKey& key) const {
-  return sessions_.contains(key) ? AlreadyExists(std::string(key.id))
-                                 : absl::OkStatus();
+  return sessions_.contains(key) || claimed_.contains(key)
+             ? AlreadyExists(std::string(key.id))
+             : absl::OkStatus();
 }
 
 Session& SessionTable::Add(SessionOptions options, const Moment& now) {
@@ -143,15 +144,37 @@ Session& SessionTable::Add(SessionOptions options, const Moment& now) {
 
 Session& SessionTable::Add(std::unique_ptr<Session> session,
                            SessionOptions options, const Moment& now) {
-  session->owner = std::move(options.owner);
-  session->id = std::move(options.id);
-  while (session->id.empty() || sessions_.contains(session->key())) {
-    session->id = NewSessionId();
+  Name(*session, std::move(options), now);
+  return Add(std::move(session));
+}
+
+void SessionTable::Name(Session& session, SessionOptions options,
+                        const Moment& now) {
+  session.owner = std::move(options.owner);
+  session.id = std::move(options.id);
+  while (session.id.empty() || !CheckFree(session.key()).ok()) {
+    session.id = NewSessionId();
   }
-  session->created = now;
-  session->last_step = now;
-  session->ttl = options.ttl.value_or(default_ttl_);
-  session->labels = std::move(options.labels);
+  session.created = now;
+  session.last_step = now;
+  session.ttl = options.ttl.value_or(default_ttl_);
+  session.labels = std::move(options.labels);
+}
+
+void SessionTable::Claim(Session& session, SessionOptions options,
+                         const Moment& now) {
+  Name(session, std::move(options), now);
+  claimed_.insert(session.key());
+}
+
+size_t SessionTable::claimed(SessionKind kind) const {
+  return static_cast<size_t>(std::count_if(
+      claimed_.begin(), claimed_.end(),
+      [kind](const SessionKey& key) { return KindOfId(key.id) == kind; }));
+}
+
+Session& SessionTable::Add(std::unique_ptr<Session> session) {
+  claimed_.erase(session->key());
   SetOrder(*session, session->expire_time());
   expired_.Forget(session->key());
   Session& added = *session;

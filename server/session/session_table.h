@@ -13,6 +13,7 @@
 
 #include "absl/container/btree_set.h"
 #include "absl/container/flat_hash_map.h"
+#include "absl/container/flat_hash_set.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
@@ -72,6 +73,16 @@ class SessionTable {
   absl::Status CheckNew(const SessionOptions& options) const;
   // The same of its key alone: SESSION_ALREADY_EXISTS.
   absl::Status CheckFree(const SessionKey& key) const;
+
+  // Gives a session what it is called by, and since when it lives, and keeps
+  // others from that name. It is not there before it is added; until then the
+  // name is its own, or until Disclaim. REQUIRES: CheckNew succeeded, and the
+  // options have an id.
+  void Claim(Session& session, SessionOptions options, const Moment& now);
+  void Disclaim(const Session& session) { claimed_.erase(session.key()); }
+  Session& Add(std::unique_ptr<Session> claimed);
+  // How many names of that kind are claimed: a few.
+  size_t claimed(SessionKind kind) const;
 
   // Adds a session without a slot. It is there until it is removed or taken.
   // REQUIRES: CheckNew succeeded.
@@ -162,6 +173,7 @@ class SessionTable {
   static bool Expired(const Session& session, SteadyTime now) {
     return !session.active && session.expire_time() <= now;
   }
+  void Name(Session& session, SessionOptions options, const Moment& now);
   std::unique_ptr<Session> RemoveExpired(Session& session, const Moment& now);
   void SetIdleOrder(Session& session, std::optional<SteadyTime> time);
   void SetOrder(Session& session, SteadyTime time);
@@ -178,6 +190,7 @@ class SessionTable {
   // and lists go by ids in their order.
   absl::flat_hash_map<SessionKey, std::unique_ptr<Session>> sessions_;
   absl::btree_set<SessionKey> keys_;
+  absl::flat_hash_set<SessionKey> claimed_;
   absl::btree_set<std::pair<SteadyTime, Session*>> order_;
   absl::btree_set<std::pair<SteadyTime, Session*>> idle_order_;
   absl::btree_set<std::pair<PrefixDigest, Session*>> prefixes_;

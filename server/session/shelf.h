@@ -21,6 +21,7 @@
 #include "server/base/clock.h"
 #include "server/base/mutex.h"
 #include "server/metrics/metrics.h"
+#include "server/session/job_queue.h"
 #include "server/session/log_book.h"
 #include "server/session/prefix.h"
 #include "server/session/session.h"
@@ -60,20 +61,11 @@ class Journal;
 // What SessionKeeper and its thread share: the sessions, and notes of what the
 // thread has to do. The lock is held for microseconds.
 struct Shelf {
-  // Work on a session whose state nobody else touches meanwhile.
-  using Work = std::function<absl::Status(Session&)>;
   // The session is not in the store any more, or may still be, and why.
   using Removed = std::function<void(const absl::Status&)>;
   // Its state is in the store only, or why not.
   using Hibernated = std::function<void(const absl::Status&)>;
 
-  struct Job {
-    Session* session = nullptr;
-    Work work;
-    SteadyTime ordered;
-    bool waited = false;      // for a slot, or to be filled
-    bool found_none = false;  // no slot was free when its turn came
-  };
   struct Removal {
     SessionUid uid;
     Removed removed;
@@ -196,7 +188,7 @@ struct Shelf {
   std::map<uint64_t, Job> waiting ABSL_GUARDED_BY(mutex);
   bool slot_may_come ABSL_GUARDED_BY(mutex) = true;
   uint64_t last_job ABSL_GUARDED_BY(mutex) = 0;
-  std::deque<Job> jobs ABSL_GUARDED_BY(mutex);
+  JobQueue jobs ABSL_GUARDED_BY(mutex);
   std::vector<Removal> removals ABSL_GUARDED_BY(mutex);
   std::deque<Bedtime> bedtimes ABSL_GUARDED_BY(mutex);
   // Everything is to be in the store by then; what is not, when that is over.

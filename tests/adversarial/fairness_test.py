@@ -38,6 +38,55 @@ def ends_in(futures):
     return reasons
 
 
+class Forks(unittest.TestCase):
+
+    def test_wakes_of_others_come_between(self):
+        """One connection forks some sessions again and again, 256 copies at a
+        time; each copy is written down before the call is answered."""
+        count = 64 if LONG else 16
+        with tempfile.TemporaryDirectory() as store, \
+                Arena(self, "--store", store) as arena, \
+                Client(arena.grpc) as attacker, Client(arena.grpc) as other:
+            name = other.new_session()
+            other.one_step(name)
+            parents = [attacker.new_session() for _ in range(count)]
+            for parent in parents:
+                attacker.one_step(parent, [65] * 30)
+            ended = threading.Event()
+            forks = [0] * count
+
+            def fork(i):
+                request = session.ForkSessionRequest(name=parents[i], count=256)
+                while not ended.is_set():
+                    made = attacker.fork(request, timeout=120).sessions
+                    deletions = [attacker.delete.future(
+                        session.DeleteSessionRequest(name=each), timeout=120)
+                        for each in made]
+                    for deletion in deletions:
+                        deletion.result()
+                    forks[i] += 1
+
+            threads = [threading.Thread(target=fork, args=(i,))
+                       for i in range(count)]
+            for thread in threads:
+                thread.start()
+            wait_until(lambda: sum(forks) > 0, 60, "a fork")
+            wakes = []
+            for _ in range(5):
+                other.hibernate(session.HibernateSessionRequest(name=name),
+                                timeout=60)
+                start = time.monotonic()
+                other.one_step(name, timeout=60)
+                wakes.append(time.monotonic() - start)
+            ended.set()
+            for thread in threads:
+                thread.join()
+            print(f"    beside {sum(forks)} forks a wake took {max(wakes):.3f} "
+                  "s at most")
+            if not SANITIZED:
+                self.assertLess(sorted(wakes)[len(wakes) // 2], 0.5)
+
+
 class LongSteps(unittest.TestCase):
 
     def test_a_million_tokens_are_refused(self):

@@ -455,28 +455,24 @@ TEST_F(EngineLogTest, WorkOnASessionThatIsInTheStoreIsDone) {
   }
 }
 
-TEST_F(EngineLogTest, AForkThatIsDeletedBeforeItIsStoredIsNotUndone) {
+// Its name is free again, and what may be in the store does not return.
+TEST_F(EngineLogTest, AForkThatMayHaveBeenStoredLeavesNothing) {
   ASSERT_TRUE(Create("a").ok());
   Logits("a", {1});
   ForkOptions fork;
   fork.ids = {"fork"};
   WorkRequest forking = engine().ForkWork(fork, std::make_shared<Forks>());
   forking.session = "a";
-  forking.writer = engine().NewWriter();
   store_.FailWritesAfterThem(true);
-  ThreadHold hold("SessionSaver::Put");
-  Future<absl::Status> done;
-  SubmitThen(engine(), std::move(forking),
-             [done](const auto& end) { done.Set(end.status()); });
-  hold.WaitUntilHeld();
-  EXPECT_TRUE(engine().DeleteSession("fork").ok());
-  ASSERT_TRUE(Create("fork", Durability::kNone).ok());
-  hold.Release();
-  EXPECT_EQ(ReasonOf(done.Get()), ErrorReason::kStoreUnavailable);
+  EXPECT_EQ(ReasonOf(Do(std::move(forking))), ErrorReason::kStoreUnavailable);
   store_.FailWritesAfterThem(false);
-  // The one that came in its place is another one.
+  EXPECT_FALSE(engine().GetSession("fork").ok());
+  ASSERT_TRUE(Create("fork", Durability::kNone).ok());
   EXPECT_EQ(PositionOf("fork"), 0u);
   Logits("fork", {1});
+  harness_->clock().Advance(absl::Seconds(2));
+  Kill();
+  EXPECT_FALSE(engine().GetSession("fork").ok());
 }
 
 TEST_F(EngineLogTest, WhatIsDeletedWhileASnapshotIsDueDoesNotReturn) {

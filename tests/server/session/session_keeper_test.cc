@@ -529,17 +529,20 @@ TEST_F(SessionKeeperForkTest, TheCopyWaitsForMemoryThatIsBeingCleared) {
   LetGo(*parent_);
 }
 
-TEST_F(SessionKeeperForkTest, AnIdMayBeTakenWhileTheCopyIsMade) {
+TEST_F(SessionKeeperForkTest, TheirIdsAreTakenWhileTheCopyIsMade) {
   ThreadHold hold("SessionKeeper::Fork");
   absl::Status ended;
   std::thread forks([this, &ended] { ended = OrderFork({"x", "y"}); });
   hold.WaitUntilHeld();
-  Create("y");
+  EXPECT_EQ(ReasonOf(keeper_->Create(Named("y")).status()),
+            ErrorReason::kSessionAlreadyExists);
+  EXPECT_EQ(ReasonOf(keeper_->Get("y").status()),
+            ErrorReason::kSessionNotFound);
   hold.Release();
   forks.join();
-  EXPECT_EQ(ReasonOf(ended), ErrorReason::kSessionAlreadyExists);
-  EXPECT_FALSE(keeper_->Get("x").ok());
-  ExpectRoomFor(kSessions - 2);
+  EXPECT_TRUE(ended.ok()) << ended;
+  EXPECT_TRUE(keeper_->Get("y").ok());
+  ExpectRoomFor(kSessions - 3);
   LetGo(*parent_);
 }
 
