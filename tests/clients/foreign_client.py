@@ -1,6 +1,5 @@
-"""What every client that client/README.md prints must do."""
+"""What every client with gRPC's own stubs that a README prints must do."""
 
-from readme.blocks import client_block
 from testing.scrape import value, wait_for_value
 from testing.server_process import ServerProcess
 
@@ -12,10 +11,11 @@ LINES = 20  # of code that README promises
 
 
 class ForeignClientTest:
-    """Mixed into a TestCase that has `language` and run_client(code)."""
+    """Mixed into a TestCase that has block(), where the client is printed, and
+    run_client(code)."""
 
     def test_generates_and_then_steps(self):
-        code = client_block(self.language).code
+        code = self.block().code
         self.assertIn(README_ADDRESS, code)
         with ServerProcess() as server:
             result = self.run_client(
@@ -43,7 +43,7 @@ class ForeignClientTest:
                 1, method)
 
     def test_is_short(self):
-        lines = [line for line in client_block(self.language).code.splitlines()
+        lines = [line for line in self.block().code.splitlines()
                  if line.strip()]
         self.assertLessEqual(len(lines), LINES)
         self.assertLessEqual(max(map(len, lines)), 100)

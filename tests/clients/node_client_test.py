@@ -10,13 +10,16 @@ import unittest
 
 from clients.foreign_client import ForeignClientTest
 from clients.peers import find_node
+from readme.blocks import client_block
 from testing.server_process import ROOT
 
 NODE, NODE_MODULES = find_node()
 
 
 class NodeClientTest(ForeignClientTest, unittest.TestCase):
-    language = "js"
+
+    def block(self):
+        return client_block("js")
 
     def run_client(self, code):
         with tempfile.TemporaryDirectory() as directory:

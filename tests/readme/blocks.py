@@ -1,4 +1,4 @@
-"""The fenced code blocks of README.md, and of the client's."""
+"""The fenced code blocks of README.md, and of the clients'."""
 
 import dataclasses
 import pathlib
@@ -7,6 +7,7 @@ import re
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 README = ROOT / "README.md"
 CLIENT_README = ROOT / "client/README.md"
+PYTHON_README = ROOT / "client/python/README.md"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -71,11 +72,13 @@ def commands_of(block):
     return commands
 
 
-def client_block(language):
-    """The only block of a language in the client's README."""
-    found = [block for block in read_blocks(CLIENT_README.read_text())
-             if block.language == language]
+def client_block(language, readme=CLIENT_README, section=None):
+    """The only block of a language in a client's README, or in a section of
+    it."""
+    found = [block for block in read_blocks(readme.read_text())
+             if block.language == language and
+             section in (None, block.section)]
     if len(found) != 1:
-        raise ValueError(
-            f"{CLIENT_README} has {len(found)} {language} blocks, not 1")
+        raise ValueError(f"{readme} has {len(found)} {language} blocks in "
+                         f"{section or 'all'}, not 1")
     return found[0]

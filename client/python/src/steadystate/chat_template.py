@@ -1,0 +1,57 @@
+"""Chat templates, as checkpoints bring them: Jinja."""
+
+from __future__ import annotations
+
+import datetime
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+# A template comes with a checkpoint, from anywhere.
+MAX_TEMPLATE_CHARACTERS = 1 << 20
+
+
+def render_chat(template: str, messages: Sequence[Mapping[str, Any]], *,
+                add_generation_prompt: bool = True, **variables: Any) -> str:
+    """The text of a conversation by a model's template. `messages` have "role"
+    and "content"; `variables` are what else the template reads, as bos_token.
+
+    Needs jinja2, the extra "chat". The template runs in Jinja's sandbox: it
+    reaches neither Python nor what it is given, but may take long.
+
+    ImportError: jinja2 is missing. ValueError: the template is malformed, too
+    long, or does not allow these messages.
+    """
+    try:
+        import jinja2
+        import jinja2.ext
+        import jinja2.sandbox
+    except ImportError:
+        raise ImportError(
+            "the model's chat template needs jinja2: pip install "
+            "'steadystate[chat]', or give user_prefix") from None
+    if len(template) > MAX_TEMPLATE_CHARACTERS:
+        raise ValueError(f"the chat template has {len(template)} characters, "
+                         f"at most {MAX_TEMPLATE_CHARACTERS} are taken")
+    environment = jinja2.sandbox.ImmutableSandboxedEnvironment(
+        trim_blocks=True, lstrip_blocks=True,
+        extensions=[jinja2.ext.loopcontrols])
+    environment.filters["tojson"] = _to_json
+    environment.globals["raise_exception"] = _refuse
+    environment.globals["strftime_now"] = (
+        lambda form: datetime.datetime.now().strftime(form))
+    try:
+        return environment.from_string(template).render(
+            messages=messages, add_generation_prompt=add_generation_prompt,
+            **variables)
+    except jinja2.TemplateError as error:
+        raise ValueError(f"the chat template: {error}") from error
+
+
+# The templates' authors rely on characters as they are.
+def _to_json(value: Any, indent: int | None = None) -> str:
+    return json.dumps(value, ensure_ascii=False, indent=indent)
+
+
+def _refuse(message: str) -> None:
+    raise ValueError(f"the chat template refuses the messages: {message}")

@@ -1,0 +1,295 @@
+"""What calls take and give. Of what the server sends, each class has the fields
+of the proto's message of the same name; their meaning is written there."""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime
+from collections.abc import Mapping, Sequence
+from typing import Any, TypeAlias, TypeVar
+
+from . import _wire
+
+T = TypeVar("T")
+
+# Text, or the ids of tokens.
+Prompt: TypeAlias = str | Sequence[int]
+
+
+@dataclasses.dataclass(frozen=True)
+class Sampling:
+    """How a token is drawn. What is None is left to the server; the bounds are
+    those of the proto's Sampling.
+
+    temperature         0 takes the most likely token; default 1
+    top_k, top_p, min_p cut the unlikely ones off
+    repetition_penalty, presence_penalty, frequency_penalty
+                        on the latest `penalty_window` tokens (default 64)
+    seed                the same seed gives the same tokens
+    logit_bias          added to the logits of the tokens named
+    """
+
+    temperature: float | None = None
+    top_k: int | None = None
+    top_p: float | None = None
+    min_p: float | None = None
+    repetition_penalty: float | None = None
+    presence_penalty: float | None = None
+    frequency_penalty: float | None = None
+    penalty_window: int | None = None
+    seed: int | None = None
+    logit_bias: Mapping[int, float] = dataclasses.field(default_factory=dict)
+
+    def write(self, message: _wire.Message) -> None:
+        """Sets the fields of a proto's Sampling."""
+        message.SetInParent()
+        for field in dataclasses.fields(self):
+            value = getattr(self, field.name)
+            if field.name != "logit_bias" and value is not None:
+                setattr(message, field.name, value)
+        for token, bias in self.logit_bias.items():
+            message.logit_bias[token] = bias
+
+
+@dataclasses.dataclass(frozen=True)
+class SessionInfo:
+    """A session as it was when the server answered."""
+
+    name: str = ""
+    model: str = ""
+    position: int = 0
+    state_bytes: int = 0
+    state: str = "STATE_UNSPECIFIED"
+    create_time: datetime.datetime | None = None
+    last_step_time: datetime.datetime | None = None
+    expire_time: datetime.datetime | None = None
+    ttl: datetime.timedelta | None = None
+    labels: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    uid: str = ""
+    other_numerics: bool = False
+    durability: str = "DURABILITY_UNSPECIFIED"
+    earliest_position: int = 0
+    state_not_finite: bool = False
+
+
+@dataclasses.dataclass(frozen=True)
+class CheckpointInfo:
+    """A checkpoint: a session as it once was, which stays so."""
+
+    name: str = ""
+    position: int = 0
+    state_bytes: int = 0
+    create_time: datetime.datetime | None = None
+    labels: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    uid: str = ""
+    other_numerics: bool = False
+    durability: str = "DURABILITY_UNSPECIFIED"
+
+
+@dataclasses.dataclass(frozen=True)
+class ModelInfo:
+    """The model that is served. `chat_template` is empty if the model has none,
+    or the server is too old to tell."""
+
+    name: str = ""
+    family: str = ""
+    fingerprint: str = ""
+    vocab_size: int = 0
+    hidden_size: int = 0
+    layer_count: int = 0
+    softmax_layer_count: int = 0
+    parameter_count: int = 0
+    session_bytes: int = 0
+    context_cap: int = 0
+    weight_dtype: str = ""
+    state_dtype: str = ""
+    tokenizer: str = ""
+    bos_tokens: tuple[int, ...] = ()
+    eos_tokens: tuple[int, ...] = ()
+    warnings: tuple[str, ...] = ()
+    bidirectional: bool = False
+    max_step_tokens: int = 0
+    chat_template: str = ""
+
+
+@dataclasses.dataclass(frozen=True)
+class TokenLogprob:
+    """A token and the natural logarithm of its probability."""
+
+    token: int = 0
+    logprob: float = 0.0
+
+
+@dataclasses.dataclass(frozen=True)
+class GeneratedToken:
+    """A token that was drawn; log-probabilities if they were asked for.
+    `replayed`: it had been drawn before the stream broke."""
+
+    token: int = 0
+    logprob: float | None = None
+    top_logprobs: tuple[TokenLogprob, ...] = ()
+    replayed: bool = False
+
+
+@dataclasses.dataclass(frozen=True)
+class Usage:
+    """What a generation took."""
+
+    prompt_tokens: int = 0
+    generated_tokens: int = 0
+    seed: int = 0
+    queue: datetime.timedelta | None = None
+    time_to_first_token: datetime.timedelta | None = None
+    replayed_tokens: int = 0
+    reused_tokens: int = 0
+    prefix_reuse: str = "PREFIX_REUSE_UNSPECIFIED"
+
+
+@dataclasses.dataclass(frozen=True)
+class GeneratePart:
+    """What arrived of a generation. str(part) is its text.
+
+    text           whole characters, never a part of a stop string
+    tokens         those drawn, in order
+    position       of the session, after them
+    finish_reason  "LENGTH", "STOP_TOKEN" or "STOP_STRING"; empty before the
+                   last part
+    usage          in the last part
+    going_away     the server shuts down and takes requests until then
+    """
+
+    text: str = ""
+    tokens: tuple[GeneratedToken, ...] = ()
+    position: int = 0
+    finish_reason: str = ""
+    usage: Usage | None = None
+    going_away: datetime.datetime | None = None
+
+    def __str__(self) -> str:
+        return self.text
+
+
+@dataclasses.dataclass(frozen=True)
+class StepResult:
+    """What a step answered. `sampled_token` has not been absorbed: send it with
+    the next step. Vectors are f32[vocab_size] and f32[hidden_size]."""
+
+    position: int = 0
+    sampled_token: int | None = None
+    sampled_logprob: float | None = None
+    top_logprobs: tuple[TokenLogprob, ...] = ()
+    logits: tuple[float, ...] = ()
+    hidden: tuple[float, ...] = ()
+    replayed: bool = False
+
+
+@dataclasses.dataclass(frozen=True)
+class ScoredToken:
+    """A token of a given text, and what the model thought of it. The first
+    token of a fresh state has no log-probability."""
+
+    token: int = 0
+    logprob: float | None = None
+    top_logprobs: tuple[TokenLogprob, ...] = ()
+    logits: tuple[float, ...] = ()
+    position: int = 0
+
+
+@dataclasses.dataclass(frozen=True)
+class ScoreResult:
+    """The log-probabilities of a text: of each token, and their sum over
+    `scored_tokens` of them."""
+
+    tokens: tuple[ScoredToken, ...]
+    scored_tokens: int
+    total_logprob: float
+    position: int
+
+
+@dataclasses.dataclass(frozen=True)
+class EmbedResult:
+    """Hidden vectors f32[hidden_size]: one for each input, or a single one if
+    they are pooled. `tokens` inputs were taken in."""
+
+    vectors: tuple[tuple[float, ...], ...]
+    tokens: int
+    position: int
+
+
+_NESTED: dict[str, Any] = {
+    "steadystate.v1.TokenLogprob": TokenLogprob,
+    "steadystate.v1.GenerateResponse.GeneratedToken": GeneratedToken,
+    "steadystate.v1.GenerateResponse.Usage": Usage,
+    "steadystate.v1.ScoreResponse.ScoredToken": ScoredToken,
+}
+
+
+def read(cls: type[T], message: _wire.Message) -> T:
+    """A message as one of these classes. What the message's proto does not
+    have keeps its default."""
+    values = {}
+    by_name = message.DESCRIPTOR.fields_by_name
+    for field in dataclasses.fields(cls):  # type: ignore[arg-type]
+        if field.name in by_name:
+            values[field.name] = _value(message, by_name[field.name])
+    return cls(**values)
+
+
+def timestamp(message: _wire.Message) -> datetime.datetime:
+    """A google.protobuf.Timestamp, in UTC."""
+    at: datetime.datetime = message.ToDatetime(tzinfo=datetime.timezone.utc)
+    return at
+
+
+def _value(message: _wire.Message, field: Any) -> Any:
+    value = getattr(message, field.name)
+    kind = field.message_type
+    if kind is not None and kind.GetOptions().map_entry:
+        return dict(value)
+    if hasattr(value, "append") or hasattr(value, "add"):  # repeated
+        return tuple(value if kind is None else
+                     (_single(one, kind) for one in value))
+    if field.containing_oneof is not None or kind is not None:
+        if not message.HasField(field.name):
+            return None
+    if field.enum_type is not None:
+        known = field.enum_type.values_by_number.get(value)
+        return known.name if known else str(value)
+    return value if kind is None else _single(value, kind)
+
+
+def _single(message: _wire.Message, kind: Any) -> Any:
+    if kind.full_name == "google.protobuf.Timestamp":
+        return timestamp(message)
+    if kind.full_name == "google.protobuf.Duration":
+        return message.ToTimedelta()
+    if kind.full_name == "steadystate.v1.GoingAway":
+        return timestamp(message.requests_until)
+    return read(_NESTED[kind.full_name], message)
+
+
+def write_prompt(prompt: Prompt | None, message: _wire.Message) -> None:
+    """Sets `text` or `tokens` of a request."""
+    if prompt is None:
+        return
+    if isinstance(prompt, str):
+        message.text = prompt
+    else:
+        message.tokens.SetInParent()
+        message.tokens.ids.extend(prompt)
+
+
+def write_session(message: _wire.Message, *, ttl: float | None = None,
+                  labels: Mapping[str, str] | None = None,
+                  durability: str | None = None) -> None:
+    """Sets what of a Session is the client's to choose. ttl is in seconds."""
+    if ttl is not None:
+        message.ttl.FromTimedelta(datetime.timedelta(seconds=ttl))
+    if labels:
+        message.labels.update(labels)
+    if durability is not None:
+        known = _wire.enum_values("steadystate.v1.Session.Durability")
+        if durability not in known:
+            raise ValueError(f"durability is {durability!r}, one of "
+                             f"{', '.join(list(known)[1:])} is needed")
+        message.durability = known[durability]
