@@ -1,0 +1,78 @@
+"""Goal: messages and the package's classes say the same.
+
+Method: messages made here, read and written; every field of a class must be one
+of its message, so that none is left behind when the protos change.
+"""
+
+import dataclasses
+import datetime
+import unittest
+
+import steadystate
+from steadystate import _wire, types
+
+MESSAGES = {
+    "Session": steadystate.SessionInfo,
+    "Checkpoint": steadystate.CheckpointInfo,
+    "Model": steadystate.ModelInfo,
+    "TokenLogprob": steadystate.TokenLogprob,
+    "StepResponse": steadystate.StepResult,
+    "Sampling": steadystate.Sampling,
+    "GenerateResponse.GeneratedToken": steadystate.GeneratedToken,
+    "GenerateResponse.Usage": steadystate.Usage,
+    "ScoreResponse.ScoredToken": steadystate.ScoredToken,
+}
+# Of servers that are newer than these protos may be.
+LATER = {("Model", "chat_template")}
+
+
+class TypesTest(unittest.TestCase):
+
+    def test_classes_have_fields_of_their_messages(self):
+        for name, cls in MESSAGES.items():
+            known = _wire.message_class(
+                f"steadystate.v1.{name}").DESCRIPTOR.fields_by_name
+            for field in dataclasses.fields(cls):
+                if (name, field.name) not in LATER:
+                    self.assertIn(field.name, known, name)
+
+    def test_a_session_is_read(self):
+        message = _wire.v1.Session(name="sessions/a", position=7,
+                                   state="HIBERNATED", labels={"k": "v"})
+        message.ttl.FromSeconds(90)
+        message.create_time.FromSeconds(1)
+        found = types.read(steadystate.SessionInfo, message)
+        self.assertEqual(found.name, "sessions/a")
+        self.assertEqual(found.position, 7)
+        self.assertEqual(found.state, "HIBERNATED")
+        self.assertEqual(found.ttl, datetime.timedelta(seconds=90))
+        self.assertEqual(found.create_time, datetime.datetime(
+            1970, 1, 1, 0, 0, 1, tzinfo=datetime.timezone.utc))
+        self.assertIsNone(found.expire_time)
+        self.assertEqual(found.labels, {"k": "v"})
+
+    def test_absence_is_none_and_zero_is_zero(self):
+        step = _wire.v1.StepResponse(position=1)
+        self.assertIsNone(types.read(steadystate.StepResult,
+                                     step).sampled_token)
+        step.sampled_token = 0
+        step.top_logprobs.add(token=3, logprob=-0.5)
+        found = types.read(steadystate.StepResult, step)
+        self.assertEqual(found.sampled_token, 0)
+        self.assertEqual(found.top_logprobs,
+                         (steadystate.TokenLogprob(3, -0.5),))
+
+    def test_sampling_sets_what_is_given_and_nothing_else(self):
+        message = _wire.v1.Sampling()
+        steadystate.Sampling(temperature=0.0, seed=0,
+                             logit_bias={5: -100.0}).write(message)
+        self.assertEqual({field.name for field, _ in message.ListFields()},
+                         {"temperature", "seed", "logit_bias"})
+
+    def test_a_durability_that_there_is_not(self):
+        with self.assertRaisesRegex(ValueError, "'FOREVER', one of NONE"):
+            types.write_session(_wire.v1.Session(), durability="FOREVER")
+
+
+if __name__ == "__main__":
+    unittest.main()
