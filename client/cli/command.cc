@@ -1,84 +1,85 @@
 #include "client/cli/command.h"
 
-#include <pthread.h>
-#include <unistd.h>
-
 #include <algorithm>
-#include <atomic>
-#include <csignal>
 #include <cstdio>
-#include <cstdlib>
 #include <memory>
-#include <optional>
-#include <thread>
+#include <utility>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
+#include "client/cli/common_options.h"
 #include "client/cli/output.h"
 #include "steadystate/error.h"
 
 namespace steadystate::client {
 namespace {
 
-constexpr int kExitInterrupted = 130;
-
-sigset_t Signals() {
-  sigset_t signals;
-  sigemptyset(&signals);
-  sigaddset(&signals, SIGINT);
-  sigaddset(&signals, SIGTERM);
-  return signals;
+ExitCode UsageError(absl::string_view message, absl::string_view command) {
+  const std::string see = absl::StrCat(
+      "steadystate help", command.empty() || command == "help" ? "" : " ",
+      command == "help" ? "" : command);
+  std::fprintf(stderr, "error: %s\nSee: %s\n", std::string(message).c_str(),
+               see.c_str());
+  return kUsage;
 }
 
-// While it exists, SIGINT and SIGTERM cancel the calls of a canceller instead
-// of ending the process, so that a command can clean up; a second one ends the
-// process at once with status 130.
-//
-// REQUIRES: made before the process starts other threads, and the only one.
-class Interrupt {
- public:
-  // `canceller` must outlive this object.
-  explicit Interrupt(Canceller& canceller);
-  ~Interrupt();
-  Interrupt(const Interrupt&) = delete;
-  Interrupt& operator=(const Interrupt&) = delete;
-
- private:
-  void Watch();
-
-  Canceller& canceller_;
-  std::atomic<bool> stopping_ = false;
-  std::thread watcher_;
-};
-
-Interrupt::Interrupt(Canceller& canceller) : canceller_(canceller) {
-  // Blocked here, and so in every thread that starts from now on: the watcher
-  // is the only one that takes them, outside any signal handler.
-  const sigset_t signals = Signals();
-  pthread_sigmask(SIG_BLOCK, &signals, nullptr);
-  watcher_ = std::thread(&Interrupt::Watch, this);
+ExitCode Report(const absl::Status& status, const Canceller& canceller) {
+  if (status.ok()) return kOk;
+  if (IsReaderGone(status)) return kReaderGone;
+  if (canceller.cancelled()) return kInterrupted;
+  std::fprintf(stderr, "error: %s\n", Described(status).c_str());
+  return IsUnreachable(status) ? kUnreachable : kFailed;
 }
 
-Interrupt::~Interrupt() {
-  stopping_ = true;
-  pthread_kill(watcher_.native_handle(), SIGTERM);
-  watcher_.join();
-}
-
-void Interrupt::Watch() {
-  const sigset_t signals = Signals();
-  int signal = 0;
-  while (sigwait(&signals, &signal) == 0 && !stopping_) {
-    if (canceller_.cancelled()) _exit(kExitInterrupted);
-    canceller_.Cancel();
+// Connects and runs a command that is ready to.
+ExitCode Execute(Command& command, const CommonOptions& common) {
+  const auto address = common.ServerAddress();
+  if (!address.ok()) {
+    return UsageError(address.status().message(), command.text().name);
   }
+  Canceller canceller;
+  Interrupt interrupt(CancelCalls(canceller));
+  auto client = Client::Connect(
+      *address, {.connect_timeout = common.timeout.value_or(kConnectTimeout)});
+  if (!client.ok()) return Report(client.status(), canceller);
+  const absl::Duration work = command.default_timeout();
+  const Connection connection{.client = *std::move(client),
+                              .call = {.timeout = common.timeout.value_or(work),
+                                       .canceller = &canceller},
+                              .unary = {.timeout = common.timeout.value_or(
+                                            std::min(work, kUnaryTimeout)),
+                                        .canceller = &canceller},
+                              .interrupt = &interrupt};
+  return Report(command.Run(connection), canceller);
 }
 
-constexpr char kDefaultAddress[] = "127.0.0.1:50051";
-constexpr absl::Duration kConnectTimeout = absl::Seconds(5);
+ExitCode RunCommand(Command& command,
+                    const std::vector<std::string>& arguments) {
+  CommonOptions common;
+  OptionTable table = command.options();
+  common.AppendTo(table, command);
+  const auto others = ParseOptions(table, arguments);
+  const absl::string_view name = command.text().name;
+  if (!others.ok()) return UsageError(others.status().message(), name);
+  if (common.help) return Report(Print(HelpOf(command)), Canceller());
+  const absl::Status prepared = command.Prepare(*others);
+  if (!prepared.ok()) return UsageError(prepared.message(), name);
+  if (command.needs_server()) return Execute(command, common);
+  return Report(static_cast<const PrintCommand&>(command).PrintText(),
+                Canceller());
+}
+
+bool AsksForHelp(const std::vector<std::string>& arguments) {
+  return std::any_of(
+      arguments.begin(), arguments.end(),
+      [](const std::string& word) { return word == "--help" || word == "-h"; });
+}
+
+}  // namespace
+
+absl::Status PrintCommand::Run(const Connection&) { return PrintText(); }
 
 std::vector<std::unique_ptr<Command>> AllCommands() {
   std::vector<std::unique_ptr<Command>> commands;
@@ -101,105 +102,12 @@ std::vector<std::unique_ptr<Command>> AllCommands() {
   commands.push_back(MakeCheckpointDeleteCommand());
   commands.push_back(MakeModelCommand());
   commands.push_back(MakeHealthCommand());
+  commands.push_back(MakeCompletionCommand());
+  commands.push_back(MakeVersionCommand());
+  commands.push_back(MakeHelpCommand());
   return commands;
 }
 
-// What every command has beside its own options.
-class CommonOptions {
- public:
-  std::string address = kDefaultAddress;
-  std::optional<absl::Duration> timeout;
-  bool help = false;
-
-  // `calls_last`: the command's own call takes as long as it takes.
-  void AppendTo(OptionTable& table, bool calls_last) {
-    table.push_back({"address", "HOST:PORT",
-                     "The server. Default: the environment variable "
-                     "STEADYSTATE_ADDRESS, or 127.0.0.1:50051.",
-                     &address});
-    table.push_back(
-        {"timeout", "DURATION",
-         calls_last
-             ? "Gives up if one call, or connecting, takes longer, such as "
-               "30s; 0: never. Default: what takes the server no time 10s, "
-               "connecting 5s, the rest for as long as the server gives signs "
-               "of life."
-             : "Gives up if one call, or connecting, takes longer; 0: never. "
-               "Default 10s; health and connecting 5s.",
-         [this](absl::string_view text) { return ReadTimeout(text); }});
-    table.push_back({"help", "", "Shows this text.", &help});
-  }
-
- private:
-  absl::Status ReadTimeout(absl::string_view text) {
-    absl::Duration time;
-    if (!absl::ParseDuration(text, &time) || time < absl::ZeroDuration()) {
-      return absl::InvalidArgumentError(absl::StrCat(
-          "'", text, "' is not a duration such as 500ms, 10s or 5m, nor 0"));
-    }
-    timeout = time == absl::ZeroDuration() ? absl::InfiniteDuration() : time;
-    return absl::OkStatus();
-  }
-};
-
-std::string Overview() {
-  std::string text =
-      "steadystate: talks to a Steadystate server\n\n"
-      "Usage: steadystate COMMAND [OPTIONS]\n\nCommands:\n";
-  for (const auto& command : AllCommands()) {
-    absl::StrAppendFormat(&text, "  %-16s %s\n", command->text().name,
-                          command->text().summary);
-  }
-  absl::StrAppend(
-      &text, "  version          Prints the version\n",
-      "  help COMMAND     Shows a command's options and examples\n\n",
-      "The server is --address HOST:PORT, or else the environment variable\n",
-      "STEADYSTATE_ADDRESS, or else ", kDefaultAddress, ".\n\n",
-      "Exit codes:\n"
-      "  0    done\n"
-      "  1    the server refused or failed: error: CODE REASON: message; or "
-      "a call\n"
-      "       took longer than --timeout: error: DEADLINE_EXCEEDED: message\n"
-      "  2    the command line is wrong\n"
-      "  3    no server answers, or it gave no sign of life for 40 s\n"
-      "  130  interrupted\n");
-  return text;
-}
-
-std::string Help(const CommandText& text, const OptionTable& table) {
-  return absl::StrCat(
-      "Usage: steadystate ", text.name, text.arguments.empty() ? "" : " ",
-      text.arguments, " [OPTIONS]\n\n", Wrap(text.description, 0),
-      "\nOptions:\n", FormatOptions(table), "\nExamples:\n", text.examples);
-}
-
-ExitCode UsageError(absl::string_view message, absl::string_view command) {
-  const std::string see =
-      absl::StrCat("steadystate help", command.empty() ? "" : " ", command);
-  std::fprintf(stderr, "error: %s\nSee: %s\n", std::string(message).c_str(),
-               see.c_str());
-  return kUsage;
-}
-
-ExitCode Report(const absl::Status& status, const Canceller& canceller) {
-  if (status.ok()) return kOk;
-  if (canceller.cancelled()) return kInterrupted;
-  std::string text = absl::StatusCodeToString(status.code());
-  if (const auto details = GetErrorDetails(status)) {
-    absl::StrAppend(&text, " ", details->reason, ": ", status.message());
-    if (details->retry_after) {
-      absl::StrAppend(&text, " (try again in ",
-                      absl::FormatDuration(*details->retry_after), ")");
-    }
-  } else {
-    absl::StrAppend(&text, ": ", status.message());
-  }
-  std::fprintf(stderr, "error: %s\n", text.c_str());
-  return IsUnreachable(status) ? kUnreachable : kFailed;
-}
-
-// Takes the command's name, of one or two words, off the arguments; nullptr if
-// there is no such command.
 std::unique_ptr<Command> TakeCommand(std::vector<std::string>& arguments) {
   for (auto& command : AllCommands()) {
     const std::vector<std::string> words =
@@ -214,87 +122,58 @@ std::unique_ptr<Command> TakeCommand(std::vector<std::string>& arguments) {
   return nullptr;
 }
 
-ExitCode UnknownCommand(const std::vector<std::string>& arguments) {
+std::string NoCommand(const std::vector<std::string>& arguments) {
+  const std::string& first = arguments[0];
+  if (absl::StartsWith(first, "-")) {
+    return absl::StrCat(
+        "a command comes before its options: steadystate "
+        "COMMAND ",
+        first);
+  }
   const auto commands = AllCommands();
-  std::vector<absl::string_view> names = {"help", "version"};
+  std::vector<absl::string_view> names;
   std::vector<absl::string_view> beginning_so;
+  std::vector<absl::string_view> second_words;
   for (const auto& command : commands) {
     names.push_back(command->text().name);
-    if (absl::StartsWith(names.back(), absl::StrCat(arguments[0], " "))) {
-      beginning_so.push_back(names.back());
-    }
+    const size_t blank = names.back().find(' ');
+    if (blank == absl::string_view::npos) continue;
+    const absl::string_view name = names.back();
+    names.push_back(name.substr(0, blank));
+    if (names.back() != first) continue;
+    beginning_so.push_back(name);
+    second_words.push_back(name.substr(blank + 1));
   }
-  if (!beginning_so.empty()) {
-    return UsageError(absl::StrCat(arguments[0], " needs one of: ",
-                                   absl::StrJoin(beginning_so, ", ")),
-                      "");
+  if (beginning_so.empty()) {
+    return absl::StrCat("unknown command ", first, DidYouMean(first, names));
   }
-  const absl::string_view closest = Closest(arguments[0], names);
-  return UsageError(
-      absl::StrCat(
-          "unknown command ", arguments[0],
-          closest.empty() ? "" : absl::StrCat(", did you mean ", closest, "?")),
-      "");
+  if (arguments.size() == 1 || absl::StartsWith(arguments[1], "-")) {
+    return absl::StrCat(first,
+                        " needs one of: ", absl::StrJoin(beginning_so, ", "));
+  }
+  const absl::string_view closest = Closest(arguments[1], second_words);
+  return absl::StrCat(
+      "unknown command ", first, " ", arguments[1],
+      closest.empty()
+          ? absl::StrCat("; there are ", absl::StrJoin(beginning_so, ", "))
+          : absl::StrCat(", did you mean ", first, " ", closest, "?"));
 }
-
-// Connects and runs a command that is ready to.
-ExitCode Execute(Command& command, const CommonOptions& common) {
-  Canceller canceller;
-  const Interrupt interrupt(canceller);
-  auto client = Client::Connect(
-      common.address,
-      {.connect_timeout = common.timeout.value_or(kConnectTimeout)});
-  if (!client.ok()) return Report(client.status(), canceller);
-  const absl::Duration work = command.default_timeout();
-  const Connection connection{.client = *std::move(client),
-                              .call = {.timeout = common.timeout.value_or(work),
-                                       .canceller = &canceller},
-                              .unary = {.timeout = common.timeout.value_or(
-                                            std::min(work, kUnaryTimeout)),
-                                        .canceller = &canceller}};
-  return Report(command.Run(connection), canceller);
-}
-
-ExitCode RunCommand(Command& command,
-                    const std::vector<std::string>& arguments) {
-  CommonOptions common;
-  if (const char* address = std::getenv("STEADYSTATE_ADDRESS")) {
-    common.address = address;
-  }
-  OptionTable table = command.options();
-  common.AppendTo(table, command.default_timeout() == absl::InfiniteDuration());
-  const auto others = ParseOptions(table, arguments);
-  const absl::string_view name = command.text().name;
-  if (!others.ok()) return UsageError(others.status().message(), name);
-  if (common.help) {
-    return Report(Print(Help(command.text(), table)), Canceller());
-  }
-  const absl::Status prepared = command.Prepare(*others);
-  if (!prepared.ok()) return UsageError(prepared.message(), name);
-  return Execute(command, common);
-}
-
-}  // namespace
 
 ExitCode RunCommandLine(const std::vector<std::string>& arguments) {
   if (arguments.empty()) {
-    std::fputs(Overview().c_str(), stderr);
+    std::fputs(OverviewOf({})->c_str(), stderr);
     return kUsage;
   }
   std::vector<std::string> rest = arguments;
-  const std::string& first = arguments[0];
-  if (first == "version" || first == "--version") {
-    return Report(Print("steadystate " STEADYSTATE_CLIENT_VERSION "\n"),
-                  Canceller());
-  }
-  if (first == "help" || first == "--help" || first == "-h") {
-    if (arguments.size() == 1) return Report(Print(Overview()), Canceller());
-    rest.erase(rest.begin());
-    rest.emplace_back("--help");
-  }
+  if (rest[0] == "--version") rest[0] = "version";
+  if (rest[0] == "--help" || rest[0] == "-h") rest[0] = "help";
   const auto command = TakeCommand(rest);
-  if (command == nullptr) return UnknownCommand(rest);
-  return RunCommand(*command, rest);
+  if (command != nullptr) return RunCommand(*command, rest);
+  const auto overview = OverviewOf({rest[0]});
+  if (overview && AsksForHelp(rest)) {
+    return Report(Print(*overview), Canceller());
+  }
+  return UsageError(NoCommand(rest), overview ? rest[0] : "");
 }
 
 }  // namespace steadystate::client

@@ -2,28 +2,22 @@
 #define STEADYSTATE_CLIENT_CLI_COMMAND_H_
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
-#include "client/cli/options.h"
+#include "client/cli/interrupt.h"
+#include "client/options/options.h"
+#include "client/options/program.h"
 #include "steadystate/client.h"
 
 namespace steadystate::client {
 
 // How long a server may take to answer what takes it no time.
 inline constexpr absl::Duration kUnaryTimeout = absl::Seconds(10);
-
-// What help says about a command, beside its options.
-struct CommandText {
-  absl::string_view name;         // "session create"
-  absl::string_view arguments;    // "SESSION", or empty
-  absl::string_view summary;      // one line
-  absl::string_view description;  // paragraphs, wrapped at 80 columns
-  absl::string_view examples;     // command lines, indented
-};
 
 // A connected client, and how a command is to make its calls.
 struct Connection {
@@ -32,6 +26,8 @@ struct Connection {
   CallOptions call;
   // For calls that a server answers at once.
   CallOptions unary;
+  // Ends those calls at SIGINT and SIGTERM, unless a command has its own ways.
+  Interrupt* interrupt = nullptr;
 };
 
 // A subcommand of the command line. Used once, in the order of the methods:
@@ -49,12 +45,25 @@ class Command {
   // How long one call of its work may take unless --timeout says otherwise.
   virtual absl::Duration default_timeout() const { return kUnaryTimeout; }
 
+  // False: it prints something and neither connects nor has an address.
+  virtual bool needs_server() const { return true; }
+
   // Does all that needs no server: checks options and arguments, reads files.
   // An error is the user's.
   virtual absl::Status Prepare(const std::vector<std::string>& arguments) = 0;
 
   // Does the work and writes its results to standard output.
   virtual absl::Status Run(const Connection& connection) = 0;
+};
+
+// A command that needs no server: it prints.
+class PrintCommand : public Command {
+ public:
+  bool needs_server() const final { return false; }
+  absl::Status Run(const Connection& connection) final;
+
+  // Writes to standard output, in place of Run.
+  virtual absl::Status PrintText() const = 0;
 };
 
 // One factory for each command; each command has a file of its name.
@@ -77,6 +86,30 @@ std::unique_ptr<Command> MakeSessionImportCommand();
 std::unique_ptr<Command> MakeSessionHibernateCommand();
 std::unique_ptr<Command> MakeSessionDeleteCommand();
 std::unique_ptr<Command> MakeSessionWatchCommand();
+std::unique_ptr<Command> MakeHelpCommand();
+std::unique_ptr<Command> MakeCompletionCommand();
+std::unique_ptr<Command> MakeVersionCommand();
+
+// All of them, in the order in which help shows them.
+std::vector<std::unique_ptr<Command>> AllCommands();
+
+// Takes a command's name, of one or two words, off the arguments; nullptr if
+// there is no such command.
+std::unique_ptr<Command> TakeCommand(std::vector<std::string>& arguments);
+
+// Why the arguments begin with no command's name, and what was probably meant.
+// REQUIRES: they do not, and there is one.
+std::string NoCommand(const std::vector<std::string>& arguments);
+
+// What the program is, less its commands.
+Program ThisProgram();
+
+// What --help and `help` print of a command.
+std::string HelpOf(Command& command);
+
+// What they print where the arguments name no command: the overview, or that of
+// the commands that begin with the first argument. Nothing if there are none.
+std::optional<std::string> OverviewOf(const std::vector<std::string>& words);
 
 // What the process ends with.
 enum ExitCode : int {
@@ -85,6 +118,7 @@ enum ExitCode : int {
   kUsage = 2,          // the command line is wrong
   kUnreachable = 3,    // no server answers
   kInterrupted = 130,  // SIGINT or SIGTERM
+  kReaderGone = 141,   // nobody reads standard output any more: SIGPIPE
 };
 
 // Carries out a command line, without the program's name: results go to

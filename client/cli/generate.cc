@@ -9,7 +9,6 @@
 #include <string>
 #include <vector>
 
-#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
 #include "client/cli/command.h"
@@ -30,17 +29,19 @@ class GenerateCommand : public Command {
  public:
   CommandText text() const override {
     return {
-        "generate", "", "Continues a prompt, printing text as it comes",
-        "Absorbs a prompt and prints what the model continues it with, as "
+        "generate", "[TEXT]", "Continues a prompt, printing text as it comes",
+        "Absorbs a prompt, TEXT, and prints what the model continues it with, "
+        "as "
         "it is produced. Without --session a fresh session is created, and "
         "deleted at the end. With a model that has no tokenizer, token ids "
-        "are printed in place of text.",
-        "  steadystate generate --prompt 'Once upon a time'\n"
+        "are printed in place of text. Ctrl-C ends it, and still prints the "
+        "summary or JSON that was asked for.",
+        "  steadystate generate 'Once upon a time'\n"
         "  steadystate generate --prompt_file - --temperature 0 <story.txt\n"
-        "  steadystate generate --prompt 'A' --seed 7 --json\n"
+        "  steadystate generate 'A' --seed 7 --json\n"
         "  ID=$(steadystate session create)\n"
-        "  steadystate generate --session $ID --prompt 'A long story. '\n"
-        "  steadystate generate --session $ID --max_tokens 50\n"};
+        "  steadystate generate -s $ID -p 'A long story. '\n"
+        "  steadystate generate -s $ID -n 50\n"};
   }
 
   OptionTable options() override {
@@ -50,7 +51,7 @@ class GenerateCommand : public Command {
         {"session", "ID",
          "Continues this session, after the prompt if there is one, and leaves "
          "it in place.",
-         &session_id_},
+         &session_id_, 's'},
         {"keep", "", "Leaves the fresh session in place and prints its name.",
          &keep_},
         {"expected_position", "N",
@@ -58,9 +59,13 @@ class GenerateCommand : public Command {
          &expected_position_},
         {"max_tokens", "N|none",
          "Most tokens to draw; 0 absorbs the prompt only; none: until "
-         "something "
-         "else ends it. Default 200.",
-         [this](absl::string_view text) { return ReadMaxTokens(text); }},
+         "something else ends it.",
+         [this](absl::string_view text) {
+           const auto count = ParseMaxTokens(text);
+           if (count.ok()) max_tokens_ = *count;
+           return count.status();
+         },
+         'n', "", "200"},
         {"stop", "STRING",
          "Ends before this string. May be repeated. Needs a tokenizer.",
          &stop_},
@@ -78,9 +83,8 @@ class GenerateCommand : public Command {
          &reuse_prefix_},
         {"logprobs", "N",
          "With --json: the log-probability of each token, and the N most "
-         "likely "
-         "ones in its place, 0 to 256.",
-         &logprobs_},
+         "likely ones in its place.",
+         &logprobs_, 0, "0 to 256"},
         {"json", "",
          "Prints one JSON object at the end instead of text as it comes.",
          &json_},
@@ -102,7 +106,6 @@ class GenerateCommand : public Command {
   absl::Status Run(const Connection& connection) override;
 
  private:
-  absl::Status ReadMaxTokens(absl::string_view text);
   v1::GenerateRequest LastRequest() const;
   // Sends one request and adds what it brings to the report; `print`: also to
   // standard output.
@@ -115,8 +118,11 @@ class GenerateCommand : public Command {
                         const std::string& session,
                         GenerationReport& report) const;
   absl::Status Print(const v1::GenerateResponse& message) const;
+  // Prints what is due after the text. `generated`: how the generation ended.
+  absl::Status Tell(const absl::Status& generated, const SessionUse& use,
+                    GenerationReport& report) const;
 
-  InputOptions input_{"prompt"};
+  InputOptions input_{"prompt", 'p'};
   SamplingOptions sampling_;
   std::optional<std::string> session_id_;
   bool keep_ = false;
@@ -134,25 +140,10 @@ class GenerateCommand : public Command {
   bool print_ids_ = false;  // the model has no tokenizer
 };
 
-absl::Status GenerateCommand::ReadMaxTokens(absl::string_view text) {
-  uint64_t count = 0;
-  if (text == "none") {
-    max_tokens_.reset();
-  } else if (absl::SimpleAtoi(text, &count)) {
-    max_tokens_ = count;
-  } else {
-    return absl::InvalidArgumentError(
-        absl::StrCat("'", text, "' is neither a whole number nor none"));
-  }
-  return absl::OkStatus();
-}
-
 absl::Status GenerateCommand::Prepare(
     const std::vector<std::string>& arguments) {
-  if (!arguments.empty()) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "unexpected '", arguments[0], "'; a prompt is given with --prompt"));
-  }
+  const absl::Status taken = input_.TakeArguments(arguments);
+  if (!taken.ok()) return taken;
   if (logprobs_ && !json_) {
     return absl::InvalidArgumentError("--logprobs needs --json");
   }
@@ -259,13 +250,26 @@ absl::Status GenerateCommand::Run(const Connection& connection) {
   GenerationReport report(std::chrono::steady_clock::now());
   const absl::Status generated =
       Generate(connection, use->session().name(), report);
-  if (!generated.ok()) return generated;
+  const absl::Status reported = Tell(generated, *use, report);
+  return generated.ok() ? reported : generated;
+}
+
+absl::Status GenerateCommand::Tell(const absl::Status& generated,
+                                   const SessionUse& use,
+                                   GenerationReport& report) const {
+  if (!generated.ok()) {
+    // What came before an interruption or a timeout was asked for as well.
+    if (!absl::IsCancelled(generated) && !absl::IsDeadlineExceeded(generated)) {
+      return generated;
+    }
+    report.EndedBy(generated.code());
+  }
   if (summary_) {
     // Begins a line: the text above need not end with one.
     std::fprintf(stderr, "\n%s",
-                 report.Summary(use->session(), use->owned()).c_str());
+                 report.Summary(use.session(), use.owned()).c_str());
   }
-  if (json_) return PrintJson(report.ToJson(use->session()));
+  if (json_) return PrintJson(report.ToJson(use.session()));
   if (isatty(STDOUT_FILENO) != 0) return client::Print("\n");
   return absl::OkStatus();
 }

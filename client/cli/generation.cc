@@ -25,40 +25,36 @@ void SamplingOptions::AppendTo(OptionTable& table) {
     return absl::OkStatus();
   };
   const OptionTable options = {
-      {"temperature", "X",
-       "0 to 100. 0 takes the most likely token. Default 1.", &temperature},
-      {"top_k", "K", "Keeps the K most likely tokens. Default: all.", &top_k},
+      {"temperature", "X", "Divides the logits; 0 takes the most likely token.",
+       &temperature, 't', "0 to 100", "1"},
+      {"top_k", "K", "Keeps the K most likely tokens.", &top_k, 0, "1 or more",
+       "all"},
       {"top_p", "P",
-       "Keeps the most likely tokens whose probabilities sum to P, above 0 and "
-       "at most 1. Default 1.",
-       &top_p},
+       "Keeps the most likely tokens whose probabilities sum to P.", &top_p, 0,
+       "above 0, at most 1", "1"},
       {"min_p", "P",
-       "Drops tokens less than P times as likely as the most likely one, 0 to "
-       "1. Default 0.",
-       &min_p},
+       "Drops tokens less than P times as likely as the most likely one.",
+       &min_p, 0, "0 to 1", "0"},
       {"repetition_penalty", "X",
        "Divides positive and multiplies negative logits of tokens seen in the "
-       "penalty window, above 0 and at most 10. Default 1.",
-       &repetition_penalty},
+       "penalty window.",
+       &repetition_penalty, 0, "above 0, at most 10", "1"},
       {"presence_penalty", "X",
-       "Subtracted from the logits of tokens seen in the penalty window, -2 to "
-       "2. Default 0.",
-       &presence_penalty},
+       "Subtracted from the logits of tokens seen in the penalty window.",
+       &presence_penalty, 0, "-2 to 2", "0"},
       {"frequency_penalty", "X",
-       "Subtracted once for each time a token was seen in the penalty window, "
-       "-2 to 2. Default 0.",
-       &frequency_penalty},
+       "Subtracted once for each time a token was seen in the penalty window.",
+       &frequency_penalty, 0, "-2 to 2", "0"},
       {"penalty_window", "N",
-       "How many of the latest tokens the penalties look at, 0 to 256. Default "
-       "64.",
-       &penalty_window},
+       "How many of the latest tokens the penalties look at.", &penalty_window,
+       0, "0 to 256", "64"},
       {"seed", "N",
        "The same seed gives the same tokens. Default: the server draws one; "
        "--summary and --json tell it.",
        &seed},
       {"logit_bias", "TOKEN=BIAS",
-       "Added to the logit of a token id, -100 to 100. May be repeated.",
-       read_bias},
+       "Added to the logit of a token id. May be repeated.", read_bias, 0,
+       "biases -100 to 100"},
   };
   table.insert(table.end(), options.begin(), options.end());
 }
@@ -76,6 +72,14 @@ v1::Sampling SamplingOptions::ToProto() const {
   if (seed) sampling.set_seed(*seed);
   sampling.mutable_logit_bias()->insert(logit_bias.begin(), logit_bias.end());
   return sampling;
+}
+
+absl::StatusOr<std::optional<uint64_t>> ParseMaxTokens(absl::string_view text) {
+  uint64_t count = 0;
+  if (text == "none") return std::nullopt;
+  if (absl::SimpleAtoi(text, &count)) return count;
+  return absl::InvalidArgumentError(
+      absl::StrCat("'", text, "' is neither a whole number nor none"));
 }
 
 absl::StatusOr<int32_t> ParseTokenId(absl::string_view text) {
@@ -132,10 +136,10 @@ Json GenerationReport::Figures(const v1::Session& session) const {
   Json json{{"session", session.name()},
             {"position", position_},
             {"state_bytes", session.state_bytes()},
-            {"prompt_tokens", prompt_count_},
+            {"prompt_tokens", PromptCount(session)},
             {"reused_tokens", reused_count_},
             {"generated_tokens", tokens_.size()},
-            {"finish_reason", v1::FinishReason_Name(finish_reason_)}};
+            {"finish_reason", FinishReason()}};
   if (seed_) json["seed"] = *seed_;
   if (going_away_) json["going_away"] = absl::FormatTime(*going_away_);
   if (const auto time = time_to_first_token()) {
@@ -155,6 +159,20 @@ Json GenerationReport::ToJson(const v1::Session& session) const {
   return json;
 }
 
+void GenerationReport::EndedBy(absl::StatusCode code) {
+  cut_ = absl::StatusCodeToString(code);
+}
+
+std::string GenerationReport::FinishReason() const {
+  return cut_.empty() ? v1::FinishReason_Name(finish_reason_) : cut_;
+}
+
+uint64_t GenerationReport::PromptCount(const v1::Session& session) const {
+  const uint64_t others = session.position() + tokens_.size();
+  if (cut_.empty() || position_ < others) return prompt_count_;
+  return position_ - others;
+}
+
 std::string GenerationReport::Summary(const v1::Session& session,
                                       bool deleted) const {
   std::string summary = absl::StrFormat(
@@ -164,8 +182,8 @@ std::string GenerationReport::Summary(const v1::Session& session,
       "prompt               %d tokens\n"
       "generated            %d tokens, ended by %s\n",
       session.name(), deleted ? "deleted at the end" : "kept", position_,
-      session.state_bytes(), prompt_count_, tokens_.size(),
-      v1::FinishReason_Name(finish_reason_));
+      session.state_bytes(), PromptCount(session), tokens_.size(),
+      FinishReason());
   if (const auto time = time_to_first_token()) {
     absl::StrAppendFormat(&summary, "time to first token  %.1f ms\n",
                           absl::ToDoubleMilliseconds(*time));

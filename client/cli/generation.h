@@ -2,16 +2,18 @@
 #define STEADYSTATE_CLIENT_CLI_GENERATION_H_
 
 #include <chrono>
+#include <cstddef>
 #include <cstdint>
 #include <map>
 #include <optional>
 #include <string>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
-#include "client/cli/options.h"
 #include "client/cli/output.h"
+#include "client/options/options.h"
 #include "steadystate/v1/generation.pb.h"
 #include "steadystate/v1/session.pb.h"
 
@@ -38,6 +40,9 @@ struct SamplingOptions {
   v1::Sampling ToProto() const;
 };
 
+// Reads --max_tokens: a whole number, or nothing for "none".
+absl::StatusOr<std::optional<uint64_t>> ParseMaxTokens(absl::string_view text);
+
 // Reads a token id. INVALID_ARGUMENT if it is none.
 absl::StatusOr<int32_t> ParseTokenId(absl::string_view text);
 
@@ -52,6 +57,17 @@ class GenerationReport {
   // Adds a message that arrived at `now`.
   void Add(const v1::GenerateResponse& message,
            std::chrono::steady_clock::time_point now);
+
+  // Says that no last message came, and what the call ended with: CANCELLED,
+  // for instance, is then what the report says for the reason. What only the
+  // last message tells is left out, or is what the positions say.
+  void EndedBy(absl::StatusCode code);
+
+  // Tokens that have come.
+  size_t token_count() const { return tokens_.size(); }
+
+  // Why the generation ended, if its last message has come.
+  v1::FinishReason finish_reason() const { return finish_reason_; }
 
   // The session's position after the last message.
   uint64_t position() const { return position_; }
@@ -77,6 +93,8 @@ class GenerationReport {
 
  private:
   Json Figures(const v1::Session& session) const;
+  std::string FinishReason() const;
+  uint64_t PromptCount(const v1::Session& session) const;
 
   const std::chrono::steady_clock::time_point start_;
   std::chrono::steady_clock::time_point first_token_;
@@ -87,6 +105,7 @@ class GenerationReport {
   uint64_t first_message_token_count_ = 0;
   std::optional<uint64_t> seed_;
   std::optional<absl::Time> going_away_;
+  std::string cut_;  // what a call ended with that was cut short
   v1::FinishReason finish_reason_ = v1::FINISH_REASON_UNSPECIFIED;
   std::string text_;
   Json tokens_ = Json::array();

@@ -139,11 +139,13 @@ std::vector<Input> Cut(const Input& input, size_t length) {
   return CutIds(std::get<std::vector<int32_t>>(input), length);
 }
 
-InputOptions::InputOptions(const std::string& name)
-    : name_(name), file_name_(absl::StrCat(name, "_file")) {}
+InputOptions::InputOptions(const std::string& name, char letter)
+    : name_(name), file_name_(absl::StrCat(name, "_file")), letter_(letter) {}
 
 void InputOptions::AppendTo(OptionTable& table) {
-  table.push_back({name_, "TEXT", "The text itself, in UTF-8.", &text_});
+  table.push_back({name_, "TEXT",
+                   "The text itself, in UTF-8, as the argument TEXT has it.",
+                   &text_, letter_});
   table.push_back({file_name_, "FILE",
                    "A file with the text; - is standard input.", &text_file_});
   table.push_back({"token_ids_file", "FILE",
@@ -152,8 +154,21 @@ void InputOptions::AppendTo(OptionTable& table) {
                    &ids_file_});
 }
 
+absl::Status InputOptions::TakeArguments(
+    const std::vector<std::string>& arguments) {
+  if (arguments.size() > 1) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("unexpected '", arguments[1], "': the ", name_,
+                     " is one argument, in quotes, such as '", arguments[0],
+                     " ", arguments[1], "'"));
+  }
+  if (!arguments.empty()) argument_ = arguments[0];
+  return absl::OkStatus();
+}
+
 absl::StatusOr<std::optional<Input>> InputOptions::Read() const {
-  const int given = static_cast<int>(text_.has_value()) +
+  const int given = static_cast<int>(argument_.has_value()) +
+                    static_cast<int>(text_.has_value()) +
                     static_cast<int>(text_file_.has_value()) +
                     static_cast<int>(ids_file_.has_value());
   if (given > 1) {
@@ -161,6 +176,7 @@ absl::StatusOr<std::optional<Input>> InputOptions::Read() const {
         absl::StrCat("give only one of ", Names()));
   }
   if (given == 0) return std::nullopt;
+  if (argument_) return Text(*argument_);
   if (text_) return Text(*text_);
   auto content = ReadFile(text_file_ ? *text_file_ : *ids_file_);
   if (!content.ok()) return content.status();
@@ -171,7 +187,8 @@ absl::StatusOr<std::optional<Input>> InputOptions::Read() const {
 }
 
 std::string InputOptions::Names() const {
-  return absl::StrCat("--", name_, ", --", file_name_, " and --token_ids_file");
+  return absl::StrCat("TEXT, --", name_, ", --", file_name_,
+                      " and --token_ids_file");
 }
 
 }  // namespace steadystate::client

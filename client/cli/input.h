@@ -11,7 +11,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
-#include "client/cli/options.h"
+#include "client/options/options.h"
 
 namespace steadystate::client {
 
@@ -52,17 +52,21 @@ absl::StatusOr<std::vector<int32_t>> ParseTokenIds(absl::string_view json);
 std::vector<Input> Cut(const Input& input, size_t length);
 
 // The options that say what a command absorbs: --NAME TEXT, --NAME_file FILE or
-// --token_ids_file FILE, at most one of them. Must not be moved once a table
-// points at it.
+// --token_ids_file FILE, or the command's only argument, TEXT; at most one of
+// them. Must not be moved once a table points at it.
 class InputOptions {
  public:
-  // `name`: "prompt" or "text".
-  explicit InputOptions(const std::string& name);
+  // `name`: "prompt" or "text". `letter`: of the text's option; 0: none.
+  explicit InputOptions(const std::string& name, char letter = 0);
   InputOptions(const InputOptions&) = delete;
   InputOptions& operator=(const InputOptions&) = delete;
 
   // Appends the options, with this object as their target.
   void AppendTo(OptionTable& table);
+
+  // Takes a command's arguments, of which one may be the text. INVALID_ARGUMENT
+  // if there are more: most probably the quotes are missing.
+  absl::Status TakeArguments(const std::vector<std::string>& arguments);
 
   // Reads what the options name; nothing if none was given. INVALID_ARGUMENT if
   // more than one was, or if the content is neither UTF-8 nor token ids.
@@ -74,7 +78,9 @@ class InputOptions {
  private:
   const std::string name_;
   const std::string file_name_;
+  const char letter_;
   std::optional<std::string> text_;
+  std::optional<std::string> argument_;
   std::optional<std::string> text_file_;
   std::optional<std::string> ids_file_;
 };

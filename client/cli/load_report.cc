@@ -7,7 +7,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/strip.h"
-#include "client/cli/options.h"
+#include "client/options/help.h"
 
 namespace steadystate::client {
 namespace {

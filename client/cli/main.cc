@@ -39,6 +39,12 @@ int main(int argc, char** argv) {
   // A reader of our output that has gone is an error of writing, after which
   // the session is still cleaned up.
   std::signal(SIGPIPE, SIG_IGN);
-  return steadystate::client::RunCommandLine(
+  const auto code = steadystate::client::RunCommandLine(
       std::vector<std::string>(argv + 1, argv + argc));
+  if (code == steadystate::client::kReaderGone) {
+    // Ends as any program does in front of `| head`.
+    std::signal(SIGPIPE, SIG_DFL);
+    std::raise(SIGPIPE);
+  }
+  return code;
 }

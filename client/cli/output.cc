@@ -9,11 +9,13 @@
 #include <cstdio>
 #include <utility>
 
+#include "absl/strings/cord.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/time/time.h"
 #include "google/protobuf/duration.pb.h"
 #include "google/protobuf/timestamp.pb.h"
+#include "steadystate/error.h"
 
 namespace steadystate::client {
 namespace {
@@ -79,6 +81,9 @@ Json RepeatedValue(const Message& message, const FieldDescriptor* field) {
   return object;
 }
 
+// Marks the error of a write that nobody reads.
+constexpr absl::string_view kReaderGonePayload = "steadystate/reader_gone";
+
 static_assert(std::endian::native == std::endian::little,
               "rows are written as they lie in memory");
 
@@ -105,7 +110,27 @@ absl::Status Print(absl::string_view text) {
       std::fflush(stdout) == 0) {
     return absl::OkStatus();
   }
-  return absl::ErrnoToStatus(errno, "cannot write to standard output");
+  const int error = errno;
+  absl::Status status =
+      absl::ErrnoToStatus(error, "cannot write to standard output");
+  if (error == EPIPE) status.SetPayload(kReaderGonePayload, absl::Cord());
+  return status;
+}
+
+bool IsReaderGone(const absl::Status& status) {
+  return status.GetPayload(kReaderGonePayload).has_value();
+}
+
+std::string Described(const absl::Status& status) {
+  std::string text = absl::StatusCodeToString(status.code());
+  const auto details = GetErrorDetails(status);
+  if (!details) return absl::StrCat(text, ": ", status.message());
+  absl::StrAppend(&text, " ", details->reason, ": ", status.message());
+  if (details->retry_after) {
+    absl::StrAppend(&text, " (try again in ",
+                    absl::FormatDuration(*details->retry_after), ")");
+  }
+  return text;
 }
 
 absl::Status WriteFile(const std::string& path, absl::string_view content) {

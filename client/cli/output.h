@@ -27,6 +27,14 @@ using Json = nlohmann::ordered_json;
 // not possible, such as a reader that has gone.
 absl::Status Print(absl::string_view text);
 
+// True of Print's error where nobody reads any more, as after `| head`: there
+// is nothing to tell anybody about.
+bool IsReaderGone(const absl::Status& status);
+
+// "CODE REASON: message (try again in 1s)": an error for people.
+// REQUIRES: !status.ok().
+std::string Described(const absl::Status& status);
+
 // Writes a file that is there only when all of it is: under another name first,
 // "PATH.part". An error names the path and the cause.
 absl::Status WriteFile(const std::string& path, absl::string_view content);

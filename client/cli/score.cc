@@ -30,14 +30,14 @@ struct ScoreTotals {
 class ScoreCommand : public Command {
  public:
   CommandText text() const override {
-    return {"score", "", "Tells how likely the model finds a text",
+    return {"score", "[TEXT]", "Tells how likely the model finds a text",
             "Prints the number of tokens, the sum of their natural "
             "log-probabilities, and bits per token and per byte. The first "
             "token of a fresh state has no log-probability; bits per byte are "
             "bits per scored token times tokens per byte. Texts of any length "
             "are scored as one continuous stream. Without --session nothing is "
             "left behind.",
-            "  steadystate score --text 'The database is open.'\n"
+            "  steadystate score 'The database is open.'\n"
             "  steadystate score --text_file book.txt --json\n"
             "  steadystate score --token_ids_file ids.json --logits_out "
             "logits.npy\n"};
@@ -48,7 +48,7 @@ class ScoreCommand : public Command {
     input_.AppendTo(table);
     const OptionTable own = {
         {"session", "ID", "Goes on from this session, which absorbs the text.",
-         &session_id_},
+         &session_id_, 's'},
         {"expected_position", "N",
          "Refuses to begin unless the session is at this position.",
          &expected_position_},
@@ -94,10 +94,8 @@ class ScoreCommand : public Command {
 };
 
 absl::Status ScoreCommand::Prepare(const std::vector<std::string>& arguments) {
-  if (!arguments.empty()) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "unexpected '", arguments[0], "'; a text is given with --text"));
-  }
+  const absl::Status taken = input_.TakeArguments(arguments);
+  if (!taken.ok()) return taken;
   if (expected_position_ && !session_id_) {
     return absl::InvalidArgumentError("--expected_position needs --session");
   }
@@ -230,19 +228,18 @@ namespace {
 class EmbedCommand : public Command {
  public:
   CommandText text() const override {
-    return {
-        "embed", "", "Gives the model's hidden vectors of a text",
-        "Writes the hidden vectors, after the final norm, as a NumPy file, "
-        "float32 [vectors, width]; without --out prints them as JSON. By "
-        "default there is one for each token, which sees what is before "
-        "it. With --bidirectional each sees the whole text, for models to "
-        "which order does not matter. The text travels in one message, "
-        "which the server bounds. Without --session nothing is left "
-        "behind.",
-        "  steadystate embed --text 'The database is open.' --pooling mean\n"
-        "  steadystate embed --text_file book.txt --out hidden.npy\n"
-        "  steadystate embed --token_ids_file ids.json --bidirectional "
-        "--out hidden.npy\n"};
+    return {"embed", "[TEXT]", "Gives the model's hidden vectors of a text",
+            "Writes the hidden vectors, after the final norm, as a NumPy file, "
+            "float32 [vectors, width]; without --out prints them as JSON. By "
+            "default there is one for each token, which sees what is before "
+            "it. With --bidirectional each sees the whole text, for models to "
+            "which order does not matter. The text travels in one message, "
+            "which the server bounds. Without --session nothing is left "
+            "behind.",
+            "  steadystate embed 'The database is open.' --pooling mean\n"
+            "  steadystate embed --text_file book.txt --out hidden.npy\n"
+            "  steadystate embed --token_ids_file ids.json --bidirectional "
+            "--out hidden.npy\n"};
   }
 
   OptionTable options() override {
@@ -250,11 +247,12 @@ class EmbedCommand : public Command {
     input_.AppendTo(table);
     const OptionTable own = {
         {"session", "ID", "Goes on from this session, which absorbs the text.",
-         &session_id_},
+         &session_id_, 's'},
         {"expected_position", "N",
          "Refuses to begin unless the session is at this position.",
          &expected_position_},
-        {"pooling", "HOW", "none (each vector, the default), mean or last.",
+        {"pooling", "none|mean|last",
+         "Each token's vector, their mean, or the last. Default none.",
          &pooling_},
         {"bidirectional", "", "Lets every token see the whole text.",
          &bidirectional_},
@@ -304,10 +302,8 @@ absl::Status EmbedCommand::SetPooling() {
 }
 
 absl::Status EmbedCommand::Prepare(const std::vector<std::string>& arguments) {
-  if (!arguments.empty()) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "unexpected '", arguments[0], "'; a text is given with --text"));
-  }
+  const absl::Status taken = input_.TakeArguments(arguments);
+  if (!taken.ok()) return taken;
   if (expected_position_ && !session_id_) {
     return absl::InvalidArgumentError("--expected_position needs --session");
   }

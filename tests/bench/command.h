@@ -8,7 +8,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
-#include "client/cli/options.h"
+#include "client/options/options.h"
 #include "tests/bench/report.h"
 
 namespace steadystate::bench {

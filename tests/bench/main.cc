@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/synchronization/mutex.h"
+#include "client/options/help.h"
 #include "tests/bench/command.h"
 
 namespace steadystate::bench {

@@ -9,7 +9,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "client/cli/options.h"
+#include "client/options/options.h"
 #include "nlohmann/json.hpp"
 #include "server/engine/engine.h"
 #include "server/model/model.h"

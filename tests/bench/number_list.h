@@ -4,7 +4,7 @@
 #include <cstddef>
 #include <vector>
 
-#include "client/cli/options.h"
+#include "client/options/options.h"
 
 namespace steadystate::bench {
 

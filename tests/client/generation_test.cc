@@ -87,5 +87,29 @@ TEST(GenerationReportTest, WithoutTokensThereIsNoSpeed) {
       report.ToJson(SomeSession()).contains("time_to_first_token_seconds"));
 }
 
+// The last message, which has the counts, never comes.
+TEST(GenerationReportTest, ACutGenerationIsCountedByItsPositions) {
+  GenerationReport report{std::chrono::steady_clock::time_point()};
+  v1::GenerateResponse message;
+  message.set_position(12);
+  message.add_tokens()->set_token(7);
+  message.add_tokens()->set_token(8);
+  report.Add(message, std::chrono::steady_clock::time_point());
+  report.EndedBy(absl::StatusCode::kCancelled);
+  v1::Session session;
+  session.set_position(4);
+  const Json json = report.ToJson(session);
+  EXPECT_EQ(json["prompt_tokens"], 6);
+  EXPECT_EQ(json["generated_tokens"], 2);
+  EXPECT_EQ(json["finish_reason"], "CANCELLED");
+  EXPECT_FALSE(json.contains("seed"));
+}
+
+TEST(ParseMaxTokensTest, TakesNumbersAndNone) {
+  EXPECT_EQ(*ParseMaxTokens("12"), 12u);
+  EXPECT_EQ(*ParseMaxTokens("none"), std::nullopt);
+  EXPECT_FALSE(ParseMaxTokens("-1").ok());
+}
+
 }  // namespace
 }  // namespace steadystate::client

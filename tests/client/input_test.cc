@@ -104,5 +104,24 @@ TEST(ReadFileTest, NamesWhatCannotBeRead) {
   EXPECT_FALSE(ReadFile("/").ok());
 }
 
+TEST(InputOptionsTest, TheOnlyArgumentIsTheText) {
+  InputOptions options("prompt");
+  ASSERT_TRUE(options.TakeArguments({"The "}).ok());
+  EXPECT_EQ(std::get<std::string>(**options.Read()), "The ");
+  EXPECT_EQ(
+      Message(options.TakeArguments({"The", "house"})),
+      "unexpected 'house': the prompt is one argument, in quotes, such as "
+      "'The house'");
+}
+
+TEST(InputOptionsTest, TheArgumentAndAnOptionAreOneTooMany) {
+  InputOptions options("prompt");
+  OptionTable table;
+  options.AppendTo(table);
+  ASSERT_TRUE(ParseOptions(table, {"--prompt", "a"}).ok());
+  ASSERT_TRUE(options.TakeArguments({"b"}).ok());
+  EXPECT_THAT(Message(options.Read().status()), HasSubstr("only one of TEXT"));
+}
+
 }  // namespace
 }  // namespace steadystate::client

@@ -9,6 +9,7 @@
 #include <csignal>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -120,13 +121,16 @@ TEST(StoppedServerE2eTest, EndsUnaryCallsOfTheCommandLine) {
 
 TEST(StoppedServerE2eTest, WrongTimeoutsAreNamed) {
   const TempDirectory directory;
-  for (const char* timeout : {"10", "-1s", "soon"}) {
+  const std::vector<std::pair<std::string, std::string>> kSaid = {
+      {"10", "has no unit: ms, s, m or h, such as 10s"},
+      {"-1s", "is below 0; 0 means never"},
+      {"soon", "is not a duration such as 500ms"}};
+  for (const auto& [timeout, said] : kSaid) {
     const Outcome outcome = RunShell(
         absl::StrCat(kClient, " health --timeout ", timeout), directory.path());
     EXPECT_EQ(outcome.code, 2);
-    EXPECT_THAT(outcome.err,
-                StartsWith(absl::StrCat("error: --timeout: '", timeout,
-                                        "' is not a duration such as 500ms")));
+    EXPECT_THAT(outcome.err, StartsWith(absl::StrCat("error: --timeout: '",
+                                                     timeout, "' ", said)));
   }
 }
 

@@ -1,6 +1,6 @@
 // Goal: options land in their targets, and what cannot be read is said in words
 // that help. Method: small tables.
-#include "client/cli/options.h"
+#include "client/options/options.h"
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -16,21 +16,22 @@ class OptionsTest : public testing::Test {
  protected:
   absl::StatusOr<std::vector<std::string>> Parse(
       const std::vector<std::string>& arguments) {
-    return ParseOptions({{"json", "", "JSON.", &json_},
-                         {"name", "TEXT", "A name.", &name_},
-                         {"max_tokens", "N", "A bound.", &max_tokens_},
-                         {"temperature", "X", "A temperature.", &temperature_},
-                         {"top_k", "K", "A cut.", &top_k_},
-                         {"stop", "TEXT", "A stop.", &stop_},
-                         {"timeout", "DURATION", "A limit.", &timeout_},
-                         {"even", "N", "Read by a function.",
-                          [this](absl::string_view text) -> absl::Status {
-                            if (text != "2")
-                              return absl::InvalidArgumentError("not even");
-                            even_ = true;
-                            return absl::OkStatus();
-                          }}},
-                        arguments);
+    return ParseOptions(
+        {{"json", "", "JSON.", &json_},
+         {"name", "TEXT", "A name.", &name_},
+         {"max_tokens", "N", "A bound.", &max_tokens_, 'n'},
+         {"temperature", "X", "A temperature.", &temperature_, 't', "0 to 100"},
+         {"verbose", "", "A switch.", &verbose_, 'v'},
+         {"top_k", "K", "A cut.", &top_k_},
+         {"stop", "TEXT", "A stop.", &stop_},
+         {"timeout", "DURATION", "A limit.", &timeout_},
+         {"even", "N", "Read by a function.",
+          [this](absl::string_view text) -> absl::Status {
+            if (text != "2") return absl::InvalidArgumentError("not even");
+            even_ = true;
+            return absl::OkStatus();
+          }}},
+        arguments);
   }
 
   std::string Error(const std::vector<std::string>& arguments) {
@@ -38,6 +39,7 @@ class OptionsTest : public testing::Test {
   }
 
   bool json_ = false;
+  bool verbose_ = true;
   std::optional<std::string> name_;
   std::optional<uint64_t> max_tokens_;
   std::optional<double> temperature_;
@@ -100,6 +102,42 @@ TEST_F(OptionsTest, DashAndUnderscoreAreTheSameInNames) {
   EXPECT_EQ(max_tokens_, 3u);
 }
 
+TEST_F(OptionsTest, LettersTakeValuesInEveryWay) {
+  for (const std::vector<std::string>& arguments :
+       std::vector<std::vector<std::string>>{
+           {"-n", "3"}, {"-n3"}, {"-n=3"}, {"-max-tokens", "3"}}) {
+    max_tokens_.reset();
+    EXPECT_THAT(*Parse(arguments), IsEmpty());
+    EXPECT_EQ(max_tokens_, 3u) << arguments[0];
+  }
+  ASSERT_TRUE(Parse({"-v=false"}).ok());
+  EXPECT_FALSE(verbose_);
+  ASSERT_TRUE(Parse({"-v"}).ok());
+  EXPECT_TRUE(verbose_);
+  EXPECT_EQ(Error({"-n"}), "-n needs a value: N");
+  EXPECT_EQ(Error({"-q"}), "unknown option -q");
+  EXPECT_EQ(Error({"--n=3"}), "unknown option --n");
+  EXPECT_EQ(Error({"-vx"}), "unknown option -vx");
+}
+
+TEST_F(OptionsTest, SwitchesAreTurnedOffByNo) {
+  for (const char* const off :
+       {"--noverbose", "--no_verbose", "--no-verbose"}) {
+    verbose_ = true;
+    ASSERT_TRUE(Parse({off}).ok()) << off;
+    EXPECT_FALSE(verbose_) << off;
+  }
+  EXPECT_THAT(Error({"--noname"}), HasSubstr("unknown option --noname"));
+  EXPECT_THAT(Error({"--noverbose=true"}), HasSubstr("unknown option"));
+}
+
+TEST_F(OptionsTest, ErrorsTellTheUnitAndTheRange) {
+  EXPECT_EQ(Error({"--timeout=10"}),
+            "--timeout: '10' has no unit: ms, s, m or h, such as 10s");
+  EXPECT_EQ(Error({"-t", "warm"}),
+            "-t: 'warm' is not a number; it may be 0 to 100");
+}
+
 TEST_F(OptionsTest, UnknownOptionsNameTheClosest) {
   EXPECT_EQ(Error({"--max_token", "3"}),
             "unknown option --max_token, did you mean --max_tokens?");
@@ -118,21 +156,10 @@ TEST_F(OptionsTest, ValuesThatCannotBeReadAreQuoted) {
   EXPECT_THAT(Error({"--top_k=4294967296"}), HasSubstr("4294967295"));
   EXPECT_THAT(Error({"--temperature=warm"}), HasSubstr("'warm' is not a num"));
   EXPECT_THAT(Error({"--temperature="}), HasSubstr("'' is not a number"));
-  EXPECT_THAT(Error({"--timeout=10"}), HasSubstr("such as 500ms"));
+  EXPECT_THAT(Error({"--timeout=soon"}), HasSubstr("such as 500ms"));
   EXPECT_THAT(Error({"--timeout=-1s"}), HasSubstr("above 0"));
   EXPECT_THAT(Error({"--json=maybe"}), HasSubstr("'maybe' is not true or"));
   EXPECT_EQ(Error({"--even=3"}), "--even: not even");
-}
-
-TEST(FormatOptionsTest, WrapsHelpAndLeavesSwitchesWithoutValue) {
-  bool on = false;
-  std::string text;
-  const std::string wide(70, 'x');
-  const std::string help = "A file " + wide;
-  EXPECT_EQ(FormatOptions({{"switch", "", "Turns it on.", &on},
-                           {"file", "FILE", help, &text}}),
-            "  --switch\n      Turns it on.\n  --file FILE\n      A file\n" +
-                std::string(6, ' ') + wide + "\n");
 }
 
 TEST(ClosestTest, IsQuietWhereNothingIsClose) {

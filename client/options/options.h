@@ -1,5 +1,5 @@
-#ifndef STEADYSTATE_CLIENT_CLI_OPTIONS_H_
-#define STEADYSTATE_CLIENT_CLI_OPTIONS_H_
+#ifndef STEADYSTATE_CLIENT_OPTIONS_OPTIONS_H_
+#define STEADYSTATE_CLIENT_OPTIONS_OPTIONS_H_
 
 #include <cstdint>
 #include <functional>
@@ -25,17 +25,28 @@ using OptionTarget =
                  absl::Duration*,
                  std::function<absl::Status(absl::string_view)>>;
 
-// One option of a command, written --name VALUE or --name=VALUE. A switch
-// (bool) is written --name or --name=false. '-' and '_' are the same in names.
+// One option of a command, written --name VALUE or --name=VALUE; with a letter
+// also -l VALUE, -l=VALUE and -lVALUE. A switch (bool) is written --name,
+// --name=false or --no_name. '-' and '_' are the same in names.
 struct Option {
-  absl::string_view name;   // "max_tokens"
-  absl::string_view value;  // what stands for the value in help: "N"
-  absl::string_view help;   // one or more sentences
+  absl::string_view name;  // "max_tokens"
+  // What stands for the value in help: "N", or the words that it may be,
+  // "step|generate". FILE and DIRECTORY are completed as such.
+  absl::string_view value;
+  absl::string_view help;  // one or more sentences
   OptionTarget target;
+  char letter = 0;  // 0: none
+  // What the value may be, with its unit: "1s to 720h". Shown in help and where
+  // a value cannot be read; whoever gets the value checks it.
+  absl::string_view range = {};
+  // What holds if it is not given, if help does not say so in words.
+  std::string initial = {};
 };
 
 // The options of a command, in the order in which help shows them.
 using OptionTable = std::vector<Option>;
+
+bool IsSwitch(const Option& option);
 
 // Reads `arguments` into the targets of `table` and returns what is not an
 // option, in order. "--" ends the options; "-" alone is none. Where an option
@@ -44,17 +55,20 @@ using OptionTable = std::vector<Option>;
 absl::StatusOr<std::vector<std::string>> ParseOptions(
     const OptionTable& table, const std::vector<std::string>& arguments);
 
-// The help text of a table: one option after the other, wrapped.
-std::string FormatOptions(const OptionTable& table);
-
-// The words of `text` in lines of at most 80 columns that begin with `indent`
-// blanks.
-std::string Wrap(absl::string_view text, size_t indent);
+// Reads "500ms", "10s", "1h30m", "0" or "inf". INVALID_ARGUMENT for anything
+// else: a number alone is told to take a unit.
+absl::StatusOr<absl::Duration> ParseTime(absl::string_view text);
 
 // The one of `candidates` that `word` was probably meant to be, or "".
 absl::string_view Closest(absl::string_view word,
                           const std::vector<absl::string_view>& candidates);
 
+// ", did you mean NAME?", or nothing where no candidate is close; `dashes` come
+// before the name.
+std::string DidYouMean(absl::string_view word,
+                       const std::vector<absl::string_view>& candidates,
+                       absl::string_view dashes = "");
+
 }  // namespace steadystate::client
 
-#endif  // STEADYSTATE_CLIENT_CLI_OPTIONS_H_
+#endif  // STEADYSTATE_CLIENT_OPTIONS_OPTIONS_H_

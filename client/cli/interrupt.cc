@@ -1,0 +1,59 @@
+#include "client/cli/interrupt.h"
+
+#include <pthread.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <utility>
+
+namespace steadystate::client {
+namespace {
+
+constexpr int kExitInterrupted = 130;
+
+sigset_t Signals() {
+  sigset_t signals;
+  sigemptyset(&signals);
+  sigaddset(&signals, SIGINT);
+  sigaddset(&signals, SIGTERM);
+  return signals;
+}
+
+}  // namespace
+
+Interrupt::Interrupt(Handler handler) : handler_(std::move(handler)) {
+  // Blocked here, and so in every thread that starts from now on: the watcher
+  // is the only one that takes them.
+  const sigset_t signals = Signals();
+  pthread_sigmask(SIG_BLOCK, &signals, nullptr);
+  watcher_ = std::thread(&Interrupt::Watch, this);
+}
+
+Interrupt::~Interrupt() {
+  stopping_ = true;
+  pthread_kill(watcher_.native_handle(), SIGTERM);
+  watcher_.join();
+}
+
+Interrupt::Handler Interrupt::Exchange(Handler handler) {
+  const MutexLock lock(mutex_);
+  return std::exchange(handler_, std::move(handler));
+}
+
+void Interrupt::Watch() {
+  const sigset_t signals = Signals();
+  int signal = 0;
+  while (sigwait(&signals, &signal) == 0 && !stopping_) {
+    const MutexLock lock(mutex_);
+    handler_(signal);
+  }
+}
+
+Interrupt::Handler CancelCalls(Canceller& canceller) {
+  return [&canceller](int) {
+    if (canceller.cancelled()) _exit(kExitInterrupted);
+    canceller.Cancel();
+  };
+}
+
+}  // namespace steadystate::client

@@ -1,0 +1,147 @@
+// Goal: the command line says what it can do, and what was wrong with what it
+// was told. Method: the program itself, without a server.
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/client/process.h"
+#include "tests/testing/temp_directory.h"
+
+namespace steadystate {
+namespace {
+
+using testing::HasSubstr;
+using testing::StartsWith;
+
+constexpr char kClient[] = STEADYSTATE_BIN_DIR "/steadystate";
+
+class CliUsageTest : public testing::Test {
+ protected:
+  std::string Print(const std::string& arguments) {
+    const Outcome outcome =
+        RunShell(absl::StrCat(kClient, " ", arguments), directory_.path());
+    EXPECT_EQ(outcome.code, 0) << arguments << ": " << outcome.err;
+    return outcome.out;
+  }
+
+  std::string Fail(int code, const std::string& arguments) {
+    const Outcome outcome =
+        RunShell(absl::StrCat(kClient, " ", arguments), directory_.path());
+    EXPECT_EQ(outcome.code, code) << arguments << ": " << outcome.out;
+    return outcome.err;
+  }
+
+  const TempDirectory directory_;
+};
+
+TEST_F(CliUsageTest, WrongCommandLinesAreExplained) {
+  EXPECT_THAT(Fail(2, ""), HasSubstr("Commands:"));
+  EXPECT_THAT(Fail(2, "generat"), HasSubstr("did you mean generate?"));
+  EXPECT_THAT(Fail(2, "session"), HasSubstr("session create"));
+  EXPECT_THAT(Fail(2, "generate --promt a"), HasSubstr("mean --prompt?"));
+  EXPECT_THAT(Fail(2, "generate"), HasSubstr("needs a prompt"));
+  EXPECT_THAT(Fail(2, "generate a b"), HasSubstr("in quotes, such as 'a b'"));
+  EXPECT_THAT(Fail(2, "sesion"), HasSubstr("did you mean session?"));
+  EXPECT_THAT(Fail(2, "session delet a"), HasSubstr("mean session delete?"));
+  EXPECT_THAT(
+      Fail(2, "--json model"),
+      HasSubstr("comes before its options: steadystate COMMAND --json"));
+  EXPECT_THAT(Fail(2, "generate a --timeout 10"), HasSubstr("has no unit"));
+  EXPECT_THAT(Fail(2, "health --address https://a:1"),
+              HasSubstr("no encryption"));
+  EXPECT_THAT(Fail(2, "completion"), HasSubstr("bash|zsh|fish"));
+  EXPECT_THAT(Fail(2, "help generat"), HasSubstr("did you mean generate?"));
+  EXPECT_THAT(Fail(2, "help session delet"), HasSubstr("session delete?"));
+  EXPECT_THAT(Fail(2, "generate --prompt a --prompt_file b"),
+              HasSubstr("only one of"));
+  EXPECT_THAT(Fail(2, "generate --prompt \"$(printf '\\377')\""),
+              HasSubstr("must be UTF-8"));
+  EXPECT_THAT(Fail(2, "generate --prompt a --logprobs 1"),
+              HasSubstr("needs --json"));
+  EXPECT_THAT(Fail(2, "score --text_file /no/such"), HasSubstr("/no/such"));
+  EXPECT_THAT(Fail(2, "score --text ''"), HasSubstr("nothing to score"));
+  EXPECT_THAT(Fail(2, "score --text a --logits_out /no/such/x"),
+              HasSubstr("/no/such/x"));
+  EXPECT_THAT(Fail(2, "session get"), HasSubstr("id is missing"));
+}
+
+void ExpectNarrow(const std::string& text) {
+  for (const std::string& line :
+       std::vector<std::string>(absl::StrSplit(text, '\n'))) {
+    EXPECT_LE(line.size(), 80u) << line;
+  }
+}
+
+TEST_F(CliUsageTest, EveryCommandHasHelp) {
+  const std::string overview = Print("help");
+  ExpectNarrow(overview);
+  const std::string manual = Print("help --man");
+  for (const char* command : {"generate",
+                              "score",
+                              "embed",
+                              "load",
+                              "session create",
+                              "session get",
+                              "session list",
+                              "session fork",
+                              "session rewind",
+                              "session export",
+                              "session import",
+                              "session hibernate",
+                              "session delete",
+                              "session watch",
+                              "session checkpoint",
+                              "checkpoint list",
+                              "checkpoint delete",
+                              "model",
+                              "health",
+                              "completion",
+                              "version",
+                              "help"}) {
+    EXPECT_THAT(overview, HasSubstr(absl::StrCat("\n  ", command, " ")));
+    EXPECT_THAT(manual,
+                HasSubstr(absl::StrCat("\n.SS \"steadystate ", command)));
+    const std::string help = Print(absl::StrCat("help ", command));
+    EXPECT_THAT(help, HasSubstr("Examples:"));
+    EXPECT_THAT(help, HasSubstr("-h, --help"));
+    ExpectNarrow(help);
+  }
+  EXPECT_EQ(Print("session create --help"), Print("help session create"));
+  EXPECT_EQ(Print("help --help"), Print("help help"));
+  EXPECT_EQ(Print("generate -h"), Print("help generate"));
+  EXPECT_EQ(Print("--help"), overview);
+  EXPECT_EQ(Print("-h"), overview);
+  EXPECT_THAT(Print("generate -h"), HasSubstr("  -a, --address HOST:PORT\n"));
+}
+
+TEST_F(CliUsageTest, GroupsHaveHelp) {
+  const std::string group = Print("session --help");
+  EXPECT_THAT(group, HasSubstr("\n  session export "));
+  EXPECT_EQ(Print("help session"), group);
+  EXPECT_EQ(Print("session -h"), group);
+}
+
+TEST_F(CliUsageTest, TellsItsVersion) {
+  EXPECT_THAT(Print("version"), StartsWith("steadystate "));
+  EXPECT_EQ(Print("--version"), Print("version"));
+}
+
+TEST_F(CliUsageTest, ShellsReadTheCompletions) {
+  EXPECT_EQ(Print("completion bash >script; bash -n script"), "");
+  EXPECT_THAT(Print("completion fish"), HasSubstr("-a generate\n"));
+  EXPECT_THAT(Print("completion zsh"), StartsWith("#compdef steadystate\n"));
+}
+
+TEST_F(CliUsageTest, AReaderThatLeavesIsNoError) {
+  const Outcome outcome =
+      RunShell(absl::StrCat("bash -c '", kClient, " help --man | head -c 1'"),
+               directory_.path());
+  EXPECT_EQ(outcome.out, ".");
+  EXPECT_EQ(outcome.err, "");
+}
+
+}  // namespace
+}  // namespace steadystate
