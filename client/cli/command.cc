@@ -84,6 +84,7 @@ absl::Status PrintCommand::Run(const Connection&) { return PrintText(); }
 std::vector<std::unique_ptr<Command>> AllCommands() {
   std::vector<std::unique_ptr<Command>> commands;
   commands.push_back(MakeGenerateCommand());
+  commands.push_back(MakeChatCommand());
   commands.push_back(MakeScoreCommand());
   commands.push_back(MakeEmbedCommand());
   commands.push_back(MakeLoadCommand());

@@ -68,6 +68,7 @@ class PrintCommand : public Command {
 
 // One factory for each command; each command has a file of its name.
 std::unique_ptr<Command> MakeGenerateCommand();
+std::unique_ptr<Command> MakeChatCommand();
 std::unique_ptr<Command> MakeScoreCommand();
 std::unique_ptr<Command> MakeEmbedCommand();
 std::unique_ptr<Command> MakeLoadCommand();

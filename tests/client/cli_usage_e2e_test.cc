@@ -52,6 +52,7 @@ TEST_F(CliUsageTest, WrongCommandLinesAreExplained) {
   EXPECT_THAT(Fail(2, "generate a --timeout 10"), HasSubstr("has no unit"));
   EXPECT_THAT(Fail(2, "health --address https://a:1"),
               HasSubstr("no encryption"));
+  EXPECT_THAT(Fail(2, "chat hello"), HasSubstr("from standard input"));
   EXPECT_THAT(Fail(2, "completion"), HasSubstr("bash|zsh|fish"));
   EXPECT_THAT(Fail(2, "help generat"), HasSubstr("did you mean generate?"));
   EXPECT_THAT(Fail(2, "help session delet"), HasSubstr("session delete?"));
@@ -80,6 +81,7 @@ TEST_F(CliUsageTest, EveryCommandHasHelp) {
   ExpectNarrow(overview);
   const std::string manual = Print("help --man");
   for (const char* command : {"generate",
+                              "chat",
                               "score",
                               "embed",
                               "load",

@@ -1,0 +1,79 @@
+#ifndef STEADYSTATE_CLIENT_CLI_CONVERSATION_H_
+#define STEADYSTATE_CLIENT_CLI_CONVERSATION_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <optional>
+#include <string>
+
+#include "absl/strings/string_view.h"
+
+namespace steadystate::client {
+
+// How the turns of a conversation are written, and where they began, so that
+// they can be taken back. Knows nothing of a server. Thread-compatible.
+class Conversation {
+ public:
+  // Turns that can be taken back; older ones are forgotten.
+  static constexpr size_t kMaxTurns = 4096;
+
+  // `user_prefix`: what comes before what the user says, such as "\n\nUser: ",
+  // and `assistant_prefix` before the answer.
+  Conversation(std::string user_prefix, std::string assistant_prefix)
+      : user_prefix_(std::move(user_prefix)),
+        assistant_prefix_(std::move(assistant_prefix)) {}
+
+  // What ends an answer: the user's prefix without blanks at its end, and of
+  // line ends before it at most one: models end a line in their own ways. ""
+  // if the prefix is blank.
+  std::string stop() const;
+
+  // What the session is to absorb so that the user has said `line`. After an
+  // answer that the stop string ended, which the session has absorbed with it,
+  // less that; at position 0 without the line ends that set a turn apart.
+  std::string TextOf(absl::string_view line, uint64_t position) const;
+
+  // A turn begins at this position.
+  void Begin(uint64_t position);
+
+  // The answer of the turn has ended; `stopped`: with the stop string.
+  void End(bool stopped) { at_stop_ = stopped; }
+
+  // Where the last turn began; nothing if none is known.
+  std::optional<uint64_t> LastBegin() const;
+
+  // The session is where the last turn began.
+  // REQUIRES: LastBegin().
+  void Undo();
+
+ private:
+  struct Turn {
+    uint64_t position;
+    bool at_stop;  // before it
+  };
+
+  const std::string user_prefix_;
+  const std::string assistant_prefix_;
+  std::deque<Turn> turns_;
+  bool at_stop_ = false;  // the session's last text is the stop string
+};
+
+// Sets an answer free of the blanks around it, piece by piece.
+class BlankTrimmer {
+ public:
+  // What can be shown once `delta` has come.
+  std::string Add(absl::string_view delta);
+
+ private:
+  bool begun_ = false;
+  std::string blanks_;
+};
+
+// "\n", "\t" and "\\" in `text` as the characters that they stand for: shells
+// do not make it easy to write these.
+std::string Unescaped(absl::string_view text);
+
+}  // namespace steadystate::client
+
+#endif  // STEADYSTATE_CLIENT_CLI_CONVERSATION_H_

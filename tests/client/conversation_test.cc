@@ -1,0 +1,78 @@
+// Goal: a conversation reads as the model was taught, whatever ended an answer
+// and whatever was taken back. Method: turns by hand.
+#include "client/cli/conversation.h"
+
+#include "gtest/gtest.h"
+
+namespace steadystate::client {
+namespace {
+
+TEST(ConversationTest, TurnsAreSetApartButNotTheFirst) {
+  Conversation chat("\n\nUser: ", "\n\nAssistant:");
+  EXPECT_EQ(chat.TextOf("Hi", 0), "User: Hi\n\nAssistant:");
+  chat.Begin(0);
+  chat.End(/*stopped=*/false);
+  EXPECT_EQ(chat.TextOf("And?", 30), "\n\nUser: And?\n\nAssistant:");
+}
+
+// The session has absorbed the stop string with the answer.
+TEST(ConversationTest, TheStopStringIsNotSaidTwice) {
+  Conversation chat("\n\nUser: ", "\n\nAssistant:");
+  EXPECT_EQ(chat.stop(), "\nUser:");
+  chat.Begin(0);
+  chat.End(/*stopped=*/true);
+  EXPECT_EQ(chat.TextOf("And?", 30), " And?\n\nAssistant:");
+  chat.Begin(30);
+  chat.End(/*stopped=*/false);
+  EXPECT_EQ(chat.TextOf("So?", 60), "\n\nUser: So?\n\nAssistant:");
+}
+
+TEST(ConversationTest, StopStringsComeFromAnyPrefix) {
+  EXPECT_EQ(Conversation("### Ask:\n", "").stop(), "### Ask:");
+  EXPECT_EQ(Conversation("\n", "").stop(), "");
+  EXPECT_EQ(Conversation("", "").stop(), "");
+}
+
+TEST(ConversationTest, UndoGoesBackTurnByTurn) {
+  Conversation chat("\nQ: ", "\nA:");
+  EXPECT_EQ(chat.LastBegin(), std::nullopt);
+  chat.Begin(0);
+  chat.End(/*stopped=*/true);
+  chat.Begin(30);
+  chat.End(/*stopped=*/false);
+  EXPECT_EQ(chat.LastBegin(), 30u);
+  chat.Undo();
+  // As before that turn: after a stop string.
+  EXPECT_EQ(chat.TextOf("x", 30), " x\nA:");
+  EXPECT_EQ(chat.LastBegin(), 0u);
+  chat.Undo();
+  EXPECT_EQ(chat.LastBegin(), std::nullopt);
+}
+
+TEST(ConversationTest, RemembersABoundedNumberOfTurns) {
+  Conversation chat("Q", "A");
+  for (size_t i = 0; i < Conversation::kMaxTurns + 5; ++i) chat.Begin(i);
+  for (size_t i = 0; i < Conversation::kMaxTurns; ++i) {
+    ASSERT_TRUE(chat.LastBegin().has_value());
+    chat.Undo();
+  }
+  EXPECT_EQ(chat.LastBegin(), std::nullopt);
+}
+
+TEST(BlankTrimmerTest, HoldsBlanksBackUntilMoreComes) {
+  BlankTrimmer trimmer;
+  EXPECT_EQ(trimmer.Add(" \n"), "");
+  EXPECT_EQ(trimmer.Add(" Hello \n"), "Hello");
+  EXPECT_EQ(trimmer.Add("\n"), "");
+  EXPECT_EQ(trimmer.Add("you"), " \n\nyou");
+  const std::string many(10000, '\n');
+  EXPECT_EQ(trimmer.Add(many), many);
+}
+
+TEST(UnescapedTest, ReadsLineEnds) {
+  EXPECT_EQ(Unescaped("\\n\\nUser:\\t\\\\n"), "\n\nUser:\t\\n");
+  EXPECT_EQ(Unescaped("plain"), "plain");
+}
+
+}  // namespace
+}  // namespace steadystate::client
