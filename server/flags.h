@@ -19,20 +19,21 @@ struct Flags {
   ModelOptions model;
   EngineOptions engine;
   ServerOptions server;
-  std::string metrics_listen;
+  // Absent: metrics are not served.
+  std::optional<std::string> metrics_listen;
   absl::Duration drain_lag;
   absl::Duration drain_timeout;
   absl::Duration drain_budget;
   std::string store;  // a directory; empty: none
   bool allow_damaged_store = false;
   LogLevel log_level = LogLevel::kInfo;
-  // --help or --version: print this and do nothing else.
+  // --help or --version, for instance: print this and do nothing else.
   std::optional<std::string> text;
 };
 
 // INVALID_ARGUMENT if a flag is unknown, has a value that it cannot have, or is
-// missing; the message names it. Values that only make sense together with the
-// model are checked by whoever gets them.
+// missing; the message names it. All that can be said without the model and the
+// machine's addresses is said here; the rest is checked by whoever gets it.
 absl::StatusOr<Flags> ParseFlags(int argc, char** argv);
 
 }  // namespace steadystate

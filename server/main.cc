@@ -21,9 +21,11 @@
 #include "absl/synchronization/mutex.h"
 #include "server/base/clock.h"
 #include "server/base/line_writer.h"
+#include "server/base/listener.h"
 #include "server/base/logging.h"
 #include "server/base/memory_trimmer.h"
 #include "server/base/process.h"
+#include "server/base/status_macros.h"
 #include "server/base/version.h"
 #include "server/engine/engine.h"
 #include "server/flags.h"
@@ -147,14 +149,18 @@ std::string WithPort(const std::string& host_port, int port) {
 }
 
 // Says that the server is ready, waits for a signal, shuts down.
-// `store_sessions` is called when nobody calls any more.
-int Serve(const Flags& flags, Server& server, const ScrapeServer& scrapes,
+// `scrapes` is null if metrics are not served; `store_sessions` is called when
+// nobody calls any more.
+int Serve(const Flags& flags, Server& server, const ScrapeServer* scrapes,
           const std::function<void()>& store_sessions) {
   // Nobody may be reading.
   LineWriter output(STDOUT_FILENO, kOutputBytes);
   output.Write(absl::StrCat(
       "listening grpc=", WithPort(flags.server.listen, server.port()),
-      " metrics=", WithPort(flags.metrics_listen, scrapes.port()), "\n"));
+      " metrics=",
+      scrapes == nullptr ? "off"
+                         : WithPort(*flags.metrics_listen, scrapes->port()),
+      "\n"));
   WaitForStopSignal();
   output.Flush(kFlushTime);
   server.AnnounceShutdown(flags.drain_lag);
@@ -230,7 +236,34 @@ void StoreSessions(const Flags& flags, Engine& engine) {
   }
 }
 
+// The addresses that the server has taken; nobody can connect yet.
+struct Addresses {
+  Listener grpc;
+  std::optional<Listener> metrics;  // absent: they are not served
+};
+
+// Takes the addresses before the model is loaded, which takes time.
+absl::StatusOr<Addresses> TakeAddresses(const Flags& flags) {
+  Addresses addresses;
+  STEADYSTATE_ASSIGN_OR_RETURN(
+      addresses.grpc, Bind(flags.server.listen, AnyAddress::kBothFamilies));
+  if (flags.metrics_listen.has_value()) {
+    STEADYSTATE_ASSIGN_OR_RETURN(
+        addresses.metrics, Bind(*flags.metrics_listen, AnyAddress::kIpv4Only));
+  }
+  return addresses;
+}
+
+// Null if metrics are not to be served.
+absl::StatusOr<std::unique_ptr<ScrapeServer>> StartScrapes(
+    std::optional<Listener> listener, const Metrics& metrics) {
+  if (!listener.has_value()) return nullptr;
+  return ServeMetrics(*std::move(listener), metrics);
+}
+
 int Run(const Flags& flags) {
+  absl::StatusOr<Addresses> addresses = TakeAddresses(flags);
+  if (!addresses.ok()) return Fail("", addresses.status(), kExitFailure);
   const SteadyTime start = Clock::Real().Now();
   absl::StatusOr<std::shared_ptr<const Model>> model = Model::Load(flags.model);
   if (!model.ok()) {
@@ -256,25 +289,22 @@ int Run(const Flags& flags) {
   if (*store != nullptr) EstimateDrain(flags, **engine);
 
   const absl::StatusOr<std::unique_ptr<ScrapeServer>> scrapes =
-      ServeMetrics(flags.metrics_listen, metrics);
-  if (absl::IsInvalidArgument(scrapes.status())) {
-    return WrongUsage(scrapes.status());
-  }
+      StartScrapes(std::move(addresses->metrics), metrics);
   if (!scrapes.ok()) {
     return Fail("cannot serve metrics: ", scrapes.status(), kExitFailure);
   }
   const MemoryTrimmer trimmer;
   // Calls may come from here on, and have to end in order.
   KeepFirstStopSignal();
-  absl::StatusOr<std::unique_ptr<Server>> server =
-      Server::Start(flags.server, **engine, metrics);
+  absl::StatusOr<std::unique_ptr<Server>> server = Server::Start(
+      flags.server, std::move(addresses->grpc), **engine, metrics);
   if (absl::IsInvalidArgument(server.status())) {
     return WrongUsage(server.status());
   }
   if (!server.ok()) {
     return Fail("cannot serve gRPC: ", server.status(), kExitFailure);
   }
-  return Serve(flags, **server, **scrapes, [&] {
+  return Serve(flags, **server, scrapes->get(), [&] {
     if (*store != nullptr) StoreSessions(flags, **engine);
   });
 }

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
+#include "absl/functional/function_ref.h"
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
@@ -121,6 +122,10 @@ class Chat {
 
   // Absorbs what the user says and prints the answer.
   absl::Status Answer(absl::string_view said);
+  // Calls again while the session is in use, as for a moment after an answer
+  // was cut.
+  static absl::Status WhileBusy(absl::FunctionRef<absl::Status()> call,
+                                const Canceller& canceller);
   // One try of it: SESSION_BUSY if the session is still in use.
   absl::Status Try(absl::string_view said, Canceller& canceller);
   absl::StatusOr<uint64_t> Position() const;
@@ -199,9 +204,10 @@ absl::Status Chat::Obey(absl::string_view line) {
     return absl::InvalidArgumentError(
         absl::StrCat(command, " needs a name: ", command, " NAME"));
   }
-  if (command == "/fork") return Fork(name);
-  if (command == "/save") return Save(name);
-  if (command == "/undo") return Undo();
+  const Canceller& end = *connection_.call.canceller;
+  if (command == "/fork") return WhileBusy([&] { return Fork(name); }, end);
+  if (command == "/save") return WhileBusy([&] { return Save(name); }, end);
+  if (command == "/undo") return WhileBusy([&] { return Undo(); }, end);
   if (command == "/help") {
     std::fputs(std::string(kCommands).c_str(), stderr);
     return absl::OkStatus();
@@ -214,6 +220,18 @@ absl::Status Chat::Obey(absl::string_view line) {
       "there is no ", command,
       DidYouMean(command, {"/undo", "/fork", "/save", "/help", "/quit"}),
       " A line that begins with / is said as /", command));
+}
+
+absl::Status Chat::WhileBusy(absl::FunctionRef<absl::Status()> call,
+                             const Canceller& canceller) {
+  const absl::Time give_up = absl::Now() + kBusyTime;
+  absl::Status status = call();
+  while (ReasonOf(status) == v1::SESSION_BUSY && absl::Now() < give_up &&
+         !canceller.cancelled()) {
+    absl::SleepFor(kBusyPause);
+    status = call();
+  }
+  return status;
 }
 
 absl::Status Chat::Undo() {
@@ -268,13 +286,8 @@ absl::StatusOr<uint64_t> Chat::Position() const {
 absl::Status Chat::Answer(absl::string_view said) {
   Canceller canceller;
   signals_.SetAnswer(&canceller);
-  const absl::Time give_up = absl::Now() + kBusyTime;
-  absl::Status answered = Try(said, canceller);
-  while (ReasonOf(answered) == v1::SESSION_BUSY && absl::Now() < give_up &&
-         !canceller.cancelled()) {
-    absl::SleepFor(kBusyPause);
-    answered = Try(said, canceller);
-  }
+  const absl::Status answered =
+      WhileBusy([&] { return Try(said, canceller); }, canceller);
   signals_.SetAnswer(nullptr);
   const bool cut = absl::IsCancelled(answered) && canceller.cancelled();
   return answered.ok() || cut ? Print("\n") : answered;

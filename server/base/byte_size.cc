@@ -3,6 +3,7 @@
 #include <cmath>
 #include <cstddef>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
@@ -28,6 +29,37 @@ constexpr Unit kUnits[] = {
     {"B", 1},
 };
 
+// "4Gi" is what Kubernetes calls 4GiB; capitals do not matter.
+bool HasSuffix(absl::string_view text, absl::string_view suffix) {
+  return absl::EndsWithIgnoreCase(text, suffix) ||
+         (absl::EndsWith(suffix, "iB") &&
+          absl::EndsWithIgnoreCase(text, suffix.substr(0, 2)));
+}
+
+// REQUIRES: HasSuffix.
+size_t SuffixSize(absl::string_view text, absl::string_view suffix) {
+  return absl::EndsWithIgnoreCase(text, suffix) ? suffix.size() : 2;
+}
+
+// "4G": Docker and Java mean 4GiB by it, Kubernetes 4GB.
+bool NamesOneLetter(absl::string_view text) {
+  return text.size() > 1 &&
+         absl::string_view("KMGTkmgt").find(text.back()) !=
+             absl::string_view::npos &&
+         absl::string_view("0123456789").find(text[text.size() - 2]) !=
+             absl::string_view::npos;
+}
+
+absl::Status OneLetter(absl::string_view text) {
+  const absl::string_view number = text.substr(0, text.size() - 1);
+  const char unit =
+      absl::ascii_toupper(static_cast<unsigned char>(text.back()));
+  const std::string letter(1, unit);
+  return absl::InvalidArgumentError(
+      absl::StrCat("'", text, "' may be ", number, letter, "iB or ", number,
+                   unit == 'K' ? "k" : letter, "B: say which of them"));
+}
+
 }  // namespace
 
 absl::StatusOr<uint64_t> ParseByteSize(absl::string_view text) {
@@ -39,8 +71,8 @@ absl::StatusOr<uint64_t> ParseByteSize(absl::string_view text) {
   absl::string_view number = text;
   uint64_t unit_bytes = 1;
   for (const Unit& unit : kUnits) {
-    if (absl::EndsWith(number, unit.suffix)) {
-      number.remove_suffix(unit.suffix.size());
+    if (HasSuffix(number, unit.suffix)) {
+      number.remove_suffix(SuffixSize(number, unit.suffix));
       unit_bytes = unit.bytes;
       break;
     }
@@ -48,7 +80,7 @@ absl::StatusOr<uint64_t> ParseByteSize(absl::string_view text) {
   // Digits and at most a point: no sign, exponent, blank, "inf" or "nan".
   if (number.empty() ||
       number.find_first_not_of("0123456789.") != absl::string_view::npos) {
-    return bad();
+    return NamesOneLetter(text) ? OneLetter(text) : bad();
   }
   uint64_t whole = 0;
   if (absl::SimpleAtoi(number, &whole)) {
@@ -60,6 +92,16 @@ absl::StatusOr<uint64_t> ParseByteSize(absl::string_view text) {
   const double bytes = std::floor(value * static_cast<double>(unit_bytes));
   if (!(bytes < 18446744073709551616.0)) return bad();
   return static_cast<uint64_t>(bytes);
+}
+
+std::string UnparseByteSize(uint64_t bytes) {
+  for (const Unit& unit : kUnits) {
+    const bool binary = absl::EndsWith(unit.suffix, "iB");
+    if (binary && bytes >= unit.bytes && bytes % unit.bytes == 0) {
+      return absl::StrCat(bytes / unit.bytes, unit.suffix);
+    }
+  }
+  return absl::StrCat(bytes);
 }
 
 std::string FormatByteSize(uint64_t bytes) {

@@ -10,8 +10,11 @@
 #include <utility>
 
 #include "absl/status/status.h"
+#include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
 #include "server/base/status_macros.h"
 
 namespace steadystate {
@@ -62,7 +65,7 @@ void SetOption(int socket, int level, int option, int value) {
 }
 
 // Invalid, and errno set, if the address cannot be had.
-Descriptor ListenOn(const addrinfo& address, bool both_families) {
+Descriptor BindTo(const addrinfo& address, bool both_families) {
   Descriptor listener(
       socket(address.ai_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
   if (!listener.valid()) return listener;
@@ -71,8 +74,7 @@ Descriptor ListenOn(const addrinfo& address, bool both_families) {
   if (address.ai_family == AF_INET6) {
     SetOption(listener.get(), IPPROTO_IPV6, IPV6_V6ONLY, both_families ? 0 : 1);
   }
-  if (bind(listener.get(), address.ai_addr, address.ai_addrlen) != 0 ||
-      listen(listener.get(), SOMAXCONN) != 0) {
+  if (bind(listener.get(), address.ai_addr, address.ai_addrlen) != 0) {
     const int error = errno;
     listener.Close();
     errno = error;
@@ -81,8 +83,8 @@ Descriptor ListenOn(const addrinfo& address, bool both_families) {
 }
 
 // As many of the addresses as can be had, all on one port.
-absl::StatusOr<Listener> ListenOnAll(const HostPort& address,
-                                     bool both_families) {
+absl::StatusOr<Listener> BindToAll(const HostPort& address,
+                                   bool both_families) {
   STEADYSTATE_ASSIGN_OR_RETURN(const Addresses addresses, LookUp(address));
   Listener listener;
   listener.port = address.port;
@@ -90,7 +92,7 @@ absl::StatusOr<Listener> ListenOnAll(const HostPort& address,
   for (addrinfo* next = addresses.get(); next != nullptr;
        next = next->ai_next) {
     SetPort(listener.port, *next->ai_addr);
-    Descriptor socket = ListenOn(*next, both_families);
+    Descriptor socket = BindTo(*next, both_families);
     if (socket.valid()) {
       listener.port = PortOf(socket.get());
       listener.sockets.push_back(std::move(socket));
@@ -102,12 +104,51 @@ absl::StatusOr<Listener> ListenOnAll(const HostPort& address,
   return listener;
 }
 
-absl::StatusOr<Listener> ListenOnAnyAddress(const HostPort& address) {
+absl::StatusOr<Listener> BindToAnyAddress(const HostPort& address) {
   absl::StatusOr<Listener> both =
-      ListenOnAll({.host = "::", .port = address.port}, true);
+      BindToAll({.host = "::", .port = address.port}, true);
   if (both.ok()) return both;
   // There are machines without IPv6.
-  return ListenOnAll({.host = "0.0.0.0", .port = address.port}, false);
+  return BindToAll({.host = "0.0.0.0", .port = address.port}, false);
+}
+
+absl::Status CannotHave(absl::string_view host_port, absl::string_view why) {
+  return absl::UnavailableError(absl::StrCat(
+      "cannot listen on ", host_port,
+      ": the address is taken or not one of this machine (", why,
+      "); another port can be given, and port 0 picks a free one"));
+}
+
+bool IsPort(absl::string_view text) {
+  int port = 0;
+  return !text.empty() &&
+         absl::ascii_isdigit(static_cast<unsigned char>(text.front())) &&
+         absl::SimpleAtoi(text, &port) && port <= 65535;
+}
+
+// What is probably meant by a text that is not HOST:PORT.
+std::string Meant(absl::string_view text) {
+  for (const absl::string_view scheme : {"http://", "https://", "grpc://"}) {
+    absl::string_view rest = text;
+    if (!absl::ConsumePrefix(&rest, scheme)) continue;
+    rest = rest.substr(0, rest.find('/'));
+    return absl::StrCat("give HOST:PORT without ", scheme,
+                        ParseHostPort(rest).ok()
+                            ? absl::StrCat(", that is ", rest)
+                            : ", for instance 127.0.0.1:50051");
+  }
+  absl::string_view port = text;
+  absl::ConsumePrefix(&port, ":");
+  if (IsPort(port)) {
+    return absl::StrCat("give 127.0.0.1:", port,
+                        " to listen for programs of this machine, 0.0.0.0:",
+                        port, " for those of others too");
+  }
+  const bool is_name =
+      !text.empty() && text.find_first_of(":/ ") == absl::string_view::npos;
+  if (is_name) return absl::StrCat("give a port too, as in ", text, ":50051");
+  return "give HOST:PORT with a port of 0 to 65535, for instance "
+         "127.0.0.1:50051";
 }
 
 }  // namespace
@@ -116,12 +157,10 @@ absl::StatusOr<HostPort> ParseHostPort(absl::string_view text) {
   HostPort address;
   const size_t colon = text.rfind(':');
   if (colon == absl::string_view::npos || colon == 0 ||
-      !absl::SimpleAtoi(text.substr(colon + 1), &address.port) ||
-      address.port < 0 || address.port > 65535) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("'", text,
-                     "' is not an address to listen on: give HOST:PORT with a "
-                     "port of 0 to 65535, for instance 127.0.0.1:50051"));
+      absl::StrContains(text, '/') || !IsPort(text.substr(colon + 1)) ||
+      !absl::SimpleAtoi(text.substr(colon + 1), &address.port)) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "'", text, "' is not an address to listen on: ", Meant(text)));
   }
   absl::string_view host = text.substr(0, colon);
   if (host.size() > 2 && host.front() == '[' && host.back() == ']') {
@@ -131,17 +170,32 @@ absl::StatusOr<HostPort> ParseHostPort(absl::string_view text) {
   return address;
 }
 
-absl::StatusOr<Listener> Listen(const std::string& host_port, AnyAddress any) {
+absl::StatusOr<Listener> Bind(const std::string& host_port, AnyAddress any) {
   STEADYSTATE_ASSIGN_OR_RETURN(const HostPort address,
                                ParseHostPort(host_port));
   absl::StatusOr<Listener> listener = IsBothFamilies(address, any)
-                                          ? ListenOnAnyAddress(address)
-                                          : ListenOnAll(address, false);
-  if (listener.ok()) return listener;
-  return absl::UnavailableError(
-      absl::StrCat("cannot listen on ", host_port,
-                   ": the address is taken or not one of this machine (",
-                   listener.status().message(), ")"));
+                                          ? BindToAnyAddress(address)
+                                          : BindToAll(address, false);
+  if (!listener.ok()) {
+    return CannotHave(host_port, listener.status().message());
+  }
+  listener->host_port = host_port;
+  return listener;
+}
+
+absl::Status StartListening(const Listener& listener) {
+  for (const Descriptor& socket : listener.sockets) {
+    if (listen(socket.get(), SOMAXCONN) != 0) {
+      return CannotHave(listener.host_port, strerror(errno));
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<Listener> Listen(const std::string& host_port, AnyAddress any) {
+  STEADYSTATE_ASSIGN_OR_RETURN(Listener listener, Bind(host_port, any));
+  STEADYSTATE_RETURN_IF_ERROR(StartListening(listener));
+  return listener;
 }
 
 }  // namespace steadystate

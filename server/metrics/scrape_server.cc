@@ -149,7 +149,13 @@ bool ScrapeConnection::Discard() {
 absl::StatusOr<std::unique_ptr<ScrapeServer>> ScrapeServer::Start(
     const std::string& host_port, std::function<std::string()> page) {
   STEADYSTATE_ASSIGN_OR_RETURN(Listener listener,
-                               Listen(host_port, AnyAddress::kIpv4Only));
+                               Bind(host_port, AnyAddress::kIpv4Only));
+  return Start(std::move(listener), std::move(page));
+}
+
+absl::StatusOr<std::unique_ptr<ScrapeServer>> ScrapeServer::Start(
+    Listener listener, std::function<std::string()> page) {
+  STEADYSTATE_RETURN_IF_ERROR(StartListening(listener));
   auto server = std::unique_ptr<ScrapeServer>(
       new ScrapeServer(std::move(listener), std::move(page)));
   if (!server->end_.descriptor().valid()) {
@@ -277,7 +283,14 @@ std::string Exposition(
 
 absl::StatusOr<std::unique_ptr<ScrapeServer>> ServeMetrics(
     const std::string& host_port, const Metrics& metrics) {
-  return ScrapeServer::Start(host_port,
+  STEADYSTATE_ASSIGN_OR_RETURN(Listener listener,
+                               Bind(host_port, AnyAddress::kIpv4Only));
+  return ServeMetrics(std::move(listener), metrics);
+}
+
+absl::StatusOr<std::unique_ptr<ScrapeServer>> ServeMetrics(
+    Listener listener, const Metrics& metrics) {
+  return ScrapeServer::Start(std::move(listener),
                              [collectables = metrics.collectables()] {
                                return Exposition(collectables);
                              });

@@ -88,6 +88,9 @@ class ScrapeServer {
   // descriptors cannot be had.
   static absl::StatusOr<std::unique_ptr<ScrapeServer>> Start(
       const std::string& host_port, std::function<std::string()> page);
+  // The same, on an address that was taken before (Bind).
+  static absl::StatusOr<std::unique_ptr<ScrapeServer>> Start(
+      Listener listener, std::function<std::string()> page);
   // Ends at once, whatever is in flight.
   ~ScrapeServer();
 
@@ -125,6 +128,10 @@ class ScrapeServer {
 // ScrapeServer::Start.
 absl::StatusOr<std::unique_ptr<ScrapeServer>> ServeMetrics(
     const std::string& host_port, const Metrics& metrics);
+
+// The same, on an address that was taken before (Bind).
+absl::StatusOr<std::unique_ptr<ScrapeServer>> ServeMetrics(
+    Listener listener, const Metrics& metrics);
 
 }  // namespace steadystate
 

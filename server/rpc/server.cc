@@ -314,6 +314,15 @@ struct Server::State {
 absl::StatusOr<std::unique_ptr<Server>> Server::Start(
     const ServerOptions& options, Engine& engine, Metrics& metrics) {
   STEADYSTATE_RETURN_IF_ERROR(ValidateServerOptions(options));
+  STEADYSTATE_ASSIGN_OR_RETURN(Listener listener,
+                               Bind(options.listen, AnyAddress::kBothFamilies));
+  return Start(options, std::move(listener), engine, metrics);
+}
+
+absl::StatusOr<std::unique_ptr<Server>> Server::Start(
+    const ServerOptions& options, Listener listener, Engine& engine,
+    Metrics& metrics) {
+  STEADYSTATE_RETURN_IF_ERROR(ValidateServerOptions(options));
   LogWhatLibrariesSay();
   KeepLibrary();
 
@@ -322,8 +331,7 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Start(
       ResolveConnectionCaps(options.max_connections,
                             options.max_connections_per_peer,
                             DescriptorLimit()));
-  STEADYSTATE_ASSIGN_OR_RETURN(
-      Listener listener, Listen(options.listen, AnyAddress::kBothFamilies));
+  STEADYSTATE_RETURN_IF_ERROR(StartListening(listener));
   auto state = std::make_shared<State>(options, engine, metrics);
   state->port = listener.port;
   state->StartServing(options);

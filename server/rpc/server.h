@@ -9,6 +9,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "server/base/listener.h"
 #include "server/engine/engine.h"
 #include "server/metrics/metrics.h"
 
@@ -54,6 +55,11 @@ class Server {
   // and `metrics` outlive the server.
   static absl::StatusOr<std::unique_ptr<Server>> Start(
       const ServerOptions& options, Engine& engine, Metrics& metrics);
+
+  // The same, on the address of `options` that was taken before (Bind).
+  static absl::StatusOr<std::unique_ptr<Server>> Start(
+      const ServerOptions& options, Listener listener, Engine& engine,
+      Metrics& metrics);
 
   // Shuts down at once if Shutdown has not been called.
   ~Server();

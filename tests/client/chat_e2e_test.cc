@@ -169,7 +169,7 @@ class RunningChat {
 // At Ctrl-C a terminal throws away what has just been printed, unless it is
 // told not to (noflsh).
 TEST_F(ChatTest, CtrlCCutsTheAnswerAndNotTheChat) {
-  RunningChat chat(absl::StrCat(kClient, " chat -n none -s ada -a ", address_,
+  RunningChat chat(absl::StrCat(kClient, " chat -n 2000 -s ada -a ", address_,
                                 " --logit_bias 90=100"),
                    "script -qec \"stty noflsh; exec COMMAND\" /dev/null",
                    directory_);

@@ -131,8 +131,9 @@ class WiringTest(unittest.TestCase):
         """Of --drain_lag and the like: what is given, or the default."""
         if f"--drain_{flag}" in command:
             return seconds(command[command.index(f"--drain_{flag}") + 1])
-        default = re.search(rf"--drain_{flag}\n[^(]*\(default: (\d+)s?\)",
-                            help_of("steadystate-server"))
+        default = re.search(
+            rf"--drain_{flag} DURATION\n(?:      .*\n)*?.*Default (\d+)s?\.\n",
+            help_of("steadystate-server"))
         return int(default[1])
 
     def test_sessions_are_kept_on_a_volume(self):

@@ -508,7 +508,7 @@ class DashboardTest(unittest.TestCase):
         help_text = subprocess.run(
             [BIN_DIR / "steadystate-server", "--help"], text=True, timeout=30,
             capture_output=True, check=True).stdout
-        flags = set(re.findall(r"^  --(\w+)$", help_text, re.MULTILINE))
+        flags = set(re.findall(r"^  (?:-\w, )?--(\w+)", help_text, re.MULTILINE))
         texts = self.rules + shipped.DASHBOARD.read_text()
         self.assertLessEqual(set(re.findall(r"\bSteadystate[A-Z]\w+", texts)),
                              alerts)

@@ -318,43 +318,15 @@ struct WrongFlag {
   std::string said;
 };
 
-TEST(ServerE2eTest, WrongFlagsAreNamed) {
+// flags_test.cc has the others.
+TEST(ServerE2eTest, WrongFlagsEndIt) {
   const TinyModel model;
   const std::vector<WrongFlag> cases = {
       {"", "--model"},
-      {"--model", "--model"},
       {"--no_such_flag=1", "--no_such_flag"},
-      {"something", "something"},
-      {"--threads=many", "threads"},
-      {"--threads=-1", "threads"},
       {"--threads=5000", "threads"},
-      {"--state_memory=4XiB", "state_memory"},
-      {"--weight_dtype=int4", "weight_dtype"},
-      {"--state_dtype=f16", "state_dtype"},
-      {"--log_level=loud", "log_level"},
-      {"--transformers_version=newest", "transformers_version"},
-      {"--reflection=perhaps", "reflection"},
-      {"--session_ttl=0s", "ttl"},
-      {"--store=/nowhere/store --snapshots=2",
-       "snapshots is 2; it must be 0 with a store"},
-      {"--drain_lag=-1s", "drain_lag is -1s; it must be in [0s, 1h]"},
-      {"--drain_lag=61m", "drain_lag is 1h1m; it must be in [0s, 1h]"},
-      {"--drain_timeout=-1s", "drain_timeout"},
-      {"--max_batch_rows=0", "max_batch_rows"},
-      {"--prefill_chunk_rows=257", "prefill_chunk_rows"},
-      {"--max_queued_per_session=0", "max_queued_per_session"},
-      {"--max_step_tokens=0", "max_step_tokens"},
-      {"--max_step_tokens=1048577", "max_step_tokens"},
-      {"--max_message_bytes=1KiB", "max_message_bytes"},
-      {"--max_steps_per_message=0", "max_steps_per_message"},
-      {"--max_concurrent_streams=0", "max_concurrent_streams"},
-      {"--max_connections=18446744073709551615", "max_connections"},
-      {"--max_connections=1 --max_connections_per_peer=2",
-       "max_connections_per_peer is 2"},
-      {"--max_outbound_bytes=1MiB", "max_outbound_bytes"},
       {"--listen=nowhere", "nowhere"},
-      {"--metrics_listen=nowhere", "nowhere"},
-      {"--state_memory=1KiB", "state_memory"},
+      {"--state_memory=16KiB", "one session of this model takes"},
   };
   for (const WrongFlag& c : cases) {
     const std::string model_flag =
@@ -366,40 +338,35 @@ TEST(ServerE2eTest, WrongFlagsAreNamed) {
   }
 }
 
-TEST(ServerE2eTest, HelpNamesEveryFlagAndVersionIsTold) {
-  const Outcome help = RunServer("--help");
-  EXPECT_EQ(help.code, 0);
-  for (const char* flag : {"model",
-                           "listen",
-                           "metrics_listen",
-                           "state_memory",
-                           "weight_dtype",
-                           "state_dtype",
-                           "threads",
-                           "session_ttl",
-                           "context_cap",
-                           "max_batch_rows",
-                           "prefill_chunk_rows",
-                           "prefill_slice",
-                           "max_embed_tokens",
-                           "max_step_tokens",
-                           "max_queued_per_session",
-                           "max_message_bytes",
-                           "max_steps_per_message",
-                           "max_outbound_bytes",
-                           "max_concurrent_streams",
-                           "max_connections",
-                           "max_connections_per_peer",
-                           "drain_lag",
-                           "drain_timeout",
-                           "reflection",
-                           "log_level",
-                           "transformers_version"}) {
-    EXPECT_THAT(help.out, HasSubstr(absl::StrCat("--", flag, "\n")));
+// A model may take minutes to load.
+TEST(ServerE2eTest, AddressesAreTakenBeforeTheModelIsLoaded) {
+  ServerProcess server;
+  for (const std::string& flags :
+       {absl::StrCat("--metrics_listen off --listen ", server.address()),
+        absl::StrCat("--listen 127.0.0.1:0 --metrics_listen ",
+                     server.metrics_address())}) {
+    const Outcome outcome =
+        RunServer(absl::StrCat("--model /no/such/model ", flags));
+    EXPECT_EQ(outcome.code, 1) << outcome.err;
+    EXPECT_THAT(outcome.err, HasSubstr("cannot listen on 127.0.0.1:"));
+    EXPECT_EQ(outcome.out, "");
   }
+}
+
+TEST(ServerE2eTest, MetricsCanBeOff) {
+  ServerProcess server({"--metrics_listen", "off"});
+  EXPECT_EQ(server.metrics_address(), "off");
+  EXPECT_TRUE(server.Step(server.CreateSession()).ok());
+  EXPECT_TRUE(AwaitHealthCode(server.address(), 0));
+  server.process().Signal(SIGTERM);
+  EXPECT_EQ(server.process().Wait(), 0) << server.Log();
+}
+
+TEST(ServerE2eTest, TellsItsVersionAndHelp) {
   const Outcome version = RunServer("--version");
   EXPECT_EQ(version.code, 0);
   EXPECT_THAT(version.out, HasSubstr("steadystate-server "));
+  EXPECT_THAT(RunServer("-h").out, HasSubstr("--metrics_listen HOST:PORT|off"));
 }
 
 // What the log of a server says, from its start to its end.

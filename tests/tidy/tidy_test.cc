@@ -162,7 +162,9 @@ const std::vector<Layer> kLayers = {
     {"client/cli/",
      {"client/cli/", "client/load/", "client/options/", "client/mutex.h",
       "steadystate/", "google/", "grpc"}},
+    // The server's command line is read with the same code.
     {"client/options/", {"client/options/"}},
+    {"server/flag", {"server/", "kernels/dtype.h", "client/options/"}},
     {"client/load/",
      {"client/load/", "client/mutex.h", "steadystate/", "google/"}},
     {"client/steadystate/",

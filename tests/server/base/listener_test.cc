@@ -43,6 +43,23 @@ TEST(ParseHostPortTest, RefusesTheRestByName) {
   }
 }
 
+TEST(ParseHostPortTest, TellsTheFormThatIsMeant) {
+  const struct {
+    const char* text;
+    const char* said;
+  } kCases[] = {{":50051", "give 127.0.0.1:50051 to listen"},
+                {"50051", "0.0.0.0:50051 for those of others"},
+                {"localhost", "a port too, as in localhost:50051"},
+                {"http://[::1]:5/x", "without http://, that is [::1]:5"},
+                {"https://host", "without https://, for instance"},
+                {"host:port", "with a port of 0 to 65535"},
+                {"host:1/x", "with a port of 0 to 65535"}};
+  for (const auto& expected : kCases) {
+    EXPECT_THAT(std::string(ParseHostPort(expected.text).status().message()),
+                HasSubstr(expected.said));
+  }
+}
+
 // Whether a connection to the listener arrives.
 bool Accepts(const Listener& listener) {
   const TcpClient client(listener.port);
@@ -96,6 +113,36 @@ TEST(ListenTest, RefusesATakenPortByName) {
     EXPECT_EQ(second.status().code(), absl::StatusCode::kUnavailable);
     EXPECT_THAT(std::string(second.status().message()), HasSubstr(taken));
   }
+}
+
+TEST(BindTest, NobodyConnectsBeforeItListens) {
+  const auto bound = Bind("127.0.0.1:0", AnyAddress::kIpv4Only);
+  ASSERT_TRUE(bound.ok()) << bound.status();
+  EXPECT_GT(bound->port, 0);
+  EXPECT_FALSE(TcpClient(bound->port).connected());
+  ASSERT_TRUE(StartListening(*bound).ok());
+  EXPECT_TRUE(Accepts(*bound));
+}
+
+TEST(BindTest, TellsThatAPortIsTaken) {
+  const auto first = Listen("127.0.0.1:0", AnyAddress::kIpv4Only);
+  ASSERT_TRUE(first.ok()) << first.status();
+  const auto second =
+      Bind(absl::StrCat("127.0.0.1:", first->port), AnyAddress::kIpv4Only);
+  EXPECT_EQ(second.status().code(), absl::StatusCode::kUnavailable);
+}
+
+// Both have taken the address, which is no error until the first listens.
+TEST(BindTest, TheSecondToListenIsTold) {
+  const auto first = Bind("127.0.0.1:0", AnyAddress::kIpv4Only);
+  ASSERT_TRUE(first.ok()) << first.status();
+  const std::string taken = absl::StrCat("127.0.0.1:", first->port);
+  const auto second = Bind(taken, AnyAddress::kIpv4Only);
+  ASSERT_TRUE(second.ok()) << second.status();
+  EXPECT_TRUE(StartListening(*first).ok());
+  const absl::Status late = StartListening(*second);
+  EXPECT_EQ(late.code(), absl::StatusCode::kUnavailable);
+  EXPECT_THAT(std::string(late.message()), HasSubstr(taken));
 }
 
 TEST(ListenTest, RefusesForeignAddresses) {
