@@ -461,5 +461,14 @@ TEST_F(CliTest, OneCommandSaysThatAPortIsTaken) {
   EXPECT_THAT(outcome.err, HasSubstr(address_ + " is taken"));
 }
 
+TEST_F(CliTest, OneCommandCanDoWithoutMetrics) {
+  const Outcome outcome = RunShell(
+      absl::StrCat(kRoot, "/deploy/run --once --bin-dir=", STEADYSTATE_BIN_DIR,
+                   " --listen 127.0.0.1:0 --metrics-listen off"),
+      directory_.path());
+  EXPECT_EQ(outcome.code, 0) << outcome.out << outcome.err;
+  EXPECT_THAT(outcome.out, ContainsRegex("gRPC +127.0.0.1:[0-9]+\n$"));
+}
+
 }  // namespace
 }  // namespace steadystate
