@@ -58,6 +58,20 @@ class InstallTest(unittest.TestCase):
         self.assertIn("steadystate ",
                       run(self.prefix / "bin/steadystate", "version"))
 
+    def test_manuals_and_completions_come_where_they_are_looked_for(self):
+        self.install("documentation")
+        self.assertEqual(files_of(self.prefix), sorted(
+            place for name in ("steadystate", "steadystate-server")
+            for place in (
+                f"share/bash-completion/completions/{name}",
+                f"share/fish/vendor_completions.d/{name}.fish",
+                f"share/man/man1/{name}.1",
+                f"share/zsh/vendor-completions/_{name}")))
+        manual = (self.prefix / "share/man/man1/steadystate.1").read_text()
+        self.assertTrue(manual.startswith(".TH STEADYSTATE 1 "))
+        run("bash", "-n", self.prefix /
+            "share/bash-completion/completions/steadystate-server")
+
     def test_others_build_with_the_library(self):
         self.install("development")
         headers = [path for path in files_of(self.prefix)
