@@ -87,6 +87,8 @@ std::vector<std::unique_ptr<Command>> AllCommands() {
   commands.push_back(MakeChatCommand());
   commands.push_back(MakeScoreCommand());
   commands.push_back(MakeEmbedCommand());
+  // Before the command that its name begins with.
+  commands.push_back(MakeLoadCompareCommand());
   commands.push_back(MakeLoadCommand());
   commands.push_back(MakeSessionCreateCommand());
   commands.push_back(MakeSessionGetCommand());

@@ -72,6 +72,7 @@ std::unique_ptr<Command> MakeChatCommand();
 std::unique_ptr<Command> MakeScoreCommand();
 std::unique_ptr<Command> MakeEmbedCommand();
 std::unique_ptr<Command> MakeLoadCommand();
+std::unique_ptr<Command> MakeLoadCompareCommand();
 std::unique_ptr<Command> MakeHealthCommand();
 std::unique_ptr<Command> MakeModelCommand();
 std::unique_ptr<Command> MakeSessionCreateCommand();

@@ -2,23 +2,23 @@
 
 #include "client/load/load.h"
 
+#include <memory>
+#include <optional>
+#include <utility>
+
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "client/cli/command.h"
+#include "client/cli/load_figures.h"
+#include "client/cli/load_flags.h"
+#include "client/cli/load_html.h"
 #include "client/cli/load_report.h"
+#include "client/cli/load_sweep_html.h"
+#include "client/cli/load_text.h"
 #include "client/cli/output.h"
 
 namespace steadystate::client {
 namespace {
-
-// A duration that may be 0.
-OptionTarget DurationOrZero(absl::Duration* target) {
-  return [target](absl::string_view text) -> absl::Status {
-    if (absl::ParseDuration(text, target)) return absl::OkStatus();
-    return absl::InvalidArgumentError(
-        absl::StrCat("'", text, "' is not a duration such as 500ms, 10s or 0"));
-  };
-}
 
 // Shows how far a run has come.
 class LoadProgressBar {
@@ -71,17 +71,15 @@ class LoadCommand : public Command {
   absl::Status Run(const Connection& connection) override;
 
  private:
-  absl::Status ReadRpc(absl::string_view text);
+  absl::Status RunOne(const Connection& connection);
+  absl::Status RunSeveral(const Connection& connection);
   absl::Status Print(const LoadResult& result) const;
-  absl::Status Verdict(const LoadResult& result) const;
+  absl::Status PrintSweep(const SweepResult& result) const;
+  absl::Status WriteHtml(const std::string& page) const;
 
-  LoadOptions options_;
-  std::optional<uint64_t> sessions_;
-  std::optional<uint64_t> streams_;
-  std::optional<uint64_t> prompt_tokens_;
-  std::optional<uint64_t> generate_tokens_;
-  std::optional<double> rate_;
-  std::optional<uint64_t> seed_;
+  LoadFlags flags_;
+  LoadOrder order_;
+  std::optional<std::string> html_;
   bool json_ = false;
   bool csv_ = false;
 };
@@ -90,82 +88,49 @@ CommandText LoadCommand::text() const {
   return {
       "load", "", "Puts load on a server and reports how it copes",
       "Creates sessions, sends requests on them for a time, and reports "
-      "throughput, latencies and errors. A request is a prompt of random "
-      "tokens, and the tokens that are drawn after it. In a closed loop "
-      "(--rate "
-      "0) each session begins its next request when the last one has ended, so "
-      "a server that stalls is asked less. In an open loop requests arrive as "
-      "from users who know nothing of each other, a Poisson process of --rate, "
-      "and latency counts from the time at which a request was to be sent, "
-      "also if it had to wait for a free session. Latencies and rates leave "
-      "the warm-up out; the counts of the whole run equal what the server adds "
-      "to steadystate_tokens_total and steadystate_errors_total for every "
-      "request that it answered; calls that the tester itself gave up are "
-      "listed apart. With StreamStep the server counts tokens that are fed "
-      "back as prompt. "
-      "Ctrl-C ends a run early and still prints the report; sessions are "
-      "deleted in any case. A run whose figures do not say what they seem to "
-      "is "
-      "marked INVALID, which does not change the exit code. That is 1 if no "
-      "request was completed, unless you ended the run before, or no session "
-      "was left.",
+      "throughput, latencies and errors. A request is a prompt, and the tokens "
+      "that are drawn after it. In a closed loop, without --rate, --stages or "
+      "--trace, each session begins its next request when the last one has "
+      "ended, so a server that stalls is asked less. In an open loop requests "
+      "arrive by themselves, and latency counts from the time at which a "
+      "request was to be sent, also if it had to wait for a free session. "
+      "Latencies and rates leave the warm-up out; the counts of the whole run "
+      "equal what the server adds to steadystate_tokens_total and "
+      "steadystate_errors_total for every request that it answered; calls "
+      "that the tester itself gave up are listed apart. With StreamStep the "
+      "server counts tokens that are fed back as prompt. Ctrl-C ends a run "
+      "early and still prints the report; sessions are deleted in any case. A "
+      "run whose figures do not say what they seem to is marked INVALID. The "
+      "exit code is 1 if a run is INVALID or misses --slo, unless it had no "
+      "end "
+      "(--duration 0) and you ended it, if a sweep finds no knee, if no "
+      "request "
+      "was completed, unless you ended the run before, or if no session was "
+      "left.",
       "  steadystate load --sessions 64 --streams 4\n"
       "  steadystate load --sessions 64 --rpc generate --duration 1m\n"
       "  steadystate load --sessions 256 --streams 8 --rate 200 --json\n"
+      "  steadystate load --rate 20 --slo ttft:200ms,tpot:20ms\n"
+      "  steadystate load --sessions 64 --sweep rate:auto --html report.html\n"
+      "  steadystate load --stages 10s:5,30s:20,0s:5,20s:5 --metrics :9090\n"
+      "  steadystate load --prompt_tokens lognormal:200:150 --rate 5\n"
       "  steadystate load --prompt_tokens 4096 --generate_tokens 1 --csv\n"
       "  steadystate load --sessions 16 --rate 5 --duration 0\n"};
 }
 
 OptionTable LoadCommand::options() {
-  return {
-      {"sessions", "N", "Sessions. Default 8.", &sessions_},
-      {"streams", "M",
-       "StreamStep streams that carry them, N/M each, over one connection. "
-       "Default 1.",
-       &streams_},
-      {"rpc", "step|generate",
-       "step: StreamStep, one step for each token. generate: one Generate call "
-       "for each request; the server draws. Default step.",
-       [this](absl::string_view text) { return ReadRpc(text); }},
-      {"prompt_tokens", "N", "Tokens of a prompt. Default 16.",
-       &prompt_tokens_},
-      {"generate_tokens", "N", "Tokens drawn after a prompt. Default 32.",
-       &generate_tokens_},
-      {"rate", "R",
-       "Open loop: requests per second of all sessions together. Default 0: "
-       "closed loop.",
-       &rate_},
-      {"warmup", "DURATION", "Before measuring begins. Default 2s.",
-       DurationOrZero(&options_.warmup)},
-      {"duration", "DURATION",
-       "How long to measure. 0: until SIGINT or SIGTERM, which is then no "
-       "failure. Default 10s.",
-       DurationOrZero(&options_.duration)},
-      {"drain", "DURATION",
-       "How long requests that are under way may go on at the end before they "
-       "are cut. Default 10s.",
-       DurationOrZero(&options_.drain)},
-      {"max_send_lag", "DURATION",
-       "Open loop: the run is INVALID if the tester itself sends more than 1 % "
-       "of the requests later than this. Default 1ms.",
-       DurationOrZero(&options_.max_send_lag)},
-      {"seed", "N",
-       "Of prompts, arrivals and sampling: the same seed asks the same. "
-       "Default 1.",
-       &seed_},
-      {"json", "", "Prints the report as JSON.", &json_},
-      {"csv", "", "Prints the report as a line of names and one of values.",
-       &csv_},
-  };
-}
-
-absl::Status LoadCommand::ReadRpc(absl::string_view text) {
-  if (text != "step" && text != "generate") {
-    return absl::InvalidArgumentError(
-        absl::StrCat("'", text, "' is neither step nor generate"));
-  }
-  options_.rpc = text == "step" ? LoadRpc::kStep : LoadRpc::kGenerate;
-  return absl::OkStatus();
+  OptionTable table;
+  flags_.AppendTo(table);
+  table.push_back({"json", "", "Prints the report as JSON.", &json_});
+  table.push_back({"csv", "",
+                   "Prints the report as a line of names and one of values for "
+                   "each run.",
+                   &csv_});
+  table.push_back({"html", "FILE",
+                   "Writes the report as a page with plots, too: one file that "
+                   "needs nothing else.",
+                   &html_});
+  return table;
 }
 
 absl::Status LoadCommand::Prepare(const std::vector<std::string>& arguments) {
@@ -176,44 +141,32 @@ absl::Status LoadCommand::Prepare(const std::vector<std::string>& arguments) {
   if (json_ && csv_) {
     return absl::InvalidArgumentError("give only one of --json and --csv");
   }
-  if (streams_ && options_.rpc == LoadRpc::kGenerate) {
-    return absl::InvalidArgumentError(
-        "--streams is for --rpc step; with generate every request is a stream "
-        "of its own, so --sessions says how many there are at once");
-  }
-  options_.sessions = sessions_.value_or(options_.sessions);
-  options_.streams = streams_.value_or(options_.streams);
-  options_.prompt_tokens = prompt_tokens_.value_or(options_.prompt_tokens);
-  options_.generate_tokens =
-      generate_tokens_.value_or(options_.generate_tokens);
-  options_.rate = rate_.value_or(options_.rate);
-  options_.seed = seed_.value_or(options_.seed);
-  return Validate(options_);
+  auto order = flags_.Read();
+  if (!order.ok()) return order.status();
+  order_ = *std::move(order);
+  return absl::OkStatus();
 }
 
 absl::Status LoadCommand::Run(const Connection& connection) {
-  if (options_.rpc == LoadRpc::kStep &&
+  if (order_.options.rpc == LoadRpc::kStep &&
       connection.call.timeout != absl::InfiniteDuration()) {
     return absl::InvalidArgumentError(
         "--timeout is for --rpc generate, where it limits each request; a "
         "stream of steps has no such limit, but --duration and --drain");
   }
-  LoadProgressBar bar(options_);
-  const auto result =
-      RunLoad(connection.client, connection.call, options_,
-              [&bar](const LoadProgress& progress) { bar.Update(progress); });
-  bar.Erase();
-  if (!result.ok()) return result.status();
-  const absl::Status printed = Print(*result);
-  return printed.ok() ? Verdict(*result) : printed;
+  return order_.several() ? RunSeveral(connection) : RunOne(connection);
 }
 
-absl::Status LoadCommand::Print(const LoadResult& result) const {
-  if (json_) return PrintJson(FormatLoadJson(result));
-  return client::Print(csv_ ? FormatLoadCsv(result) : FormatLoadText(result));
+absl::StatusOr<LoadResult> RunWithBar(const Connection& connection,
+                                      const LoadOptions& options) {
+  LoadProgressBar bar(options);
+  return RunLoad(
+      connection.client, connection.call, options,
+      [&bar](const LoadProgress& progress) { bar.Update(progress); });
 }
 
-absl::Status LoadCommand::Verdict(const LoadResult& result) const {
+// What a run that went as its options wanted comes to.
+absl::Status RunVerdict(const LoadResult& result) {
   const Tally& tally = result.tally;
   if (result.sessions_created == 0) {
     return absl::FailedPreconditionError("no session could be created");
@@ -224,10 +177,78 @@ absl::Status LoadCommand::Verdict(const LoadResult& result) const {
   if (tally.completed == 0 && (tally.failed > 0 || !result.interrupted)) {
     return absl::FailedPreconditionError("no request was completed");
   }
-  if (result.interrupted && options_.duration > absl::ZeroDuration()) {
-    return absl::CancelledError("interrupted");
+  if (result.interrupted) {
+    // What cannot end by itself is ended by its user, in the middle of
+    // requests.
+    return result.options.duration > absl::ZeroDuration()
+               ? absl::CancelledError("interrupted")
+               : absl::OkStatus();
+  }
+  const auto objections = Objections(result);
+  if (!objections.empty()) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("the run is INVALID: ", objections[0]));
+  }
+  if (!MeetsSlo(result)) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("the SLO was missed: ", DescribeSlo(result)));
   }
   return absl::OkStatus();
+}
+
+// The same of several runs: a sweep goes where the server cannot follow.
+absl::Status SweepVerdict(const SweepResult& result) {
+  if (result.interrupted) return absl::CancelledError("interrupted");
+  if (!result.complete) {
+    return absl::FailedPreconditionError(
+        "not every run was made: the last one completed no request or had no "
+        "session, or the server is about to shut down");
+  }
+  if (result.spec.variable != SweepVariable::kNothing) {
+    if (result.knee) return absl::OkStatus();
+    return absl::FailedPreconditionError(
+        absl::StrCat("no knee was found: ", KneeRule(result)));
+  }
+  for (const LoadResult& run : result.points[0].runs) {
+    const absl::Status verdict = RunVerdict(run);
+    if (!verdict.ok()) return verdict;
+  }
+  return absl::OkStatus();
+}
+
+absl::Status LoadCommand::RunOne(const Connection& connection) {
+  const auto result = RunWithBar(connection, order_.options);
+  if (!result.ok()) return result.status();
+  const absl::Status printed = Print(*result);
+  return printed.ok() ? RunVerdict(*result) : printed;
+}
+
+absl::Status LoadCommand::RunSeveral(const Connection& connection) {
+  const auto result = RunSweep(order_.options, order_.sweep, order_.repeat,
+                               [&](const LoadOptions& options) {
+                                 return RunWithBar(connection, options);
+                               });
+  if (!result.ok()) return result.status();
+  const absl::Status printed = PrintSweep(*result);
+  return printed.ok() ? SweepVerdict(*result) : printed;
+}
+
+absl::Status LoadCommand::WriteHtml(const std::string& page) const {
+  return html_ ? WriteFile(*html_, page) : absl::OkStatus();
+}
+
+absl::Status LoadCommand::Print(const LoadResult& result) const {
+  const absl::Status printed = json_  ? PrintJson(FormatLoadJson(result))
+                               : csv_ ? client::Print(FormatLoadCsv(result))
+                                      : client::Print(FormatLoadText(result));
+  return printed.ok() && html_ ? WriteHtml(FormatLoadHtml(result)) : printed;
+}
+
+absl::Status LoadCommand::PrintSweep(const SweepResult& result) const {
+  const absl::Status printed = json_  ? PrintJson(FormatSweepJson(result))
+                               : csv_ ? client::Print(FormatSweepCsv(result))
+                                      : client::Print(FormatSweepText(result));
+  return printed.ok() && html_ ? WriteHtml(FormatSweepHtml(result)) : printed;
 }
 
 }  // namespace

@@ -1,171 +1,18 @@
 #include "client/cli/load_report.h"
 
-#include <array>
+#include <optional>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/str_replace.h"
 #include "absl/strings/strip.h"
+#include "client/cli/load_figures.h"
 #include "client/options/help.h"
 
 namespace steadystate::client {
 namespace {
-
-constexpr size_t kIndent = 12;
-
-struct Quantile {
-  const char* name;
-  double value;
-};
-constexpr std::array<Quantile, 4> kQuantiles = {
-    {{"p50", 0.5}, {"p90", 0.9}, {"p99", 0.99}, {"p99.9", 0.999}}};
-
-// One latency of the report. Those without samples are left out of the text.
-struct Latency {
-  const char* name;   // "inter_token"
-  const char* label;  // "inter-token"
-  const Histogram* histogram;
-};
-
-std::vector<Latency> Latencies(const LoadResult& result) {
-  const Tally& tally = result.tally;
-  return {{"time_to_first_token", "time to first token",
-           &tally.time_to_first_token},
-          {"inter_token", "inter-token", &tally.inter_token},
-          {"request", "whole request", &tally.request},
-          {"server_queue", "in server's queue", &tally.server_queue},
-          {"server_compute", "server computes", &tally.server_compute},
-          {"send_lag", "tester's send lag", &result.send_lag}};
-}
-
-double Seconds(std::chrono::nanoseconds duration) {
-  return std::chrono::duration<double>(duration).count();
-}
-
-const char* RpcName(LoadRpc rpc) {
-  return rpc == LoadRpc::kStep ? "StreamStep" : "Generate";
-}
-
-// A section of the text: its name, then lines that stand below each other.
-void AppendSection(std::string& text, absl::string_view name,
-                   const std::vector<std::string>& lines) {
-  for (size_t i = 0; i < lines.size(); ++i) {
-    absl::StrAppendFormat(&text, "%-12s%s\n", i == 0 ? name : "", lines[i]);
-  }
-}
-
-// The same for sentences, which are wrapped.
-void AppendSentences(std::string& text, absl::string_view name,
-                     const std::vector<std::string>& sentences) {
-  for (const std::string& sentence : sentences) {
-    const std::string wrapped = Wrap(sentence, kIndent);
-    absl::StrAppendFormat(&text, "%-12s%s", name, wrapped.substr(kIndent));
-  }
-}
-
-void AppendSettings(std::string& text, const LoadResult& result) {
-  const LoadOptions& options = result.options;
-  const v1::Model& model = result.model;
-  const std::string streams =
-      options.rpc == LoadRpc::kStep
-          ? absl::StrCat(" over ", options.streams, " StreamStep stream",
-                         options.streams == 1 ? "" : "s")
-          : ", a Generate call for each request";
-  const std::string loop =
-      options.open_loop()
-          ? absl::StrCat("open loop of ", options.rate,
-                         " requests/s (Poisson); latency counts from the "
-                         "intended send time")
-          : "closed loop";
-  AppendSection(
-      text, "model",
-      {absl::StrFormat("%s: %s, %s weights, %s, %d threads",
-                       absl::StripPrefix(model.name(), "models/"),
-                       model.family(), FormatCount(model.parameter_count()),
-                       model.weight_dtype(), model.execution().threads())});
-  AppendSection(
-      text, "load",
-      {absl::StrFormat("%d session%s%s", options.sessions,
-                       options.sessions == 1 ? "" : "s", streams),
-       absl::StrFormat("%d prompt and %d generated tokens a request",
-                       options.prompt_tokens, options.generate_tokens)});
-  AppendSentences(text, "", {absl::StrCat(loop, "; seed ", options.seed)});
-  AppendSection(text, "measured",
-                {absl::StrFormat("%.1f s after %.1f s of warm-up%s",
-                                 absl::ToDoubleSeconds(result.window),
-                                 absl::ToDoubleSeconds(options.warmup),
-                                 result.interrupted ? ", interrupted" : "")});
-}
-
-void AppendRates(std::string& text, const LoadResult& result) {
-  const std::string offered =
-      result.options.open_loop()
-          ? absl::StrFormat("  (%s arrived)", FormatCount(result.arrivals))
-          : "";
-  AppendSection(
-      text, "throughput",
-      {absl::StrFormat("%12.1f generated tokens/s", TokensPerSecond(result)),
-       absl::StrFormat("%12.1f prompt tokens/s", PromptTokensPerSecond(result)),
-       absl::StrFormat("%12.1f requests/s%s", RequestsPerSecond(result),
-                       offered)});
-}
-
-void AppendLatencies(std::string& text, const LoadResult& result) {
-  if (result.tally.time_to_first_token.count() == 0 &&
-      result.tally.inter_token.count() == 0) {
-    AppendSection(text, "latency", {"        none was measured"});
-    return;
-  }
-  absl::StrAppendFormat(&text, "%-19s", "latency");
-  for (const Quantile& quantile : kQuantiles) {
-    absl::StrAppendFormat(&text, "%10s", quantile.name);
-  }
-  absl::StrAppendFormat(&text, "%10s%11s\n", "max", "samples");
-  for (const Latency& latency : Latencies(result)) {
-    const Histogram& histogram = *latency.histogram;
-    if (histogram.count() == 0) continue;
-    absl::StrAppendFormat(&text, "%-19s", latency.label);
-    for (const Quantile& quantile : kQuantiles) {
-      absl::StrAppendFormat(&text, "%10s",
-                            FormatLatency(histogram.Quantile(quantile.value)));
-    }
-    absl::StrAppendFormat(&text, "%10s%11s\n", FormatLatency(histogram.max()),
-                          FormatCount(histogram.count()));
-  }
-}
-
-void AppendTotals(std::string& text, const LoadResult& result) {
-  const Tally& tally = result.tally;
-  AppendSection(
-      text, "whole run",
-      {absl::StrFormat("%12s requests: %s completed, %s failed, %s cut",
-                       FormatCount(tally.begun), FormatCount(tally.completed),
-                       FormatCount(tally.failed), FormatCount(tally.cut)),
-       absl::StrFormat("%12s tokens drawn", FormatCount(tally.drawn_tokens)),
-       absl::StrFormat("%12s steadystate_tokens_total kind=prompt",
-                       FormatCount(tally.absorbed.prompt)),
-       absl::StrFormat("%12s steadystate_tokens_total kind=generated",
-                       FormatCount(tally.absorbed.generated))});
-  std::vector<std::string> errors;
-  for (const auto& [reason, count] : tally.server_errors) {
-    errors.push_back(absl::StrFormat("%12s %s", FormatCount(count), reason));
-  }
-  for (const auto& [reason, count] : tally.client_errors) {
-    errors.push_back(absl::StrFormat("%12s %s, not from the server",
-                                     FormatCount(count), reason));
-  }
-  if (tally.given_up > 0) {
-    errors.push_back(
-        absl::StrFormat("%12s calls or steps given up by the tester",
-                        FormatCount(tally.given_up)));
-  }
-  if (errors.empty()) errors.emplace_back("        none");
-  AppendSection(text, "errors", errors);
-  AppendSection(text, "tester",
-                {absl::StrFormat("%12.2f of %d processors used",
-                                 result.client_cpus, result.processors)});
-}
 
 Json LatencyJson(const Histogram& histogram) {
   Json json{{"samples", histogram.count()}};
@@ -178,18 +25,37 @@ Json LatencyJson(const Histogram& histogram) {
   return json;
 }
 
+// As it always was: the tokens, or of a distribution their mean.
+Json TokensJson(const Lengths& lengths) {
+  if (lengths.least() == lengths.most()) return lengths.most();
+  return lengths.mean();
+}
+
 Json OptionsJson(const LoadOptions& options) {
   return {{"rpc", RpcName(options.rpc)},
           {"loop", options.open_loop() ? "open" : "closed"},
           {"sessions", options.sessions},
           {"streams",
            options.rpc == LoadRpc::kStep ? options.streams : options.sessions},
-          {"prompt_tokens", options.prompt_tokens},
-          {"generate_tokens", options.generate_tokens},
+          {"prompt_tokens", TokensJson(options.prompt_tokens)},
+          {"generate_tokens", TokensJson(options.generate_tokens)},
           {"rate", options.rate},
           {"warmup_seconds", absl::ToDoubleSeconds(options.warmup)},
           {"duration_seconds", absl::ToDoubleSeconds(options.duration)},
           {"seed", options.seed}};
+}
+
+// Options that reports have had since later: in CSV they come last.
+Json MoreOptionsJson(const LoadOptions& options) {
+  return {{"connections", options.connections},
+          {"prompt_lengths", options.prompt_tokens.ToString()},
+          {"prompts", options.prompts ? options.prompts->size() : 0},
+          {"generate_lengths", options.generate_tokens.ToString()},
+          {"arrival_process", ArrivalsName(options)},
+          {"stages", ToString(options.stages)},
+          {"trace_arrivals", options.trace ? options.trace->size() : 0},
+          {"slo", ToString(options.slo)},
+          {"slo_attainment", options.slo.attainment}};
 }
 
 Json TotalsJson(const LoadResult& result) {
@@ -214,6 +80,66 @@ Json TotalsJson(const LoadResult& result) {
           {"sessions_undeleted", result.sessions_undeleted}};
 }
 
+Json GoodputJson(const LoadResult& result) {
+  if (result.options.slo.empty()) return nullptr;
+  return {{"requests_per_second", Goodput(result)},
+          {"good_requests", result.tally.window_good},
+          {"requests", RequestsDue(result)},
+          {"attainment", SloAttainment(result)},
+          {"met", MeetsSlo(result)}};
+}
+
+template <typename T>
+Json OrNull(const std::optional<T>& value) {
+  return value ? Json(*value) : Json();
+}
+
+Json ServerJson(const LoadResult& result) {
+  if (!result.server) return nullptr;
+  const ServerUse& server = *result.server;
+  Json queues = Json::object();
+  for (const ServerUse::Queue& queue : server.queues) {
+    queues[queue.phase] = {{"p50", OrNull(queue.p50_seconds)},
+                           {"p99", OrNull(queue.p99_seconds)}};
+  }
+  Json samples = Json::array();
+  for (const ServerUse::Sample& sample : server.samples) {
+    samples.push_back({{"seconds", sample.seconds},
+                       {"cpus", OrNull(sample.cpus)},
+                       {"waiting", OrNull(sample.waiting)}});
+  }
+  return {{"cpus", OrNull(server.cpus)},
+          {"compute_threads", OrNull(server.compute_threads)},
+          {"queue_seconds", std::move(queues)},
+          {"peak_waiting", OrNull(server.peak_waiting)},
+          {"peak_streams", OrNull(server.peak_streams)},
+          {"peak_resident_bytes", OrNull(server.peak_resident_bytes)},
+          {"missed_samples", server.missed},
+          {"samples", std::move(samples)}};
+}
+
+Json TimelineJson(const LoadResult& result) {
+  const Timeline& timeline = result.tally.timeline;
+  Json slots = Json::array();
+  for (const TimelineSlot& slot : timeline.slots()) {
+    const auto quantile = [](const CoarseHistogram& histogram, double share) {
+      return histogram.count() == 0 ? Json()
+                                    : Json(Seconds(histogram.Quantile(share)));
+    };
+    slots.push_back(
+        {{"drawn_tokens", slot.drawn_tokens},
+         {"due", slot.due},
+         {"completed", slot.completed},
+         {"failed", slot.failed},
+         {"time_to_first_token_p50", quantile(slot.time_to_first_token, 0.5)},
+         {"time_to_first_token_p99", quantile(slot.time_to_first_token, 0.99)},
+         {"inter_token_p50", quantile(slot.inter_token, 0.5)},
+         {"inter_token_p99", quantile(slot.inter_token, 0.99)}});
+  }
+  return {{"slot_seconds", Seconds(timeline.slot_length())},
+          {"slots", std::move(slots)}};
+}
+
 std::string ErrorsCsv(const Tally& tally) {
   std::vector<std::string> errors;
   for (const auto* from : {&tally.server_errors, &tally.client_errors}) {
@@ -224,58 +150,103 @@ std::string ErrorsCsv(const Tally& tally) {
   return absl::StrJoin(errors, " ");
 }
 
+// A field as RFC 4180 wants it. null is an empty one: a latency without samples
+// is not 0.
+std::string CsvField(const Json& value) {
+  if (value.is_null()) return "";
+  const std::string text =
+      value.is_string() ? value.get<std::string>() : value.dump();
+  if (text.find_first_of(",\"\n") == std::string::npos) return text;
+  return absl::StrCat("\"", absl::StrReplaceAll(text, {{"\"", "\"\""}}), "\"");
+}
+
+// The report's plain values, each with its name, in an order that stays: what
+// is new comes last.
+class CsvRow {
+ public:
+  void Add(const std::string& name, const Json& value) {
+    row_.emplace_back(name, CsvField(value));
+  }
+  void AddAll(const Json& object) {
+    for (const auto& [name, value] : object.items()) Add(name, value);
+  }
+  void AddLatency(const char* name, const Json& values) {
+    Add(absl::StrCat(name, "_samples"), values["samples"]);
+    for (const Quantile& quantile : kQuantiles) {
+      Add(absl::StrCat(name, "_", quantile.name, "_seconds"),
+          values.value(quantile.name, Json()));
+    }
+    Add(absl::StrCat(name, "_max_seconds"), values.value("max", Json()));
+  }
+
+  std::string Names() const {
+    return Line([](const auto& field) { return field.first; });
+  }
+  std::string Values() const {
+    return Line([](const auto& field) { return field.second; });
+  }
+
+ private:
+  template <typename F>
+  std::string Line(F take) const {
+    return absl::StrCat(absl::StrJoin(row_, ",",
+                                      [&](std::string* out, const auto& field) {
+                                        out->append(take(field));
+                                      }),
+                        "\n");
+  }
+
+  std::vector<std::pair<std::string, std::string>> row_;
+};
+
+CsvRow MakeCsvRow(const LoadResult& result) {
+  CsvRow row;
+  const Json json = FormatLoadJson(result);
+  const Json& latencies = json["latency_seconds"];
+  row.AddAll(OptionsJson(result.options));
+  for (const char* name :
+       {"measured_seconds", "interrupted", "valid", "tokens_per_second",
+        "prompt_tokens_per_second", "requests_per_second", "arrivals"}) {
+    row.Add(name, json[name]);
+  }
+  for (const char* name : {"time_to_first_token", "inter_token", "request",
+                           "server_queue", "server_compute", "send_lag"}) {
+    row.AddLatency(name, latencies[name]);
+  }
+  for (const char* name :
+       {"requests", "completed", "failed", "cut", "never_sent", "unanswered",
+        "given_up", "drawn_tokens"}) {
+    row.Add(name, json["totals"][name]);
+  }
+  row.Add("server_prompt_tokens", result.tally.absorbed.prompt);
+  row.Add("server_generated_tokens", result.tally.absorbed.generated);
+  row.Add("errors", ErrorsCsv(result.tally));
+  row.Add("client_cpus", result.client_cpus);
+  row.AddAll(MoreOptionsJson(result.options));
+  for (const char* name : {"time_per_output_token", "outside_server"}) {
+    row.AddLatency(name, latencies[name]);
+  }
+  const Json& goodput = json["goodput"];
+  for (const char* name : {"requests_per_second", "attainment", "met"}) {
+    row.Add(absl::StrCat("goodput_", name),
+            goodput.is_null() ? Json() : goodput[name]);
+  }
+  row.Add("server_cpus", result.server ? json["server"]["cpus"] : Json());
+  return row;
+}
+
 }  // namespace
-
-std::string FormatLatency(std::chrono::nanoseconds duration) {
-  const double seconds = Seconds(duration);
-  double value = seconds;
-  const char* unit = "s";
-  if (seconds < 0.9995e-3) {
-    value = seconds * 1e6;
-    unit = "us";
-  } else if (seconds < 0.9995) {
-    value = seconds * 1e3;
-    unit = "ms";
-  }
-  const int decimals = value < 9.995 ? 2 : value < 99.95 ? 1 : 0;
-  return absl::StrFormat("%.*f %s", decimals, value, unit);
-}
-
-std::string FormatCount(uint64_t count) {
-  const std::string digits = absl::StrCat(count);
-  std::string text;
-  for (size_t i = 0; i < digits.size(); ++i) {
-    if (i > 0 && (digits.size() - i) % 3 == 0) text += ',';
-    text += digits[i];
-  }
-  return text;
-}
-
-std::string FormatLoadText(const LoadResult& result) {
-  std::string text;
-  AppendSettings(text, result);
-  text += '\n';
-  AppendRates(text, result);
-  text += '\n';
-  AppendLatencies(text, result);
-  text += '\n';
-  AppendTotals(text, result);
-  const auto objections = Objections(result);
-  const auto remarks = Remarks(result);
-  if (!objections.empty() || !remarks.empty()) text += '\n';
-  AppendSentences(text, "INVALID", objections);
-  AppendSentences(text, "note", remarks);
-  return text;
-}
 
 Json FormatLoadJson(const LoadResult& result) {
   const v1::Model& model = result.model;
+  Json options = OptionsJson(result.options);
+  options.update(MoreOptionsJson(result.options));
   Json latencies = Json::object();
   for (const Latency& latency : Latencies(result)) {
     latencies[latency.name] = LatencyJson(*latency.histogram);
   }
   return {{"schema", kLoadReportSchema},
-          {"options", OptionsJson(result.options)},
+          {"options", std::move(options)},
           {"model",
            {{"name", model.name()},
             {"family", model.family()},
@@ -297,48 +268,63 @@ Json FormatLoadJson(const LoadResult& result) {
           {"latency_seconds", std::move(latencies)},
           {"totals", TotalsJson(result)},
           {"client_cpus", result.client_cpus},
-          {"processors", result.processors}};
+          {"processors", result.processors},
+          {"goodput", GoodputJson(result)},
+          {"mean_prompt_tokens", result.mean_prompt_tokens},
+          {"peak_calls", result.peak_calls},
+          {"server", ServerJson(result)},
+          {"timeline", TimelineJson(result)}};
 }
 
 std::string FormatLoadCsv(const LoadResult& result) {
-  // The members of the report's objects of plain values, each with its name.
-  std::vector<std::string> names;
-  std::vector<std::string> values;
-  // null is an empty field: a latency without samples is not 0.
-  const auto add = [&](const std::string& name, const Json& value) {
-    names.push_back(name);
-    values.push_back(value.is_string() ? value.get<std::string>()
-                     : value.is_null() ? ""
-                                       : value.dump());
-  };
-  const Json json = FormatLoadJson(result);
-  for (const auto& [name, value] : json["options"].items()) add(name, value);
-  for (const char* name :
-       {"measured_seconds", "interrupted", "valid", "tokens_per_second",
-        "prompt_tokens_per_second", "requests_per_second", "arrivals"}) {
-    add(name, json[name]);
-  }
-  for (const Latency& latency : Latencies(result)) {
-    const Json& values_of = json["latency_seconds"][latency.name];
-    add(absl::StrCat(latency.name, "_samples"), values_of["samples"]);
-    for (const Quantile& quantile : kQuantiles) {
-      add(absl::StrCat(latency.name, "_", quantile.name, "_seconds"),
-          values_of.value(quantile.name, Json()));
+  const CsvRow row = MakeCsvRow(result);
+  return absl::StrCat(row.Names(), row.Values());
+}
+
+Json FormatSweepJson(const SweepResult& result) {
+  Json points = Json::array();
+  for (const SweepPoint& point : result.points) {
+    Json runs = Json::array();
+    for (const LoadResult& run : point.runs) {
+      runs.push_back(FormatLoadJson(run));
     }
-    add(absl::StrCat(latency.name, "_max_seconds"),
-        values_of.value("max", Json()));
+    Json summary = Json::object();
+    for (const Figure& figure : Figures(result.options)) {
+      const Estimate estimate = EstimateOf(point, figure);
+      summary[figure.name] = {{"mean", estimate.mean},
+                              {"half_width_95", OrNull(estimate.half_width)}};
+    }
+    points.push_back({{"value", point.value},
+                      {"holds", Holds(point)},
+                      {"summary", std::move(summary)},
+                      {"runs", std::move(runs)}});
   }
-  for (const char* name :
-       {"requests", "completed", "failed", "cut", "never_sent", "unanswered",
-        "given_up", "drawn_tokens"}) {
-    add(name, json["totals"][name]);
+  Json knee;
+  if (result.knee) {
+    knee = {{"value", result.points[*result.knee].value},
+            {"rule", KneeRule(result)}};
   }
-  add("server_prompt_tokens", result.tally.absorbed.prompt);
-  add("server_generated_tokens", result.tally.absorbed.generated);
-  add("errors", ErrorsCsv(result.tally));
-  add("client_cpus", result.client_cpus);
-  return absl::StrCat(absl::StrJoin(names, ","), "\n",
-                      absl::StrJoin(values, ","), "\n");
+  return {{"schema", kLoadSweepSchema},
+          {"variable", VariableName(result.spec.variable)},
+          {"repeat", result.repeat},
+          {"interrupted", result.interrupted},
+          {"complete", result.complete},
+          {"knee", std::move(knee)},
+          {"calibration",
+           result.calibration ? FormatLoadJson(*result.calibration) : Json()},
+          {"points", std::move(points)}};
+}
+
+std::string FormatSweepCsv(const SweepResult& result) {
+  std::string text;
+  for (const SweepPoint& point : result.points) {
+    for (const LoadResult& run : point.runs) {
+      const CsvRow row = MakeCsvRow(run);
+      if (text.empty()) text = row.Names();
+      text += row.Values();
+    }
+  }
+  return text;
 }
 
 }  // namespace steadystate::client

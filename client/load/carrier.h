@@ -71,7 +71,8 @@ class Carrier {
 std::unique_ptr<Carrier> MakeStepCarrier(const Client& client,
                                          const LoadContext& context);
 
-// A Generate call for each request. `client` and `context` outlive the carrier.
+// A Generate call for each request of the sessions of a connection. `client`
+// and `context` outlive the carrier.
 std::unique_ptr<Carrier> MakeGenerateCarrier(const Client& client,
                                              const LoadContext& context);
 

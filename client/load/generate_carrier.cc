@@ -12,7 +12,9 @@ namespace {
 class GenerateCarrier final : public Carrier {
  public:
   GenerateCarrier(const Client& client, const LoadContext& context)
-      : client_(client), context_(context), calls_(context.options.sessions) {}
+      : client_(client),
+        context_(context),
+        calls_(Slot(context.options.sessions - 1) + 1) {}
 
   void Begin(const Turn& turn) override {
     GenerateCall* call = nullptr;
@@ -45,8 +47,13 @@ class GenerateCarrier final : public Carrier {
 
  private:
   void Enter(const Turn& turn) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
-    turn.session->Begin(turn.intended, tally_);
-    turn.session->Sent(context_.options.prompt_tokens);
+    turn.session->Begin(turn, tally_);
+    turn.session->Sent(turn.session->shape().prompt_tokens);
+  }
+
+  // Where a session of this connection has its place.
+  size_t Slot(size_t session_index) const {
+    return session_index / context_.options.connections;
   }
 
   // The session's calls, one after the other.
@@ -67,12 +74,12 @@ class GenerateCarrier final : public Carrier {
   size_t running_ ABSL_GUARDED_BY(mutex_) = 0;  // calls
   bool going_away_ ABSL_GUARDED_BY(mutex_) = false;
   Tally tally_ ABSL_GUARDED_BY(mutex_);
-  // By session, made on first use. Last, since they call the others.
+  // By Slot, made on first use. Last, since they call the others.
   std::vector<std::unique_ptr<GenerateCall>> calls_ ABSL_GUARDED_BY(mutex_);
 };
 
 GenerateCall& GenerateCarrier::CallOf(LoadSession& session) {
-  auto& place = calls_[session.index()];
+  auto& place = calls_[Slot(session.index())];
   if (place == nullptr) {
     place = std::make_unique<GenerateCall>(
         client_,
@@ -89,11 +96,11 @@ void GenerateCarrier::Start(LoadSession& session, GenerateCall& call) {
   request.set_session(session.name());
   request.set_expected_position(session.position());
   request.mutable_sampling()->set_seed(context_.options.seed);
-  request.set_max_tokens(context_.options.generate_tokens);
+  request.set_max_tokens(session.shape().generate_tokens);
   request.set_ignore_eos(true);
-  for (uint64_t i = 0; i < context_.options.prompt_tokens; ++i) {
-    request.mutable_tokens()->add_ids(session.DrawPromptToken());
-  }
+  const std::vector<int32_t> prompt =
+      session.TakePrompt(session.shape().prompt_tokens);
+  request.mutable_tokens()->mutable_ids()->Assign(prompt.begin(), prompt.end());
   call.Start(request,
              {.timeout = context_.call_timeout, .canceller = &canceller_});
 }
@@ -108,8 +115,12 @@ void GenerateCarrier::Take(LoadSession& session,
     session.Received(tokens, now, context_.window, tally_);
   }
   if (message.has_going_away()) going_away_ = true;
-  if (message.has_usage() && context_.window.Contains(now)) {
-    tally_.server_queue.Record(ToNanoseconds(message.usage().queue()));
+  if (!message.has_usage() || !context_.window.Contains(now)) return;
+  const auto& usage = message.usage();
+  tally_.server_queue.Record(ToNanoseconds(usage.queue()));
+  if (usage.has_time_to_first_token()) {
+    tally_.outside_server.Record(session.first_token_after() -
+                                 ToNanoseconds(usage.time_to_first_token()));
   }
 }
 

@@ -1,43 +1,13 @@
-// What may be asked of a run, and what its result is worth.
+// What the result of a run is worth.
 #include "client/load/load.h"
+
+#include <algorithm>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "absl/strings/string_view.h"
 
 namespace steadystate::client {
 namespace {
-
-constexpr uint64_t kMaxSessions = 1000000;
-constexpr uint64_t kMaxStreams = 1024;
-// As many as one step may have.
-constexpr uint64_t kMaxPromptTokens = uint64_t{1} << 20;
-constexpr uint64_t kMaxGenerateTokens = 1000000000;
-constexpr double kMaxRate = 1e6;
-constexpr absl::Duration kMaxTime = absl::Hours(24 * 365);
-
-absl::Status Check(absl::string_view name, uint64_t value, uint64_t least,
-                   uint64_t most) {
-  if (value >= least && value <= most) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat(
-      "--", name, " is ", value, "; it must be ", least, " to ", most));
-}
-
-absl::Status Check(absl::string_view name, absl::Duration value) {
-  if (value >= absl::ZeroDuration() && value <= kMaxTime) {
-    return absl::OkStatus();
-  }
-  return absl::InvalidArgumentError(
-      absl::StrCat("--", name, " is ", absl::FormatDuration(value),
-                   "; it must be 0 to ", absl::FormatDuration(kMaxTime)));
-}
-
-absl::Status CheckRate(double rate) {
-  if (rate >= 0 && rate <= kMaxRate) return absl::OkStatus();
-  return absl::InvalidArgumentError(
-      absl::StrCat("--rate is ", rate, "; it must be 0 (closed loop) to ",
-                   static_cast<uint64_t>(kMaxRate), " requests per second"));
-}
 
 constexpr double kLagQuantile = 0.99;
 // Of the requests that arrive.
@@ -49,6 +19,10 @@ double PerSecond(uint64_t count, absl::Duration time) {
   const double seconds = absl::ToDoubleSeconds(time);
   return seconds > 0 ? static_cast<double>(count) / seconds : 0;
 }
+
+// What a server admits of one connection unless it is told otherwise
+// (--max_concurrent_streams of steadystate-server).
+constexpr uint64_t kUsualCallsPerConnection = 1024;
 
 // What only requests that arrive by themselves can show.
 void AddOpenLoopObjections(const LoadResult& result,
@@ -84,27 +58,45 @@ void AddOpenLoopObjections(const LoadResult& result,
   }
 }
 
-}  // namespace
-
-absl::Status Validate(const LoadOptions& options) {
-  for (const absl::Status& status :
-       {Check("sessions", options.sessions, 1, kMaxSessions),
-        Check("streams", options.streams, 1, kMaxStreams),
-        Check("prompt_tokens", options.prompt_tokens, 1, kMaxPromptTokens),
-        Check("generate_tokens", options.generate_tokens, 1,
-              kMaxGenerateTokens),
-        CheckRate(options.rate), Check("warmup", options.warmup),
-        Check("duration", options.duration), Check("drain", options.drain),
-        Check("max_send_lag", options.max_send_lag)}) {
-    if (!status.ok()) return status;
+// Calls beyond what a server admits of a connection wait within the client, and
+// nothing of gRPC's says so.
+void AddCallRemark(const LoadResult& result,
+                   std::vector<std::string>& remarks) {
+  const LoadOptions& options = result.options;
+  const bool steps = options.rpc == LoadRpc::kStep;
+  const uint64_t calls =
+      steps ? options.streams
+            : std::min<uint64_t>(result.peak_calls, options.sessions);
+  const uint64_t room = options.connections * kUsualCallsPerConnection;
+  if (calls <= room) return;
+  const uint64_t wanted =
+      (calls + kUsualCallsPerConnection - 1) / kUsualCallsPerConnection;
+  std::string measured;
+  if (result.tally.outside_server.count() > 0) {
+    measured = absl::StrFormat(
+        "; half of the first tokens took at least %.1f ms longer here than at "
+        "the server",
+        absl::ToDoubleMilliseconds(
+            absl::FromChrono(result.tally.outside_server.Quantile(0.5))));
   }
-  if (options.streams > options.sessions) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "--streams is ", options.streams, ", more than the ", options.sessions,
-        " of --sessions; a stream carries at least one session"));
-  }
-  return absl::OkStatus();
+  remarks.push_back(absl::StrCat(
+      calls, " calls were open at once over ", options.connections,
+      " connection", options.connections == 1 ? "" : "s", "; a server admits ",
+      kUsualCallsPerConnection,
+      " of each unless --max_concurrent_streams says otherwise, so up to ",
+      calls - room, " waited within this client before they were sent; give ",
+      "--connections ", wanted, measured));
 }
+
+void AddServerRemarks(const LoadResult& result,
+                      std::vector<std::string>& remarks) {
+  if (!result.server || result.server->missed == 0) return;
+  remarks.push_back(absl::StrCat(
+      "the server's metrics could not be read ", result.server->missed,
+      " times; what is said of its processors and queue leaves that out"));
+}
+
+}  // namespace
 
 double TokensPerSecond(const LoadResult& result) {
   return PerSecond(result.tally.window_drawn_tokens, result.window);
@@ -116,6 +108,28 @@ double PromptTokensPerSecond(const LoadResult& result) {
 
 double RequestsPerSecond(const LoadResult& result) {
   return PerSecond(result.tally.window_completed, result.window);
+}
+
+double Goodput(const LoadResult& result) {
+  return PerSecond(result.tally.window_good, result.window);
+}
+
+uint64_t RequestsDue(const LoadResult& result) {
+  if (result.options.open_loop()) return result.arrivals;
+  // Those without an answer count as requests there.
+  return result.tally.request.count() + result.tally.window_failed;
+}
+
+double SloAttainment(const LoadResult& result) {
+  const uint64_t due = RequestsDue(result);
+  if (due == 0) return 0;
+  return static_cast<double>(result.tally.window_good) /
+         static_cast<double>(due);
+}
+
+bool MeetsSlo(const LoadResult& result) {
+  return result.options.slo.empty() ||
+         SloAttainment(result) >= result.options.slo.attainment;
 }
 
 std::vector<std::string> Objections(const LoadResult& result) {
@@ -148,6 +162,8 @@ std::vector<std::string> Remarks(const LoadResult& result) {
         "take time from a server on the same machine",
         result.client_cpus, result.processors));
   }
+  AddCallRemark(result, remarks);
+  AddServerRemarks(result, remarks);
   if (result.tally.of_unknown_extent > 0) {
     remarks.push_back(
         absl::StrCat("how many tokens the server absorbed for ",

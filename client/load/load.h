@@ -11,46 +11,13 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "client/load/load_options.h"
+#include "client/load/server_watch.h"
 #include "client/load/tally.h"
 #include "steadystate/client.h"
 #include "steadystate/v1/model.pb.h"
 
 namespace steadystate::client {
-
-// The call that carries requests.
-enum class LoadRpc : uint8_t {
-  kStep,      // StreamStep: streams of many sessions, one step for each token
-  kGenerate,  // Generate: one call for each request, the server draws
-};
-
-// What load to put on a server. A request is a prompt on a session, and the
-// tokens that are drawn after it.
-struct LoadOptions {
-  LoadRpc rpc = LoadRpc::kStep;
-  uint64_t sessions = 8;
-  // StreamStep streams; session i is on stream i % streams.
-  uint64_t streams = 1;
-  uint64_t prompt_tokens = 16;
-  uint64_t generate_tokens = 32;
-  // Requests per second of all sessions together, as a Poisson process (open
-  // loop). 0: each session begins its next request when the last one has ended
-  // (closed loop).
-  double rate = 0;
-  // Left out of latencies and rates.
-  absl::Duration warmup = absl::Seconds(2);
-  // Of what is measured. 0: until interrupted.
-  absl::Duration duration = absl::Seconds(10);
-  // How long requests that are under way may go on after that.
-  absl::Duration drain = absl::Seconds(10);
-  // The later the tester itself sends, the less the figures say.
-  absl::Duration max_send_lag = absl::Milliseconds(1);
-  uint64_t seed = 1;
-
-  bool open_loop() const { return rate > 0; }
-};
-
-// INVALID_ARGUMENT, naming option, value and bound, for people.
-absl::Status Validate(const LoadOptions& options);
 
 // What a run of load came to.
 struct LoadResult {
@@ -77,12 +44,26 @@ struct LoadResult {
   // The tester's own use of processors within the window.
   double client_cpus = 0;
   size_t processors = 0;  // that it may use
+
+  double mean_prompt_tokens = 0;  // that requests were to have
+  size_t peak_calls = 0;          // requests under way at once, at most
+  // What the server says of itself, if it was asked.
+  std::optional<ServerUse> server;
 };
 
 // Rates within the window, per second.
 double TokensPerSecond(const LoadResult& result);
 double PromptTokensPerSecond(const LoadResult& result);
 double RequestsPerSecond(const LoadResult& result);
+// Of good requests, by the time at which they were to be sent.
+double Goodput(const LoadResult& result);
+
+// Requests that were to be sent in the window.
+uint64_t RequestsDue(const LoadResult& result);
+// The share of them that was good; 0 if there was none.
+double SloAttainment(const LoadResult& result);
+// True if there is no objective, or enough requests were good.
+bool MeetsSlo(const LoadResult& result);
 
 // Why the figures do not say what they seem to, for people; empty if they do.
 std::vector<std::string> Objections(const LoadResult& result);

@@ -14,7 +14,8 @@
 #include "absl/strings/str_cat.h"
 #include "client/load/carrier.h"
 #include "client/load/load.h"
-#include "client/load/random.h"
+#include "client/load/request_plan.h"
+#include "client/load/server_watch.h"
 #include "client/load/session_care.h"
 #include "client/load/session_pool.h"
 #include "steadystate/error.h"
@@ -90,6 +91,10 @@ class LoadRun {
 
  private:
   absl::Status LookAtModel();
+  absl::StatusOr<std::vector<std::vector<int32_t>>> ReadPrompts() const;
+  absl::Status MakePlan();
+  absl::Status Connect();
+  std::unique_ptr<Arrivals> MakeArrivals() const;
   absl::Status CreateSessions();
   absl::Status CreateEach(SessionStore& store);
   void OpenCarriers(const LoadContext& context);
@@ -102,6 +107,7 @@ class LoadRun {
   // Does what is due, until `until` or until `done` is true.
   void Drive(LoadTime until, const std::function<bool()>& done);
   void SendArrivals(LoadTime now);
+  void AwaitNextArrival();
   void ShowProgress(LoadTime now);
   void Begin(const std::optional<Turn>& turn);
   bool Interrupted() const {
@@ -112,11 +118,14 @@ class LoadRun {
   bool Quiet() const;
 
   const Client& client_;
+  std::vector<Client> more_clients_;  // connections beside that one
   const Client session_client_;
   const CallOptions& call_;
   const absl::Duration timeout_;  // of a call about a session
   const LoadOptions options_;
   const std::function<void(const LoadProgress&)>& on_progress_;
+  std::optional<RequestPlan> plan_;
+  std::unique_ptr<ServerWatch> server_;  // nullptr: nobody looks
   std::vector<std::unique_ptr<LoadSession>> sessions_;
   SessionPool pool_;
   std::vector<std::unique_ptr<Carrier>> carriers_;
@@ -126,7 +135,7 @@ class LoadRun {
   // Of a run under way.
   LoadTime start_;
   const Window* window_ = nullptr;
-  std::optional<PoissonArrivals> arrivals_;  // nothing arrives without
+  std::unique_ptr<Arrivals> arrivals_;  // nothing arrives without
   LoadTime next_arrival_ = LoadTime::max();
   LoadTime speed_since_;
   uint64_t speed_tokens_ = 0;
@@ -140,14 +149,55 @@ absl::Status LoadRun::LookAtModel() {
       request, {.timeout = timeout_, .canceller = call_.canceller});
   if (!model.ok()) return model.status();
   result_.model = *std::move(model);
+  return absl::OkStatus();
+}
+
+// StreamStep takes tokens only, and the lengths have to be known.
+absl::StatusOr<std::vector<std::vector<int32_t>>> LoadRun::ReadPrompts() const {
+  std::vector<std::vector<int32_t>> prompts;
+  if (options_.prompts == nullptr) return prompts;
+  for (const std::string& text : *options_.prompts) {
+    if (Interrupted()) return absl::CancelledError("interrupted");
+    v1::TokenizeRequest request;
+    request.set_text(text);
+    const auto tokens = client_.Tokenize(
+        request, {.timeout = timeout_, .canceller = call_.canceller});
+    if (!tokens.ok()) return tokens.status();
+    const auto& ids = tokens->tokens();
+    if (ids.empty()) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("prompt ", prompts.size() + 1, " has no tokens"));
+    }
+    prompts.emplace_back(ids.begin(), ids.end());
+  }
+  return prompts;
+}
+
+absl::Status LoadRun::MakePlan() {
+  auto prompts = ReadPrompts();
+  if (!prompts.ok()) return prompts.status();
+  plan_.emplace(options_, *std::move(prompts));
+  result_.mean_prompt_tokens = plan_->mean_prompt_tokens();
   const uint64_t cap = result_.model.context_cap();
-  const uint64_t request_tokens =
-      options_.prompt_tokens + options_.generate_tokens;
+  const uint64_t request_tokens = plan_->most_tokens();
   if (cap == 0 || request_tokens <= cap) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat(
-      "a request has ", request_tokens,
-      " tokens (--prompt_tokens and --generate_tokens), more than the ", cap,
-      " that a session of this model can absorb"));
+  return absl::InvalidArgumentError(
+      absl::StrCat("a request has ", request_tokens,
+                   " tokens (prompt and --generate_tokens), more than the ",
+                   cap, " that a session of this model can absorb"));
+}
+
+absl::Status LoadRun::Connect() {
+  for (uint64_t i = 1; i < options_.connections; ++i) {
+    auto client = client_.ConnectAgain();
+    if (!client.ok()) return client.status();
+    more_clients_.push_back(*std::move(client));
+  }
+  if (options_.metrics_url.empty()) return absl::OkStatus();
+  auto server = ServerWatch::Open(options_.metrics_url);
+  if (!server.ok()) return server.status();
+  server_ = *std::move(server);
+  return absl::OkStatus();
 }
 
 // Refusals are counted; what ends the run is that nobody answers.
@@ -155,7 +205,7 @@ absl::Status LoadRun::CreateEach(SessionStore& store) {
   int refusals = 0;  // in a row
   for (size_t i = 0; i < options_.sessions && refusals < kMaxRefusals; ++i) {
     if (Interrupted()) return absl::CancelledError("interrupted");
-    auto session = std::make_unique<LoadSession>(i, options_, result_.model);
+    auto session = std::make_unique<LoadSession>(i, *plan_, result_.model);
     const absl::Status created = store.Create(*session);
     if (created.ok()) {
       refusals = 0;
@@ -194,13 +244,23 @@ absl::Status LoadRun::CreateSessions() {
 }
 
 void LoadRun::OpenCarriers(const LoadContext& context) {
-  if (options_.rpc == LoadRpc::kGenerate) {
-    carriers_.push_back(MakeGenerateCarrier(client_, context));
-    return;
+  const bool steps = options_.rpc == LoadRpc::kStep;
+  const uint64_t carriers = steps ? options_.streams : options_.connections;
+  for (size_t i = 0; i < carriers; ++i) {
+    const size_t connection = i % options_.connections;
+    const Client& client =
+        connection == 0 ? client_ : more_clients_[connection - 1];
+    carriers_.push_back(steps ? MakeStepCarrier(client, context)
+                              : MakeGenerateCarrier(client, context));
   }
-  for (size_t i = 0; i < options_.streams; ++i) {
-    carriers_.push_back(MakeStepCarrier(client_, context));
+}
+
+std::unique_ptr<Arrivals> LoadRun::MakeArrivals() const {
+  if (options_.trace != nullptr) return MakeTraceArrivals(*options_.trace);
+  if (!options_.stages.empty()) {
+    return MakeStageArrivals(options_.stages, options_.arrivals, options_.seed);
   }
+  return MakeRateArrivals(options_.rate, options_.arrivals, options_.seed);
 }
 
 void LoadRun::Begin(const std::optional<Turn>& turn) {
@@ -223,11 +283,17 @@ void LoadRun::SendArrivals(LoadTime now) {
   while (next_arrival_ <= now) {
     if (window_->Contains(next_arrival_)) {
       ++result_.arrivals;
+      ++result_.tally.timeline.At(next_arrival_ - window_->begin()).due;
       result_.send_lag.Record(LoadClock::now() - next_arrival_);
     }
     Begin(pool_.Arrive(next_arrival_));
-    next_arrival_ = start_ + arrivals_->Next();
+    AwaitNextArrival();
   }
+}
+
+void LoadRun::AwaitNextArrival() {
+  const auto next = arrivals_->Next();
+  next_arrival_ = next ? start_ + *next : LoadTime::max();
 }
 
 void LoadRun::ShowProgress(LoadTime now) {
@@ -266,8 +332,8 @@ void LoadRun::Measure(Window& window) {
   window_ = &window;
   speed_since_ = start_;
   if (options_.open_loop()) {
-    arrivals_.emplace(options_.rate, options_.seed);
-    next_arrival_ = start_ + arrivals_->Next();
+    arrivals_ = MakeArrivals();
+    AwaitNextArrival();
   }
   for (const auto& session : sessions_) {
     Begin(pool_.Add(*session, LoadClock::now()));
@@ -276,6 +342,7 @@ void LoadRun::Measure(Window& window) {
     return Interrupted() || GoingAway() || pool_.counts().alive == 0;
   };
   Drive(window.begin(), over);
+  if (server_ != nullptr) server_->Begin();
   const absl::Duration cpu_before = ProcessCpuTime();
   const LoadTime measured_from = LoadClock::now();
   Drive(window.end(), over);
@@ -291,6 +358,7 @@ void LoadRun::Measure(Window& window) {
     result_.client_cpus =
         absl::FDivDuration(ProcessCpuTime() - cpu_before, measured);
   }
+  if (server_ != nullptr) server_->End();
   result_.interrupted = Interrupted();
   result_.going_away = GoingAway();
   next_arrival_ = LoadTime::max();
@@ -326,6 +394,8 @@ void LoadRun::Collect(const Window& window) {
   result_.window =
       std::max(Between(window.begin(), window.end()), absl::ZeroDuration());
   result_.sessions_left = pool_.counts().alive;
+  if (server_ != nullptr) result_.server = server_->Take();
+  result_.peak_calls = pool_.peak_busy();
   result_.peak_backlog = pool_.peak_backlog();
   result_.unsent = pool_.unsent();
   result_.sessions_unheard = static_cast<uint64_t>(
@@ -353,8 +423,11 @@ absl::Status LoadRun::AndUndeleted(const absl::Status& error) const {
 absl::StatusOr<LoadResult> LoadRun::Run() {
   result_.options = options_;
   result_.processors = UsableProcessors();
-  const absl::Status suits = LookAtModel();
-  if (!suits.ok()) return suits;
+  for (const auto& prepare :
+       {&LoadRun::LookAtModel, &LoadRun::MakePlan, &LoadRun::Connect}) {
+    const absl::Status prepared = (this->*prepare)();
+    if (!prepared.ok()) return prepared;
+  }
   const absl::Status created = CreateSessions();
   if (!created.ok()) {
     DeleteSessions();

@@ -45,18 +45,29 @@ void LoadSession::Replace(const std::string& name) {
   mending_ = {};
 }
 
-void LoadSession::Begin(LoadTime intended, Tally& tally) {
+void LoadSession::Begin(const Turn& turn, Tally& tally) {
   ++tally.begun;
   asked_ = true;
-  intended_ = intended;
-  prompt_left_ = options_.prompt_tokens;
+  intended_ = turn.intended;
+  begun_ = LoadClock::now();
+  shape_ = plan_.Of(turn.number);
+  prompt_left_ = shape_.prompt_tokens;
   drawn_ = 0;
 }
 
-uint64_t LoadSession::TakePrompt(uint64_t most) {
-  const uint64_t taken = std::min(prompt_left_, most);
-  prompt_left_ -= taken;
-  return taken;
+std::vector<int32_t> LoadSession::TakePrompt(uint64_t most) {
+  std::vector<int32_t> tokens(std::min(prompt_left_, most));
+  if (shape_.prompt != nullptr) {
+    const auto rest =
+        shape_.prompt->end() - static_cast<ptrdiff_t>(prompt_left_);
+    std::copy_n(rest, tokens.size(), tokens.begin());
+  } else {
+    for (int32_t& token : tokens) {
+      token = static_cast<int32_t>(random_.Below(vocab_size_));
+    }
+  }
+  prompt_left_ -= tokens.size();
+  return tokens;
 }
 
 void LoadSession::Absorbed(uint64_t position, uint64_t generated,
@@ -74,28 +85,50 @@ void LoadSession::Received(uint64_t tokens, LoadTime now, const Window& window,
   if (drawn_ == 0) {
     if (window.Contains(intended_)) {
       tally.time_to_first_token.Record(now - intended_);
+      tally.timeline.At(intended_ - window.begin())
+          .time_to_first_token.Record(now - intended_);
     }
     if (window.Contains(now)) {
-      tally.window_prompt_tokens += options_.prompt_tokens;
+      tally.window_prompt_tokens += shape_.prompt_tokens;
     }
+    first_token_ = now;
   } else if (window.Contains(last_token_)) {
     // Those that arrive together have shared the time.
-    tally.inter_token.Record(
-        (now - last_token_) / static_cast<LoadClock::rep>(tokens), tokens);
+    const auto gap = (now - last_token_) / static_cast<LoadClock::rep>(tokens);
+    tally.inter_token.Record(gap, tokens);
+    tally.timeline.At(last_token_ - window.begin())
+        .inter_token.Record(gap, tokens);
   }
   last_token_ = now;
   drawn_ += tokens;
   tally.drawn_tokens += tokens;
-  if (window.Contains(now)) tally.window_drawn_tokens += tokens;
+  if (!window.Contains(now)) return;
+  tally.window_drawn_tokens += tokens;
+  tally.timeline.At(now - window.begin()).drawn_tokens += tokens;
+}
+
+void LoadSession::CountTimes(LoadTime now, Tally& tally) const {
+  RequestTimes times;
+  times.first_token = first_token_ - intended_;
+  times.whole = now - intended_;
+  if (drawn_ > 1) {
+    times.per_output_token =
+        (last_token_ - first_token_) / static_cast<LoadClock::rep>(drawn_ - 1);
+    tally.time_per_output_token.Record(times.per_output_token);
+  }
+  tally.request.Record(times.whole);
+  if (plan_.options().slo.Meets(times)) ++tally.window_good;
 }
 
 SessionFate LoadSession::Complete(LoadTime now, const Window& window,
                                   Tally& tally) {
   ++tally.completed;
-  if (window.Contains(now)) ++tally.window_completed;
-  if (window.Contains(intended_)) tally.request.Record(now - intended_);
-  const uint64_t next = options_.prompt_tokens + options_.generate_tokens;
-  if (context_cap_ == 0 || position_ + next <= context_cap_) {
+  if (window.Contains(now)) {
+    ++tally.window_completed;
+    ++tally.timeline.At(now - window.begin()).completed;
+  }
+  if (window.Contains(intended_)) CountTimes(now, tally);
+  if (context_cap_ == 0 || position_ + plan_.most_tokens() <= context_cap_) {
     return SessionFate::kGoesOn;
   }
   mending_ = {absl::ZeroDuration(), /*replace=*/true};
@@ -125,7 +158,10 @@ void LoadSession::CutShort(LoadTime now, const Window& window, Tally& tally) {
 SessionFate LoadSession::Fail(const absl::Status& status, bool all_or_nothing,
                               const Window& window, Tally& tally) {
   ++tally.failed;
-  if (window.Contains(intended_)) ++tally.window_failed;
+  if (window.Contains(intended_)) {
+    ++tally.window_failed;
+    ++tally.timeline.At(intended_ - window.begin()).failed;
+  }
   tally.CountError(status);
   const auto details = GetErrorDetails(status);
   if (details) answered_ = true;
@@ -195,8 +231,13 @@ std::optional<Turn> SessionPool::Arrive(LoadTime intended) {
   }
   LoadSession* const session = free_.front();
   free_.pop_front();
+  return TurnOf(*session, intended);
+}
+
+Turn SessionPool::TurnOf(LoadSession& session, LoadTime intended) {
   ++counts_.busy;
-  return Turn{session, intended};
+  peak_busy_ = std::max(peak_busy_, counts_.busy);
+  return {&session, intended, begun_++};
 }
 
 // The session has nothing to do.
@@ -204,15 +245,13 @@ std::optional<Turn> SessionPool::BeginNext(LoadSession& session, LoadTime now) {
   if (!backlog_.empty()) {
     const LoadTime intended = backlog_.front();
     backlog_.pop_front();
-    ++counts_.busy;
-    return Turn{&session, intended};
+    return TurnOf(session, intended);
   }
   if (open_loop_ || stopped_) {
     free_.push_back(&session);
     return std::nullopt;
   }
-  ++counts_.busy;
-  return Turn{&session, now};
+  return TurnOf(session, now);
 }
 
 std::optional<Turn> SessionPool::Finish(LoadSession& session, SessionFate fate,
@@ -276,6 +315,11 @@ SessionPool::Counts SessionPool::counts() const {
   Counts counts = counts_;
   counts.backlog = backlog_.size();
   return counts;
+}
+
+size_t SessionPool::peak_busy() const {
+  const MutexLock lock(mutex_);
+  return peak_busy_;
 }
 
 size_t SessionPool::peak_backlog() const {

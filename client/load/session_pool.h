@@ -2,17 +2,19 @@
 #define STEADYSTATE_CLIENT_LOAD_SESSION_POOL_H_
 
 #include <atomic>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <deque>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "absl/time/time.h"
-#include "client/load/load.h"
 #include "client/load/random.h"
+#include "client/load/request_plan.h"
 #include "client/load/tally.h"
 #include "client/mutex.h"
 #include "steadystate/v1/model.pb.h"
@@ -24,6 +26,15 @@ enum class SessionFate : uint8_t {
   kGoesOn,   // the next request may begin
   kBroken,   // somebody has to look after it first: see LoadSession::Mending
   kRetired,  // is of no more use
+};
+
+class LoadSession;
+
+// A request that is to begin now.
+struct Turn {
+  LoadSession* session = nullptr;
+  LoadTime intended;    // when it was to be sent
+  uint64_t number = 0;  // in the order in which requests begin
 };
 
 // One session and the request that it is working on. Belongs to whoever has it
@@ -43,13 +54,13 @@ class LoadSession {
     bool replace = false;  // take a new session in its place
   };
 
-  // `options` outlives this object.
-  LoadSession(size_t index, const LoadOptions& options, const v1::Model& model)
+  // `plan` outlives this object.
+  LoadSession(size_t index, const RequestPlan& plan, const v1::Model& model)
       : index_(index),
-        options_(options),
+        plan_(plan),
         vocab_size_(model.vocab_size()),
         context_cap_(model.context_cap()),
-        random_(options.seed, index) {}
+        random_(plan.options().seed, index) {}
 
   size_t index() const { return index_; }
   const std::string& name() const { return name_; }
@@ -65,17 +76,15 @@ class LoadSession {
   // Makes it stand for another session of the server, which is new.
   void Replace(const std::string& name);
 
-  // Begins a request that was to be sent at `intended`.
-  void Begin(LoadTime intended, Tally& tally);
+  // Begins a request. REQUIRES: the turn is of this session.
+  void Begin(const Turn& turn, Tally& tally);
 
-  // A random token for a prompt.
-  int32_t DrawPromptToken() {
-    return static_cast<int32_t>(random_.Below(vocab_size_));
-  }
+  // What the request asks for.
+  const RequestShape& shape() const { return shape_; }
 
   // Takes the next tokens of the request's prompt, `most` at most, which are to
-  // be sent; returns how many.
-  uint64_t TakePrompt(uint64_t most);
+  // be sent.
+  std::vector<int32_t> TakePrompt(uint64_t most);
   // True if there are more.
   bool has_prompt() const { return prompt_left_ > 0; }
 
@@ -90,8 +99,14 @@ class LoadSession {
   void Received(uint64_t tokens, LoadTime now, const Window& window,
                 Tally& tally);
 
+  // From when the request was handed to its connection to its first token.
+  // REQUIRES: it has one.
+  std::chrono::nanoseconds first_token_after() const {
+    return first_token_ - begun_;
+  }
+
   // True if the request has all of its tokens.
-  bool complete() const { return drawn_ >= options_.generate_tokens; }
+  bool complete() const { return drawn_ >= shape_.generate_tokens; }
 
   // The request ended as it was meant to.
   SessionFate Complete(LoadTime now, const Window& window, Tally& tally);
@@ -115,8 +130,11 @@ class LoadSession {
   void Gone() { exists_ = false; }
 
  private:
+  // Counts what a completed request took.
+  void CountTimes(LoadTime now, Tally& tally) const;
+
   const size_t index_;
-  const LoadOptions& options_;
+  const RequestPlan& plan_;
   const uint32_t vocab_size_;
   const uint64_t context_cap_;  // 0: none
   std::string name_;
@@ -129,16 +147,13 @@ class LoadSession {
   bool answered_ = false;
   Mending mending_;
   // Of the request.
+  RequestShape shape_;
   uint64_t prompt_left_ = 0;  // tokens not sent
   uint64_t drawn_ = 0;
   LoadTime intended_;
+  LoadTime begun_;
+  LoadTime first_token_;
   LoadTime last_token_;
-};
-
-// A request that is to begin now.
-struct Turn {
-  LoadSession* session = nullptr;
-  LoadTime intended;
 };
 
 // Decides which session begins which request, and when. In a closed loop each
@@ -189,6 +204,8 @@ class SessionPool {
   bool cut() const { return cut_; }
 
   Counts counts() const;
+  // The most requests that were under way at once.
+  size_t peak_busy() const;
   // The largest backlog so far, and how many requests it had no room for or
   // were still in it when it was cut.
   size_t peak_backlog() const;
@@ -199,6 +216,8 @@ class SessionPool {
   void WaitUntil(LoadTime time);
 
  private:
+  Turn TurnOf(LoadSession& session, LoadTime intended)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   std::optional<Turn> BeginNext(LoadSession& session, LoadTime now)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   bool Quiet() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -214,6 +233,8 @@ class SessionPool {
   std::deque<LoadSession*> broken_ ABSL_GUARDED_BY(mutex_);
   std::deque<LoadTime> backlog_ ABSL_GUARDED_BY(mutex_);
   Counts counts_ ABSL_GUARDED_BY(mutex_);  // backlog is not kept
+  uint64_t begun_ ABSL_GUARDED_BY(mutex_) = 0;
+  size_t peak_busy_ ABSL_GUARDED_BY(mutex_) = 0;
   size_t peak_backlog_ ABSL_GUARDED_BY(mutex_) = 0;
   uint64_t unsent_ ABSL_GUARDED_BY(mutex_) = 0;
   bool stopped_ ABSL_GUARDED_BY(mutex_) = false;

@@ -96,7 +96,7 @@ class StepCarrier final : public Carrier {
 
 size_t StepCarrier::Enter(const Turn& turn) {
   LoadSession& session = *turn.session;
-  session.Begin(turn.intended, tally_);
+  session.Begin(turn, tally_);
   Place& place = places_[Slot(session.index())];
   place.session = &session;
   if (!place.number) {
@@ -110,9 +110,7 @@ size_t StepCarrier::Enter(const Turn& turn) {
 }
 
 bool StepCarrier::SendPrompt(LoadSession& session, size_t number) const {
-  std::vector<int32_t> tokens(session.TakePrompt(context_.max_step_tokens));
-  for (int32_t& token : tokens) token = session.DrawPromptToken();
-  return Send(session, number, tokens);
+  return Send(session, number, session.TakePrompt(context_.max_step_tokens));
 }
 
 bool StepCarrier::Send(LoadSession& session, size_t number,

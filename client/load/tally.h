@@ -1,7 +1,6 @@
 #ifndef STEADYSTATE_CLIENT_LOAD_TALLY_H_
 #define STEADYSTATE_CLIENT_LOAD_TALLY_H_
 
-#include <array>
 #include <atomic>
 #include <chrono>
 #include <cstddef>
@@ -10,50 +9,10 @@
 #include <string>
 
 #include "absl/status/status.h"
+#include "client/load/histogram.h"
+#include "client/load/timeline.h"
 
 namespace steadystate::client {
-
-// Counts durations in buckets whose width is a fixed share of their value, so
-// that any quantile is known to within 1 % in a memory of fixed size, however
-// many samples there are. Histograms of several streams add up without loss;
-// their quantiles would not. Thread-compatible.
-class Histogram {
- public:
-  using Nanoseconds = std::chrono::nanoseconds;
-
-  // Durations from here on (18 minutes) share the last bucket; negative ones
-  // count as 0.
-  static constexpr uint64_t kLimitNanoseconds = uint64_t{1} << 40;
-
-  void Record(Nanoseconds duration, uint64_t times = 1);
-  void Merge(const Histogram& other);
-
-  uint64_t count() const { return count_; }
-
-  // Exact. 0 if there is no sample.
-  Nanoseconds max() const;
-  Nanoseconds mean() const;
-
-  // The smallest duration that the share `quantile` of the samples do not
-  // exceed, to within 1 %; 0 if there is no sample.
-  // REQUIRES: 0 <= quantile <= 1.
-  Nanoseconds Quantile(double quantile) const;
-
- private:
-  // Each power of two is cut in 2^kBits buckets; below 2^kBits each nanosecond
-  // has its own. The middle of a bucket is within 1/2^(kBits+1) of its values.
-  static constexpr size_t kBits = 6;
-  static constexpr size_t kOctaves = 40 - kBits;
-  static constexpr size_t kBuckets = (kOctaves + 1) << kBits;
-
-  static size_t BucketOf(uint64_t nanoseconds);
-  static uint64_t MiddleOf(size_t bucket);
-
-  std::array<uint64_t, kBuckets> buckets_{};
-  uint64_t count_ = 0;
-  uint64_t max_ = 0;
-  double sum_ = 0;
-};
 
 // Latencies are differences of a clock that nobody sets.
 using LoadClock = std::chrono::steady_clock;
@@ -105,16 +64,22 @@ struct Tally {
   // it, even if their answer came later; rates count what came in it.
   uint64_t window_completed = 0;
   uint64_t window_failed = 0;
+  uint64_t window_good = 0;  // completed, and as the objective wants them
   // Requests without (all of) their answer at the end. Latencies have what they
   // had waited by then, which is the least that they can be.
   uint64_t window_unanswered = 0;
   uint64_t window_drawn_tokens = 0;
   uint64_t window_prompt_tokens = 0;  // of prompts, without what is fed back
   Histogram time_to_first_token;
+  Histogram time_per_output_token;
   Histogram inter_token;
   Histogram request;
   Histogram server_queue;
   Histogram server_compute;
+  // Of Generate: what first tokens took here, beyond what the server counts
+  // from the call's arrival: the way, and the wait before the call was sent.
+  Histogram outside_server;
+  Timeline timeline;
 
   // Counts an error that a call or a step was answered with.
   void CountError(const absl::Status& status);

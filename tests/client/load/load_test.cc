@@ -38,7 +38,8 @@ TEST(LoadOptionsTest, DefaultsAndExtremesAreFine) {
             }),
             "");
   EXPECT_EQ(ErrorOf([](LoadOptions& o) {
-              o.sessions = o.streams = o.prompt_tokens = o.generate_tokens = 1;
+              o.sessions = o.streams = 1;
+              o.prompt_tokens = o.generate_tokens = 1;
               o.warmup = o.duration = o.drain = absl::ZeroDuration();
               o.max_send_lag = absl::ZeroDuration();
             }),
@@ -61,6 +62,84 @@ TEST(LoadOptionsTest, ErrorsNameOptionValueAndBound) {
   EXPECT_THAT(
       ErrorOf([](LoadOptions& o) { o.warmup = absl::InfiniteDuration(); }),
       HasSubstr("--warmup"));
+}
+
+TEST(LoadOptionsTest, ConnectionsCarryAtLeastOneCall) {
+  EXPECT_THAT(ErrorOf([](LoadOptions& o) { o.connections = 0; }),
+              HasSubstr("--connections is 0"));
+  EXPECT_THAT(ErrorOf([](LoadOptions& o) { o.connections = 2; }),
+              HasSubstr("more than the 1 of --streams"));
+  EXPECT_THAT(ErrorOf([](LoadOptions& o) {
+                o.rpc = LoadRpc::kGenerate;
+                o.connections = 9;
+              }),
+              HasSubstr("more than the 8 of --sessions"));
+}
+
+TEST(LoadOptionsTest, RequestsArriveInOneWay) {
+  const auto stages = [](LoadOptions& o) {
+    o.stages = {{absl::Seconds(1), 5}};
+  };
+  EXPECT_EQ(ErrorOf(stages), "");
+  EXPECT_THAT(ErrorOf([&stages](LoadOptions& o) {
+                stages(o);
+                o.rate = 5;
+              }),
+              HasSubstr("only one of --rate, --stages and --trace"));
+  EXPECT_THAT(
+      ErrorOf([](LoadOptions& o) { o.arrivals = ArrivalProcess::kConstant; }),
+      HasSubstr("--arrivals is for --rate and --stages"));
+}
+
+TEST(LoadOptionsTest, LengthsHaveBoundsWhateverTheirDistribution) {
+  EXPECT_THAT(ErrorOf([](LoadOptions& o) {
+                o.prompt_tokens = *Lengths::Parse("uniform:0:9");
+              }),
+              HasSubstr("--prompt_tokens is uniform:0:9; it must be 1 to"));
+  EXPECT_THAT(ErrorOf([](LoadOptions& o) {
+                o.prompt_tokens = *Lengths::Parse("lognormal:9:9:9999999");
+              }),
+              HasSubstr("it must be 1 to 1048576"));
+}
+
+TEST(ParsePromptsTest, EachLineIsOne) {
+  EXPECT_THAT(*ParsePrompts("The first\n\n second\r\n"),
+              ElementsAre("The first", " second"));
+  EXPECT_FALSE(ParsePrompts("\n\n").ok());
+  std::string many;
+  for (size_t i = 0; i < kMaxPrompts; ++i) many += "x\n";
+  EXPECT_TRUE(ParsePrompts(many).ok());
+  EXPECT_EQ(ParsePrompts(many + "y").status().message(),
+            "more than 10000 lines");
+}
+
+TEST(SloTest, IsReadAsItIsWritten) {
+  const auto slo = ParseSlo("tpot:20ms,ttft:200ms");
+  ASSERT_TRUE(slo.ok()) << slo.status();
+  EXPECT_EQ(ToString(*slo), "ttft:200ms,tpot:20ms");
+  EXPECT_EQ(slo->attainment, 0.99);
+  const auto error = [](const char* text) {
+    return std::string(ParseSlo(text).status().message());
+  };
+  EXPECT_THAT(error(""), HasSubstr("'' is not ttft:"));
+  EXPECT_THAT(error("itl:20ms"), HasSubstr("'itl:20ms' is not"));
+  EXPECT_THAT(error("ttft:20"), HasSubstr("'20' of ttft"));
+  EXPECT_THAT(error("ttft:0"), HasSubstr("above 0"));
+  EXPECT_THAT(error("e2e:1s,e2e:2s"), HasSubstr("e2e is given twice"));
+}
+
+TEST(SloTest, ARequestIsGoodUpToTheLimit) {
+  const Slo slo = *ParseSlo("ttft:200ms,tpot:20ms,e2e:1s");
+  using std::chrono::milliseconds;
+  EXPECT_TRUE(
+      slo.Meets({milliseconds(200), milliseconds(20), milliseconds(1000)}));
+  EXPECT_FALSE(
+      slo.Meets({milliseconds(201), milliseconds(0), milliseconds(0)}));
+  EXPECT_FALSE(slo.Meets({milliseconds(0), milliseconds(21), milliseconds(0)}));
+  EXPECT_FALSE(
+      slo.Meets({milliseconds(0), milliseconds(0), milliseconds(1001)}));
+  EXPECT_TRUE(
+      Slo().Meets({milliseconds(9999), milliseconds(0), milliseconds(0)}));
 }
 
 TEST(LoadOptionsTest, TheRateIsAFiniteNumber) {
@@ -146,6 +225,44 @@ TEST(LoadResultTest, RequestsThatWereNeverSentAreSaid) {
   LoadResult result = GoodResult();
   result.unsent = 3;
   EXPECT_THAT(Objections(result), ElementsAre(HasSubstr("3 requests")));
+}
+
+TEST(LoadResultTest, GoodputIsOfWhatWasDue) {
+  LoadResult result = GoodResult();
+  EXPECT_TRUE(MeetsSlo(result));
+  result.options.slo = *ParseSlo("ttft:200ms");
+  result.tally.window_good = 990;
+  EXPECT_DOUBLE_EQ(Goodput(result), 99);
+  EXPECT_DOUBLE_EQ(SloAttainment(result), 0.99);
+  EXPECT_TRUE(MeetsSlo(result));
+  result.tally.window_good = 989;
+  EXPECT_FALSE(MeetsSlo(result));
+  // A closed loop has no arrivals: what ended, unanswered and failed ones too.
+  result.options.rate = 0;
+  result.tally.request.Record(microseconds(1), 980);
+  result.tally.window_failed = 20;
+  EXPECT_EQ(RequestsDue(result), 1000u);
+  EXPECT_DOUBLE_EQ(SloAttainment(result), 0.989);
+  EXPECT_DOUBLE_EQ(SloAttainment(LoadResult()), 0);
+}
+
+TEST(LoadResultTest, CallsBeyondWhatAConnectionCarriesAreSaid) {
+  LoadResult result = GoodResult();
+  result.options.rpc = LoadRpc::kGenerate;
+  result.options.sessions = result.sessions_left = 2000;
+  result.peak_calls = 1024;
+  EXPECT_THAT(Remarks(result), IsEmpty());
+  result.peak_calls = 2000;
+  EXPECT_THAT(Remarks(result),
+              ElementsAre(AllOf(HasSubstr("2000 calls were open at once"),
+                                HasSubstr("976 waited within this client"),
+                                HasSubstr("--connections 2"))));
+  result.options.connections = 2;
+  EXPECT_THAT(Remarks(result), IsEmpty());
+  // Steps of all sessions go over a few streams.
+  result.options.connections = 1;
+  result.options.rpc = LoadRpc::kStep;
+  EXPECT_THAT(Remarks(result), IsEmpty());
 }
 
 TEST(LoadResultTest, RemarksAreMadeOnWhatMayDeceive) {

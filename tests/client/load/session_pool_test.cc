@@ -7,10 +7,12 @@
 
 #include <chrono>
 #include <memory>
+#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
 
+#include "gmock/gmock.h"
 #include "google/rpc/error_details.pb.h"
 #include "gtest/gtest.h"
 
@@ -18,6 +20,11 @@ namespace steadystate::client {
 namespace {
 
 using std::chrono::milliseconds;
+using testing::AllOf;
+using testing::Each;
+using testing::ElementsAre;
+using testing::Ge;
+using testing::Lt;
 using Doubt = LoadSession::Doubt;
 
 absl::Status ServerError(absl::StatusCode code, const std::string& reason) {
@@ -42,14 +49,16 @@ class LoadSessionTest : public testing::Test {
 
   // A fresh session that has sent a prompt to be sent at `ms`.
   LoadSession Begun(int ms) {
-    LoadSession session(0, options_, model_);
+    plan_.emplace(options_);
+    LoadSession session(0, *plan_, model_);
     session.Replace("sessions/a");
-    session.Begin(At(ms), tally_);
+    session.Begin({&session, At(ms), 0}, tally_);
     session.Sent(10);
     return session;
   }
 
   LoadOptions options_;
+  std::optional<RequestPlan> plan_;
   v1::Model model_;
   Tally tally_;
   Window window_{At(1000), At(2000)};
@@ -193,7 +202,7 @@ TEST_F(LoadSessionTest, ASessionThatIsFullIsReplacedBeforeItIsRefused) {
   LoadSession session = Begun(1000);
   session.Absorbed(12, 0, tally_);
   EXPECT_EQ(session.Complete(At(1001), window_, tally_), SessionFate::kGoesOn);
-  session.Begin(At(1001), tally_);
+  session.Begin({&session, At(1001), 1}, tally_);
   session.Sent(10);
   session.Absorbed(24, 0, tally_);
   EXPECT_EQ(session.Complete(At(1002), window_, tally_), SessionFate::kBroken);
@@ -202,18 +211,63 @@ TEST_F(LoadSessionTest, ASessionThatIsFullIsReplacedBeforeItIsRefused) {
 }
 
 TEST_F(LoadSessionTest, PromptsAreOfTheVocabularyAndOfTheSeed) {
-  LoadSession one(0, options_, model_);
-  LoadSession same(0, options_, model_);
-  LoadSession other(1, options_, model_);
-  int differences = 0;
-  for (int i = 0; i < 1000; ++i) {
-    const int32_t token = one.DrawPromptToken();
-    EXPECT_GE(token, 0);
-    EXPECT_LT(token, 5);
-    EXPECT_EQ(same.DrawPromptToken(), token);
-    differences += other.DrawPromptToken() != token ? 1 : 0;
+  options_.prompt_tokens = 1000;
+  const RequestPlan plan(options_);
+  std::vector<std::vector<int32_t>> prompts;
+  for (const size_t index : {0u, 0u, 1u}) {
+    LoadSession session(index, plan, model_);
+    session.Begin({&session, At(1000), 0}, tally_);
+    prompts.push_back(session.TakePrompt(1000));
+    ASSERT_EQ(prompts.back().size(), 1000u);
+    EXPECT_THAT(prompts.back(), Each(AllOf(Ge(0), Lt(5))));
   }
-  EXPECT_GT(differences, 700);
+  EXPECT_EQ(prompts[0], prompts[1]);
+  EXPECT_NE(prompts[0], prompts[2]);
+}
+
+TEST_F(LoadSessionTest, PromptsOfAFileAreSentAsTheyAreInPieces) {
+  options_.prompts = std::make_shared<std::vector<std::string>>(
+      std::vector<std::string>{"a", "b"});
+  const RequestPlan plan(options_, {{1, 2, 3, 4, 5}, {6}});
+  LoadSession session(0, plan, model_);
+  session.Begin({&session, At(1000), 2}, tally_);
+  EXPECT_THAT(session.TakePrompt(2), ElementsAre(1, 2));
+  EXPECT_THAT(session.TakePrompt(2), ElementsAre(3, 4));
+  EXPECT_TRUE(session.has_prompt());
+  EXPECT_THAT(session.TakePrompt(2), ElementsAre(5));
+  EXPECT_FALSE(session.has_prompt());
+  session.Begin({&session, At(1000), 3}, tally_);
+  EXPECT_THAT(session.TakePrompt(2), ElementsAre(6));
+}
+
+TEST_F(LoadSessionTest, TimePerOutputTokenLeavesTheFirstOneOut) {
+  options_.slo.time_per_output_token = absl::Milliseconds(10);
+  LoadSession session = Begun(1000);
+  session.Received(1, At(1100), window_, tally_);
+  session.Received(1, At(1104), window_, tally_);
+  session.Received(1, At(1120), window_, tally_);
+  session.Complete(At(1121), window_, tally_);
+  EXPECT_EQ(tally_.time_per_output_token.count(), 1u);
+  EXPECT_EQ(tally_.time_per_output_token.max(), milliseconds(10));
+  EXPECT_EQ(tally_.window_good, 1u);
+  // A request of one token has none.
+  session.Begin({&session, At(1200), 1}, tally_);
+  session.Received(1, At(1201), window_, tally_);
+  session.Complete(At(1201), window_, tally_);
+  EXPECT_EQ(tally_.time_per_output_token.count(), 1u);
+  EXPECT_EQ(tally_.window_good, 2u);
+}
+
+TEST_F(LoadSessionTest, ARequestIsGoodIfItWasDueInTheWindowAndInTime) {
+  options_.slo.time_to_first_token = absl::Milliseconds(50);
+  for (const int begin : {999, 1000, 1000}) {
+    LoadSession session = Begun(begin);
+    const int late = tally_.begun == 3 ? 51 : 50;
+    session.Received(3, At(begin + late), window_, tally_);
+    session.Complete(At(begin + late), window_, tally_);
+  }
+  EXPECT_EQ(tally_.completed, 3u);
+  EXPECT_EQ(tally_.window_good, 1u);
 }
 
 class SessionPoolTest : public testing::Test {
@@ -221,7 +275,7 @@ class SessionPoolTest : public testing::Test {
   SessionPoolTest() {
     model_.set_vocab_size(256);
     for (size_t i = 0; i < 3; ++i) {
-      sessions_.push_back(std::make_unique<LoadSession>(i, options_, model_));
+      sessions_.push_back(std::make_unique<LoadSession>(i, plan_, model_));
     }
   }
 
@@ -229,6 +283,7 @@ class SessionPoolTest : public testing::Test {
   static LoadTime At(int ms) { return LoadTime(milliseconds(ms)); }
 
   LoadOptions options_;
+  const RequestPlan plan_{options_};
   v1::Model model_;
   std::vector<std::unique_ptr<LoadSession>> sessions_;
 };
@@ -260,6 +315,20 @@ TEST_F(SessionPoolTest, OpenLoopKeepsTheIntendedTimeOfWhatWaits) {
   EXPECT_EQ(next->intended, At(2));
   EXPECT_EQ(pool.peak_backlog(), 2u);
   EXPECT_EQ(pool.unsent(), 0u);
+}
+
+TEST_F(SessionPoolTest, RequestsHaveNumbersInTheOrderInWhichTheyBegin) {
+  SessionPool pool(/*open_loop=*/true);
+  pool.Add(Session(0), At(0));
+  pool.Add(Session(1), At(0));
+  EXPECT_EQ(pool.Arrive(At(1))->number, 0u);
+  EXPECT_EQ(pool.Arrive(At(2))->number, 1u);
+  EXPECT_FALSE(pool.Arrive(At(3)));
+  EXPECT_EQ(pool.Finish(Session(1), SessionFate::kGoesOn, At(4))->number, 2u);
+  pool.Finish(Session(0), SessionFate::kGoesOn, At(5));
+  pool.Finish(Session(1), SessionFate::kGoesOn, At(5));
+  EXPECT_EQ(pool.counts().busy, 0u);
+  EXPECT_EQ(pool.peak_busy(), 2u);
 }
 
 TEST_F(SessionPoolTest, OpenLoopTakesTheSessionThatWasFreeForLongest) {

@@ -1,6 +1,7 @@
-// Goal: quantiles within 1 % whatever the samples, and histograms that add up.
-// Method: random samples over nine decades, against sorting them.
-#include "client/load/tally.h"
+// Goal: quantiles within 1 % whatever the samples, histograms that add up, and
+// timelines of any length in a memory of fixed size. Method: random samples
+// over nine decades, against sorting them; runs that grow beyond the slots.
+#include "client/load/histogram.h"
 
 #include <algorithm>
 #include <chrono>
@@ -8,11 +9,13 @@
 #include <random>
 #include <vector>
 
+#include "client/load/timeline.h"
 #include "gtest/gtest.h"
 
 namespace steadystate::client {
 namespace {
 
+using std::chrono::milliseconds;
 using std::chrono::nanoseconds;
 
 constexpr double kQuantiles[] = {0, 0.001, 0.5, 0.9, 0.99, 0.999, 0.9999, 1};
@@ -117,6 +120,68 @@ TEST(HistogramTest, ExtremesStayInRange) {
   histogram.Record(nanoseconds::max());
   EXPECT_EQ(histogram.Quantile(1), nanoseconds::max());
   EXPECT_EQ(histogram.Quantile(0.5), nanoseconds(0));
+}
+
+TEST(HistogramTest, ACoarseOneIsWithinSevenPercent) {
+  const std::vector<nanoseconds> samples = Samples(1000);
+  CoarseHistogram histogram;
+  for (const nanoseconds sample : samples) histogram.Record(sample);
+  for (const double quantile : kQuantiles) {
+    const auto exact =
+        static_cast<double>(ExactQuantile(samples, quantile).count());
+    EXPECT_NEAR(static_cast<double>(histogram.Quantile(quantile).count()),
+                exact, 0.07 * exact);
+  }
+}
+
+uint64_t TokensOf(const Timeline& timeline) {
+  uint64_t tokens = 0;
+  for (const TimelineSlot& slot : timeline.slots()) tokens += slot.drawn_tokens;
+  return tokens;
+}
+
+TEST(TimelineTest, SlotsSayWhenThingsHappened) {
+  Timeline timeline;
+  timeline.At(milliseconds(10)).drawn_tokens += 3;
+  timeline.At(milliseconds(510)).drawn_tokens += 4;
+  timeline.At(-milliseconds(1)).failed += 1;
+  EXPECT_EQ(timeline.slot_length(), milliseconds(250));
+  ASSERT_EQ(timeline.slots().size(), 3u);
+  EXPECT_EQ(timeline.slots()[0].drawn_tokens, 3u);
+  EXPECT_EQ(timeline.slots()[0].failed, 1u);
+  EXPECT_EQ(timeline.slots()[1].drawn_tokens, 0u);
+  EXPECT_EQ(timeline.slots()[2].drawn_tokens, 4u);
+}
+
+TEST(TimelineTest, LongRunsHaveLongerSlotsAndLoseNothing) {
+  Timeline timeline;
+  for (int second = 0; second < 3600; ++second) {
+    TimelineSlot& slot = timeline.At(std::chrono::seconds(second));
+    slot.drawn_tokens += 1;
+    slot.inter_token.Record(nanoseconds(second));
+    ASSERT_LE(timeline.slots().size(), Timeline::kMaxSlots);
+  }
+  EXPECT_EQ(TokensOf(timeline), 3600u);
+  // 60 slots of 64 s are the shortest that reach.
+  EXPECT_EQ(timeline.slot_length(), std::chrono::seconds(64));
+  EXPECT_EQ(timeline.slots()[10].drawn_tokens, 64u);
+  EXPECT_EQ(timeline.slots()[10].inter_token.count(), 64u);
+}
+
+TEST(TimelineTest, ThoseOfDifferentLengthsAddUp) {
+  Timeline brief;
+  brief.At(milliseconds(300)).completed += 5;
+  Timeline lengthy;
+  lengthy.At(std::chrono::seconds(100)).completed += 7;
+  Timeline merged;
+  merged.Merge(brief);
+  merged.Merge(lengthy);
+  merged.Merge(Timeline());
+  EXPECT_EQ(merged.slot_length(), lengthy.slot_length());
+  EXPECT_EQ(merged.slots().front().completed, 5u);
+  EXPECT_EQ(merged.slots().back().completed, 7u);
+  lengthy.Merge(brief);
+  EXPECT_EQ(lengthy.slots().front().completed, 5u);
 }
 
 }  // namespace
