@@ -27,13 +27,13 @@ class GhzTest(unittest.TestCase):
             text=True, capture_output=True, timeout=60, check=True)
         self.session = created.stdout.strip()
 
-    def ghz(self, method, data, calls, flags=()):
-        """ghz's own report of so many calls, one after the other: a session
-        has one writer at a time."""
+    def ghz(self, method, data, calls, flags=(), workers=1):
+        """ghz's own report of so many calls. Each worker makes one after the
+        other: a session has one writer at a time."""
         result = subprocess.run(
             [GHZ, "--insecure", "--call", method, "--data", json.dumps(data),
-             "--total", str(calls), "--concurrency", "1", "--format", "json",
-             *flags, self.server.grpc],
+             "--total", str(calls), "--concurrency", str(workers),
+             "--format", "json", *flags, self.server.grpc],
             cwd=ROOT, text=True, capture_output=True, timeout=100, check=False)
         self.assertEqual(result.returncode, 0, result.stderr)
         return json.loads(result.stdout)
@@ -69,6 +69,19 @@ class GhzTest(unittest.TestCase):
         self.assert_all_ok(report, GENERATION + "StreamStep", 20)
         self.assertEqual(value(self.server.metrics, "steadystate_tokens_total",
                                kind="prompt"), 60)
+
+    def test_workers_have_sessions_of_their_own(self):
+        """As client/README.md has it."""
+        for worker in "g0c0", "g1c0", "g2c0", "g3c0":
+            subprocess.run(
+                [BIN_DIR / "steadystate", "session", "create", "--id",
+                 f"ghz-{worker}", "--address", self.server.grpc],
+                capture_output=True, timeout=60, check=True)
+        report = self.ghz(
+            GENERATION + "Generate",
+            {"session": "sessions/ghz-{{.WorkerID}}", "text": "The ",
+             "max_tokens": 8, "ignore_eos": True}, 40, workers=4)
+        self.assert_all_ok(report, GENERATION + "Generate", 40)
 
     def test_an_error_is_counted_as_one(self):
         report = self.ghz(GENERATION + "Step",
