@@ -420,6 +420,12 @@ void AppendEnd(Flags& flags, OptionTable& table) {
            {"debug|info|warning|error|off", "info", [&flags](size_t index) {
               flags.log_level = static_cast<LogLevel>(index);
             }}));
+  table.push_back(
+      Word({"log_format",
+            "How lines of the log look: for people, or a JSON object."},
+           {"text|json", "text", [&flags](size_t index) {
+              flags.log_format = static_cast<LogFormat>(index);
+            }}));
 }
 
 }  // namespace

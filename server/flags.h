@@ -27,6 +27,7 @@ struct Flags {
   std::string store;  // a directory; empty: none
   bool allow_damaged_store = false;
   LogLevel log_level = LogLevel::kInfo;
+  LogFormat log_format = LogFormat::kText;
   // --help or --version, for instance: print this and do nothing else.
   std::optional<std::string> text;
 };

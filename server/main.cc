@@ -19,6 +19,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/synchronization/mutex.h"
+#include "server/base/byte_size.h"
 #include "server/base/clock.h"
 #include "server/base/line_writer.h"
 #include "server/base/listener.h"
@@ -138,6 +139,16 @@ void DescribeNumerics(const Model& model, const EngineOptions& options) {
           {{"fingerprint", *fingerprint}, {"facts", numerics->ToString()}});
 }
 
+// What fits, before anybody asks for it.
+void DescribeSessions(const Model& model, const EngineOptions& options) {
+  const uint64_t each = SessionLayoutOf(model, options).charge_bytes();
+  LogInfo("sessions",
+          {{"fit_in_memory", options.state_memory_bytes / each},
+           {"bytes_of_one", each},
+           {"state_memory", FormatByteSize(options.state_memory_bytes)},
+           {"session_ttl", absl::FormatDuration(options.session_ttl)}});
+}
+
 void DescribeChunks(const EngineOptions& given, const EngineOptions& used) {
   LogInfo("prompts are cut",
           {{"prefill_chunk_rows", used.prefill_chunk_rows},
@@ -162,6 +173,9 @@ int Serve(const Flags& flags, Server& server, const ScrapeServer* scrapes,
                          : WithPort(*flags.metrics_listen, scrapes->port()),
       "\n"));
   WaitForStopSignal();
+  LogInfo("drain begins",
+          {{"drain_lag", absl::FormatDuration(flags.drain_lag)},
+           {"drain_timeout", absl::FormatDuration(flags.drain_timeout)}});
   output.Flush(kFlushTime);
   server.AnnounceShutdown(flags.drain_lag);
   const absl::Status ended = server.Shutdown(flags.drain_timeout);
@@ -286,6 +300,7 @@ int Run(const Flags& flags) {
   if (!engine.ok()) return WrongUsage(engine.status());
   DescribeNumerics(**model, (*engine)->options());
   DescribeChunks(flags.engine, (*engine)->options());
+  DescribeSessions(**model, (*engine)->options());
   if (*store != nullptr) EstimateDrain(flags, **engine);
 
   const absl::StatusOr<std::unique_ptr<ScrapeServer>> scrapes =
@@ -321,6 +336,7 @@ int Main(int argc, char** argv) {
     return EXIT_SUCCESS;
   }
   SetMinLogLevel(flags->log_level);
+  SetLogFormat(flags->log_format);
   signal(SIGPIPE, SIG_IGN);
   StartStopSignals();
   RaiseDescriptorLimit();

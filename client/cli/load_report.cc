@@ -7,9 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
-#include "absl/strings/strip.h"
 #include "client/cli/load_figures.h"
-#include "client/options/help.h"
 
 namespace steadystate::client {
 namespace {

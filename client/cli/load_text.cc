@@ -11,6 +11,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/strip.h"
 #include "client/cli/load_figures.h"
+#include "client/options/help.h"
 #include "client/options/options.h"
 
 namespace steadystate::client {

@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
 #include "server/base/error.h"
+#include "server/base/logging.h"
 #include "server/rpc/answer.h"
 
 namespace steadystate {
@@ -41,11 +42,32 @@ CallRecord::CallRecord(absl::string_view method,
       start_(arrived_at.has_value() ? *arrived_at : clock_.Now()),
       deadline_(DeadlineOf(context, clock_)) {}
 
+// For whoever looks for one call: with the id that a client may send along.
+void CallRecord::LogCall(absl::string_view code, absl::string_view reason,
+                         absl::string_view message,
+                         absl::Duration duration) const {
+  if (!IsLogged(LogLevel::kDebug)) return;
+  const auto& metadata = context_.client_metadata();
+  const auto id = metadata.find("x-request-id");
+  Log(LogLevel::kDebug, "call",
+      {{"method", method_},
+       {"code", code},
+       {"reason", reason},
+       {"error", message},
+       {"took", absl::FormatDuration(duration)},
+       {"peer", context_.peer()},
+       {"x_request_id",
+        id == metadata.end()
+            ? absl::string_view()
+            : absl::string_view(id->second.data(), id->second.size())}});
+}
+
 grpc::Status CallRecord::End(const absl::Status& status) {
   const SteadyTime now = clock_.Now();
   const absl::Duration duration = now - start_;
   if (status.ok()) {
     metrics_.RequestFinished(method_, absl::StatusCode::kOk, duration);
+    LogCall("OK", "", "", duration);
     return grpc::Status::OK;
   }
   // gRPC tells of a passed deadline in the same way as of a client that
@@ -56,6 +78,8 @@ grpc::Status CallRecord::End(const absl::Status& status) {
           : ToPublicError(status);
   metrics_.RequestFinished(method_, error.code, duration);
   metrics_.ErrorAnswered(Name(error.details.reason));
+  LogCall(absl::StatusCodeToString(error.code), Name(error.details.reason),
+          error.message, duration);
   if (error.details.retry_after.has_value()) {
     context_.AddTrailingMetadata(
         kPushbackTrailer,

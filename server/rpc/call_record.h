@@ -37,6 +37,9 @@ class CallRecord {
   grpc::Status End(const absl::Status& status);
 
  private:
+  void LogCall(absl::string_view code, absl::string_view reason,
+               absl::string_view message, absl::Duration duration) const;
+
   const absl::string_view method_;
   grpc::CallbackServerContext& context_;
   Metrics& metrics_;

@@ -344,20 +344,23 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Start(
   state->watch.emplace(engine, metrics, [&target = *state](bool alive) {
     target.health_service.SetAlive(alive);
   });
-  LogInfo(
-      "grpc server started",
-      {{"listen", options.listen},
-       {"port", state->port},
-       {"reflection", options.reflection ? "true" : "false"},
-       {"max_outbound_bytes", options.max_outbound_bytes},
-       {"max_connections", caps.in_all},
-       {"max_connections_per_peer", caps.per_peer},
-       {"compression", "none"},
-       {"channel_arguments",
-        absl::StrJoin(ChannelArguments(options), ",",
-                      [](std::string* out, const ChannelArgument& argument) {
-                        absl::StrAppend(out, argument.key, "=", argument.value);
-                      })}});
+  LogInfo("grpc server started",
+          {{"listen", options.listen},
+           {"port", state->port},
+           {"reflection", options.reflection ? "true" : "false"},
+           {"max_outbound_bytes", options.max_outbound_bytes},
+           {"max_connections", caps.in_all},
+           {"max_connections_per_peer", caps.per_peer}});
+  if (IsLogged(LogLevel::kDebug)) {
+    Log(LogLevel::kDebug, "grpc channel arguments",
+        {{"compression", "none"},
+         {"channel_arguments",
+          absl::StrJoin(ChannelArguments(options), ",",
+                        [](std::string* out, const ChannelArgument& argument) {
+                          absl::StrAppend(out, argument.key, "=",
+                                          argument.value);
+                        })}});
+  }
   return std::unique_ptr<Server>(new Server(std::move(state)));
 }
 

@@ -74,7 +74,6 @@ class SessionKeeper {
                                      Created* created = nullptr);
   // SESSION_NOT_FOUND, SESSION_EXPIRED.
   absl::StatusOr<SessionInfo> Get(const SessionKey& key);
-  // As SessionTable::List.
   absl::StatusOr<SessionPage> List(const SessionQuery& query, size_t page_size,
                                    absl::string_view page_token);
 
@@ -85,7 +84,6 @@ class SessionKeeper {
   SessionEvents& events() { return shelf_.events; }
   // Guards all below.
   Mutex& mutex() ABSL_LOCK_RETURNED(shelf_.mutex) { return shelf_.mutex; }
-
   // SESSION_NOT_FOUND, SESSION_EXPIRED.
   absl::StatusOr<Session*> Find(const SessionKey& key, const Moment& now)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(shelf_.mutex);

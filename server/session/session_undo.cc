@@ -119,8 +119,7 @@ SteadyTime SessionUndo::RetryAfter(const absl::Status& failure) const {
                                       : SteadyTime::InfiniteFuture();
 }
 
-absl::StatusOr<WayBack> SessionUndo::Find(const Session& session,
-                                          uint64_t position,
+absl::StatusOr<WayBack> SessionUndo::Find(Session& session, uint64_t position,
                                           absl::string_view unfinished_text) {
   if (session.held != nullptr && session.held->position == position &&
       session.held->way.has_value()) {

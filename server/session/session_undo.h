@@ -56,7 +56,7 @@ class SessionUndo {
   void RetryIfDue(Session& session) ABSL_LOCKS_EXCLUDED(shelf_.mutex);
 
  private:
-  absl::StatusOr<WayBack> Find(const Session& session, uint64_t position,
+  absl::StatusOr<WayBack> Find(Session& session, uint64_t position,
                                absl::string_view unfinished_text);
   absl::StatusOr<WayBack> FindLogged(const Session& session, uint64_t position);
   std::unique_ptr<Session> CopyOf(const SessionState& state);

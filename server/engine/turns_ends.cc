@@ -1,0 +1,105 @@
+// Of Turns: requests, and sessions of streams, that end before their time.
+
+#include <utility>
+#include <vector>
+
+#include "server/base/error.h"
+#include "server/engine/request_errors.h"
+#include "server/engine/turns.h"
+#include "server/session/session_id.h"
+
+namespace steadystate {
+
+// Ends all requests, steps that have begun included, but for those that are
+// with the keeper. No batch is running.
+void Turns::EndAll() {
+  for (Request* const request : desk_.backlog.All()) {
+    if (request->stage == RequestStage::kWithKeeper && !TakeBack(*request)) {
+      continue;
+    }
+    // Its state may be with the keeper, for a request before this one.
+    const Session& session = *request->lane->session;
+    const absl::Status cut = CutByDrain(session.id, session.position);
+    if (request->stage == RequestStage::kHeld) {
+      if (!request->end.has_value()) request->end = cut;
+      continue;
+    }
+    if (request->stage == RequestStage::kScheduled) {
+      scheduler_.Remove(*request);
+    }
+    Settle(*request, cut);
+  }
+}
+
+// Ends the sessions of a stream that has ended, some at a time: there may be
+// thousands of them, and others compute in between.
+void Turns::EndStreams() {
+  constexpr size_t kAtOnce = 64;
+  if (desk_.ended_writers.empty()) return;
+  const std::vector<Session*> ended =
+      keeper_.OfStream(desk_.ended_writers.back(), kAtOnce);
+  if (ended.size() < kAtOnce) desk_.ended_writers.pop_back();
+  for (Session* const session : ended) {
+    Shelf::Removed never_stored;
+    if (keeper_.Delete(*session, now_, never_stored)) desk_.Orphan(*session);
+  }
+  // Looks again after the next batch.
+  if (!desk_.ended_writers.empty()) desk_.noted = true;
+}
+
+// Ends the requests that shall not go on. The overdue ones first: a client
+// whose deadline passes cancels the call as well.
+void Turns::EndEarly() {
+  while (Request* const request = desk_.backlog.TakeOverdue(now_.steady)) {
+    End(*request, Unfinished(ErrorReason::kDeadlineExceeded,
+                             "the request's deadline passed", *request));
+  }
+  for (const RequestId id : Taken(desk_.cancelled)) {
+    Request* const request = desk_.backlog.Find(id);
+    if (request == nullptr) continue;
+    End(*request, Unfinished(ErrorReason::kCancelled,
+                             "the request was cancelled", *request));
+  }
+  for (const RequestId id : Taken(desk_.orphaned)) {
+    Request* const request = desk_.backlog.Find(id);
+    if (request == nullptr) continue;
+    End(*request, DeletedMeanwhile(request->lane->session->id));
+  }
+}
+
+// What can neither go on, since its client does not read, nor leave memory,
+// ends when others have waited for that memory for long.
+void Turns::EndStandstills() {
+  const SteadyTime latest = now_.steady - kMaxStandstill;
+  while (!standing_.empty() && standing_.begin()->first <= latest &&
+         keeper_.AwaitsSlot()) {
+    Request& request = *desk_.backlog.Find(standing_.begin()->second);
+    standing_.erase(standing_.begin());
+    End(request, StandsStill(request));
+  }
+}
+
+void Turns::End(Request& request, const absl::Status& status) {
+  // Whoever deleted the session asks for no record of how far it came.
+  const bool deleted = absl::IsNotFound(status);
+  if (request.begun && request.task->AllOrNothing() && !deleted) return;
+  if (request.stage == RequestStage::kRunning ||
+      request.stage == RequestStage::kHeld ||
+      (request.stage == RequestStage::kWithKeeper && !TakeBack(request))) {
+    // Its session is between two layers, or somebody else's; or an answer to it
+    // is on its way.
+    if (deleted || !request.end.has_value()) request.end = status;
+    return;
+  }
+  if (!deleted) {
+    metrics_.Cancelled(
+        request.begun ? CancelStage::kRunning : CancelStage::kQueued,
+        status.code() == absl::StatusCode::kCancelled
+            ? CancelSource::kClient
+            : CancelSource::kDeadline);
+  }
+  if (request.stage == RequestStage::kScheduled) scheduler_.Remove(request);
+  Settle(request, status);
+}
+
+}  // namespace steadystate
