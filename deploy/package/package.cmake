@@ -1,8 +1,8 @@
 # A Debian package of the programs, the demo model and a systemd unit:
 #   cmake --build build/release --target steadystate-server steadystate
 #   (cd build/release && cpack)
-# What it depends on is found in the programs, so it is for the release of Debian
-# that it is made on.
+# What it depends on is found in the programs, so it is for the release of
+# Debian that it is made on.
 set(package_files ${PROJECT_SOURCE_DIR}/deploy/package)
 install(
   FILES ${package_files}/steadystate.service

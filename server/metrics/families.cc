@@ -166,6 +166,15 @@ void Metrics::Families::AddSessionEvents() {
   session_watchers = Gauges(MetricId::kSessionWatchers);
 }
 
+void Metrics::Families::AddGenerations() {
+  constexpr const char* kFinishReasons[] = {"stop_token", "stop_string",
+                                            "length"};
+  generations =
+      Counters(MetricId::kGenerations, "finish_reason", kFinishReasons);
+  prompt_length = Histograms(MetricId::kPromptLength);
+  generation_length = Histograms(MetricId::kGenerationLength);
+}
+
 Metrics::Families::Families(absl::string_view model_name) : model(model_name) {
   constexpr const char* kTiers[] = {"memory"};
   constexpr const char* kRejections[] = {"state_budget", "queue_full",
@@ -174,8 +183,6 @@ Metrics::Families::Families(absl::string_view model_name) : model(model_name) {
       "max_connections", "max_connections_per_peer", "descriptors"};
   constexpr const char* kPrefixResults[] = {"reused", "not_kept", "too_short",
                                             "session_not_new"};
-  constexpr const char* kFinishReasons[] = {"stop_token", "stop_string",
-                                            "length"};
   constexpr const char* kCuts[] = {"resets", "bytes", "unfinished"};
   constexpr const char* kLongWork[] = {"reading", "texts"};
   constexpr const char* kPhases[] = {"prefill", "decode"};
@@ -217,9 +224,7 @@ Metrics::Families::Families(absl::string_view model_name) : model(model_name) {
   replays = Counters(kReplays);
   prefixes = Counters(kPrefixes, "result", kPrefixResults);
   prefix_tokens = Counters(kPrefixTokens);
-  generations = Counters(kGenerations, "finish_reason", kFinishReasons);
-  prompt_length = Histograms(kPromptLength);
-  generation_length = Histograms(kGenerationLength);
+  AddGenerations();
   AddCancellations();
   AddNonFinite();
   load_duration = Gauges(kModelLoadDuration);

@@ -82,6 +82,7 @@ struct Metrics::Families {
   void AddStore();
   void AddNonFinite();
   void AddSessionEvents();
+  void AddGenerations();
 
   const std::string model;
   const std::shared_ptr<prometheus::Registry> registry =

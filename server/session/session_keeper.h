@@ -72,7 +72,6 @@ class SessionKeeper {
   // when the log has it, or that it was not created after all.
   absl::StatusOr<SessionInfo> Create(const SessionOptions& options,
                                      Created* created = nullptr);
-  // SESSION_NOT_FOUND, SESSION_EXPIRED.
   absl::StatusOr<SessionInfo> Get(const SessionKey& key);
   absl::StatusOr<SessionPage> List(const SessionQuery& query, size_t page_size,
                                    absl::string_view page_token);

@@ -29,8 +29,7 @@ class EngineKeeperTest : public testing::Test {
     EngineOptions options;
     options.durability = Durability::kLog;
     options.state_memory_bytes =
-        in_memory *
-        SessionLayoutOf(*SharedTinyModel(), options).charge_bytes();
+        in_memory * SessionLayoutOf(*SharedTinyModel(), options).charge_bytes();
     harness_.emplace(options, SharedTinyModel(), &store_);
   }
 
@@ -67,9 +66,8 @@ class EngineKeeperTest : public testing::Test {
   }
 
   // Work on the session that notes that it is done, or whatever `then` says.
-  Future<absl::Status> Order(
-      ClientId client, const std::string& id,
-      std::function<std::string()> then = nullptr) {
+  Future<absl::Status> Order(ClientId client, const std::string& id,
+                             std::function<std::string()> then = nullptr) {
     WorkRequest work;
     work.client = client;
     work.work = [this, id, then = std::move(then)](Session&) {

@@ -47,8 +47,7 @@ class EnginePausedTest : public testing::Test {
   EnginePausedTest() {
     EngineOptions options;
     options.state_memory_bytes =
-        kInMemory *
-        SessionLayoutOf(*SharedTinyModel(), options).charge_bytes();
+        kInMemory * SessionLayoutOf(*SharedTinyModel(), options).charge_bytes();
     harness_.emplace(options, SharedTinyModel(), &store_);
     harness_->CreateSession("other");
     EXPECT_TRUE(StepOther({5}).ok());
@@ -194,8 +193,7 @@ TEST_F(EnginePausedTest, WhoEndsMeanwhileLeavesItsSessionAsItWas) {
             ErrorReason::kCancelled);
   const std::vector<int32_t> drawn = TokensOf(paused_[0]);
   EXPECT_EQ(harness_->Position(IdOf(0)), 3 + drawn.size());
-  const Generation more =
-      harness_->Generate(GenerateOf(IdOf(0), {9}, 1));
+  const Generation more = harness_->Generate(GenerateOf(IdOf(0), {9}, 1));
   EXPECT_TRUE(more->done().Get().ok()) << more->done().Get().status();
   EXPECT_EQ(harness_->Position(IdOf(0)), 3 + drawn.size() + 2);
 }
@@ -220,9 +218,10 @@ TEST_F(EnginePausedTest, WhoIsDeletedWhileItIsWrittenDownIsGone) {
   writing.WaitUntilHeld();
   Future<absl::Status> removed;
   EXPECT_TRUE(engine()
-                  .DeleteSession(IdOf(0), [removed](const absl::Status& status) {
-                    removed.Set(status);
-                  })
+                  .DeleteSession(IdOf(0),
+                                 [removed](const absl::Status& status) {
+                                   removed.Set(status);
+                                 })
                   .ok());
   EXPECT_EQ(ReasonOf(paused_[0]->done().Get().status()),
             ErrorReason::kSessionNotFound);

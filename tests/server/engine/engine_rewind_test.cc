@@ -317,7 +317,8 @@ TEST_P(EngineRewindTest, CheckpointsStayAsTheyAre) {
     std::vector<std::string> ids;
     std::string token;
     do {
-      const auto page = harness_->engine().ListSessions(1, token, {.what = what});
+      const auto page =
+          harness_->engine().ListSessions(1, token, {.what = what});
       EXPECT_TRUE(page.ok()) << page.status();
       for (const SessionInfo& info : page->sessions) ids.push_back(info.id);
       token = page->next_page_token;

@@ -123,8 +123,8 @@ TEST(ReceivedTest, WhatTakesMuchMemoryToReadIsNotRead) {
     EXPECT_EQ(ToWireError(status).metadata["bounds"],
               "at most 16777216 in memory");
   }
-  // As many tokens as one request may have are read, and found to be for what is
-  // no session.
+  // As many tokens as one request may have are read, and found to be for what
+  // is no session.
   v1::GenerateRequest request;
   request.set_session("none");
   for (int i = 0; i < 1 << 20; ++i) request.mutable_tokens()->add_ids(i % 2);

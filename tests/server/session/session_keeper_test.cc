@@ -101,8 +101,8 @@ class SessionKeeperTest : public testing::Test {
   std::unique_ptr<SessionKeeper> MakeKeeper(size_t capacity) {
     return std::make_unique<SessionKeeper>(
         SessionLimits{.memory_bytes = capacity * layout_.charge_bytes(),
-                              .default_ttl = kTtl,
-                              .max_expired_remembered = 1000},
+                      .default_ttl = kTtl,
+                      .max_expired_remembered = 1000},
         layout_, /*archive=*/nullptr, clock_, metrics_,
         [this](Session& session, absl::Status status) {
           const MutexLock lock(mutex_);
