@@ -300,6 +300,8 @@ void SessionKeeper::NewForks::Become(
     fork->repeatable_from =
         fork->state.position() == 0 ? 0 : parent.repeatable_from;
     fork->recorded = parent.recorded;
+    // The store has that, too; SetPrefix lets others find it.
+    fork->prefix = prefix_;
   }
 }
 

@@ -94,7 +94,7 @@ class RoundLogTest : public testing::Test {
   Rounds Reopened() { return Read(*Open()); }
   // What another process is told when it reads the log.
   absl::Status Reading() {
-    return Open()->ForEach([](uint64_t, auto) {});
+    return Open()->ForEach(0, [](uint64_t, auto) {});
   }
 
   // Rounds of one size, in one file; so many of them are synced.
