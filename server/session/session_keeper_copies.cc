@@ -255,14 +255,14 @@ absl::StatusOr<SessionInfo> SessionKeeper::Rewind(Session& session,
 absl::Status SessionKeeper::NewForks::Reserve(const Session& parent,
                                               absl::Span<const std::string> ids,
                                               SessionOptions& each) {
-  Shelf& shelf = keeper_.shelf_;
-  const MutexLock lock(shelf.mutex);
-  STEADYSTATE_RETURN_IF_ERROR(CheckFree(shelf, parent.owner, ids, now_));
+  const MutexLock lock(keeper_.shelf_.mutex);
+  STEADYSTATE_RETURN_IF_ERROR(
+      CheckFree(keeper_.shelf_, parent.owner, ids, now_));
   if (each.ttl == absl::InfiniteDuration()) {
-    STEADYSTATE_RETURN_IF_ERROR(CheckCheckpoints(shelf, ids.size()));
+    STEADYSTATE_RETURN_IF_ERROR(CheckCheckpoints(keeper_.shelf_, ids.size()));
   }
   STEADYSTATE_RETURN_IF_ERROR(
-      keeper_.Charge(shelf.listed_tier(), ids.size(), now_));
+      keeper_.Charge(keeper_.shelf_.listed_tier(), ids.size(), now_));
   each.owner = parent.owner;
   // A checkpoint's own are not for what is made of it, nor a session's for a
   // checkpoint.
@@ -275,9 +275,9 @@ absl::Status SessionKeeper::NewForks::Reserve(const Session& parent,
     SessionOptions options = each;
     options.id = id;
     auto fork = std::make_unique<Session>(keeper_.layout_);
-    fork->charged = shelf.listed_tier();
+    fork->charged = keeper_.shelf_.listed_tier();
     fork->durability = *each.durability;
-    shelf.table.Claim(*fork, std::move(options), now_);
+    keeper_.shelf_.table.Claim(*fork, std::move(options), now_);
     sessions_.push_back(std::move(fork));
   }
   return absl::OkStatus();

@@ -43,7 +43,7 @@ TEST(ToJsonTest, FieldsHaveTheNamesAndKindsOfTheContract) {
       R"("ttl":90.0,"labels":{"user":"ada"},"uid":"",)"
       R"("other_numerics":false,)"
       R"("durability":"DURABILITY_UNSPECIFIED","earliest_position":0,)"
-      R"("state_not_finite":false,"state_norms":[]})");
+      R"("state_not_finite":false,"state_norms":[],"ephemeral":false})");
 }
 
 TEST(ToJsonTest, RepeatedAndNestedMessagesAreArraysAndObjects) {
