@@ -86,7 +86,7 @@ class PackageTest(unittest.TestCase):
         # The time to stop is longer than what the server takes by default.
         flags = output_of(BIN_DIR / "steadystate-server", "--help")
         budget = sum(int(re.search(
-            rf"--{name}\b.*?\(default: (\d+)s?\)", flags, re.DOTALL)[1])
+            rf"--{name} .*?Default (\d+)s?\.", flags, re.DOTALL)[1])
             for name in ("drain_lag", "drain_timeout", "drain_budget"))
         stop = re.search(r"^TimeoutStopSec=(\d+)$", unit.read_text(), re.M)[1]
         self.assertGreater(int(stop), budget)
