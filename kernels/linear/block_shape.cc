@@ -48,20 +48,23 @@ absl::StatusOr<TrialWeights> PackForTrials(const TileMatmul& matmul,
 
 // With fewer columns, plans that differ might seem equal.
 constexpr size_t kFewestPanelColumns = 16;
-// Rows from which on AMX is faster than to read the weights once.
-constexpr size_t kMaxRowsBesideAmx = 8;
+// Where oneDNN has AMX, more rows are faster by its tiles. Vectors imitate
+// AMX's order of sums where this process is not given its tiles.
+constexpr PanelRows kPanelRowsBesideAmx = {.by_vectors = 8,
+                                           .by_amx = kMaxPanelRows};
 
-// Rows that may go by panels, 0 where the weights do not lie in such. Without
-// AMX nothing is faster. Keeping oneDNN from AVX-512 keeps panels from it
-// too.
-size_t MostPanelRows(const BlockShape& shape) {
+// Rows that may go by panels, none where the weights do not lie in such.
+// Without AMX nothing is faster. Keeping oneDNN from AVX-512 or from AMX keeps
+// panels from it too.
+PanelRows MostPanelRows(const BlockShape& shape) {
   const MatmulLibrary library = DescribeMatmulLibrary();
   if (!library.avx512 || !shape.matmul->panel_bytes().has_value() ||
       shape.width < kFewestPanelColumns ||
       shape.in % ElementsPerStep(shape.dtype) != 0) {
-    return 0;
+    return {};
   }
-  return library.amx ? kMaxRowsBesideAmx : SIZE_MAX;
+  if (library.amx) return kPanelRowsBesideAmx;
+  return {.by_vectors = SIZE_MAX};
 }
 
 TileSet KernelsOf(const TileMatmul& matmul, std::vector<size_t> sizes) {
@@ -80,8 +83,8 @@ PanelPlan FindPlan(const BlockShape& shape, RowClass row_class,
                    const TileMatmul::Weights& weights, const TileTrials& trials,
                    std::span<const TileTrial> results) {
   const TileSet& tiles = shape.Tiles(row_class);
-  const size_t most_rows = MostPanelRows(shape);
-  if (tiles.kernels.empty() || most_rows == 0) return {};
+  const PanelRows most_rows = MostPanelRows(shape);
+  if (tiles.kernels.empty() || most_rows.by_vectors == 0) return {};
   return FindEqualPlan(shape.PanelsOf(weights), trials,
                        results[tiles.kernels.front()].results, most_rows);
 }
@@ -140,8 +143,10 @@ absl::StatusOr<std::vector<size_t>> ExactSizes(const BlockShape& shape,
 // The sums of bytes by panels have no order that could differ from the tiles';
 // what is tried is that the weights lie as they are read.
 absl::Status KeepExactPanels(BlockShape& shape) {
-  const size_t most_rows = MostPanelRows(shape);
-  if (shape.limit != 127 || most_rows == 0) return absl::OkStatus();
+  const PanelRows most_rows = MostPanelRows(shape);
+  if (shape.limit != 127 || most_rows.by_vectors == 0) {
+    return absl::OkStatus();
+  }
   const IntegerTrials trials(shape.in, shape.width, 255);
   const auto weights = PackForTrials(*shape.matmul, trials.weights());
   if (!weights.ok()) return weights.status();

@@ -62,18 +62,30 @@ void MultiplyPanels(const PanelPlan& plan, const PanelBlock& block, size_t rows,
   }
 }
 
+// Rows of a call up to which panels are worth their while, by the instructions
+// that multiply. 0: those are not to be used.
+struct PanelRows {
+  size_t by_vectors = 0;
+  size_t by_amx = 0;
+
+  size_t Of(const PanelLoop& loop) const {
+    return loop.amx ? by_amx : by_vectors;
+  }
+};
+
 // The plan, of those with which this CPU can multiply the block, whose results
-// for the rows of `trials` are `expected`, bit for bit: it takes up to
-// `max_rows`. Else one that takes no rows.
+// for the rows of `trials` are `expected`, bit for bit. Else one that takes no
+// rows.
 //   expected  f32[test rows, width], TileTrial::results
 PanelPlan FindEqualPlan(const PanelBlock& block, const TileTrials& trials,
-                        std::span<const float> expected, size_t max_rows);
+                        std::span<const float> expected,
+                        const PanelRows& max_rows);
 
-// The plan for bytes, whose sums are exact in any order: it takes up to
-// `max_rows`. One that takes no rows if there is none, or if it fails `trials`.
+// The plan for bytes, whose sums are exact in any order. One that takes no rows
+// if there is none, or if it fails `trials`.
 //   block  of the trials' weights
 PanelPlan FindExactPlan(const PanelBlock& block, const IntegerTrials& trials,
-                        size_t max_rows);
+                        const PanelRows& max_rows);
 
 }  // namespace steadystate
 

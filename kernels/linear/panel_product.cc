@@ -8,6 +8,8 @@
 #include <cstdint>
 #include <cstring>
 
+#include "kernels/linear/panel_amx.h"
+
 #pragma GCC push_options
 #pragma GCC target("avx512f")
 
@@ -326,16 +328,20 @@ void MultiplyPanelBf16AsAmx(const PanelProduct& product) {
 
 namespace steadystate {
 
-std::vector<MultiplyPanel> FindMultiplyPanels(DType weights) {
+std::vector<PanelLoop> FindPanelLoops(DType weights) {
   if (!__builtin_cpu_supports("avx512f")) return {};
-  if (weights == DType::kF32) return {&MultiplyPanelF32};
-  if (weights == DType::kBf16 && __builtin_cpu_supports("avx512bf16")) {
-    return {&MultiplyPanelBf16, &MultiplyPanelBf16AsAmx};
+  std::vector<PanelLoop> loops;
+  const MultiplyPanel amx = FindAmxPanel(weights);
+  if (amx != nullptr) loops.push_back({amx, true});
+  if (weights == DType::kF32) {
+    loops.push_back({&MultiplyPanelF32});
+  } else if (weights == DType::kBf16 && __builtin_cpu_supports("avx512bf16")) {
+    loops.push_back({&MultiplyPanelBf16});
+    loops.push_back({&MultiplyPanelBf16AsAmx});
+  } else if (weights == DType::kI8 && __builtin_cpu_supports("avx512vnni")) {
+    loops.push_back({&MultiplyPanelInt8});
   }
-  if (weights == DType::kI8 && __builtin_cpu_supports("avx512vnni")) {
-    return {&MultiplyPanelInt8};
-  }
-  return {};
+  return loops;
 }
 
 }  // namespace steadystate
@@ -344,7 +350,7 @@ std::vector<MultiplyPanel> FindMultiplyPanels(DType weights) {
 
 namespace steadystate {
 
-std::vector<MultiplyPanel> FindMultiplyPanels(DType) { return {}; }
+std::vector<PanelLoop> FindPanelLoops(DType) { return {}; }
 
 }  // namespace steadystate
 

@@ -41,9 +41,15 @@ struct PanelProduct {
 // and the chunks' sums are added in order.
 using MultiplyPanel = void (*)(const PanelProduct& product);
 
-// Those of this CPU for weights of kF32, kBf16 or kI8, one for each order of
-// sums, the fastest first.
-std::vector<MultiplyPanel> FindMultiplyPanels(DType weights);
+// One way to compute it.
+struct PanelLoop {
+  MultiplyPanel multiply = nullptr;
+  bool amx = false;  // by AMX's tiles
+};
+
+// Those of this CPU for weights of kF32, kBf16 or kI8, at least one for each
+// order of sums, the fastest first.
+std::vector<PanelLoop> FindPanelLoops(DType weights);
 
 // Panels that `columns` columns take.
 constexpr size_t PanelsFor(size_t columns) {

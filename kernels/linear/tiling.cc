@@ -28,6 +28,15 @@ std::vector<size_t> EqualSizes(std::span<const TileTrial> trials,
   return equals;
 }
 
+// True if prompts had better take decode's sizes: the other set, which is for
+// them alone, would pad the few rows at a prompt's end to a large tile, and
+// decode's tiles are no small ones. Both descending.
+bool PadsMore(const std::vector<size_t>& prefill,
+              const std::vector<size_t>& decode) {
+  return prefill.back() > kMaxDecodeTile && !decode.empty() &&
+         decode.front() >= kMaxDecodeTile;
+}
+
 // True if set `a` is to be preferred. Both descending.
 bool Better(const std::vector<size_t>& a, const std::vector<size_t>& b) {
   if (a.size() != b.size()) return a.size() > b.size();
@@ -52,6 +61,7 @@ RowTiles ChooseRowTiles(std::span<const TileTrial> trials) {
   }
   if (largest == nullptr) return tiles;
   tiles.prefill = EqualSizes(trials, *largest, SIZE_MAX);
+  if (PadsMore(tiles.prefill, tiles.decode)) tiles.prefill = joined;
   if (joined.empty() || joined == tiles.prefill) tiles.decode = tiles.prefill;
   std::reverse(tiles.decode.begin(), tiles.decode.end());
   std::reverse(tiles.prefill.begin(), tiles.prefill.end());

@@ -56,7 +56,9 @@ struct RowTiles {
 // Decode takes, of the sizes up to kMaxDecodeTile, the largest set; of equally
 // large sets the one with the larger sizes. Where the largest of all
 // position-free sizes equals it, both classes are one, of every size that does.
-// Else prefill takes that largest size and those equal to it.
+// Else prefill takes that largest size and those equal to it, if one of them is
+// as small as decode's may be, or if decode has no tile of kMaxDecodeTile rows;
+// if not, both classes are one, of decode's sizes and those equal to them.
 constexpr size_t kMaxDecodeTile = 64;
 RowTiles ChooseRowTiles(std::span<const TileTrial> trials);
 

@@ -53,7 +53,13 @@ class PanelPlanTest : public testing::TestWithParam<DType> {
         .results;
   }
 
-  const std::vector<MultiplyPanel> orders_ = FindMultiplyPanels(GetParam());
+  // Of loops with the same bits the fastest is found.
+  static bool SameBits(const std::vector<float>& a,
+                       const std::vector<float>& b) {
+    return std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0;
+  }
+
+  const std::vector<PanelLoop> orders_ = FindPanelLoops(GetParam());
   const TileTrials trials_;
   AlignedBytes weights_;
   AlignedBytes scratch_;
@@ -61,24 +67,38 @@ class PanelPlanTest : public testing::TestWithParam<DType> {
 };
 
 TEST_P(PanelPlanTest, FindsTheOrderAndTheChunksThatGiveTheSameBits) {
-  for (const MultiplyPanel multiply : orders_) {
+  for (const PanelLoop& loop : orders_) {
     for (const size_t elements : {size_t{512}, size_t{1024}, size_t{2048}}) {
       const size_t chunk = elements / ElementsPerStep(GetParam());
+      const std::vector<float> results = ResultsOf(loop.multiply, chunk);
       const PanelPlan plan =
-          FindEqualPlan(block_, trials_, ResultsOf(multiply, chunk), SIZE_MAX);
-      EXPECT_EQ(plan.multiply, multiply);
+          FindEqualPlan(block_, trials_, results, {SIZE_MAX, 63});
       EXPECT_EQ(plan.chunk, chunk);
+      EXPECT_TRUE(SameBits(ResultsOf(plan.multiply, chunk), results));
       EXPECT_TRUE(plan.Takes(1));
-      EXPECT_TRUE(plan.Takes(1000));
+      EXPECT_EQ(plan.Takes(64), plan.max_rows == SIZE_MAX);
+      EXPECT_TRUE(plan.multiply == loop.multiply || plan.max_rows == 63);
+    }
+  }
+}
+
+TEST_P(PanelPlanTest, UsesAmxOnlyWhereItMay) {
+  for (const PanelLoop& loop : orders_) {
+    const std::vector<float> results = ResultsOf(loop.multiply, kPanelSlab);
+    const PanelPlan plan = FindEqualPlan(block_, trials_, results, {9, 0});
+    EXPECT_EQ(plan.max_rows, 9u);
+    for (const PanelLoop& other : orders_) {
+      EXPECT_FALSE(other.amx && other.multiply == plan.multiply);
     }
   }
 }
 
 TEST_P(PanelPlanTest, FindsNoneForOtherBits) {
-  for (const MultiplyPanel multiply : orders_) {
-    std::vector<float> results = ResultsOf(multiply, kPanelSlab);
+  for (const PanelLoop& loop : orders_) {
+    std::vector<float> results = ResultsOf(loop.multiply, kPanelSlab);
     results[kWidth - 1] = std::nextafter(results[kWidth - 1], HUGE_VALF);
-    EXPECT_FALSE(FindEqualPlan(block_, trials_, results, SIZE_MAX).Takes(1));
+    EXPECT_FALSE(
+        FindEqualPlan(block_, trials_, results, {SIZE_MAX, SIZE_MAX}).Takes(1));
   }
 }
 
@@ -104,7 +124,8 @@ class ExactPlanTest : public testing::Test {
 
   PanelPlan Find() const {
     return FindExactPlan(
-        {DType::kI8, kIn, kWidth, kPanelBytes, weights_.data()}, trials_, 7);
+        {DType::kI8, kIn, kWidth, kPanelBytes, weights_.data()}, trials_,
+        {7, 7});
   }
 
   const IntegerTrials trials_{kIn, kWidth, 255};
@@ -112,7 +133,7 @@ class ExactPlanTest : public testing::Test {
 };
 
 TEST_F(ExactPlanTest, IsFoundWhereTheSumsAreRight) {
-  if (FindMultiplyPanels(DType::kI8).empty()) {
+  if (FindPanelLoops(DType::kI8).empty()) {
     GTEST_SKIP() << "this CPU has no such instructions";
   }
   EXPECT_TRUE(Find().Takes(7));

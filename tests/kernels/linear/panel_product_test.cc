@@ -49,17 +49,21 @@ int32_t Step(int32_t sum, uint32_t x, uint32_t w) {
   return sum;
 }
 
-// Which of the orders of sums that there are for a type of weights.
+// Which of the loops that there are for a type of weights.
 struct Order {
   const char* name;
   DType dtype;
-  size_t index;
+  bool amx;
+  size_t index;            // of those with or without AMX
   size_t block_steps = 0;  // added up by themselves, or 0
 };
 
 MultiplyPanel Find(const Order& order) {
-  const std::vector<MultiplyPanel> found = FindMultiplyPanels(order.dtype);
-  return order.index < found.size() ? found[order.index] : nullptr;
+  size_t index = 0;
+  for (const PanelLoop& loop : FindPanelLoops(order.dtype)) {
+    if (loop.amx == order.amx && index++ == order.index) return loop.multiply;
+  }
+  return nullptr;
 }
 
 class PanelProductTest : public testing::TestWithParam<Order> {
@@ -201,9 +205,10 @@ class PanelProductTest : public testing::TestWithParam<Order> {
 };
 
 TEST_P(PanelProductTest, HasTheBitsOfItsFormulaForAnyNumberOfRows) {
-  for (size_t rows = 1; rows <= kMaxPanelRows; rows += rows < 26 ? 1 : 19) {
+  for (size_t rows = 1; rows <= kMaxPanelRows; rows += rows < 35 ? 1 : 10) {
     Check(rows, 520, kPanelSlab);
   }
+  Check(kMaxPanelRows, 520, kPanelSlab);
 }
 
 TEST_P(PanelProductTest, HasTheBitsOfItsFormulaForAnyChunksAndSteps) {
@@ -214,6 +219,7 @@ TEST_P(PanelProductTest, HasTheBitsOfItsFormulaForAnyChunksAndSteps) {
       Check(3, steps, chunk);
       Check(14, steps, chunk);
       Check(32, steps, chunk);
+      Check(49, steps, chunk);
     }
   }
 }
@@ -234,10 +240,12 @@ TEST_P(PanelProductTest, TakesDenormalNumbersForZeroWhereTheTypeIsBf16) {
 
 INSTANTIATE_TEST_SUITE_P(
     Orders, PanelProductTest,
-    testing::Values(Order{"f32", DType::kF32, 0},
-                    Order{"bf16", DType::kBf16, 0},
-                    Order{"bf16_blocks", DType::kBf16, 1, 16},
-                    Order{"int8", DType::kI8, 0}),
+    testing::Values(Order{"f32", DType::kF32, false, 0},
+                    Order{"bf16", DType::kBf16, false, 0},
+                    Order{"bf16_blocks", DType::kBf16, false, 1, 16},
+                    Order{"bf16_amx", DType::kBf16, true, 0, 16},
+                    Order{"int8", DType::kI8, false, 0},
+                    Order{"int8_amx", DType::kI8, true, 0}),
     [](const auto& order) { return std::string(order.param.name); });
 
 }  // namespace

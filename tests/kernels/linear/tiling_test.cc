@@ -65,6 +65,25 @@ TEST(ChooseRowTilesTest, LargeSizesThatDifferAreForPrefill) {
   EXPECT_EQ(tiles.prefill, (Sizes{8, 128, 512}));
 }
 
+TEST(ChooseRowTilesTest, PrefillDoesNotPadToLargeSizesAlone) {
+  const TileTrial trials[] = {{16, true, {1.0f}},
+                              {64, true, {1.0f}},
+                              {128, false, {1.0f}},
+                              {256, true, {1.0f}},
+                              {512, true, {2.0f}}};
+  const RowTiles tiles = ChooseRowTiles(trials);
+  EXPECT_EQ(tiles.decode, (Sizes{16, 64, 256}));
+  EXPECT_EQ(tiles.prefill, (Sizes{16, 64, 256}));
+}
+
+TEST(ChooseRowTilesTest, LargeSizesAloneAreForPrefillWhereDecodeHasOnlySmall) {
+  const TileTrial trials[] = {
+      {4, true, {1.0f}}, {8, true, {1.0f}}, {512, true, {2.0f}}};
+  const RowTiles tiles = ChooseRowTiles(trials);
+  EXPECT_EQ(tiles.decode, (Sizes{4, 8}));
+  EXPECT_EQ(tiles.prefill, (Sizes{512}));
+}
+
 TEST(ChooseRowTilesTest, DecodeTakesLargeTilesWhereThereAreNoOthers) {
   const TileTrial trials[] = {
       {16, false, {1.0f}}, {128, true, {1.0f}}, {256, true, {2.0f}}};
