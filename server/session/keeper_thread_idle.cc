@@ -104,15 +104,17 @@ bool KeeperThread::Leave(Session& session, Reason reason) {
   session.moving = false;
   if (shelf_.table.FindAny(session.key()) != &session) return false;
   if (session.active && !session.paused && reason == kForItself) return false;
-  shelf_.Note(reason == kForOthers ? SessionEventKind::kEvicted
-                                   : SessionEventKind::kHibernated,
-              session, parts_.clock.WallNow());
-  shelf_.table.ForgetIdle(session);
+  const absl::Time now = parts_.clock.WallNow();
   if (session.health == Health::kNotFinite && session.stored.has_value() &&
       session.stored != session.position) {
     session.position = session.repeatable_from = *session.stored;
     session.health = Health::kTakenBack;
+    shelf_.Note(SessionEventKind::kRewound, session, now);
   }
+  shelf_.Note(reason == kForOthers ? SessionEventKind::kEvicted
+                                   : SessionEventKind::kHibernated,
+              session, now);
+  shelf_.table.ForgetIdle(session);
   session.undo.reset();
   shelf_.DropHeld(session);
   lease = session.state.Leave();

@@ -18,6 +18,7 @@
 #include "absl/strings/str_cat.h"
 #include "gtest/gtest.h"
 #include "server/base/error.h"
+#include "server/session/session_events.h"
 #include "server/session/snapshot.h"
 #include "server/session/state_pool.h"
 #include "tests/server/engine/engine_harness.h"
@@ -370,8 +371,17 @@ TEST_P(EngineHealthTest, ASessionThatLeavesMemoryIsWhatTheStoreHas) {
   ASSERT_TRUE(Hibernate("s").ok());
   ExpectSame("s", Embeddings("s", 2));
   ExpectNotFinite(harness_->Step(StepOf("s", {kBad})).status(), 23, false);
+  const SessionEvents& events = harness_->engine().session_events();
+  const uint64_t before = events.next();
   ASSERT_TRUE(Hibernate("s").ok());
   EXPECT_EQ(Info("s").position, 20u);
+  const auto told = events.Read({}, before, 10);
+  ASSERT_TRUE(told.ok()) << told.status();
+  ASSERT_EQ(told->events.size(), 2u);
+  EXPECT_EQ(told->events[0].kind, SessionEventKind::kRewound);
+  EXPECT_EQ(told->events[0].position, 20u);
+  EXPECT_EQ(told->events[1].kind, SessionEventKind::kHibernated);
+  EXPECT_EQ(told->events[1].position, 20u);
   // Whoever asks first is told, whatever else happens meanwhile.
   ASSERT_TRUE(Export("s").ok());
   ASSERT_TRUE(Hibernate("s").ok());
