@@ -151,8 +151,8 @@ void AppendModel(Flags& flags, OptionTable& table) {
            "HOST:PORT", &flags.server.listen));
   table.push_back(
       {"metrics_listen", "HOST:PORT|off",
-       "Where http://HOST:PORT/metrics is served to Prometheus. Port 0 picks a "
-       "free one; off: nowhere.",
+       "Where http://HOST:PORT/metrics is served to Prometheus, /healthz and "
+       "/readyz to orchestrators. Port 0 picks a free one; off: nowhere.",
        [&flags](absl::string_view text) {
          flags.metrics_listen.reset();
          if (text != "off") flags.metrics_listen.emplace(text);

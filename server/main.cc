@@ -32,6 +32,7 @@
 #include "server/flags.h"
 #include "server/metrics/metrics.h"
 #include "server/metrics/scrape_server.h"
+#include "server/metrics/status_pages.h"
 #include "server/model/model.h"
 #include "server/rpc/server.h"
 #include "server/session/numerics.h"
@@ -268,22 +269,35 @@ absl::StatusOr<Addresses> TakeAddresses(const Flags& flags) {
   return addresses;
 }
 
-// Null if metrics are not to be served.
+// Null if metrics are not to be served. `pages` outlives the result.
 absl::StatusOr<std::unique_ptr<ScrapeServer>> StartScrapes(
-    std::optional<Listener> listener, const Metrics& metrics) {
+    std::optional<Listener> listener, const StatusPages& pages) {
   if (!listener.has_value()) return nullptr;
-  return ServeMetrics(*std::move(listener), metrics);
+  STEADYSTATE_ASSIGN_OR_RETURN(
+      std::unique_ptr<ScrapeServer> scrapes,
+      ScrapeServer::Start(
+          *std::move(listener),
+          [&pages](absl::string_view path) { return pages.Get(path); }));
+  LogInfo("metrics and health are served by HTTP", {{"port", scrapes->port()}});
+  return scrapes;
 }
 
 int Run(const Flags& flags) {
   absl::StatusOr<Addresses> addresses = TakeAddresses(flags);
   if (!addresses.ok()) return Fail("", addresses.status(), kExitFailure);
+  StatusPages pages;
+  absl::StatusOr<std::unique_ptr<ScrapeServer>> scrapes =
+      StartScrapes(std::move(addresses->metrics), pages);
+  if (!scrapes.ok()) {
+    return Fail("cannot serve metrics: ", scrapes.status(), kExitFailure);
+  }
   const SteadyTime start = Clock::Real().Now();
   absl::StatusOr<std::shared_ptr<const Model>> model = Model::Load(flags.model);
   if (!model.ok()) {
     return Fail("cannot load the model: ", model.status(), kExitFailure);
   }
   Metrics metrics((*model)->description().id);
+  pages.SetMetrics(metrics);
   DescribeModel(**model, Clock::Real().Now() - start, metrics);
 
   const absl::StatusOr<std::unique_ptr<SessionStore>> store =
@@ -303,11 +317,6 @@ int Run(const Flags& flags) {
   DescribeSessions(**model, (*engine)->options());
   if (*store != nullptr) EstimateDrain(flags, **engine);
 
-  const absl::StatusOr<std::unique_ptr<ScrapeServer>> scrapes =
-      StartScrapes(std::move(addresses->metrics), metrics);
-  if (!scrapes.ok()) {
-    return Fail("cannot serve metrics: ", scrapes.status(), kExitFailure);
-  }
   const MemoryTrimmer trimmer;
   // Calls may come from here on, and have to end in order.
   KeepFirstStopSignal();
@@ -319,9 +328,13 @@ int Run(const Flags& flags) {
   if (!server.ok()) {
     return Fail("cannot serve gRPC: ", server.status(), kExitFailure);
   }
-  return Serve(flags, **server, scrapes->get(), [&] {
+  pages.SetHealth([&server] { return (*server)->health(); });
+  const int code = Serve(flags, **server, scrapes->get(), [&] {
     if (*store != nullptr) StoreSessions(flags, **engine);
   });
+  // Ends before the server that it asks.
+  scrapes->reset();
+  return code;
 }
 
 int Main(int argc, char** argv) {

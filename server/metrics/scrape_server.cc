@@ -20,37 +20,36 @@
 namespace steadystate {
 namespace {
 
-constexpr absl::string_view kPath = "/metrics";
-
-// A response whose body is `body`, or would be if `head_only`.
-std::string Response(absl::string_view status, absl::string_view body,
-                     bool head_only = false,
+// A response whose body is that of `page`, or would be if `head_only`.
+std::string Response(const Page& page, bool head_only = false,
                      absl::string_view more_fields = "") {
-  return absl::StrCat("HTTP/1.1 ", status,
-                      "\r\nContent-Type: text/plain; charset=utf-8"
-                      "\r\nContent-Length: ",
-                      body.size(), "\r\nConnection: close\r\n", more_fields,
-                      "\r\n", head_only ? absl::string_view() : body);
+  return absl::StrCat("HTTP/1.1 ", page.status, "\r\nContent-Type: ", page.type,
+                      "\r\nContent-Length: ", page.body.size(),
+                      "\r\nConnection: close\r\n", more_fields, "\r\n",
+                      head_only ? absl::string_view() : page.body);
 }
 
-std::string AnswerRequestLine(absl::string_view line,
-                              const std::function<std::string()>& page) {
+std::string AnswerRequestLine(absl::string_view line, const Pages& pages) {
   const std::vector<absl::string_view> words = absl::StrSplit(line, ' ');
   if (words.size() != 3 || words[0].empty() || words[1].empty() ||
       !absl::StartsWith(words[2], "HTTP/1.")) {
-    return Response("400 Bad Request", "This is not an HTTP/1.1 request.\n");
+    return Response({.body = "This is not an HTTP/1.1 request.\n",
+                     .status = "400 Bad Request"});
   }
   const bool head_only = words[0] == "HEAD";
   if (!head_only && words[0] != "GET") {
-    return Response("405 Method Not Allowed", "Ask with GET or HEAD.\n", false,
-                    "Allow: GET, HEAD\r\n");
+    return Response(
+        {.body = "Ask with GET or HEAD.\n", .status = "405 Method Not Allowed"},
+        false, "Allow: GET, HEAD\r\n");
   }
-  if (words[1].substr(0, words[1].find('?')) != kPath) {
-    return Response("404 Not Found",
-                    absl::StrCat("There is only ", kPath, " here.\n"),
+  const std::optional<Page> page =
+      pages(words[1].substr(0, words[1].find('?')));
+  if (!page.has_value()) {
+    return Response({.body = "There is no such page here: / says which are.\n",
+                     .status = "404 Not Found"},
                     head_only);
   }
-  return Response("200 OK", page(), head_only);
+  return Response(*page, head_only);
 }
 
 // Most reads of one turn, so that no connection holds up the others.
@@ -82,39 +81,39 @@ int WaitUntil(ScrapeConnection::Clock::time_point time) {
 
 }  // namespace
 
-std::optional<std::string> AnswerScrape(
-    absl::string_view received, const std::function<std::string()>& page) {
+std::optional<std::string> AnswerScrape(absl::string_view received,
+                                        const Pages& pages) {
   const size_t end = std::min(received.find("\r\n\r\n"), received.find("\n\n"));
   if (std::min(end, received.size()) > kMaxScrapeRequestBytes) {
-    return Response("431 Request Header Fields Too Large",
-                    absl::StrCat("The head of a request has at most ",
-                                 kMaxScrapeRequestBytes, " bytes.\n"));
+    return Response({.body = absl::StrCat("The head of a request has at most ",
+                                          kMaxScrapeRequestBytes, " bytes.\n"),
+                     .status = "431 Request Header Fields Too Large"});
   }
   if (end == absl::string_view::npos) return std::nullopt;
   const absl::string_view line = received.substr(0, received.find('\n'));
-  return AnswerRequestLine(absl::StripSuffix(line, "\r"), page);
+  return AnswerRequestLine(absl::StripSuffix(line, "\r"), pages);
 }
 
 short ScrapeConnection::events() const {
   return asked_ && sent_ < answer_.size() ? POLLOUT : POLLIN;
 }
 
-bool ScrapeConnection::Continue(const std::function<std::string()>& page) {
-  if (!asked_ && !Read(page)) return false;
+bool ScrapeConnection::Continue(const Pages& pages) {
+  if (!asked_ && !Read(pages)) return false;
   if (!asked_) return true;
   if (sent_ < answer_.size() && !Write()) return false;
   return sent_ < answer_.size() || Discard();
 }
 
 // False if the peer has gone before it asked.
-bool ScrapeConnection::Read(const std::function<std::string()>& page) {
+bool ScrapeConnection::Read(const Pages& pages) {
   std::array<char, 4096> buffer;
   for (int i = 0; i < kReadsPerTurn && !asked_; ++i) {
     const ssize_t count = recv(fd(), buffer.data(), buffer.size(), 0);
     if (count < 0) return WouldWait();
     if (count == 0) return false;
     received_.append(buffer.data(), static_cast<size_t>(count));
-    std::optional<std::string> answer = AnswerScrape(received_, page);
+    std::optional<std::string> answer = AnswerScrape(received_, pages);
     if (!answer.has_value()) continue;
     asked_ = true;
     answer_ = *std::move(answer);
@@ -147,17 +146,17 @@ bool ScrapeConnection::Discard() {
 }
 
 absl::StatusOr<std::unique_ptr<ScrapeServer>> ScrapeServer::Start(
-    const std::string& host_port, std::function<std::string()> page) {
+    const std::string& host_port, Pages pages) {
   STEADYSTATE_ASSIGN_OR_RETURN(Listener listener,
                                Bind(host_port, AnyAddress::kIpv4Only));
-  return Start(std::move(listener), std::move(page));
+  return Start(std::move(listener), std::move(pages));
 }
 
 absl::StatusOr<std::unique_ptr<ScrapeServer>> ScrapeServer::Start(
-    Listener listener, std::function<std::string()> page) {
+    Listener listener, Pages pages) {
   STEADYSTATE_RETURN_IF_ERROR(StartListening(listener));
   auto server = std::unique_ptr<ScrapeServer>(
-      new ScrapeServer(std::move(listener), std::move(page)));
+      new ScrapeServer(std::move(listener), std::move(pages)));
   if (!server->end_.descriptor().valid()) {
     return absl::UnavailableError("there is no descriptor left");
   }
@@ -165,8 +164,8 @@ absl::StatusOr<std::unique_ptr<ScrapeServer>> ScrapeServer::Start(
   return server;
 }
 
-ScrapeServer::ScrapeServer(Listener listener, std::function<std::string()> page)
-    : listener_(std::move(listener)), page_(std::move(page)) {
+ScrapeServer::ScrapeServer(Listener listener, Pages pages)
+    : listener_(std::move(listener)), pages_(std::move(pages)) {
   Refill();
 }
 
@@ -179,7 +178,7 @@ ScrapeServer::~ScrapeServer() {
 void ScrapeServer::Run() {
   while (Wait()) {
     for (const Connections::iterator connection : ready_) {
-      if (!connection->Continue(page_)) connections_.erase(connection);
+      if (!connection->Continue(pages_)) connections_.erase(connection);
     }
     // Last, for it may close connections.
     Refill();
@@ -279,21 +278,6 @@ std::string Exposition(
     }
   }
   return prometheus::TextSerializer().Serialize(all);
-}
-
-absl::StatusOr<std::unique_ptr<ScrapeServer>> ServeMetrics(
-    const std::string& host_port, const Metrics& metrics) {
-  STEADYSTATE_ASSIGN_OR_RETURN(Listener listener,
-                               Bind(host_port, AnyAddress::kIpv4Only));
-  return ServeMetrics(std::move(listener), metrics);
-}
-
-absl::StatusOr<std::unique_ptr<ScrapeServer>> ServeMetrics(
-    Listener listener, const Metrics& metrics) {
-  return ScrapeServer::Start(std::move(listener),
-                             [collectables = metrics.collectables()] {
-                               return Exposition(collectables);
-                             });
 }
 
 }  // namespace steadystate

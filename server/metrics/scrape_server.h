@@ -17,7 +17,10 @@
 #include "absl/strings/string_view.h"
 #include "server/base/listener.h"
 #include "server/base/process.h"
-#include "server/metrics/metrics.h"
+
+namespace prometheus {
+class Collectable;
+}
 
 namespace steadystate {
 
@@ -29,13 +32,23 @@ std::string Exposition(
 // Most bytes of a request up to the empty line that ends its head.
 inline constexpr size_t kMaxScrapeRequestBytes = 8 << 10;
 
+// What is served at one path.
+struct Page {
+  std::string body;
+  absl::string_view status = "200 OK";
+  absl::string_view type = "text/plain; charset=utf-8";
+};
+
+// Makes the page of a path, such as "/metrics"; nothing where there is none.
+using Pages = std::function<std::optional<Page>(absl::string_view path)>;
+
 // The HTTP response to the request that `received` begins with, or nothing
-// while more of its head has to come: 200 with `page` for GET and HEAD of
-// /metrics, 404 for other paths, 405 for other methods, 400 for what is not
-// HTTP, 431 for a head longer than kMaxScrapeRequestBytes. Each of them says
-// that the connection ends.
-std::optional<std::string> AnswerScrape(
-    absl::string_view received, const std::function<std::string()>& page);
+// while more of its head has to come: what `pages` has, for GET and HEAD, 404
+// for other paths, 405 for other methods, 400 for what is not HTTP, 431 for a
+// head longer than kMaxScrapeRequestBytes. Each of them says that the
+// connection ends.
+std::optional<std::string> AnswerScrape(absl::string_view received,
+                                        const Pages& pages);
 
 // One HTTP connection: a request is read, answered, and the connection ends.
 // Never waits. Thread-compatible.
@@ -55,11 +68,11 @@ class ScrapeConnection {
   short events() const;
 
   // Goes on as far as it can without waiting. False once the connection is at
-  // its end. `page` is what is served.
-  bool Continue(const std::function<std::string()>& page);
+  // its end. `pages` are what is served.
+  bool Continue(const Pages& pages);
 
  private:
-  bool Read(const std::function<std::string()>& page);
+  bool Read(const Pages& pages);
   bool Write();
   bool Discard();
 
@@ -71,7 +84,7 @@ class ScrapeConnection {
   size_t sent_ = 0;
 };
 
-// Serves one page over HTTP, on one thread that waits for nobody: what a peer
+// Serves pages over HTTP, on one thread that waits for nobody: what a peer
 // has to send or read has a deadline, and where more peers than kMaxConnections
 // are there, the oldest that has not asked yet makes room for the newest. So a
 // scrape is answered beside any number of connections that do nothing. It has
@@ -83,14 +96,14 @@ class ScrapeServer {
   // The descriptors that it takes, beside one for each address listened on.
   static constexpr size_t kDescriptors = kMaxConnections + kReserve + 1;
 
-  // `page` makes what is served; it is called on the server's thread.
+  // `pages` makes what is served; it is called on the server's thread.
   // INVALID_ARGUMENT for malformed addresses, UNAVAILABLE if the address or
   // descriptors cannot be had.
   static absl::StatusOr<std::unique_ptr<ScrapeServer>> Start(
-      const std::string& host_port, std::function<std::string()> page);
+      const std::string& host_port, Pages pages);
   // The same, on an address that was taken before (Bind).
-  static absl::StatusOr<std::unique_ptr<ScrapeServer>> Start(
-      Listener listener, std::function<std::string()> page);
+  static absl::StatusOr<std::unique_ptr<ScrapeServer>> Start(Listener listener,
+                                                             Pages pages);
   // Ends at once, whatever is in flight.
   ~ScrapeServer();
 
@@ -101,7 +114,7 @@ class ScrapeServer {
   using Clock = ScrapeConnection::Clock;
   using Connections = std::list<ScrapeConnection>;
 
-  ScrapeServer(Listener listener, std::function<std::string()> page);
+  ScrapeServer(Listener listener, Pages pages);
   void Run();
   // Polls until something happens; false if it is the end.
   bool Wait();
@@ -110,7 +123,7 @@ class ScrapeServer {
   void Refill();
 
   const Listener listener_;
-  const std::function<std::string()> page_;
+  const Pages pages_;
   const WakeUp end_;
 
   // The thread's own.
@@ -122,16 +135,6 @@ class ScrapeServer {
 
   std::thread thread_;
 };
-
-// Serves http://HOST:PORT/metrics for Prometheus while the result lives.
-// `host_port` is "127.0.0.1:9464"; port 0 picks a free one. Errors as
-// ScrapeServer::Start.
-absl::StatusOr<std::unique_ptr<ScrapeServer>> ServeMetrics(
-    const std::string& host_port, const Metrics& metrics);
-
-// The same, on an address that was taken before (Bind).
-absl::StatusOr<std::unique_ptr<ScrapeServer>> ServeMetrics(
-    Listener listener, const Metrics& metrics);
 
 }  // namespace steadystate
 

@@ -224,6 +224,12 @@ void HealthService::SetAlive(bool alive) {
   TellWatchers();
 }
 
+ServerHealth HealthService::health() const {
+  const MutexLock lock(mutex_);
+  if (!alive_) return ServerHealth::kStuck;
+  return accepting_ ? ServerHealth::kServing : ServerHealth::kDraining;
+}
+
 void HealthService::EndWatches() {
   {
     const MutexLock lock(mutex_);

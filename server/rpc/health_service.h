@@ -16,6 +16,7 @@
 #include "grpcpp/support/server_callback.h"
 #include "server/base/mutex.h"
 #include "server/engine/engine.h"
+#include "server/metrics/health.h"
 #include "server/metrics/metrics.h"
 #include "server/rpc/service_context.h"
 #include "server/rpc/typed_service.h"
@@ -75,6 +76,9 @@ class HealthService final : public TypedService {
   // moves, at first so. Health is what both say, and so is the metric for it.
   void SetAccepting(bool accepting) ABSL_LOCKS_EXCLUDED(mutex_);
   void SetAlive(bool alive) ABSL_LOCKS_EXCLUDED(mutex_);
+
+  // The same, with why it is so; never kLoading.
+  ServerHealth health() const ABSL_LOCKS_EXCLUDED(mutex_);
 
   // Ends each stream once it has told the status: those that are open, and
   // those that come later.

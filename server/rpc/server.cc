@@ -376,6 +376,8 @@ Server::~Server() {
 
 int Server::port() const { return state_->port; }
 
+ServerHealth Server::health() const { return state_->health_service.health(); }
+
 void Server::AnnounceShutdown(absl::Duration lag) {
   State& state = *state_;
   state.health_service.SetAccepting(false);

@@ -11,6 +11,7 @@
 #include "absl/time/time.h"
 #include "server/base/listener.h"
 #include "server/engine/engine.h"
+#include "server/metrics/health.h"
 #include "server/metrics/metrics.h"
 
 namespace steadystate {
@@ -66,6 +67,9 @@ class Server {
 
   // The port that is listened on.
   int port() const;
+
+  // What grpc.health.v1 says of it, and why; never kLoading.
+  ServerHealth health() const;
 
   // Says that the end is near, and waits: health turns NOT_SERVING, each
   // StreamStep stream and each generation is told (going_away), and for `lag`

@@ -242,6 +242,7 @@ TEST(ServerE2eTest, AStoppedComputeThreadTurnsHealthAndGoingOnTurnsItBack) {
   ASSERT_EQ(waitpid(thread, &status, __WALL), thread);
   EXPECT_TRUE(AwaitHealthCode(server.address(), 1));
   EXPECT_EQ(server.MetricValue("steadystate_ready"), 0);
+  EXPECT_EQ(FetchPage(server.metrics_address(), "/healthz").body, "stuck\n");
   EXPECT_GT(server.MetricValue("steadystate_heartbeat_age_seconds"), 5);
   ASSERT_EQ(ptrace(PTRACE_DETACH, thread, nullptr, nullptr), 0);
   EXPECT_TRUE(AwaitHealthCode(server.address(), 0));

@@ -27,6 +27,7 @@ namespace steadystate {
 namespace {
 
 using grpc::health::v1::HealthCheckResponse;
+using testing::AnyOf;
 using testing::HasSubstr;
 
 constexpr char kServer[] = STEADYSTATE_BIN_DIR "/steadystate-server";
@@ -71,6 +72,12 @@ class StopE2eTest : public testing::Test {
     return sessions_->CreateSession(&context, {}, session);
   }
 
+  void ExpectPage(const char* path, int status, const char* body) const {
+    const HttpAnswer answer = FetchPage(metrics_, path);
+    EXPECT_EQ(answer.status, status) << path;
+    EXPECT_EQ(answer.body, body) << path;
+  }
+
   std::string Log() const { return ReadWholeFile(directory_.path() + "/log"); }
 
   const TinyModel model_;
@@ -92,6 +99,8 @@ TEST_F(StopE2eTest, ServesDuringTheDrainLag) {
       EXPECT_TRUE(absl::EndsWith(line, "} 0")) << std::string(line);
     }
   }
+  ExpectPage("/healthz", 200, "ok\n");
+  ExpectPage("/readyz", 503, "draining\n");
   v1::Session session;
   EXPECT_TRUE(Create(&session).ok());
   grpc::ClientContext context;
@@ -193,6 +202,33 @@ TEST_F(StopE2eTest, SaysAtItsStartHowLongTheEndMayTake) {
   v1::ListSessionsResponse sessions;
   ASSERT_TRUE(sessions_->ListSessions(&context, {}, &sessions).ok());
   EXPECT_EQ(sessions.sessions_size(), 0);
+}
+
+// Of loading itself only the log can be waited for.
+TEST_F(StopE2eTest, PagesAreThereBeforeTheModel) {
+  Process server({"/bin/sh", "-c",
+                  absl::StrCat("exec ", kServer,
+                               " --model=" STEADYSTATE_SOURCE_DIR
+                               "/deploy/models/demo --listen=127.0.0.1:0 "
+                               "--metrics_listen=127.0.0.1:0 2>&1")},
+                 directory_.path() + "/log");
+  std::string line = server.ReadLine();
+  while (!line.empty() && !absl::StrContains(line, "served by HTTP")) {
+    EXPECT_FALSE(absl::StrContains(line, "model loaded")) << line;
+    line = server.ReadLine();
+  }
+  metrics_ = absl::StrCat("127.0.0.1:", line.substr(line.rfind('=') + 1));
+  ExpectPage("/healthz", 200, "ok\n");
+  const HttpAnswer ready = FetchPage(metrics_, "/readyz");
+  EXPECT_THAT(ready.body, AnyOf("loading\n", "ready\n"));
+  EXPECT_EQ(ready.status, ready.body == "ready\n" ? 200 : 503);
+  bool loaded = false;
+  while (!line.empty() && !absl::StartsWith(line, "listening ")) {
+    line = server.ReadLine();
+    loaded = loaded || absl::StrContains(line, "model loaded");
+  }
+  EXPECT_TRUE(loaded);
+  ExpectPage("/readyz", 200, "ready\n");
 }
 
 // Loading takes long enough for a signal that is sent when it begins.

@@ -7,6 +7,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -28,14 +29,20 @@ constexpr absl::string_view kRequest =
     "GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n";
 
 // Larger than what the system holds for a peer that does not read.
-const std::string& Page() {
+const std::string& LongPage() {
   static const auto* const page = new std::string(8 << 20, 'x');
   return *page;
 }
 
+// Has one page, at /metrics.
+Pages OnePage(std::string body) {
+  return [body = std::move(body)](absl::string_view path) {
+    return path == "/metrics" ? std::make_optional(Page{body}) : std::nullopt;
+  };
+}
+
 std::unique_ptr<ScrapeServer> StartServer(std::string page = "the page\n") {
-  auto server = ScrapeServer::Start("127.0.0.1:0",
-                                    [page = std::move(page)] { return page; });
+  auto server = ScrapeServer::Start("127.0.0.1:0", OnePage(std::move(page)));
   EXPECT_TRUE(server.ok()) << server.status();
   return *std::move(server);
 }
@@ -76,11 +83,11 @@ TEST(ScrapeServerTest, ReadsRequestsThatComeByteByByte) {
 }
 
 TEST(ScrapeServerTest, WhatFollowsTheRequestDoesNotCutTheAnswerOff) {
-  const auto server = StartServer(Page());
+  const auto server = StartServer(LongPage());
   TcpClient client(server->port());
   ASSERT_TRUE(client.Send(kRequest));
   ASSERT_TRUE(client.Send(kRequest));
-  EXPECT_GT(client.ReceiveAll().size(), Page().size());
+  EXPECT_GT(client.ReceiveAll().size(), LongPage().size());
 }
 
 // With as many threads as the server had, two of these stopped all scrapes.
@@ -97,9 +104,9 @@ TEST(ScrapeServerTest, AnswersBesideConnectionsThatDoNotAsk) {
 }
 
 TEST(ScrapeServerTest, AnswersBesideConnectionsThatDoNotRead) {
-  const auto server = StartServer(Page());
+  const auto server = StartServer(LongPage());
   const Clients unread = ConnectionsWith(kRequest, 64, server->port());
-  EXPECT_GT(Scrape(*server).size(), Page().size());
+  EXPECT_GT(Scrape(*server).size(), LongPage().size());
 }
 
 TEST(ScrapeServerTest, MakesRoomByClosingTheOldestThatHasNotAsked) {
@@ -133,7 +140,7 @@ TEST(ScrapeServerTest, AnswersWithoutDescriptors) {
 }
 
 TEST(ScrapeServerTest, EndsBesideOpenConnections) {
-  auto server = StartServer(Page());
+  auto server = StartServer(LongPage());
   const Clients idle = ConnectionsWith("GET", 4, server->port());
   const Clients unread = ConnectionsWith(kRequest, 4, server->port());
   EXPECT_NE(unread.front()->Receive(), "");
@@ -142,7 +149,7 @@ TEST(ScrapeServerTest, EndsBesideOpenConnections) {
 }
 
 std::optional<std::string> Answer(absl::string_view received) {
-  return AnswerScrape(received, [] { return std::string("the page\n"); });
+  return AnswerScrape(received, OnePage("the page\n"));
 }
 
 TEST(ScrapeAnswerTest, GetHasThePage) {
@@ -204,21 +211,19 @@ TEST(ScrapeAnswerTest, RefusesOverlongHeads) {
       StartsWith("HTTP/1.1 431 "));
 }
 
-TEST(ServeMetricsTest, PicksAFreePortAndRefusesATakenOne) {
-  Metrics metrics("demo");
-  const auto first = ServeMetrics("127.0.0.1:0", metrics);
+TEST(ScrapeServerTest, PicksAFreePortAndRefusesATakenOne) {
+  const auto first = ScrapeServer::Start("127.0.0.1:0", OnePage(""));
   ASSERT_TRUE(first.ok()) << first.status();
   ASSERT_GT((*first)->port(), 0);
   const std::string taken = absl::StrCat("127.0.0.1:", (*first)->port());
-  const auto second = ServeMetrics(taken, metrics);
+  const auto second = ScrapeServer::Start(taken, OnePage(""));
   EXPECT_EQ(second.status().code(), absl::StatusCode::kUnavailable);
   EXPECT_THAT(std::string(second.status().message()), HasSubstr(taken));
 }
 
 // How long a server takes to end.
 std::chrono::steady_clock::duration TimeToEnd(const char* address) {
-  Metrics metrics("demo");
-  auto server = ServeMetrics(address, metrics);
+  auto server = ScrapeServer::Start(address, OnePage(""));
   EXPECT_TRUE(server.ok()) << server.status();
   if (!server.ok()) return std::chrono::hours(1);
   const auto start = std::chrono::steady_clock::now();
@@ -227,7 +232,7 @@ std::chrono::steady_clock::duration TimeToEnd(const char* address) {
 }
 
 // A busy machine may take longer now and then.
-TEST(ServeMetricsTest, EndsAtOnce) {
+TEST(ScrapeServerTest, EndsAtOnce) {
   constexpr int kTries = 10;
   constexpr std::chrono::milliseconds kAtOnce(1500);
   for (const char* address : {"127.0.0.1:0", "0.0.0.0:0"}) {
@@ -237,10 +242,9 @@ TEST(ServeMetricsTest, EndsAtOnce) {
   }
 }
 
-TEST(ServeMetricsTest, RefusesMalformedAddresses) {
-  Metrics metrics("demo");
+TEST(ScrapeServerTest, RefusesMalformedAddresses) {
   for (const char* address : {"", "localhost", ":9464", "h:x", "h:70000"}) {
-    EXPECT_EQ(ServeMetrics(address, metrics).status().code(),
+    EXPECT_EQ(ScrapeServer::Start(address, OnePage("")).status().code(),
               absl::StatusCode::kInvalidArgument)
         << address;
   }
