@@ -1,5 +1,5 @@
-// `steadystate session create | get | list | export | import | hibernate |
-// delete`, and the session that other commands work in.
+// `steadystate session create | get | export | import | hibernate`, and the
+// session that other commands work in.
 #include "client/cli/session.h"
 
 #include "absl/strings/ascii.h"
@@ -35,7 +35,10 @@ class SessionCreateCommand : public Command {
          "days. Default: the server's.",
          &ttl_},
         {"label", "KEY=VALUE", "A note that the server keeps. May be repeated.",
-         [this](absl::string_view text) { return ReadLabel(text); }},
+         [this](absl::string_view text) {
+           return ReadLabel(text,
+                            *request_.mutable_session()->mutable_labels());
+         }},
         {"from", "CHECKPOINT",
          "The session begins as the checkpoint is. Default: at position 0.",
          [this](absl::string_view id) {
@@ -45,7 +48,12 @@ class SessionCreateCommand : public Command {
         {"durability", "MODE",
          "What of the session outlives the server: none, shutdown, log or "
          "sync. Default: the server's.",
-         [this](absl::string_view text) { return ReadDurability(text); }},
+         [this](absl::string_view text) -> absl::Status {
+           const auto durability = ParseDurability(text);
+           if (!durability.ok()) return durability.status();
+           request_.mutable_session()->set_durability(*durability);
+           return absl::OkStatus();
+         }},
         {"json", "", "Prints the whole session as JSON.", &json_}};
   }
 
@@ -68,29 +76,6 @@ class SessionCreateCommand : public Command {
   }
 
  private:
-  absl::Status ReadLabel(absl::string_view text) {
-    const std::vector<std::string> parts =
-        absl::StrSplit(text, absl::MaxSplits('=', 1));
-    if (parts.size() != 2) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("'", text, "' is not KEY=VALUE"));
-    }
-    (*request_.mutable_session()->mutable_labels())[parts[0]] = parts[1];
-    return absl::OkStatus();
-  }
-
-  absl::Status ReadDurability(absl::string_view text) {
-    v1::Session::Durability durability = v1::Session::DURABILITY_UNSPECIFIED;
-    if (!v1::Session::Durability_Parse(absl::AsciiStrToUpper(text),
-                                       &durability) ||
-        durability == v1::Session::DURABILITY_UNSPECIFIED) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("'", text, "' is not none, shutdown, log or sync"));
-    }
-    request_.mutable_session()->set_durability(durability);
-    return absl::OkStatus();
-  }
-
   v1::CreateSessionRequest request_;
   absl::Duration ttl_ = absl::InfiniteDuration();  // the server's
   bool json_ = false;
@@ -146,51 +131,6 @@ class SessionGetCommand : public Command {
 
   v1::GetSessionRequest request_;
   bool norms_ = false;
-  bool json_ = false;
-};
-
-class SessionListCommand : public Command {
- public:
-  CommandText text() const override {
-    return {"session list", "", "Lists all sessions",
-            "Prints name, position, bytes and state of every session, in the "
-            "order of their ids.",
-            "  steadystate session list\n"
-            "  steadystate session list --json\n"};
-  }
-
-  OptionTable options() override {
-    return {{"json", "", "Prints the sessions as a JSON array.", &json_}};
-  }
-
-  absl::Status Prepare(const std::vector<std::string>& arguments) override {
-    return CheckIds(arguments, 0, 0);
-  }
-
-  absl::Status Run(const Connection& connection) override {
-    v1::ListSessionsRequest request;
-    request.set_page_size(1000);
-    Json all = Json::array();
-    do {
-      const auto page =
-          connection.client.ListSessions(request, connection.call);
-      if (!page.ok()) return page.status();
-      for (const v1::Session& session : page->sessions()) {
-        if (json_) {
-          all.push_back(ToJson(session));
-          continue;
-        }
-        const absl::Status printed = Print(absl::StrFormat(
-            "%s  %d tokens  %d bytes  %s\n", session.name(), session.position(),
-            session.state_bytes(), v1::Session::State_Name(session.state())));
-        if (!printed.ok()) return printed;
-      }
-      request.set_page_token(page->next_page_token());
-    } while (!request.page_token().empty());
-    return json_ ? PrintJson(all) : absl::OkStatus();
-  }
-
- private:
   bool json_ = false;
 };
 
@@ -279,32 +219,7 @@ class SessionImportCommand : public Command {
   std::string path_;
 };
 
-// What is done to each of the sessions that are named, until it fails.
-class EachSessionCommand : public Command {
- public:
-  OptionTable options() override { return {}; }
-
-  absl::Status Prepare(const std::vector<std::string>& arguments) override {
-    ids_ = arguments;
-    return CheckIds(arguments, 1, arguments.size());
-  }
-
-  absl::Status Run(const Connection& connection) override {
-    for (const std::string& id : ids_) {
-      const absl::Status done = Do(SessionName(id), connection);
-      if (!done.ok()) return done;
-    }
-    return absl::OkStatus();
-  }
-
- private:
-  virtual absl::Status Do(const std::string& name,
-                          const Connection& connection) = 0;
-
-  std::vector<std::string> ids_;
-};
-
-class SessionHibernateCommand final : public EachSessionCommand {
+class SessionHibernateCommand final : public Command {
  public:
   CommandText text() const override {
     return {"session hibernate", "ID...",
@@ -315,31 +230,26 @@ class SessionHibernateCommand final : public EachSessionCommand {
             "  steadystate session hibernate my-session\n"};
   }
 
- private:
-  absl::Status Do(const std::string& name,
-                  const Connection& connection) override {
-    v1::HibernateSessionRequest request;
-    request.set_name(name);
-    return connection.client.HibernateSession(request, connection.call);
-  }
-};
+  OptionTable options() override { return {}; }
 
-class SessionDeleteCommand final : public EachSessionCommand {
- public:
-  CommandText text() const override {
-    return {"session delete", "ID...", "Deletes sessions",
-            "Deletes each session named and gives its memory back; stops at "
-            "the first that cannot be deleted.",
-            "  steadystate session delete my-session\n"};
+  absl::Status Prepare(const std::vector<std::string>& arguments) override {
+    ids_ = arguments;
+    return CheckIds(arguments, 1, arguments.size());
   }
 
- private:
-  absl::Status Do(const std::string& name,
-                  const Connection& connection) override {
-    v1::DeleteSessionRequest request;
-    request.set_name(name);
-    return connection.client.DeleteSession(request, connection.call);
+  absl::Status Run(const Connection& connection) override {
+    for (const std::string& id : ids_) {
+      v1::HibernateSessionRequest request;
+      request.set_name(SessionName(id));
+      const absl::Status done =
+          connection.client.HibernateSession(request, connection.call);
+      if (!done.ok()) return done;
+    }
+    return absl::OkStatus();
   }
+
+ private:
+  std::vector<std::string> ids_;
 };
 
 }  // namespace
@@ -354,6 +264,31 @@ absl::Status CheckIds(const std::vector<std::string>& arguments, size_t least,
         absl::StrCat("unexpected '", arguments[most], "'"));
   }
   return absl::OkStatus();
+}
+
+absl::Status ReadLabel(
+    absl::string_view text,
+    google::protobuf::Map<std::string, std::string>& labels) {
+  const std::vector<std::string> parts =
+      absl::StrSplit(text, absl::MaxSplits('=', 1));
+  if (parts.size() != 2) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("'", text, "' is not KEY=VALUE"));
+  }
+  labels[parts[0]] = parts[1];
+  return absl::OkStatus();
+}
+
+absl::StatusOr<v1::Session::Durability> ParseDurability(
+    absl::string_view text) {
+  v1::Session::Durability durability = v1::Session::DURABILITY_UNSPECIFIED;
+  if (!v1::Session::Durability_Parse(absl::AsciiStrToUpper(text),
+                                     &durability) ||
+      durability == v1::Session::DURABILITY_UNSPECIFIED) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("'", text, "' is not none, shutdown, log or sync"));
+  }
+  return durability;
 }
 
 namespace {
@@ -403,9 +338,6 @@ std::unique_ptr<Command> MakeSessionCreateCommand() {
 std::unique_ptr<Command> MakeSessionGetCommand() {
   return std::make_unique<SessionGetCommand>();
 }
-std::unique_ptr<Command> MakeSessionListCommand() {
-  return std::make_unique<SessionListCommand>();
-}
 std::unique_ptr<Command> MakeSessionExportCommand() {
   return std::make_unique<SessionExportCommand>();
 }
@@ -414,9 +346,6 @@ std::unique_ptr<Command> MakeSessionImportCommand() {
 }
 std::unique_ptr<Command> MakeSessionHibernateCommand() {
   return std::make_unique<SessionHibernateCommand>();
-}
-std::unique_ptr<Command> MakeSessionDeleteCommand() {
-  return std::make_unique<SessionDeleteCommand>();
 }
 
 }  // namespace steadystate::client

@@ -11,6 +11,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "client/cli/command.h"
+#include "google/protobuf/map.h"
 #include "steadystate/v1/session.pb.h"
 
 namespace steadystate::client {
@@ -24,6 +25,13 @@ std::string CheckpointName(absl::string_view id);
 // An error unless there are between `least` and `most` session ids.
 absl::Status CheckIds(const std::vector<std::string>& arguments, size_t least,
                       size_t most);
+
+// Adds "KEY=VALUE" to `labels`; an error if it is none.
+absl::Status ReadLabel(absl::string_view text,
+                       google::protobuf::Map<std::string, std::string>& labels);
+
+// "none", "shutdown", "log" or "sync"; an error if it is something else.
+absl::StatusOr<v1::Session::Durability> ParseDurability(absl::string_view text);
 
 // The session that a command works in: one that exists, or a fresh one that is
 // deleted with this object, also after the command was cancelled.
