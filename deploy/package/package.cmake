@@ -1,4 +1,5 @@
-# A Debian package of the programs, the demo model and a systemd unit:
+# A Debian package of the programs, their manual pages and completions, the
+# documents, the demo model and a systemd unit:
 #   cmake --build build/release --target steadystate-server steadystate
 #   (cd build/release && cpack)
 # What it depends on is found in the programs, so it is for the release of
@@ -29,13 +30,32 @@ install(
   RENAME copyright
   COMPONENT package)
 
+# All documents, each where it is in the sources, so that links lead on. Of the
+# component `documentation`, as manual pages are.
+file(
+  GLOB_RECURSE documents
+  RELATIVE ${PROJECT_SOURCE_DIR}
+  ${PROJECT_SOURCE_DIR}/client/*.md
+  ${PROJECT_SOURCE_DIR}/deploy/*.md
+  ${PROJECT_SOURCE_DIR}/kernels/*.md
+  ${PROJECT_SOURCE_DIR}/proto/*.md
+  ${PROJECT_SOURCE_DIR}/server/*.md
+  ${PROJECT_SOURCE_DIR}/tests/*.md)
+foreach(document README.md LICENSE ${documents})
+  get_filename_component(folder ${document} DIRECTORY)
+  install(
+    FILES ${PROJECT_SOURCE_DIR}/${document}
+    DESTINATION share/doc/steadystate/${folder}
+    COMPONENT documentation)
+endforeach()
+
 set(CPACK_GENERATOR DEB)
 set(CPACK_PACKAGE_NAME steadystate)
 set(CPACK_PACKAGE_VENDOR Steadystate)
 set(CPACK_PACKAGE_CONTACT "Steadystate <steadystate@localhost>")
 set(CPACK_PACKAGING_INSTALL_PREFIX /usr)
 set(CPACK_STRIP_FILES ON)
-set(CPACK_COMPONENTS_ALL runtime package)
+set(CPACK_COMPONENTS_ALL runtime package documentation)
 set(CPACK_COMPONENTS_GROUPING ALL_COMPONENTS_IN_ONE)
 set(CPACK_DEB_COMPONENT_INSTALL ON)
 set(CPACK_DEBIAN_FILE_NAME DEB-DEFAULT)

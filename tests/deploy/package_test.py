@@ -66,9 +66,25 @@ class PackageTest(unittest.TestCase):
                      "usr/lib/systemd/system/steadystate.service",
                      "etc/default/steadystate",
                      "usr/share/steadystate/models/demo/model.safetensors",
-                     "usr/share/doc/steadystate/copyright"):
+                     "usr/share/doc/steadystate/copyright",
+                     "usr/share/man/man1/steadystate.1",
+                     "usr/share/man/man1/steadystate-server.1",
+                     "usr/share/bash-completion/completions/steadystate"):
             self.assertIn(name, names)
         self.assertFalse([name for name in names if name.endswith((".h", ".a"))])
+
+    def test_its_documents_lead_to_each_other(self):
+        root = unpacked() / "usr/share/doc/steadystate"
+        documents = list(root.rglob("*.md"))
+        for name in ("README.md", "CHANGELOG.md", "client/README.md",
+                     "server/session/LOG.md"):
+            self.assertIn(root / name, documents)
+        for document in documents:
+            links = re.findall(r"\]\(([^)#:]+\.md|LICENSE)[)#]",
+                               document.read_text())
+            for link in links:
+                self.assertTrue((document.parent / link).is_file(),
+                                f"{document.relative_to(root)}: {link}")
 
     def test_its_programs_run(self):
         for program in ("steadystate-server --version", "steadystate version"):
