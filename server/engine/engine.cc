@@ -148,8 +148,8 @@ struct Engine::Core {
                                                     *store, clock, metrics)),
         pools(
             [this] {
-              return std::make_unique<StepTask>(layout.hidden_size(),
-                                                options.prefill_chunk_rows);
+              return std::make_unique<StepTask>(
+                  layout.hidden_size(), options.prefill_chunk_rows, &*model);
             },
             [this] {
               return std::make_unique<GenerateTask>(*model, keeper, metrics,

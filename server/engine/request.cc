@@ -88,6 +88,8 @@ RequestDigest DigestOf(const StepRequest& request) {
   hasher.Add(outputs.logits).Add(outputs.hidden).Add(outputs.top_logprobs);
   hasher.Add(outputs.sampling);
   if (outputs.sampling.has_value()) hasher.Add(outputs.sampling->seed);
+  // Without it: what snapshots from before there was text have.
+  if (outputs.text) hasher.Add(outputs.text);
   return hasher.Finish();
 }
 

@@ -77,12 +77,14 @@ struct StepOutputs {
   bool hidden = false;                     // f32[D], after the final norm
   std::optional<uint32_t> top_logprobs;    // 1..kMaxTopLogprobs
   std::optional<SamplingParams> sampling;  // draw a token; it is not absorbed
+  bool text = false;                       // of that token
 };
 
 struct StepResult {
   uint64_t position = 0;  // after the step
   std::optional<int32_t> sampled_token;
   std::optional<float> sampled_logprob;  // of the model's own distribution
+  std::string text_delta;                // whole characters; may be empty
   std::vector<TokenLogprob> top_logprobs;
   // Where they were computed, lent with the answer.
   std::span<const float> logits;
@@ -92,7 +94,9 @@ struct StepResult {
   absl::Duration compute_time;  // from its first batch to its last
 };
 
-// Absorbs tokens or embeddings and answers once, after the last of them.
+// Absorbs tokens or embeddings and answers once, after the last of them. An
+// ephemeral one may have neither, nor outputs: it makes its session, if there
+// is none, and answers the position.
 struct StepRequest : RequestBase {
   using Item = Nothing;
   using Summary = StepResult;

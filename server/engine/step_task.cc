@@ -6,6 +6,7 @@
 #include <string>
 
 #include "server/base/binary.h"
+#include "server/engine/unfinished_text.h"
 
 namespace steadystate {
 
@@ -22,6 +23,7 @@ void StepTask::Clear(StepRequest& request, StepResult& result) {
   request.outputs.sampling.reset();
   result.sampled_token.reset();
   result.sampled_logprob.reset();
+  result.text_delta.clear();
   Empty(result.top_logprobs);
   result.logits = {};
   result.hidden = {};
@@ -105,6 +107,9 @@ void StepTask::FillOutputs(const PieceResult& from, StepResult& to) {
         from.sampler.Sample(from.logits, *wanted.sampling,
                             std::span(recent).first(count), to.position);
     to.sampled_logprob = Sampler::Logprob(from.logits, *to.sampled_token);
+    if (wanted.text) {
+      to.text_delta = TextAfter(*model_, from.session, *to.sampled_token);
+    }
   }
 }
 
@@ -120,8 +125,8 @@ void StepTask::FillHidden(const PieceResult& from, StepResult& to) {
   to.hidden = hidden_copy_;
 }
 
-// The token drawn, its log-probability and the most likely ones, as far as they
-// are wanted; nothing if that is too much, or is not all.
+// The token drawn, its log-probability, its text and the most likely ones, as
+// far as they are wanted; nothing if that is too much, or is not all.
 std::string StepTask::RecordedAnswer() const {
   const StepResult& result = summary();
   if (!request().keyed()) return "";
@@ -131,6 +136,7 @@ std::string StepTask::RecordedAnswer() const {
     to.Number(*result.sampled_token);
     to.Number(*result.sampled_logprob);
   }
+  if (request().outputs.text) to.Text(result.text_delta);
   for (const TokenLogprob& top : result.top_logprobs) {
     to.Number(top.token);
     to.Number(top.logprob);
@@ -148,6 +154,7 @@ bool StepTask::FillFrom(absl::string_view answer, StepResult& to) const {
     to.sampled_token = from.Number<int32_t>();
     to.sampled_logprob = from.Number<float>();
   }
+  if (wanted.text) to.text_delta = std::string(from.Text());
   while (from.left() > 0) {
     const auto token = from.Number<int32_t>();
     to.top_logprobs.push_back({token, from.Number<float>()});

@@ -11,6 +11,7 @@
 #include "server/engine/request.h"
 #include "server/engine/task.h"
 #include "server/engine/task_of.h"
+#include "server/model/model.h"
 
 namespace steadystate {
 
@@ -18,12 +19,15 @@ namespace steadystate {
 // answers once.
 class StepTask final : public TaskOf<StepRequest> {
  public:
-  StepTask(size_t hidden_size, size_t chunk_rows)
+  // `model` outlives the task; null if no request wants text.
+  StepTask(size_t hidden_size, size_t chunk_rows, const Model* model = nullptr)
       : hidden_size_(hidden_size),
         chunk_rows_(chunk_rows),
+        model_(model),
         inputs_({}, {}, hidden_size) {}
 
   absl::Status Begin(const SessionState& session) override {
+    summary().position = session.position();
     return CheckContextCap(session, inputs_.rows());
   }
   absl::Status Resume(const RequestRecord& record,
@@ -50,6 +54,7 @@ class StepTask final : public TaskOf<StepRequest> {
 
   const size_t hidden_size_;
   const size_t chunk_rows_;
+  const Model* const model_;
   Inputs inputs_;
   size_t absorbed_ = 0;
   // All was absorbed before; what it answers is computed again from the

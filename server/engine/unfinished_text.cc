@@ -13,6 +13,19 @@ namespace {
 // A character has at most four bytes, and some tokens have none.
 constexpr uint64_t kMostTokens = 16;
 
+// The text that becomes certain with a token. What is not of the text adds
+// none: what a client has imported may say that an embedding was drawn, and an
+// end token ends a text.
+std::string Append(const Model& model, int32_t token, TextStream& to) {
+  const std::vector<int32_t>& eos = model.description().eos_tokens;
+  if (token < 0 || std::find(eos.begin(), eos.end(), token) != eos.end()) {
+    return "";
+  }
+  std::string bytes;
+  model.tokenizer()->AppendBytes(token, bytes);
+  return to.Append(bytes);
+}
+
 }  // namespace
 
 std::string UnfinishedTextAt(const Model& model, const SessionState& state,
@@ -30,17 +43,21 @@ std::string UnfinishedTextAt(const Model& model, const SessionState& state,
   const size_t count = position > begin ? position - begin : 0;
   history.Copy(begin, std::span(tokens).first(count));
   TextStream text({}, "");
-  const std::vector<int32_t>& eos = model.description().eos_tokens;
   for (const int32_t token : std::span(tokens).first(count)) {
-    // What a client has imported may say that an embedding was drawn.
-    if (token < 0) continue;
-    // It ends a text, and is none of it.
-    if (std::find(eos.begin(), eos.end(), token) != eos.end()) continue;
-    std::string bytes;
-    model.tokenizer()->AppendBytes(token, bytes);
-    text.Append(bytes);
+    Append(model, token, text);
   }
   return text.unfinished();
+}
+
+std::string TextAfter(const Model& model, const SessionState& state,
+                      int32_t token) {
+  std::array<int32_t, kMostTokens> recent;
+  const size_t count = state.CopyRecent(recent);
+  TextStream text({}, "");
+  for (const int32_t before : std::span(recent).first(count)) {
+    Append(model, before, text);
+  }
+  return Append(model, token, text);
 }
 
 }  // namespace steadystate

@@ -15,6 +15,12 @@ namespace steadystate {
 std::string UnfinishedTextAt(const Model& model, const SessionState& state,
                              uint64_t position);
 
+// The text that becomes certain when `token` follows what the session has
+// absorbed: whole characters, begun perhaps by the tokens before it, whoever
+// gave those. Empty for the model's end tokens. REQUIRES: there is a tokenizer.
+std::string TextAfter(const Model& model, const SessionState& state,
+                      int32_t token);
+
 }  // namespace steadystate
 
 #endif  // STEADYSTATE_SERVER_ENGINE_UNFINISHED_TEXT_H_

@@ -76,6 +76,11 @@ absl::Status CheckTopLogprobs(absl::string_view field,
   return CheckRange<size_t>(field, *count, least, kMaxTopLogprobs);
 }
 
+bool WantsAny(const StepOutputs& outputs) {
+  return outputs.logits || outputs.hidden || outputs.text ||
+         outputs.top_logprobs.has_value() || outputs.sampling.has_value();
+}
+
 absl::Status CheckRequestId(const RequestBase& request) {
   const size_t bytes = request.request_id.size();
   if (bytes <= kMaxRequestIdBytes) return absl::OkStatus();
@@ -248,12 +253,22 @@ absl::Status Validate(const StepRequest& request, const Model& model,
     STEADYSTATE_RETURN_IF_ERROR(CheckStepLength(
         request.tokens.empty() ? "embeddings" : "tokens", rows, options));
   }
-  STEADYSTATE_RETURN_IF_ERROR(
-      CheckInputs(request.tokens, request.embeddings, model, options));
-  STEADYSTATE_RETURN_IF_ERROR(CheckRequestId(request));
   const StepOutputs& outputs = request.outputs;
+  if (rows > 0 || !request.embeddings.empty() || !request.ephemeral ||
+      WantsAny(outputs)) {
+    STEADYSTATE_RETURN_IF_ERROR(
+        CheckInputs(request.tokens, request.embeddings, model, options));
+  }
+  STEADYSTATE_RETURN_IF_ERROR(CheckRequestId(request));
   STEADYSTATE_RETURN_IF_ERROR(
       CheckTopLogprobs("outputs.top_logprobs", outputs.top_logprobs, 1));
+  if (outputs.text) {
+    STEADYSTATE_RETURN_IF_ERROR(CheckTokenizer("outputs.text", model));
+    if (!outputs.sampling.has_value()) {
+      return MissingField("outputs.sampling",
+                          "outputs.text is that of the token drawn");
+    }
+  }
   if (!outputs.sampling.has_value()) return absl::OkStatus();
   return Within("outputs.sampling",
                 ValidateSampling(*outputs.sampling, description.vocab_size));

@@ -40,6 +40,8 @@ constexpr size_t kOverheadBytes = 512;
 // A TokenLogprob as a part of a message, the pointer to it, and its bytes on
 // the wire.
 constexpr size_t kTopLogprobMemory = 32 + sizeof(void*) + 16;
+// A token's text, mostly.
+constexpr size_t kTokenText = 64;
 // A float as a part of a message, and on the wire.
 constexpr size_t kFloatMemory = 2 * sizeof(float);
 // What else there is about one token, vector or step, and its share of the
@@ -147,7 +149,8 @@ size_t MostWireBytes(const EmbedRequest& /*request*/, const Model& model) {
 }
 
 size_t WireBytes(const StepResult& result) {
-  return kStepBytes + result.top_logprobs.size() * kTopLogprobBytes +
+  return kStepBytes + result.text_delta.size() +
+         result.top_logprobs.size() * kTopLogprobBytes +
          (result.logits.size() + result.hidden.size()) * sizeof(float);
 }
 
@@ -198,7 +201,8 @@ size_t PieceMemory(const EmbedRequest& request, const Engine& engine) {
 
 size_t AnswerMemory(const StepOutputs& outputs, const Engine& engine) {
   const ModelDescription& model = engine.model().description();
-  return kItemMemory + outputs.top_logprobs.value_or(0) * kTopLogprobMemory +
+  return kItemMemory + (outputs.text ? kTokenText : 0) +
+         outputs.top_logprobs.value_or(0) * kTopLogprobMemory +
          ((outputs.logits ? model.vocab_size : 0) +
           (outputs.hidden ? model.hidden_size : 0)) *
              kFloatMemory;
@@ -266,6 +270,7 @@ void ToProto(const StepResult& result, absl::string_view session,
   if (result.sampled_logprob.has_value()) {
     to.set_sampled_logprob(*result.sampled_logprob);
   }
+  if (!result.text_delta.empty()) to.set_text_delta(result.text_delta);
   SetLogprobs(result.top_logprobs, *to.mutable_top_logprobs());
   to.mutable_logits()->Assign(result.logits.begin(), result.logits.end());
   to.mutable_hidden()->Assign(result.hidden.begin(), result.hidden.end());

@@ -96,6 +96,7 @@ absl::Status SetSampling(absl::string_view path, const v1::Sampling& sampling,
 absl::Status SetOutputs(const v1::StepOutput& output, StepOutputs& to) {
   to.logits = output.logits();
   to.hidden = output.hidden();
+  to.text = output.text();
   to.top_logprobs.reset();
   if (output.has_top_logprobs()) to.top_logprobs = output.top_logprobs();
   to.sampling.reset();
@@ -302,10 +303,14 @@ absl::Status Converter::SetStepInput(const v1::StepRequest& request,
       return SetTokens(request.tokens(), to.tokens);
     case v1::StepRequest::kEmbeddings:
       return SetStepEmbeddings(request.embeddings(), to.embeddings);
+    case v1::StepRequest::kText:
+      return SetStepText(request.text(), to.tokens);
     case v1::StepRequest::INPUT_NOT_SET:
       break;
   }
-  return MissingField("input", "give tokens or embeddings");
+  // What else it must be then, the engine says.
+  if (request.ephemeral()) return absl::OkStatus();
+  return MissingField("input", "give tokens, embeddings or text");
 }
 
 absl::StatusOr<GenerateRequest> Converter::ToGenerateRequest(
@@ -446,6 +451,26 @@ absl::Status Converter::SetStepEmbeddings(const v1::Embeddings& embeddings,
         CheckStepLength("embeddings", count / hidden_size, options_));
   }
   return SetEmbeddings(embeddings, to);
+}
+
+absl::Status Converter::SetStepText(const std::string& text,
+                                    std::vector<int32_t>& to) const {
+  if (text.empty()) return EmptyText();
+  if (text.size() > kShortTextBytes) {
+    return MakeError(
+        ErrorReason::kInvalidArgument,
+        absl::StrCat("text has ", text.size(),
+                     " bytes, and a Step takes at "
+                     "most ",
+                     kShortTextBytes,
+                     ": send a longer one by Generate with max_tokens 0, or in "
+                     "parts"),
+        {{"field", "text"},
+         {"value", absl::StrCat(text.size(), " bytes")},
+         {"bounds", absl::StrCat("1 to ", kShortTextBytes, " bytes")}});
+  }
+  STEADYSTATE_RETURN_IF_ERROR(SetTokensOf(text, to));
+  return CheckStepLength(kText, to.size(), options_);
 }
 
 absl::Status Converter::SetTokensOf(const std::string& text,

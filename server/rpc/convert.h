@@ -23,6 +23,10 @@ namespace steadystate {
 // Names and times in requests of the API. Errors are INVALID_ARGUMENT about
 // `field` (server/base/error.h) if nothing else is said.
 
+// Texts up to this many bytes become tokens on gRPC's own threads: that takes a
+// millisecond at most. A step has no longer one.
+inline constexpr size_t kShortTextBytes = size_t{4} << 10;
+
 // A session's ttl.
 absl::StatusOr<absl::Duration> ParseTtl(const google::protobuf::Duration& ttl);
 
@@ -105,6 +109,8 @@ class Converter {
                              std::vector<float>& to) const;
   absl::Status SetStepEmbeddings(const v1::Embeddings& embeddings,
                                  std::vector<float>& to) const;
+  absl::Status SetStepText(const std::string& text,
+                           std::vector<int32_t>& to) const;
   absl::Status SetTokensOf(const std::string& text,
                            std::vector<int32_t>& to) const;
   absl::Status SetStops(const v1::GenerateRequest& request,

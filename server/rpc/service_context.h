@@ -17,10 +17,6 @@
 
 namespace steadystate {
 
-// Texts up to this many bytes become tokens on gRPC's own threads: that takes a
-// millisecond at most.
-inline constexpr size_t kShortTextBytes = size_t{4} << 10;
-
 // For turning a text into tokens, seconds for megabytes, or tokens into a text,
 // or listing a thousand sessions. A text of 64 KiB takes some ten milliseconds.
 inline constexpr TurnBounds kTextBounds = {

@@ -38,6 +38,7 @@ absl::Status StepIntake::Look() {
         LookAt(message_[i], message_.refusal(i), submissions_[place].request));
     if (arrivals_.back().refusal.ok()) ++place;
     cost_ += arrivals_.back().cost;
+    text_bytes_ += message_[i].step().text().size();
   }
   return absl::OkStatus();
 }

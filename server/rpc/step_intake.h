@@ -68,6 +68,11 @@ class StepIntake {
   // Of all of them together.
   size_t cost() const { return cost_; }
 
+  // Bytes of the texts of steps that were looked at since BeginTexts: looking
+  // makes them tokens, which takes time.
+  void BeginTexts() { text_bytes_ = 0; }
+  size_t text_bytes() const { return text_bytes_; }
+
   WriterId writer() const { return origin_.writer; }
   // May the steps have made sessions?
   bool made_sessions() const { return made_sessions_; }
@@ -111,6 +116,7 @@ class StepIntake {
   std::vector<Submission<StepRequest>> submissions_;
   size_t submitted_ = 0;
   bool made_sessions_ = false;
+  size_t text_bytes_ = 0;
 };
 
 }  // namespace steadystate

@@ -76,18 +76,60 @@ void StreamStepReactor::Refuse(const absl::Status& status) {
 
 void StreamStepReactor::Submit() {
   Actions actions;
+  intake_.BeginTexts();
   do {
     TakeSteps();
     if (!intake_.submissions().empty()) {
       services_.engine.Submit(intake_.submissions());
     }
+    if (GoOnElsewhere()) return;
   } while (!GiveBack(actions));
   Act(std::move(actions));
 }
 
+bool StreamStepReactor::GoOnElsewhere() {
+  if (intake_.done() || intake_.text_bytes() < kShortTextBytes) return false;
+  std::vector<RequestId> unwanted;
+  {
+    const MutexLock lock(mutex_);
+    if (progress_.broken()) return false;
+    unwanted = NoteSubmitted();
+  }
+  for (const RequestId id : unwanted) services_.engine.Cancel(id);
+  const absl::Status charged = intake_.WillWait();
+  if (!charged.ok()) {
+    Refuse(charged);
+    return false;
+  }
+  intake_.Unread();
+  // From here on it may be the other thread's.
+  const absl::StatusOr<TurnTicket> ticket = services_.texts.Run(
+      client_, kShortTextBytes,
+      [self = shared_from_this()](const absl::Status& turn) {
+        if (turn.ok()) {
+          MayPark("StreamStepReactor::GoOnElsewhere");
+        } else {
+          self->Refuse(turn);
+        }
+        self->Submit();
+      });
+  if (!ticket.ok()) {
+    Refuse(ticket.status());
+    return false;
+  }
+  bool forget = false;
+  {
+    const MutexLock lock(mutex_);
+    ticket_ = *ticket;
+    forget = progress_.broken();
+  }
+  if (forget) services_.texts.Forget(*ticket);
+  return true;
+}
+
 void StreamStepReactor::TakeSteps() {
   bool room = true;
-  while (room && !intake_.done()) {
+  while (room && !intake_.done() && intake_.text_bytes() < kShortTextBytes) {
     const absl::Status looked = intake_.Look();
     if (!looked.ok()) {
       Refuse(looked);
@@ -219,9 +261,11 @@ void StreamStepReactor::OnCancel() {
   std::vector<RequestId> ids;
   OutboundBudget::Woken woken;
   Actions actions;
+  TurnTicket ticket = 0;
   {
     const MutexLock lock(mutex_);
     progress_.Break();
+    ticket = ticket_;
     outbound_.Clear();
     order_.DropAnswers();
     woken = outbound_room_.Release();
@@ -231,6 +275,8 @@ void StreamStepReactor::OnCancel() {
   for (const RequestId id : ids) services_.engine.Cancel(id);
   Tell(woken);
   Act(std::move(actions));
+  // The call may be over; its work there would go on.
+  services_.texts.Forget(ticket);
 }
 
 void StreamStepReactor::OnDone() {

@@ -48,7 +48,8 @@ namespace steadystate {
 //   GoAway, Drain: OpenStreams, where OnDone waits for them;
 //   OnAnswers, OnRoundEnd: the engine's reference, which lasts to the end of
 //     the round; the call may be over before that;
-//   OnRoom, OnOutboundRoom: their callers' reference.
+//   OnRoom, OnOutboundRoom: their callers' reference;
+//   what goes on elsewhere: the work there shares it.
 //
 // Lock order: the engine is never called with mutex_ held.
 class StreamStepReactor final
@@ -90,7 +91,10 @@ class StreamStepReactor final
   // gives intake_ back, and does what may be done then. The caller has intake_,
   // here and wherever a function uses it.
   void Submit() ABSL_LOCKS_EXCLUDED(mutex_);
-  // Takes up steps of the message while there is room.
+  // True if looking at more texts would keep this thread too long: then the
+  // thread for texts has intake_, and goes on when the connection's turn comes.
+  bool GoOnElsewhere() ABSL_LOCKS_EXCLUDED(mutex_);
+  // Takes up steps of the message while there is room, and time for texts.
   void TakeSteps() ABSL_LOCKS_EXCLUDED(mutex_);
   // Takes up the steps that were looked at, or answers them with their
   // refusals, while there is room. False if there is no more room.
@@ -138,9 +142,11 @@ class StreamStepReactor final
   StepRoom outbound_room_ ABSL_GUARDED_BY(mutex_);
   AnswerOrder order_ ABSL_GUARDED_BY(mutex_);
   bool room_awaited_ ABSL_GUARDED_BY(mutex_) = false;  // OnRoom will come
-  bool reads_ended_ ABSL_GUARDED_BY(mutex_) = false;   // by the client
-  bool going_away_ ABSL_GUARDED_BY(mutex_) = false;    // the client is told
-  absl::Status refusal_ ABSL_GUARDED_BY(mutex_);       // of the rest of it
+  // Of the thread for texts, if it was the last to go on.
+  TurnTicket ticket_ ABSL_GUARDED_BY(mutex_) = 0;
+  bool reads_ended_ ABSL_GUARDED_BY(mutex_) = false;  // by the client
+  bool going_away_ ABSL_GUARDED_BY(mutex_) = false;   // the client is told
+  absl::Status refusal_ ABSL_GUARDED_BY(mutex_);      // of the rest of it
 };
 
 }  // namespace steadystate

@@ -90,6 +90,27 @@ TEST_P(EngineEphemeralTest, IsMadeByItsFirstStepAndEndsWithItsWriter) {
   EXPECT_EQ(Step(Ephemeral("a", {1}))->position, 1u);
 }
 
+TEST_P(EngineEphemeralTest, MayBeMadeWithoutAbsorbingAnything) {
+  StepRequest only_makes = Ephemeral("a", {});
+  only_makes.outputs = {};
+  const auto made = Step(only_makes);
+  ASSERT_TRUE(made.ok()) << made.status();
+  EXPECT_EQ(made->position, 0u);
+  EXPECT_TRUE(engine().GetSession("a")->ephemeral);
+  EXPECT_EQ(engine().GetSession("a")->position, 0u);
+  // Others use it; made again it is as it is.
+  EXPECT_EQ(harness_->Step(StepOf("a", {1, 2}))->position, 2u);
+  StepRequest again = only_makes;
+  again.expected_position = 2;
+  again.request_id = "again";
+  EXPECT_EQ(Step(again)->position, 2u);
+  EXPECT_FALSE(Step(again)->replayed);
+  again.expected_position = 0;
+  EXPECT_EQ(ReasonOf(Step(again).status()), ErrorReason::kPositionMismatch);
+  engine().EndWriter(writer_);
+  AwaitSessions(0);
+}
+
 TEST_P(EngineEphemeralTest, NobodyElsesSessionIsTakenForIt) {
   harness_->CreateSession("plain");
   EXPECT_EQ(ReasonOf(Step(Ephemeral("plain", {1})).status()),

@@ -94,6 +94,7 @@ struct StepRecord {
       : position(from.position),
         sampled_token(from.sampled_token),
         sampled_logprob(from.sampled_logprob),
+        text_delta(from.text_delta),
         top_logprobs(from.top_logprobs),
         logits(from.logits.begin(), from.logits.end()),
         hidden(from.hidden.begin(), from.hidden.end()),
@@ -104,6 +105,7 @@ struct StepRecord {
   uint64_t position = 0;
   std::optional<int32_t> sampled_token;
   std::optional<float> sampled_logprob;
+  std::string text_delta;
   std::vector<TokenLogprob> top_logprobs;
   std::vector<float> logits;
   std::vector<float> hidden;

@@ -58,6 +58,7 @@ void ExpectSameAnswer(const StepRecord& first, const StepRecord& second) {
   EXPECT_EQ(first.position, second.position);
   EXPECT_EQ(first.sampled_token, second.sampled_token);
   EXPECT_EQ(first.sampled_logprob, second.sampled_logprob);
+  EXPECT_EQ(first.text_delta, second.text_delta);
   EXPECT_EQ(Pairs(first.top_logprobs), Pairs(second.top_logprobs));
   EXPECT_EQ(first.logits, second.logits);
   EXPECT_EQ(first.hidden, second.hidden);
@@ -93,12 +94,19 @@ class EngineShortHistoryTest : public EngineRepeatTest {
 TEST_F(EngineRepeatTest, AStepThatWasCarriedOutIsAnsweredAgain) {
   std::vector<StepRequest> requests;
   std::vector<StepRecord> answers;
+  std::string text;
   for (uint64_t i = 0; i < 20; ++i) {
     requests.push_back(
         Keyed(SampleOf("s", {static_cast<int32_t>(i)}), absl::StrCat(i), i));
+    requests.back().outputs.text = i % 2 == 0;
     answers.push_back(Done(requests.back()));
     EXPECT_FALSE(answers.back().replayed);
+    if (!requests.back().outputs.text) {
+      EXPECT_EQ(answers.back().text_delta, "");
+    }
+    text += answers.back().text_delta;
   }
+  EXPECT_NE(text, "");
   for (size_t i = 0; i < requests.size(); ++i) {
     const StepRecord again = Done(requests[i]);
     EXPECT_TRUE(again.replayed);

@@ -99,6 +99,40 @@ TEST(EngineStepsTest, ShareABatchAndARound) {
   }
 }
 
+// Anything may be drawn, so most characters are cut, and many are none.
+TEST(EngineStepsTest, TextIsThatOfAGeneration) {
+  constexpr uint64_t kTokens = 300;
+  EngineHarness harness;
+  std::vector<int32_t> prompt = {'a', 'b'};
+  harness.CreateSession("whole");
+  GenerateRequest generate = GenerateOf("whole", prompt, kTokens);
+  generate.sampling.seed = 11;
+  std::string whole;
+  const auto recorder = harness.Generate(generate);
+  ASSERT_TRUE(recorder->done().Get().ok());
+  for (const GeneratedToken& token : recorder->items()) {
+    whole += token.text_delta;
+  }
+  harness.CreateSession("steps");
+  std::string text;
+  size_t empty = 0;
+  std::vector<int32_t> next = prompt;
+  for (uint64_t i = 0; i < kTokens; ++i) {
+    StepRequest step = StepOf("steps", next);
+    step.outputs = {};
+    step.outputs.sampling = generate.sampling;
+    step.outputs.text = true;
+    const auto result = harness.Step(step);
+    ASSERT_TRUE(result.ok()) << result.status();
+    next = {*result->sampled_token};
+    text += result->text_delta;
+    if (result->text_delta.empty()) ++empty;
+  }
+  EXPECT_EQ(text, whole);
+  EXPECT_GT(empty, 10u);
+  EXPECT_LT(empty, kTokens - 10);
+}
+
 TEST(EngineStepsTest, OfOneSessionKeepTheirOrder) {
   const auto receiver = std::make_shared<NotingReceiver>();
   EngineHarness harness;

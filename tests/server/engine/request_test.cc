@@ -78,6 +78,10 @@ TEST(RequestDigestTest, OfStepsCountsAllTheyAskFor) {
       [](auto& s) { s.outputs.hidden = true; },
       [](auto& s) { s.outputs.top_logprobs = 1; },
       [](auto& s) { s.outputs.sampling.emplace(); },
+      [](auto& s) {
+        s.outputs.sampling.emplace();
+        s.outputs.text = true;
+      },
   };
   for (const auto& change : SamplingChanges()) {
     changes.push_back(

@@ -139,6 +139,24 @@ TEST_F(ValidateTest, ChecksSteps) {
   ExpectField(
       Step([](auto& r) { r.outputs.sampling.emplace().temperature = -1; }),
       "outputs.sampling.temperature");
+  ExpectField(Step([](auto& r) { r.outputs.text = true; }), "outputs.sampling");
+}
+
+TEST_F(ValidateTest, AStepThatOnlyMakesItsSessionHasNothingElse) {
+  StepRequest step;
+  step.session = "s";
+  ExpectField(Validate(step, *model_, SmallLimits()), "tokens");
+  step.ephemeral = true;
+  EXPECT_TRUE(Validate(step, *model_, SmallLimits()).ok());
+  for (const auto want : {+[](StepOutputs& o) { o.logits = true; },
+                          +[](StepOutputs& o) { o.hidden = true; },
+                          +[](StepOutputs& o) { o.text = true; },
+                          +[](StepOutputs& o) { o.top_logprobs = 1; },
+                          +[](StepOutputs& o) { o.sampling.emplace(); }}) {
+    StepRequest wants = step;
+    want(wants.outputs);
+    ExpectField(Validate(wants, *model_, SmallLimits()), "tokens");
+  }
 }
 
 TEST_F(ValidateTest, AStepIsShorterThanAPrompt) {

@@ -281,6 +281,41 @@ TEST_F(ConvertTest, TextAndStopStringsNeedATokenizer) {
   score.set_text("a");
   EXPECT_THAT(Wire(converter.ToScoreRequest(score).status()),
               HasReason(ErrorReason::kTokenizerUnavailable));
+  step_.mutable_output()->mutable_sample();
+  step_.mutable_output()->set_text(true);
+  EXPECT_THAT(Wire(converter.ToStepRequest(step_).status()),
+              HasReason(ErrorReason::kTokenizerUnavailable));
+  step_.clear_output();
+  step_.set_text("a");
+  EXPECT_THAT(Wire(converter.ToStepRequest(step_).status()),
+              HasReason(ErrorReason::kTokenizerUnavailable));
+}
+
+TEST_F(ConvertTest, TextOfAStepIsShort) {
+  step_.set_text(std::string(kShortTextBytes, 'a'));
+  const auto converted = converter_.ToStepRequest(step_);
+  ASSERT_TRUE(converted.ok()) << converted.status();
+  EXPECT_EQ(converted->tokens, std::vector<int32_t>(kShortTextBytes, 'a'));
+  step_.mutable_text()->push_back('a');
+  const grpc::Status refused = Wire(converter_.ToStepRequest(step_).status());
+  EXPECT_THAT(refused, IsAboutField("text"));
+  EXPECT_EQ(ToWireError(refused).metadata["bounds"], "1 to 4096 bytes");
+  EXPECT_THAT(refused.error_message(), testing::HasSubstr("Generate"));
+  step_.set_text("");
+  EXPECT_THAT(Wire(converter_.ToStepRequest(step_).status()),
+              IsAboutField("text"));
+  EngineOptions options;
+  options.max_step_tokens = 4;
+  const Converter shorter(*model_, options, kMessageBytes);
+  step_.set_text("abcde");
+  EXPECT_THAT(Wire(shorter.ToStepRequest(step_).status()),
+              IsAboutField("text"));
+  step_.set_text("a");
+  step_.mutable_output()->set_text(true);
+  EXPECT_THAT(Wire(converter_.ToStepRequest(step_).status()),
+              IsAboutField("output.sample"));
+  step_.mutable_output()->mutable_sample();
+  EXPECT_THAT(Wire(converter_.ToStepRequest(step_).status()), IsOk());
 }
 
 TEST_F(ConvertTest, ScoreIsChecked) {

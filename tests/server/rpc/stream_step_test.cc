@@ -16,6 +16,7 @@
 #include "gtest/gtest.h"
 #include "tests/server/rpc/open_server.h"
 #include "tests/server/rpc/wire_error.h"
+#include "tests/testing/parked_threads.h"
 
 namespace steadystate {
 namespace {
@@ -593,6 +594,157 @@ TEST(StreamStepTest, SessionsThatAStreamMakesEndWithIt) {
     stream->Finish();
     while (count() > 0) std::this_thread::yield();
   }
+}
+
+TEST(StreamStepTest, AStepMayDoNoMoreThanMakeItsSession) {
+  OpenServer server;
+  Context context;
+  const auto stream = server.generation().StreamStep(&context);
+  v1::StepRequest step;
+  step.set_session("sessions/e");
+  step.set_ephemeral(true);
+  ASSERT_TRUE(stream->Write(RequestOf("a", step)));
+  v1::StreamStepResponse response;
+  ASSERT_TRUE(stream->Read(&response));
+  ASSERT_TRUE(response.results(0).has_step());
+  EXPECT_EQ(response.results(0).step().position(), 0u);
+  // Whoever knows its name uses it.
+  EXPECT_EQ(server.Step(StepOf("sessions/e", {1, 2})).position(), 2u);
+  step.mutable_output()->set_logits(true);
+  ASSERT_TRUE(stream->Write(RequestOf("b", step)));
+  ASSERT_TRUE(stream->Read(&response));
+  EXPECT_TRUE(response.results(0).has_error());
+  stream->WritesDone();
+  EXPECT_FALSE(stream->Read(&response));
+  EXPECT_THAT(stream->Finish(), IsOk());
+  while (!server.engine().ListSessions(100, "")->sessions.empty()) {
+    std::this_thread::yield();
+  }
+}
+
+// A turn of a conversation goes in as text, and what is drawn comes out as
+// text, the same as from Generate; a repeat is told the same text.
+TEST(StreamStepTest, TextGoesInAndComesOut) {
+  constexpr int kTokens = 100;
+  OpenServer server;
+  v1::GenerateRequest generate;
+  generate.set_session(server.CreateSession());
+  generate.set_text("How are you? ");
+  generate.set_max_tokens(kTokens);
+  generate.mutable_sampling()->set_seed(3);
+  std::string whole;
+  Context whole_context;
+  const auto generation =
+      server.generation().Generate(&whole_context, generate);
+  v1::GenerateResponse part;
+  while (generation->Read(&part)) {
+    whole += part.text_delta();
+  }
+  ASSERT_THAT(generation->Finish(), IsOk());
+
+  v1::StepRequest step;
+  step.set_session(server.CreateSession());
+  step.set_text("How are you? ");
+  step.mutable_output()->set_text(true);
+  step.mutable_output()->mutable_sample()->set_seed(3);
+  Context context;
+  const auto stream = server.generation().StreamStep(&context);
+  v1::StreamStepResponse response;
+  std::string text;
+  uint64_t position = 0;
+  for (int i = 0; i < kTokens; ++i) {
+    step.set_expected_position(position);
+    std::string told;
+    for (const bool again : {false, true}) {
+      ASSERT_TRUE(stream->Write(RequestOf("r", step)));
+      ASSERT_TRUE(stream->Read(&response));
+      ASSERT_TRUE(response.results(0).has_step())
+          << ToWireError(response.results(0).error());
+      EXPECT_EQ(response.results(0).step().replayed(), again);
+      const std::string delta = response.results(0).step().text_delta();
+      EXPECT_EQ(delta, again ? told : delta);
+      told = delta;
+    }
+    text += told;
+    position = response.results(0).step().position();
+    step.mutable_tokens()->mutable_ids()->Clear();
+    step.mutable_tokens()->add_ids(response.results(0).step().sampled_token());
+  }
+  EXPECT_EQ(position, 13u + kTokens - 1);
+  EXPECT_EQ(text, whole);
+  EXPECT_GT(whole.size(), 0u);
+  stream->WritesDone();
+  EXPECT_FALSE(stream->Read(&response));
+  EXPECT_THAT(stream->Finish(), IsOk());
+}
+
+// Steps whose texts come to more than gRPC's threads have time for.
+v1::StreamStepRequest ManyTexts(const std::vector<std::string>& sessions) {
+  v1::StreamStepRequest message;
+  for (int i = 0; i < 8; ++i) {
+    for (const std::string& session : sessions) {
+      v1::StreamStepRequest::Request& added = *message.add_requests();
+      added.set_request_id(absl::StrCat(i));
+      added.mutable_step()->set_session(session);
+      added.mutable_step()->set_text(std::string(1024, 'a'));
+    }
+  }
+  return message;
+}
+
+TEST(StreamStepTest, ManyTextsBecomeTokensOnAThreadForThat) {
+  OpenServer server;
+  const std::vector<std::string> sessions = server.CreateSessions(8);
+  ThreadHold hold("StreamStepReactor::GoOnElsewhere");
+  std::thread releaser([&hold] {
+    hold.WaitUntilHeld();
+    hold.Release();
+  });
+  const Exchange exchange = Converse(server, {ManyTexts(sessions)});
+  releaser.join();
+  EXPECT_THAT(exchange.status, IsOk());
+  // Of 64 KiB, some 16 at a time.
+  EXPECT_GE(hold.count(), 2);
+  ASSERT_EQ(exchange.results.size(), 64u);
+  std::map<std::string, int> seen;
+  for (const Result& result : exchange.results) {
+    ASSERT_TRUE(result.has_step()) << ToWireError(result.error());
+    int& count = seen[result.session()];
+    EXPECT_EQ(result.request_id(), absl::StrCat(count));
+    EXPECT_EQ(result.step().position(), 1024u * static_cast<uint64_t>(++count));
+  }
+  EXPECT_EQ(seen.size(), 8u);
+}
+
+TEST(StreamStepTest, ACallWhoseTextsWaitIsCancelledAtOnce) {
+  OpenServer server;
+  const std::vector<std::string> sessions = server.CreateSessions(8);
+  ThreadHold hold("StreamStepReactor::GoOnElsewhere");
+  // The thread for texts is busy with this one.
+  Context first_context;
+  const auto first = server.generation().StreamStep(&first_context);
+  ASSERT_TRUE(first->Write(ManyTexts(sessions)));
+  hold.WaitUntilHeld();
+  const std::vector<std::string> others = server.CreateSessions(2);
+  Context context;
+  const auto stream = server.generation().StreamStep(&context);
+  ASSERT_TRUE(stream->Write(ManyTexts(others)));
+  server.WaitForMetric("steadystate_long_work_waiting{kind=\"texts\"}", 1);
+  context.TryCancel();
+  v1::StreamStepResponse response;
+  while (stream->Read(&response)) {
+  }
+  EXPECT_EQ(stream->Finish().error_code(), grpc::StatusCode::CANCELLED);
+  server.WaitForMetric("steadystate_long_work_waiting{kind=\"texts\"}", 0);
+  server.WaitForMetric("steadystate_grpc_streams", 1);
+  hold.Release();
+  int results = 0;
+  while (results < 64 && first->Read(&response)) {
+    results += response.results_size();
+  }
+  EXPECT_EQ(results, 64);
+  first->WritesDone();
+  EXPECT_THAT(first->Finish(), IsOk());
 }
 
 TEST(StreamStepTest, WhatOnlyAStreamMayAskIsRefusedElsewhere) {
