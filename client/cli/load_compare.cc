@@ -71,7 +71,8 @@ const std::vector<Setting>& Settings() {
                                {"/options/arrival_process", {}},
                                {"/options/stages", ""},
                                {"/options/trace_arrivals", 0},
-                               {"/options/slo", ""}};
+                               {"/options/slo", ""},
+                               {"/options/durability", "ephemeral"}};
   return *settings;
 }
 

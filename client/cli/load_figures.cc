@@ -1,5 +1,6 @@
 #include "client/cli/load_figures.h"
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 
@@ -63,6 +64,12 @@ std::string DescribeLoop(const LoadOptions& options) {
   return absl::StrCat("open loop of ", options.rate, " requests/s ", process);
 }
 
+std::string DurabilityName(const LoadOptions& options) {
+  if (!options.durability.has_value()) return "ephemeral";
+  return absl::AsciiStrToLower(
+      v1::Session::Durability_Name(*options.durability));
+}
+
 std::string DescribeSessions(const LoadOptions& options) {
   std::string text = absl::StrCat(options.sessions, " session",
                                   options.sessions == 1 ? "" : "s");
@@ -74,6 +81,9 @@ std::string DescribeSessions(const LoadOptions& options) {
   }
   if (options.connections > 1) {
     absl::StrAppend(&text, ", ", options.connections, " connections");
+  }
+  if (options.durability.has_value()) {
+    absl::StrAppend(&text, ", durability ", DurabilityName(options));
   }
   return text;
 }

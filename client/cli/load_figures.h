@@ -38,6 +38,9 @@ const char* RpcName(LoadRpc rpc);
 // "poisson", "constant" or "trace"; "" in a closed loop.
 const char* ArrivalsName(const LoadOptions& options);
 
+// "ephemeral", or the sessions' durability, such as "log".
+std::string DurabilityName(const LoadOptions& options);
+
 // What requests ask for: "16 prompt and 32 generated tokens a request".
 std::string DescribeRequests(const LoadResult& result);
 

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "client/cli/session.h"
 #include "client/load/http_get.h"
 
 namespace steadystate::client {
@@ -92,6 +93,17 @@ void LoadFlags::AppendConnections(OptionTable& table) {
        "step: StreamStep, one step for each token. generate: one Generate call "
        "for each request; the server draws. Default step.",
        [this](absl::string_view text) { return ReadRpc(text); }});
+  table.push_back(
+      {"durability", "none|shutdown|log|sync",
+       "Sessions like those of applications, which a server's store keeps "
+       "thus; if the tester is killed they expire after 5 minutes. Default: "
+       "ephemeral sessions, which are never stored and end with the tester.",
+       [this](absl::string_view text) -> absl::Status {
+         auto durability = ParseDurability(text);
+         if (!durability.ok()) return durability.status();
+         options_.durability = *durability;
+         return absl::OkStatus();
+       }});
 }
 
 void LoadFlags::AppendRequests(OptionTable& table) {

@@ -53,7 +53,8 @@ Json MoreOptionsJson(const LoadOptions& options) {
           {"stages", ToString(options.stages)},
           {"trace_arrivals", options.trace ? options.trace->size() : 0},
           {"slo", ToString(options.slo)},
-          {"slo_attainment", options.slo.attainment}};
+          {"slo_attainment", options.slo.attainment},
+          {"durability", DurabilityName(options)}};
 }
 
 Json TotalsJson(const LoadResult& result) {

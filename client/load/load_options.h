@@ -4,6 +4,7 @@
 #include <chrono>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -14,6 +15,7 @@
 #include "client/load/arrivals.h"
 #include "client/load/lengths.h"
 #include "client/load/slo.h"
+#include "steadystate/v1/session.pb.h"
 
 namespace steadystate::client {
 
@@ -62,6 +64,9 @@ struct LoadOptions {
   // Where the server's metrics are, as HttpGet takes it. Empty: not known.
   std::string metrics_url;
   uint64_t seed = 1;
+  // What of the sessions outlives what. Absent: they are ephemeral, and a
+  // server's store has nothing to do with them.
+  std::optional<v1::Session::Durability> durability;
 
   bool open_loop() const {
     return rate > 0 || !stages.empty() || trace != nullptr;

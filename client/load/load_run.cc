@@ -85,6 +85,7 @@ class LoadRun {
         timeout_(std::min(call.timeout, kCallTimeout)),
         options_(options),
         on_progress_(on_progress),
+        source_(session_client_, options.durability),
         pool_(options.open_loop()) {}
 
   absl::StatusOr<LoadResult> Run();
@@ -124,6 +125,7 @@ class LoadRun {
   const absl::Duration timeout_;  // of a call about a session
   const LoadOptions options_;
   const std::function<void(const LoadProgress&)>& on_progress_;
+  SessionSource source_;  // of one thread at a time
   std::optional<RequestPlan> plan_;
   std::unique_ptr<ServerWatch> server_;  // nullptr: nobody looks
   std::vector<std::unique_ptr<LoadSession>> sessions_;
@@ -222,7 +224,7 @@ absl::Status LoadRun::CreateEach(SessionStore& store) {
 
 absl::Status LoadRun::CreateSessions() {
   Canceller canceller;
-  SessionStore store(session_client_, timeout_, &canceller);
+  SessionStore store(session_client_, &source_, timeout_, &canceller);
   auto done = std::async(std::launch::async, [&] { return CreateEach(store); });
   while (done.wait_for(absl::ToChronoNanoseconds(kTick)) !=
              std::future_status::ready &&
@@ -408,7 +410,10 @@ void LoadRun::DeleteSessions() {
   SessionDeleter deleter(session_client_, timeout_, sessions_, interrupted);
   deleter.Run();
   result_.tally.Merge(deleter.tally());
-  result_.sessions_undeleted += deleter.left_behind();
+  // Ephemeral ones end with the stream that made them.
+  if (!source_.ephemeral()) {
+    result_.sessions_undeleted += deleter.left_behind();
+  }
 }
 
 // The same error, for people who have no report to read it in.
@@ -442,7 +447,7 @@ absl::StatusOr<LoadResult> LoadRun::Run() {
     const LoadContext context{options_, window, pool_, call_.timeout,
                               MaxStepTokens(result_.model)};
     OpenCarriers(context);
-    SessionMender mender(session_client_, timeout_, pool_,
+    SessionMender mender(session_client_, source_, timeout_, pool_,
                          [this](const auto& turn) { Begin(turn); });
     Measure(window);
     Drain(mender);

@@ -2,13 +2,26 @@
 
 #include <algorithm>
 #include <chrono>
+#include <random>
 #include <thread>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
+#include "absl/types/span.h"
 #include "steadystate/error.h"
 
 namespace steadystate::client {
 namespace {
+
+// How often it is looked whether somebody wants to end a wait.
+constexpr std::chrono::milliseconds kLookForCancel{50};
+
+// Of names of sessions that no other run has, and that people see.
+std::string RandomPrefix() {
+  std::random_device random;
+  const uint64_t bits = (uint64_t{random()} << 32) + random();
+  return absl::StrCat("sessions/load-", absl::Hex(bits, absl::kZeroPad16), "-");
+}
 
 // Between two questions about a session that is still at work.
 constexpr std::chrono::milliseconds kPoll{5};
@@ -33,9 +46,81 @@ constexpr absl::Duration kCall = absl::Seconds(2);
 
 }  // namespace
 
-SessionStore::SessionStore(const Client& client, absl::Duration timeout,
-                           Canceller* canceller)
-    : client_(client), timeout_(timeout), canceller_(canceller) {}
+SessionSource::SessionSource(const Client& client,
+                             std::optional<v1::Session::Durability> durability)
+    : client_(client), durability_(durability), prefix_(RandomPrefix()) {
+  if (!ephemeral()) return;
+  StepStreamOptions options;
+  options.on_answers = [this](absl::Span<StepAnswer> answers) {
+    const MutexLock lock(mutex_);
+    answer_tag_ = answers.back().tag;
+    answer_ = answers.back().step.status();
+    answered_.SignalAll();
+  };
+  options.on_end = [this](const absl::Status& end) {
+    const MutexLock lock(mutex_);
+    end_ = end.ok() ? absl::UnavailableError("the stream has ended") : end;
+    answered_.SignalAll();
+  };
+  stream_ = StepStream::Open(client, options);
+}
+
+SessionSource::~SessionSource() {
+  if (stream_ == nullptr) return;
+  stream_->Close();
+  const LoadTime give_up = LoadClock::now() + kGrace;
+  const MutexLock lock(mutex_);
+  while (!end_.has_value() && answered_.WaitUntil(mutex_, give_up)) {
+  }
+}
+
+absl::StatusOr<std::string> SessionSource::Make(const CallOptions& options) {
+  if (durability_.has_value()) {
+    v1::CreateSessionRequest request;
+    v1::Session& session = *request.mutable_session();
+    session.set_durability(*durability_);
+    session.mutable_ttl()->set_seconds(absl::ToInt64Seconds(kTtl));
+    const auto made = client_.CreateSession(request, options);
+    if (!made.ok()) return made.status();
+    return made->name();
+  }
+  const uint64_t tag = ++made_;
+  std::string name = absl::StrCat(prefix_, tag);
+  const size_t number = stream_->AddSession(name, 0);
+  // What keeps it from being sent, the stream's end tells.
+  stream_->Send(number, {.ephemeral = true}, tag).IgnoreError();
+  const absl::Status made = Await(tag, options);
+  stream_->RemoveSession(number).IgnoreError();
+  if (!made.ok()) return made;
+  return name;
+}
+
+absl::Status SessionSource::Await(uint64_t tag, const CallOptions& options) {
+  const LoadTime end =
+      options.timeout == absl::InfiniteDuration()
+          ? LoadTime::max()
+          : LoadClock::now() + absl::ToChronoNanoseconds(options.timeout);
+  const MutexLock lock(mutex_);
+  while (answer_tag_ != tag) {
+    const LoadTime now = LoadClock::now();
+    if (end_.has_value()) return *end_;
+    if (options.canceller != nullptr && options.canceller->cancelled()) {
+      return absl::CancelledError("interrupted");
+    }
+    if (now >= end) {
+      return absl::DeadlineExceededError("no answer about a session in time");
+    }
+    answered_.WaitUntil(mutex_, std::min(end, now + kLookForCancel));
+  }
+  return answer_;
+}
+
+SessionStore::SessionStore(const Client& client, SessionSource* source,
+                           absl::Duration timeout, Canceller* canceller)
+    : client_(client),
+      source_(source),
+      timeout_(timeout),
+      canceller_(canceller) {}
 
 SessionStore::Outcome SessionStore::Count(const absl::Status& status) {
   if (status.ok()) return Outcome::kDone;
@@ -51,10 +136,10 @@ SessionStore::Outcome SessionStore::Count(const absl::Status& status) {
 }
 
 absl::Status SessionStore::Create(LoadSession& session) {
-  const auto made = client_.CreateSession({}, Options());
+  const auto made = source_->Make(Options());
   if (made.ok()) {
-    session.Replace(made->name());
-  } else if (!GetErrorDetails(made.status())) {
+    session.Replace(*made);
+  } else if (!source_->ephemeral() && !GetErrorDetails(made.status())) {
     ++unclaimed_;
   }
   Count(made.status());
@@ -92,11 +177,12 @@ SessionStore::Outcome SessionStore::Delete(LoadSession& session) {
   return Outcome::kDone;
 }
 
-SessionMender::SessionMender(const Client& client, absl::Duration timeout,
-                             SessionPool& pool, BeginFunction begin)
+SessionMender::SessionMender(const Client& client, SessionSource& source,
+                             absl::Duration timeout, SessionPool& pool,
+                             BeginFunction begin)
     : pool_(pool),
       begin_(std::move(begin)),
-      store_(client, timeout, &canceller_),
+      store_(client, &source, timeout, &canceller_),
       done_(std::async(std::launch::async, [this] { Run(); })) {}
 
 void SessionMender::Stop() {
@@ -186,7 +272,7 @@ void SessionDeleter::Insist(const std::function<SessionStore::Outcome()>& ask) {
 }
 
 void SessionDeleter::Work() {
-  SessionStore store(client_, timeout_, nullptr);
+  SessionStore store(client_, nullptr, timeout_, nullptr);
   for (size_t i = next_++; i < sessions_.size(); i = next_++) {
     LoadSession& session = *sessions_[i];
     Insist([&] { return store.Settle(session); });

@@ -8,17 +8,64 @@
 #include <future>
 #include <memory>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "client/load/session_pool.h"
 #include "client/load/tally.h"
 #include "client/mutex.h"
 #include "steadystate/client.h"
+#include "steadystate/step_stream.h"
+#include "steadystate/v1/session.pb.h"
 
 namespace steadystate::client {
+
+// Makes the sessions of a run. Ephemeral ones unless a durability is asked for:
+// one stream makes them and has nothing else to do, and they end with it,
+// however this process ends. Others have a ttl of kTtl, for the same case.
+// Thread-compatible.
+class SessionSource {
+ public:
+  static constexpr absl::Duration kTtl = absl::Minutes(5);
+
+  // `client` outlives the object.
+  SessionSource(const Client& client,
+                std::optional<v1::Session::Durability> durability);
+  // Ends the stream, in order if the server answers.
+  ~SessionSource();
+  SessionSource(const SessionSource&) = delete;
+  SessionSource& operator=(const SessionSource&) = delete;
+
+  // True if sessions end with this object.
+  bool ephemeral() const { return !durability_.has_value(); }
+
+  // Makes a session of the server; returns its name. Errors of the server's; or
+  // as those of a call, which `options` are for.
+  absl::StatusOr<std::string> Make(const CallOptions& options);
+
+ private:
+  // Waits for the answer to the step of number `tag`.
+  absl::Status Await(uint64_t tag, const CallOptions& options)
+      ABSL_LOCKS_EXCLUDED(mutex_);
+
+  const Client& client_;
+  const std::optional<v1::Session::Durability> durability_;
+  const std::string prefix_;  // of names, which nobody else has
+  uint64_t made_ = 0;         // or tried to
+
+  Mutex mutex_;
+  CondVar answered_;
+  // The latest answer: to which step, and what it was.
+  uint64_t answer_tag_ ABSL_GUARDED_BY(mutex_) = 0;
+  absl::Status answer_ ABSL_GUARDED_BY(mutex_);
+  std::optional<absl::Status> end_ ABSL_GUARDED_BY(mutex_);  // the stream's
+
+  std::unique_ptr<StepStream> stream_;  // last, since it calls the others
+};
 
 // Makes, asks for and deletes sessions of a run on the server, one call at a
 // time, and counts the errors that this brings. Confined to one thread.
@@ -32,12 +79,15 @@ class SessionStore {
     kNobody,  // the server cannot be reached
   };
 
-  // `client` outlives the object, and so does `canceller`, which ends calls
-  // from another thread and may be nullptr. `timeout` is that of one call.
-  SessionStore(const Client& client, absl::Duration timeout,
-               Canceller* canceller);
+  // `client` outlives the object, and so do `source`, which nobody else uses
+  // meanwhile and which may be nullptr where none is made, and `canceller`,
+  // which ends calls from another thread and may be nullptr. `timeout` is that
+  // of one call.
+  SessionStore(const Client& client, SessionSource* source,
+               absl::Duration timeout, Canceller* canceller);
 
-  // Makes a session of the server for `session` to stand for.
+  // Makes a session of the server for `session` to stand for. REQUIRES: there
+  // is a source.
   absl::Status Create(LoadSession& session);
 
   // Learns where a session stands whose last request failed or was cut.
@@ -55,6 +105,7 @@ class SessionStore {
   CallOptions Options() const { return {timeout_, canceller_}; }
 
   const Client& client_;
+  SessionSource* const source_;
   const absl::Duration timeout_;
   Canceller* const canceller_;
   Tally tally_;
@@ -69,9 +120,10 @@ class SessionMender {
   // Begins the request of a session that goes on, if there is one.
   using BeginFunction = std::function<void(const std::optional<Turn>&)>;
 
-  // `client` and `pool` outlive the object. `timeout` is that of one call.
-  SessionMender(const Client& client, absl::Duration timeout, SessionPool& pool,
-                BeginFunction begin);
+  // `client`, `source` and `pool` outlive the object. `timeout` is that of one
+  // call.
+  SessionMender(const Client& client, SessionSource& source,
+                absl::Duration timeout, SessionPool& pool, BeginFunction begin);
   ~SessionMender() { Stop(); }
   SessionMender(const SessionMender&) = delete;
   SessionMender& operator=(const SessionMender&) = delete;

@@ -17,6 +17,10 @@ absl::Status CheckInputs(const Step& step) {
   const bool tokens = !step.tokens.empty();
   const bool embeddings = !step.embeddings.empty() && step.embedding_count > 0;
   if (tokens != embeddings) return absl::OkStatus();
+  const bool makes_only = step.ephemeral && step.output == nullptr;
+  if (!tokens && makes_only && step.embedding_count == 0) {
+    return absl::OkStatus();
+  }
   return absl::InvalidArgumentError(absl::StrCat(
       "a step has ", step.tokens.size(), " tokens and ", step.embedding_count,
       " embeddings of ", step.embeddings.size(),
@@ -129,12 +133,13 @@ void StepLedger::Send(size_t number, const Step& step, uint64_t tag,
   if (inputs > 0) {
     to.mutable_tokens()->mutable_ids()->Assign(step.tokens.begin(),
                                                step.tokens.end());
-  } else {
+  } else if (step.embedding_count > 0) {
     inputs = step.embedding_count;
     to.mutable_embeddings()->mutable_values()->Assign(step.embeddings.begin(),
                                                       step.embeddings.end());
   }
   if (step.output != nullptr) *to.mutable_output() = *step.output;
+  to.set_ephemeral(step.ephemeral);
   session.pending.push_back({{tag, inputs}, batch});
   session.sent_position += inputs;
   ++in_flight_;

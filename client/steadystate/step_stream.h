@@ -29,6 +29,9 @@ struct Step {
   uint64_t embedding_count = 0;
   // Optional: what to answer beside the position.
   const v1::StepOutput* output = nullptr;
+  // True: the step makes the session if there is none, which then lives as long
+  // as the stream. Without inputs and output it does no more.
+  bool ephemeral = false;
 };
 
 // What became of one step.

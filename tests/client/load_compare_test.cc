@@ -163,9 +163,10 @@ TEST(CompareReportsTest, OtherModelsAndMachinesAreSaid) {
 
 TEST(CompareReportsTest, ReportsOfBeforeAreStillRead) {
   Json old = FormatLoadJson(SomeResult());
-  for (const char* name : {"connections", "prompt_lengths", "prompts",
-                           "generate_lengths", "arrival_process", "stages",
-                           "trace_arrivals", "slo", "slo_attainment"}) {
+  for (const char* name :
+       {"connections", "prompt_lengths", "prompts", "generate_lengths",
+        "arrival_process", "stages", "trace_arrivals", "slo", "slo_attainment",
+        "durability"}) {
     old["options"].erase(name);
   }
   for (const char* name :

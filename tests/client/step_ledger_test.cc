@@ -142,6 +142,21 @@ TEST_F(StepLedgerTest, AStepHasTokensOrEmbeddings) {
   EXPECT_TRUE(absl::IsInvalidArgument(ledger_.CheckSend(a, step)));
 }
 
+TEST_F(StepLedgerTest, AStepThatMakesItsSessionMayHaveNothing) {
+  const size_t a = ledger_.AddSession("sessions/a", 0);
+  Step step;
+  step.ephemeral = true;
+  ASSERT_TRUE(ledger_.CheckSend(a, step).ok());
+  v1::StreamStepRequest::Request request;
+  ledger_.Send(a, step, 0, 0, request);
+  EXPECT_TRUE(request.step().ephemeral());
+  EXPECT_EQ(request.step().input_case(), v1::StepRequest::INPUT_NOT_SET);
+  EXPECT_EQ(ledger_.Standing(a, 1).in_doubt[0].inputs, 0u);
+  const v1::StepOutput output;
+  step.output = &output;
+  EXPECT_TRUE(absl::IsInvalidArgument(ledger_.CheckSend(a, step)));
+}
+
 TEST_F(StepLedgerTest, NumbersOfSessionsThatWereRemovedAreUsedAgain) {
   const size_t a = ledger_.AddSession("sessions/a", 0);
   const size_t b = ledger_.AddSession("sessions/b", 0);

@@ -104,7 +104,9 @@ class Load:
         for kind in self.KINDS:
             self._loads.append(subprocess.Popen(
                 self._command("load", "--sessions=2", "--rate=10",
-                              "--warmup=0s", "--duration=0", *kind),
+                              "--warmup=0s", "--duration=0",
+                              # The store's panels are looked at, too.
+                              "--durability=log", *kind),
                 stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                 stderr=subprocess.STDOUT, text=True))
         self._loads.append(subprocess.Popen(
@@ -515,6 +517,17 @@ class DashboardTest(unittest.TestCase):
         named = set(re.findall(r"--(\w+)", texts))
         self.assertTrue(named)
         self.assertLessEqual(named, flags)
+
+    def test_the_alert_for_slow_tokens_names_what_holds_them_up(self):
+        alert = self.rules[self.rules.index("- alert: SteadystateItlP99High"):]
+        flag, = set(re.findall(r"--(\w+)", alert.split("- alert:")[1]))
+        help_text = subprocess.run(
+            [BIN_DIR / "steadystate-server", "--help"], text=True, timeout=30,
+            capture_output=True, check=True).stdout
+        said = re.split(r"\n  (?:-\w, )?--", help_text)
+        about, = (text for text in said if text.startswith(flag + " "))
+        self.assertIn("those who generate token by token",
+                      " ".join(about.split()))
 
     def test_grafana_takes_rates_over_the_scrape_interval(self):
         provisioned = (ROOT / "deploy/grafana/provisioning/datasources/"

@@ -400,6 +400,34 @@ class InterruptTest(LoadTest):
             self.assertEqual(session_names(server), [])
 
 
+    def test_a_killed_tester_leaves_no_sessions(self):
+        for rpc in ("step", "generate"):
+            with self.subTest(rpc), self.shared_server() as server:
+                load = start(server, "--rpc", rpc, "--sessions", "50",
+                             "--duration", "1h", "--warmup", "0")
+                self.wait_for_tokens(server)
+                self.assertEqual(len(session_names(server)), 50)
+                load.kill()
+                finish(load)
+                # They would expire after an hour.
+                wait_until(lambda: not session_names(server), "no session")
+
+    def test_sessions_that_a_store_may_keep_expire_soon(self):
+        with self.shared_server() as server:
+            load = start(server, "--durability", "none", "--sessions", "2",
+                         "--duration", "0", "--warmup", "0")
+            self.wait_for_tokens(server)
+            sessions = json.loads(cli(server, "session", "list", "--json"))
+            self.assertEqual(
+                [(session["ephemeral"], session["ttl"], session["durability"])
+                 for session in sessions], [(False, 300, "NONE")] * 2)
+            load.send_signal(signal.SIGINT)
+            code, report, err = finish(load)
+            self.assertEqual((code, err), (0, ""))
+            self.assertEqual(report["options"]["durability"], "none")
+            self.assert_counts_equal(server, report)
+
+
 class SilenceTest(LoadTest):
     """A server that gives no answers says so in the figures."""
 
