@@ -374,8 +374,11 @@ absl::StatusOr<StateLease> KeeperThread::NewSlot() {
     if (ClearOne() || FillOne()) continue;
     // Without a store what is charged has a slot by now, and those that have
     // one need no other one's.
-    if (!saver_.MayStore()) return lease.status();
-    const Room room = HibernateOne(SteadyTime::InfiniteFuture(), kForOthers);
+    if (parts_.archive == nullptr) return lease.status();
+    const Room room =
+        saver_.MayStore()
+            ? HibernateOne(SteadyTime::InfiniteFuture(), kForOthers)
+            : Room::kStoreFailed;
     if (room == Room::kStoreFailed) return saver_.failure();
     if (room == Room::kNone) return lease.status();
   }

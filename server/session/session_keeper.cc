@@ -130,6 +130,7 @@ absl::Status SessionKeeper::TakeUpStored() {
   for (StoredSession& stored : recovered.sessions) {
     TakeUp(std::move(stored), now);
   }
+  shelf_.EndSurplusPrefixes();
   UpdateGauges();
   shelf_.wake.SignalOne();
   return absl::OkStatus();

@@ -111,6 +111,10 @@ bool Shelf::EndOldestPrefix() {
   return true;
 }
 
+void Shelf::EndSurplusPrefixes() {
+  while (table.kept_prefixes() > max_prefixes) EndOldestPrefix();
+}
+
 bool Shelf::MakeRoomForPrefix() {
   if (max_prefixes == 0) return false;
   while (table.kept_prefixes() >= max_prefixes) EndOldestPrefix();

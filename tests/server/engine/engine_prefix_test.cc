@@ -423,6 +423,20 @@ TEST_P(EnginePrefixTest, GivesWayToSessions) {
   EXPECT_EQ(Reused("z", MakeTokens(8, 1)), 8u);
 }
 
+TEST_P(EnginePrefixTest, NoMoreThanMayBeAreThereAfterARestart) {
+  if (!HasStore()) GTEST_SKIP() << "nothing outlives the engine";
+  EXPECT_EQ(Reused("a", MakeTokens(8, 1)), 0u);
+  EXPECT_EQ(Reused("b", MakeTokens(8, 2)), 0u);
+  EXPECT_EQ(harness().Metric({"steadystate_kept_prompts{"}), 2);
+  Restart();
+  options_.prefix_cache = 1;
+  EXPECT_EQ(harness().Metric({"steadystate_kept_prompts{"}), 1);
+  // Nor is the other one there again.
+  Restart();
+  options_.prefix_cache = 2;
+  EXPECT_EQ(harness().Metric({"steadystate_kept_prompts{"}), 1);
+}
+
 TEST_P(EnginePrefixTest, IsThereAfterARestart) {
   if (!HasStore()) GTEST_SKIP() << "nothing outlives the engine";
   EXPECT_EQ(Reused("a", MakeTokens(10, 1)), 0u);

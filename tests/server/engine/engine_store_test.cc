@@ -332,6 +332,10 @@ TEST_F(EngineStoreTest, AStoreThatFailsHurtsOnlyThoseWhoNeedIt) {
   EXPECT_EQ(ReasonOf(harness_->Step(StepOf("one-more", {1})).status()),
             ErrorReason::kStoreUnavailable);
   EXPECT_GT(harness_->Metric({"steadystate_store_failures_total", "write"}), 0);
+  // While it is left alone, too, it is the store that has no room to give.
+  EXPECT_EQ(ReasonOf(harness_->Work(
+                IdOf(0), engine().ForkWork({}, std::make_shared<Forks>()))),
+            ErrorReason::kStoreUnavailable);
   for (size_t i = 0; i < kInMemory; ++i) Logits(IdOf(i), {2});
   store_.FailWrites(false);
   harness_->clock().Advance(absl::Seconds(2));
