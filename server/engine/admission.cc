@@ -79,6 +79,27 @@ void Admission::Submit(std::span<Entry> entries) {
   if (wake) desk_.work.SignalOne();
 }
 
+absl::StatusOr<Session*> Admission::FindFor(const RequestBase& request,
+                                            const Moment& now) {
+  if (request.ephemeral) {
+    return keeper_.FindEphemeral(request.key(), request.writer, now);
+  }
+  absl::StatusOr<Session*> found = keeper_.Find(request.key(), now);
+  if (request.starts && absl::IsNotFound(found.status())) return nullptr;
+  return found;
+}
+
+absl::StatusOr<Session*> Admission::MakeFor(const RequestBase& request,
+                                            const Moment& now) {
+  if (request.ephemeral) {
+    return keeper_.CreateEphemeral(request.key(), request.writer, now);
+  }
+  SessionOptions options;
+  options.owner = request.owner;
+  options.id = request.session;
+  return keeper_.CreateNow(options, now);
+}
+
 // Takes the request only if it succeeds.
 absl::Status Admission::Accept(Entry& entry, const Moment& now) {
   const Task& task = *entry.request->task;
@@ -92,11 +113,8 @@ absl::Status Admission::Accept(Entry& entry, const Moment& now) {
   }
   const bool on_fresh_state = task.OnFreshState();
   Session* session = nullptr;
-  if (base.ephemeral) {
-    STEADYSTATE_ASSIGN_OR_RETURN(
-        session, keeper_.FindEphemeral(base.key(), base.writer, now));
-  } else if (!on_fresh_state) {
-    STEADYSTATE_ASSIGN_OR_RETURN(session, keeper_.Find(base.key(), now));
+  if (!on_fresh_state) {
+    STEADYSTATE_ASSIGN_OR_RETURN(session, FindFor(base, now));
   }
   const bool behind_others =
       base.joins || (session != nullptr && Backlog::MayRepeat(*session, base));
@@ -106,8 +124,8 @@ absl::Status Admission::Accept(Entry& entry, const Moment& now) {
     STEADYSTATE_ASSIGN_OR_RETURN(session, keeper_.CreateUnlisted(now));
     session->owner = base.owner;
   } else if (session == nullptr) {
-    STEADYSTATE_ASSIGN_OR_RETURN(
-        session, keeper_.CreateEphemeral(base.key(), base.writer, now));
+    STEADYSTATE_ASSIGN_OR_RETURN(session, MakeFor(base, now));
+    entry.request->made_session = base.starts;
   }
   entry.request->expected_position = base.expected_position;
   entry.request->deadline = std::min(base.deadline, now.steady + base.timeout);

@@ -58,6 +58,13 @@ class Admission {
 
  private:
   absl::Status TakeOut(const SessionKey& key, Shelf::Removed& removed);
+  // The session that the request is for; null if that is still to be made.
+  absl::StatusOr<Session*> FindFor(const RequestBase& request,
+                                   const Moment& now)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(desk_.mutex, keeper_.mutex());
+  absl::StatusOr<Session*> MakeFor(const RequestBase& request,
+                                   const Moment& now)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(desk_.mutex, keeper_.mutex());
   absl::Status Accept(Entry& entry, const Moment& now)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(desk_.mutex, keeper_.mutex());
   void TakeUpFor(const Request& repeat)

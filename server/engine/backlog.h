@@ -79,6 +79,8 @@ struct Request {
   bool begun = false;             // its first batch has been formed
   bool cancel_requested = false;  // noted for the compute thread
   bool wake_requested = false;    // noted for the compute thread
+  // If it fails with nothing done the session is over (RequestBase::starts).
+  bool made_session = false;
   // What it has ended with, or ends with when the batch that it is in has run
   // or its session is back.
   std::optional<absl::Status> end;

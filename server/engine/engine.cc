@@ -108,6 +108,15 @@ SnapshotOrigin OriginOf(const Model& model, const SessionLayout& layout,
           .vocab_size = description.vocab_size};
 }
 
+// Makes the session what a new one is.
+absl::Status Reset(Session& session, SessionKeeper& keeper) {
+  return keeper
+      .Rewind(
+          session,
+          [&session](SessionPast& past) { return past.Find(session, 0, ""); })
+      .status();
+}
+
 // The requests of kind R.
 template <typename R>
 struct PoolOf : RequestPool {
@@ -149,7 +158,8 @@ struct Engine::Core {
         pools(
             [this] {
               return std::make_unique<StepTask>(
-                  layout.hidden_size(), options.prefill_chunk_rows, &*model);
+                  layout.hidden_size(), options.prefill_chunk_rows, &*model,
+                  [this](Session& session) { return Reset(session, keeper); });
             },
             [this] {
               return std::make_unique<GenerateTask>(*model, keeper, metrics,

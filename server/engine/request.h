@@ -66,6 +66,13 @@ struct RequestBase {
   // If there is no such session it is made, and its writer's: it ends with
   // Engine::EndWriter, and is never stored.
   bool ephemeral = false;
+  // Of a Step. It begins the session anew: if there is none, it is made, and
+  // gone again if the step fails and has left nothing in it; one that there is
+  // becomes what a new one is when the step's turn comes. Not so of a repeat.
+  bool starts = false;
+  // Of a Step. When it has been carried out the session is deleted, unless a
+  // request behind it starts it anew; what is queued before that ends.
+  bool ends = false;
 };
 
 // Where a kind of request has no items, or nothing to say in the end.
@@ -96,7 +103,7 @@ struct StepResult {
 
 // Absorbs tokens or embeddings and answers once, after the last of them. An
 // ephemeral one may have neither, nor outputs: it makes its session, if there
-// is none, and answers the position.
+// is none, and answers the position. `session` empty: on a fresh state.
 struct StepRequest : RequestBase {
   using Item = Nothing;
   using Summary = StepResult;

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "server/base/binary.h"
+#include "server/base/status_macros.h"
 #include "server/engine/unfinished_text.h"
 
 namespace steadystate {
@@ -14,6 +15,21 @@ void StepTask::Start() {
   inputs_ = Inputs(request().tokens, request().embeddings, hidden_size_);
   absorbed_ = 0;
   recomputes_ = false;
+  resets_ = false;
+}
+
+absl::Status StepTask::Begin(const SessionState& session) {
+  summary().position = session.position();
+  resets_ = request().starts && session.position() > 0;
+  const uint64_t cap = session.context_cap();
+  if (resets_ && (cap == 0 || inputs_.rows() <= cap)) return absl::OkStatus();
+  return CheckContextCap(session, inputs_.rows());
+}
+
+absl::Status StepTask::Work(Session& session) {
+  STEADYSTATE_RETURN_IF_ERROR(reset_(session));
+  resets_ = false;
+  return absl::OkStatus();
 }
 
 void StepTask::Clear(StepRequest& request, StepResult& result) {

@@ -3,7 +3,9 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -19,23 +21,28 @@ namespace steadystate {
 // answers once.
 class StepTask final : public TaskOf<StepRequest> {
  public:
-  // `model` outlives the task; null if no request wants text.
-  StepTask(size_t hidden_size, size_t chunk_rows, const Model* model = nullptr)
+  // `model` outlives the task; null if no request wants text. `reset` makes a
+  // session what a new one is; null if no request starts one.
+  using Reset = std::function<absl::Status(Session&)>;
+  StepTask(size_t hidden_size, size_t chunk_rows, const Model* model = nullptr,
+           Reset reset = nullptr)
       : hidden_size_(hidden_size),
         chunk_rows_(chunk_rows),
         model_(model),
+        reset_(std::move(reset)),
         inputs_({}, {}, hidden_size) {}
 
-  absl::Status Begin(const SessionState& session) override {
-    summary().position = session.position();
-    return CheckContextCap(session, inputs_.rows());
-  }
+  bool OnFreshState() const override { return request().session.empty(); }
+  absl::Status Begin(const SessionState& session) override;
   absl::Status Resume(const RequestRecord& record,
                       const SessionState& session) override;
+  bool IsWork() const override { return resets_; }
+  bool ComputesAfterWork() const override { return true; }
+  absl::Status Work(Session& session) override;
   Piece Next() const override;
   void Advance(const PieceResult& result) override;
   bool done() const override {
-    return absorbed_ == inputs_.rows() && !recomputes_;
+    return absorbed_ == inputs_.rows() && !recomputes_ && !resets_;
   }
   bool AllOrNothing() const override { return true; }
   uint64_t rows() const override { return inputs_.rows(); }
@@ -55,8 +62,10 @@ class StepTask final : public TaskOf<StepRequest> {
   const size_t hidden_size_;
   const size_t chunk_rows_;
   const Model* const model_;
+  const Reset reset_;
   Inputs inputs_;
   size_t absorbed_ = 0;
+  bool resets_ = false;  // the session, before anything is absorbed
   // All was absorbed before; what it answers is computed again from the
   // session's pending hidden vector.
   bool recomputes_ = false;

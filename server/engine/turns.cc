@@ -50,7 +50,7 @@ bool Turns::TakeNotes(bool prefilling) {
   TakeReturned();
   if (desk_.aborting && !prefilling) EndAll();
   TakeReady();
-  gate_.HandOver(desk_, keeper_);
+  HandOver();
   return true;
 }
 
@@ -59,7 +59,7 @@ bool Turns::TakeWritten() {
   const MutexLock lock(desk_.mutex);
   const MutexLock sessions(keeper_.mutex());
   AnswerWritten();
-  gate_.HandOver(desk_, keeper_);
+  HandOver();
   return true;
 }
 
@@ -258,10 +258,14 @@ void Turns::StartTurn(Request& request) {
   const SessionState& state = session.state;
   const uint64_t position = state.position();
   const bool is_work = request.task->IsWork();
-  absl::Status status = request.expected_position.value_or(position) == position
+  const bool as_expected =
+      request.expected_position.value_or(position) == position;
+  absl::Status status = as_expected || StartsAnew(request, state)
                             ? request.task->Begin(state)
                             : Repeat(request, state);
-  if (!is_work) status = IfSound(request, std::move(status));
+  // What makes its session a new one can do without its state.
+  const bool resets = request.task->base().starts && request.task->IsWork();
+  if (!is_work && !resets) status = IfSound(request, std::move(status));
   if (!status.ok() || request.task->done()) {
     Settle(request, status);
     return;
@@ -290,6 +294,14 @@ absl::Status Turns::EndReplay(Session& session) {
   STEADYSTATE_RETURN_IF_ERROR(session.tail->CheckComplete(session.state));
   keeper_.Replayed(session);
   return absl::OkStatus();
+}
+
+// Does it begin its session anew, wherever that is? Not if it has before.
+bool Turns::StartsAnew(const Request& request, const SessionState& state) {
+  const RequestBase& base = request.task->base();
+  return base.starts &&
+         !(base.keyed() &&
+           state.records().Find(base.request_id, *base.expected_position));
 }
 
 // The session is not where the request expects it to be.
@@ -389,6 +401,8 @@ void Turns::TakeBackAll() {
 void Turns::Settle(Request& request, absl::Status status) {
   Lane& lane = *request.lane;
   const bool had_its_turn = lane.requests.front().get() == &request;
+  const bool ends = EndsSession(request, status);
+  if (ends) EndBehind(request);
   EndPause(request);
   request.end = std::move(status);
   gate_.Add(*lane.session, desk_.backlog.Remove(request));
@@ -402,6 +416,7 @@ void Turns::Settle(Request& request, absl::Status status) {
   }
   Session& session = *lane.session;
   desk_.backlog.CloseLane(lane);
+  if (ends) ending_.push_back(&session);
   keeper_.LetGo(session, now_);
 }
 
@@ -439,7 +454,7 @@ bool Turns::EndSome() {
   AnswerWritten();
   TakeReturned();
   EndAll();
-  gate_.HandOver(desk_, keeper_);
+  HandOver();
   return desk_.with_journal > 0;
 }
 

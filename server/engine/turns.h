@@ -136,6 +136,11 @@ class Turns {
   void EndEarly() ABSL_EXCLUSIVE_LOCKS_REQUIRED(desk_.mutex, keeper_.mutex());
   void End(Request& request, const absl::Status& status)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(desk_.mutex, keeper_.mutex());
+  bool EndsSession(const Request& request, const absl::Status& status) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(desk_.mutex, keeper_.mutex());
+  void EndBehind(const Request& last)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(desk_.mutex, keeper_.mutex());
+  void HandOver() ABSL_EXCLUSIVE_LOCKS_REQUIRED(desk_.mutex, keeper_.mutex());
   void StartTurn(Request& request)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(desk_.mutex, keeper_.mutex());
   bool Prepare(Request& request)
@@ -148,6 +153,7 @@ class Turns {
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(desk_.mutex, keeper_.mutex());
   void NoteBegun(Request& request, BatchPhase phase, SteadyTime now)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(desk_.mutex);
+  static bool StartsAnew(const Request& request, const SessionState& state);
   absl::Status Repeat(const Request& request, const SessionState& state);
   void Order(Request& request, SessionKeeper::Work work)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(desk_.mutex, keeper_.mutex());
@@ -181,6 +187,8 @@ class Turns {
   ReturnWindow returns_;
   std::vector<RequestId> continuing_;  // have had a batch and want another
   std::vector<Request*> asking_;
+  // Idle; what has ended them is in the round that is open.
+  std::vector<Session*> ending_;
   // Those paused, since when, whose sessions' states have to stay in memory.
   std::set<std::pair<SteadyTime, RequestId>> standing_;
   std::vector<RequestId> taken_;  // from a list of notes

@@ -113,7 +113,7 @@ void Turns::Commit(BatchPhase phase, const Batch& batch,
   } else if (phase == BatchPhase::kDecode) {
     returns_.Open(time, wanted);
   }
-  gate_.HandOver(desk_, keeper_);
+  HandOver();
 }
 
 bool Turns::AwaitWritten(bool prefilling) {
@@ -132,7 +132,7 @@ bool Turns::AwaitWritten(bool prefilling) {
   }
   const MutexLock sessions(keeper_.mutex());
   AnswerWritten();
-  gate_.HandOver(desk_, keeper_);
+  HandOver();
   return true;
 }
 

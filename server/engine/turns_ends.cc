@@ -14,6 +14,8 @@ namespace steadystate {
 // with the keeper. No batch is running.
 void Turns::EndAll() {
   for (Request* const request : desk_.backlog.All()) {
+    // It may have ended with one before it; then it waits to be answered.
+    if (desk_.backlog.Find(request->id) != request) continue;
     if (request->stage == RequestStage::kWithKeeper && !TakeBack(*request)) {
       continue;
     }
@@ -77,6 +79,42 @@ void Turns::EndStandstills() {
     standing_.erase(standing_.begin());
     End(request, StandsStill(request));
   }
+}
+
+// Is the session over with the request (RequestBase::ends, starts)?
+bool Turns::EndsSession(const Request& request,
+                        const absl::Status& status) const {
+  const Session& session = *request.lane->session;
+  if (session.unlisted.has_value()) return false;
+  if (status.ok()) return request.task->base().ends;
+  return request.made_session &&
+         (!request.begun || request.task->IsWork() || session.position == 0);
+}
+
+// Ends what would go on with a session that is over, which nobody is told of
+// before. What starts it anew may be queued already: then it stays, for that.
+void Turns::EndBehind(const Request& last) {
+  const Lane& lane = *last.lane;
+  const auto& requests = lane.requests;
+  if (requests.front().get() != &last) return;
+  size_t next = 1;
+  while (next < requests.size() && !requests[next]->task->base().starts) {
+    const size_t before = requests.size();
+    End(*requests[next], DeletedMeanwhile(lane.session->id));
+    if (requests.size() == before) ++next;
+  }
+  if (next < requests.size()) requests[next]->made_session = true;
+}
+
+// Gives what there is to answer, or to write, to whom it is for. What the round
+// tells of has to be there until then.
+void Turns::HandOver() {
+  gate_.HandOver(desk_, keeper_);
+  for (Session* const session : ending_) {
+    Shelf::Removed nobody_asks;
+    keeper_.Delete(*session, now_, nobody_asks);
+  }
+  ending_.clear();
 }
 
 void Turns::End(Request& request, const absl::Status& status) {

@@ -46,9 +46,9 @@ bool Turns::Prepare(Request& request) {
 bool Turns::ForgetsWayBack(const Request& request) const {
   const Session& session = *request.lane->session;
   const Task& task = *request.task;
-  // The log does not forget.
-  if (!task.AllOrNothing() || task.UndoneBeforePiece() > 0 ||
-      IsLogged(session.durability)) {
+  // The log does not forget; and to where all begins there always is a way.
+  if (!task.AllOrNothing() || task.IsWork() || task.UndoneBeforePiece() > 0 ||
+      IsLogged(session.durability) || session.unlisted.has_value()) {
     return false;
   }
   const size_t history = session.state.history_capacity();

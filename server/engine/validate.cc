@@ -98,6 +98,23 @@ absl::Status CheckExpectedPosition(const RequestBase& request) {
                      "absent where no session is named");
 }
 
+// What makes its session, or ends it, names one; where that is new it has
+// absorbed nothing.
+absl::Status CheckStart(const StepRequest& request) {
+  if ((request.starts || request.ends || request.ephemeral) &&
+      request.session.empty()) {
+    return MissingField("session", "a step that makes or ends one names it");
+  }
+  if (!request.starts) return absl::OkStatus();
+  STEADYSTATE_RETURN_IF_ERROR(ValidateSessionId(request.session));
+  if (request.ephemeral) {
+    return OutOfBounds("starts", "true", "false where ephemeral is true");
+  }
+  if (request.expected_position.value_or(0) == 0) return absl::OkStatus();
+  return OutOfBounds("expected_position", *request.expected_position,
+                     "0 or absent where the step starts its session");
+}
+
 absl::Status CheckBiases(const SamplingParams& params, size_t vocab_size) {
   constexpr absl::string_view kField = "logit_bias";
   const auto& biases = params.logit_bias;
@@ -260,6 +277,8 @@ absl::Status Validate(const StepRequest& request, const Model& model,
         CheckInputs(request.tokens, request.embeddings, model, options));
   }
   STEADYSTATE_RETURN_IF_ERROR(CheckRequestId(request));
+  STEADYSTATE_RETURN_IF_ERROR(CheckExpectedPosition(request));
+  STEADYSTATE_RETURN_IF_ERROR(CheckStart(request));
   STEADYSTATE_RETURN_IF_ERROR(
       CheckTopLogprobs("outputs.top_logprobs", outputs.top_logprobs, 1));
   if (outputs.text) {

@@ -287,6 +287,7 @@ absl::Status Converter::ToStepRequest(const v1::StepRequest& request,
   SetKey(request, to);
   STEADYSTATE_RETURN_IF_ERROR(SetTimeout(request, to));
   to.ephemeral = request.ephemeral();
+  to.starts = to.ends = false;
   STEADYSTATE_RETURN_IF_ERROR(SetOutputs(request.output(), to.outputs));
   STEADYSTATE_RETURN_IF_ERROR(OfStep(Validate(to, model_, options_)));
   return CheckAnswer(MostWireBytes(to.outputs, model_));

@@ -37,10 +37,8 @@ namespace steadystate {
 // Without a store a session is charged memory from its creation to its end. Its
 // slot may come later, in order of arrival, when its first step asks for it:
 // those that are free by that count may not have been cleared yet.
-//
 // With a store sessions that can be named are charged what they take there, and
 // leave memory when they are idle; steps wait for a slot in order of arrival.
-//
 // The engine holds mutex() while it looks for sessions and says what becomes of
 // them; a session that it uses stays until it lets go of it, also when it is
 // deleted meanwhile. All other calls are thread-safe.
@@ -81,9 +79,8 @@ class SessionKeeper {
   // Tells those whose turn has not come why not.
   void GiveUpHibernations(const absl::Status& why);
   SessionEvents& events() { return shelf_.events; }
-  // Guards all below.
   Mutex& mutex() ABSL_LOCK_RETURNED(shelf_.mutex) { return shelf_.mutex; }
-  // SESSION_NOT_FOUND, SESSION_EXPIRED.
+  // It guards all below. SESSION_NOT_FOUND, SESSION_EXPIRED.
   absl::StatusOr<Session*> Find(const SessionKey& key, const Moment& now)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(shelf_.mutex);
   // Says that Find will be asked for the session soon.
@@ -91,8 +88,12 @@ class SessionKeeper {
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(shelf_.mutex) {
     shelf_.table.WillFind(key);
   }
-
-  // A session that nobody can name, in use; it ends when it is let go of.
+  // As Create. Without `created` its first request is told what fails later.
+  absl::StatusOr<Session*> CreateNow(const SessionOptions& options,
+                                     const Moment& now,
+                                     Created* created = nullptr)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(shelf_.mutex);
+  // One that nobody can name, in use; it ends when it is let go of.
   // STATE_BUDGET_EXHAUSTED with a retry hint.
   absl::StatusOr<Session*> CreateUnlisted(const Moment& now)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(shelf_.mutex);
@@ -162,8 +163,7 @@ class SessionKeeper {
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(shelf_.mutex);
   void Logged(Session& session, uint64_t round, absl::Duration replay)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(shelf_.mutex);
-  // A tag for the rounds. REQUIRES: there is a store.
-  uint64_t numerics_tag() const { return archive_->numerics_tag(); }
+  uint64_t numerics_tag() const { return archive_->numerics_tag(); }  // for it
 
   // Brings the session's state into memory, if it is not there, and lets the
   // keeper's thread do `work`, if there is any: it has the state until

@@ -38,10 +38,18 @@ absl::StatusOr<SessionInfo> SessionKeeper::Create(const SessionOptions& options,
   const Moment now = clock_.Read();
   while (shelf_.MoreExpiryMayMakeRoom(1, now)) {
   }
+  const MutexLock lock(shelf_.mutex);
+  STEADYSTATE_ASSIGN_OR_RETURN(const Session* const session,
+                               CreateNow(options, now, created));
+  return shelf_.table.Describe(*session, now);
+}
+
+absl::StatusOr<Session*> SessionKeeper::CreateNow(const SessionOptions& options,
+                                                  const Moment& now,
+                                                  Created* created) {
   STEADYSTATE_ASSIGN_OR_RETURN(
       const Durability durability,
       DurabilityOf(options.durability, default_durability_));
-  const MutexLock lock(shelf_.mutex);
   shelf_.EndIfExpired({options.id, options.owner}, now);
   STEADYSTATE_RETURN_IF_ERROR(shelf_.table.CheckNew(options));
   if (IsLogged(durability)) {
@@ -65,9 +73,10 @@ absl::StatusOr<SessionInfo> SessionKeeper::Create(const SessionOptions& options,
   metrics_.SessionCreated();
   shelf_.Note(SessionEventKind::kCreated, session, now.wall);
   UpdateGauges();
-  SessionInfo info = shelf_.table.Describe(session, now);
-  if (IsLogged(durability)) LogCreated(session, info, created);
-  return info;
+  if (IsLogged(durability)) {
+    LogCreated(session, shelf_.table.Describe(session, now), created);
+  }
+  return &session;
 }
 
 // Lets `created` be called when the log has it.

@@ -29,7 +29,6 @@ namespace steadystate {
 namespace {
 
 enum class Kept : uint8_t { kNowhere, kInMemory, kInStore, kInStoreAndLog };
-
 constexpr int32_t kBad = 7;
 constexpr size_t kChunkRows = 4;
 
@@ -322,6 +321,19 @@ TEST_P(EngineHealthTest, OthersOfTheBatchAndCopiesGoOn) {
   ASSERT_TRUE(queued.Get().ok()) << queued.Get().status();
   EXPECT_EQ(queued.Get()->logits, expected->logits);
   EXPECT_EQ(harness_->Step(StepOf("copy", {4}))->logits, expected->logits);
+}
+
+TEST_P(EngineHealthTest, AStepThatStartsAnewNeedsNoSoundState) {
+  Create("s");
+  ExpectSame("s", Embeddings("s", 2));
+  ASSERT_FALSE(harness_->Step(StepOf("s", {1, 2, 3, 4, 5, kBad})).ok());
+  StepRequest start = StepOf("s", {3, 4});
+  start.starts = true;
+  ExpectSame("s", start);
+  start.session = "new";  // that it has made is gone when it fails
+  start.tokens = {1, 2, 3, 4, 5, kBad};
+  ASSERT_FALSE(harness_->Step(start).ok() ||
+               harness_->engine().GetSession("new").ok());
 }
 
 // Embeddings are not kept: nothing leads to where they have been.
