@@ -2,20 +2,15 @@
 
 #include <utility>
 
-#include "server/rpc/answer.h"
-
 namespace steadystate {
 namespace {
 
 // Sessions of one stream that are remembered, beside those with requests.
 constexpr size_t kMaxLanes = 2048;
-// Tag and length of a result within its message.
-constexpr size_t kResultFramingBytes = 8;
 
 }  // namespace
 
-AnswerOrder::Tag AnswerOrder::Add(absl::string_view request_id,
-                                  absl::string_view session, size_t cost) {
+AnswerOrder::Tag AnswerOrder::Add(const StepNames& names, size_t cost) {
   if (free_.empty()) {
     free_.push_back(pool_.size());
     pool_.push_back(std::make_unique<Pending>());
@@ -24,8 +19,9 @@ AnswerOrder::Tag AnswerOrder::Add(absl::string_view request_id,
   free_.pop_back();
   Pending& pending = *pool_[index];
   pending.tag = ++added_ << kIndexBits | index;
-  pending.request_id.assign(request_id.data(), request_id.size());
-  pending.lane = LaneOf(session);
+  pending.request_id.assign(names.request_id.data(), names.request_id.size());
+  pending.form = names.form;
+  pending.lane = LaneOf(names.session);
   pending.cost = cost;
   Pending* const last = std::exchange(pending.lane->second, &pending);
   pending.first = last == nullptr;
@@ -45,68 +41,52 @@ AnswerOrder::Lanes::pointer AnswerOrder::LaneOf(absl::string_view session) {
   return &*lanes_.emplace(session, nullptr).first;
 }
 
-void AnswerOrder::Answer(Tag tag, const StepResult& result, Queue* out) {
+void AnswerOrder::Answer(Tag tag, const StepResult& result, StepQueue* out) {
   Pending& pending = *pool_[Index(tag)];
-  const std::string& session = pending.lane->first;
-  if (pending.first && out != nullptr) {
+  if (out == nullptr) {
+    Hold(pending, nullptr, out);
+  } else if (pending.first) {
     // Straight into the message: its logits are copied once.
-    const size_t bytes =
-        WireBytes(result) + pending.request_id.size() + 2 * session.size();
-    Result& to = *out->RoomFor(bytes).add_results();
-    ToProto(result, session, *to.mutable_step());
-    SetNames(pending, to);
+    protocol_.Answer(NamesOf(pending), result, *out);
     Release(Forget(pending), out);
-    return;
+  } else {
+    Hold(pending, protocol_.Answer(NamesOf(pending), result), out);
   }
-  auto answer = std::make_unique<Result>();
-  if (out != nullptr) {
-    ToProto(result, session, *answer->mutable_step());
-    SetNames(pending, *answer);
-  }
-  Hold(pending, std::move(answer), out);
 }
 
-void AnswerOrder::Refuse(Tag tag, const PublicError& error, Queue* out) {
+void AnswerOrder::Refuse(Tag tag, const PublicError& error, StepQueue* out) {
   Pending& pending = *pool_[Index(tag)];
-  auto answer = std::make_unique<Result>();
-  if (out != nullptr) {
-    *answer->mutable_error() = ToRpcStatus(error);
-    SetNames(pending, *answer);
-  }
-  Hold(pending, std::move(answer), out);
+  Hold(pending,
+       out == nullptr ? nullptr : protocol_.Refuse(NamesOf(pending), error),
+       out);
 }
 
 void AnswerOrder::DropAnswers() {
   for (const std::unique_ptr<Pending>& pending : pool_) {
-    if (pending->answer != nullptr) {
-      pending->answer = std::make_unique<Result>();
-    }
+    pending->answer.reset();
   }
 }
 
-void AnswerOrder::SetNames(const Pending& pending, Result& to) {
-  to.set_request_id(pending.request_id);
-  to.set_session(pending.lane->first);
+StepNames AnswerOrder::NamesOf(const Pending& pending) {
+  return {.request_id = pending.request_id,
+          .session = pending.lane->first,
+          .form = pending.form};
 }
 
-void AnswerOrder::Hold(Pending& pending, std::unique_ptr<Result> answer,
-                       Queue* out) {
+void AnswerOrder::Hold(Pending& pending,
+                       std::unique_ptr<google::protobuf::Message> answer,
+                       StepQueue* out) {
+  pending.answered = true;
   pending.answer = std::move(answer);
   if (pending.first) Release(&pending, out);
 }
 
-void AnswerOrder::Release(Pending* pending, Queue* out) {
+void AnswerOrder::Release(Pending* pending, StepQueue* out) {
   while (pending != nullptr) {
     pending->first = true;
-    if (pending->answer == nullptr) return;
-    if (out != nullptr) {
-      // It stays where it is and becomes the message's, whose own memory does
-      // not count it.
-      const Result& answer = *pending->answer;
-      const size_t bytes = answer.ByteSizeLong() + kResultFramingBytes;
-      out->RoomFor(bytes, answer.SpaceUsedLong())
-          .mutable_results()
-          ->AddAllocated(pending->answer.release());
+    if (!pending->answered) return;
+    if (out != nullptr && pending->answer != nullptr) {
+      protocol_.Send(std::move(pending->answer), *out);
     }
     pending = Forget(*pending);
   }
@@ -119,6 +99,7 @@ AnswerOrder::Pending* AnswerOrder::Forget(Pending& pending) {
   free_.push_back(Index(pending.tag));
   pending.tag = 0;
   pending.id = 0;
+  pending.answered = false;
   pending.answer.reset();
   return std::exchange(pending.next, nullptr);
 }

@@ -9,10 +9,10 @@
 
 #include "absl/container/node_hash_map.h"
 #include "absl/strings/string_view.h"
+#include "google/protobuf/message.h"
 #include "server/engine/request.h"
 #include "server/rpc/answer.h"
-#include "server/rpc/outbound_queue.h"
-#include "steadystate/v1/generation.pb.h"
+#include "server/rpc/step_protocol.h"
 
 namespace steadystate {
 
@@ -25,21 +25,21 @@ namespace steadystate {
 // theirs. Thread-compatible.
 class AnswerOrder {
  public:
-  using Queue = OutboundQueue<v1::StreamStepResponse>;
+  // `protocol`, which outlives it, says the answers.
+  explicit AnswerOrder(const StepProtocol& protocol) : protocol_(protocol) {}
 
   // Names a request from its arrival on; no other one has the same.
   using Tag = uint64_t;
 
-  // Takes up a request, the last one of its session so far. `session`:
-  // "sessions/{id}", or what was in its place. `cost`: bytes of it and of the
-  // answer expected. REQUIRES: count() < 65536.
-  Tag Add(absl::string_view request_id, absl::string_view session, size_t cost);
+  // Takes up a request, the last one of its session so far. `cost`: bytes of it
+  // and of the answer expected. REQUIRES: count() < 65536.
+  Tag Add(const StepNames& names, size_t cost);
 
   // Answers a request: adds to `out` the answer, and those that have waited for
   // it, unless it has to wait itself. Without `out` nobody hears the answers,
   // and they are dropped. REQUIRES: it is unanswered.
-  void Answer(Tag tag, const StepResult& result, Queue* out);
-  void Refuse(Tag tag, const PublicError& error, Queue* out);
+  void Answer(Tag tag, const StepResult& result, StepQueue* out);
+  void Refuse(Tag tag, const PublicError& error, StepQueue* out);
   // Nobody hears answers any more: frees those that wait here.
   void DropAnswers();
   // What Answer looks at will be needed soon.
@@ -58,7 +58,6 @@ class AnswerOrder {
   size_t cost() const { return cost_; }
 
  private:
-  using Result = v1::StreamStepResponse::Result;
   struct Pending;
 
   // By session's name the last request of it that is unanswered, if any is.
@@ -67,12 +66,14 @@ class AnswerOrder {
   struct Pending {
     Tag tag = 0;
     std::string request_id;
+    uint32_t form = 0;  // StepNames::form
     Lanes::pointer lane = nullptr;
     size_t cost = 0;
-    RequestId id = 0;                // the engine's; 0: not known (yet)
-    bool first = false;              // none of its session is before it
-    Pending* next = nullptr;         // the one of its session after it
-    std::unique_ptr<Result> answer;  // if others of its session are before it
+    RequestId id = 0;         // the engine's; 0: not known (yet)
+    bool first = false;       // none of its session is before it
+    Pending* next = nullptr;  // the one of its session after it
+    bool answered = false;    // others of its session are before it
+    std::unique_ptr<google::protobuf::Message> answer;  // if it is heard
   };
 
   // A tag has the place in pool_ in its lower bits, above them how often a
@@ -81,16 +82,18 @@ class AnswerOrder {
   static size_t Index(Tag tag) { return tag & ((Tag{1} << kIndexBits) - 1); }
 
   Lanes::pointer LaneOf(absl::string_view session);
-  static void SetNames(const Pending& pending, Result& to);
+  static StepNames NamesOf(const Pending& pending);
   // Keeps an answer until its turn, or sends it if that has come.
-  void Hold(Pending& pending, std::unique_ptr<Result> answer, Queue* out);
+  void Hold(Pending& pending, std::unique_ptr<google::protobuf::Message> answer,
+            StepQueue* out);
   // Sends the answers that need not wait any longer, from `pending` on, before
   // which there is none.
-  void Release(Pending* pending, Queue* out);
+  void Release(Pending* pending, StepQueue* out);
   // Forgets a request that has been answered; returns the one of its session
   // after it.
   Pending* Forget(Pending& pending);
 
+  const StepProtocol& protocol_;
   std::vector<std::unique_ptr<Pending>> pool_;
   std::vector<size_t> free_;  // places in it
   // Of sessions seen, not all of which have unanswered requests.

@@ -28,7 +28,11 @@ class ArenaBlocks {
 template <typename Message>
 class ArenaMessage {
  public:
-  ArenaMessage() : arena_(Options(first_block_)) { Create(); }
+  // `prototype`: any message of the type, which outlives this.
+  explicit ArenaMessage(const Message& prototype = Message::default_instance())
+      : arena_(Options(first_block_)), prototype_(prototype) {
+    Create();
+  }
   ArenaMessage(const ArenaMessage&) = delete;
   ArenaMessage& operator=(const ArenaMessage&) = delete;
 
@@ -61,12 +65,11 @@ class ArenaMessage {
     return options;
   }
 
-  void Create() {
-    message_ = google::protobuf::Arena::CreateMessage<Message>(&arena_);
-  }
+  void Create() { message_ = prototype_.New(&arena_); }
 
   alignas(std::max_align_t) char first_block_[kFirstBlockBytes];
   google::protobuf::Arena arena_;
+  const Message& prototype_;
   Message* message_ = nullptr;  // on the arena
 };
 

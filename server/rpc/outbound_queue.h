@@ -16,8 +16,11 @@ namespace steadystate {
 template <typename Message>
 class OutboundQueue {
  public:
-  explicit OutboundQueue(size_t max_message_bytes)
-      : max_message_bytes_(max_message_bytes) {}
+  // With a bound of 0 bytes each part has a message of its own. `prototype`:
+  // any message of the type, which outlives this.
+  explicit OutboundQueue(size_t max_message_bytes,
+                         const Message& prototype = Message::default_instance())
+      : max_message_bytes_(max_message_bytes), prototype_(prototype) {}
 
   // The message to which a part of at most `part_bytes` may be added: the last
   // one if it has room, else a new one. `outside`: bytes of memory of the part
@@ -26,7 +29,7 @@ class OutboundQueue {
     if (waiting_.empty() ||
         waiting_.back().bytes + part_bytes > max_message_bytes_) {
       if (spare_ == nullptr) {
-        spare_ = std::make_unique<ArenaMessage<Message>>();
+        spare_ = std::make_unique<ArenaMessage<Message>>(prototype_);
       } else {
         spare_->Clear();  // Here: the thread that fills it clears it.
       }
@@ -98,6 +101,7 @@ class OutboundQueue {
   }
 
   const size_t max_message_bytes_;
+  const Message& prototype_;
   std::deque<Sized> waiting_;
   Sized writing_;
   std::unique_ptr<ArenaMessage<Message>> spare_;  // or none

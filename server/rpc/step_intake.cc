@@ -1,15 +1,13 @@
 #include "server/rpc/step_intake.h"
 
-#include "absl/strings/str_cat.h"
-#include "server/base/error.h"
+#include <cstdint>
+
 #include "server/base/status_macros.h"
 #include "server/rpc/answer.h"
 
 namespace steadystate {
 namespace {
 
-// What an answer repeats of a request's session where that is no name.
-constexpr size_t kMaxEchoBytes = 128;
 // Steps of one message for which memory is kept until the next one.
 constexpr size_t kKeptSteps = 256;
 // The cost of what is looked at together, at most, but for the last step: for
@@ -21,36 +19,34 @@ constexpr size_t kRefusalMemory = 1024;
 }  // namespace
 
 absl::Status StepIntake::Take(grpc::ByteBuffer& buffer) {
-  STEADYSTATE_RETURN_IF_ERROR(message_.Take(buffer));
-  if (message_.bytes() <= InboundBudget::kSmallBytes) return absl::OkStatus();
-  return charge_.Take(message_.bytes());
+  STEADYSTATE_RETURN_IF_ERROR(message_->Take(buffer));
+  if (message_->bytes() <= InboundBudget::kSmallBytes) return absl::OkStatus();
+  return charge_.Take(message_->bytes());
 }
 
 absl::Status StepIntake::Look() {
   arrivals_.clear();
   cost_ = 0;
   taken_up_ = 0;
-  STEADYSTATE_RETURN_IF_ERROR(message_.Read());
+  STEADYSTATE_RETURN_IF_ERROR(message_->Read());
   size_t place = submitted_;
-  for (size_t i = 0; i < message_.size() && cost_ < kCostAtOnce; ++i) {
+  for (size_t i = 0; i < message_->size() && cost_ < kCostAtOnce; ++i) {
     if (place == submissions_.size()) submissions_.emplace_back();
-    arrivals_.push_back(
-        LookAt(message_[i], message_.refusal(i), submissions_[place].request));
+    arrivals_.push_back(LookAt(i, submissions_[place].request));
     if (arrivals_.back().refusal.ok()) ++place;
     cost_ += arrivals_.back().cost;
-    text_bytes_ += message_[i].step().text().size();
+    text_bytes_ += message_->text_bytes(i);
   }
   return absl::OkStatus();
 }
 
-StepIntake::Arrival StepIntake::LookAt(const StepMessage::Request& from,
-                                       const absl::Status& refusal,
-                                       StepRequest& to) const {
-  Arrival arrival = {
-      .request_id = Excerpt(from.request_id(), kMaxRequestIdBytes),
-      .session = Excerpt(from.step().session(), kMaxEchoBytes),
-      .refusal = refusal.ok() ? Convert(from, to) : refusal};
+StepIntake::Arrival StepIntake::LookAt(size_t i, StepRequest& to) {
+  Arrival arrival;
+  arrival.refusal = message_->Get(i, to, arrival.names);
   if (arrival.refusal.ok()) {
+    to.writer = origin_.writer;
+    to.client = origin_.client;
+    to.deadline = origin_.deadline;
     arrival.cost = AnswerMemory(to.outputs, engine_) +
                    to.tokens.size() * sizeof(int32_t) +
                    to.embeddings.size() * sizeof(float);
@@ -64,25 +60,8 @@ StepIntake::Arrival StepIntake::LookAt(const StepMessage::Request& from,
   return arrival;
 }
 
-absl::Status StepIntake::Convert(const StepMessage::Request& from,
-                                 StepRequest& to) const {
-  if (from.request_id().size() > kMaxRequestIdBytes) {
-    return OutOfBounds(
-        "request_id", absl::StrCat(from.request_id().size(), " bytes long"),
-        absl::StrCat("at most ", kMaxRequestIdBytes, " bytes long"));
-  }
-  if (!from.has_step()) return MissingField("request", "give a step");
-  STEADYSTATE_RETURN_IF_ERROR(converter_.ToStepRequest(from.step(), to));
-  // One of the step's own goes before.
-  if (to.request_id.empty()) to.request_id = from.request_id();
-  to.writer = origin_.writer;
-  to.client = origin_.client;
-  to.deadline = origin_.deadline;
-  return absl::OkStatus();
-}
-
 Submission<StepRequest>* StepIntake::TakeUp() {
-  message_.Consume();
+  message_->Consume();
   if (!arrivals_[taken_up_++].refusal.ok()) return nullptr;
   Submission<StepRequest>& submission = submissions_[submitted_++];
   made_sessions_ = made_sessions_ || submission.request.ephemeral;
@@ -101,7 +80,7 @@ void StepIntake::ClearSubmissions() {
 
 void StepIntake::Drop() {
   arrivals_.clear();
-  message_.Clear();
+  message_->Clear();
   charge_.Release();
 }
 

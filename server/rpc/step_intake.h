@@ -2,24 +2,23 @@
 #define STEADYSTATE_SERVER_RPC_STEP_INTAKE_H_
 
 #include <cstddef>
+#include <memory>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
-#include "absl/strings/string_view.h"
 #include "grpcpp/support/byte_buffer.h"
 #include "server/base/clock.h"
 #include "server/engine/engine.h"
 #include "server/engine/receiver.h"
 #include "server/engine/request.h"
-#include "server/rpc/convert.h"
 #include "server/rpc/fair_share.h"
-#include "server/rpc/step_message.h"
-#include "steadystate/v1/generation.pb.h"
+#include "server/rpc/step_protocol.h"
 
 namespace steadystate {
 
-// Takes the messages of a StreamStep stream apart, into submissions to the
+// Takes the messages of a stream of steps apart, into submissions to the
 // engine and refusals. Of a message a few steps at a time are looked at, as
 // there is room for them: each becomes an arrival, with what it costs, and the
 // owner takes up as many arrivals as it has room for. The others are looked at
@@ -34,23 +33,20 @@ class StepIntake {
   };
 
   // A step that has been looked at and not been taken up. What its answer
-  // repeats lies in the message; long names are cut short.
+  // repeats lies in the message.
   struct Arrival {
-    absl::string_view request_id;
-    absl::string_view session;  // "sessions/{id}", or what is in its place
-    size_t cost = 0;            // bytes of it and of its answer or refusal
-    absl::Status refusal;       // OK: there is a submission for it
+    StepNames names;
+    size_t cost = 0;       // bytes of it and of its answer or refusal
+    absl::Status refusal;  // OK: there is a submission for it
   };
 
   // The others outlive this object. A message has room in `inbound` as soon as
   // it is large or has to wait.
-  StepIntake(const Converter& converter, const Engine& engine,
-             InboundBudget& inbound, Origin origin,
-             size_t max_steps_per_message, size_t max_message_bytes)
-      : converter_(converter),
-        engine_(engine),
+  StepIntake(std::unique_ptr<StepSource> source, const Engine& engine,
+             InboundBudget& inbound, Origin origin)
+      : engine_(engine),
         origin_(origin),
-        message_(max_steps_per_message, max_message_bytes),
+        message_(std::move(source)),
         charge_(inbound, origin.client) {}
 
   // Takes a message's bytes. INVALID_ARGUMENT: it is none, or has too many
@@ -58,7 +54,7 @@ class StepIntake {
   absl::Status Take(grpc::ByteBuffer& buffer);
 
   // Has everything been taken up?
-  bool done() const { return message_.done(); }
+  bool done() const { return message_->done(); }
 
   // Looks at the next steps of the message, and forgets the arrivals that there
   // were. INVALID_ARGUMENT: the next one is no step; the message is of no use
@@ -91,22 +87,19 @@ class StepIntake {
 
   // The message is about to wait, however small it is. QUEUE_FULL: there is no
   // room for it.
-  absl::Status WillWait() { return charge_.Take(message_.bytes()); }
+  absl::Status WillWait() { return charge_.Take(message_->bytes()); }
   // The remaining steps have to wait: drops what was parsed of them, so that
   // the message takes no more than its bytes.
-  void Unread() { message_.Unread(); }
+  void Unread() { message_->Unread(); }
   // Forgets the message.
   void Drop();
 
  private:
-  Arrival LookAt(const StepMessage::Request& from, const absl::Status& refusal,
-                 StepRequest& to) const;
-  absl::Status Convert(const StepMessage::Request& from, StepRequest& to) const;
+  Arrival LookAt(size_t i, StepRequest& to);
 
-  const Converter& converter_;
   const Engine& engine_;
   const Origin origin_;
-  StepMessage message_;
+  const std::unique_ptr<StepSource> message_;
   MessageCharge charge_;
   std::vector<Arrival> arrivals_;
   size_t cost_ = 0;      // of arrivals_

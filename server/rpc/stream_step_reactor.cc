@@ -1,6 +1,5 @@
 #include "server/rpc/stream_step_reactor.h"
 
-#include <algorithm>
 #include <utility>
 
 #include "server/base/error.h"
@@ -12,9 +11,6 @@
 namespace steadystate {
 namespace {
 
-constexpr absl::string_view kMethod =
-    "steadystate.v1.GenerationService/StreamStep";
-
 // Requests of one stream that may be in flight. More wait in HTTP/2's window.
 constexpr size_t kMaxPending = 1024;
 // So long before a request is answered, it is fetched.
@@ -23,9 +19,10 @@ constexpr size_t kAnswersAhead = 4;
 }  // namespace
 
 StreamStepReactor* StreamStepReactor::Start(
-    ServiceContext& services, grpc::CallbackServerContext& context) {
+    const StepProtocol& protocol, ServiceContext& services,
+    grpc::CallbackServerContext& context) {
   const std::shared_ptr<StreamStepReactor> reactor(
-      new StreamStepReactor(services, context));
+      new StreamStepReactor(protocol, services, context));
   reactor->self_ = reactor;
   services.metrics.AddStreams(1);
   services.open_streams.Add(*reactor);
@@ -33,20 +30,22 @@ StreamStepReactor* StreamStepReactor::Start(
   return reactor.get();
 }
 
-StreamStepReactor::StreamStepReactor(ServiceContext& services,
+StreamStepReactor::StreamStepReactor(const StepProtocol& protocol,
+                                     ServiceContext& services,
                                      grpc::CallbackServerContext& context)
-    : services_(services),
+    : protocol_(protocol),
+      services_(services),
       context_(context),
-      record_(kMethod, context, services),
+      record_(protocol.method(), context, services),
       client_(ConnectionOf(context)),
-      intake_(services.converter, services.engine, services.inbound,
+      intake_(protocol.NewSource(), services.engine, services.inbound,
               {.writer = services.engine.NewWriter(),
                .client = client_,
-               .deadline = record_.deadline()},
-              services.max_steps_per_message, services.max_message_bytes),
+               .deadline = record_.deadline()}),
       progress_(&starts_),
-      outbound_(std::min(kCoalescedBytes, services.max_message_bytes)),
-      outbound_room_(services.outbound, client_) {}
+      outbound_(protocol.shared_bytes(), protocol.message()),
+      outbound_room_(services.outbound, client_),
+      order_(protocol) {}
 
 void StreamStepReactor::OnReadDone(bool ok) {
   if (ok) {
@@ -147,8 +146,7 @@ bool StreamStepReactor::TakeUp() {
                                      order_.cost() + intake_.cost(), self);
   for (const StepIntake::Arrival& arrival : intake_.arrivals()) {
     if (!room) break;
-    const AnswerOrder::Tag tag =
-        order_.Add(arrival.request_id, arrival.session, arrival.cost);
+    const AnswerOrder::Tag tag = order_.Add(arrival.names, arrival.cost);
     if (Submission<StepRequest>* const submission = intake_.TakeUp()) {
       submission->receiver = self;
       submission->tag = tag;
@@ -296,8 +294,7 @@ void StreamStepReactor::GoAway(absl::Time requests_until) {
     const MutexLock lock(mutex_);
     if (going_away_ || progress_.broken() || progress_.finished()) return;
     going_away_ = true;
-    ToProto(requests_until,
-            *outbound_.RoomFor(kGoingAwayBytes).mutable_going_away());
+    protocol_.GoAway(requests_until, outbound_);
     actions = Decide();
   }
   Act(std::move(actions));

@@ -9,6 +9,7 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "absl/time/time.h"
+#include "google/protobuf/message.h"
 #include "grpcpp/server_context.h"
 #include "grpcpp/support/byte_buffer.h"
 #include "grpcpp/support/server_callback.h"
@@ -21,19 +22,18 @@
 #include "server/rpc/fair_share.h"
 #include "server/rpc/open_streams.h"
 #include "server/rpc/outbound_budget.h"
-#include "server/rpc/outbound_queue.h"
 #include "server/rpc/service_context.h"
 #include "server/rpc/step_intake.h"
-#include "steadystate/v1/generation.pb.h"
+#include "server/rpc/step_protocol.h"
 
 namespace steadystate {
 
-// One StreamStep call: what gRPC, the engine and the budgets have to say to
-// each other. Messages of steps arrive on gRPC's threads, one at a time, and
-// are taken apart (StepIntake); the engine's compute thread answers; answers of
-// one session keep the order of its requests (AnswerOrder); what may be read,
-// written and finished then is told by CallProgress. What a round of the engine
-// answers leaves in one message.
+// One stream of steps, of whatever protocol: what gRPC, the engine and the
+// budgets have to say to each other. Messages of steps arrive on gRPC's
+// threads, one at a time, and are taken apart (StepIntake); the engine's
+// compute thread answers; answers of one session keep the order of its requests
+// (AnswerOrder); what may be read, written and finished then is told by
+// CallProgress. What a round of the engine answers leaves in one message.
 //
 // At most one read and one write are outstanding. No request is taken from the
 // stream, or from a message that has several, while kMaxPending are in flight
@@ -53,14 +53,17 @@ namespace steadystate {
 //
 // Lock order: the engine is never called with mutex_ held.
 class StreamStepReactor final
-    : public grpc::ServerBidiReactor<grpc::ByteBuffer, v1::StreamStepResponse>,
+    : public grpc::ServerBidiReactor<grpc::ByteBuffer,
+                                     google::protobuf::Message>,
       public OpenStream,
       public Receiver<StepRequest>,
       public WaitingStream,
       public OutboundBudget::Waiter,
       public std::enable_shared_from_this<StreamStepReactor> {
  public:
-  static StreamStepReactor* Start(ServiceContext& services,
+  // `protocol` outlives the call.
+  static StreamStepReactor* Start(const StepProtocol& protocol,
+                                  ServiceContext& services,
                                   grpc::CallbackServerContext& context);
 
   void OnReadDone(bool ok) override;
@@ -80,11 +83,11 @@ class StreamStepReactor final
   struct Actions {
     OutboundBudget::Woken woken;
     bool read = false;
-    const v1::StreamStepResponse* write = nullptr;
+    const google::protobuf::Message* write = nullptr;
     std::optional<absl::Status> finish;
   };
 
-  StreamStepReactor(ServiceContext& services,
+  StreamStepReactor(const StepProtocol& protocol, ServiceContext& services,
                     grpc::CallbackServerContext& context);
 
   // Hands to the engine as many of the message's steps as there is room for,
@@ -112,7 +115,7 @@ class StreamStepReactor final
   void RefuseStep(AnswerOrder::Tag tag, const absl::Status& refusal)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Where answers go; null if nobody hears us any more.
-  AnswerOrder::Queue* Out() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+  StepQueue* Out() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     return progress_.broken() ? nullptr : &outbound_;
   }
 
@@ -125,6 +128,7 @@ class StreamStepReactor final
   // Does what may be done now.
   void Proceed() ABSL_LOCKS_EXCLUDED(mutex_);
 
+  const StepProtocol& protocol_;
   ServiceContext& services_;
   grpc::CallbackServerContext& context_;
   CallRecord record_;
@@ -138,7 +142,7 @@ class StreamStepReactor final
   ReadStarts starts_;
   Mutex mutex_;
   CallProgress progress_ ABSL_GUARDED_BY(mutex_);
-  OutboundQueue<v1::StreamStepResponse> outbound_ ABSL_GUARDED_BY(mutex_);
+  StepQueue outbound_ ABSL_GUARDED_BY(mutex_);
   StepRoom outbound_room_ ABSL_GUARDED_BY(mutex_);
   AnswerOrder order_ ABSL_GUARDED_BY(mutex_);
   bool room_awaited_ ABSL_GUARDED_BY(mutex_) = false;  // OnRoom will come

@@ -12,6 +12,7 @@
 #include "server/metrics/metrics.h"
 #include "server/rpc/answer.h"
 #include "server/rpc/convert.h"
+#include "server/rpc/own_protocol.h"
 #include "tests/server/rpc/wire_error.h"
 #include "tests/testing/manual_clock.h"
 #include "tests/testing/tiny_model.h"
@@ -64,18 +65,19 @@ class StepIntakeTest : public testing::Test {
   }();
   const Converter converter_{*model_, EngineOptions{}, kMessageBytes};
   InboundBudget inbound_{8 << 20};
-  StepIntake intake_{
-      converter_, *engine_,
-      inbound_,   {.writer = 3, .client = 4, .deadline = clock_.Now()},
-      1024,       kMessageBytes};
+  const OwnProtocol protocol_{converter_, 1024, kMessageBytes};
+  StepIntake intake_{protocol_.NewSource(),
+                     *engine_,
+                     inbound_,
+                     {.writer = 3, .client = 4, .deadline = clock_.Now()}};
 };
 
 TEST_F(StepIntakeTest, AMessageBecomesSubmissionsAndRefusalsInItsOrder) {
   ASSERT_TRUE(Take(MessageOf({1, -1, 2})).ok());
   ASSERT_TRUE(intake_.Look().ok());
   ASSERT_EQ(intake_.arrivals().size(), 3u);
-  EXPECT_EQ(intake_.arrivals()[0].request_id, "1");
-  EXPECT_EQ(intake_.arrivals()[0].session, "sessions/a");
+  EXPECT_EQ(intake_.arrivals()[0].names.request_id, "1");
+  EXPECT_EQ(intake_.arrivals()[0].names.session, "sessions/a");
   EXPECT_GT(intake_.arrivals()[0].cost, 0u);
   // A refusal may wait for the answers before it, and takes memory then.
   const size_t refusal = intake_.arrivals()[1].cost;
@@ -103,7 +105,7 @@ TEST_F(StepIntakeTest, WhatIsNotTakenUpComesAgain) {
   EXPECT_FALSE(intake_.done());
   ASSERT_TRUE(intake_.Look().ok());
   ASSERT_EQ(intake_.arrivals().size(), 2u);
-  EXPECT_EQ(intake_.arrivals()[0].request_id, "2");
+  EXPECT_EQ(intake_.arrivals()[0].names.request_id, "2");
   intake_.TakeUp();
   intake_.TakeUp();
   EXPECT_TRUE(intake_.done());
@@ -133,8 +135,8 @@ TEST_F(StepIntakeTest, LongNamesAreRefusedAndCutShort) {
   ASSERT_TRUE(intake_.Look().ok());
   ASSERT_EQ(intake_.arrivals().size(), 1u);
   const StepIntake::Arrival& arrival = intake_.arrivals()[0];
-  EXPECT_EQ(arrival.request_id, std::string(128, 'i'));
-  EXPECT_EQ(arrival.session, std::string(128, 's'));
+  EXPECT_EQ(arrival.names.request_id, std::string(128, 'i'));
+  EXPECT_EQ(arrival.names.session, std::string(128, 's'));
   EXPECT_THAT(ToGrpcStatus(ToPublicError(arrival.refusal)),
               IsAboutField("request_id"));
 }
