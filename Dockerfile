@@ -29,6 +29,7 @@ RUN deploy/image-root /image \
         build/release/bin/steadystate-server build/release/bin/steadystate \
         build/release/bin/steadystate-sentencepiece.so \
     && install -D -m 644 -t /image/usr/share/doc/steadystate LICENSE \
+        proto/inference/NOTICE \
     && install -D -m 644 -t /image/usr/share/steadystate/models/demo \
         deploy/models/demo/MODEL_CARD.md deploy/models/demo/config.json \
         deploy/models/demo/model.safetensors \

@@ -29,6 +29,10 @@ install(
   DESTINATION share/doc/steadystate
   RENAME copyright
   COMPONENT package)
+install(
+  FILES ${PROJECT_SOURCE_DIR}/proto/inference/NOTICE
+  DESTINATION share/doc/steadystate
+  COMPONENT package)
 
 # All documents, each where it is in the sources, so that links lead on. Of the
 # component `documentation`, as manual pages are.

@@ -73,6 +73,7 @@ constexpr Row kTable[] = {
     {kCursorExpired, absl::StatusCode::kOutOfRange, "CURSOR_EXPIRED"},
     {kCheckpointLimitReached, absl::StatusCode::kResourceExhausted,
      "CHECKPOINT_LIMIT_REACHED"},
+    {kMethodNotServed, absl::StatusCode::kUnimplemented, "METHOD_NOT_SERVED"},
     {kInternal, absl::StatusCode::kInternal, "INTERNAL"},
 };
 

@@ -53,6 +53,7 @@ enum class ErrorReason : uint8_t {
   kStateNotFinite,
   kCursorExpired,
   kCheckpointLimitReached,
+  kMethodNotServed,
   kInternal,
 };
 

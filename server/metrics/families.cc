@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <iterator>
 
+#include "absl/strings/match.h"
 #include "server/base/error.h"
 #include "server/base/version.h"
 
@@ -37,9 +38,23 @@ constexpr const char* kMethods[] = {
     "steadystate.v1.ModelService/GetModel",
     "steadystate.v1.ModelService/Tokenize",
     "steadystate.v1.ModelService/Detokenize",
+    "inference.GRPCInferenceService/ServerLive",
+    "inference.GRPCInferenceService/ServerReady",
+    "inference.GRPCInferenceService/ModelReady",
+    "inference.GRPCInferenceService/ServerMetadata",
+    "inference.GRPCInferenceService/ModelMetadata",
+    "inference.GRPCInferenceService/ModelConfig",
+    "inference.GRPCInferenceService/ModelStatistics",
+    "inference.GRPCInferenceService/ModelInfer",
+    "inference.GRPCInferenceService/ModelStreamInfer",
     "other",
 };
 static_assert(std::size(kMethods) == kMethodCount);
+
+// Most servers are never asked in it: its series appear when it is used.
+bool IsOfSecondProtocol(absl::string_view method) {
+  return absl::StartsWith(method, "inference.");
+}
 
 }  // namespace
 
@@ -86,7 +101,7 @@ std::vector<Histogram*> Metrics::Families::Histograms(
 }
 
 // A code's series appears with its first occurrence: all of them at once would
-// be thousands. OK's are there from the start.
+// be thousands. OK's are there from the start, but for the second protocol.
 Histogram& Metrics::Families::Duration(size_t method, absl::StatusCode code) {
   const size_t index = std::min(static_cast<size_t>(code), kCodeCount - 1);
   std::atomic<Histogram*>& slot = durations[method][index];
@@ -203,7 +218,9 @@ Metrics::Families::Families(absl::string_view model_name) : model(model_name) {
   running = Gauges(kRequestsRunning);
   waiting = Gauges(kRequestsWaiting);
   duration_family = &HistogramFamily(kRequestDuration);
-  for (size_t i = 0; i < kMethodCount; ++i) Duration(i, absl::StatusCode::kOk);
+  for (size_t i = 0; i < kMethodCount; ++i) {
+    if (!IsOfSecondProtocol(kMethods[i])) Duration(i, absl::StatusCode::kOk);
+  }
   streams = Gauges(kGrpcStreams);
   connections = Gauges(kGrpcConnections);
   accepted = Counters(kGrpcConnectionsAccepted);

@@ -166,6 +166,10 @@ void Metrics::Batch(size_t segments, size_t rows) {
   families_->batch_rows[0]->Observe(static_cast<double>(rows));
 }
 
+uint64_t Metrics::CountBatches() const {
+  return families_->batch_size[0]->Collect().histogram.sample_count;
+}
+
 void Metrics::Tokens(TokenKind kind, uint64_t count) {
   families_->tokens[Index(kind)]->Increment(static_cast<double>(count));
 }

@@ -145,6 +145,7 @@ class Metrics {
   void InterTokenLatency(absl::Duration time);
   void StepDuration(StepPhase phase, absl::Duration time);
   void Batch(size_t segments, size_t rows);
+  uint64_t CountBatches() const;
   void Tokens(TokenKind kind, uint64_t count);
   void PositionMismatch();
   // A request asked to begin where an earlier prompt has been; `tokens` of its

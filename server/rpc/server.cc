@@ -29,6 +29,7 @@
 #include "server/rpc/convert.h"
 #include "server/rpc/generation_service.h"
 #include "server/rpc/health_service.h"
+#include "server/rpc/inference/inference_service.h"
 #include "server/rpc/model_service.h"
 #include "server/rpc/reflection_service.h"
 #include "server/rpc/service_context.h"
@@ -245,6 +246,7 @@ struct Server::State {
     builder.RegisterService(&session_service);
     builder.RegisterService(&generation_service);
     builder.RegisterService(&model_service);
+    builder.RegisterService(&inference_service);
     builder.RegisterService(&health_service);
     if (options.reflection) builder.RegisterService(&reflection_service);
     server = builder.BuildAndStart();
@@ -287,17 +289,21 @@ struct Server::State {
   SessionService session_service{services};
   GenerationService generation_service{services};
   ModelService model_service{services};
-  HealthService health_service{services,
-                               {v1::GenerationService::service_full_name(),
-                                v1::ModelService::service_full_name(),
-                                v1::SessionService::service_full_name()}};
+  HealthService health_service{
+      services,
+      {InferenceService::kName, v1::GenerationService::service_full_name(),
+       v1::ModelService::service_full_name(),
+       v1::SessionService::service_full_name()}};
   ReflectionService reflection_service{
       services,
       {grpc::health::v1::Health::service_full_name(),
        grpc::reflection::v1alpha::ServerReflection::service_full_name(),
-       v1::GenerationService::service_full_name(),
+       InferenceService::kName, v1::GenerationService::service_full_name(),
        v1::ModelService::service_full_name(),
        v1::SessionService::service_full_name()}};
+  InferenceService inference_service{
+      services,
+      [this] { return health_service.health() == ServerHealth::kServing; }};
   int port = 0;
   std::unique_ptr<grpc::Server> server;
   // Where connections are handed to gRPC.

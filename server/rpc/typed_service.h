@@ -151,6 +151,21 @@ class TypedService : public grpc::Service {
             }));
   }
 
+  // A unary method that ends with what `refusal`, () -> absl::Status, says.
+  // `Message`: any that has no required parts.
+  template <typename Message, typename Refusal>
+  void Refuse(const char* path, const Refusal& refusal) {
+    AddReadingHandler<Message>(
+        path, grpc::internal::RpcMethod::NORMAL_RPC,
+        new grpc::internal::CallbackUnaryHandler<Received<Message>, Message>(
+            [this, path, refusal](grpc::CallbackServerContext* context,
+                                  const Received<Message>* /*request*/,
+                                  Message* response) {
+              return AnswerUnary(services_, *context, path + 1, *response,
+                                 refusal);
+            }));
+  }
+
   // The messages of these streams come as they are.
   template <typename Owner, typename Response>
   void Add(const char* path, RawClientStream<Owner, Response> method) {

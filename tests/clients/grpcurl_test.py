@@ -52,6 +52,7 @@ class GrpcurlTest(unittest.TestCase):
         self.assertEqual(result.stdout.split(), [
             "grpc.health.v1.Health",
             "grpc.reflection.v1alpha.ServerReflection",
+            "inference.GRPCInferenceService",
             "steadystate.v1.GenerationService",
             "steadystate.v1.ModelService",
             "steadystate.v1.SessionService",

@@ -30,6 +30,38 @@ def find_python():
                 "deploy/install-packages --tests brings it")
 
 
+def find_tritonclients():
+    """Where Triton's client is: Pythons, and what to put into their paths.
+    Skips the test if it is nowhere."""
+    found = []
+    for python, path in (
+            ("/usr/bin/python3", [DIRECTORY / "tritonclient-debian"]),
+            (DIRECTORY / "tritonclient/bin/python", [])):
+        if pathlib.Path(python).exists() and subprocess.run(
+                [python, "-c", "import tritonclient.grpc.aio"],
+                env={**os.environ,
+                     "PYTHONPATH": os.pathsep.join(map(str, path))},
+                capture_output=True, check=False).returncode == 0:
+            found.append((python, path))
+        else:
+            print(f"no tritonclient for {python}", flush=True)
+    return found or skip("no tritonclient here; tests/clients/install "
+                         "brings it")
+
+
+def find_perf_analyzer():
+    """The path of perf_analyzer; skips the test if there is none that runs."""
+    found = shutil.which("perf_analyzer", path=os.pathsep.join(
+        [str(DIRECTORY / "tritonclient/bin"), os.environ["PATH"]]))
+    if found is None:
+        return skip("no perf_analyzer here; tests/clients/install brings it "
+                    "where glibc is 2.38 or later")
+    told = subprocess.run([found, "--version"], text=True, capture_output=True,
+                          check=False)
+    return found if told.returncode == 0 else skip(
+        f"perf_analyzer does not run here: {told.stderr.strip()[:200]}")
+
+
 def find_node():
     """Node.js and the folder of its gRPC packages; skips the test if one of
     them is missing."""

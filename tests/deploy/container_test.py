@@ -164,6 +164,8 @@ class ImageTest(unittest.TestCase):
                              if name.startswith(library)], library)
         self.assertIn("Apache License",
                       read_file("usr/share/doc/steadystate/LICENSE"))
+        self.assertIn("NVIDIA CORPORATION",
+                      read_file("usr/share/doc/steadystate/NOTICE"))
         # The same packages, and our programs, in the SPDX document.
         document = json.loads(
             read_file("usr/share/doc/steadystate/sbom.spdx.json"))

@@ -67,6 +67,7 @@ class PackageTest(unittest.TestCase):
                      "etc/default/steadystate",
                      "usr/share/steadystate/models/demo/model.safetensors",
                      "usr/share/doc/steadystate/copyright",
+                     "usr/share/doc/steadystate/NOTICE",
                      "usr/share/man/man1/steadystate.1",
                      "usr/share/man/man1/steadystate-server.1",
                      "usr/share/bash-completion/completions/steadystate"):

@@ -76,7 +76,7 @@ TEST(ReflectionServiceTest, AnswersAnyNumberOfOpenStreams) {
   for (int i = 0; i < 64; ++i) {
     askers.push_back(std::make_unique<Asker>(server));
     const ServerReflectionResponse response = askers.back()->Ask(request);
-    EXPECT_EQ(response.list_services_response().service_size(), 5);
+    EXPECT_EQ(response.list_services_response().service_size(), 6);
   }
   for (const auto& asker : askers) EXPECT_THAT(asker->End(), IsOk());
 }
@@ -88,6 +88,10 @@ TEST(ReflectionServiceTest, SendsAFileWithItsImportsOnce) {
   const std::set<std::string> files = FilesOf(asker.Ask(ForSymbol(symbol)));
   EXPECT_THAT(files, testing::Contains("steadystate/v1/generation.proto"));
   EXPECT_GT(files.size(), 1u);
+  EXPECT_THAT(FilesOf(asker.Ask(
+                  ForSymbol("inference.GRPCInferenceService.ModelInfer"))),
+              testing::ElementsAre("inference/grpc_service.proto",
+                                   "inference/model_config.proto"));
   EXPECT_TRUE(FilesOf(asker.Ask(ForSymbol(symbol))).empty());
   ServerReflectionRequest by_name;
   by_name.set_file_by_filename("grpc/health/v1/health.proto");

@@ -92,7 +92,7 @@ TEST(ServerTest, HealthIsToldPerService) {
   OpenServer server;
   for (const char* service :
        {"", "steadystate.v1.SessionService", "steadystate.v1.GenerationService",
-        "steadystate.v1.ModelService"}) {
+        "steadystate.v1.ModelService", "inference.GRPCInferenceService"}) {
     EXPECT_EQ(HealthOf(server, service), HealthCheckResponse::SERVING)
         << service;
   }
@@ -190,7 +190,8 @@ TEST(ServerTest, ReflectionListsTheServices) {
   const std::string services = ListServices(server, &status);
   for (const char* service :
        {"steadystate.v1.SessionService", "steadystate.v1.GenerationService",
-        "steadystate.v1.ModelService", "grpc.health.v1.Health"}) {
+        "steadystate.v1.ModelService", "inference.GRPCInferenceService",
+        "grpc.health.v1.Health"}) {
     EXPECT_TRUE(absl::StrContains(services, service)) << service;
   }
 }
