@@ -145,8 +145,8 @@ bool KeeperThread::GiveSlot(Job& job) {
 // memory.
 void KeeperThread::MakeRoom() {
   if (!std::exchange(wants_room_, false)) return;
-  if (saver_.MayStore() && HibernateOne(SteadyTime::InfiniteFuture(),
-                                        kForOthers) != Room::kStoreFailed) {
+  if (HibernateOne(SteadyTime::InfiniteFuture(), kForOthers) !=
+      Room::kStoreFailed) {
     return;
   }
   const MutexLock lock(shelf_.mutex);
@@ -375,10 +375,7 @@ absl::StatusOr<StateLease> KeeperThread::NewSlot() {
     // Without a store what is charged has a slot by now, and those that have
     // one need no other one's.
     if (parts_.archive == nullptr) return lease.status();
-    const Room room =
-        saver_.MayStore()
-            ? HibernateOne(SteadyTime::InfiniteFuture(), kForOthers)
-            : Room::kStoreFailed;
+    const Room room = HibernateOne(SteadyTime::InfiniteFuture(), kForOthers);
     if (room == Room::kStoreFailed) return saver_.failure();
     if (room == Room::kNone) return lease.status();
   }

@@ -64,9 +64,10 @@ bool KeeperThread::HibernateOneAsked() {
 }
 
 // Of the sessions that have not been used since then, the one that has been
-// idle longest leaves memory.
+// idle longest leaves memory. A store that is left alone has failed.
 KeeperThread::Room KeeperThread::HibernateOne(SteadyTime idle_since,
                                               Reason reason) {
+  if (!saver_.MayStore()) return Room::kStoreFailed;
   Session* session = nullptr;
   {
     const MutexLock lock(shelf_.mutex);

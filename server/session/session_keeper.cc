@@ -130,7 +130,9 @@ absl::Status SessionKeeper::TakeUpStored() {
   for (StoredSession& stored : recovered.sessions) {
     TakeUp(std::move(stored), now);
   }
-  shelf_.EndSurplusPrefixes();
+  // Others may be kept now, or those that had given way could not be deleted
+  // before a kill.
+  shelf_.EndPrefixesAbove(shelf_.max_prefixes);
   UpdateGauges();
   shelf_.wake.SignalOne();
   return absl::OkStatus();

@@ -111,13 +111,13 @@ bool Shelf::EndOldestPrefix() {
   return true;
 }
 
-void Shelf::EndSurplusPrefixes() {
-  while (table.kept_prefixes() > max_prefixes) EndOldestPrefix();
+void Shelf::EndPrefixesAbove(size_t most) {
+  while (table.kept_prefixes() > most) EndOldestPrefix();
 }
 
 bool Shelf::MakeRoomForPrefix() {
   if (max_prefixes == 0) return false;
-  while (table.kept_prefixes() >= max_prefixes) EndOldestPrefix();
+  EndPrefixesAbove(max_prefixes - 1);
   return charges.left(listed_tier()) > 0 || EndOldestPrefix();
 }
 

@@ -139,9 +139,8 @@ struct Shelf {
   // What is kept of prompts by itself gives way to others, and to what is kept
   // later: ends the one that was asked for least lately. False without one.
   bool EndOldestPrefix() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex);
-  // Of what the store has at the start there may be too many: others may be
-  // kept now, or those that had given way could not be deleted before a kill.
-  void EndSurplusPrefixes() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex);
+  // So many may stay.
+  void EndPrefixesAbove(size_t most) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex);
   // True if one more may be kept and charged, once such have given way.
   bool MakeRoomForPrefix() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex);
 
