@@ -101,29 +101,31 @@ bool StreamStepReactor::GoOnElsewhere() {
     return false;
   }
   intake_.Unread();
-  // From here on it may be the other thread's.
-  const absl::StatusOr<TurnTicket> ticket = services_.texts.Run(
-      client_, kShortTextBytes,
-      [self = shared_from_this()](const absl::Status& turn) {
-        if (turn.ok()) {
-          MayPark("StreamStepReactor::GoOnElsewhere");
-        } else {
-          self->Refuse(turn);
-        }
-        self->Submit();
-      });
-  if (!ticket.ok()) {
-    Refuse(ticket.status());
-    return false;
-  }
-  bool forget = false;
+  absl::Status refused;
   {
+    // The work may be done, and have left more, before Run returns: it looks
+    // for its place under the same lock, so that ticket_ is the latest one.
     const MutexLock lock(mutex_);
-    ticket_ = *ticket;
-    forget = progress_.broken();
+    if (progress_.broken()) return false;
+    const absl::StatusOr<TurnTicket> ticket = services_.texts.Run(
+        client_, kShortTextBytes,
+        [self = shared_from_this()](const absl::Status& turn) {
+          if (turn.ok()) {
+            MayPark("StreamStepReactor::GoOnElsewhere");
+          } else {
+            self->Refuse(turn);
+          }
+          self->Submit();
+        });
+    // From here on intake_ may be the other thread's.
+    if (ticket.ok()) {
+      ticket_ = *ticket;
+      return true;
+    }
+    refused = ticket.status();
   }
-  if (forget) services_.texts.Forget(*ticket);
-  return true;
+  Refuse(refused);
+  return false;
 }
 
 void StreamStepReactor::TakeSteps() {

@@ -51,7 +51,8 @@ namespace steadystate {
 //   OnRoom, OnOutboundRoom: their callers' reference;
 //   what goes on elsewhere: the work there shares it.
 //
-// Lock order: the engine is never called with mutex_ held.
+// Lock order: the engine is never called with mutex_ held; the mutex of the
+// threads for texts is taken within it.
 class StreamStepReactor final
     : public grpc::ServerBidiReactor<grpc::ByteBuffer,
                                      google::protobuf::Message>,
