@@ -3,7 +3,6 @@
 // field that has it. Method: requests in all forms, and with one fault each.
 #include "server/rpc/inference/infer_request.h"
 
-#include <cstring>
 #include <functional>
 #include <limits>
 #include <memory>
@@ -27,9 +26,8 @@ using testing::ElementsAre;
 
 template <typename T>
 std::string Raw(const std::vector<T>& values) {
-  std::string raw(values.size() * sizeof(T), '\0');
-  std::memcpy(raw.data(), values.data(), raw.size());
-  return raw;
+  return {reinterpret_cast<const char*>(values.data()),
+          values.size() * sizeof(T)};
 }
 
 class InferRequestTest : public testing::Test {
