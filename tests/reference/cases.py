@@ -13,10 +13,8 @@ import zlib
 
 import numpy as np
 
-from families import FAMILIES
-from language_model import DEFAULTS, hybrid_group
-from layer import Config
-from softmax_attention import softmax_tensors
+from families import FAMILIES, family_of
+from language_model import CausalLm, mixer_part, mlp_width, model_config
 from tensor_file import write_weights
 
 VOCAB, TOKENS = 61, 40
@@ -41,8 +39,9 @@ class Case:
     """Random tensors of one case, in the order in which they are asked for."""
 
     def __init__(self, family, values, stored, seed):
-        self.config = Config(values, {**DEFAULTS, **family.DEFAULTS})
+        self.config = model_config(family, values)
         self.family = family
+        self.model = getattr(family, "Model", CausalLm)  # its names
         self.stored = stored
         self.random = np.random.default_rng(seed)
         self.tensors = {}
@@ -64,22 +63,19 @@ class Case:
 
     def mlp(self, p):
         D = self.config["hidden_size"]
-        width = int(D * self.config["hidden_ratio"] * 2 / 3)
-        derived = -(-width // 256) * 256
-        width = self.config.get("intermediate_size", derived)
+        width = getattr(self.family, "mlp_width", mlp_width)(self.config)
+        gate, up, down = self.model.MLP_PARTS
         if self.stored.get("fused_mlp"):
-            self.matrix(p + "gate_proj.weight", 2 * width, D)
+            self.matrix(p + gate + ".weight", 2 * width, D)
         else:
-            self.matrix(p + "gate_proj.weight", width, D)
-            self.matrix(p + "up_proj.weight", width, D)
-        self.matrix(p + "down_proj.weight", D, width)
+            self.matrix(p + gate + ".weight", width, D)
+            self.matrix(p + up + ".weight", width, D)
+        self.matrix(p + down + ".weight", D, width)
 
     def mixer(self, n, p):
-        group = hybrid_group(self.config, n)
-        if group is not None:
-            softmax_tensors(self, p, group)
-        else:
-            self.family.tensors(self, n, p)
+        """Of layer n, whose tensors are below p."""
+        part, _, tensors = mixer_part(self.family, self.config, n)
+        tensors(self, n, p + part)
 
     def embeddings(self, name):
         D = self.config["hidden_size"]
@@ -91,18 +87,19 @@ class Case:
 
     def causal_lm(self):
         """All tensors of the common frame."""
-        D = self.config["hidden_size"]
-        self.embeddings("model.embeddings.weight")
+        D, model = self.config["hidden_size"], self.model
+        self.embeddings(model.EMBEDDINGS)
         for n in range(self.config["num_hidden_layers"]):
             p = "model.layers.%d." % n
-            self.vector(p + "attn_norm.weight", D, 1.0, 0.3)
-            self.mixer(n, p + "attn.")
-            self.vector(p + "mlp_norm.weight", D, 1.0, 0.3)
-            self.mlp(p + "mlp.")
+            mixer_norm, mlp_norm = model.NORMS
+            self.vector(p + mixer_norm + ".weight", D, 1.0, 0.3)
+            self.mixer(n, p)
+            self.vector(p + mlp_norm + ".weight", D, 1.0, 0.3)
+            self.mlp(p + model.MLP)
         if hasattr(self.family, "model_tensors"):
             self.family.model_tensors(self)
-        self.vector("model.norm.weight", D, 1.0, 0.3)
-        self.head("lm_head.weight")
+        self.vector(model.FINAL_NORM + ".weight", D, 1.0, 0.3)
+        self.head(model.HEAD)
 
     def make(self):
         getattr(self.family, "all_tensors", Case.causal_lm)(self)
@@ -110,7 +107,11 @@ class Case:
 
 
 def case_values(model_type, change):
-    """config.json: model_type first, then BASE with the case's changes."""
+    """config.json: model_type first, then BASE with the case's changes, where
+    there is a text_config in that."""
+    if "text_config" in change:
+        inner = case_values(model_type, change["text_config"])
+        return {"model_type": model_type, **change, "text_config": inner}
     values = {"model_type": model_type, **BASE, **change}
     return {
         k: value for k, value in values.items() if value is not None or k not in BASE
@@ -124,7 +125,7 @@ def write_case(root, name):
     folder = os.path.join(root, name)
     os.makedirs(folder, exist_ok=True)
     seed = stored.get("seed", zlib.crc32(name.encode()))
-    tensors = Case(FAMILIES[model_type], values, stored, seed).make()
+    tensors = Case(family_of(model_type), values, stored, seed).make()
     tokens = np.random.default_rng(100 + seed).integers(0, VOCAB, TOKENS)
     with open(os.path.join(folder, "config.json"), "w") as file:
         json.dump(values, file, indent=1)

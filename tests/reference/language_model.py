@@ -8,7 +8,7 @@ import numpy as np
 
 from layer import Config, Layer
 from pointwise import ACTIVATIONS, rms_norm
-from softmax_attention import SoftmaxAttention
+from softmax_attention import SoftmaxAttention, fla_shape, softmax_tensors
 
 # Keys that every family shares; a family's DEFAULTS come before these.
 DEFAULTS = {
@@ -20,6 +20,42 @@ DEFAULTS = {
     "norm_eps": 1e-6,
     "tie_word_embeddings": False,
 }
+
+
+# Of parts that are no language model.
+FOREIGN = ("model.visual.", "visual.", "vision_tower.", "mtp.", "model.mtp.")
+
+
+def is_foreign(name):
+    """Whether the tensor is there in vain."""
+    return name.startswith(FOREIGN)
+
+
+def own_tensors(tensors):
+    """Those of the language model, by the names that they have without others
+    beside it."""
+    own = {}
+    for name, tensor in tensors.items():
+        short = name.removeprefix("language_model.")
+        short = short.replace("model.language_model.", "model.", 1)
+        if not is_foreign(name):
+            own[short] = tensor
+    return own
+
+
+def language_values(values):
+    """The config of the language model, which others may stand beside: then
+    whether the head is tied is said outside."""
+    if values.get("text_config") is None:
+        return values
+    outer = {key: values[key] for key in ("tie_word_embeddings",) if key in values}
+    return {**values["text_config"], **outer}
+
+
+def model_config(family, values):
+    """With the defaults of the family, its aliases spelt as the rest."""
+    values = getattr(family, "respell", dict)(language_values(values))
+    return Config(values, {**DEFAULTS, **family.DEFAULTS})
 
 
 def hybrid_groups(config):
@@ -36,14 +72,45 @@ def hybrid_group(config, n):
     return None
 
 
+def mixer_part(family, config, n):
+    """Of layer n: the prefix of its mixer's tensors, what makes the mixer
+    (model, n, prefix) and what makes random tensors (case, n, prefix).
+
+    The family's only one, softmax in a hybrid of fla's, or that of the
+    layer's kind where the family has KINDS.
+    """
+    if hasattr(family, "KINDS"):
+        return family.KINDS[family.layer_types(config)[n]]
+    group = hybrid_group(config, n)
+    if group is None:
+        return "attn.", family.Mixer, family.tensors
+    shape = fla_shape(config, Config(group))
+    return (
+        "attn.",
+        lambda model, n, p: SoftmaxAttention(model, shape, p),
+        lambda case, n, p: softmax_tensors(case, p, shape),
+    )
+
+
+def mlp_width(config):
+    """intermediate_size or what fla derives without it."""
+    width = int(config["hidden_size"] * config["hidden_ratio"] * 2 / 3)
+    return config.get("intermediate_size", -(-width // 256) * 256)
+
+
 class Mlp(Layer):
+    def __init__(self, model, prefix):
+        super().__init__(model, prefix)
+        self.parts = model.MLP_PARTS
+
     def step(self, x):
-        if self.tensor("up_proj.weight") is None:  # both in gate_proj
-            gate, up = np.split(self.project("gate_proj", x), 2)
+        gate, up, down = self.parts
+        if self.tensor(up + ".weight") is None:  # both in the gate's
+            gate, up = np.split(self.project(gate, x), 2)
         else:
-            gate, up = self.project("gate_proj", x), self.project("up_proj", x)
+            gate, up = self.project(gate, x), self.project(up, x)
         act = ACTIVATIONS[self.config["hidden_act"]]
-        return self.project("down_proj", act(gate) * up)
+        return self.project(down, act(gate) * up)
 
 
 class Block:
@@ -52,13 +119,14 @@ class Block:
     def __init__(self, model, n):
         prefix = "model.layers.%d." % n
         self.eps = model.config.norm_eps()
-        self.mixer = model.make_mixer(n, prefix + "attn.")
-        self.mlp = Mlp(model, prefix + "mlp.")
-        self.attn_norm = model.tensors[prefix + "attn_norm.weight"]
-        self.mlp_norm = model.tensors[prefix + "mlp_norm.weight"]
+        self.mixer = model.make_mixer(n, prefix)
+        self.mlp = Mlp(model, prefix + model.MLP)
+        self.mixer_norm, self.mlp_norm = (
+            model.tensors[prefix + name + ".weight"] for name in model.NORMS
+        )
 
     def step(self, h, position):
-        h = h + self.mixer.step(rms_norm(h, self.attn_norm, self.eps), position)
+        h = h + self.mixer.step(rms_norm(h, self.mixer_norm, self.eps), position)
         return h + self.mlp.step(rms_norm(h, self.mlp_norm, self.eps))
 
     def order_matters(self):
@@ -66,7 +134,7 @@ class Block:
 
     def bidirectional(self, rows):
         """Every row of [tokens, D] sees all of them."""
-        inputs = [rms_norm(h, self.attn_norm, self.eps) for h in rows]
+        inputs = [rms_norm(h, self.mixer_norm, self.eps) for h in rows]
         for t, x in enumerate(inputs):
             self.mixer.absorb(x, t)
         mixed = [self.mixer.read(x, t) for t, x in enumerate(inputs)]
@@ -78,16 +146,20 @@ class CausalLm:
     """One sequence, fed token by token.
 
     family: a module of families/. rounded: applied to every weight matrix
-    and its input, see tensor_file. What a family may replace: the names of
-    the embeddings and of the head, `make_block`, `final_norm`, `cap`.
+    and its input, see tensor_file. What a family may replace: the names, here
+    fla's, `make_block`, `final_norm`, `cap`.
     """
 
     EMBEDDINGS = "model.embeddings.weight"
+    NORMS = ("attn_norm", "mlp_norm")  # of a layer, before mixer and MLP
+    MLP = "mlp."
+    MLP_PARTS = ("gate_proj", "up_proj", "down_proj")
+    FINAL_NORM = "model.norm"
     HEAD = "lm_head.weight"
 
     def __init__(self, family, values, tensors, rounded):
         self.family = family
-        self.config = Config(values, {**DEFAULTS, **family.DEFAULTS})
+        self.config = model_config(family, values)
         self.tensors, self.rounded = tensors, rounded
         self.table = rounded(tensors[self.EMBEDDINGS])
         head = tensors.get(self.HEAD)
@@ -101,14 +173,13 @@ class CausalLm:
         return Block(self, n)
 
     def make_mixer(self, n, prefix):
-        """The mixer of layer n: the family's, or softmax in a hybrid."""
-        group = hybrid_group(self.config, n)
-        if group is not None:
-            return SoftmaxAttention(self, Config(group), prefix)
-        return self.family.Mixer(self, n, prefix)
+        """The mixer of layer n, whose tensors are below the prefix."""
+        part, mixer, _ = mixer_part(self.family, self.config, n)
+        return mixer(self, n, prefix + part)
 
     def final_norm(self, h):
-        return rms_norm(h, self.tensors["model.norm.weight"], self.config.norm_eps())
+        weight = self.tensors[self.FINAL_NORM + ".weight"]
+        return rms_norm(h, weight, self.config.norm_eps())
 
     def cap(self, logits):
         return logits

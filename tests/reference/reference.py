@@ -31,8 +31,8 @@ import sys
 import numpy as np
 
 from cases import CASES, write_case
-from families import FAMILIES
-from language_model import CausalLm
+from families import family_of
+from language_model import CausalLm, is_foreign
 from tensor_file import exact, read_checkpoint, round_bf16
 
 TOLERANCE = 1e-12  # of `check`
@@ -41,7 +41,7 @@ LEAST_MOVE = 1e-3  # of `matters`
 
 def make_model(values, tensors, rounded=exact):
     """The reference of a checkpoint, at the start of a sequence."""
-    family = FAMILIES[values["model_type"]]
+    family = family_of(values["model_type"])
     return getattr(family, "Model", CausalLm)(family, values, tensors, rounded)
 
 
@@ -103,19 +103,21 @@ def check(folder):
 
 
 def matters(folder):
-    """Whether a tenth of noise in any one tensor shows in the logits."""
+    """Whether a tenth of noise in any one tensor shows in the logits, but for
+    those that are not the language model's."""
     values, tensors = read_checkpoint(folder)
     tokens = read_tokens(folder)
     plain = np.load(os.path.join(folder, "logits.npy"))
     idle = []
-    for name, tensor in tensors.items():
+    own = {name: x for name, x in tensors.items() if not is_foreign(name)}
+    for name, tensor in own.items():
         noise = np.random.default_rng(1).normal(size=tensor.shape)
         size = 0.1 * max(math.sqrt(np.mean(tensor**2)), 0.1)
         changed = {**tensors, name: tensor + size * noise}
         move = np.abs(make_model(values, changed).logits(tokens) - plain).max()
         if not move > LEAST_MOVE:
             idle.append("%s (%.1e)" % (name, move))
-    verdict = ", ".join(idle) if idle else "all %d tensors matter" % len(tensors)
+    verdict = ", ".join(idle) if idle else "all %d tensors matter" % len(own)
     print("%-36s %s" % (os.path.basename(folder), verdict))
     return not idle
 

@@ -1,57 +1,124 @@
-"""Softmax attention with rotary positions: `transformer`, hybrid layers."""
+"""Softmax attention with rotary positions: `transformer`, hybrid layers.
+
+    q, k, v = W x (+ b);  q, k <- norm per head;  q, k <- rotary
+    o_h = sum softmax(q_h . k_j d^-1/2) v_j;  o <- o sigmoid(gate)
+    y = W_o o (+ b)
+
+Which of that a layer has is its Shape; query head h reads key head
+h // (H / G).
+"""
 
 import math
+from dataclasses import dataclass
 
 import numpy as np
 
 from layer import Layer
-from pointwise import rms_norm, rotate_half, softmax
+from pointwise import rms_norm, rotate_half, sigmoid, softmax
+
+
+@dataclass(frozen=True)
+class Shape:
+    """What a layer has and how its tensors are called."""
+
+    H: int
+    G: int
+    d: int
+    rotary: int  # the first dimensions of a head, which turn
+    theta: float
+    window: int = 0  # 0: none
+    norms: tuple = ()  # the names of those of q and k
+    eps: float = 1e-5  # of norms
+    gated: bool = False  # q_proj has a head's rows of q, then of its gate
+    out: str = "o_proj"
+    biases: str = ""  # of which of q, k, v, o
 
 
 class SoftmaxAttention(Layer):
-    """options: the model's config or one entry of its `attn`."""
-
-    def __init__(self, model, options, prefix):
+    def __init__(self, model, shape, prefix):
         super().__init__(model, prefix)
-        self.options = options
-        self.H = options.get("num_heads", 32)
-        self.G = options.get("num_kv_heads", self.H)
-        self.d = self.config["hidden_size"] // self.H
+        self.shape = shape
         self.keys, self.values = [], []
 
+    def normed(self, part, heads):
+        """q or k."""
+        if not self.shape.norms:
+            return heads
+        weight = self.tensor(self.shape.norms["qk".index(part)] + ".weight")
+        return np.stack([rms_norm(y, weight, self.shape.eps) for y in heads])
+
     def rotate(self, x, position):
-        return rotate_half(x, position, self.options.get("rope_theta", 10000.0))
+        turned, rest = np.split(x, [self.shape.rotary])
+        turned = rotate_half(turned, position, self.shape.theta)
+        return np.concatenate([turned, rest])
 
     def step(self, x, position):
-        q = self.project("q_proj", x).reshape(self.H, self.d)
-        k = self.project("k_proj", x).reshape(self.G, self.d)
-        v = self.project("v_proj", x).reshape(self.G, self.d)
-        if self.options.get("qk_norm", False):
-            q = np.stack([rms_norm(y, self.tensor("q_norm.weight"), 1e-5) for y in q])
-            k = np.stack([rms_norm(y, self.tensor("k_norm.weight"), 1e-5) for y in k])
+        H, G, d = self.shape.H, self.shape.G, self.shape.d
+        rows = self.project("q_proj", x).reshape(H, -1, d)
+        q, gate = self.normed("q", rows[:, 0]), rows[:, -1]
+        k = self.normed("k", self.project("k_proj", x).reshape(G, d))
         self.keys.append([self.rotate(y, position) for y in k])
-        self.values.append(v)
-        window = self.options.get("window_size") or len(self.keys)
-        first = max(0, len(self.keys) - window)
-        out = np.zeros((self.H, self.d))
-        for h in range(self.H):
-            j = h // (self.H // self.G)
+        self.values.append(self.project("v_proj", x).reshape(G, d))
+        first = max(0, len(self.keys) - (self.shape.window or len(self.keys)))
+        out = np.zeros((H, d))
+        for h in range(H):
+            j = h // (H // G)
             query = self.rotate(q[h], position)
             scores = np.array([key[j] @ query for key in self.keys[first:]])
-            weights = softmax(scores / math.sqrt(self.d))
+            weights = softmax(scores / math.sqrt(d))
             out[h] = sum(s * u[j] for s, u in zip(weights, self.values[first:]))
-        return self.project("o_proj", out.reshape(-1))
+        if self.shape.gated:
+            out *= sigmoid(gate)
+        return self.project(self.shape.out, out.reshape(-1))
 
 
-def softmax_tensors(case, p, options):
+def softmax_tensors(case, p, shape):
     """Random tensors of one layer."""
-    D, H = case.config["hidden_size"], options["num_heads"]
-    d, G = D // H, options.get("num_kv_heads") or H
-    for part, n in (("q", D), ("k", G * d), ("v", G * d)):
+    D, H, G, d = case.config["hidden_size"], shape.H, shape.G, shape.d
+    q_rows = 2 * H * d if shape.gated else H * d
+    for part, n in (("q", q_rows), ("k", G * d), ("v", G * d)):
         case.matrix(p + part + "_proj.weight", n, D)
-        if options.get("qkv_bias", False):
+        if part in shape.biases:
             case.vector(p + part + "_proj.bias", n, 0.0, 0.5)
-    if options.get("qk_norm", False):
-        case.vector(p + "q_norm.weight", d, 1.5, 0.3)
-        case.vector(p + "k_norm.weight", d, 1.5, 0.3)
-    case.matrix(p + "o_proj.weight", D, D)
+    for name in shape.norms:
+        case.vector(p + name + ".weight", d, 1.5, 0.3)
+    case.matrix(p + shape.out + ".weight", D, H * d)
+    if "o" in shape.biases:
+        case.vector(p + shape.out + ".bias", D, 0.0, 0.5)
+
+
+def fla_shape(config, options):
+    """options: the model's config or one entry of its `attn`."""
+    H = options.get("num_heads", 32)
+    d = config["hidden_size"] // H
+    return Shape(
+        H=H,
+        G=options.get("num_kv_heads", H),
+        d=d,
+        rotary=d,
+        theta=options.get("rope_theta", 10000.0),
+        window=options.get("window_size", 0),
+        norms=("q_norm", "k_norm") if options.get("qk_norm", False) else (),
+        biases="qkv" if options.get("qkv_bias", False) else "",
+    )
+
+
+def rotary_option(config, key):
+    """In rope_parameters or, as transformers before 5, beside the others."""
+    value = config.get("rope_parameters", {}).get(key)
+    return config[key] if value is None else value
+
+
+def transformers_shape(config, **more):
+    """Of the keys that transformers' models have in common."""
+    H = config["num_attention_heads"]
+    d = config.get("head_dim", config["hidden_size"] // H)
+    return Shape(
+        H=H,
+        G=config["num_key_value_heads"],
+        d=d,
+        rotary=int(d * rotary_option(config, "partial_rotary_factor")),
+        theta=rotary_option(config, "rope_theta"),
+        eps=config.norm_eps(),
+        **more,
+    )

@@ -11,7 +11,12 @@ A module has
              the prefix p; see cases.Case
   CASES      {name of a golden case: (config values beside cases.BASE,
              options of storage)}
+or, with layers of several kinds, in place of Mixer and tensors
+  KINDS      {kind: (prefix of the mixer's tensors, Mixer, tensors)}
+  layer_types  layer_types(config): the kind of each layer
 and, where it needs them,
+  respell    respell(values): config values without aliases of keys
+  mlp_width  mlp_width(config) in place of language_model's
   Model      in place of language_model.CausalLm
   model_tensors  model_tensors(case): random tensors of no single layer
   all_tensors    all_tensors(case): all random tensors, where Model has
@@ -25,10 +30,12 @@ from families import (
     hgrn,
     hgrn2,
     kda,
+    lfm2,
     linear_attn,
     linear_recurrence,
     mamba,
     mamba2,
+    qwen3_5,
     retnet,
     rwkv6,
     rwkv7,
@@ -44,10 +51,12 @@ FAMILIES = {
     "hgrn": hgrn,
     "hgrn2": hgrn2,
     "kda": kda,
+    "lfm2": lfm2,
     "linear_attn": linear_attn,
     "linear_recurrence": linear_recurrence,
     "mamba": mamba,
     "mamba2": mamba2,
+    "qwen3_5": qwen3_5,
     "retnet": retnet,
     "rwkv6": rwkv6,
     "rwkv7": rwkv7,
@@ -55,3 +64,10 @@ FAMILIES = {
     "transformer": transformer,
     "xlstm": xlstm,
 }
+
+# Other names of them.
+ALIASES = {"qwen3_5_text": "qwen3_5"}
+
+
+def family_of(model_type):
+    return FAMILIES[ALIASES.get(model_type, model_type)]

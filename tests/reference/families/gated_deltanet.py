@@ -31,10 +31,18 @@ DEFAULTS = {
 
 
 class Mixer(Layer):
+    DECAY, NORM, OUT = "a_proj", "o_norm", "o_proj"
+
     def __init__(self, model, n, prefix):
         super().__init__(model, prefix)
-        self.H, self.HV, self.K, self.V = sizes(self.config)
+        self.H, self.HV, self.K, self.V = self.sizes()
         self.S = np.zeros((self.HV, self.K, self.V))
+        self.make_convolutions()
+
+    def sizes(self):
+        return sizes(self.config)
+
+    def make_convolutions(self):
         self.convs = {}
         if self.config["use_short_conv"]:
             self.convs = {part: self.causal_conv(part + "_conv1d") for part in "qkv"}
@@ -45,13 +53,19 @@ class Mixer(Layer):
         y = self.convs[name].step(y) if self.convs else y
         return silu(y).reshape(heads, width)
 
+    def parts(self, x):
+        """q [H, K], k [H, K] and v [HV, V]."""
+        q = self.part("q", x, self.H, self.K)
+        k = self.part("k", x, self.H, self.K)
+        return q, k, self.part("v", x, self.HV, self.V)
+
     def beta(self, x):
         beta = sigmoid(self.project("b_proj", x))
         return 2 * beta if self.config["allow_neg_eigval"] else beta
 
     def decay(self, x):
         """[HV, 1]: one number serves all key channels."""
-        a = self.project("a_proj", x) + self.tensor("dt_bias")
+        a = self.project(self.DECAY, x) + self.tensor("dt_bias")
         return np.exp(-np.exp(self.tensor("A_log")) * softplus(a))[:, None]
 
     def gate(self, x):
@@ -63,9 +77,8 @@ class Mixer(Layer):
 
     def step(self, x, position):
         H, HV, K, V = self.H, self.HV, self.K, self.V
-        q = self.part("q", x, H, K)
-        k = self.part("k", x, H, K)
-        v = self.part("v", x, HV, V)
+        q, k, v = self.parts(x)
+        norm, eps = self.tensor(self.NORM + ".weight"), self.config.norm_eps()
         alpha, beta, gate = self.decay(x), self.beta(x), self.gate(x)
         out = np.zeros((HV, V))
         for j in range(HV):
@@ -75,10 +88,10 @@ class Mixer(Layer):
             u = beta[j] * (v[j] - S.T @ key)
             self.S[j] = S + np.outer(key, u)
             o = self.S[j].T @ query
-            out[j] = rms_norm(o, self.tensor("o_norm.weight"), self.config.norm_eps())
+            out[j] = rms_norm(o, norm, eps)
             if gate is not None:
                 out[j] *= gate[j]
-        return self.project("o_proj", out.reshape(-1))
+        return self.project(self.OUT, out.reshape(-1))
 
 
 def sizes(config):

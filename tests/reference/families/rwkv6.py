@@ -95,7 +95,7 @@ class Block(Layer):
     def __init__(self, model, n):
         super().__init__(model, "model.layers.%d." % n)
         self.pre = n == 0 and self.config["norm_first"]
-        self.mixer = model.make_mixer(n, self.prefix + "attn.")
+        self.mixer = model.make_mixer(n, self.prefix)
         self.channels = model.family.ChannelMixing(model, self.prefix + "ffn.")
 
     def norm(self, name, h):
@@ -144,7 +144,7 @@ def all_tensors(case):
         if n == 0 and case.config["norm_first"]:
             norm(case, p + "pre_norm")
         norm(case, p + "attn_norm")
-        case.mixer(n, p + "attn.")
+        case.mixer(n, p)
         norm(case, p + "ffn_norm")
         case.family.channel_tensors(case, p + "ffn.")
     norm(case, "model.norm")

@@ -1,17 +1,18 @@
 """Softmax attention in every layer."""
 
-from softmax_attention import SoftmaxAttention, softmax_tensors
+from softmax_attention import SoftmaxAttention, fla_shape, softmax_tensors
 
 DEFAULTS = {"num_heads": 32}
 
 
 class Mixer(SoftmaxAttention):
     def __init__(self, model, n, prefix):
-        super().__init__(model, model.config, prefix)
+        shape = fla_shape(model.config, model.config)
+        super().__init__(model, shape, prefix)
 
 
 def tensors(case, n, p):
-    softmax_tensors(case, p, case.config)
+    softmax_tensors(case, p, fla_shape(case.config, case.config))
 
 
 CASES = {
