@@ -56,10 +56,11 @@ def refuse_differences(missing, unexpected, mismatched):
         raise Unsupported("; ".join(complaints))
 
 
-def from_pretrained(folder, config_class, model_class, inert=()):
+def from_pretrained(folder, config_class, model_class, inert=(), foreign=()):
     """The model that the library itself makes of the folder, in float32.
 
-    inert: keys of which it knows nothing and need not.
+    inert: keys of which it knows nothing and need not. foreign: what names of
+    tensors begin with that the folder may lack.
     """
     refuse_unknown_keys(read_config(folder), config_class, inert)
     try:
@@ -70,8 +71,9 @@ def from_pretrained(folder, config_class, model_class, inert=()):
     except (AssertionError, NotImplementedError, RuntimeError,
             ValueError) as error:
         raise Unsupported(str(error).splitlines()[0]) from error
-    refuse_differences(info["missing_keys"], info["unexpected_keys"],
-                       info["mismatched_keys"])
+    missing = [name for name in info["missing_keys"]
+               if not name.startswith(foreign)]
+    refuse_differences(missing, info["unexpected_keys"], info["mismatched_keys"])
     return model.eval()
 
 

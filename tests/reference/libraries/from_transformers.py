@@ -9,25 +9,44 @@ import sys
 
 import torch
 
-sys.modules["mamba_ssm"] = None  # not installed, for all that it knows
+# Not installed, for all that it knows.
+sys.modules.update(dict.fromkeys(("mamba_ssm", "causal_conv1d", "fla")))
 import transformers  # noqa: E402
 
 from checkpoints import (Unsupported, from_pretrained,  # noqa: E402
-                         has_full_norm, read_config)
+                         has_full_norm, read_config, refuse_unknown_keys)
 
 LIBRARY = "transformers"
 
-# norm_scope is ours; norm_before_gate is in files that its own script wrote.
-INERT = ("norm_scope", "norm_before_gate")
+# Keys that are in files and are nothing to the library. norm_scope is ours;
+# norm_before_gate is in files that its own script wrote; the others are in
+# published ones.
+INERT = ("norm_scope", "norm_before_gate", "attn_output_gate", "block_dim",
+         "block_mlp_init_scale", "block_norm_eps", "block_out_init_scale",
+         "block_use_swiglu", "block_use_xavier_init", "conv_dim",
+         "conv_dim_out", "conv_use_xavier_init", "mamba_ssm_dtype",
+         "mtp_num_hidden_layers", "num_heads", "theta", "use_pos_enc")
 
-MODELS = {"mamba": "Mamba", "mamba2": "Mamba2", "xlstm": "xLSTM"}
+# Keys that it reads and has under other names.
+READ = ("block_ff_dim", "full_attention_interval", "partial_rotary_factor",
+        "rope_theta", "tie_embedding", "torch_dtype")
+
+# Tensors of its model that the cases need not have.
+FOREIGN = "model.visual."
+
+MODELS = {
+    "lfm2": ("Lfm2Config", "Lfm2ForCausalLM"),
+    "mamba": ("MambaConfig", "MambaForCausalLM"),
+    "mamba2": ("Mamba2Config", "Mamba2ForCausalLM"),
+    "qwen3_5": ("Qwen3_5Config", "Qwen3_5ForConditionalGeneration"),
+    "qwen3_5_text": ("Qwen3_5TextConfig", "Qwen3_5ForCausalLM"),
+    "xlstm": ("xLSTMConfig", "xLSTMForCausalLM"),
+}
 
 
 def classes(model_type):
     """(configuration class, model class) of the library."""
-    name = MODELS[model_type]
-    return (getattr(transformers, name + "Config"),
-            getattr(transformers, name + "ForCausalLM"))
+    return tuple(getattr(transformers, name) for name in MODELS[model_type])
 
 
 def load(folder):
@@ -35,8 +54,12 @@ def load(folder):
     values = read_config(folder)
     if values.get("add_out_norm") is False:
         raise Unsupported("it has its last norm whatever add_out_norm says")
-    model = from_pretrained(folder, *classes(values["model_type"]), INERT)
-    if has_full_norm(values):  # as in release 4
+    if "text_config" in values:
+        inner = values["text_config"]
+        refuse_unknown_keys(inner, classes(inner["model_type"])[0], INERT + READ)
+    model = from_pretrained(folder, *classes(values["model_type"]), INERT + READ,
+                            FOREIGN)
+    if values["model_type"] == "mamba2" and has_full_norm(values):  # release 4
         for layer in model.backbone.layers:
             layer.mixer.norm.group_size = layer.mixer.intermediate_size
     return model

@@ -19,6 +19,11 @@ TOKENS = [(7 * t * t + 3 * t) % VOCAB for t in range(40)]
 
 COMMON = {"hidden_size": 64, "num_hidden_layers": 2, "vocab_size": VOCAB}
 
+QWEN3_5 = {"num_hidden_layers": 4, "intermediate_size": 96,
+           "num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 32,
+           "linear_num_key_heads": 2, "linear_num_value_heads": 4,
+           "linear_key_head_dim": 16, "linear_value_head_dim": 24}
+
 # What makes a model of each family small, by library.
 SMALL = {
     "flash-linear-attention": {
@@ -37,12 +42,28 @@ SMALL = {
         "transformer": {"num_heads": 4},
     },
     "transformers": {
+        "lfm2": {"num_hidden_layers": 3, "full_attn_idxs": [1],
+                 "intermediate_size": 144, "block_multiple_of": 32,
+                 "num_attention_heads": 4, "num_key_value_heads": 2},
         "mamba": {"state_size": 8},
         "mamba2": {"num_heads": 8, "head_dim": 16, "state_size": 8,
                    "n_groups": 1},
+        "qwen3_5": {
+            "text_config": QWEN3_5,
+            "vision_config": {"depth": 1, "hidden_size": 16, "num_heads": 2,
+                              "intermediate_size": 32, "out_hidden_size": 64},
+        },
+        "qwen3_5_text": QWEN3_5,
         "xlstm": {"num_heads": 4},
     },
 }
+
+
+def options_of(small):
+    """Options of a configuration class, whose language model is COMMON."""
+    if "text_config" in small:
+        return {**small, "text_config": {**COMMON, **small["text_config"]}}
+    return {**COMMON, **small}
 
 
 def liven(model):
@@ -58,10 +79,10 @@ def results(library, classes, folder):
     library: a module such as from_fla. classes: model_type -> (configuration
     class, model class). folder: for the checkpoints, empty.
     """
-    for model_type, options in SMALL[library.LIBRARY].items():
+    for model_type, small in SMALL[library.LIBRARY].items():
         torch.manual_seed(1)
         config_class, model_class = classes(model_type)
-        model = model_class(config_class(**COMMON, **options)).float().eval()
+        model = model_class(config_class(**options_of(small))).float().eval()
         liven(model)
         path = os.path.join(folder, model_type)
         model.save_pretrained(path)
