@@ -63,6 +63,7 @@ SPARE = {"f32": 1.5, "bf16": 1.2}
 # Libraries as tests/reference/libraries/README.md calls them, and here.
 LIBRARIES = {
     "transformers": "transformers",
+    "transformers, float64": "transformers",
     "flash-linear-attention": "fla",
     "fla, kernels": "fla",
     "fla, plain": "fla",

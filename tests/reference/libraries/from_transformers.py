@@ -1,11 +1,14 @@
 """Logits of a checkpoint from transformers' own models, on a CPU.
 
 Without its optional CUDA packages the library takes its pure PyTorch paths.
-Parts of them compute in float32 whatever the weights are: so is everything
-here. Needs the packages of requirements.txt.
+Parts of them compute in float32 whatever the weights are: so is everything in
+`run`, and in `run_double` what they call float32 is float64, which tells
+their formulas from their rounding. Needs the packages of requirements.txt.
 """
 
+import contextlib
 import sys
+from unittest import mock
 
 import torch
 
@@ -17,6 +20,7 @@ from checkpoints import (Unsupported, from_pretrained,  # noqa: E402
                          has_full_norm, read_config, refuse_unknown_keys)
 
 LIBRARY = "transformers"
+DOUBLE = ", float64"
 
 # Keys that are in files and are nothing to the library. norm_scope is ours;
 # norm_before_gate is in files that its own script wrote; the others are in
@@ -72,7 +76,36 @@ def run(model, tokens):
     return output.logits[0].double().numpy()
 
 
+@contextlib.contextmanager
+def float32_is_float64():
+    """All that the library makes or converts to float32 is float64."""
+    with contextlib.ExitStack() as stack:
+        for owner, name, value in ((torch, "float32", torch.float64),
+                                   (torch, "float", torch.float64),
+                                   (torch.Tensor, "float", torch.Tensor.double)):
+            stack.enter_context(mock.patch.object(owner, name, value))
+        default = torch.get_default_dtype()
+        torch.set_default_dtype(torch.float64)
+        stack.callback(torch.set_default_dtype, default)
+        yield
+
+
+def run_double(model, tokens):
+    """As run, of a model that is good for nothing else then."""
+    with float32_is_float64():
+        for module in model.double().modules():
+            if hasattr(module, "inv_freq"):  # frequencies in float32
+                module.__init__(module.config)
+        return run(model, tokens)
+
+
 def logits(folder, tokens):
     """(float64 [tokens, vocab], the name of the class that made them)."""
     model = load(folder)
     return run(model, tokens), type(model).__name__
+
+
+def logits_double(folder, tokens):
+    """As logits, in float64."""
+    model = load(folder)
+    return run_double(model, tokens), type(model).__name__ + DOUBLE

@@ -88,5 +88,8 @@ def results(library, classes, folder):
         model.save_pretrained(path)
         expected = reference.make_model(
             *reference.read_checkpoint(path)).logits(TOKENS)
-        yield (model_type, model_class.__name__, library.run(model, TOKENS),
-               expected)
+        name = model_class.__name__
+        yield model_type, name, library.run(model, TOKENS), expected
+        if hasattr(library, "run_double"):
+            yield (model_type, name + library.DOUBLE,
+                   library.run_double(model, TOKENS), expected)

@@ -11,14 +11,15 @@ import re
 import sys
 
 LINE = re.compile(r"(\S.*?) {2,}(\S+) +(\d\S*) +(\S.*?) {2,}(left out: .*|\S+)$")
-COLUMNS = ("transformers", "fla, kernels", "fla, plain", "mamba-ssm")
+COLUMNS = ("transformers", "transformers, float64", "fla, kernels",
+           "fla, plain", "mamba-ssm")
 
 
 def column(library, name):
     """Which of COLUMNS a comparison of a golden case belongs to."""
     if library == "flash-linear-attention":
         return "fla, kernels" if name.endswith("ForCausalLM") else "fla, plain"
-    return library
+    return library + (", float64" if name.endswith(", float64") else "")
 
 
 def main():
