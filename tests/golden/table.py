@@ -9,7 +9,7 @@ Errors are what BUILD_DIR/tests/steadystate_model_golden_test measures over
 all golden cases of a family, the worst of them, rounded up to one digit with
 something to spare, so that they hold on other machines too: that test fails
 where they do not. Bytes of state are what a server tells of a checkpoint of
-the family's usual widths, hidden_size 1024, times 24 layers. Needs NumPy and
+the family's usual widths, hidden_size 1024, and 24 layers. Needs NumPy and
 a CPU with native bf16 (--check: any).
 """
 
@@ -32,7 +32,8 @@ END = "<!-- made by tests/golden/table.py: end -->\n"
 
 WIDTH, LAYERS = 1024, 24
 
-# What a config of that width has beside the family's defaults.
+# What a config of that width has beside the family's defaults; as many layers
+# as tell the shares of their kinds, 1 where there is one kind.
 SIZES = {
     "delta_net": {"num_heads": 8},
     "gated_deltanet": {"num_heads": 4, "head_dim": 256},
@@ -40,10 +41,22 @@ SIZES = {
     "hgrn": {},
     "hgrn2": {},
     "kda": {"num_heads": 8, "head_dim": 128},
+    "lfm2": {
+        "num_hidden_layers": 3,
+        "num_attention_heads": 16,
+        "full_attn_idxs": [2],
+    },
     "linear_attn": {"feature_map": "elu", "num_heads": 8},
     "linear_recurrence": {"num_heads": 8, "head_k_dim": 64, "head_v_dim": 128},
     "mamba": {},
     "mamba2": {"num_heads": 32, "n_groups": 1},
+    "qwen3_5": {
+        "model_type": "qwen3_5_text",
+        "num_hidden_layers": 4,
+        "num_attention_heads": 8,
+        "num_key_value_heads": 2,
+        "linear_num_value_heads": 16,
+    },
     "retnet": {},
     "rwkv6": {},
     "rwkv7": {
@@ -140,10 +153,12 @@ def state_of(model_type):
     """What a session of the usual size keeps, in words."""
     with tempfile.TemporaryDirectory() as folder:
         write_checkpoint(pathlib.Path(folder), model_type)
-        (kind,) = describe(folder)["layer_kinds"]
-    if kind["bytes_per_token"]:
-        return f"{LAYERS * kind['bytes_per_token']:,} a token"
-    return f"{LAYERS * kind['fixed_bytes']:,}"
+        kinds = describe(folder)["layer_kinds"]
+    times = LAYERS // sum(kind["layer_count"] for kind in kinds)
+    fixed = times * sum(kind["fixed_bytes"] for kind in kinds)
+    growing = times * sum(kind["bytes_per_token"] for kind in kinds)
+    return " and ".join(
+        [f"{fixed:,}"] * (fixed > 0) + [f"{growing:,} a token"] * (growing > 0))
 
 
 # --- errors -------------------------------------------------------------------

@@ -48,8 +48,8 @@ def language_values(values):
     whether the head is tied is said outside."""
     if values.get("text_config") is None:
         return values
-    outer = {key: values[key] for key in ("tie_word_embeddings",) if key in values}
-    return {**values["text_config"], **outer}
+    inner, tied = values["text_config"], "tie_word_embeddings"
+    return {**inner, tied: values[tied]} if tied in values else inner
 
 
 def model_config(family, values):

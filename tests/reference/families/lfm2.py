@@ -14,7 +14,11 @@ import numpy as np
 
 from language_model import CausalLm
 from layer import Layer
-from softmax_attention import SoftmaxAttention, softmax_tensors, transformers_shape
+from softmax_attention import (
+    SoftmaxAttention,
+    softmax_tensors,
+    transformers_shape,
+)
 
 DEFAULTS = {
     "hidden_size": 2560,
@@ -34,7 +38,10 @@ DEFAULTS = {
     "block_multiple_of": 256,
 }
 
-ALIASES = {"block_ff_dim": "intermediate_size", "tie_embedding": "tie_word_embeddings"}
+ALIASES = {
+    "block_ff_dim": "intermediate_size",
+    "tie_embedding": "tie_word_embeddings",
+}
 
 
 def respell(values):

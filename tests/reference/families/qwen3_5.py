@@ -17,7 +17,11 @@ import numpy as np
 from families import gated_deltanet
 from language_model import CausalLm, own_tensors
 from pointwise import sigmoid, silu
-from softmax_attention import SoftmaxAttention, softmax_tensors, transformers_shape
+from softmax_attention import (
+    SoftmaxAttention,
+    softmax_tensors,
+    transformers_shape,
+)
 
 DEFAULTS = {
     "hidden_size": 4096,
@@ -91,7 +95,8 @@ def linear_tensors(case, n, p):
     case.matrix(p + "in_proj_z.weight", HV * V, D)
     case.matrix(p + "in_proj_b.weight", HV, D)
     case.matrix(p + "in_proj_a.weight", HV, D)
-    case.taps(p + "conv1d.weight", channels, case.config["linear_conv_kernel_dim"])
+    W = case.config["linear_conv_kernel_dim"]
+    case.taps(p + "conv1d.weight", channels, W)
     case.vector(p + "A_log", HV, -0.5, 1.0)
     case.vector(p + "dt_bias", HV, -1.0, 1.0)
     case.vector(p + "norm.weight", V, 1.0, 0.3)
@@ -123,7 +128,8 @@ KINDS = {
 
 def is_centered(name):
     """Whether the tensor is the weight of a norm around 0."""
-    return name.endswith("norm.weight") and not name.endswith("linear_attn.norm.weight")
+    of_heads = name.endswith("linear_attn.norm.weight")
+    return name.endswith("norm.weight") and not of_heads
 
 
 class Model(CausalLm):
@@ -148,7 +154,7 @@ def foreign_tensors(case):
 
 
 def all_tensors(case):
-    """Stored "nested": as in published files, not as text-only ones."""
+    """Stored "nested": by the names of published files, with others beside."""
     case.causal_lm()
     nested = case.stored.get("nested", False)
     for name in list(case.tensors):
@@ -160,8 +166,7 @@ def all_tensors(case):
         foreign_tensors(case)
 
 
-# Keys of the common frame that these configurations do not have, and sizes
-# that tell all widths apart.
+# Sizes that tell all widths apart.
 SMALL = {
     "model_type": "qwen3_5_text",
     "norm_eps": None,

@@ -35,6 +35,8 @@ INERT = ("norm_scope", "norm_before_gate", "attn_output_gate", "block_dim",
 READ = ("block_ff_dim", "full_attention_interval", "partial_rotary_factor",
         "rope_theta", "tie_embedding", "torch_dtype")
 
+KEYS = INERT + READ
+
 # Tensors of its model that the cases need not have.
 FOREIGN = "model.visual."
 
@@ -60,8 +62,8 @@ def load(folder):
         raise Unsupported("it has its last norm whatever add_out_norm says")
     if "text_config" in values:
         inner = values["text_config"]
-        refuse_unknown_keys(inner, classes(inner["model_type"])[0], INERT + READ)
-    model = from_pretrained(folder, *classes(values["model_type"]), INERT + READ,
+        refuse_unknown_keys(inner, classes(inner["model_type"])[0], KEYS)
+    model = from_pretrained(folder, *classes(values["model_type"]), KEYS,
                             FOREIGN)
     if values["model_type"] == "mamba2" and has_full_norm(values):  # release 4
         for layer in model.backbone.layers:
@@ -80,10 +82,11 @@ def run(model, tokens):
 def float32_is_float64():
     """All that the library makes or converts to float32 is float64."""
     with contextlib.ExitStack() as stack:
-        for owner, name, value in ((torch, "float32", torch.float64),
-                                   (torch, "float", torch.float64),
-                                   (torch.Tensor, "float", torch.Tensor.double)):
-            stack.enter_context(mock.patch.object(owner, name, value))
+        for patch in (mock.patch.object(torch, "float32", torch.float64),
+                      mock.patch.object(torch, "float", torch.float64),
+                      mock.patch.object(torch.Tensor, "float",
+                                        torch.Tensor.double)):
+            stack.enter_context(patch)
         default = torch.get_default_dtype()
         torch.set_default_dtype(torch.float64)
         stack.callback(torch.set_default_dtype, default)
