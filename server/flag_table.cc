@@ -188,7 +188,7 @@ void AppendModel(Flags& flags, OptionTable& table) {
   table.push_back(LongCount(
       {"context_cap",
        "Most tokens of a session of a model with softmax layers, whose state "
-       "is reserved up to this. 0: the model's own bound."},
+       "is reserved up to this. 0: the model's own bound, at most 8192."},
       &model.context_cap));
 }
 

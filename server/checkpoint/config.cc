@@ -200,6 +200,18 @@ absl::StatusOr<std::optional<std::vector<double>>> Config::NumberList(
   return std::optional(std::move(numbers));
 }
 
+absl::StatusOr<std::optional<std::vector<std::string>>> Config::StringList(
+    absl::string_view key, size_t max_count) const {
+  const json* value = Find(key);
+  if (value == nullptr) return std::optional<std::vector<std::string>>();
+  if (!value->is_array() || value->size() > max_count ||
+      !std::ranges::all_of(*value, &json::is_string)) {
+    return Invalid(key, absl::StrCat("it must be a list of at most ", max_count,
+                                     " strings"));
+  }
+  return std::optional(value->get<std::vector<std::string>>());
+}
+
 absl::StatusOr<Activation> Config::ActivationOf(
     absl::string_view key, absl::string_view fallback) const {
   STEADYSTATE_ASSIGN_OR_RETURN(const std::string name, String(key, fallback));
@@ -234,6 +246,24 @@ absl::StatusOr<std::vector<Config>> Config::Objects(absl::string_view key,
     }
   }
   return objects;
+}
+
+absl::StatusOr<Config> Config::Inner(
+    absl::string_view key, std::span<const absl::string_view> inherited,
+    std::span<const absl::string_view> ruling) const {
+  json inner = root_->at(std::string(key));
+  if (!inner.is_object()) return Invalid(key, "it must be an object");
+  const auto take = [&](absl::string_view name, bool rules) {
+    const json* outer = Find(name);
+    if (outer == nullptr) return;
+    json& own = inner[std::string(name)];
+    if (rules || own.is_null()) own = *outer;
+  };
+  for (const absl::string_view name : inherited) take(name, false);
+  for (const absl::string_view name : ruling) take(name, true);
+  auto root = std::make_shared<const json>(std::move(inner));
+  const json* object = root.get();
+  return Config(std::move(root), object, what_, absl::StrCat(path_, key, "."));
 }
 
 absl::Status Config::CheckFixedKeys(const KeyTable& table) const {

@@ -82,6 +82,10 @@ class Config {
   absl::StatusOr<std::optional<std::vector<double>>> NumberList(
       absl::string_view key, Bounds bounds, size_t max_count) const;
 
+  // Strings, at most max_count. Absent or null: nothing.
+  absl::StatusOr<std::optional<std::vector<std::string>>> StringList(
+      absl::string_view key, size_t max_count) const;
+
   // The activation that a key names. UNIMPLEMENTED for unknown names.
   absl::StatusOr<Activation> ActivationOf(absl::string_view key,
                                           absl::string_view fallback) const;
@@ -89,6 +93,14 @@ class Config {
   // The objects under a key: none if absent, one, or a list of them.
   absl::StatusOr<std::vector<Config>> Objects(absl::string_view key,
                                               size_t max_count) const;
+
+  // The object under a key as a config by itself. What this config says of
+  // `inherited` counts where the object lacks it, of `ruling` even where it
+  // does not. REQUIRES: this is no object within another; the key is there.
+  // INVALID_ARGUMENT if it is no object.
+  absl::StatusOr<Config> Inner(absl::string_view key,
+                               std::span<const absl::string_view> inherited,
+                               std::span<const absl::string_view> ruling) const;
 
   // UNIMPLEMENTED, naming key and value, if a key that must be default is not.
   absl::Status CheckFixedKeys(const KeyTable& table) const;
@@ -121,22 +133,29 @@ struct Choice {
   Value value;
 };
 
-// What the name under a key means; the first choice if it is absent or null.
-// UNIMPLEMENTED, naming key, value and the names there are, if it is none of
-// them.
+// What a name that stands under a key means. UNIMPLEMENTED, naming the key, its
+// value and the names there are, if it is none of them.
 template <typename Value>
-absl::StatusOr<Value> ReadChoice(const Config& config, absl::string_view key,
-                                 std::span<const Choice<Value>> choices) {
-  STEADYSTATE_ASSIGN_OR_RETURN(const std::string name,
-                               config.String(key, choices.front().name));
-  const auto found =
-      std::ranges::find(choices, absl::string_view(name), &Choice<Value>::name);
+absl::StatusOr<Value> ChoiceOf(const Config& config, absl::string_view key,
+                               absl::string_view name,
+                               std::span<const Choice<Value>> choices) {
+  const auto found = std::ranges::find(choices, name, &Choice<Value>::name);
   if (found != choices.end()) return found->value;
   const std::string names = absl::StrJoin(
       choices, ", ", [](std::string* out, const Choice<Value>& choice) {
         absl::StrAppend(out, "\"", choice.name, "\"");
       });
   return config.Unsupported(key, absl::StrCat("supported are ", names));
+}
+
+// What the name under a key means; the first choice if it is absent or null.
+// Errors as ChoiceOf.
+template <typename Value>
+absl::StatusOr<Value> ReadChoice(const Config& config, absl::string_view key,
+                                 std::span<const Choice<Value>> choices) {
+  STEADYSTATE_ASSIGN_OR_RETURN(const std::string name,
+                               config.String(key, choices.front().name));
+  return ChoiceOf(config, key, absl::string_view(name), choices);
 }
 
 // The version of a Python library. One of what comes before a release, such as

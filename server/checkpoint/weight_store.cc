@@ -114,10 +114,17 @@ absl::StatusOr<size_t> WeightStore::OpenSize(
   return open;
 }
 
-std::vector<std::string> WeightStore::Unused() const {
+std::vector<std::string> WeightStore::Unused(
+    std::span<const absl::string_view> foreign) const {
   std::vector<std::string> unused;
   for (const auto& [name, tensor] : checkpoint_.tensors()) {
     if (taken_.contains(name) || absl::EndsWith(name, ".rotary.inv_freq")) {
+      continue;
+    }
+    const absl::string_view full = name;
+    if (std::ranges::any_of(foreign, [full](absl::string_view prefix) {
+          return absl::StartsWith(full, prefix);
+        })) {
       continue;
     }
     unused.push_back(name);

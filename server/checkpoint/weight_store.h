@@ -51,8 +51,10 @@ class WeightStore {
   uint64_t parameters() const { return parameters_; }
 
   // Names of the tensors that nobody took, without buffers that libraries are
-  // known to leave behind (*.rotary.inv_freq). Sorted.
-  std::vector<std::string> Unused() const;
+  // known to leave behind (*.rotary.inv_freq) and without those whose names
+  // begin with one of `foreign`. Sorted.
+  std::vector<std::string> Unused(
+      std::span<const absl::string_view> foreign = {}) const;
 
  private:
   friend class WeightScope;

@@ -35,6 +35,15 @@ namespace {
 
 constexpr absl::string_view kHead = "lm_head.weight";
 
+// How the names of the model's tensors begin.
+absl::string_view PrefixOf(const ModelFrame& frame, const WeightScope& root) {
+  const auto found =
+      std::ranges::find_if(frame.inner_models, [&](absl::string_view prefix) {
+        return root.Has(absl::StrCat(prefix, frame.embeddings));
+      });
+  return found == frame.inner_models.end() ? frame.model : *found;
+}
+
 bool IsTied(TiedHead tied, absl::string_view embeddings,
             const WeightScope& root) {
   return tied == TiedHead::kYes || !root.Has(kHead) ||
@@ -53,19 +62,21 @@ absl::StatusOr<Decoder> Decoder::Make(const Config& config,
   const size_t N = model.vocab_size;
   const WeightScope root(store, "");
   const ModelFrame& frame = model.family->frame;
+  const absl::string_view prefix = PrefixOf(frame, root);
+  const WeightScope body = root.Child(prefix);
   Decoder decoder;
   decoder.hidden_size_ = D;
   const bool other = !frame.other_embeddings.empty() &&
-                     root.Has(frame.other_embeddings) &&
-                     !root.Has(frame.embeddings);
+                     body.Has(frame.other_embeddings) &&
+                     !body.Has(frame.embeddings);
   const absl::string_view embeddings =
       other ? frame.other_embeddings : frame.embeddings;
   STEADYSTATE_ASSIGN_OR_RETURN(const TypedData table,
-                               root.Take(embeddings, {N, D}));
+                               body.Take(embeddings, {N, D}));
   decoder.embedding_.emplace(table, N, D, weights);
   if (!model.input_norm.empty()) {
     STEADYSTATE_ASSIGN_OR_RETURN(
-        decoder.input_norm_, Norm::Make(model.norm, root, model.input_norm, D));
+        decoder.input_norm_, Norm::Make(model.norm, body, model.input_norm, D));
   }
   for (size_t i = 0; i < model.layers.size(); ++i) {
     STEADYSTATE_ASSIGN_OR_RETURN(
@@ -77,21 +88,22 @@ absl::StatusOr<Decoder> Decoder::Make(const Config& config,
                      .norm_eps = model.norm.eps,
                      .context_cap = context_cap,
                      .config = config,
-                     .root = root,
-                     .weights = root.Child(absl::StrCat(frame.layers, i, ".")),
+                     .model = body,
+                     .weights = body.Child(absl::StrCat(frame.layers, i, ".")),
                      .linears = linears,
                      .state = state,
                      .scratch = decoder.scratch_}));
     decoder.layers_.push_back(std::move(layer));
   }
   const std::string final_norm = absl::StrCat(frame.final_norm, ".weight");
-  if (!model.final_norm_may_be_missing || root.Has(final_norm)) {
+  if (!model.final_norm_may_be_missing || body.Has(final_norm)) {
     STEADYSTATE_ASSIGN_OR_RETURN(
-        decoder.final_norm_, Norm::Make(model.norm, root, frame.final_norm, D));
+        decoder.final_norm_, Norm::Make(model.norm, body, frame.final_norm, D));
   }
   decoder.logit_cap_ = model.logit_cap;
   TypedData head = decoder.embedding_->table();
-  decoder.tied_ = IsTied(model.tied_head, embeddings, root);
+  decoder.tied_ =
+      IsTied(model.tied_head, absl::StrCat(prefix, embeddings), root);
   if (!decoder.tied_) {
     STEADYSTATE_ASSIGN_OR_RETURN(head, root.Take(kHead, {N, D}));
   }

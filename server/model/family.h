@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -16,23 +17,36 @@
 #include "server/model/mixer.h"
 #include "server/model/mixer_builder.h"
 #include "server/model/norm.h"
+#include "server/model/weight_names.h"
 
 namespace steadystate {
 
 // How the checkpoints of a family name their tensors, but for those within a
 // mixer.
 struct ModelFrame {
-  absl::string_view embeddings = "model.embeddings.weight";
+  // How all of them begin, but the head's.
+  absl::string_view model = "model.";
+  // How they begin where the language model is a part of a greater one: the
+  // first under which the embeddings are found.
+  std::span<const absl::string_view> inner_models{};
+  absl::string_view embeddings = "embeddings.weight";
   // What other checkpoints of the family call them; empty: nothing else.
   absl::string_view other_embeddings = "";
-  absl::string_view layers = "model.layers.";  // then "N."
-  absl::string_view final_norm = "model.norm";
+  absl::string_view layers = "layers.";  // then "N."
+  absl::string_view final_norm = "norm";
   // Within a layer: the norm before a mixer, and how the mixer's names begin.
   absl::string_view token_norm = "attn_norm";
   absl::string_view token_mixer = "attn.";
+  // Of softmax layers; empty: as of the others.
+  absl::string_view softmax_mixer = "";
   absl::string_view channel_norm = "mlp_norm";
   absl::string_view channel_mixer = "mlp.";
+  MlpNames mlp{};
   NormStyle::Kind norm = NormStyle::Kind::kRms;
+  bool zero_centred_norms = false;
+  // How the names of tensors begin that are not of the language model: nobody
+  // misses them.
+  std::span<const absl::string_view> foreign{};
 };
 
 // Whether the head is the embedding table. Of a file without a head it is.
@@ -49,21 +63,38 @@ struct FamilyDefaults {
   size_t layers = 24;
   size_t vocab_size = 32000;
   double norm_eps = 1e-6;
-  double hidden_ratio = 4;  // of the gated MLP
-  size_t bos_token = 1;
-  size_t eos_token = 2;
+  double hidden_ratio = 4;                    // of the gated MLP
+  std::optional<size_t> intermediate_size{};  // instead of hidden_ratio
+  uint64_t max_position_embeddings = 2048;
+  std::optional<size_t> bos_token = 1;
+  std::optional<size_t> eos_token = 2;
   TiedHead tied_head = TiedHead::kNo;
 };
 
+// RMSNorm of each head's q and k, with weights that all heads share.
+struct QueryKeyNorm {
+  absl::string_view q = "q_norm";
+  absl::string_view k = "k_norm";
+  bool zero_centred = false;  // stored less 1
+  float eps = 1e-5F;
+};
+
 // How a softmax layer is made, from the `attn` object of a hybrid's config or
-// from the config of a model_type "transformer".
+// from the config of the model.
 struct SoftmaxAttentionOptions {
-  size_t num_heads = 0;     // divides D
-  size_t num_kv_heads = 0;  // divides num_heads
+  size_t num_heads = 0;     // H
+  size_t num_kv_heads = 0;  // G, divides num_heads
+  size_t head_dim = 0;      // d
   bool qkv_bias = false;
-  bool qk_norm = false;          // RMSNorm of each head's q and k, eps 1e-5
-  std::optional<size_t> window;  // tokens seen, the own one included
+  bool out_bias = false;
+  std::optional<QueryKeyNorm> qk_norm{};
+  std::optional<size_t> window{};  // tokens seen, the own one included
   double rope_theta = 10000;
+  size_t rotary = 0;  // the first elements of a head, which turn; even
+  // The heads' outputs times sigmoid of a gate. The rows of q_proj are then
+  // [H, 2, d]: those of a head's query, those of its gate.
+  bool gated = false;
+  absl::string_view out = "o_proj";
 };
 
 // What a layer mixes tokens with.
@@ -125,8 +156,11 @@ using MakeMixer =
 // around them.
 struct Family {
   absl::string_view model_type;  // of config.json
-  absl::string_view source;      // file in server/model/mixers that defines it
-  KeyTable keys;                 // beside those of every causal LM
+  // Another name of it, of a file that has the language model alone.
+  absl::string_view inner_model_type = "";
+  absl::string_view source;  // file in server/model/mixers that defines it
+  KeyTable keys;             // beside those of every causal LM
+  KeyTable part_keys{};      // of what its layers share with others
   ModelFrame frame{};
   FamilyDefaults defaults{};
   // The defaults where they depend on what else the config says. Null: as

@@ -22,7 +22,8 @@ absl::StatusOr<std::unique_ptr<Mixer>> MakeTokenMixer(
 absl::StatusOr<std::unique_ptr<Mixer>> MakeChannelMixer(
     const ModelConfig& config, const MixerBuilder& builder) {
   if (config.layers[builder.layer].channels == ChannelMixer::kGatedMlp) {
-    return Mlp::Make(config.intermediate_size, config.mlp_activation, builder);
+    return Mlp::Make(config.intermediate_size, config.mlp_activation, builder,
+                     config.family->frame.mlp);
   }
   return config.family->make_channel_mixer(builder);
 }
@@ -42,8 +43,14 @@ absl::StatusOr<Layer> Layer::Make(const ModelConfig& config,
         steps[1].norm,
         Norm::Make(config.layer_norm, builder.weights, names.channel_norm, D));
   }
+  const bool softmax =
+      config.layers[builder.layer].tokens == TokenMixer::kSoftmax;
   STEADYSTATE_ASSIGN_OR_RETURN(
-      steps[0].mixer, MakeTokenMixer(config, builder.Child(names.token_mixer)));
+      steps[0].mixer,
+      MakeTokenMixer(config,
+                     builder.Child(softmax && !names.softmax_mixer.empty()
+                                       ? names.softmax_mixer
+                                       : names.token_mixer)));
   if (mixes_channels) {
     STEADYSTATE_ASSIGN_OR_RETURN(
         steps[1].mixer,

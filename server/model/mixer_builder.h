@@ -22,7 +22,7 @@ struct MixerBuilder {
   float norm_eps = 0;
   uint64_t context_cap = 0;  // tokens, for state that grows; 0 without any
   const Config& config;      // the whole config.json
-  WeightScope root;          // all tensors
+  WeightScope model;         // "model."
   WeightScope weights;       // "model.layers.N.attn."
   LinearFactory& linears;
   StateLayoutBuilder& state;

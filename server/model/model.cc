@@ -1,5 +1,6 @@
 #include "server/model/model.h"
 
+#include <algorithm>
 #include <future>
 #include <memory>
 #include <string>
@@ -16,6 +17,7 @@
 #include "server/checkpoint/weight_store.h"
 #include "server/model/decoder.h"
 #include "server/model/family.h"
+#include "server/model/generation_config.h"
 #include "server/model/registry.h"
 #include "server/text/chat_template.h"
 #include "server/text/tokenizer_factory.h"
@@ -32,8 +34,10 @@ absl::StatusOr<Config> ReadConfig(const ModelOptions& options,
   STEADYSTATE_ASSIGN_OR_RETURN(
       Config config,
       Config::Parse(checkpoint.config_text(), checkpoint.config_path()));
-  if (options.transformers_version.empty()) return config;
-  return config.With("transformers_version", options.transformers_version);
+  if (!options.transformers_version.empty()) {
+    config = config.With("transformers_version", options.transformers_version);
+  }
+  return config;
 }
 
 size_t SoftmaxLayers(const ModelConfig& config) {
@@ -47,14 +51,14 @@ size_t SoftmaxLayers(const ModelConfig& config) {
 // The cap of softmax layers without a window.
 absl::StatusOr<uint64_t> ContextCap(const ModelOptions& options,
                                     const ModelConfig& config) {
-  const uint64_t cap = options.context_cap != 0
-                           ? options.context_cap
-                           : config.max_position_embeddings;
+  const uint64_t cap =
+      options.context_cap != 0
+          ? options.context_cap
+          : std::min(config.max_position_embeddings, kDefaultContextCap);
   if (SoftmaxLayers(config) > 0 && cap > kMaxContextCap) {
     return absl::InvalidArgumentError(absl::StrCat(
-        "a context cap of ", cap, " tokens for softmax layers (",
-        options.context_cap != 0 ? "as set" : "max_position_embeddings",
-        "); at most ", kMaxContextCap, " are possible"));
+        "a context cap of ", cap, " tokens for softmax layers; at most ",
+        kMaxContextCap, " are possible"));
   }
   return cap;
 }
@@ -117,6 +121,22 @@ ModelDescription Describe(const ModelOptions& options,
           .readings = config.readings};
 }
 
+// The tokenizer, or null, and what the description says of text.
+absl::StatusOr<std::unique_ptr<Tokenizer>> ReadText(
+    const std::string& directory, const ModelConfig& config,
+    ModelDescription& description) {
+  STEADYSTATE_ASSIGN_OR_RETURN(
+      TokenizerChoice tokenizer,
+      MakeTokenizer(directory, config.byte_tokenizer, config.vocab_size));
+  description.chat = ReadChatTemplate(directory);
+  for (const auto* warnings :
+       {&tokenizer.warnings, &description.chat.warnings}) {
+    description.warnings.insert(description.warnings.end(), warnings->begin(),
+                                warnings->end());
+  }
+  return std::move(tokenizer.tokenizer);
+}
+
 }  // namespace
 
 struct Model::Contents {
@@ -130,10 +150,17 @@ absl::StatusOr<std::shared_ptr<const Model>> Model::Load(
     const ModelOptions& options) {
   STEADYSTATE_ASSIGN_OR_RETURN(const Checkpoint checkpoint,
                                Checkpoint::Open(options.path));
-  STEADYSTATE_ASSIGN_OR_RETURN(const Config config,
+  STEADYSTATE_ASSIGN_OR_RETURN(const Config whole,
                                ReadConfig(options, checkpoint));
-  STEADYSTATE_ASSIGN_OR_RETURN(const ModelConfig model_config,
+  STEADYSTATE_ASSIGN_OR_RETURN(const Config config, LanguageConfig(whole));
+  STEADYSTATE_ASSIGN_OR_RETURN(ModelConfig model_config,
                                ReadModelConfig(config));
+  STEADYSTATE_RETURN_IF_ERROR(
+      AddGeneratedTokens(checkpoint.directory(), model_config));
+  if (whole.Has(kLanguageModel)) {
+    model_config.readings.emplace_back(
+        "a model of several media: its language model alone, without images");
+  }
   STEADYSTATE_ASSIGN_OR_RETURN(const uint64_t context_cap,
                                ContextCap(options, model_config));
   const DType weights = options.weight_dtype.value_or(
@@ -156,23 +183,15 @@ absl::StatusOr<std::shared_ptr<const Model>> Model::Load(
   STEADYSTATE_RETURN_IF_ERROR(
       CheckStateDType(options, *model_config.family, state));
   contents->layout = std::move(state).Build();
-  STEADYSTATE_ASSIGN_OR_RETURN(
-      TokenizerChoice tokenizer,
-      MakeTokenizer(checkpoint.directory(), model_config.byte_tokenizer,
-                    model_config.vocab_size));
-  contents->tokenizer = std::move(tokenizer.tokenizer);
   ModelDescription& description = contents->description;
-  for (std::string& warning : tokenizer.warnings) {
-    description.warnings.push_back(std::move(warning));
-  }
-  description.chat = ReadChatTemplate(checkpoint.directory());
-  for (const std::string& warning : description.chat.warnings) {
-    description.warnings.push_back(warning);
-  }
+  STEADYSTATE_ASSIGN_OR_RETURN(
+      contents->tokenizer,
+      ReadText(checkpoint.directory(), model_config, description));
   description.tied_head = contents->decoder.tied();
   description.parameters = store.parameters();
   description.linear = linears->report();
-  for (const std::string& name : store.Unused()) {
+  for (const std::string& name :
+       store.Unused(model_config.family->frame.foreign)) {
     description.warnings.push_back(
         absl::StrCat("tensor '", name, "' is not used"));
   }

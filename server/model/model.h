@@ -21,6 +21,10 @@
 
 namespace steadystate {
 
+// Caches are reserved up to the cap: today's models, of 2^18 positions, would
+// take gigabytes for each session.
+inline constexpr uint64_t kDefaultContextCap = 8192;
+
 struct ModelOptions {
   // Directory with config.json and model.safetensors, or a sharded
   // model.safetensors.index.json.
@@ -39,7 +43,8 @@ struct ModelOptions {
   // What sessions' recurrent matrices are kept in.
   StateDType state_dtype = StateDType::kF32;
 
-  // Cap of softmax layers in tokens; 0 takes max_position_embeddings.
+  // Cap of softmax layers in tokens; 0 takes max_position_embeddings, but at
+  // most kDefaultContextCap.
   uint64_t context_cap = 0;
 };
 

@@ -14,6 +14,9 @@ absl::StatusOr<Norm> Norm::Make(const NormStyle& style,
   norm.style_ = style;
   STEADYSTATE_ASSIGN_OR_RETURN(
       norm.weight_, weights.TakeFloats(absl::StrCat(name, ".weight"), {size}));
+  if (style.zero_centred) {
+    for (float& weight : norm.weight_) weight += 1;
+  }
   if (style.bias) {
     STEADYSTATE_ASSIGN_OR_RETURN(
         norm.bias_, weights.TakeFloats(absl::StrCat(name, ".bias"), {size}));

@@ -18,6 +18,8 @@ struct NormStyle {
     kLayer,  // (x - mean) / deviation * weight + bias
   };
   Kind kind = Kind::kRms;
+  // What is stored is the weight less 1.
+  bool zero_centred = false;
   bool bias = false;
   float eps = 0;
 };

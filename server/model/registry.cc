@@ -15,14 +15,13 @@ namespace steadystate {
 namespace {
 
 std::vector<Family> AllFamilies() {
-  std::vector<Family> all = {DeltaNetFamily(),    GatedDeltanetFamily(),
-                             GlaFamily(),         HgrnFamily(),
-                             Hgrn2Family(),       KdaFamily(),
-                             LinearAttnFamily(),  LinearRecurrenceFamily(),
-                             MambaFamily(),       Mamba2Family(),
-                             RetnetFamily(),      Rwkv6Family(),
-                             Rwkv7Family(),       SimpleGlaFamily(),
-                             TransformerFamily(), XlstmFamily()};
+  std::vector<Family> all = {
+      DeltaNetFamily(),  GatedDeltanetFamily(), GlaFamily(),
+      HgrnFamily(),      Hgrn2Family(),         KdaFamily(),
+      Lfm2Family(),      LinearAttnFamily(),    LinearRecurrenceFamily(),
+      MambaFamily(),     Mamba2Family(),        Qwen35Family(),
+      RetnetFamily(),    Rwkv6Family(),         Rwkv7Family(),
+      SimpleGlaFamily(), TransformerFamily(),   XlstmFamily()};
   std::ranges::sort(all, {}, &Family::model_type);
   return all;
 }
@@ -36,8 +35,10 @@ std::span<const Family> Families() {
 
 const Family* FindFamily(absl::string_view model_type) {
   const std::span<const Family> families = Families();
-  const auto found =
-      std::ranges::find(families, model_type, &Family::model_type);
+  const auto found = std::ranges::find_if(families, [&](const Family& family) {
+    return family.model_type == model_type ||
+           (!model_type.empty() && family.inner_model_type == model_type);
+  });
   return found == families.end() ? nullptr : &*found;
 }
 
@@ -133,7 +134,8 @@ absl::Status ReadMlp(const Config& config, ModelConfig& model) {
   const double wanted =
       static_cast<double>(model.hidden_size) * ratio * 2.0 / 3.0;
   const size_t derived = (static_cast<size_t>(wanted) + 255) / 256 * 256;
-  model.intermediate_size = stated.value_or(derived);
+  model.intermediate_size =
+      stated.value_or(model.defaults.intermediate_size.value_or(derived));
   STEADYSTATE_ASSIGN_OR_RETURN(model.mlp_activation,
                                config.ActivationOf("hidden_act", "swish"));
   if (model.mlp_activation != Activation::kSilu &&
@@ -145,15 +147,16 @@ absl::Status ReadMlp(const Config& config, ModelConfig& model) {
 }
 
 absl::Status ReadSpecialTokens(const Config& config, absl::string_view key,
-                               size_t fallback, size_t vocab_size,
+                               std::optional<size_t> fallback,
+                               size_t vocab_size,
                                std::vector<int32_t>& tokens) {
   STEADYSTATE_ASSIGN_OR_RETURN(
       const auto stated,
       config.SizeList(key, {0, static_cast<double>(vocab_size - 1)},
                       kMaxSpecialTokens));
   // The library's default, unless the vocabulary is too small for it.
-  if (!stated.has_value() && fallback < vocab_size) {
-    tokens = {static_cast<int32_t>(fallback)};
+  if (!stated.has_value() && fallback.has_value() && *fallback < vocab_size) {
+    tokens = {static_cast<int32_t>(*fallback)};
   }
   for (const size_t token : stated.value_or(std::vector<size_t>())) {
     tokens.push_back(static_cast<int32_t>(token));
@@ -245,6 +248,7 @@ absl::Status ReadNorm(const Config& config, ModelConfig& model) {
     STEADYSTATE_ASSIGN_OR_RETURN(eps, config.Number(key, eps, {0, 1}));
   }
   model.norm = {.kind = model.family->frame.norm,
+                .zero_centred = model.family->frame.zero_centred_norms,
                 .bias = false,
                 .eps = static_cast<float>(eps)};
   model.layer_norm = model.norm;
@@ -266,7 +270,8 @@ absl::Status ReadTiedHead(const Config& config, ModelConfig& model) {
 }
 
 absl::Status CheckKeys(const Config& config, ModelConfig& model) {
-  std::vector<KeyTable> tables = {kCommonKeys, model.family->keys};
+  std::vector<KeyTable> tables = {kCommonKeys, model.family->keys,
+                                  model.family->part_keys};
   if (model.family->hybrid) tables.push_back(kAttnTable);
   if (HasMlp(model)) tables.push_back(kMlpTable);
   for (const KeyTable& table : tables) {
@@ -279,6 +284,15 @@ absl::Status CheckKeys(const Config& config, ModelConfig& model) {
 }
 
 }  // namespace
+
+absl::StatusOr<Config> LanguageConfig(const Config& whole) {
+  constexpr absl::string_view kInherited[] = {
+      "model_type", "transformers_version", "bos_token_id", "eos_token_id",
+      "tokenizer"};
+  constexpr absl::string_view kRuling[] = {"tie_word_embeddings"};
+  if (!whole.Has(kLanguageModel)) return whole;
+  return whole.Inner(kLanguageModel, kInherited, kRuling);
+}
 
 absl::StatusOr<ModelConfig> ReadModelConfig(const Config& config) {
   ModelConfig model;
@@ -302,7 +316,8 @@ absl::StatusOr<ModelConfig> ReadModelConfig(const Config& config) {
   STEADYSTATE_RETURN_IF_ERROR(ReadSoftmaxLayers(config, model));
   STEADYSTATE_ASSIGN_OR_RETURN(
       model.max_position_embeddings,
-      config.Size("max_position_embeddings", 2048, kPositions));
+      config.Size("max_position_embeddings", defaults.max_position_embeddings,
+                  kPositions));
   if (model.family->read_config != nullptr) {
     STEADYSTATE_RETURN_IF_ERROR(model.family->read_config(config, model));
   }

@@ -16,8 +16,16 @@ std::span<const Family> Families();
 // The family of a model_type, or null.
 const Family* FindFamily(absl::string_view model_type);
 
-// Reads and checks what every family shares; the mixers read their own keys
-// when they are made. INVALID_ARGUMENT and UNIMPLEMENTED as Model::Load.
+// In the config of a model of several media, its language model.
+inline constexpr absl::string_view kLanguageModel = "text_config";
+
+// What a config.json says of the language model: the object above, with what
+// only the outer one says, or all of it. INVALID_ARGUMENT if it is no object.
+absl::StatusOr<Config> LanguageConfig(const Config& whole);
+
+// Reads and checks what every family shares, of a language model; the mixers
+// read their own keys when they are made. INVALID_ARGUMENT and UNIMPLEMENTED as
+// Model::Load.
 absl::StatusOr<ModelConfig> ReadModelConfig(const Config& config);
 
 }  // namespace steadystate

@@ -44,7 +44,7 @@ void MakeLayer(const Config& config, const ModelConfig& model, size_t layer) {
                              .norm_eps = 1e-6f,
                              .context_cap = 64,
                              .config = config,
-                             .root = root,
+                             .model = root,
                              .weights = root.Child("layer."),
                              .linears = *empty.linears,
                              .state = state,
@@ -60,8 +60,10 @@ void MakeLayer(const Config& config, const ModelConfig& model, size_t layer) {
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using steadystate::Require;
-  const auto config = steadystate::Config::Parse(
+  const auto whole = steadystate::Config::Parse(
       absl::string_view(reinterpret_cast<const char*>(data), size), "input");
+  if (!whole.ok()) return 0;
+  const auto config = steadystate::LanguageConfig(*whole);
   if (!config.ok()) return 0;
   const auto model = steadystate::ReadModelConfig(*config);
   if (!model.ok()) return 0;

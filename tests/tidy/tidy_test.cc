@@ -203,13 +203,13 @@ TEST(TidyTest, IncludesPointDownTheLayersOnly) {
 // file includes files of its own floor and of those below.
 const std::vector<std::vector<std::string>> kModelFloors = {
     {"sampler", "scratch_plan", "state_layout", "state_norms", "workspace",
-     "norm"},
+     "norm", "weight_names"},
     {"mixer.h"},
     {"mixer_builder.h"},
     {"family.h"},
     {"parts/"},
     {"mixers/"},
-    {"registry"},
+    {"registry", "generation_config"},
     {"layer"},
     {"decoder"},
     {"model."},

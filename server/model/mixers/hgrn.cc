@@ -49,7 +49,7 @@ absl::StatusOr<std::vector<float>> TakeLowerBound(const MixerBuilder& from,
   if (!bounded) return least;
   STEADYSTATE_ASSIGN_OR_RETURN(
       const std::vector<float> bounds,
-      from.root.TakeFloats("model.lower_bounds", {from.layers, channels}));
+      from.model.TakeFloats("lower_bounds", {from.layers, channels}));
   for (size_t c = 0; c < channels; ++c) {
     double largest = bounds[c];
     for (size_t n = 0; n < from.layers; ++n) {
@@ -121,8 +121,9 @@ absl::Status Hgrn::TakeConvs(const MixerBuilder& from) {
                                from.config.Size("conv_size", 4, {1, 64}));
   if (!conv) return absl::OkStatus();
   const Activation act = Activation::kIdentity;
-  STEADYSTATE_RETURN_IF_ERROR(convs_.Add(from, "i", i_, E_, taps, act));
-  return convs_.Add(from, "f", f_, E_, taps, act);
+  STEADYSTATE_RETURN_IF_ERROR(
+      convs_.Add(from, ConvNames::Of("i"), i_, E_, taps, act));
+  return convs_.Add(from, ConvNames::Of("f"), f_, E_, taps, act);
 }
 
 absl::Status Hgrn::MakeRecurrence(const MixerBuilder& from) {
@@ -296,9 +297,11 @@ absl::Status Hgrn2::TakeConvs(const MixerBuilder& from) {
                                from.config.Size("conv_size", 4, {1, 64}));
   if (!conv) return absl::OkStatus();
   const Activation act = Activation::kIdentity;
-  STEADYSTATE_RETURN_IF_ERROR(convs_.Add(from, "q", q_, H_ * K_, taps, act));
-  STEADYSTATE_RETURN_IF_ERROR(convs_.Add(from, "f", f_, H_ * K_, taps, act));
-  return convs_.Add(from, "i", v_, D_, taps, act);
+  STEADYSTATE_RETURN_IF_ERROR(
+      convs_.Add(from, ConvNames::Of("q"), q_, H_ * K_, taps, act));
+  STEADYSTATE_RETURN_IF_ERROR(
+      convs_.Add(from, ConvNames::Of("f"), f_, H_ * K_, taps, act));
+  return convs_.Add(from, ConvNames::Of("i"), v_, D_, taps, act);
 }
 
 absl::Status Hgrn2::MakeOutput(const MixerBuilder& from) {

@@ -241,11 +241,13 @@ absl::Status LinearRecurrence::TakeConvs(const MixerBuilder& from) {
   if (o.conv_taps == 0) return absl::OkStatus();
   const size_t W = o.conv_taps;
   const Activation act = Activation::kSilu;
-  STEADYSTATE_RETURN_IF_ERROR(convs_.Add(from, "q", q_, o.H * o.K, W, act));
+  STEADYSTATE_RETURN_IF_ERROR(
+      convs_.Add(from, ConvNames::Of("q"), q_, o.H * o.K, W, act));
   if (!o.complement) {
-    STEADYSTATE_RETURN_IF_ERROR(convs_.Add(from, "k", k_, o.H * o.K, W, act));
+    STEADYSTATE_RETURN_IF_ERROR(
+        convs_.Add(from, ConvNames::Of("k"), k_, o.H * o.K, W, act));
   }
-  return convs_.Add(from, "v", v_, o.H * o.V, W, act);
+  return convs_.Add(from, ConvNames::Of("v"), v_, o.H * o.V, W, act);
 }
 
 absl::Status LinearRecurrence::MakeRotary(const MixerBuilder& from) {

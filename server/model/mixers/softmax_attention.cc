@@ -1,8 +1,10 @@
-// Softmax attention, as fla's hybrid layers and its model_type "transformer":
+// Softmax attention, as fla's hybrid layers and its model_type "transformer",
+// and as the hybrids of transformers:
 //   q, k, v = W x (+ b);  q, k <- RMSNorm per head if qk_norm
-//   q, k <- rotary(position), half-split
+//   q, k <- rotary(position) of their first elements, half-split
 //   o_h = sum_j softmax_j(d^-1/2 q_h . k_j) v_j over the tokens j seen
-//   y   = W_o o
+//   o  <- o sigmoid(g) if gated, g = W_g x
+//   y   = W_o o (+ b)
 // H query heads share G key/value heads, H/G each. The cache holds rotated
 // keys.
 #include "kernels/attention/softmax_attention.h"
@@ -13,9 +15,11 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "kernels/pointwise/activation.h"
 #include "kernels/pointwise/norm.h"
 #include "server/base/status_macros.h"
 #include "server/model/mixers/mixers.h"
+#include "server/model/parts/projection.h"
 #include "server/model/parts/query_key.h"
 #include "server/model/workspace.h"
 
@@ -27,7 +31,6 @@ constexpr absl::string_view kUsedKeys[] = {"num_heads",   "num_kv_heads",
                                            "window_size", "rope_theta"};
 constexpr FixedKey kFixedKeys[] = {{"rope_scaling", "null"}};
 
-constexpr float kQkNormEps = 1e-5f;
 constexpr double kMaxWindow = 1 << 24;
 
 class SoftmaxAttention final : public Mixer {
@@ -36,7 +39,8 @@ class SoftmaxAttention final : public Mixer {
       : D_(hidden_size),
         H_(options.num_heads),
         G_(options.num_kv_heads),
-        d_(hidden_size / options.num_heads),
+        d_(options.head_dim),
+        gated_(options.gated),
         window_(options.window),
         scale_(1.0f / std::sqrt(static_cast<float>(d_))) {}
 
@@ -50,7 +54,9 @@ class SoftmaxAttention final : public Mixer {
                float* y, Workspace& workspace) const override;
 
  private:
-  size_t columns() const { return (H_ + 2 * G_) * d_; }  // q | k | v
+  // q | k | v | gate
+  size_t gate_column() const { return (H_ + 2 * G_) * d_; }
+  size_t columns() const { return gate_column() + (gated_ ? H_ * d_ : 0); }
 
   // Normalises q and k of one row.
   void Normalize(float* row) const;
@@ -61,50 +67,54 @@ class SoftmaxAttention final : public Mixer {
 
   const size_t D_, H_, G_;
   const size_t d_;  // width of a head
+  const bool gated_;
   const std::optional<size_t> window_;
   const float scale_;
   std::unique_ptr<Linear> fused_;       // D -> columns()
-  std::unique_ptr<Linear> out_;         // D -> D
+  std::unique_ptr<Linear> out_;         // H d -> D
   std::vector<float> q_norm_, k_norm_;  // f32[d], or empty
-  RotaryRows rotary_;                   // of q and k
-  SlotHandle ring_;                     // f32[window, 2, G, d]
-  TokenSlotHandle cache_;               // f32[cap, 2, G, d]
-  RowSlice fused_rows_;                 // columns()
-  RowSlice out_rows_;                   // H d
-  WorkerSlice<float> scores_;           // window or context cap
+  float norm_eps_ = 0;
+  RotaryRows rotary_;          // of q and k
+  SlotHandle ring_;            // f32[window, 2, G, d]
+  TokenSlotHandle cache_;      // f32[cap, 2, G, d]
+  RowSlice fused_rows_;        // columns()
+  RowSlice out_rows_;          // H d
+  WorkerSlice<float> scores_;  // window or context cap
 };
 
 absl::Status SoftmaxAttention::TakeWeights(
     const SoftmaxAttentionOptions& options, const MixerBuilder& from) {
-  std::vector<WeightRows> matrices;
-  std::vector<float> biases;
-  const auto add = [&](absl::string_view name, size_t heads) -> absl::Status {
-    const size_t rows = heads * d_;
-    STEADYSTATE_ASSIGN_OR_RETURN(
-        const TypedData data,
-        from.weights.Take(absl::StrCat(name, ".weight"), {rows, D_}));
-    matrices.push_back({data, rows});
-    if (!options.qkv_bias) return absl::OkStatus();
-    STEADYSTATE_ASSIGN_OR_RETURN(
-        const std::vector<float> bias,
-        from.weights.TakeFloats(absl::StrCat(name, ".bias"), {rows}));
-    biases.insert(biases.end(), bias.begin(), bias.end());
+  const Bias bias = options.qkv_bias ? Bias::kYes : Bias::kNone;
+  ProjectionStack stack(from.weights, D_);
+  if (gated_) {
+    STEADYSTATE_RETURN_IF_ERROR(
+        stack.AddEveryOther("q_proj", 2 * H_, d_, 0, bias).status());
+  } else {
+    STEADYSTATE_RETURN_IF_ERROR(stack.Add("q_proj", H_ * d_, bias).status());
+  }
+  STEADYSTATE_RETURN_IF_ERROR(stack.Add("k_proj", G_ * d_, bias).status());
+  STEADYSTATE_RETURN_IF_ERROR(stack.Add("v_proj", G_ * d_, bias).status());
+  if (gated_) {
+    STEADYSTATE_RETURN_IF_ERROR(
+        stack.AddEveryOther("q_proj", 2 * H_, d_, 1, bias).status());
+  }
+  STEADYSTATE_ASSIGN_OR_RETURN(fused_, stack.Pack(from.linears));
+  STEADYSTATE_ASSIGN_OR_RETURN(
+      out_, MakeProjection(from.weights, options.out, H_ * d_, D_, from.linears,
+                           options.out_bias ? Bias::kYes : Bias::kNone));
+  if (!options.qk_norm.has_value()) return absl::OkStatus();
+  const QueryKeyNorm& norm = *options.qk_norm;
+  norm_eps_ = norm.eps;
+  const auto take = [&](absl::string_view name, std::vector<float>& weight) {
+    const absl::StatusOr<std::vector<float>> stored =
+        from.weights.TakeFloats(absl::StrCat(name, ".weight"), {d_});
+    if (!stored.ok()) return stored.status();
+    weight = *stored;
+    for (float& w : weight) w += norm.zero_centred ? 1.0F : 0.0F;
     return absl::OkStatus();
   };
-  STEADYSTATE_RETURN_IF_ERROR(add("q_proj", H_));
-  STEADYSTATE_RETURN_IF_ERROR(add("k_proj", G_));
-  STEADYSTATE_RETURN_IF_ERROR(add("v_proj", G_));
-  STEADYSTATE_ASSIGN_OR_RETURN(const TypedData out,
-                               from.weights.Take("o_proj.weight", {D_, D_}));
-  if (options.qk_norm) {
-    STEADYSTATE_ASSIGN_OR_RETURN(
-        q_norm_, from.weights.TakeFloats("q_norm.weight", {d_}));
-    STEADYSTATE_ASSIGN_OR_RETURN(
-        k_norm_, from.weights.TakeFloats("k_norm.weight", {d_}));
-  }
-  STEADYSTATE_ASSIGN_OR_RETURN(fused_, from.linears.Make(D_, matrices, biases));
-  STEADYSTATE_ASSIGN_OR_RETURN(out_, from.linears.Make(D_, {{{out, D_}}}));
-  return absl::OkStatus();
+  STEADYSTATE_RETURN_IF_ERROR(take(norm.q, q_norm_));
+  return take(norm.k, k_norm_);
 }
 
 absl::Status SoftmaxAttention::DeclareMemory(const MixerBuilder& from) {
@@ -126,11 +136,13 @@ absl::Status SoftmaxAttention::DeclareMemory(const MixerBuilder& from) {
 
 absl::Status SoftmaxAttention::MakeRotary(
     const SoftmaxAttentionOptions& options, const MixerBuilder& from) {
-  STEADYSTATE_ASSIGN_OR_RETURN(
-      rotary_,
-      RotaryRows::Make(from,
-                       {.heads = H_ + G_, .d = d_, .base = options.rope_theta},
-                       "num_heads"));
+  STEADYSTATE_ASSIGN_OR_RETURN(rotary_,
+                               RotaryRows::Make(from,
+                                                {.heads = H_ + G_,
+                                                 .d = d_,
+                                                 .rotated = options.rotary,
+                                                 .base = options.rope_theta},
+                                                "num_heads"));
   return absl::OkStatus();
 }
 
@@ -153,13 +165,21 @@ void SoftmaxAttention::Forward(std::span<const Segment> segments, size_t rows,
     Attend(segments[i / G_], i % G_, fused, buffers.OfWorker(worker)[scores_],
            out);
   });
-  buffers.Project(*out_, rows, out, D_, y, D_);
+  if (gated_) {
+    const size_t width = H_ * d_;
+    buffers.ForRows(rows, width, [&](size_t row, size_t) {
+      ActivateAndMultiply(Activation::kSigmoid, width,
+                          fused + row * columns() + gate_column(),
+                          out + row * width, out + row * width);
+    });
+  }
+  buffers.Project(*out_, rows, out, H_ * d_, y, D_);
 }
 
 void SoftmaxAttention::Normalize(float* row) const {
   for (size_t head = 0; head < H_ + G_; ++head) {
     const std::vector<float>& norm = head < H_ ? q_norm_ : k_norm_;
-    RmsNorm(d_, row + head * d_, norm.data(), kQkNormEps, row + head * d_);
+    RmsNorm(d_, row + head * d_, norm.data(), norm_eps_, row + head * d_);
   }
 }
 
@@ -191,7 +211,7 @@ void SoftmaxAttention::Attend(const Segment& segment, size_t kv_head,
                             .keys = keys,
                             .values = values},
                            scale_, in + h * d_, scores,
-                           out + row * D_ + h * d_);
+                           out + (row * H_ + h) * d_);
     }
   }
 }
@@ -212,6 +232,8 @@ absl::StatusOr<SoftmaxAttentionOptions> ReadSoftmaxAttentionOptions(
                           absl::StrCat("hidden_size, ", hidden_size,
                                        ", must be an even multiple of it"));
   }
+  options.head_dim = hidden_size / options.num_heads;
+  options.rotary = options.head_dim;
   STEADYSTATE_ASSIGN_OR_RETURN(
       options.num_kv_heads,
       object.Size("num_kv_heads", options.num_heads, heads));
@@ -222,7 +244,8 @@ absl::StatusOr<SoftmaxAttentionOptions> ReadSoftmaxAttentionOptions(
   }
   STEADYSTATE_ASSIGN_OR_RETURN(options.qkv_bias,
                                object.Bool("qkv_bias", false));
-  STEADYSTATE_ASSIGN_OR_RETURN(options.qk_norm, object.Bool("qk_norm", false));
+  STEADYSTATE_ASSIGN_OR_RETURN(const bool norm, object.Bool("qk_norm", false));
+  if (norm) options.qk_norm.emplace();
   STEADYSTATE_ASSIGN_OR_RETURN(
       options.window, object.OptionalSize("window_size", {1, kMaxWindow}));
   STEADYSTATE_ASSIGN_OR_RETURN(options.rope_theta,

@@ -10,15 +10,18 @@
 
 namespace steadystate {
 
+ConvNames ConvNames::Of(absl::string_view input) {
+  return {.tensor = absl::StrCat(input, "_conv1d"),
+          .slot = absl::StrCat("conv_", input)};
+}
+
 absl::StatusOr<CausalConv> CausalConv::Make(const MixerBuilder& builder,
-                                            absl::string_view input,
+                                            const ConvNames& names,
                                             size_t channels, size_t taps,
                                             Activation activation, Bias bias) {
-  const std::string name =
-      input.empty() ? "conv1d" : absl::StrCat(input, "_conv1d");
   STEADYSTATE_ASSIGN_OR_RETURN(
       const std::vector<float> stored,
-      builder.weights.TakeFloats(absl::StrCat(name, ".weight"),
+      builder.weights.TakeFloats(absl::StrCat(names.tensor, ".weight"),
                                  {channels, 1, taps}));
   CausalConv conv;
   conv.channels_ = channels;
@@ -32,15 +35,13 @@ absl::StatusOr<CausalConv> CausalConv::Make(const MixerBuilder& builder,
   }
   if (bias == Bias::kYes) {
     STEADYSTATE_ASSIGN_OR_RETURN(
-        conv.bias_,
-        builder.weights.TakeFloats(absl::StrCat(name, ".bias"), {channels}));
+        conv.bias_, builder.weights.TakeFloats(
+                        absl::StrCat(names.tensor, ".bias"), {channels}));
   }
   if (taps > 1) {
     STEADYSTATE_ASSIGN_OR_RETURN(
-        conv.window_, builder.state.AddFixed(
-                          builder.layer,
-                          input.empty() ? "conv" : absl::StrCat("conv_", input),
-                          {taps - 1, channels}));
+        conv.window_, builder.state.AddFixed(builder.layer, names.slot,
+                                             {taps - 1, channels}));
   }
   return conv;
 }
@@ -63,12 +64,12 @@ void CausalConv::Run(const Segment& segment, size_t first, size_t end, float* x,
 }
 
 absl::Status CausalConvs::Add(const MixerBuilder& builder,
-                              absl::string_view input, size_t column,
+                              const ConvNames& names, size_t column,
                               size_t channels, size_t taps,
                               Activation activation, Bias bias) {
   STEADYSTATE_ASSIGN_OR_RETURN(
       CausalConv conv,
-      CausalConv::Make(builder, input, channels, taps, activation, bias));
+      CausalConv::Make(builder, names, channels, taps, activation, bias));
   convs_.push_back({std::move(conv), column});
   return absl::OkStatus();
 }

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -17,18 +18,26 @@
 
 namespace steadystate {
 
+// What a convolution is called.
+struct ConvNames {
+  // Of one input of several, "q": q_conv1d and the slot conv_q.
+  static ConvNames Of(absl::string_view input);
+
+  std::string tensor = "conv1d";  // without ".weight"
+  std::string slot = "conv";      // of the state
+};
+
 // A short depthwise causal convolution over the tokens of a session, as several
 // mixers have on their projections: the last W inputs of each channel, the own
 // one included, weighted and summed, then an activation. Its state is the last
 // W - 1 inputs. Immutable; thread-safe.
 class CausalConv {
  public:
-  // Pulls `<input>_conv1d.weight`, [channels, 1, taps], perhaps
-  // `<input>_conv1d.bias`, [channels], and declares the state slot
-  // conv_<input>, [taps - 1, channels], unless there is but one tap. An empty
-  // input stands for conv1d and the slot conv.
+  // Pulls the tensor's .weight, [channels, 1, taps], perhaps its .bias,
+  // [channels], and declares the state slot, [taps - 1, channels], unless there
+  // is but one tap.
   static absl::StatusOr<CausalConv> Make(const MixerBuilder& builder,
-                                         absl::string_view input,
+                                         const ConvNames& names,
                                          size_t channels, size_t taps,
                                          Activation activation,
                                          Bias bias = Bias::kNone);
@@ -54,9 +63,9 @@ class CausalConv {
 // thread-safe.
 class CausalConvs {
  public:
-  // Adds CausalConv::Make(builder, input, channels, taps, activation, bias)
+  // Adds CausalConv::Make(builder, names, channels, taps, activation, bias)
   // over the columns from `column` on.
-  absl::Status Add(const MixerBuilder& builder, absl::string_view input,
+  absl::Status Add(const MixerBuilder& builder, const ConvNames& names,
                    size_t column, size_t channels, size_t taps,
                    Activation activation, Bias bias = Bias::kNone);
 

@@ -83,15 +83,23 @@ absl::Status DeltaLayer::TakeProjections(const MixerBuilder& from) {
   const size_t gate_heads = o.gates_per_key_head ? o.H : o.HV;
   const size_t sharing = o.HV / gate_heads;
   ProjectionStack stack(from.weights, D_);
-  STEADYSTATE_ASSIGN_OR_RETURN(q_, stack.Add("q_proj", o.H * o.K));
-  STEADYSTATE_ASSIGN_OR_RETURN(k_, stack.Add("k_proj", o.H * o.K));
-  STEADYSTATE_ASSIGN_OR_RETURN(v_, stack.Add("v_proj", o.HV * o.V));
+  if (o.names.qkv.empty()) {
+    STEADYSTATE_ASSIGN_OR_RETURN(q_, stack.Add("q_proj", o.H * o.K));
+    STEADYSTATE_ASSIGN_OR_RETURN(k_, stack.Add("k_proj", o.H * o.K));
+    STEADYSTATE_ASSIGN_OR_RETURN(v_, stack.Add("v_proj", o.HV * o.V));
+  } else {
+    STEADYSTATE_ASSIGN_OR_RETURN(
+        q_, stack.Add(o.names.qkv, 2 * o.H * o.K + o.HV * o.V));
+    k_ = q_ + o.H * o.K;
+    v_ = k_ + o.H * o.K;
+  }
   if (o.beta) {
     STEADYSTATE_ASSIGN_OR_RETURN(
-        beta_, stack.AddRepeated("b_proj", {gate_heads, 1, sharing}));
+        beta_, stack.AddRepeated(o.names.beta, {gate_heads, 1, sharing}));
   }
   if (o.decay == Decay::kScalar) {
-    STEADYSTATE_ASSIGN_OR_RETURN(decay_up_.column, stack.Add("a_proj", o.HV));
+    STEADYSTATE_ASSIGN_OR_RETURN(decay_up_.column,
+                                 stack.Add(o.names.decay, o.HV));
   }
   if (o.decay == Decay::kKey) {
     STEADYSTATE_ASSIGN_OR_RETURN(
@@ -100,7 +108,7 @@ absl::Status DeltaLayer::TakeProjections(const MixerBuilder& from) {
   }
   if (o.gate == DeltaLayerOptions::Gate::kFull) {
     STEADYSTATE_ASSIGN_OR_RETURN(gate_up_.column,
-                                 stack.Add("g_proj", o.HV * o.V));
+                                 stack.Add(o.names.gate, o.HV * o.V));
   }
   if (o.gate == DeltaLayerOptions::Gate::kLowRank) {
     // fla's rank is V; another one is as good.
@@ -112,7 +120,7 @@ absl::Status DeltaLayer::TakeProjections(const MixerBuilder& from) {
   STEADYSTATE_ASSIGN_OR_RETURN(fused_, stack.Pack(from.linears));
   STEADYSTATE_ASSIGN_OR_RETURN(
       out_,
-      MakeProjection(from.weights, "o_proj", o.HV * o.V, D_, from.linears));
+      MakeProjection(from.weights, o.names.out, o.HV * o.V, D_, from.linears));
   return absl::OkStatus();
 }
 
@@ -120,11 +128,16 @@ absl::Status DeltaLayer::TakeConvs(const MixerBuilder& from) {
   const DeltaLayerOptions& o = options_;
   if (!o.conv_taps.has_value()) return absl::OkStatus();
   const size_t taps = *o.conv_taps;
-  STEADYSTATE_RETURN_IF_ERROR(
-      convs_.Add(from, "q", q_, o.H * o.K, taps, o.qk_activation));
-  STEADYSTATE_RETURN_IF_ERROR(
-      convs_.Add(from, "k", k_, o.H * o.K, taps, o.qk_activation));
-  return convs_.Add(from, "v", v_, o.HV * o.V, taps, Activation::kSilu);
+  if (!o.names.qkv.empty()) {
+    return convs_.Add(from, ConvNames(), q_, 2 * o.H * o.K + o.HV * o.V, taps,
+                      Activation::kSilu);
+  }
+  STEADYSTATE_RETURN_IF_ERROR(convs_.Add(from, ConvNames::Of("q"), q_,
+                                         o.H * o.K, taps, o.qk_activation));
+  STEADYSTATE_RETURN_IF_ERROR(convs_.Add(from, ConvNames::Of("k"), k_,
+                                         o.H * o.K, taps, o.qk_activation));
+  return convs_.Add(from, ConvNames::Of("v"), v_, o.HV * o.V, taps,
+                    Activation::kSilu);
 }
 
 absl::StatusOr<std::unique_ptr<Mixer>> DeltaLayer::Make(
@@ -154,8 +167,9 @@ absl::StatusOr<std::unique_ptr<Mixer>> DeltaLayer::Make(
   if (o.gate != DeltaLayerOptions::Gate::kNone) {
     layer->output_.gate = o.gate_activation;
   }
-  STEADYSTATE_ASSIGN_OR_RETURN(layer->output_.weight,
-                               from.weights.TakeFloats("o_norm.weight", {o.V}));
+  STEADYSTATE_ASSIGN_OR_RETURN(
+      layer->output_.weight,
+      from.weights.TakeFloats(absl::StrCat(o.names.norm, ".weight"), {o.V}));
   layer->PlanScratch(RowScratchPlan(from.scratch));
   return layer;
 }

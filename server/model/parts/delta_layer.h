@@ -9,6 +9,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 #include "kernels/linear/linear.h"
 #include "kernels/pointwise/activation.h"
 #include "server/checkpoint/config.h"
@@ -22,7 +23,19 @@
 
 namespace steadystate {
 
-// What tells one of fla's delta rules from another.
+// What a checkpoint calls the tensors of such a layer, without ".weight".
+struct DeltaLayerNames {
+  // q, k and v one after the other, with one convolution, conv1d, over them
+  // all. Empty: q_proj, k_proj, v_proj and a convolution each.
+  absl::string_view qkv = "";
+  absl::string_view beta = "b_proj";
+  absl::string_view decay = "a_proj";  // of kScalar
+  absl::string_view gate = "g_proj";   // of Gate::kFull
+  absl::string_view norm = "o_norm";
+  absl::string_view out = "o_proj";
+};
+
+// What tells one delta rule from another.
 struct DeltaLayerOptions {
   enum class QkNorm : uint8_t {
     kL2,          // x / sqrt(sum x^2 + 1e-6)
@@ -51,6 +64,7 @@ struct DeltaLayerOptions {
   std::optional<double> decay_lower_bound{};
   Gate gate = Gate::kNone;
   Activation gate_activation = Activation::kSilu;
+  DeltaLayerNames names{};
 };
 
 // Reads use_short_conv, conv_size and allow_neg_eigval, which all of them have.
@@ -62,7 +76,8 @@ absl::Status ReadValueHeads(const Config& config, size_t default_heads,
                             size_t default_width, double default_expand_v,
                             DeltaLayerOptions& options);
 
-// A layer of the delta rule, as fla makes them: with x the input of a token,
+// A layer of the delta rule, as fla and transformers make them: with x the
+// input of a token,
 //   q, k = norm(act(conv(W x))) per head,  v = silu(conv(W_v x))
 //   beta = factor sigmoid(W_b x),  alpha from x or 1
 //   S <- diag(alpha) S,  u = beta (v - S^T k),  S <- S + k u^T,
@@ -70,8 +85,8 @@ absl::Status ReadValueHeads(const Config& config, size_t default_heads,
 // Value head j reads key head j / (HV / H). Immutable; thread-safe.
 class DeltaLayer final : public Mixer {
  public:
-  // Pulls {q,k,v,o}_proj, b_proj, {q,k,v}_conv1d, o_norm.weight, A_log, dt_bias
-  // and those named above, as far as the options ask for them.
+  // Pulls the matrices, convolutions and the norm that DeltaLayerNames names,
+  // A_log, dt_bias and those named above, as far as the options ask for them.
   static absl::StatusOr<std::unique_ptr<Mixer>> Make(
       const MixerBuilder& from, const DeltaLayerOptions& options);
 

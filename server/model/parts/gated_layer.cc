@@ -99,9 +99,11 @@ absl::Status GatedLayer::TakeConvs(const MixerBuilder& from) {
   const size_t taps = options_.conv_taps;
   if (taps == 0) return absl::OkStatus();
   const Activation act = Activation::kSilu;
-  STEADYSTATE_RETURN_IF_ERROR(convs_.Add(from, "q", q_, s.H * s.K, taps, act));
-  STEADYSTATE_RETURN_IF_ERROR(convs_.Add(from, "k", k_, s.G * s.K, taps, act));
-  return convs_.Add(from, "v", v_, s.G * s.V, taps, act);
+  STEADYSTATE_RETURN_IF_ERROR(
+      convs_.Add(from, ConvNames::Of("q"), q_, s.H * s.K, taps, act));
+  STEADYSTATE_RETURN_IF_ERROR(
+      convs_.Add(from, ConvNames::Of("k"), k_, s.G * s.K, taps, act));
+  return convs_.Add(from, ConvNames::Of("v"), v_, s.G * s.V, taps, act);
 }
 
 absl::Status GatedLayer::MakeRecurrence(const MixerBuilder& from) {

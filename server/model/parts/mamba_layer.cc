@@ -10,10 +10,9 @@
 namespace steadystate {
 
 ModelFrame MambaFrame() {
-  return {.embeddings = "backbone.embeddings.weight",
-          .other_embeddings = "backbone.embedding.weight",
-          .layers = "backbone.layers.",
-          .final_norm = "backbone.norm_f",
+  return {.model = "backbone.",
+          .other_embeddings = "embedding.weight",
+          .final_norm = "norm_f",
           .token_norm = "norm",
           .token_mixer = "mixer."};
 }
@@ -53,7 +52,7 @@ absl::Status AddMambaConv(const MixerBuilder& from, size_t column,
     return config.Unsupported("hidden_act",
                               "supported are \"silu\" and \"swish\"");
   }
-  return convs.Add(from, "", column, channels, taps, activation,
+  return convs.Add(from, ConvNames(), column, channels, taps, activation,
                    bias ? Bias::kYes : Bias::kNone);
 }
 

@@ -24,26 +24,46 @@ absl::StatusOr<size_t> ProjectionStack::Add(absl::string_view name, size_t rows,
   return AddRepeated(name, {1, rows, 1}, bias);
 }
 
+absl::StatusOr<ProjectionStack::Stored> ProjectionStack::Take(
+    absl::string_view name, size_t rows, Bias bias) {
+  Stored stored;
+  STEADYSTATE_ASSIGN_OR_RETURN(
+      stored.matrix, weights_.Take(absl::StrCat(name, ".weight"), {rows, in_}));
+  stored.bias.resize(rows);
+  if (bias == Bias::kNone) return stored;
+  biased_ = true;
+  STEADYSTATE_ASSIGN_OR_RETURN(
+      stored.bias, weights_.TakeFloats(absl::StrCat(name, ".bias"), {rows}));
+  return stored;
+}
+
+void ProjectionStack::AddRows(const Stored& from, size_t first, size_t rows) {
+  parts_.push_back({From(from.matrix, first * in_), rows});
+  const auto bias = from.bias.begin() + static_cast<ptrdiff_t>(first);
+  bias_.insert(bias_.end(), bias, bias + static_cast<ptrdiff_t>(rows));
+}
+
 absl::StatusOr<size_t> ProjectionStack::AddRepeated(absl::string_view name,
                                                     RepeatedRows rows,
                                                     Bias bias) {
-  const size_t stored = rows.heads * rows.rows;
-  STEADYSTATE_ASSIGN_OR_RETURN(
-      const TypedData data,
-      weights_.Take(absl::StrCat(name, ".weight"), {stored, in_}));
-  std::vector<float> values(stored, 0.0f);
-  if (bias == Bias::kYes) {
-    biased_ = true;
-    STEADYSTATE_ASSIGN_OR_RETURN(
-        values, weights_.TakeFloats(absl::StrCat(name, ".bias"), {stored}));
-  }
+  STEADYSTATE_ASSIGN_OR_RETURN(const Stored stored,
+                               Take(name, rows.heads * rows.rows, bias));
   // Each row once: as they lie there.
-  if (rows.times == 1) rows = {1, stored, 1};
+  if (rows.times == 1) rows = {1, rows.heads * rows.rows, 1};
   for (size_t head = 0; head < rows.heads * rows.times; ++head) {
-    const size_t row = head / rows.times * rows.rows;
-    const auto from = values.begin() + static_cast<ptrdiff_t>(row);
-    parts_.push_back({From(data, row * in_), rows.rows});
-    bias_.insert(bias_.end(), from, from + static_cast<ptrdiff_t>(rows.rows));
+    AddRows(stored, head / rows.times * rows.rows, rows.rows);
+  }
+  return std::exchange(columns_, bias_.size());
+}
+
+absl::StatusOr<size_t> ProjectionStack::AddEveryOther(absl::string_view name,
+                                                      size_t blocks,
+                                                      size_t rows, size_t first,
+                                                      Bias bias) {
+  STEADYSTATE_ASSIGN_OR_RETURN(const Stored stored,
+                               Take(name, blocks * rows, bias));
+  for (size_t block = first; block < blocks; block += 2) {
+    AddRows(stored, block * rows, rows);
   }
   return std::exchange(columns_, bias_.size());
 }

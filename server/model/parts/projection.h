@@ -15,12 +15,10 @@
 #include "server/model/mixer.h"
 #include "server/model/mixer_builder.h"
 #include "server/model/scratch_plan.h"
+#include "server/model/weight_names.h"
 #include "server/model/workspace.h"
 
 namespace steadystate {
-
-// Whether a projection has a bias beside its weight.
-enum class Bias : uint8_t { kNone, kYes };
 
 // Rows of a matrix, `heads` times `rows` of them, of which each is taken
 // `times` times in a row: what heads that share it would have of their own.
@@ -49,6 +47,12 @@ class ProjectionStack {
   absl::StatusOr<size_t> AddRepeated(absl::string_view name, RepeatedRows rows,
                                      Bias bias = Bias::kNone);
 
+  // The same of `<name>.weight`, [blocks, rows, in]: of every second block,
+  // from the first or second on (`first` is 0 or 1).
+  absl::StatusOr<size_t> AddEveryOther(absl::string_view name, size_t blocks,
+                                       size_t rows, size_t first,
+                                       Bias bias = Bias::kNone);
+
   // Columns in all, so far.
   size_t columns() const { return columns_; }
 
@@ -56,6 +60,14 @@ class ProjectionStack {
   absl::StatusOr<std::unique_ptr<Linear>> Pack(LinearFactory& linears) const;
 
  private:
+  // A matrix as it lies in the file, and its bias, or zeros.
+  struct Stored {
+    TypedData matrix;
+    std::vector<float> bias;
+  };
+  absl::StatusOr<Stored> Take(absl::string_view name, size_t rows, Bias bias);
+  void AddRows(const Stored& from, size_t first, size_t rows);
+
   WeightScope weights_;
   size_t in_;
   size_t columns_ = 0;
@@ -88,15 +100,6 @@ absl::StatusOr<LowRank> TakeLowRank(const MixerBuilder& from,
                                     absl::string_view down,
                                     absl::string_view up, RepeatedRows out,
                                     Bias bias, ProjectionStack& stack);
-
-// What a checkpoint calls the matrices of an MLP, without ".weight", and
-// whether each has a bias.
-struct MlpNames {
-  absl::string_view gate = "gate_proj";
-  absl::string_view up = "up_proj";
-  absl::string_view down = "down_proj";
-  Bias bias = Bias::kNone;
-};
 
 // y = W_down (act(W_gate x) * (W_up x)), plus biases, for each token by itself:
 // no state.

@@ -15,17 +15,19 @@ namespace steadystate {
 absl::StatusOr<RotaryRows> RotaryRows::Make(const MixerBuilder& builder,
                                             const Options& options,
                                             absl::string_view width_key) {
-  if (options.d % 2 != 0) {
+  const size_t rotated = options.rotated.value_or(options.d);
+  if (rotated % 2 != 0) {
     return builder.config.Invalid(
-        width_key, absl::StrCat("keys of ", options.d,
+        width_key, absl::StrCat("keys of ", rotated,
                                 " channels cannot be rotated in pairs; their "
                                 "width must be even"));
   }
   RotaryRows rotary;
-  rotary.angles_ = WorkerScratchPlan(builder.scratch).Add(options.d);
+  rotary.angles_ = WorkerScratchPlan(builder.scratch).Add(rotated);
   rotary.options_ = options;
-  rotary.frequencies_.resize(options.d / 2);
-  RotaryFrequencies(options.d, options.base, rotary.frequencies_.data());
+  rotary.rotated_ = rotated;
+  rotary.frequencies_.resize(rotated / 2);
+  RotaryFrequencies(rotated, options.base, rotary.frequencies_.data());
   return rotary;
 }
 
@@ -56,15 +58,15 @@ void RotaryRows::Run(std::span<const Segment> segments, float* x, size_t stride,
 }
 
 void RotaryRows::Rotate(uint64_t position, float* x, float* angles) const {
-  const size_t d = options_.d;
+  const size_t r = rotated_;
   float* cos = angles;
-  float* sin = angles + d / 2;
-  RotaryAngles(d, position, frequencies_.data(), cos, sin);
+  float* sin = angles + r / 2;
+  RotaryAngles(r, position, frequencies_.data(), cos, sin);
   for (size_t head = 0; head < options_.heads; ++head) {
     if (options_.pairs == Pairs::kHalves) {
-      ApplyRotary(d, cos, sin, x + head * d);
+      ApplyRotary(r, cos, sin, x + head * options_.d);
     } else {
-      ApplyRotaryInterleaved(d, cos, sin, x + head * d);
+      ApplyRotaryInterleaved(r, cos, sin, x + head * options_.d);
     }
   }
 }

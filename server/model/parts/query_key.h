@@ -17,24 +17,25 @@
 namespace steadystate {
 
 // Rotary embedding of heads by their token's position in its session, with the
-// angles position * base^(-2i/d) over the whole width d of a head. Immutable;
-// thread-safe.
+// angles position * base^(-2i/r) over the first r elements of a head; the
+// others stay. Immutable; thread-safe.
 class RotaryRows {
  public:
   enum class Pairs : uint8_t {
-    kHalves,       // x[i] with x[i + d/2]: GPT-NeoX, Llama
+    kHalves,       // x[i] with x[i + r/2]: GPT-NeoX, Llama
     kInterleaved,  // x[2i] with x[2i + 1]: GPT-J
   };
   struct Options {
-    size_t heads = 0;  // that lie side by side in a row
-    size_t d = 0;      // their width; even
+    size_t heads = 0;                 // that lie side by side in a row
+    size_t d = 0;                     // their width
+    std::optional<size_t> rotated{};  // r, even; absent: d
     double base = 10000;
     Pairs pairs = Pairs::kHalves;
   };
 
   RotaryRows() = default;
 
-  // INVALID_ARGUMENT if the width is odd; `width_key` names it.
+  // INVALID_ARGUMENT if r is odd; `width_key` names the width.
   static absl::StatusOr<RotaryRows> Make(const MixerBuilder& builder,
                                          const Options& options,
                                          absl::string_view width_key);
@@ -45,12 +46,13 @@ class RotaryRows {
            Workspace::Buffers& buffers) const;
 
  private:
-  // One row. `angles` is f32[d] scratch.
+  // One row. `angles` is f32[r] scratch.
   void Rotate(uint64_t position, float* x, float* angles) const;
 
   Options options_;
-  std::vector<double> frequencies_;  // f64[d / 2]
-  WorkerSlice<float> angles_;        // d
+  size_t rotated_ = 0;               // r
+  std::vector<double> frequencies_;  // f64[r / 2]
+  WorkerSlice<float> angles_;        // r
 };
 
 // The feature maps of linear attention, phi(x) of the vector x of a head,

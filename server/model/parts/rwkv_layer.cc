@@ -139,7 +139,7 @@ absl::Status ReadRwkvConfig(const Config& config, ModelConfig& model) {
   model.layer_norm.bias = bias;
   STEADYSTATE_ASSIGN_OR_RETURN(const bool norm_first,
                                config.Bool("norm_first", true));
-  if (norm_first) model.input_norm = "model.layers.0.pre_norm";
+  if (norm_first) model.input_norm = "layers.0.pre_norm";
   return absl::OkStatus();
 }
 

@@ -115,6 +115,35 @@ constexpr FixedKey kFixed[] = {{"fixed", "16"}, {"nothing", "null"}};
 constexpr KeyTable kTable = {
     .used = kUsed, .inert = kInert, .must_be_default = kFixed};
 
+TEST(ConfigTest, AnInnerConfigInheritsWhatItLacks) {
+  const Config outer = Parse(
+      R"({"text_config": {"a": 1, "b": null, "tied": false}, "a": 2, "b": 3,
+          "tied": true, "other": 4})");
+  constexpr absl::string_view kInherited[] = {"a", "b", "c"};
+  constexpr absl::string_view kRuling[] = {"tied", "absent"};
+  const auto inner = outer.Inner("text_config", kInherited, kRuling);
+  ASSERT_TRUE(inner.ok()) << inner.status();
+  EXPECT_EQ(*inner->Size("a", 0, {0, 9}), 1u);
+  EXPECT_EQ(*inner->Size("b", 0, {0, 9}), 3u);
+  EXPECT_TRUE(*inner->Bool("tied", false));
+  EXPECT_FALSE(inner->Has("other"));
+  EXPECT_FALSE(inner->IsNull("c"));
+  EXPECT_FALSE(inner->IsNull("absent"));
+  EXPECT_THAT(inner->Size("a", 0, {5, 9}).status().message(),
+              HasSubstr("text_config.a is 1"));
+  EXPECT_EQ(Parse(R"({"t": 1})").Inner("t", {}, {}).status().code(),
+            absl::StatusCode::kInvalidArgument);
+}
+
+TEST(ConfigTest, AListOfNamesHasNothingElse) {
+  const Config config = Parse(R"({"a": ["x", "y"], "b": ["x", 1], "c": "x"})");
+  EXPECT_THAT(**config.StringList("a", 2), ElementsAre("x", "y"));
+  EXPECT_FALSE(config.StringList("absent", 2)->has_value());
+  EXPECT_FALSE(config.StringList("a", 1).ok());
+  EXPECT_FALSE(config.StringList("b", 2).ok());
+  EXPECT_FALSE(config.StringList("c", 2).ok());
+}
+
 TEST(ConfigTest, KeysThatMustBeDefaultMayBe) {
   for (const char* text : {"{}", R"({"fixed": 16})", R"({"fixed": null})",
                            R"({"nothing": null})"}) {

@@ -68,6 +68,8 @@ TEST_F(WeightStoreTest, TensorsAreEqualIfTheyHoldTheSame) {
 TEST_F(WeightStoreTest, WhatNobodyTookIsListed) {
   ASSERT_TRUE(scope_->Take("a", {2, 1}).ok());
   EXPECT_THAT(store_->Unused(), ElementsAre("l.b", "l.h", "l.i"));
+  constexpr absl::string_view kForeign[] = {"l.b", "l.ha", "i"};
+  EXPECT_THAT(store_->Unused(kForeign), ElementsAre("l.h", "l.i"));
 }
 
 TEST_F(WeightStoreTest, ErrorsNameTheTensor) {

@@ -329,6 +329,12 @@ TEST(ModelLoadTest, SoftmaxLayersHaveACap) {
   EXPECT_EQ((*by_config)->state_layout().context_cap(), 77u);
   EXPECT_EQ((*by_config)->description().softmax_layers, 1u);
   EXPECT_EQ((*Load(tiny.path(), 5))->state_layout().context_cap(), 5u);
+  // What fits no machine's memory is not the default.
+  const TinyModel longer(
+      {.softmax_layer = 1, .max_position_embeddings = 1 << 18});
+  EXPECT_EQ((*Load(longer.path()))->state_layout().context_cap(),
+            kDefaultContextCap);
+  EXPECT_EQ((*Load(longer.path(), 9000))->state_layout().context_cap(), 9000u);
   EXPECT_EQ(Load(tiny.path(), uint64_t{1} << 40).status().code(), kInvalid);
 }
 

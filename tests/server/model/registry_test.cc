@@ -51,6 +51,8 @@ TEST(RegistryTest, FamiliesAreFoundByName) {
               family.layer.channels == ChannelMixer::kFamily);
   }
   EXPECT_EQ(FindFamily("nothing"), nullptr);
+  EXPECT_EQ(FindFamily(""), nullptr);
+  EXPECT_EQ(FindFamily("qwen3_5_text"), FindFamily("qwen3_5"));
 }
 
 }  // namespace

@@ -55,8 +55,9 @@ void ExpectConvolves(const std::string& part, const std::string& name,
   SCOPED_TRACE(kSeed);
   const CheckpointContents contents = Tensors(name);
   PartHarness harness(contents);
-  const auto conv = CausalConv::Make(harness.builder(), part, kChannels, kTaps,
-                                     Activation::kSilu, bias);
+  const auto conv = CausalConv::Make(
+      harness.builder(), part.empty() ? ConvNames() : ConvNames::Of(part),
+      kChannels, kTaps, Activation::kSilu, bias);
   ASSERT_TRUE(conv.ok()) << conv.status();
   harness.Start(kRows);
   EXPECT_EQ(harness.layout().slots()[0].name,

@@ -107,6 +107,31 @@ TEST(RotaryRowsTest, ASingleTokenIsRotatedAlike) {
   EXPECT_EQ(apart, together);
 }
 
+// A share of a head turns as a narrower head would; the rest of it stays.
+TEST(RotaryRowsTest, TheRestOfAHeadStays) {
+  SCOPED_TRACE(kSeed);
+  constexpr size_t kRotated = kWidth - 2;
+  PartHarness harness(OneKey());
+  auto share = RotaryRows::Make(
+      harness.builder(),
+      {.heads = kHeads, .d = kWidth, .rotated = kRotated, .base = kBase}, "");
+  auto narrow = RotaryRows::Make(
+      harness.builder(), {.heads = 1, .d = kRotated, .base = kBase}, "");
+  ASSERT_TRUE(share.ok() && narrow.ok());
+  harness.Start(1, 1);
+  const std::vector<float> x = RandomRows(1);
+  std::vector<float> y = x;
+  std::vector<float> expected = x;
+  const Segment one[] = {{.position = 77, .first_row = 0, .rows = 1}};
+  share->Run(one, y.data(), kStride, harness.buffers());
+  for (size_t head = 0; head < kHeads; ++head) {
+    narrow->Run(one, expected.data() + head * kWidth, kStride,
+                harness.buffers());
+  }
+  EXPECT_EQ(y, expected);
+  EXPECT_NE(y, x);
+}
+
 TEST(RotaryRowsTest, OddWidthsAreRefused) {
   PartHarness harness(OneKey());
   const auto rotary =

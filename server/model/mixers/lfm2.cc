@@ -1,0 +1,218 @@
+// LFM2 (Liquid AI 2025), as transformers' model_type "lfm2": layers of gated
+// short convolution and of softmax attention,
+//   [B, C, u] = W_in x (+ b)
+//   c_t = sum_i w_i (B u)_{t-L+1+i} (+ b)   over L taps, no activation
+//   y   = W_out (C c) (+ b)
+// The state is the last L - 1 values of B u. Softmax attention is that of
+// softmax_attention.cc, with normalised q and k. The width of the MLP follows
+// from what the config calls it by a rule of its own (ReadWidth).
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
+#include "kernels/pointwise/activation.h"
+#include "server/base/status_macros.h"
+#include "server/checkpoint/config.h"
+#include "server/model/mixers/mixers.h"
+#include "server/model/parts/causal_conv.h"
+#include "server/model/parts/hybrid_config.h"
+#include "server/model/parts/projection.h"
+#include "server/model/workspace.h"
+
+namespace steadystate {
+namespace {
+
+constexpr absl::string_view kUsedKeys[] = {"conv_bias",
+                                           "conv_L_cache",
+                                           "full_attn_idxs",
+                                           "block_ff_dim",
+                                           "tie_embedding",
+                                           "block_auto_adjust_ff_dim",
+                                           "theta",
+                                           "block_ffn_dim_multiplier",
+                                           "block_multiple_of",
+                                           "intermediate_size"};
+constexpr absl::string_view kInertKeys[] = {"block_dim",
+                                            "block_mlp_init_scale",
+                                            "block_norm_eps",
+                                            "block_out_init_scale",
+                                            "block_use_swiglu",
+                                            "block_use_xavier_init",
+                                            "conv_dim",
+                                            "conv_dim_out",
+                                            "conv_use_xavier_init",
+                                            "num_heads",
+                                            "use_pos_enc",
+                                            "vision_config"};
+
+constexpr absl::string_view kInnerModels[] = {"model.language_model."};
+constexpr absl::string_view kForeign[] = {"model.vision_tower.",
+                                          "model.multi_modal_projector."};
+
+class GatedShortConv final : public Mixer {
+ public:
+  explicit GatedShortConv(size_t hidden_size) : D_(hidden_size) {}
+
+  absl::Status Take(const MixerBuilder& from);
+
+  void Forward(std::span<const Segment> segments, size_t rows, const float* x,
+               float* y, Workspace& workspace) const override;
+
+ private:
+  const size_t D_;
+  std::unique_ptr<Linear> in_;   // D -> 3 D: B | C | u
+  std::unique_ptr<Linear> out_;  // D -> D
+  CausalConvs conv_;             // over the columns of u
+  RowSlice rows_;                // 3 D
+};
+
+absl::Status GatedShortConv::Take(const MixerBuilder& from) {
+  STEADYSTATE_ASSIGN_OR_RETURN(const bool biased,
+                               from.config.Bool("conv_bias", false));
+  STEADYSTATE_ASSIGN_OR_RETURN(const size_t taps,
+                               from.config.Size("conv_L_cache", 3, {1, 64}));
+  const Bias bias = biased ? Bias::kYes : Bias::kNone;
+  STEADYSTATE_ASSIGN_OR_RETURN(in_, MakeProjection(from.weights, "in_proj", D_,
+                                                   3 * D_, from.linears, bias));
+  STEADYSTATE_RETURN_IF_ERROR(conv_.Add(from, {.tensor = "conv"}, 2 * D_, D_,
+                                        taps, Activation::kIdentity, bias));
+  STEADYSTATE_ASSIGN_OR_RETURN(
+      out_,
+      MakeProjection(from.weights, "out_proj", D_, D_, from.linears, bias));
+  rows_ = RowScratchPlan(from.scratch).Add(3 * D_);
+  return absl::OkStatus();
+}
+
+void GatedShortConv::Forward(std::span<const Segment> segments, size_t rows,
+                             const float* x, float* y,
+                             Workspace& workspace) const {
+  Workspace::Buffers& buffers = workspace.buffers();
+  const PhaseScope scope(buffers.phases, Phase::kRecurrence);
+  float* const projected = buffers.OfRows(rows)[rows_];
+  const size_t stride = 3 * D_;
+  buffers.Project(*in_, rows, x, D_, projected, stride);
+  const auto gate = [&](size_t column) {
+    buffers.ForRows(rows, D_, [&](size_t row, size_t) {
+      float* const at = projected + row * stride;
+      ActivateAndMultiply(Activation::kIdentity, D_, at + column, at + 2 * D_,
+                          at + 2 * D_);
+    });
+  };
+  gate(0);
+  conv_.Run(segments, projected, stride, buffers);
+  gate(D_);
+  buffers.Project(*out_, rows, projected + 2 * D_, stride, y, D_);
+}
+
+absl::StatusOr<std::unique_ptr<Mixer>> MakeGatedShortConv(
+    const MixerBuilder& builder) {
+  auto mixer = std::make_unique<GatedShortConv>(builder.hidden_size);
+  STEADYSTATE_RETURN_IF_ERROR(mixer->Take(builder));
+  return mixer;
+}
+
+// The layers, as `layer_types` or `full_attn_idxs` says; all of softmax
+// attention if the config has neither.
+absl::Status ReadLayers(const Config& config, ModelConfig& model) {
+  constexpr Choice<TokenMixer> kKinds[] = {
+      {"conv", TokenMixer::kFamily}, {"full_attention", TokenMixer::kSoftmax}};
+  STEADYSTATE_ASSIGN_OR_RETURN(
+      const bool named,
+      ReadLayerTypes(config, std::span<const Choice<TokenMixer>>(kKinds),
+                     model));
+  if (named) return absl::OkStatus();
+  const size_t layers = model.layers.size();
+  STEADYSTATE_ASSIGN_OR_RETURN(
+      const auto indices,
+      config.SizeList("full_attn_idxs", {0, static_cast<double>(layers - 1)},
+                      layers));
+  if (!indices.has_value()) {
+    for (LayerPlan& plan : model.layers) plan.tokens = TokenMixer::kSoftmax;
+    return absl::OkStatus();
+  }
+  for (const size_t layer : *indices) {
+    model.layers[layer].tokens = TokenMixer::kSoftmax;
+  }
+  return absl::OkStatus();
+}
+
+// The width of the MLP: unless block_auto_adjust_ff_dim is false, 2/3 of what
+// is stated, times a factor, rounded up to a multiple.
+absl::Status ReadWidth(const Config& config, ModelConfig& model) {
+  const Bounds widths = {1, 1 << 20};
+  const absl::string_view key =
+      config.Has("block_ff_dim") ? "block_ff_dim" : "intermediate_size";
+  STEADYSTATE_ASSIGN_OR_RETURN(size_t width, config.Size(key, 12288, widths));
+  STEADYSTATE_ASSIGN_OR_RETURN(const bool adjust,
+                               config.Bool("block_auto_adjust_ff_dim", true));
+  STEADYSTATE_ASSIGN_OR_RETURN(
+      const double factor,
+      config.Number("block_ffn_dim_multiplier", 1, {0.01, 64}));
+  STEADYSTATE_ASSIGN_OR_RETURN(const size_t multiple,
+                               config.Size("block_multiple_of", 256, widths));
+  if (adjust) {
+    width = 2 * width / 3;
+    if (!config.IsNull("block_ffn_dim_multiplier")) {
+      width = static_cast<size_t>(factor * static_cast<double>(width));
+      width = (width + multiple - 1) / multiple * multiple;
+    }
+  }
+  if (width == 0) {
+    return config.Invalid(key, "no width of the MLP would be left of it");
+  }
+  model.intermediate_size = width;
+  return absl::OkStatus();
+}
+
+absl::Status ReadConfig(const Config& config, ModelConfig& model) {
+  STEADYSTATE_RETURN_IF_ERROR(ReadLayers(config, model));
+  STEADYSTATE_RETURN_IF_ERROR(ReadWidth(config, model));
+  STEADYSTATE_ASSIGN_OR_RETURN(const double theta,
+                               config.Number("theta", 1e6, {1, 1e15}));
+  STEADYSTATE_ASSIGN_OR_RETURN(
+      SoftmaxAttentionOptions attention,
+      ReadAttention(config,
+                    {.num_heads = 32, .num_kv_heads = 8, .rope_theta = theta},
+                    model));
+  attention.qk_norm = {
+      .q = "q_layernorm", .k = "k_layernorm", .eps = model.norm.eps};
+  attention.out = "out_proj";
+  for (LayerPlan& plan : model.layers) plan.softmax = attention;
+  if (!config.Has("tie_embedding")) return absl::OkStatus();
+  STEADYSTATE_ASSIGN_OR_RETURN(const bool tied,
+                               config.Bool("tie_embedding", true));
+  model.tied_head = tied ? TiedHead::kYes : TiedHead::kNo;
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+Family Lfm2Family() {
+  return {
+      .model_type = "lfm2",
+      .source = "lfm2.cc",
+      .keys = {.used = kUsedKeys, .inert = kInertKeys, .must_be_default = {}},
+      .part_keys = HybridKeys(),
+      .frame = {.inner_models = kInnerModels,
+                .embeddings = "embed_tokens.weight",
+                .final_norm = "embedding_norm",
+                .token_norm = "operator_norm",
+                .token_mixer = "conv.",
+                .softmax_mixer = "self_attn.",
+                .channel_norm = "ffn_norm",
+                .channel_mixer = "feed_forward.",
+                .mlp = {.gate = "w1", .up = "w3", .down = "w2"},
+                .foreign = kForeign},
+      .defaults = {.hidden_size = 2560,
+                   .layers = 32,
+                   .vocab_size = 65536,
+                   .norm_eps = 1e-5,
+                   .max_position_embeddings = 128000,
+                   .tied_head = TiedHead::kYes},
+      .hybrid = false,
+      .read_config = ReadConfig,
+      .make_token_mixer = MakeGatedShortConv};
+}
+
+}  // namespace steadystate

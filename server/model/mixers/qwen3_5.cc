@@ -1,0 +1,150 @@
+// Qwen3.5, as transformers' model_type "qwen3_5" (of the language model alone
+// "qwen3_5_text"): layers of Gated DeltaNet and, every fourth as a rule, gated
+// softmax attention. With RMSNorm weights stored less 1, but that of the heads,
+// a layer of the former is
+//   q, k = l2norm(silu(conv(W_qkv x))) per head, v = silu(conv(W_qkv x))
+//   alpha = exp(-exp(A_log) softplus(W_a x + dt_bias)),   beta = sigmoid(W_b x)
+//   S <- alpha S,  u = beta (v - S^T k),  S <- S + k u^T,  o = K^-1/2 S^T q
+//   y = W_o (RMSNorm(o, per head) silu(W_z x))
+// with one convolution over q, k and v; value head j reads key head
+// j / (HV / H). Softmax attention is that of softmax_attention.cc, gated, with
+// normalised q and k of which the first quarter turns.
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
+#include "server/base/status_macros.h"
+#include "server/checkpoint/config.h"
+#include "server/model/mixers/mixers.h"
+#include "server/model/parts/delta_layer.h"
+#include "server/model/parts/hybrid_config.h"
+
+namespace steadystate {
+namespace {
+
+constexpr absl::string_view kUsedKeys[] = {
+    "attention_bias",          "output_gate_type",
+    "full_attention_interval", "linear_num_key_heads",
+    "linear_num_value_heads",  "linear_key_head_dim",
+    "linear_value_head_dim",   "linear_conv_kernel_dim"};
+constexpr absl::string_view kInertKeys[] = {
+    "language_model_only",   "mamba_ssm_dtype",
+    "mtp_num_hidden_layers", "mtp_use_dedicated_embeddings",
+    "router_aux_loss_coef",  "image_token_id",
+    "video_token_id",        "vision_config",
+    "vision_start_token_id", "vision_end_token_id"};
+constexpr FixedKey kFixedKeys[] = {{"attn_output_gate", "true"},
+                                   {"mlp_only_layers", "[]"}};
+
+constexpr absl::string_view kInnerModels[] = {"model.language_model."};
+constexpr absl::string_view kForeign[] = {"model.visual.", "visual.", "mtp.",
+                                          "model.mtp."};
+
+absl::StatusOr<std::unique_ptr<Mixer>> MakeGatedDeltaNet(
+    const MixerBuilder& builder) {
+  const Config& config = builder.config;
+  const Bounds heads = {1, 4096};
+  const Bounds width = {1, 1 << 16};
+  DeltaLayerOptions options;
+  STEADYSTATE_ASSIGN_OR_RETURN(options.H,
+                               config.Size("linear_num_key_heads", 16, heads));
+  STEADYSTATE_ASSIGN_OR_RETURN(
+      options.HV, config.Size("linear_num_value_heads", 32, heads));
+  if (options.HV % options.H != 0) {
+    return config.Invalid(
+        "linear_num_value_heads",
+        absl::StrCat("it must be a multiple of linear_num_key_heads, ",
+                     options.H));
+  }
+  STEADYSTATE_ASSIGN_OR_RETURN(options.K,
+                               config.Size("linear_key_head_dim", 128, width));
+  STEADYSTATE_ASSIGN_OR_RETURN(
+      options.V, config.Size("linear_value_head_dim", 128, width));
+  STEADYSTATE_ASSIGN_OR_RETURN(options.gate_activation,
+                               config.ActivationOf("output_gate_type", "silu"));
+  if (options.gate_activation != Activation::kSilu) {
+    return config.Unsupported("output_gate_type",
+                              "supported are \"swish\" and \"silu\"");
+  }
+  STEADYSTATE_ASSIGN_OR_RETURN(
+      options.conv_taps, config.Size("linear_conv_kernel_dim", 4, {1, 64}));
+  options.decay = Decay::kScalar;
+  options.gate = DeltaLayerOptions::Gate::kFull;
+  options.names = {.qkv = "in_proj_qkv",
+                   .beta = "in_proj_b",
+                   .decay = "in_proj_a",
+                   .gate = "in_proj_z",
+                   .norm = "norm",
+                   .out = "out_proj"};
+  return DeltaLayer::Make(builder, options);
+}
+
+// Every layer, as `layer_types` or `full_attention_interval` says.
+absl::Status ReadLayers(const Config& config, ModelConfig& model) {
+  constexpr Choice<TokenMixer> kKinds[] = {
+      {"linear_attention", TokenMixer::kFamily},
+      {"full_attention", TokenMixer::kSoftmax}};
+  STEADYSTATE_ASSIGN_OR_RETURN(
+      const bool named,
+      ReadLayerTypes(config, std::span<const Choice<TokenMixer>>(kKinds),
+                     model));
+  if (named) return absl::OkStatus();
+  STEADYSTATE_ASSIGN_OR_RETURN(
+      const size_t interval,
+      config.Size("full_attention_interval", 4, {1, 1024}));
+  for (size_t i = interval - 1; i < model.layers.size(); i += interval) {
+    model.layers[i].tokens = TokenMixer::kSoftmax;
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ReadConfig(const Config& config, ModelConfig& model) {
+  STEADYSTATE_RETURN_IF_ERROR(ReadLayers(config, model));
+  STEADYSTATE_ASSIGN_OR_RETURN(SoftmaxAttentionOptions attention,
+                               ReadAttention(config,
+                                             {.num_heads = 16,
+                                              .num_kv_heads = 4,
+                                              .head_dim = 256,
+                                              .rotary_factor = 0.25},
+                                             model));
+  STEADYSTATE_ASSIGN_OR_RETURN(attention.qkv_bias,
+                               config.Bool("attention_bias", false));
+  attention.out_bias = attention.qkv_bias;
+  attention.gated = true;
+  attention.qk_norm = {.zero_centred = true, .eps = model.norm.eps};
+  for (LayerPlan& plan : model.layers) plan.softmax = attention;
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+Family Qwen35Family() {
+  return {.model_type = "qwen3_5",
+          .inner_model_type = "qwen3_5_text",
+          .source = "qwen3_5.cc",
+          .keys = {.used = kUsedKeys,
+                   .inert = kInertKeys,
+                   .must_be_default = kFixedKeys},
+          .part_keys = HybridKeys(),
+          .frame = {.inner_models = kInnerModels,
+                    .embeddings = "embed_tokens.weight",
+                    .token_norm = "input_layernorm",
+                    .token_mixer = "linear_attn.",
+                    .softmax_mixer = "self_attn.",
+                    .channel_norm = "post_attention_layernorm",
+                    .zero_centred_norms = true,
+                    .foreign = kForeign},
+          .defaults = {.hidden_size = 4096,
+                       .layers = 32,
+                       .vocab_size = 248320,
+                       .intermediate_size = 12288,
+                       .max_position_embeddings = 32768,
+                       .bos_token = std::nullopt,
+                       .eos_token = std::nullopt},
+          .hybrid = false,
+          .read_config = ReadConfig,
+          .make_token_mixer = MakeGatedDeltaNet};
+}
+
+}  // namespace steadystate

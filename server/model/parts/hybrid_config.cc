@@ -1,0 +1,138 @@
+#include "server/model/parts/hybrid_config.h"
+
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "server/base/status_macros.h"
+
+namespace steadystate {
+namespace {
+
+constexpr absl::string_view kUsedKeys[] = {
+    "layer_types",         "layers_block_type", "num_attention_heads",
+    "num_key_value_heads", "head_dim",          "rope_parameters",
+    "rope_scaling",        "rope_theta",        "partial_rotary_factor"};
+constexpr absl::string_view kInertKeys[] = {
+    "attention_dropout", "num_logits_to_keep", "output_router_logits",
+    "pretraining_tp", "rope_type"};
+
+constexpr absl::string_view kRotaryUsed[] = {
+    "rope_theta", "partial_rotary_factor", "rope_type", "type"};
+// Of text the three positions of a token are the same.
+constexpr absl::string_view kRotaryInert[] = {"mrope_section",
+                                              "mrope_interleaved"};
+constexpr KeyTable kRotaryTable[] = {
+    {.used = kRotaryUsed, .inert = kRotaryInert, .must_be_default = {}}};
+
+constexpr Bounds kHeads = {1, 4096};
+constexpr Bounds kHeadWidth = {1, 1 << 16};
+
+// What `rope_parameters`, or another object of its kind, says of theta and the
+// share that turns; what it lacks stays as it is.
+absl::Status ReadRotaryObject(const Config& config, absl::string_view key,
+                              double& theta, double& share,
+                              ModelConfig& model) {
+  STEADYSTATE_ASSIGN_OR_RETURN(const std::vector<Config> objects,
+                               config.Objects(key, 1));
+  for (const Config& object : objects) {
+    for (const absl::string_view kind : {"rope_type", "type"}) {
+      STEADYSTATE_ASSIGN_OR_RETURN(const std::string type,
+                                   object.String(kind, "default"));
+      if (type != "default") {
+        return object.Unsupported(kind, "only \"default\" is supported");
+      }
+    }
+    STEADYSTATE_ASSIGN_OR_RETURN(theta,
+                                 object.Number("rope_theta", theta, {1, 1e15}));
+    STEADYSTATE_ASSIGN_OR_RETURN(
+        share, object.Number("partial_rotary_factor", share, {0, 1}));
+    for (const std::string& unknown : object.UnknownKeys(kRotaryTable)) {
+      model.warnings.push_back(
+          absl::StrCat("unknown config key '", unknown, "'"));
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ReadRotary(const Config& config, const AttentionDefaults& defaults,
+                        SoftmaxAttentionOptions& options, ModelConfig& model) {
+  STEADYSTATE_ASSIGN_OR_RETURN(
+      double theta,
+      config.Number("rope_theta", defaults.rope_theta, {1, 1e15}));
+  STEADYSTATE_ASSIGN_OR_RETURN(
+      double share,
+      config.Number("partial_rotary_factor", defaults.rotary_factor, {0, 1}));
+  for (const absl::string_view key : {"rope_scaling", "rope_parameters"}) {
+    STEADYSTATE_RETURN_IF_ERROR(
+        ReadRotaryObject(config, key, theta, share, model));
+  }
+  options.rope_theta = theta;
+  options.rotary =
+      static_cast<size_t>(static_cast<double>(options.head_dim) * share);
+  if (options.rotary % 2 != 0) {
+    return config.Invalid(
+        "head_dim", absl::StrCat(options.rotary, " elements of a head of ",
+                                 options.head_dim,
+                                 " would turn; it must be an even number"));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::StatusOr<bool> ReadLayerTypes(const Config& config,
+                                    std::span<const Choice<TokenMixer>> kinds,
+                                    ModelConfig& model) {
+  const absl::string_view key =
+      config.Has("layer_types") ? "layer_types" : "layers_block_type";
+  STEADYSTATE_ASSIGN_OR_RETURN(const auto types,
+                               config.StringList(key, model.layers.size()));
+  if (!types.has_value()) return false;
+  if (types->size() != model.layers.size()) {
+    return config.Invalid(key,
+                          absl::StrCat("it must have one name for each of the ",
+                                       model.layers.size(), " layers"));
+  }
+  for (size_t i = 0; i < types->size(); ++i) {
+    STEADYSTATE_ASSIGN_OR_RETURN(
+        model.layers[i].tokens,
+        ChoiceOf(config, key, absl::string_view((*types)[i]), kinds));
+  }
+  return true;
+}
+
+absl::StatusOr<SoftmaxAttentionOptions> ReadAttention(
+    const Config& config, const AttentionDefaults& defaults,
+    ModelConfig& model) {
+  SoftmaxAttentionOptions options;
+  STEADYSTATE_ASSIGN_OR_RETURN(
+      options.num_heads,
+      config.Size("num_attention_heads", defaults.num_heads, kHeads));
+  STEADYSTATE_ASSIGN_OR_RETURN(
+      options.num_kv_heads,
+      config.Size("num_key_value_heads", defaults.num_kv_heads, kHeads));
+  if (options.num_heads % options.num_kv_heads != 0) {
+    return config.Invalid("num_key_value_heads",
+                          absl::StrCat("it must divide num_attention_heads, ",
+                                       options.num_heads));
+  }
+  STEADYSTATE_ASSIGN_OR_RETURN(
+      const size_t width,
+      config.Size("head_dim", defaults.head_dim.value_or(0), kHeadWidth));
+  if (width == 0 && model.hidden_size % options.num_heads != 0) {
+    return config.Invalid(
+        "num_attention_heads",
+        absl::StrCat("without head_dim it must divide hidden_size, ",
+                     model.hidden_size));
+  }
+  options.head_dim = width != 0 ? width : model.hidden_size / options.num_heads;
+  STEADYSTATE_RETURN_IF_ERROR(ReadRotary(config, defaults, options, model));
+  return options;
+}
+
+KeyTable HybridKeys() {
+  return {.used = kUsedKeys, .inert = kInertKeys, .must_be_default = {}};
+}
+
+}  // namespace steadystate

@@ -1,0 +1,24 @@
+#ifndef STEADYSTATE_SERVER_MODEL_WEIGHT_NAMES_H_
+#define STEADYSTATE_SERVER_MODEL_WEIGHT_NAMES_H_
+
+#include <cstdint>
+
+#include "absl/strings/string_view.h"
+
+namespace steadystate {
+
+// Whether a projection has a bias beside its weight.
+enum class Bias : uint8_t { kNone, kYes };
+
+// What a checkpoint calls the matrices of a gated MLP, without ".weight", and
+// whether each has a bias.
+struct MlpNames {
+  absl::string_view gate = "gate_proj";
+  absl::string_view up = "up_proj";
+  absl::string_view down = "down_proj";
+  Bias bias = Bias::kNone;
+};
+
+}  // namespace steadystate
+
+#endif  // STEADYSTATE_SERVER_MODEL_WEIGHT_NAMES_H_

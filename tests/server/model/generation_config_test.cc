@@ -1,0 +1,68 @@
+// Goal: a generation ends where generation_config.json says, too. Method: files
+// with each form of its keys beside a model that has tokens already.
+#include "server/model/generation_config.h"
+
+#include <fstream>
+#include <string>
+
+#include "absl/status/status.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/testing/temp_directory.h"
+
+namespace steadystate {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+
+class GenerationConfigTest : public testing::Test {
+ protected:
+  GenerationConfigTest() { model_.vocab_size = 100; }
+
+  absl::Status Add(const std::string& text) {
+    std::ofstream(directory_.path() + "/generation_config.json") << text;
+    return AddGeneratedTokens(directory_.path(), model_);
+  }
+
+  TempDirectory directory_;
+  ModelConfig model_;
+};
+
+TEST_F(GenerationConfigTest, WithoutAFileNothingChanges) {
+  model_.eos_tokens = {7};
+  EXPECT_TRUE(AddGeneratedTokens(directory_.path(), model_).ok());
+  EXPECT_THAT(model_.eos_tokens, ElementsAre(7));
+  EXPECT_THAT(model_.bos_tokens, IsEmpty());
+}
+
+TEST_F(GenerationConfigTest, EveryTokenThatEndsIsAddedOnce) {
+  model_.eos_tokens = {44};
+  EXPECT_TRUE(Add(R"({"eos_token_id": [46, 44], "temperature": 0.6})").ok());
+  EXPECT_THAT(model_.eos_tokens, ElementsAre(44, 46));
+  EXPECT_TRUE(Add(R"({"eos_token_id": 3})").ok());
+  EXPECT_THAT(model_.eos_tokens, ElementsAre(44, 46, 3));
+}
+
+TEST_F(GenerationConfigTest, TheFirstTokenIsTakenWhereTheModelHasNone) {
+  EXPECT_TRUE(Add(R"({"bos_token_id": 5})").ok());
+  EXPECT_THAT(model_.bos_tokens, ElementsAre(5));
+  EXPECT_TRUE(Add(R"({"bos_token_id": 6})").ok());
+  EXPECT_THAT(model_.bos_tokens, ElementsAre(5));
+}
+
+TEST_F(GenerationConfigTest, WhatIsMalformedIsNamed) {
+  model_.eos_tokens = {7};
+  for (const char* text :
+       {"[]", "{", R"({"eos_token_id": 100})", R"({"eos_token_id": "x"})",
+        R"({"bos_token_id": -1})"}) {
+    const absl::Status status = Add(text);
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << text;
+    EXPECT_THAT(status.message(), HasSubstr("generation_config.json"));
+  }
+  EXPECT_THAT(model_.eos_tokens, ElementsAre(7));
+}
+
+}  // namespace
+}  // namespace steadystate

@@ -1,0 +1,70 @@
+// Goal: options that LFM2 does not have are refused by name, and its MLP is as
+// wide as its rule says. Method: golden weights with changed configs; configs
+// of published models.
+#include <string>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "server/model/registry.h"
+#include "tests/testing/golden_options.h"
+
+namespace steadystate {
+namespace {
+
+constexpr absl::StatusCode kInvalid = absl::StatusCode::kInvalidArgument;
+
+TEST(Lfm2Test, BadValuesAreRefusedByName) {
+  const Refusal refusals[] = {
+      {"conv_L_cache", 0, kInvalid},
+      {"conv_bias", "no", kInvalid},
+      {"block_multiple_of", 0, kInvalid},
+      {"block_ffn_dim_multiplier", -1, kInvalid},
+      {"block_auto_adjust_ff_dim", 1, kInvalid},
+      {"block_ff_dim", 1, kInvalid},
+      {"num_key_value_heads", 3, kInvalid},
+      {"tie_embedding", "yes", kInvalid},
+      {"layer_types", "conv", kInvalid},
+  };
+  ExpectRefusals("lfm2", refusals);
+}
+
+ModelConfig Read(const std::string& text) {
+  const auto config = Config::Parse(text, "config.json");
+  const auto model = ReadModelConfig(*config);
+  EXPECT_TRUE(model.ok()) << model.status();
+  return model.value_or(ModelConfig());
+}
+
+TEST(Lfm2Test, TheWidthOfTheMlpFollowsItsRule) {
+  // The 350M, 1.2B and 2.6B.
+  EXPECT_EQ(Read(R"({"model_type": "lfm2", "block_ff_dim": 6656,
+                     "block_ffn_dim_multiplier": 1.0})")
+                .intermediate_size,
+            4608u);
+  EXPECT_EQ(Read(R"({"model_type": "lfm2", "block_ff_dim": 12288,
+                     "intermediate_size": 7})")
+                .intermediate_size,
+            8192u);
+  EXPECT_EQ(Read(R"({"model_type": "lfm2", "intermediate_size": 10752,
+                     "block_auto_adjust_ff_dim": false})")
+                .intermediate_size,
+            10752u);
+  // Null is no rounding, which the default is not.
+  EXPECT_EQ(Read(R"({"model_type": "lfm2", "intermediate_size": 100,
+                     "block_ffn_dim_multiplier": null})")
+                .intermediate_size,
+            66u);
+}
+
+TEST(Lfm2Test, WithoutAWordOfLayersAllAreSoftmax) {
+  const ModelConfig all = Read(R"({"model_type": "lfm2"})");
+  ASSERT_EQ(all.layers.size(), 32u);
+  EXPECT_EQ(all.layers[0].tokens, TokenMixer::kSoftmax);
+  const ModelConfig some =
+      Read(R"({"model_type": "lfm2", "full_attn_idxs": [2, 5]})");
+  EXPECT_EQ(some.layers[1].tokens, TokenMixer::kFamily);
+  EXPECT_EQ(some.layers[2].tokens, TokenMixer::kSoftmax);
+}
+
+}  // namespace
+}  // namespace steadystate
