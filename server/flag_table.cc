@@ -185,6 +185,20 @@ void AppendModel(Flags& flags, OptionTable& table) {
             "library read the same differently. The log says what was read "
             "how."},
            "VERSION", &model.transformers_version));
+}
+
+// Of what softmax layers keep.
+void AppendCaches(Flags& flags, OptionTable& table) {
+  ModelOptions& model = flags.model;
+  table.push_back(Word(
+      {"cache_dtype",
+       "Type that softmax layers keep the keys and values of tokens in; auto: "
+       "bf16, or f32 if weights are."},
+      {"auto|f32|bf16", "auto", [&model](size_t index) {
+         constexpr DType kTypes[] = {DType::kF32, DType::kBf16};
+         model.cache_dtype.reset();
+         if (index > 0) model.cache_dtype = kTypes[index - 1];
+       }}));
   table.push_back(LongCount(
       {"context_cap",
        "Most tokens of a session of a model with softmax layers, whose state "
@@ -433,6 +447,7 @@ void AppendEnd(Flags& flags, OptionTable& table) {
 client::OptionTable FlagTable(Flags& flags) {
   OptionTable table;
   AppendModel(flags, table);
+  AppendCaches(flags, table);
   AppendSessions(flags, table);
   AppendStore(flags, table);
   AppendBatches(flags, table);

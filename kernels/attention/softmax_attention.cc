@@ -1,12 +1,14 @@
 #include "kernels/attention/softmax_attention.h"
 
 #include <algorithm>
+#include <cstdint>
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/attention/softmax_attention.cc"
 #include "hwy/foreach_target.h"  // IWYU pragma: keep
 #include "hwy/highway.h"
 #include "kernels/simd/math-inl.h"
+#include "kernels/state/packed_rows-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace steadystate {
@@ -34,66 +36,129 @@ HWY_INLINE float Sum(size_t n, const float* weights) {
   return hn::GetLane(hn::SumOfLanes(d, sum));
 }
 
-// The cached values, from the first column of interest on, and their weights.
-struct Values {
-  size_t n;
-  size_t stride;
-  const float* rows;
-  const float* weights;
-  float factor;  // of the whole sum
-};
-
-// Two vectors of output columns, in registers over the loop on cache rows.
 template <class D>
-HWY_INLINE void TwoVectors(D d, const Values& values, size_t c, float* o) {
+HWY_INLINE hn::Vec<D> LoadRow(D d, const float* from) {
+  return hn::LoadU(d, from);
+}
+template <class D>
+HWY_INLINE hn::Vec<D> LoadRow(D d, const uint16_t* from) {
+  return LoadBf16(d, from);
+}
+
+// Some heads' queries against one key: adds what columns [c, end) give in steps
+// of D's lanes. Returns the first column that is left.
+template <size_t kHeads, class D, typename Element>
+HWY_INLINE size_t AddDots(D d, size_t c, size_t width, const float* q,
+                          const Element* key, float* dots) {
   const size_t N = hn::Lanes(d);
-  auto o0 = hn::Zero(d);
-  auto o1 = hn::Zero(d);
-  const float* row = values.rows + c;
-  for (size_t j = 0; j < values.n; ++j, row += values.stride) {
-    const auto weight = hn::Set(d, values.weights[j]);
-    o0 = hn::MulAdd(weight, hn::LoadU(d, row), o0);
-    o1 = hn::MulAdd(weight, hn::LoadU(d, row + N), o1);
+  if (c + N > width) return c;
+  hn::Vec<D> sums[kHeads];
+  for (size_t h = 0; h < kHeads; ++h) sums[h] = hn::Zero(d);
+  for (; c + N <= width; c += N) {
+    const auto k = LoadRow(d, key + c);
+    for (size_t h = 0; h < kHeads; ++h) {
+      sums[h] = hn::MulAdd(hn::LoadU(d, q + h * width + c), k, sums[h]);
+    }
   }
-  const auto factor = hn::Set(d, values.factor);
-  hn::StoreU(hn::Mul(factor, o0), d, o + c);
-  hn::StoreU(hn::Mul(factor, o1), d, o + c + N);
+  for (size_t h = 0; h < kHeads; ++h) {
+    dots[h] += hn::GetLane(hn::SumOfLanes(d, sums[h]));
+  }
+  return c;
 }
 
-template <class D>
-HWY_INLINE void OneVector(D d, const Values& values, size_t c, float* o) {
-  auto o0 = hn::Zero(d);
-  const float* row = values.rows + c;
-  for (size_t j = 0; j < values.n; ++j, row += values.stride) {
-    const auto weight = hn::Set(d, values.weights[j]);
-    o0 = hn::MulAdd(weight, hn::LoadU(d, row), o0);
+// Some heads' weighted sums of values, of two vectors of columns, in registers
+// over the loop on cache rows.
+template <size_t kHeads, class D, typename Element>
+HWY_INLINE void AddValues(D d, const KeyValueRows& cache, size_t vectors,
+                          size_t c, const float* weights, const float* factors,
+                          float* o) {
+  const size_t N = hn::Lanes(d);
+  const Element* row = static_cast<const Element*>(cache.values) + c;
+  hn::Vec<D> first[kHeads];
+  hn::Vec<D> second[kHeads];
+  for (size_t h = 0; h < kHeads; ++h) first[h] = second[h] = hn::Zero(d);
+  for (size_t j = 0; j < cache.n; ++j, row += cache.stride) {
+    const auto v = LoadRow(d, row);
+    const auto next = vectors == 2 ? LoadRow(d, row + N) : v;
+    for (size_t h = 0; h < kHeads; ++h) {
+      const auto weight = hn::Set(d, weights[h * cache.n + j]);
+      first[h] = hn::MulAdd(weight, v, first[h]);
+      second[h] = hn::MulAdd(weight, next, second[h]);
+    }
   }
-  hn::StoreU(hn::Mul(hn::Set(d, values.factor), o0), d, o + c);
+  for (size_t h = 0; h < kHeads; ++h) {
+    const auto factor = hn::Set(d, factors[h]);
+    hn::StoreU(hn::Mul(factor, first[h]), d, o + h * cache.d + c);
+    if (vectors == 2) {
+      hn::StoreU(hn::Mul(factor, second[h]), d, o + h * cache.d + c + N);
+    }
+  }
 }
 
-HWY_INLINE void WeightedSum(size_t columns, const Values& values, float* o) {
+template <size_t kHeads, typename Element>
+HWY_INLINE void StepOfHeads(const KeyValueRows& cache, float scale,
+                            const float* q, float* scores, float* o) {
   const hn::ScalableTag<float> d;
   const hn::CappedTag<float, 4> d4;
   const hn::CappedTag<float, 1> d1;
+  const size_t width = cache.d;
+  const Element* key = static_cast<const Element*>(cache.keys);
+  for (size_t j = 0; j < cache.n; ++j, key += cache.stride) {
+    float dots[kHeads] = {};
+    size_t c = AddDots<kHeads>(d, 0, width, q, key, dots);
+    c = AddDots<kHeads>(d4, c, width, q, key, dots);
+    AddDots<kHeads>(d1, c, width, q, key, dots);
+    for (size_t h = 0; h < kHeads; ++h) {
+      scores[h * cache.n + j] = scale * dots[h];
+    }
+  }
+  float factors[kHeads];
+  for (size_t h = 0; h < kHeads; ++h) {
+    float* weights = scores + h * cache.n;
+    const float max = *std::max_element(weights, weights + cache.n);
+    Map(ExpMinusOp{max}, cache.n, weights, weights);
+    factors[h] = 1.0f / Sum(cache.n, weights);
+  }
   const size_t N = hn::Lanes(d);
   const size_t N4 = hn::Lanes(d4);
   size_t c = 0;
-  for (; c + 2 * N <= columns; c += 2 * N) TwoVectors(d, values, c, o);
-  for (; c + N <= columns; c += N) OneVector(d, values, c, o);
-  for (; c + N4 <= columns; c += N4) OneVector(d4, values, c, o);
-  for (; c < columns; ++c) OneVector(d1, values, c, o);
+  for (; c + 2 * N <= width; c += 2 * N) {
+    AddValues<kHeads, decltype(d), Element>(d, cache, 2, c, scores, factors, o);
+  }
+  for (; c + N <= width; c += N) {
+    AddValues<kHeads, decltype(d), Element>(d, cache, 1, c, scores, factors, o);
+  }
+  for (; c + N4 <= width; c += N4) {
+    AddValues<kHeads, decltype(d4), Element>(d4, cache, 1, c, scores, factors,
+                                             o);
+  }
+  for (; c < width; ++c) {
+    AddValues<kHeads, decltype(d1), Element>(d1, cache, 1, c, scores, factors,
+                                             o);
+  }
 }
 
-void SoftmaxAttentionOfTarget(const KeyValueRows& cache, float scale,
-                              const float* q, float* scores, float* o) {
-  const size_t n = cache.n;
-  for (size_t j = 0; j < n; ++j) {
-    scores[j] = scale * Dot(cache.d, q, cache.keys + j * cache.stride);
+template <typename Element>
+HWY_INLINE void StepOf(const KeyValueRows& cache, size_t heads, float scale,
+                       const float* q, float* scores, float* o) {
+  size_t h = 0;
+  for (; h + kHeadsAtOnce <= heads; h += kHeadsAtOnce) {
+    StepOfHeads<kHeadsAtOnce, Element>(cache, scale, q + h * cache.d, scores,
+                                       o + h * cache.d);
   }
-  const float max = *std::max_element(scores, scores + n);
-  Map(ExpMinusOp{max}, n, scores, scores);
-  const float sum = Sum(n, scores);
-  WeightedSum(cache.d, {n, cache.stride, cache.values, scores, 1.0f / sum}, o);
+  for (; h < heads; ++h) {
+    StepOfHeads<1, Element>(cache, scale, q + h * cache.d, scores,
+                            o + h * cache.d);
+  }
+}
+
+void StepOfTarget(const KeyValueRows& cache, size_t heads, float scale,
+                  const float* q, float* scores, float* o) {
+  if (cache.dtype == DType::kF32) {
+    StepOf<float>(cache, heads, scale, q, scores, o);
+  } else {
+    StepOf<uint16_t>(cache, heads, scale, q, scores, o);
+  }
 }
 
 }  // namespace
@@ -104,11 +169,11 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace steadystate {
 
-HWY_EXPORT(SoftmaxAttentionOfTarget);
+HWY_EXPORT(StepOfTarget);
 
-void SoftmaxAttentionStep(const KeyValueRows& cache, float scale,
+void SoftmaxAttentionStep(const KeyValueRows& cache, size_t heads, float scale,
                           const float* q, float* scores, float* o) {
-  HWY_DYNAMIC_DISPATCH(SoftmaxAttentionOfTarget)(cache, scale, q, scores, o);
+  HWY_DYNAMIC_DISPATCH(StepOfTarget)(cache, heads, scale, q, scores, o);
 }
 
 }  // namespace steadystate

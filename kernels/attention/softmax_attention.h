@@ -3,25 +3,59 @@
 
 #include <cstddef>
 
+#include "kernels/dtype.h"
+
 namespace steadystate {
 
-// The cached keys and values of one head, of n tokens.
+// The cached keys and values of one head, of n tokens, the oldest first.
 struct KeyValueRows {
-  size_t d = 0;                   // width of keys and values
-  size_t n = 0;                   // rows, >= 1
-  size_t stride = 0;              // floats from row to row
-  const float* keys = nullptr;    // f32[n, d; stride]
-  const float* values = nullptr;  // f32[n, d; stride]
+  size_t d = 0;                // width of keys and values
+  size_t n = 0;                // rows, >= 1
+  size_t stride = 0;           // elements from row to row
+  DType dtype = DType::kF32;   // or kBf16
+  const void* keys = nullptr;  // [n, d; stride]
+  const void* values = nullptr;
 };
 
-// Softmax attention of one query over the cache of one head:
-//   o = sum_j softmax_j(scale * q . k_j) v_j, with the maximum subtracted.
-//   q  f32[d]  in     scores  f32[n]  scratch, overwritten     o  f32[d]  out
-// The order of the cache rows is the order of the sums: a ring buffer gives
-// the same bits only when read in the same order.
+inline constexpr size_t kHeadsAtOnce = 4;
+
+// Softmax attention of the queries of one token over the cache of the head that
+// they share:
+//   o_h = sum_j softmax_j(scale q_h . k_j) v_j, with the maximum subtracted.
+//   q       f32[heads, d]  in
+//   scores  f32[min(heads, kHeadsAtOnce), n]  scratch, overwritten
+//   o       f32[heads, d]  out
+// Keys and values are read once for so many heads. The order of the cache
+// rows is the order of the sums: a ring buffer gives the same bits only when
+// read in the same order. What a head gets depends on its own query only.
 // REQUIRES: o and scores alias nothing.
-void SoftmaxAttentionStep(const KeyValueRows& cache, float scale,
+void SoftmaxAttentionStep(const KeyValueRows& cache, size_t heads, float scale,
                           const float* q, float* scores, float* o);
+
+// Consecutive tokens of a session, whose keys and values are in the cache
+// already.
+struct AttentionTokens {
+  size_t tokens = 0;
+  size_t heads = 0;     // of queries, that share the cache's
+  size_t position = 0;  // of the first token; it sees position + 1 rows
+  float scale = 1;
+  const float* q = nullptr;  // f32[tokens, heads, d; q_stride a token]
+  size_t q_stride = 0;
+  float* o = nullptr;  // f32[tokens, heads, d; o_stride a token]  out
+  size_t o_stride = 0;
+};
+
+// Floats of scratch memory of the below, for so many tokens times heads.
+size_t AttentionScratch(size_t queries, size_t d);
+
+// The same of several tokens at once, as matrix products over blocks of keys,
+// the sums going on from block to block. Agrees with SoftmaxAttentionStep
+// within rounding; what a query gets depends on that query, its position and
+// the cache, and on nothing else, bit for bit.
+//   cache    of at least position + tokens rows
+//   scratch  f32[AttentionScratch(tokens * heads, d)]
+void SoftmaxAttentionTokens(const KeyValueRows& cache,
+                            const AttentionTokens& tokens, float* scratch);
 
 }  // namespace steadystate
 

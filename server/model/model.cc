@@ -25,7 +25,7 @@
 namespace steadystate {
 namespace {
 
-// Bounds the attention's scratch memory, 4 bytes a token and worker.
+// Bounds the attention's scratch memory, 16 bytes a token and worker.
 constexpr uint64_t kMaxContextCap = uint64_t{1} << 24;
 
 // config.json, as of the version that it shall be read as.
@@ -61,6 +61,12 @@ absl::StatusOr<uint64_t> ContextCap(const ModelOptions& options,
         kMaxContextCap, " are possible"));
   }
   return cap;
+}
+
+SlotType CacheType(const ModelOptions& options, DType weights) {
+  const DType cache = options.cache_dtype.value_or(
+      weights == DType::kF32 ? DType::kF32 : DType::kBf16);
+  return cache == DType::kF32 ? SlotType::kFloat32 : SlotType::kBfloat16;
 }
 
 // What shall be kept in less must be there, and bear it.
@@ -176,7 +182,7 @@ absl::StatusOr<std::shared_ptr<const Model>> Model::Load(
   auto contents = std::make_unique<Model::Contents>();
   contents->description = Describe(options, checkpoint, model_config);
   WeightStore store(checkpoint);
-  StateLayoutBuilder state(options.state_dtype);
+  StateLayoutBuilder state(options.state_dtype, CacheType(options, weights));
   STEADYSTATE_ASSIGN_OR_RETURN(contents->decoder,
                                Decoder::Make(config, model_config, context_cap,
                                              weights, store, *linears, state));

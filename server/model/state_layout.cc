@@ -115,8 +115,10 @@ StateUse StateLayout::UseOfLayer(size_t layer) const {
   return use;
 }
 
-StateLayoutBuilder::StateLayoutBuilder(StateDType matrices)
-    : matrices_(matrices), rows_(std::make_shared<TokenSlotHandle::Rows>()) {}
+StateLayoutBuilder::StateLayoutBuilder(StateDType matrices, SlotType cache)
+    : matrices_(matrices),
+      cache_(cache),
+      rows_(std::make_shared<TokenSlotHandle::Rows>()) {}
 
 absl::StatusOr<SlotHandle> StateLayoutBuilder::AddFixed(
     size_t layer, absl::string_view name, std::vector<size_t> shape) {
@@ -197,6 +199,13 @@ absl::StatusOr<size_t> StateLayoutBuilder::Add(size_t layer,
   return offset;
 }
 
+absl::StatusOr<BytesSlotHandle> StateLayoutBuilder::AddRing(
+    size_t layer, absl::string_view name, std::vector<size_t> shape) {
+  STEADYSTATE_ASSIGN_OR_RETURN(const size_t offset,
+                               Add(layer, name, cache_, std::move(shape)));
+  return BytesSlotHandle(offset);
+}
+
 absl::StatusOr<TokenSlotHandle> StateLayoutBuilder::AddPerToken(
     size_t layer, absl::string_view name, uint64_t cap,
     std::vector<size_t> row) {
@@ -205,12 +214,11 @@ absl::StatusOr<TokenSlotHandle> StateLayoutBuilder::AddPerToken(
         "layer ", layer, ": state slot '", name, "' has a cap of ", cap,
         " tokens, other layers one of ", layout_.context_cap_));
   }
-  STEADYSTATE_ASSIGN_OR_RETURN(
-      const size_t row_bytes,
-      CheckedBytes(layer, name, SlotType::kFloat32, row));
+  STEADYSTATE_ASSIGN_OR_RETURN(const size_t row_bytes,
+                               CheckedBytes(layer, name, cache_, row));
   row.insert(row.begin(), cap);
-  STEADYSTATE_ASSIGN_OR_RETURN(
-      const size_t bytes, CheckedBytes(layer, name, SlotType::kFloat32, row));
+  STEADYSTATE_ASSIGN_OR_RETURN(const size_t bytes,
+                               CheckedBytes(layer, name, cache_, row));
   const size_t offset = layout_.token_bytes_;
   if (offset + row_bytes > kMaxBytes / cap) return TooLarge(layer, name);
   layout_.token_bytes_ += RoundUp(row_bytes);
@@ -218,7 +226,7 @@ absl::StatusOr<TokenSlotHandle> StateLayoutBuilder::AddPerToken(
   layout_.slots_.push_back({.layer = layer,
                             .name = std::string(name),
                             .shape = std::move(row),
-                            .type = SlotType::kFloat32,
+                            .type = cache_,
                             .growth = SlotGrowth::kPerToken,
                             .offset = offset,
                             .bytes = bytes});

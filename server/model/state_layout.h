@@ -85,6 +85,7 @@ class FixedSlotHandle {
   size_t offset_ = 0;
 };
 using SlotHandle = FixedSlotHandle<float>;
+using BytesSlotHandle = FixedSlotHandle<std::byte>;
 using DoubleSlotHandle = FixedSlotHandle<double>;
 
 // Where a mixer finds matrices that are kept in the model's StateDType: in one
@@ -103,12 +104,11 @@ class TokenSlotHandle {
  public:
   TokenSlotHandle() = default;
 
-  // Row 0 of the slot; row i is i * stride() floats further on.
-  float* In(std::byte* state) const {
-    return reinterpret_cast<float*>(state + rows_->first_row + offset_);
+  // Row 0 of the slot; row i is i * stride() bytes further on.
+  std::byte* In(std::byte* state) const {
+    return state + rows_->first_row + offset_;
   }
-  // In floats.
-  size_t stride() const { return rows_->row_bytes / sizeof(float); }
+  size_t stride() const { return rows_->row_bytes; }
 
  private:
   friend class StateLayoutBuilder;
@@ -168,8 +168,12 @@ class StateLayout {
 // Collects the slots that mixers declare while a model is loaded.
 class StateLayoutBuilder {
  public:
-  // `matrices`: of those added with AddMatrices.
-  explicit StateLayoutBuilder(StateDType matrices = StateDType::kF32);
+  // `matrices`: of those added with AddMatrices. `cache`: of what softmax
+  // layers keep of tokens, kFloat32 or kBfloat16.
+  explicit StateLayoutBuilder(StateDType matrices = StateDType::kF32,
+                              SlotType cache = SlotType::kFloat32);
+
+  SlotType cache_type() const { return cache_; }
 
   // INVALID_ARGUMENT, naming layer and slot: a dimension is 0, or the state
   // would not fit in size_t.
@@ -195,8 +199,13 @@ class StateLayoutBuilder {
   // True once AddMatrices was called.
   bool has_matrices() const { return has_matrices_; }
 
-  // A slot of `cap` rows of shape `row`, one row a token. All such slots of
-  // a model have the same cap, at least 1. The handle is usable after Build.
+  // A fixed slot of the cache's type: a window of tokens.
+  absl::StatusOr<BytesSlotHandle> AddRing(size_t layer, absl::string_view name,
+                                          std::vector<size_t> shape);
+
+  // A slot of `cap` rows of shape `row`, one row a token, of the cache's type.
+  // All such slots of a model have the same cap, at least 1. The handle is
+  // usable after Build.
   absl::StatusOr<TokenSlotHandle> AddPerToken(size_t layer,
                                               absl::string_view name,
                                               uint64_t cap,
@@ -211,6 +220,7 @@ class StateLayoutBuilder {
 
   StateLayout layout_;
   StateDType matrices_;
+  SlotType cache_;
   bool has_matrices_ = false;
   std::shared_ptr<TokenSlotHandle::Rows> rows_;
 };

@@ -23,15 +23,17 @@ class CheckpointCommand final : public Command {
   }
 
   client::OptionTable options() override {
-    return {{"shape", "NAME",
-             "Required: mamba2-130m, mamba2-370m, gla-340m, gla-1.3b, "
-             "retnet-1.3b, demo; for tests mamba2-tiny, gla-tiny and noop.",
-             &shape_},
-            {"out", "DIR",
-             "Required. The directory, made if it is not there; it must not "
-             "have a checkpoint.",
-             &out_},
-            {"dtype", "bf16|f32", "Of the matrices. Default bf16.", &dtype_}};
+    return {
+        {"shape", "NAME",
+         "Required: mamba2-130m, mamba2-370m, gla-340m, gla-1.3b, "
+         "retnet-1.3b, qwen3.5-0.8b, lfm2-1.2b, demo; for tests mamba2-tiny, "
+         "gla-tiny and noop.",
+         &shape_},
+        {"out", "DIR",
+         "Required. The directory, made if it is not there; it must not "
+         "have a checkpoint.",
+         &out_},
+        {"dtype", "bf16|f32", "Of the matrices. Default bf16.", &dtype_}};
   }
 
   absl::Status Check(const RunOptions&) override {

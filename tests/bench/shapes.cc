@@ -7,46 +7,11 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "tests/bench/hybrid_shapes.h"
+#include "tests/bench/model_builder.h"
 
 namespace steadystate::bench {
 namespace {
-
-using Shape = std::vector<size_t>;
-
-// What sets the families' checkpoints apart; what a model lacks is 0.
-struct Sizes {
-  size_t hidden;
-  size_t layers;
-  size_t vocab;
-  size_t heads = 0;
-  size_t intermediate = 0;
-  size_t state = 0;  // Mamba-2: N
-  size_t head = 0;   // Mamba-2: P
-};
-
-class Builder {
- public:
-  // The values that a linear layer begins with: zero mean, given deviation.
-  void Matrix(const std::string& name, size_t out, size_t in, double std) {
-    const double width = std * std::sqrt(3.0);
-    tensors_.push_back(
-        {name, {out, in}, Draw::kUniform, -width, width, /*matrix=*/true});
-  }
-  void Uniform(const std::string& name, Shape shape, double low, double high) {
-    tensors_.push_back({name, std::move(shape), Draw::kUniform, low, high});
-  }
-  void Ones(const std::string& name, size_t size) {
-    Uniform(name, {size}, 1, 1);
-  }
-  void Add(RandomTensor tensor) { tensors_.push_back(std::move(tensor)); }
-
-  std::vector<RandomTensor> Take() { return std::move(tensors_); }
-
- private:
-  std::vector<RandomTensor> tensors_;
-};
-
-constexpr double kStd = 0.02;
 
 // As mamba_ssm initialises it: dt between 1e-3 and 1e-1, A between 1 and 16.
 RandomModel Mamba2(const Sizes& sizes) {
@@ -186,6 +151,8 @@ RandomModel Retnet(const Sizes& sizes) {
       [](const std::string&, Builder&) {});
 }
 
+constexpr size_t kLfm2Softmax[] = {2, 5, 8, 10, 12, 14};
+
 struct NamedShape {
   const char* name;
   RandomModel (*make)(const Sizes& sizes);
@@ -193,7 +160,8 @@ struct NamedShape {
 };
 
 // The sizes of the checkpoints that are published under these names
-// (state-spaces; flash-linear-attention). The last four are small.
+// (state-spaces; flash-linear-attention; Qwen; LiquidAI). The last four are
+// small.
 constexpr NamedShape kShapes[] = {
     {"mamba2-130m",
      Mamba2,
@@ -222,6 +190,24 @@ constexpr NamedShape kShapes[] = {
       .vocab = 32000,
       .heads = 8,
       .intermediate = 2816}},
+    {"qwen3.5-0.8b",
+     Qwen35,
+     {.hidden = 1024,
+      .layers = 24,
+      .vocab = 248320,
+      .heads = 16,
+      .intermediate = 3584,
+      .softmax_heads = 8,
+      .kv_heads = 2}},
+    {"lfm2-1.2b",
+     Lfm2,
+     {.hidden = 2048,
+      .layers = 16,
+      .vocab = 65536,
+      .intermediate = 12288,
+      .softmax_heads = 32,
+      .kv_heads = 8,
+      .softmax_layers = kLfm2Softmax}},
     {"demo",
      Demo,
      {.hidden = 256,

@@ -42,6 +42,7 @@ TEST(FlagsTest, WhatIsNotGivenIsTheDefault) {
   ASSERT_TRUE(flags.ok()) << flags.status();
   EXPECT_EQ(flags->model.path, "somewhere");
   EXPECT_FALSE(flags->model.weight_dtype.has_value());
+  EXPECT_FALSE(flags->model.cache_dtype.has_value());
   EXPECT_EQ(flags->server.listen, "127.0.0.1:50051");
   EXPECT_EQ(flags->metrics_listen, "127.0.0.1:9464");
   EXPECT_EQ(flags->engine.state_memory_bytes, uint64_t{4} << 30);
@@ -54,17 +55,18 @@ TEST(FlagsTest, WhatIsNotGivenIsTheDefault) {
 }
 
 TEST(FlagsTest, NamesAreWrittenWithDashesOrUnderscores) {
-  const auto flags =
-      Serve({"--state-memory", "64Gi", "--session_ttl=90s", "--max-step-tokens",
-             "7", "--state_dtype", "bf16", "--weight-dtype=int8",
-             "--noreflection", "--durability=sync", "--metrics-listen", "off",
-             "--log_level", "warning", "--allow-other-numerics"});
+  const auto flags = Serve(
+      {"--state-memory", "64Gi", "--session_ttl=90s", "--max-step-tokens", "7",
+       "--state_dtype", "bf16", "--weight-dtype=int8", "--cache_dtype=f32",
+       "--noreflection", "--durability=sync", "--metrics-listen", "off",
+       "--log_level", "warning", "--allow-other-numerics"});
   ASSERT_TRUE(flags.ok()) << flags.status();
   EXPECT_EQ(flags->engine.state_memory_bytes, uint64_t{64} << 30);
   EXPECT_EQ(flags->engine.session_ttl, absl::Seconds(90));
   EXPECT_EQ(flags->engine.max_step_tokens, 7u);
   EXPECT_EQ(flags->model.state_dtype, StateDType::kBf16);
   EXPECT_EQ(flags->model.weight_dtype, DType::kI8);
+  EXPECT_EQ(flags->model.cache_dtype, DType::kF32);
   EXPECT_FALSE(flags->server.reflection);
   EXPECT_EQ(flags->engine.durability, Durability::kSync);
   EXPECT_FALSE(flags->metrics_listen.has_value());
@@ -93,6 +95,7 @@ TEST(FlagsTest, WhatIsOutOfBoundsIsNamed) {
       {"--state_memory=4XiB", "state_memory"},
       {"--weight_dtype=int4", "weight_dtype"},
       {"--state_dtype=f16", "state_dtype"},
+      {"--cache_dtype=int4", "cache_dtype"},
       {"--log_level=loud", "log_level"},
       {"--transformers_version=newest", "transformers_version"},
       {"--reflection=perhaps", "reflection"},

@@ -11,6 +11,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <utility>
 #include <vector>
 
@@ -32,6 +33,11 @@ constexpr absl::string_view kUsedKeys[] = {"num_heads",   "num_kv_heads",
 constexpr FixedKey kFixedKeys[] = {{"rope_scaling", "null"}};
 
 constexpr double kMaxWindow = 1 << 24;
+
+// Tokens of a segment from which on matrix products are faster.
+constexpr size_t kWorthProducts = 8;
+// Queries that are columns of one product.
+constexpr size_t kQueriesAtOnce = 64;
 
 class SoftmaxAttention final : public Mixer {
  public:
@@ -60,10 +66,42 @@ class SoftmaxAttention final : public Mixer {
 
   // Normalises q and k of one row.
   void Normalize(float* row) const;
-  // Appends the segment's keys and values of one kv head to the cache, row by
-  // row, and answers the query heads that read it.
-  void Attend(const Segment& segment, size_t kv_head, const float* fused,
-              float* scores, float* out) const;
+  // Query heads that share a key head.
+  size_t group() const { return H_ / G_; }
+  // So many tokens of a segment are one piece of work for each key head.
+  size_t tokens_at_once() const {
+    return std::max(kQueriesAtOnce / group(), size_t{1});
+  }
+  // True if the segment's tokens are computed together: there are enough of
+  // them, and no key of theirs takes the place of one that is still needed.
+  bool Together(const Segment& segment) const {
+    return !window_.has_value() && segment.rows >= kWorthProducts;
+  }
+
+  // Where one key head's rows lie in a session's state.
+  struct Rows {
+    std::byte* keys;    // [., d]
+    std::byte* values;  // [., d]
+    size_t stride;      // bytes
+  };
+  Rows RowsOf(std::byte* state, size_t kv_head) const;
+  // Puts the keys and values of one row of the batch into the cache.
+  void Keep(const Rows& rows, size_t slot, size_t kv_head,
+            const float* fused_row) const;
+  KeyValueRows Live(const Rows& rows, size_t live) const;
+
+  // Answers the query heads of all segments, whose keys go into the cache.
+  void AttendAll(std::span<const Segment> segments, const float* fused,
+                 float* out, Workspace::Buffers& buffers) const;
+  // Keeps what the segments have whose tokens are computed together.
+  void KeepAll(std::span<const Segment> segments, const float* fused,
+               Workspace::Buffers& buffers) const;
+  // One segment and key head, token after token.
+  void AttendEach(const Segment& segment, size_t kv_head, const float* fused,
+                  float* scratch, float* out) const;
+  // The same of some tokens from `first` on, whose keys are kept already.
+  void AttendTogether(const Segment& segment, size_t kv_head, size_t first,
+                      const float* fused, float* scratch, float* out) const;
 
   const size_t D_, H_, G_;
   const size_t d_;  // width of a head
@@ -74,12 +112,13 @@ class SoftmaxAttention final : public Mixer {
   std::unique_ptr<Linear> out_;         // H d -> D
   std::vector<float> q_norm_, k_norm_;  // f32[d], or empty
   float norm_eps_ = 0;
-  RotaryRows rotary_;          // of q and k
-  SlotHandle ring_;            // f32[window, 2, G, d]
-  TokenSlotHandle cache_;      // f32[cap, 2, G, d]
-  RowSlice fused_rows_;        // columns()
-  RowSlice out_rows_;          // H d
-  WorkerSlice<float> scores_;  // window or context cap
+  RotaryRows rotary_;           // of q and k
+  DType dtype_ = DType::kF32;   // of the cache
+  BytesSlotHandle ring_;        // [window, 2, G, d]
+  TokenSlotHandle cache_;       // [cap, 2, G, d]
+  RowSlice fused_rows_;         // columns()
+  RowSlice out_rows_;           // H d
+  WorkerSlice<float> scratch_;  // of attention
 };
 
 absl::Status SoftmaxAttention::TakeWeights(
@@ -120,7 +159,7 @@ absl::Status SoftmaxAttention::TakeWeights(
 absl::Status SoftmaxAttention::DeclareMemory(const MixerBuilder& from) {
   if (window_.has_value()) {
     STEADYSTATE_ASSIGN_OR_RETURN(
-        ring_, from.state.AddFixed(from.layer, "kv", {*window_, 2, G_, d_}));
+        ring_, from.state.AddRing(from.layer, "kv", {*window_, 2, G_, d_}));
   } else {
     STEADYSTATE_ASSIGN_OR_RETURN(
         cache_, from.state.AddPerToken(from.layer, "kv", from.context_cap,
@@ -130,7 +169,12 @@ absl::Status SoftmaxAttention::DeclareMemory(const MixerBuilder& from) {
   RowScratchPlan plan(from.scratch);
   fused_rows_ = plan.Add(columns());
   out_rows_ = plan.Add(H_ * d_);
-  scores_ = WorkerScratchPlan(from.scratch).Add(longest);
+  dtype_ = from.state.cache_type() == SlotType::kBfloat16 ? DType::kBf16
+                                                          : DType::kF32;
+  scratch_ =
+      WorkerScratchPlan(from.scratch)
+          .Add(std::max(std::min(group(), kHeadsAtOnce) * longest,
+                        AttentionScratch(tokens_at_once() * group(), d_)));
   return absl::OkStatus();
 }
 
@@ -161,10 +205,7 @@ void SoftmaxAttention::Forward(std::span<const Segment> segments, size_t rows,
     });
   }
   rotary_.Run(segments, fused, columns(), buffers);
-  buffers.pool.ParallelFor(segments.size() * G_, [&](size_t i, size_t worker) {
-    Attend(segments[i / G_], i % G_, fused, buffers.OfWorker(worker)[scores_],
-           out);
-  });
+  AttendAll(segments, fused, out, buffers);
   if (gated_) {
     const size_t width = H_ * d_;
     buffers.ForRows(rows, width, [&](size_t row, size_t) {
@@ -183,15 +224,43 @@ void SoftmaxAttention::Normalize(float* row) const {
   }
 }
 
-void SoftmaxAttention::Attend(const Segment& segment, size_t kv_head,
-                              const float* fused, float* scores,
-                              float* out) const {
-  const size_t group = H_ / G_;
-  float* keys = (window_.has_value() ? ring_.In(segment.state)
-                                     : cache_.In(segment.state)) +
-                kv_head * d_;
-  float* values = keys + G_ * d_;
-  const size_t stride = window_.has_value() ? 2 * G_ * d_ : cache_.stride();
+SoftmaxAttention::Rows SoftmaxAttention::RowsOf(std::byte* state,
+                                                size_t kv_head) const {
+  std::byte* const first =
+      window_.has_value() ? ring_.In(state) : cache_.In(state);
+  const size_t element = SizeOf(dtype_);
+  return {
+      .keys = first + kv_head * d_ * element,
+      .values = first + (G_ + kv_head) * d_ * element,
+      .stride = window_.has_value() ? 2 * G_ * d_ * element : cache_.stride()};
+}
+
+void SoftmaxAttention::Keep(const Rows& rows, size_t slot, size_t kv_head,
+                            const float* fused_row) const {
+  const auto keep = [&](const float* from, std::byte* to) {
+    if (dtype_ == DType::kF32) {
+      std::memcpy(to, from, d_ * sizeof(float));
+    } else {
+      ConvertToBf16(d_, from, reinterpret_cast<uint16_t*>(to));
+    }
+  };
+  keep(fused_row + (H_ + kv_head) * d_, rows.keys + slot * rows.stride);
+  keep(fused_row + (H_ + G_ + kv_head) * d_, rows.values + slot * rows.stride);
+}
+
+KeyValueRows SoftmaxAttention::Live(const Rows& rows, size_t live) const {
+  return {.d = d_,
+          .n = live,
+          .stride = rows.stride / SizeOf(dtype_),
+          .dtype = dtype_,
+          .keys = rows.keys,
+          .values = rows.values};
+}
+
+void SoftmaxAttention::AttendEach(const Segment& segment, size_t kv_head,
+                                  const float* fused, float* scratch,
+                                  float* out) const {
+  const Rows rows = RowsOf(segment.state, kv_head);
   for (size_t t = 0; t < segment.rows; ++t) {
     const uint64_t position = segment.position + t;
     const size_t row = segment.first_row + t;
@@ -202,18 +271,76 @@ void SoftmaxAttention::Attend(const Segment& segment, size_t kv_head,
     const size_t live = window_.has_value()
                             ? std::min<uint64_t>(position + 1, *window_)
                             : position + 1;
-    std::copy_n(in + (H_ + kv_head) * d_, d_, keys + slot * stride);
-    std::copy_n(in + (H_ + G_ + kv_head) * d_, d_, values + slot * stride);
-    for (size_t h = kv_head * group; h < (kv_head + 1) * group; ++h) {
-      SoftmaxAttentionStep({.d = d_,
-                            .n = live,
-                            .stride = stride,
-                            .keys = keys,
-                            .values = values},
-                           scale_, in + h * d_, scores,
-                           out + (row * H_ + h) * d_);
-    }
+    Keep(rows, slot, kv_head, in);
+    SoftmaxAttentionStep(Live(rows, live), group(), scale_,
+                         in + kv_head * group() * d_, scratch,
+                         out + (row * H_ + kv_head * group()) * d_);
   }
+}
+
+void SoftmaxAttention::AttendTogether(const Segment& segment, size_t kv_head,
+                                      size_t first, const float* fused,
+                                      float* scratch, float* out) const {
+  const size_t tokens = std::min(tokens_at_once(), segment.rows - first);
+  const size_t row = segment.first_row + first;
+  const size_t position = segment.position + first;
+  SoftmaxAttentionTokens(
+      Live(RowsOf(segment.state, kv_head), position + tokens),
+      {.tokens = tokens,
+       .heads = group(),
+       .position = position,
+       .scale = scale_,
+       .q = fused + row * columns() + kv_head * group() * d_,
+       .q_stride = columns(),
+       .o = out + (row * H_ + kv_head * group()) * d_,
+       .o_stride = H_ * d_},
+      scratch);
+}
+
+void SoftmaxAttention::AttendAll(std::span<const Segment> segments,
+                                 const float* fused, float* out,
+                                 Workspace::Buffers& buffers) const {
+  // Before anybody looks back at them.
+  KeepAll(segments, fused, buffers);
+  size_t pieces = 1;
+  for (const Segment& segment : segments) {
+    if (!Together(segment)) continue;
+    const size_t each = tokens_at_once();
+    pieces = std::max(pieces, (segment.rows + each - 1) / each);
+  }
+  buffers.pool.ParallelFor(
+      segments.size() * pieces * G_, [&](size_t i, size_t worker) {
+        const Segment& segment = segments[i / G_ / pieces];
+        // The last, which look back farthest, take longest.
+        const size_t piece = pieces - 1 - i / G_ % pieces;
+        float* const scratch = buffers.OfWorker(worker)[scratch_];
+        if (!Together(segment)) {
+          if (piece > 0) return;
+          AttendEach(segment, i % G_, fused, scratch, out);
+        } else if (piece * tokens_at_once() < segment.rows) {
+          AttendTogether(segment, i % G_, piece * tokens_at_once(), fused,
+                         scratch, out);
+        }
+      });
+}
+
+void SoftmaxAttention::KeepAll(std::span<const Segment> segments,
+                               const float* fused,
+                               Workspace::Buffers& buffers) const {
+  if (std::ranges::none_of(segments, [this](const Segment& segment) {
+        return Together(segment);
+      })) {
+    return;
+  }
+  buffers.pool.ParallelFor(segments.size() * G_, [&](size_t i, size_t) {
+    const Segment& segment = segments[i / G_];
+    if (!Together(segment)) return;
+    const Rows rows = RowsOf(segment.state, i % G_);
+    for (size_t t = 0; t < segment.rows; ++t) {
+      Keep(rows, segment.position + t, i % G_,
+           fused + (segment.first_row + t) * columns());
+    }
+  });
 }
 
 }  // namespace

@@ -64,7 +64,7 @@ void Compare(const Cache& cache, float scale, Numbers& numbers) {
                         .stride = cache.stride,
                         .keys = cache.keys.data(),
                         .values = cache.values.data()},
-                       scale, q.data(), scores.data(), o.data());
+                       1, scale, q.data(), scores.data(), o.data());
   const std::vector<double> exact =
       ExactAttention(cache, static_cast<double>(scale), q);
   for (size_t c = 0; c < cache.d; ++c) {
@@ -94,7 +94,7 @@ TEST_P(SoftmaxAttentionTest, Golden) {
     float scores[3];
     float o[2];
     SoftmaxAttentionStep(
-        {.d = 2, .n = t + 1, .stride = 2, .keys = keys, .values = values},
+        {.d = 2, .n = t + 1, .stride = 2, .keys = keys, .values = values}, 1,
         std::sqrt(0.5f), q[t], scores, o);
     EXPECT_NEAR(static_cast<double>(o[0]), golden[t][0], 2e-6) << t;
     EXPECT_NEAR(static_cast<double>(o[1]), golden[t][1], 2e-6) << t;
@@ -108,9 +108,54 @@ TEST_P(SoftmaxAttentionTest, HugeScoresDoNotOverflow) {
   float scores[3];
   float o = 0;
   SoftmaxAttentionStep(
-      {.d = 1, .n = 3, .stride = 1, .keys = keys, .values = values}, 1e5f, q,
+      {.d = 1, .n = 3, .stride = 1, .keys = keys, .values = values}, 1, 1e5f, q,
       scores, &o);
   EXPECT_EQ(o, 3.0f);
+}
+
+// The same cache with its elements rounded to bf16, and as bf16.
+std::vector<uint16_t> Round(Floats& values) {
+  std::vector<uint16_t> rounded(values.size());
+  ConvertToBf16(values.size(), values.data(), rounded.data());
+  ConvertToF32({rounded.data(), DType::kBf16}, 0, values.size(), values.data());
+  return rounded;
+}
+
+TEST_P(SoftmaxAttentionTest, HeadsTogetherAreAsEachAloneInEitherType) {
+  const uint64_t seed = 62;
+  SCOPED_TRACE(seed);
+  Numbers numbers(seed);
+  for (const size_t d : {1u, 5u, 16u, 40u, 67u, 128u}) {
+    for (const size_t heads : {1u, 3u, 4u, 6u, 9u}) {
+      Cache cache = RandomCache(d, 21, d + 2, numbers);
+      const std::vector<uint16_t> keys = Round(cache.keys);
+      const std::vector<uint16_t> values = Round(cache.values);
+      const KeyValueRows f32 = {.d = d,
+                                .n = cache.n,
+                                .stride = cache.stride,
+                                .keys = cache.keys.data(),
+                                .values = cache.values.data()};
+      KeyValueRows bf16 = f32;
+      bf16.dtype = DType::kBf16;
+      bf16.keys = keys.data();
+      bf16.values = values.data();
+      const Floats q = numbers.Uniform(heads * d, -1.0f, 1.0f);
+      Floats scores(std::min(heads, kHeadsAtOnce) * cache.n);
+      Floats together(heads * d);
+      SoftmaxAttentionStep(f32, heads, 0.7f, q.data(), scores.data(),
+                           together.data());
+      Floats rounded(heads * d);
+      SoftmaxAttentionStep(bf16, heads, 0.7f, q.data(), scores.data(),
+                           rounded.data());
+      Floats alone(heads * d);
+      for (size_t h = 0; h < heads; ++h) {
+        SoftmaxAttentionStep(f32, 1, 0.7f, q.data() + h * d, scores.data(),
+                             alone.data() + h * d);
+      }
+      EXPECT_TRUE(std::ranges::equal(together, alone)) << d << " " << heads;
+      EXPECT_TRUE(std::ranges::equal(together, rounded)) << d << " " << heads;
+    }
+  }
 }
 
 }  // namespace

@@ -88,10 +88,22 @@ TEST(StateLayoutTest, RowsOfOneTokenLieTogether) {
   EXPECT_EQ(kv.row_stride, 192u);
 
   const AlignedFloats state(layout.bytes() / sizeof(float));
-  EXPECT_EQ(first->In(Bytes(state)), state.data() + 16);
-  EXPECT_EQ(second->In(Bytes(state)), state.data() + 16 + 32);
-  EXPECT_EQ(first->stride(), 48u);
-  EXPECT_EQ(second->stride(), 48u);
+  EXPECT_EQ(first->In(Bytes(state)), Bytes(state) + 64);
+  EXPECT_EQ(second->In(Bytes(state)), Bytes(state) + 64 + 128);
+  EXPECT_EQ(first->stride(), 192u);
+  EXPECT_EQ(second->stride(), 192u);
+}
+
+TEST(StateLayoutTest, CachesAreOfTheirType) {
+  StateLayoutBuilder builder(StateDType::kF32, SlotType::kBfloat16);
+  EXPECT_EQ(builder.cache_type(), SlotType::kBfloat16);
+  ASSERT_TRUE(builder.AddFixed(0, "S", {16}).ok());
+  ASSERT_TRUE(builder.AddRing(1, "kv", {4, 32}).ok());
+  ASSERT_TRUE(builder.AddPerToken(2, "kv", 100, {2, 32}).ok());
+  const StateLayout layout = std::move(builder).Build();
+  EXPECT_EQ(layout.fixed_bytes(), 64u + 4 * 32 * 2);
+  EXPECT_EQ(layout.token_bytes(), 2u * 32 * 2);
+  EXPECT_EQ(layout.dtype(), "bf16+f32");
 }
 
 TEST(StateLayoutTest, NoTwoSlotsShareAByte) {

@@ -329,19 +329,32 @@ void Simulation::CheckGauges() {
       std::count_if(live_.begin(), live_.end(), [](const auto& named) {
         return KindOfId(KeyOf(named.first).id) == SessionKind::kCheckpoint;
       });
-  const std::pair<const char*, size_t> expected[] = {
+  const std::pair<const char*, double> expected[] = {
       {"steadystate_sessions{",
-       live_.size() - static_cast<size_t>(checkpoints)},
-      {"steadystate_checkpoints{", static_cast<size_t>(checkpoints)}};
+       static_cast<double>(live_.size()) - static_cast<double>(checkpoints)},
+      {"steadystate_checkpoints{", static_cast<double>(checkpoints)}};
   for (const auto& [gauge, count] : expected) {
-    const double shown = machine_.Metric({gauge});
-    if (shown != static_cast<double>(count)) {
+    const double shown =
+        Settled(gauge, [count](double is) { return is == count; });
+    if (shown != count) {
       Fail(absl::StrCat(gauge, " is ", shown, ", and there are ", count));
     }
   }
-  if (machine_.Metric({"steadystate_kept_prompts{"}) > kPrefixes) {
+  const auto few = [](double is) { return is <= kPrefixes; };
+  if (!few(Settled("steadystate_kept_prompts{", few))) {
     Fail("more prompts are kept than may be");
   }
+}
+
+double Simulation::Settled(const char* gauge,
+                           absl::FunctionRef<bool(double)> right) {
+  const auto give_up = std::chrono::steady_clock::now() + kHangs;
+  double shown = machine_.Metric({gauge});
+  while (!right(shown) && std::chrono::steady_clock::now() < give_up) {
+    std::this_thread::yield();
+    shown = machine_.Metric({gauge});
+  }
+  return shown;
 }
 
 // All that one of the sessions is.

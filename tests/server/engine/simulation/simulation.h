@@ -12,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "absl/time/time.h"
 #include "server/session/session_info.h"
 #include "tests/server/engine/simulation/actions.h"
@@ -140,6 +141,10 @@ class Simulation {
   void CheckAll();
   void CheckLists();
   void CheckGauges();
+  // What a gauge is once that is right, or still is after a long while. Its
+  // children are read one by one, so that a session that goes from one to
+  // another meanwhile may be seen in both: what is wrong stays.
+  double Settled(const char* gauge, absl::FunctionRef<bool(double)> right);
   void CheckContents();
   absl::Time LastUsed(const SessionName& name);
 
