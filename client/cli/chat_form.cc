@@ -2,6 +2,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
 
 namespace steadystate::client {
 namespace {
@@ -21,7 +22,35 @@ bool IsOf(absl::string_view text, const ChatForm& form) {
          !absl::StrContains(text, "<|im_sep|>");
 }
 
+// What a template begins an answer with where nobody says whether the model is
+// to think. Models with a switch for it differ in that: Qwen3's larger ones
+// think, and smaller ones are told that they have.
+std::string OpeningOf(absl::string_view text) {
+  const size_t prompt = text.rfind("add_generation_prompt");
+  if (prompt == absl::string_view::npos) return "";
+  // Line ends within quotes are written in either way.
+  const std::string lines =
+      absl::StrReplaceAll(text.substr(prompt), {{"\\n", "\n"}});
+  absl::string_view tail = lines;
+  const size_t given = tail.find("enable_thinking");
+  if (given != absl::string_view::npos) {
+    const size_t otherwise = tail.find("else", given);
+    if (otherwise == absl::string_view::npos) return "";
+    tail = tail.substr(otherwise);
+    tail = tail.substr(0, tail.find("endif"));
+  }
+  for (const absl::string_view opening :
+       {"<think>\n\n</think>\n\n", "<think>\n"}) {
+    if (absl::StrContains(tail, opening)) return std::string(opening);
+  }
+  return "";
+}
+
 }  // namespace
+
+std::string ChatForm::BeforeAnswer() const {
+  return absl::StrCat(Before("assistant"), opening);
+}
 
 std::string ChatForm::Message(absl::string_view role,
                               absl::string_view text) const {
@@ -68,6 +97,7 @@ absl::StatusOr<std::optional<ChatForm>> ChatFormOf(absl::string_view choice,
   }
   form = chatml ? ChatMl() : Llama3();
   if (absl::StrContains(text, "bos_token")) form->begin = model.bos_token();
+  form->opening = OpeningOf(text);
   return form;
 }
 

@@ -19,9 +19,14 @@ struct ChatForm {
   std::string role_end;    // between that and the message
   std::string end;         // after the message; models end an answer with it
   std::string after_end;   // sets messages apart
+  // What an answer is begun with on the model's behalf, as "<think>\n" is.
+  std::string opening = "";
 
   // "<|im_start|>user\nHi<|im_end|>\n", of role and message.
   std::string Message(absl::string_view role, absl::string_view text) const;
+
+  // What a model goes on from to answer.
+  std::string BeforeAnswer() const;
 
   // What stands before a message of `role`.
   std::string Before(absl::string_view role) const;

@@ -31,7 +31,7 @@ class Conversation {
   explicit Conversation(const ChatForm& form)
       : user_prefix_(form.Before("user")),
         assistant_prefix_(
-            absl::StrCat(form.end, form.after_end, form.Before("assistant"))),
+            absl::StrCat(form.end, form.after_end, form.BeforeAnswer())),
         answer_end_(form.end),
         after_answer_(form.after_end),
         at_stop_(true) {}

@@ -59,6 +59,41 @@ TEST(ChatFormTest, OthersAreRefusedUnlessAFormIsNamed) {
               HasSubstr("'jinja' is none of auto|chatml|llama3|none"));
 }
 
+// Which of the ways is taken without a word about thinking.
+TEST(ChatFormTest, AnswersBeginAsTheTemplateBeginsThem) {
+  const struct {
+    const char* prompt;
+    const char* opening;
+  } kCases[] = {
+      {"", ""},
+      {"{% if add_generation_prompt %}assistant\\n{% endif %}", ""},
+      {"{% if add_generation_prompt %}assistant\\n<think>\\n{% endif %}",
+       "<think>\n"},
+      // Qwen3, Qwen3.5 of small and of larger sizes.
+      {"{% if add_generation_prompt %}{% if enable_thinking is false %}"
+       "{{ '<think>\\n\\n</think>\\n\\n' }}{% endif %}{% endif %}",
+       ""},
+      {"{% if add_generation_prompt %}{% if enable_thinking is true %}"
+       "{{ '<think>\\n' }}{%- else %}{{ '<think>\\n\\n</think>\\n\\n' }}"
+       "{% endif %}{% endif %}",
+       "<think>\n\n</think>\n\n"},
+      {"{% if add_generation_prompt %}{% if enable_thinking is false %}"
+       "{{ '<think>\n\n</think>\n\n' }}{%- else %}{{ '<think>\n' }}"
+       "{% endif %}{% endif %}",
+       "<think>\n"},
+      // Of an answer before.
+      {"'<think>\\n' {% if add_generation_prompt %}{% endif %}", ""},
+  };
+  for (const auto& test : kCases) {
+    const auto form =
+        ChatFormOf("auto", ModelWith(std::string(kChatMl) + test.prompt));
+    ASSERT_TRUE(form.ok()) << form.status();
+    EXPECT_EQ((*form)->BeforeAnswer(),
+              std::string("<|im_start|>assistant\n") + test.opening)
+        << test.prompt;
+  }
+}
+
 TEST(ChatFormTest, MarksCannotBeSaid) {
   const auto chatml = ChatFormOf("auto", ModelWith(kChatMl));
   const auto llama3 = ChatFormOf("auto", ModelWith(kLlama3));

@@ -63,6 +63,23 @@ LLAMA3 = (
     "{% if loop.index0 == 0 %}{% set content = bos_token + content %}{% endif %}"
     "{{ content }}{% endfor %}{% if add_generation_prompt %}"
     "{{ '<|start_header_id|>assistant<|end_header_id|>\n\n' }}{% endif %}")
+# How Qwen3.5 begins an answer, of larger sizes and of small ones.
+THINKING = """
+    {%- if enable_thinking is defined and enable_thinking is false %}
+        {{- '<think>\\n\\n</think>\\n\\n' }}
+    {%- else %}
+        {{- '<think>\\n' }}
+    {%- endif %}
+{%- endif %}
+"""
+NOT_THINKING = """
+    {%- if enable_thinking is defined and enable_thinking is true %}
+        {{- '<think>\\n' }}
+    {%- else %}
+        {{- '<think>\\n\\n</think>\\n\\n' }}
+    {%- endif %}
+{%- endif %}
+"""
 PHI = ("{% for message in messages %}{{ '<|im_start|>' + message['role'] + "
        "'<|im_sep|>' + message['content'] + '<|im_end|>' }}{% endfor %}")
 
@@ -194,6 +211,17 @@ class ChatTemplateTest(unittest.TestCase):
         # The mark ends an answer, whatever config.json says.
         self.serve("qwen2", QWEN)
         self.check_conversation(QWEN, "", "<|im_end|>")
+
+    def test_answers_begin_as_the_template_begins_them(self):
+        self.mark = "<|im_end|>"
+        for ending in (THINKING, NOT_THINKING):
+            template = QWEN.removesuffix("{%- endif %}\n").rstrip() + ending
+            self.serve("qwen2", template)
+            self.chat(["Why?"], "-n", "1")
+            rendered = render(template, [{"role": "user", "content": "Why?"}],
+                              "")
+            self.assertIn("assistant\n<think>\n", rendered)
+            self.assertEqual(self.eavesdropper.generations[0][0].text, rendered)
 
     def test_llama3(self):
         self.serve("llama3", LLAMA3, "<|begin_of_text|>")
