@@ -20,7 +20,7 @@ struct ChatForm {
   std::string end;         // after the message; models end an answer with it
   std::string after_end;   // sets messages apart
   // What an answer is begun with on the model's behalf, as "<think>\n" is.
-  std::string opening = "";
+  std::string opening{};
 
   // "<|im_start|>user\nHi<|im_end|>\n", of role and message.
   std::string Message(absl::string_view role, absl::string_view text) const;
