@@ -26,6 +26,7 @@
 #include "client/cli/line_reader.h"
 #include "client/cli/output.h"
 #include "client/cli/session.h"
+#include "client/cli/turn_rules.h"
 #include "client/mutex.h"
 #include "steadystate/error.h"
 
@@ -53,9 +54,7 @@ constexpr absl::string_view kCommands =
 
 struct ChatOptions {
   std::optional<std::string> session_id;
-  std::string system;
-  std::string user_prefix = "\\n\\nUser: ";
-  std::string assistant_prefix = "\\n\\nAssistant:";
+  TurnOptions turns;
   std::optional<uint64_t> max_tokens = 500;
   SamplingOptions sampling;
 };
@@ -100,12 +99,12 @@ class Chat {
  public:
   // All outlive this object.
   Chat(const Connection& connection, const ChatOptions& options,
-       const v1::Session& session)
+       const TurnRules& rules, const v1::Session& session)
       : connection_(connection),
         options_(options),
+        rules_(rules),
         session_(session),
-        conversation_(Unescaped(options.user_prefix),
-                      Unescaped(options.assistant_prefix)) {}
+        conversation_(rules.conversation) {}
 
   // Takes lines until there are no more, or /quit.
   absl::Status Run();
@@ -136,6 +135,7 @@ class Chat {
 
   const Connection& connection_;
   const ChatOptions& options_;
+  const TurnRules& rules_;
   const v1::Session& session_;
   Conversation conversation_;
   LineReader lines_{STDIN_FILENO, kMaxLineBytes};
@@ -185,7 +185,8 @@ absl::Status Chat::Interrupted(LineReader::Event event) {
 absl::Status Chat::Take(const std::string& line) {
   const absl::string_view said = absl::StripAsciiWhitespace(line);
   if (said.empty()) return absl::OkStatus();
-  const absl::Status checked = CheckUtf8(said);
+  absl::Status checked = CheckUtf8(said);
+  if (checked.ok() && rules_.form) checked = rules_.form->CheckSaid(said);
   if (!checked.ok()) return checked;
   if (said[0] != '/') return Answer(said);
   if (absl::StartsWith(said, "//")) return Answer(said.substr(1));
@@ -298,12 +299,16 @@ absl::Status Chat::Try(absl::string_view said, Canceller& canceller) {
   if (!position.ok()) return position.status();
   v1::GenerateRequest request;
   request.set_session(session_.name());
-  request.set_text(absl::StrCat(*position == 0 ? options_.system : "",
+  request.set_text(absl::StrCat(*position == 0 ? rules_.beginning : "",
                                 conversation_.TextOf(said, *position)));
   *request.mutable_sampling() = options_.sampling.ToProto();
   if (options_.max_tokens) request.set_max_tokens(*options_.max_tokens);
   const std::string stop = conversation_.stop();
-  if (!stop.empty()) request.add_stop(stop);
+  if (rules_.end_token) {
+    request.add_stop_tokens(*rules_.end_token);
+  } else if (!stop.empty()) {
+    request.add_stop(stop);
+  }
   BlankTrimmer trimmer;
   GenerationReport report(std::chrono::steady_clock::now());
   const absl::Status generated = connection_.client.Generate(
@@ -315,7 +320,10 @@ absl::Status Chat::Try(absl::string_view said, Canceller& canceller) {
       {.timeout = connection_.call.timeout, .canceller = &canceller});
   if (ReasonOf(generated) == v1::SESSION_BUSY) return generated;
   conversation_.Begin(*position);
-  conversation_.End(report.finish_reason() == v1::STOP_STRING);
+  conversation_.End(report.finish_reason() == v1::STOP_STRING ||
+                    (report.finish_reason() == v1::STOP_TOKEN &&
+                     rules_.end_token &&
+                     report.last_token() == rules_.end_token));
   if (generated.ok()) return generated;
   const absl::StatusOr<uint64_t> after = Position();
   // A turn of which nothing was absorbed is none.
@@ -329,9 +337,10 @@ class ChatCommand : public Command {
     return {
         "chat", "", "Talks to the model, turn by turn, over one session",
         "Reads what you say, a line each, and prints what the model answers. "
-        "Each turn is sent as text, between --user_prefix and "
-        "--assistant_prefix, and the answer ends where the model begins to "
-        "speak for the user. The session keeps what was said: nothing is sent "
+        "Each turn is sent as text, as the model's chat template writes it, or "
+        "between --user_prefix and --assistant_prefix if there is none, and "
+        "the answer ends where the model ends its message or begins to speak "
+        "for the user. The session keeps what was said: nothing is sent "
         "twice. Lines that begin with / are commands: /undo takes the last "
         "turn back, /fork NAME keeps a copy of the session, /save NAME a "
         "checkpoint; /help lists them. Ctrl-C cuts an answer, Ctrl-D or /quit "
@@ -350,24 +359,15 @@ class ChatCommand : public Command {
          "Goes on with this session, made if it is not there, and leaves it in "
          "place. Default: a fresh one, deleted at the end.",
          &options_.session_id, 's'},
-        {"system", "TEXT", "What a session begins with, before the first turn.",
-         &options_.system},
-        {"user_prefix", "TEXT",
-         "What stands before each line of yours; \\n is a line end. The answer "
-         "ends where the model writes it.",
-         &options_.user_prefix, 0, "",
-         absl::StrCat("'", options_.user_prefix, "'")},
-        {"assistant_prefix", "TEXT", "What stands before each answer.",
-         &options_.assistant_prefix, 0, "",
-         absl::StrCat("'", options_.assistant_prefix, "'")},
-        {"max_tokens", "N|none", "Most tokens of an answer.",
-         [this](absl::string_view text) {
-           const auto count = ParseMaxTokens(text);
-           if (count.ok()) options_.max_tokens = *count;
-           return count.status();
-         },
-         'n', "", "500"},
     };
+    options_.turns.AppendTo(table);
+    table.push_back({"max_tokens", "N|none", "Most tokens of an answer.",
+                     [this](absl::string_view text) {
+                       const auto count = ParseMaxTokens(text);
+                       if (count.ok()) options_.max_tokens = *count;
+                       return count.status();
+                     },
+                     'n', "", "500"});
     options_.sampling.AppendTo(table);
     return table;
   }
@@ -377,13 +377,7 @@ class ChatCommand : public Command {
   }
 
   absl::Status Prepare(const std::vector<std::string>& arguments) override {
-    for (const std::string* const text :
-         {&options_.system, &options_.user_prefix,
-          &options_.assistant_prefix}) {
-      const absl::Status checked = CheckUtf8(*text);
-      if (!checked.ok()) return checked;
-    }
-    if (arguments.empty()) return absl::OkStatus();
+    if (arguments.empty()) return options_.turns.Check();
     return absl::InvalidArgumentError(
         absl::StrCat("unexpected '", arguments[0],
                      "'; what you say is read from standard input"));
@@ -392,22 +386,10 @@ class ChatCommand : public Command {
   absl::Status Run(const Connection& connection) override;
 
  private:
-  absl::Status CheckModel(const Connection& connection) const;
   absl::StatusOr<SessionUse> Open(const Connection& connection) const;
 
   ChatOptions options_;
 };
-
-absl::Status ChatCommand::CheckModel(const Connection& connection) const {
-  v1::GetModelRequest request;
-  request.set_name("models/-");
-  const auto model = connection.client.GetModel(request, connection.unary);
-  if (!model.ok()) return model.status();
-  if (!model->tokenizer().empty()) return absl::OkStatus();
-  return absl::FailedPreconditionError(
-      "the server's model has no tokenizer, and a chat is text: `steadystate "
-      "generate --token_ids_file` takes token ids");
-}
 
 absl::StatusOr<SessionUse> ChatCommand::Open(
     const Connection& connection) const {
@@ -423,16 +405,16 @@ absl::StatusOr<SessionUse> ChatCommand::Open(
 }
 
 absl::Status ChatCommand::Run(const Connection& connection) {
-  const absl::Status checked = CheckModel(connection);
-  if (!checked.ok()) return checked;
+  const auto rules = RulesOf(connection, options_.turns);
+  if (!rules.ok()) return rules.status();
   const auto use = Open(connection);
   if (!use.ok()) return use.status();
-  if (!options_.system.empty() && use->session().position() > 0) {
+  if (!options_.turns.system.empty() && use->session().position() > 0) {
     return absl::FailedPreconditionError(absl::StrCat(
         "--system is what a session begins with, and ", use->session().name(),
         " is at ", use->session().position(), " tokens already"));
   }
-  return Chat(connection, options_, use->session()).Run();
+  return Chat(connection, options_, *rules, use->session()).Run();
 }
 
 }  // namespace

@@ -15,6 +15,7 @@ constexpr size_t kMaxBlanks = 4096;
 }  // namespace
 
 std::string Conversation::stop() const {
+  if (!answer_end_.empty()) return answer_end_;
   const absl::string_view words = absl::StripAsciiWhitespace(user_prefix_);
   if (words.empty()) return "";
   return absl::StrCat(absl::StartsWith(user_prefix_, "\n") ? "\n" : "", words);
@@ -25,6 +26,9 @@ std::string Conversation::TextOf(absl::string_view line,
   absl::string_view prefix = user_prefix_;
   if (position == 0) {
     prefix = absl::StripLeadingAsciiWhitespace(prefix);
+  } else if (!answer_end_.empty()) {
+    return absl::StrCat(at_stop_ ? "" : answer_end_, after_answer_, prefix,
+                        line, assistant_prefix_);
   } else if (at_stop_) {
     const std::string absorbed = stop();
     prefix.remove_prefix(prefix.find(absorbed) + absorbed.size());

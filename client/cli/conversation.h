@@ -6,8 +6,11 @@
 #include <deque>
 #include <optional>
 #include <string>
+#include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
+#include "client/cli/chat_form.h"
 
 namespace steadystate::client {
 
@@ -24,20 +27,32 @@ class Conversation {
       : user_prefix_(std::move(user_prefix)),
         assistant_prefix_(std::move(assistant_prefix)) {}
 
-  // What ends an answer: the user's prefix without blanks at its end, and of
-  // line ends before it at most one: models end a line in their own ways. ""
-  // if the prefix is blank.
+  // Turns as messages of a template's form.
+  explicit Conversation(const ChatForm& form)
+      : user_prefix_(form.Before("user")),
+        assistant_prefix_(
+            absl::StrCat(form.end, form.after_end, form.BeforeAnswer())),
+        answer_end_(form.end),
+        after_answer_(form.after_end),
+        at_stop_(true) {}
+
+  // What ends an answer: a message's end in a template's form, else the user's
+  // prefix without blanks at its end, and of line ends before it at most one:
+  // models end a line in their own ways. "" if the prefix is blank.
   std::string stop() const;
 
   // What the session is to absorb so that the user has said `line`. After an
   // answer that the stop string ended, which the session has absorbed with it,
-  // less that; at position 0 without the line ends that set a turn apart.
+  // less that; at position 0 without the line ends that set a turn apart. In a
+  // template's form an answer that was cut is ended first; before the first
+  // turn of this object the session is taken to be where an answer has ended.
   std::string TextOf(absl::string_view line, uint64_t position) const;
 
   // A turn begins at this position.
   void Begin(uint64_t position);
 
-  // The answer of the turn has ended; `stopped`: with the stop string.
+  // The answer of the turn has ended; `stopped`: with the stop string, or with
+  // the token that stands for it.
   void End(bool stopped) { at_stop_ = stopped; }
 
   // Where the last turn began; nothing if none is known.
@@ -55,6 +70,8 @@ class Conversation {
 
   const std::string user_prefix_;
   const std::string assistant_prefix_;
+  const std::string answer_end_;  // both: "" but in a template's form
+  const std::string after_answer_;
   std::deque<Turn> turns_;
   bool at_stop_ = false;  // the session's last text is the stop string
 };

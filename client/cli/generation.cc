@@ -124,6 +124,11 @@ std::optional<absl::Duration> GenerationReport::time_to_first_token() const {
   return absl::FromChrono(first_token_ - start_);
 }
 
+std::optional<int32_t> GenerationReport::last_token() const {
+  if (tokens_.empty()) return {};
+  return tokens_.back().get<int32_t>();
+}
+
 std::optional<double> GenerationReport::tokens_per_second() const {
   const double seconds =
       absl::ToDoubleSeconds(absl::FromChrono(last_token_ - first_token_));

@@ -66,6 +66,9 @@ class GenerationReport {
   // Tokens that have come.
   size_t token_count() const { return tokens_.size(); }
 
+  // The token that came last; nothing if none has.
+  std::optional<int32_t> last_token() const;
+
   // Why the generation ended, if its last message has come.
   v1::FinishReason finish_reason() const { return finish_reason_; }
 

@@ -16,15 +16,17 @@ namespace {
 absl::Status CheckInputs(const Step& step) {
   const bool tokens = !step.tokens.empty();
   const bool embeddings = !step.embeddings.empty() && step.embedding_count > 0;
-  if (tokens != embeddings) return absl::OkStatus();
+  const bool text = !step.text.empty();
+  if (int{tokens} + int{embeddings} + int{text} == 1) return absl::OkStatus();
   const bool makes_only = step.ephemeral && step.output == nullptr;
-  if (!tokens && makes_only && step.embedding_count == 0) {
+  if (!tokens && !text && makes_only && step.embedding_count == 0) {
     return absl::OkStatus();
   }
   return absl::InvalidArgumentError(absl::StrCat(
-      "a step has ", step.tokens.size(), " tokens and ", step.embedding_count,
-      " embeddings of ", step.embeddings.size(),
-      " numbers together; it must have one of the two"));
+      "a step has ", step.tokens.size(), " tokens, ", step.text.size(),
+      " bytes of text and ", step.embedding_count, " embeddings of ",
+      step.embeddings.size(),
+      " numbers together; it must have one of the three"));
 }
 
 // 60 random bits: as many as a short string holds without more memory.
@@ -111,10 +113,17 @@ absl::Status StepLedger::CheckSend(size_t number, const Step& step) const {
                      " steps of the stream are in flight, as many "
                      "as max_in_flight allows"));
   }
-  const size_t own = sessions_[number].pending.size();
+  const Session& session = sessions_[number];
+  if (!session.pending.empty() && session.pending.back().step.is_text) {
+    return absl::ResourceExhaustedError(absl::StrCat(
+        "a text of ", session.name,
+        " is in flight: its answer tells how many tokens it has, and with "
+        "that the position that a further step expects"));
+  }
+  const size_t own = session.pending.size();
   if (own >= max_in_flight_per_session_) {
     return absl::ResourceExhaustedError(
-        absl::StrCat(own, " steps of ", sessions_[number].name,
+        absl::StrCat(own, " steps of ", session.name,
                      " are in flight, as many as max_in_flight_per_session "
                      "allows"));
   }
@@ -137,10 +146,12 @@ void StepLedger::Send(size_t number, const Step& step, uint64_t tag,
     inputs = step.embedding_count;
     to.mutable_embeddings()->mutable_values()->Assign(step.embeddings.begin(),
                                                       step.embeddings.end());
+  } else if (!step.text.empty()) {
+    to.set_text(std::string(step.text));
   }
   if (step.output != nullptr) *to.mutable_output() = *step.output;
   to.set_ephemeral(step.ephemeral);
-  session.pending.push_back({{tag, inputs}, batch});
+  session.pending.push_back({{tag, inputs, !step.text.empty()}, batch});
   session.sent_position += inputs;
   ++in_flight_;
 }
@@ -209,9 +220,11 @@ absl::StatusOr<size_t> StepsTaken(const SessionStanding& standing,
   uint64_t position = standing.position;
   for (size_t taken = 0; taken <= standing.in_doubt.size(); ++taken) {
     if (position == found.position()) return taken;
-    if (taken < standing.in_doubt.size()) {
-      position += standing.in_doubt[taken].inputs;
-    }
+    if (taken == standing.in_doubt.size()) break;
+    const UnansweredStep& step = standing.in_doubt[taken];
+    // However many tokens it has, there is nothing behind it.
+    if (step.is_text && position < found.position()) return taken + 1;
+    position += step.inputs;
   }
   return absl::AbortedError(absl::StrCat(
       standing.name, " is at ", found.position(), ", where none of the ",

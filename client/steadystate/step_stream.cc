@@ -16,7 +16,8 @@ namespace {
 
 // Of one message, and one step beyond: what a server takes is bounded in bytes,
 // and in steps by --max_steps_per_message.
-constexpr size_t kMaxMessageNumbers = 4096;  // tokens, or floats of embeddings
+// Tokens, floats of embeddings, or bytes of text.
+constexpr size_t kMaxMessageNumbers = 4096;
 constexpr int kMaxMessageSteps = 1024;
 
 // The steps that are written in one message. Made in an arena, since each of
@@ -34,7 +35,7 @@ class Batch {
            request_->requests_size() >= kMaxMessageSteps;
   }
 
-  // Adds a step that has so many tokens, or floats of embeddings.
+  // Adds a step that has so many tokens, floats of embeddings or bytes of text.
   v1::StreamStepRequest::Request& Add(size_t numbers) {
     numbers_ += numbers;
     return *request_->add_requests();
@@ -184,7 +185,8 @@ absl::Status RealStepStream::Send(size_t session, const Step& step,
     }
     ledger_.Send(
         session, step, tag, batches_begun_ + batches_.size() - 1,
-        batches_.back()->Add(step.tokens.size() + step.embeddings.size()));
+        batches_.back()->Add(step.tokens.size() + step.embeddings.size() +
+                             step.text.size()));
     action = Decide();
   }
   Do(action);

@@ -24,10 +24,15 @@ namespace steadystate::client {
 struct Step {
   // Either token ids,
   absl::Span<const int32_t> tokens = {};
-  // or vectors f32[embedding_count, hidden_size] in their place.
+  // or vectors f32[embedding_count, hidden_size],
   absl::Span<const float> embeddings = {};
   uint64_t embedding_count = 0;
-  // Optional: what to answer beside the position.
+  // or text, UTF-8, of at most 4,096 bytes: one of the three. How many tokens a
+  // text has the server tells, so nothing can be sent behind it on its session
+  // before it is answered.
+  absl::string_view text = {};
+  // Optional: what to answer beside the position. With `text` in it the text of
+  // the token drawn, StepResponse.text_delta.
   const v1::StepOutput* output = nullptr;
   // True: the step makes the session if there is none, which then lives as long
   // as the stream. Without inputs and output it does no more.
@@ -46,7 +51,8 @@ struct StepAnswer {
 // A step without an answer.
 struct UnansweredStep {
   uint64_t tag = 0;
-  uint64_t inputs = 0;  // tokens or embeddings
+  uint64_t inputs = 0;   // tokens or embeddings; 0 of text
+  bool is_text = false;  // then it is the last of its session
 };
 
 // Where a session of a stream stands, as far as its answers tell.
@@ -162,10 +168,10 @@ class StepStream {
   // `tag` comes back with the answer.
   //
   // Errors, with which nothing was sent. RESOURCE_EXHAUSTED: as many steps are
-  // in flight as the options allow; wait for answers. UNAVAILABLE: the stream
-  // has ended. FAILED_PRECONDITION: Close was called. INVALID_ARGUMENT: there
-  // is no such session, or the step has no input or two. What the server
-  // refuses comes as an answer.
+  // in flight as the options allow, or one of the session that is text; wait
+  // for answers. UNAVAILABLE: the stream has ended. FAILED_PRECONDITION: Close
+  // was called. INVALID_ARGUMENT: there is no such session, or the step has no
+  // input or more than one. What the server refuses comes as an answer.
   virtual absl::Status Send(size_t session, const Step& step,
                             uint64_t tag = 0) = 0;
 

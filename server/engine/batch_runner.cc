@@ -132,7 +132,9 @@ BatchRunner::BatchRunner(const Model& model, size_t max_rows, size_t threads,
   head_items_.reserve(max_rows);
   // Each made by itself: a copy would not have the room that it reserves.
   samplers_.reserve(threads);
-  for (size_t i = 0; i < threads; ++i) samplers_.emplace_back(vocab_size_);
+  for (size_t i = 0; i < threads; ++i) {
+    samplers_.emplace_back(vocab_size_, model.description().ids_without_token);
+  }
 }
 
 BatchTimes BatchRunner::Run(std::span<BatchItem> items,

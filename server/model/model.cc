@@ -120,11 +120,30 @@ ModelDescription Describe(const ModelOptions& options,
           .parameters = 0,
           .bos_tokens = config.bos_tokens,
           .eos_tokens = config.eos_tokens,
+          .ids_without_token = {},
           .chat = {},
           .linear = {},
           .kernel_target = KernelTargetName(),
           .warnings = config.warnings,
           .readings = config.readings};
+}
+
+// The ids that have no token, but for those that config.json gives a
+// meaning.
+std::vector<int32_t> IdsWithoutToken(const Tokenizer& tokenizer,
+                                     const ModelConfig& config) {
+  std::vector<int32_t> ids;
+  for (int32_t id = 0; static_cast<size_t>(id) < config.vocab_size; ++id) {
+    const auto is = [id](int32_t token) { return token == id; };
+    if (!tokenizer.HasToken(id) &&
+        std::ranges::none_of(config.eos_tokens, is) &&
+        std::ranges::none_of(config.bos_tokens, is)) {
+      ids.push_back(id);
+    }
+  }
+  // A tokenizer without tokens has nothing to say.
+  if (ids.size() == config.vocab_size) ids.clear();
+  return ids;
 }
 
 // The tokenizer, or null, and what the description says of text.
@@ -134,6 +153,10 @@ absl::StatusOr<std::unique_ptr<Tokenizer>> ReadText(
   STEADYSTATE_ASSIGN_OR_RETURN(
       TokenizerChoice tokenizer,
       MakeTokenizer(directory, config.byte_tokenizer, config.vocab_size));
+  if (tokenizer.tokenizer != nullptr) {
+    description.ids_without_token =
+        IdsWithoutToken(*tokenizer.tokenizer, config);
+  }
   description.chat = ReadChatTemplate(directory);
   for (const auto* warnings :
        {&tokenizer.warnings, &description.chat.warnings}) {

@@ -70,6 +70,8 @@ struct ModelDescription {
   uint64_t parameters = 0;
   std::vector<int32_t> bos_tokens;    // empty: none
   std::vector<int32_t> eos_tokens;    // end generation unless told otherwise
+  // Ids that the tokenizer has no token for: never drawn. Empty without one.
+  std::vector<int32_t> ids_without_token;
   ChatTemplate chat;                  // its warnings are among those below
   LinearReport linear;                // weight dtype, ISA, tiles
   std::string kernel_target;          // "AVX3"

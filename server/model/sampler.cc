@@ -68,7 +68,8 @@ size_t RecentWanted(const SamplingParams& params) {
   return HasPenalties(params) ? params.penalty_window : 0;
 }
 
-Sampler::Sampler(size_t vocab_size) {
+Sampler::Sampler(size_t vocab_size, std::span<const int32_t> never)
+    : never_(never) {
   adjusted_.reserve(vocab_size);
   order_.reserve(std::max(vocab_size, kMaxPenaltyWindow));
   weights_.reserve(vocab_size);
@@ -82,6 +83,7 @@ int32_t Sampler::Sample(std::span<const float> logits,
   if (HasPenalties(params)) {
     ApplyPenalties(params, recent, order_, adjusted_);
   }
+  RuleOut();
   const size_t n = adjusted_.size();
   const size_t best = ArgMax(n, adjusted_.data());
   if (params.temperature == 0) return static_cast<int32_t>(best);
@@ -94,6 +96,13 @@ int32_t Sampler::Sample(std::span<const float> logits,
   }
   WeighLikeliest(params, adjusted_[best], kept);
   return order_[Draw(weights_, uniform)];
+}
+
+void Sampler::RuleOut() {
+  for (const int32_t token : never_) {
+    adjusted_[static_cast<size_t>(token)] =
+        -std::numeric_limits<float>::infinity();
+  }
 }
 
 void Sampler::WeighAll(const SamplingParams& params, float max) {
@@ -158,10 +167,16 @@ float Sampler::Logprob(std::span<const float> logits, int32_t token) {
 std::vector<TokenLogprob> Sampler::TopLogprobs(std::span<const float> logits,
                                                size_t count) {
   std::vector<TokenLogprob> best;
-  count = std::min(count, logits.size());
+  count = std::min(count, logits.size() - never_.size());
   if (count == 0) return best;
   const double log_sum = LogSumExp(logits.size(), logits.data());
-  TopK(logits.size(), logits.data(), count, order_);
+  const float* ranked = logits.data();
+  if (!never_.empty()) {
+    adjusted_.assign(logits.begin(), logits.end());
+    RuleOut();
+    ranked = adjusted_.data();
+  }
+  TopK(logits.size(), ranked, count, order_);
   for (const int32_t token : order_) {
     const double logit =
         static_cast<double>(logits[static_cast<size_t>(token)]);

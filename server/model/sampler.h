@@ -70,7 +70,9 @@ struct TokenLogprob {
 // Thread-compatible.
 class Sampler {
  public:
-  explicit Sampler(size_t vocab_size);
+  // Tokens of `never`, distinct and not all there are, are neither drawn nor
+  // among the most likely ones, whatever their logits. They outlive the object.
+  explicit Sampler(size_t vocab_size, std::span<const int32_t> never = {});
 
   // Draws the token that follows.
   //   logits    f32[vocab_size]  in, left as it is
@@ -86,7 +88,7 @@ class Sampler {
   static float Logprob(std::span<const float> logits, int32_t token);
 
   // The `count` most likely tokens of the model's own distribution, best first;
-  // of equals the lower id first. `count` is cut to the vocabulary's size.
+  // of equals the lower id first. `count` is cut to how many there are.
   std::vector<TokenLogprob> TopLogprobs(std::span<const float> logits,
                                         size_t count);
 
@@ -98,9 +100,12 @@ class Sampler {
   // Fills order_ and weights_ with the tokens left by top_k (`kept` of them),
   // top_p and min_p, best first.
   void WeighLikeliest(const SamplingParams& params, float max, size_t kept);
+  // Lets none of never_ be the best in adjusted_.
+  void RuleOut();
   // Cuts weights_ after the sum reaches `wanted`; false if it does not.
   bool CutAtTopP(double wanted);
 
+  std::span<const int32_t> never_;
   std::vector<float> adjusted_;
   std::vector<int32_t> order_;
   std::vector<double> weights_;

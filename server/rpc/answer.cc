@@ -226,6 +226,8 @@ void ToProto(const Engine& engine, v1::Model& to) {
   to.set_state_dtype(layout.dtype());
   if (const Tokenizer* tokenizer = engine.model().tokenizer()) {
     to.set_tokenizer(std::string(tokenizer->kind()));
+    const std::span<const int32_t> prefix = tokenizer->text_prefix();
+    to.mutable_text_prefix_tokens()->Assign(prefix.begin(), prefix.end());
   }
   to.mutable_bos_tokens()->Assign(from.bos_tokens.begin(),
                                   from.bos_tokens.end());

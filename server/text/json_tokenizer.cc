@@ -17,6 +17,7 @@
 #include "server/text/bpe.h"
 #include "server/text/json_fields.h"
 #include "server/text/normalizer.h"
+#include "server/text/post_processor.h"
 #include "server/text/pre_tokenizer.h"
 #include "server/text/prefix_table.h"
 #include "server/text/token_decoder.h"
@@ -227,6 +228,7 @@ struct Steps {
   Bpe bpe;
   AddedTokens added;
   TokenDecoder decoder;
+  std::vector<int32_t> text_prefix;
 };
 
 class JsonTokenizer final : public Tokenizer {
@@ -240,6 +242,12 @@ class JsonTokenizer final : public Tokenizer {
   absl::string_view kind() const override {
     if (steps_.decoder.byte_level()) return "byte_level_bpe";
     return steps_.bpe.byte_fallback() ? "byte_fallback_bpe" : "bpe";
+  }
+  bool HasToken(int32_t token) const override {
+    return has_token_[static_cast<size_t>(token)];
+  }
+  std::span<const int32_t> text_prefix() const override {
+    return steps_.text_prefix;
   }
   absl::StatusOr<std::vector<int32_t>> Encode(
       absl::string_view text) const override;
@@ -258,15 +266,21 @@ class JsonTokenizer final : public Tokenizer {
   // for special tokens and for ids that are no token's.
   std::vector<std::string> spelled_;
   std::vector<std::string> bytes_;
+  std::vector<bool> has_token_;  // by id
 };
 
 JsonTokenizer::JsonTokenizer(Steps steps, size_t vocab_size)
-    : steps_(std::move(steps)), spelled_(vocab_size), bytes_(vocab_size) {
+    : steps_(std::move(steps)),
+      spelled_(vocab_size),
+      bytes_(vocab_size),
+      has_token_(vocab_size) {
   for (const auto& [token, id] : steps_.bpe.vocabulary()) {
     spelled_[static_cast<size_t>(id)] = token;
+    has_token_[static_cast<size_t>(id)] = true;
   }
   for (const auto& [id, token] : steps_.added.tokens()) {
     spelled_[static_cast<size_t>(id)] = token.special ? "" : token.content;
+    has_token_[static_cast<size_t>(id)] = true;
   }
 }
 
@@ -372,6 +386,14 @@ absl::StatusOr<Steps> ReadSteps(const json& file, size_t vocab_size,
       steps.added,
       AddedTokens::FromJson(MemberOrNull(file, "added_tokens"), steps.bpe,
                             steps.normalizer, vocab_size, warnings));
+  auto prefix = TextPrefixOf(MemberOrNull(file, "post_processor"), vocab_size);
+  if (prefix.ok()) {
+    steps.text_prefix = *std::move(prefix);
+  } else {
+    // It has no part in what a text becomes here.
+    warnings.push_back(absl::StrCat("'post_processor' is not understood: ",
+                                    prefix.status().message()));
+  }
   return steps;
 }
 

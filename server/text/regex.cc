@@ -58,19 +58,38 @@ class Translator {
     }
     if (Next("{,")) return Unsupported(pattern_, "a repetition from nothing");
     if (Next("(*")) return Unsupported(pattern_, "a verb");
-    if (c == '[') {
-      in_class_ = true;
-      Take(Next("[^") ? 2 : 1);
-      return absl::OkStatus();
+    if (c == '{' && IntervalBytes() > 0) return TranslateInterval();
+    if (c == '(') groups_.push_back(out_.size());
+    if (c == ')' && !groups_.empty()) {
+      atom_ = groups_.back();
+      groups_.pop_back();
+    } else if (!absl::StrContains("(*+?|", absl::string_view(&c, 1)) &&
+               (static_cast<unsigned char>(c) & 0xC0) != 0x80) {
+      atom_ = out_.size();
     }
-    // A plus after an interval repeats it in Ruby and forbids to go back in
-    // Perl.
-    const bool interval = c == '}';
-    Take(1);
-    if (interval && Next("+")) {
-      return Unsupported(pattern_, "a repetition of an interval");
-    }
+    in_class_ = c == '[';
+    Take(Next("[^") ? 2 : 1);
     return absl::OkStatus();
+  }
+
+  // A plus after an interval repeats it in Ruby and forbids to go back in Perl.
+  absl::Status TranslateInterval() {
+    Take(IntervalBytes());
+    if (!Next("+")) return absl::OkStatus();
+    ++at_;
+    if (Next("+") || Next("?") || Next("*") || Next("{")) {
+      return Unsupported(pattern_, "repetitions of repetitions");
+    }
+    out_.insert(atom_, "(?:");
+    absl::StrAppend(&out_, ")+");
+    return absl::OkStatus();
+  }
+
+  // Of "{2}", "{2,}" or "{2,3}" here; 0: the brace is a character.
+  size_t IntervalBytes() const {
+    const size_t end = pattern_.find_first_not_of("0123456789,", at_ + 1);
+    const bool closed = end != absl::string_view::npos && pattern_[end] == '}';
+    return closed && end > at_ + 1 ? end + 1 - at_ : 0;
   }
 
   absl::Status TranslateInClass(char c) {
@@ -86,6 +105,7 @@ class Translator {
     if (at_ + 1 == pattern_.size()) {
       return absl::InvalidArgumentError("a pattern ends in a backslash");
     }
+    if (!in_class_) atom_ = out_.size();
     const char letter = pattern_[at_ + 1];
     if (letter == 's' || (letter == 'S' && !in_class_)) {
       absl::StrAppend(&out_,
@@ -101,7 +121,11 @@ class Translator {
         !absl::StrContains("SdDrntfx", absl::string_view(&letter, 1))) {
       return Unsupported(pattern_, absl::StrCat("\\", std::string(1, letter)));
     }
-    Take(2);
+    const size_t close = Next("\\x{") ? pattern_.find('}', at_) : at_ + 1;
+    if (close == absl::string_view::npos) {
+      return absl::InvalidArgumentError("a pattern has \\x{ without an end");
+    }
+    Take(close + 1 - at_);
     return absl::OkStatus();
   }
 
@@ -139,6 +163,9 @@ class Translator {
   size_t at_ = 0;
   bool in_class_ = false;
   std::string out_;
+  // In out_: where what a repetition repeats begins, and the open groups.
+  size_t atom_ = 0;
+  std::vector<size_t> groups_;
 };
 
 absl::StatusOr<void*> CompilePcre2(absl::string_view pattern,

@@ -128,6 +128,11 @@ class RwkvTokenizer final : public Tokenizer {
 
   absl::string_view kind() const override { return "rwkv"; }
 
+  // The vocabulary's files begin with 1; 0 ends a text.
+  bool HasToken(int32_t token) const override {
+    return token == 0 || !bytes_[static_cast<size_t>(token)].empty();
+  }
+
   absl::StatusOr<std::vector<int32_t>> Encode(
       absl::string_view text) const override {
     std::vector<int32_t> tokens;

@@ -38,6 +38,8 @@ class SentencePieceTokenizer final : public Tokenizer {
 
   absl::string_view kind() const override { return "sentencepiece"; }
 
+  bool HasToken(int32_t token) const override { return token < model_->size(); }
+
   // The library takes some 500 bytes of memory for each byte of text, and for
   // Unigram models without byte fallback time quadratic in a run of unknown
   // characters: two seconds for this many.

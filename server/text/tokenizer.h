@@ -21,6 +21,15 @@ class Tokenizer {
   // "bpe", "sentencepiece" or "rwkv".
   virtual absl::string_view kind() const = 0;
 
+  // True if `token` is one of the tokenizer's. Tables of embeddings may have
+  // more rows: to have a round number of them, or for tokens to come.
+  // REQUIRES: 0 <= token < vocabulary size.
+  virtual bool HasToken(int32_t token) const = 0;
+
+  // What the libraries of the field put before a text by themselves, and Encode
+  // does not: mostly a token that begins a sequence, or nothing.
+  virtual std::span<const int32_t> text_prefix() const { return {}; }
+
   // Most bytes of a text that Encode takes in reasonable time and memory.
   virtual size_t max_text_bytes() const { return SIZE_MAX; }
 

@@ -24,6 +24,9 @@ class ByteTokenizer final : public Tokenizer {
  public:
   absl::string_view kind() const override { return "bytes"; }
 
+  // Ids above the bytes are a model's own: what they are for, nobody says.
+  bool HasToken(int32_t /*token*/) const override { return true; }
+
   absl::StatusOr<std::vector<int32_t>> Encode(
       absl::string_view text) const override {
     std::vector<int32_t> tokens;

@@ -19,9 +19,9 @@ absl::StatusOr<std::unique_ptr<Tokenizer>> MakeByteTokenizer(size_t vocab_size);
 // The tokenizer of a tokenizer.json with a model of type BPE. `text` is the
 // file's, `what` names it in messages. INVALID_ARGUMENT for what is malformed
 // or does not fit a model of `vocab_size` tokens; UNIMPLEMENTED for steps or
-// options that are not supported. "truncation", "padding" and "post_processor"
-// are not read: the server neither cuts text nor adds tokens. What was left out
-// is added to `warnings`.
+// options that are not supported. "truncation" and "padding" are not read, and
+// "post_processor" only tells Tokenizer::text_prefix: the server neither cuts
+// text nor adds tokens. What was left out is added to `warnings`.
 absl::StatusOr<std::unique_ptr<Tokenizer>> MakeJsonTokenizer(
     absl::string_view text, absl::string_view what, size_t vocab_size,
     std::vector<std::string>& warnings);

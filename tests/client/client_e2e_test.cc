@@ -262,6 +262,35 @@ TEST_F(ClientE2eTest, AStreamOfTheSameClientGetsTheAnswersThatWereLost) {
   }
 }
 
+// As with the ids of its tokens; and what is drawn comes as text, too.
+TEST_F(ClientE2eTest, StepsTakeAndGiveText) {
+  const auto stream = StepStream::Open(client_);
+  const size_t by_text = stream->AddSession(Create().name(), 0);
+  const size_t by_token = stream->AddSession(Create().name(), 0);
+  v1::StepOutput output;
+  output.mutable_sample()->set_temperature(0);
+  output.set_text(true);
+  const std::string text = "The database ";
+  const std::vector<int32_t> tokens(text.begin(), text.end());
+  Step step = {.text = text, .output = &output};
+  ASSERT_TRUE(stream->Send(by_text, step).ok());
+  EXPECT_TRUE(absl::IsResourceExhausted(stream->Send(by_text, step)));
+  const auto first = stream->Next();
+  ASSERT_TRUE(first->step.ok()) << first->step.status();
+  step = {.tokens = tokens, .output = &output};
+  ASSERT_TRUE(stream->Send(by_token, step).ok());
+  const auto second = stream->Next();
+  ASSERT_TRUE(second->step.ok()) << second->step.status();
+  EXPECT_EQ(first->step->position(), text.size());
+  EXPECT_EQ(first->step->sampled_token(), second->step->sampled_token());
+  // This model's tokens are bytes.
+  EXPECT_EQ(first->step->text_delta(),
+            std::string(1, static_cast<char>(first->step->sampled_token())));
+  ASSERT_TRUE(stream->Send(by_text, {.text = first->step->text_delta()}).ok());
+  EXPECT_EQ(stream->Next()->step->position(), text.size() + 1);
+  EXPECT_TRUE(stream->Finish().ok());
+}
+
 TEST_F(ClientE2eTest, WhatTheServerRefusesComesAsAnAnswer) {
   const auto stream = StepStream::Open(client_);
   const std::string name = Create().name();

@@ -33,6 +33,25 @@ TEST(ConversationTest, StopStringsComeFromAnyPrefix) {
   EXPECT_EQ(Conversation("", "").stop(), "");
 }
 
+// A message's end that the model has written is not written again, and one that
+// it has not is.
+TEST(ConversationTest, MessagesOfAFormAreEndedOnce) {
+  const ChatForm form = {"", "<", ">", "</>", "\n"};
+  Conversation chat(form);
+  EXPECT_EQ(chat.stop(), "</>");
+  EXPECT_EQ(chat.TextOf("Hi", 0), "<user>Hi</>\n<assistant>");
+  // A session that others have begun.
+  EXPECT_EQ(chat.TextOf("Hi", 9), "\n<user>Hi</>\n<assistant>");
+  chat.Begin(0);
+  chat.End(/*stopped=*/true);
+  EXPECT_EQ(chat.TextOf("And?", 30), "\n<user>And?</>\n<assistant>");
+  chat.Begin(30);
+  chat.End(/*stopped=*/false);
+  EXPECT_EQ(chat.TextOf("So?", 60), "</>\n<user>So?</>\n<assistant>");
+  chat.Undo();
+  EXPECT_EQ(chat.TextOf("And?", 30), "\n<user>And?</>\n<assistant>");
+}
+
 TEST(ConversationTest, UndoGoesBackTurnByTurn) {
   Conversation chat("\nQ: ", "\nA:");
   EXPECT_EQ(chat.LastBegin(), std::nullopt);

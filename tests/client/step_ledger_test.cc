@@ -140,6 +140,41 @@ TEST_F(StepLedgerTest, AStepHasTokensOrEmbeddings) {
   EXPECT_EQ(ledger_.Standing(a, 1).in_doubt[0].inputs, 3u);
   step.tokens = tokens;
   EXPECT_TRUE(absl::IsInvalidArgument(ledger_.CheckSend(a, step)));
+  step = {.tokens = tokens, .text = "a"};
+  EXPECT_TRUE(absl::IsInvalidArgument(ledger_.CheckSend(a, step)));
+}
+
+// Nobody knows where it ends before its answer.
+TEST_F(StepLedgerTest, NothingIsSentBehindAText) {
+  const size_t a = ledger_.AddSession("sessions/a", 10);
+  Send(a, 5);
+  Step step;
+  step.text = "The ";
+  ASSERT_TRUE(ledger_.CheckSend(a, step).ok());
+  v1::StreamStepRequest::Request request;
+  ledger_.Send(a, step, /*tag=*/2, 1, request);
+  EXPECT_EQ(request.step().text(), "The ");
+  EXPECT_EQ(request.step().expected_position(), 15u);
+  const absl::Status behind = ledger_.CheckSend(a, step);
+  EXPECT_TRUE(absl::IsResourceExhausted(behind));
+  EXPECT_THAT(std::string(behind.message()),
+              HasSubstr("a text of sessions/a is in flight"));
+  EXPECT_TRUE(ledger_.Standing(a, 2).in_doubt[1].is_text);
+  Answer(a, 15);
+  EXPECT_TRUE(absl::IsResourceExhausted(ledger_.CheckSend(a, step)));
+  Answer(a, 19);
+  EXPECT_EQ(Send(a, 1).expected_position(), 19u);
+}
+
+// It has changed nothing, as any other.
+TEST_F(StepLedgerTest, ATextThatFailsMakesWay) {
+  const size_t a = ledger_.AddSession("sessions/a", 10);
+  Step step;
+  step.text = "The ";
+  v1::StreamStepRequest::Request request;
+  ledger_.Send(a, step, 0, 0, request);
+  Fail(a, "QUEUE_FULL");
+  EXPECT_EQ(Send(a, 1).expected_position(), 10u);
 }
 
 TEST_F(StepLedgerTest, AStepThatMakesItsSessionMayHaveNothing) {
@@ -220,6 +255,17 @@ TEST(StepsTakenTest, ThePositionTellsHowManyStepsWereCarriedOut) {
   for (const uint64_t position : {9u, 12u, 17u}) {
     found.set_position(position);
     EXPECT_TRUE(absl::IsAborted(StepsTaken(standing, found).status()));
+  }
+  // A text ends somewhere behind where it begins, and nothing follows it.
+  const SessionStanding text{"sessions/a", 10, {{1, 5}, {2, 0, true}}, {}};
+  for (const auto& [position, taken] :
+       std::vector<std::pair<uint64_t, size_t>>{{10, 0}, {15, 1}, {99, 2}}) {
+    found.set_position(position);
+    EXPECT_EQ(*StepsTaken(text, found), taken);
+  }
+  for (const uint64_t position : {9u, 12u}) {
+    found.set_position(position);
+    EXPECT_TRUE(absl::IsAborted(StepsTaken(text, found).status()));
   }
   found.set_position(10);
   found.set_state(v1::Session::ACTIVE);

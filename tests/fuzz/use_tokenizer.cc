@@ -23,8 +23,13 @@ void UseTokenizer(const Tokenizer& tokenizer, size_t vocab_size) {
     for (const int32_t token : *tokens) {
       Require(token >= 0 && static_cast<size_t>(token) < vocab_size,
               "tokens are the model's");
+      Require(tokenizer.HasToken(token), "tokens are the tokenizer's");
     }
     tokenizer.Decode(*tokens);
+  }
+  for (const int32_t token : tokenizer.text_prefix()) {
+    Require(token >= 0 && static_cast<size_t>(token) < vocab_size,
+            "what goes before a text is the model's");
   }
   std::vector<int32_t> all;
   std::string bytes;

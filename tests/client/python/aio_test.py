@@ -139,7 +139,7 @@ class AioTest(TimedCase):
     async def test_somebody_else_writes(self):
         session = await self.session()
         other = await self.client.get_session(session.name)
-        await other.step([65])
+        await other.step("A")
         with self.assertRaises(steadystate.PositionMismatch) as caught:
             await session.step([66])
         self.assertEqual(caught.exception.position, 1)

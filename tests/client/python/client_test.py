@@ -82,6 +82,13 @@ class ClientTest(unittest.TestCase):
         position = session.step([65]).position
         self.assertEqual(session.step([65]).position, position + 1)
 
+    def test_steps_take_and_give_text(self):
+        session = self.client().create_session()
+        answer = session.step("The ", sampling=GREEDY, text=True)
+        self.assertEqual(answer.position, 4)
+        self.assertEqual(answer.text_delta, chr(answer.sampled_token))
+        self.assertEqual(session.step("e").text_delta, "")
+
     def test_the_thread_is_shared_and_joined(self):
         self.assertEqual(own_threads(), [])
         first, second = Client(self.server.grpc), Client(self.server.grpc)

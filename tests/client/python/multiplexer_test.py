@@ -83,6 +83,47 @@ class MultiplexerTest(TimedCase):
         self.assertEqual(again[-1].finish_reason, "STOP_TOKEN")
         self.assertEqual(again[-1].token, drawn[2].token)
 
+    async def test_steps_take_and_give_text(self):
+        multiplexer = await self.multiplexer()
+        carried = await self.carried(multiplexer)
+        answer = await carried.step("The ", sampling=SEEDED, text=True)
+        self.assertEqual(answer.position, 4)
+        self.assertEqual(answer.text_delta, chr(answer.sampled_token))
+        # Ahead of a text goes what was drawn and not absorbed.
+        async for drawn in carried.generate([answer.sampled_token],
+                                            sampling=SEEDED, text=True):
+            self.assertEqual(drawn.text, chr(drawn.token))
+            break
+        self.assertEqual(carried.unabsorbed, (drawn.token,))
+        self.assertEqual((await carried.step("ab")).position, 4 + 1 + 1 + 2)
+        self.assertEqual(carried.unabsorbed, ())
+
+    async def test_the_text_of_what_ends_is_not_given(self):
+        multiplexer = await self.multiplexer()
+        whole = [each async for each in (await self.carried(multiplexer))
+                 .generate("The ", max_tokens=6, sampling=SEEDED, text=True,
+                           ignore_eos=True)]
+        told = [each async for each in (await self.carried(multiplexer))
+                .generate("The ", max_tokens=6, sampling=SEEDED, text=True,
+                          stop_tokens=[whole[-1].token])]
+        self.assertEqual(told[-1].text, "")
+        self.assertEqual([each.text for each in told[:-1]],
+                         [each.text for each in whole[:len(told) - 1]])
+
+    async def test_a_lost_answer_to_a_text_is_repeated(self):
+        multiplexer = await self.multiplexer()
+        carried = await self.carried(multiplexer)
+        self.proxy.hold_answers()
+        step = asyncio.create_task(carried.step("The ", sampling=SEEDED,
+                                                text=True))
+        await self.wait_for_position(carried, 4)
+        self.proxy.cut()
+        self.proxy.pass_answers()
+        answer = await step
+        self.assertTrue(answer.replayed)
+        self.assertEqual(answer.position, 4)
+        self.assertEqual(answer.text_delta, chr(answer.sampled_token))
+
     async def test_sessions_share_few_streams(self):
         multiplexer = await self.multiplexer(streams=3)
         sessions = [await self.carried(multiplexer) for _ in range(20)]

@@ -7,7 +7,9 @@ rwkv_tokenizer.py); run it as
     python3 tests/reference/tokenizers/make.py tests/data/tokenizers
 
 The versions that made what is kept are in versions.json there. Training may end
-elsewhere with other versions: then all of it changes, and still must agree.
+elsewhere with other versions, and does with other texts to train on: then all
+of it changes, and still must agree. With names of tokenizers after the folder
+only those are made, on the strings that are there.
 """
 
 import argparse
@@ -20,7 +22,8 @@ import tempfile
 import sentencepiece
 import texts
 from tokenizers import AddedToken, Tokenizer
-from tokenizers import decoders, models, normalizers, pre_tokenizers, trainers
+from tokenizers import decoders, models, normalizers, pre_tokenizers
+from tokenizers import processors, trainers
 
 SEED = 20261121
 ROOT = pathlib.Path(__file__).resolve().parents[3]
@@ -29,6 +32,25 @@ CORPUS = ["README.md", "deploy/README.md", "kernels/README.md",
 LLAMA3_PATTERN = (
     r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}|"
     r" ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+)
+QWEN2_PATTERN = (
+    r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}|"
+    r" ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+)
+QWEN3_5_PATTERN = (
+    r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?[\p{L}\p{M}]+|\p{N}|"
+    r" ?[^\s\p{L}\p{M}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+)
+CL100K_PATTERN = (
+    r"'(?i:[sdmt]|ll|ve|re)|[^\r\n\p{L}\p{N}]?+\p{L}++|\p{N}{1,3}+|"
+    r" ?[^\s\p{L}\p{N}]++[\r\n]*+|\s++$|\s*[\r\n]|\s+(?!\S)|\s"
+)
+TEKKEN_PATTERN = (
+    r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*"
+    r"[\p{Ll}\p{Lm}\p{Lo}\p{M}]+|"
+    r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+"
+    r"[\p{Ll}\p{Lm}\p{Lo}\p{M}]*|"
+    r"\p{N}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+"
 )
 SPACE_MARK = "\u2581"
 
@@ -89,17 +111,25 @@ def prefix_space(lines):
     return tokenizer
 
 
-def llama3(lines):
-    """Llama 3: a pattern of its own, and whole words before any merge."""
-    split = pre_tokenizers.Split(pattern_of(LLAMA3_PATTERN), "isolated")
+def by_pattern(lines, pattern, normalizer=None, special=()):
+    """Words by a pattern, then bytes, as most instruct models have it."""
+    split = pre_tokenizers.Split(pattern_of(pattern), "isolated")
     byte_level = pre_tokenizers.ByteLevel(
         add_prefix_space=False, use_regex=False
     )
     tokenizer = train(
-        lines, None, pre_tokenizers.Sequence([split, byte_level])
+        lines, normalizer, pre_tokenizers.Sequence([split, byte_level])
     )
     tokenizer.decoder = decoders.ByteLevel()
-    tokenizer.add_special_tokens(["<|begin_of_text|>", "<|eot_id|>"])
+    tokenizer.add_special_tokens(list(special))
+    return tokenizer
+
+
+def llama3(lines):
+    """Llama 3: a pattern of its own, and whole words before any merge."""
+    tokenizer = by_pattern(
+        lines, LLAMA3_PATTERN, special=["<|begin_of_text|>", "<|eot_id|>"]
+    )
 
     def add_words(description):
         # No merge leads to this word, but with ignore_merges it is a token.
@@ -107,6 +137,91 @@ def llama3(lines):
         description["model"]["vocab"]["extraordinary"] = 1002
 
     return edited(tokenizer, add_words)
+
+
+def with_bos(tokenizer, bos):
+    """Puts `bos` before each text, in the way of Llama 3."""
+    template = processors.TemplateProcessing(
+        single=f"{bos} $A",
+        pair=f"{bos} $A {bos}:1 $B:1",
+        special_tokens=[(bos, tokenizer.token_to_id(bos))],
+    )
+    byte_level = processors.ByteLevel(trim_offsets=True)
+    tokenizer.post_processor = processors.Sequence([byte_level, template])
+    return tokenizer
+
+
+def gpt2(lines):
+    """GPT-2: its own words alone."""
+    tokenizer = train(
+        lines,
+        None,
+        pre_tokenizers.ByteLevel(add_prefix_space=False),
+        ["<|endoftext|>"],
+    )
+    tokenizer.decoder = decoders.ByteLevel()
+    tokenizer.post_processor = processors.ByteLevel(trim_offsets=False)
+    return tokenizer
+
+
+def qwen2(lines):
+    """Qwen2 and Qwen3-Next: single digits, NFC; words of a chat as tokens, of
+    which those of thinking are no special ones."""
+    tokenizer = by_pattern(
+        lines,
+        QWEN2_PATTERN,
+        normalizers.NFC(),
+        ["<|endoftext|>", "<|im_start|>", "<|im_end|>"],
+    )
+    tokenizer.post_processor = processors.ByteLevel(trim_offsets=False)
+    tokenizer.add_tokens(
+        [AddedToken(t, normalized=False) for t in ("<think>", "</think>")]
+    )
+    return tokenizer
+
+
+def qwen3_5(lines):
+    """Qwen3.5: the same, but marks belong to words."""
+    tokenizer = by_pattern(
+        lines,
+        QWEN3_5_PATTERN,
+        normalizers.NFC(),
+        ["<|endoftext|>", "<|im_start|>", "<|im_end|>"],
+    )
+    tokenizer.post_processor = processors.ByteLevel(trim_offsets=False)
+    return tokenizer
+
+
+def lfm2(lines):
+    """LFM2: of Llama 3's kind, with a token that begins every text."""
+    special = ["<|pad|>", "<|startoftext|>", "<|im_start|>", "<|im_end|>"]
+    tokenizer = by_pattern(lines, LLAMA3_PATTERN, special=special)
+
+    def whole_words_first(description):
+        description["model"]["ignore_merges"] = True
+
+    return with_bos(edited(tokenizer, whole_words_first), "<|startoftext|>")
+
+
+def granite(lines):
+    """Granite 4: of the cl100k kind, in that pattern's own, possessive form."""
+    return by_pattern(
+        lines,
+        CL100K_PATTERN,
+        special=["<|end_of_text|>", "<|start_of_role|>", "<|end_of_role|>"],
+    )
+
+
+def nemotron(lines):
+    """Nemotron 3: of the tekken kind, where a capital letter begins a word."""
+    tokenizer = by_pattern(
+        lines, TEKKEN_PATTERN, special=["<unk>", "<s>", "</s>"]
+    )
+
+    def whole_words_first(description):
+        description["model"]["ignore_merges"] = True
+
+    return with_bos(edited(tokenizer, whole_words_first), "<s>")
 
 
 def pattern_of(text):
@@ -206,6 +321,7 @@ def unknown(lines):
 
 
 TOKENIZERS = [neox, prefix_space, llama3, llama, mistral, metaspace, unknown]
+TOKENIZERS += [gpt2, qwen2, qwen3_5, lfm2, granite, nemotron]
 
 
 def write_expected(folder, strings, encode, decode):
@@ -233,9 +349,9 @@ def old_merges(description):
     model["merges"] = [" ".join(merge) for merge in model["merges"]]
 
 
-def write_json_tokenizers(target, lines, strings):
+def write_json_tokenizers(target, lines, strings, tokenizers):
     """tokenizer.json files and what the library tokenizers makes of them."""
-    for make in TOKENIZERS:
+    for make in tokenizers:
         folder = target / make.__name__
         folder.mkdir(parents=True, exist_ok=True)
         tokenizer = make(lines)
@@ -354,12 +470,19 @@ def byte_alphabet():
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
     parser.add_argument("target", type=pathlib.Path)
-    target = parser.parse_args().target
+    parser.add_argument("only", nargs="*")
+    arguments = parser.parse_args()
+    target = arguments.target
     target.mkdir(parents=True, exist_ok=True)
     lines = texts.corpus(ROOT / path for path in CORPUS)
+    if arguments.only:
+        strings = json.loads((target / "strings.json").read_text())
+        only = [t for t in TOKENIZERS if t.__name__ in arguments.only]
+        write_json_tokenizers(target, lines, strings, only)
+        return
     strings = texts.strings(SEED)
     (target / "strings.json").write_text(dump(strings))
-    write_json_tokenizers(target, lines, strings)
+    write_json_tokenizers(target, lines, strings, TOKENIZERS)
     write_sentencepiece(target, lines, strings)
     write_rwkv(target, lines, strings)
     packages = ["tokenizers", "sentencepiece", "rwkv"]

@@ -262,6 +262,41 @@ TEST(SamplerTest, FarApartLogitsAreDrawnWithoutTrouble) {
   EXPECT_THAT(Drawn({-top, top, 0}, params), ElementsAre(1));
 }
 
+// Whatever a client asks for: 1 and 3 are the likeliest here.
+TEST(SamplerTest, SomeTokensAreNeverDrawn) {
+  const std::vector<float> logits = {0, 30, 1, 40};
+  const std::vector<int32_t> never = {1, 3};
+  std::vector<SamplingParams> all(8);
+  all[0].temperature = 0;
+  all[1].temperature = 100;
+  all[2].top_k = 3;
+  all[3].top_p = 0.9;
+  all[4].min_p = 0.01;
+  all[5].logit_bias = {{1, 100}, {3, 100}};
+  all[6].repetition_penalty = 10;
+  all[7].presence_penalty = -2;
+  Sampler sampler(logits.size(), never);
+  const std::vector<int32_t> recent = {3, 1, 3};
+  for (size_t i = 0; i < all.size(); ++i) {
+    std::map<int32_t, int> draws;
+    for (uint64_t position = 0; position < 200; ++position) {
+      ++draws[sampler.Sample(logits, all[i], recent, position)];
+    }
+    EXPECT_EQ(draws[1] + draws[3], 0) << i;
+    EXPECT_GT(draws[2], draws[0]) << i;
+    if (i != 0) {
+      EXPECT_GT(draws[0], 0) << i;
+    }
+  }
+  const std::vector<TokenLogprob> top = sampler.TopLogprobs(logits, 4);
+  ASSERT_EQ(top.size(), 2u);
+  EXPECT_EQ(top[0].token, 2);
+  EXPECT_EQ(top[1].token, 0);
+  // Of the model's own distribution, which has them.
+  EXPECT_EQ(top[0].logprob, Sampler::Logprob(logits, 2));
+  EXPECT_NEAR(static_cast<double>(top[0].logprob), -39, 1e-3);
+}
+
 TEST(LogprobTest, IsOfTheModelsOwnDistribution) {
   const std::vector<float> logits = LogitsOf({0.5, 0.125, 0.25, 0.125});
   EXPECT_NEAR(static_cast<double>(Sampler::Logprob(logits, 2)), std::log(0.25),

@@ -314,6 +314,28 @@ TEST(JsonTokenizerTest, AddedTokensBeyondTheModelAreLeftOut) {
   EXPECT_THAT(made.tokenizer->Encode("<s>a").value(), ElementsAre(4, 4, 4, 0));
 }
 
+// Ids 6 to 9 of the model have no token.
+TEST(JsonTokenizerTest, IdsOfTokensAreTold) {
+  const Outcome made = Make(SmallFile().dump());
+  ASSERT_TRUE(made.status.ok()) << made.status;
+  for (int32_t id = 0; id < static_cast<int32_t>(kVocabSize); ++id) {
+    EXPECT_EQ(made.tokenizer->HasToken(id), id < 6) << id;
+  }
+}
+
+// What it says is for clients; a text becomes the same tokens without.
+TEST(JsonTokenizerTest, PostProcessorsThatAreDamagedAreLeftOut) {
+  Outcome made = MakeWith("/post_processor", R"({"type": "ByteLevel"})");
+  ASSERT_TRUE(made.status.ok()) << made.status;
+  EXPECT_THAT(made.warnings, IsEmpty());
+  made = MakeWith("/post_processor", "7");
+  ASSERT_TRUE(made.status.ok()) << made.status;
+  EXPECT_TRUE(made.tokenizer->text_prefix().empty());
+  ASSERT_EQ(made.warnings.size(), 1u);
+  EXPECT_THAT(made.warnings[0], HasSubstr("'post_processor'"));
+  EXPECT_THAT(made.tokenizer->Encode("ab").value(), ElementsAre(2));
+}
+
 // As in the reference library, where this is written in its tests.
 TEST(JsonTokenizerTest, AddedTokensTakeSpaceAndWholeWords) {
   json file = SmallFile();

@@ -118,7 +118,10 @@ INSTANTIATE_TEST_SUITE_P(
     All, ReferenceTest,
     testing::Values(
         Kind{"neox", "byte_level_bpe"}, Kind{"prefix_space", "byte_level_bpe"},
-        Kind{"llama3", "byte_level_bpe"}, Kind{"llama", "byte_fallback_bpe"},
+        Kind{"gpt2", "byte_level_bpe"}, Kind{"llama3", "byte_level_bpe"},
+        Kind{"qwen2", "byte_level_bpe"}, Kind{"qwen3_5", "byte_level_bpe"},
+        Kind{"lfm2", "byte_level_bpe"}, Kind{"granite", "byte_level_bpe"},
+        Kind{"nemotron", "byte_level_bpe"}, Kind{"llama", "byte_fallback_bpe"},
         Kind{"mistral", "byte_fallback_bpe"},
         Kind{"metaspace", "byte_fallback_bpe"}, Kind{"unknown", "bpe"},
         Kind{"sentencepiece_bpe", "sentencepiece"},

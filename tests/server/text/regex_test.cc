@@ -66,10 +66,23 @@ TEST(RegexTest, MatchesOfNothingAreLeftOut) {
   EXPECT_THAT(Matches("x*", "ax\xC3\xA9xx"), ElementsAre("x", "xx"));
 }
 
+// To Perl the plus would forbid to go back: "aaa", then nothing before the a.
+TEST(RegexTest, PlusAfterAnIntervalRepeatsIt) {
+  EXPECT_THAT(Matches("\\p{N}{1,3}+", "12345 6"), ElementsAre("12345", "6"));
+  EXPECT_THAT(Matches("a{1,3}+a", "aaa"), ElementsAre("aaa"));
+  EXPECT_THAT(Matches("b(?:a(?>c)){2}+", "bacacacac"),
+              ElementsAre("bacacacac"));
+  EXPECT_THAT(Matches("b[ac{]{2}+", "baccab"), ElementsAre("bacca"));
+  EXPECT_THAT(Matches("b\\x{61}{2}+", "baaaaa"), ElementsAre("baaaa"));
+  EXPECT_THAT(Matches("b\xC3\xA9{2,}+", "b\xC3\xA9\xC3\xA9\xC3\xA9"),
+              ElementsAre("b\xC3\xA9\xC3\xA9\xC3\xA9"));
+  EXPECT_THAT(Matches("b{+", "b{{"), ElementsAre("b{{"));
+}
+
 TEST(RegexTest, WhatDiffersIsUnimplemented) {
   for (const char* pattern :
        {"\\w", "a\\b", "\\h", "\\R", "\\X", "\\K", "\\Aa", "(a)\\1", "(?m:a)",
-        "(?<n>a)", "[a&&b]", "[[:alpha:]]", "a{1,2}+", "a{,2}", "(*FAIL)",
+        "(?<n>a)", "[a&&b]", "[[:alpha:]]", "a{1,2}++", "a{,2}", "(*FAIL)",
         "\\pL", "(?<=a*)b"}) {
     EXPECT_EQ(Regex::Compile(pattern).status().code(),
               absl::StatusCode::kUnimplemented)

@@ -59,6 +59,36 @@ TEST(TokenizerFactoryTest, UnsupportedKindsArePassedOver) {
             "sentencepiece");
 }
 
+// Of each kind, whose files end before the model's ids do.
+TEST(TokenizerFactoryTest, IdsWithoutATokenAreTold) {
+  const struct {
+    const char* folder;
+    const char* file;
+    std::vector<int32_t> tokens;
+    std::vector<int32_t> others;
+  } kCases[] = {
+      {"qwen2", "tokenizer.json", {0, 999, 1004}, {1005, 1999}},
+      {"sentencepiece_bpe", "tokenizer.model", {0, 1099}, {1100, 1999}},
+      // No line of the file has 0, which ends a text.
+      {"rwkv", "rwkv_vocab_small.txt", {0, 1, 256}, {1999}},
+  };
+  for (const auto& test : kCases) {
+    const TempDirectory directory;
+    directory.Write(test.file, Data(absl::StrCat(test.folder, "/", test.file)));
+    const auto choice = MakeTokenizer(directory.path(), false, kVocabSize);
+    ASSERT_TRUE(choice.ok()) << choice.status();
+    ASSERT_NE(choice->tokenizer, nullptr) << test.file;
+    for (const int32_t id : test.tokens) {
+      EXPECT_TRUE(choice->tokenizer->HasToken(id)) << test.file << " " << id;
+    }
+    for (const int32_t id : test.others) {
+      EXPECT_FALSE(choice->tokenizer->HasToken(id)) << test.file << " " << id;
+    }
+  }
+  // Nobody says what those above the bytes are for.
+  EXPECT_TRUE((*MakeByteTokenizer(kVocabSize))->HasToken(1999));
+}
+
 TEST(TokenizerFactoryTest, DamagedFilesAreErrors) {
   for (const char* name :
        {"tokenizer.json", "tokenizer.model", "rwkv_vocab_v1.txt"}) {

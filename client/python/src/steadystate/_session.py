@@ -115,20 +115,21 @@ class AsyncSession:
         return position
 
     async def step(
-            self, tokens: Sequence[int] = (), *,
+            self, tokens: Prompt = (), *,
             embeddings: Sequence[float] | None = None,
             sampling: Sampling | None = None, top_logprobs: int | None = None,
-            logits: bool = False, hidden: bool = False,
+            logits: bool = False, hidden: bool = False, text: bool = False,
             timeout: float | None = None) -> StepResult:
-        """Absorbs tokens, or embeddings f32[n, hidden_size] one after the
-        other, all or none, at most ModelInfo.max_step_tokens; and answers what
-        was asked for. `sampling` draws the token that follows. Tried again
+        """Absorbs tokens, or a text of at most 4,096 bytes, or embeddings
+        f32[n, hidden_size] one after the other, all or none, at most
+        ModelInfo.max_step_tokens; and answers what was asked for. `sampling`
+        draws the token that follows, `text` asks for its text. Tried again
         without being carried out twice."""
         deadline = Deadline(timeout)
         request = _wire.v1.StepRequest(
             session=self.name, request_id=uuid.uuid4().hex,
             expected_position=await self._position_now(deadline))
-        write_step(request, tokens, sampling, top_logprobs)
+        write_step(request, tokens, sampling, top_logprobs, text)
         if embeddings is not None:
             request.embeddings.values.extend(embeddings)
         if logits or hidden:
@@ -292,11 +293,16 @@ class AsyncSession:
         return self._position
 
 
-def write_step(request: _wire.Message, tokens: Sequence[int],
-               sampling: Sampling | None, top_logprobs: int | None) -> None:
+def write_step(request: _wire.Message, tokens: Prompt,
+               sampling: Sampling | None, top_logprobs: int | None,
+               text: bool) -> None:
     """Sets what a StepRequest absorbs and answers."""
-    if tokens:
+    if isinstance(tokens, str):
+        request.text = tokens
+    elif tokens:
         request.tokens.ids.extend(tokens)
+    if text:
+        request.output.text = True
     if sampling is not None:
         sampling.write(request.output.sample)
     if top_logprobs is not None:

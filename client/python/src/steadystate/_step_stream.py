@@ -36,7 +36,7 @@ class PendingStep:
     """
 
     def __init__(self, session: str, request_id: str, position: int,
-                 tokens: list[int], output: _wire.Message) -> None:
+                 tokens: list[int] | str, output: _wire.Message) -> None:
         self.session = session
         self.request_id = request_id
         self.position = position  # expected
@@ -56,7 +56,10 @@ class PendingStep:
         request = _Request(request_id=self.request_id)
         request.step.session = self.session
         request.step.expected_position = self.position
-        request.step.tokens.ids.extend(self.tokens)
+        if isinstance(self.tokens, str):
+            request.step.text = self.tokens
+        else:
+            request.step.tokens.ids.extend(self.tokens)
         if self.output is not None:
             request.step.output.CopyFrom(self.output)
         return request
@@ -81,7 +84,11 @@ class PendingStep:
 
     def keep_rest(self, position: int | None) -> bool:
         """Makes this the step of what is left of it, where the server says that
-        it carried out a part, up to `position`. False: it did not."""
+        it carried out a part, up to `position`. False: it did not, or the step
+        is text, of which only the server knows what is left: sent again as it
+        is, it goes on with that."""
+        if isinstance(self.tokens, str):
+            return False
         taken = -1 if position is None else position - self.position
         if not 0 < taken < len(self.tokens):
             return False

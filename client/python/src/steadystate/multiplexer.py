@@ -25,11 +25,13 @@ if TYPE_CHECKING:
 class StreamedToken:
     """A token that a session drew through a multiplexer.
 
-    token          its id; AsyncClient.detokenize makes text of several
+    token          its id
     logprob        its log-probability, by the model's own distribution
     position       tokens that the session has, once this one is absorbed
     replayed       it had been drawn before its stream broke
     finish_reason  of the last one: "LENGTH" or "STOP_TOKEN"; else empty
+    text           if it was asked for: what becomes certain with it, whole
+                   characters; none of the token that ends a generation
     """
 
     token: int
@@ -37,6 +39,7 @@ class StreamedToken:
     position: int
     replayed: bool
     finish_reason: str
+    text: str = ""
 
 
 class AsyncMultiplexer:
@@ -189,31 +192,37 @@ class CarriedSession:
         of the next step's tokens; `settle` absorbs it."""
         return tuple(self._carry)
 
-    async def step(self, tokens: Sequence[int] = (), *,
+    async def step(self, tokens: Prompt = (), *,
                    sampling: Sampling | None = None,
-                   top_logprobs: int | None = None) -> StepResult:
+                   top_logprobs: int | None = None,
+                   text: bool = False) -> StepResult:
         """Absorbs `unabsorbed` and tokens, at most ModelInfo.max_step_tokens,
-        and answers. `sampling` draws the token that follows, which is the
-        caller's to send. SteadystateError: nothing was absorbed, unless
-        `settle` finds out otherwise.
+        or a text of at most 4,096 bytes, and answers. `sampling` draws the
+        token that follows, which is the caller's to send, and `text` asks for
+        its text. SteadystateError: nothing was absorbed, unless `settle` finds
+        out otherwise, or a text came behind `unabsorbed`, in a step of its own.
 
         A caller that is cancelled leaves a step that was not sent undone; one
         that was sent is carried out, and the next call waits for that.
         """
         template = _wire.v1.StepRequest()
-        write_step(template, (), sampling, top_logprobs)
+        write_step(template, (), sampling, top_logprobs, text)
         output = template.output if template.HasField("output") else None
         async with self._turn:
             self._generation = None
+            if isinstance(tokens, str):
+                await self._settle(absorb=True)
+                return await self._step(tokens, output)
             return await self._step(list(tokens), output)
 
     async def generate(
             self, prompt: Prompt | None = None, *,
             max_tokens: int | None = None, sampling: Sampling | None = None,
-            stop_tokens: Sequence[int] = (), ignore_eos: bool = False
-            ) -> AsyncGenerator[StreamedToken, None]:
-        """Absorbs the prompt, then draws tokens, one step each. At the end the
-        session has absorbed all of them. Who leaves early closes the generator,
+            stop_tokens: Sequence[int] = (), ignore_eos: bool = False,
+            text: bool = False) -> AsyncGenerator[StreamedToken, None]:
+        """Absorbs the prompt, then draws tokens, one step each, with their
+        `text` if that is asked for. At the end the session has absorbed all of
+        them. Who leaves early closes the generator,
         best by contextlib.aclosing; the last token is then `unabsorbed`.
 
         ValueError: there is nothing to go on from, neither a prompt nor an
@@ -229,6 +238,7 @@ class CarriedSession:
         ends = {*stop_tokens, *(() if ignore_eos else model.eos_tokens)}
         output = _wire.v1.StepOutput()
         (sampling or Sampling()).write(output.sample)
+        output.text = text
         most = model.max_step_tokens or 4096
         generation = object()
         async with self._turn:
@@ -260,7 +270,8 @@ class CarriedSession:
             yield StreamedToken(
                 token=token, logprob=answer.sampled_logprob,
                 position=answer.position + 1, replayed=answer.replayed,
-                finish_reason=finish)
+                finish_reason=finish,
+                text="" if token in ends else answer.text_delta)
             if finish:
                 return
 
@@ -284,12 +295,14 @@ class CarriedSession:
 
     # -- With the turn
 
-    async def _step(self, tokens: list[int], output: Any) -> StepResult:
+    # A text needs _settle(absorb=True) before it.
+    async def _step(self, tokens: list[int] | str, output: Any) -> StepResult:
         await self._settle()
         position = await self._session._position_now(Deadline(None))
         carried = self._carry
+        inputs = tokens if isinstance(tokens, str) else carried + tokens
         step = PendingStep(self.name, self._multiplexer._next_name(), position,
-                           carried + tokens, output)
+                           inputs, output)
         self._carry = []
 
         def settle(done: PendingStep) -> None:

@@ -110,6 +110,7 @@ class ModelInfo:
     bidirectional: bool = False
     max_step_tokens: int = 0
     chat_template: str = ""
+    text_prefix_tokens: tuple[int, ...] = ()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -172,7 +173,8 @@ class GeneratePart:
 @dataclasses.dataclass(frozen=True)
 class StepResult:
     """What a step answered. `sampled_token` has not been absorbed: send it with
-    the next step. Vectors are f32[vocab_size] and f32[hidden_size]."""
+    the next step; `text_delta` is the text that becomes certain with it.
+    Vectors are f32[vocab_size] and f32[hidden_size]."""
 
     position: int = 0
     sampled_token: int | None = None
@@ -181,6 +183,7 @@ class StepResult:
     logits: tuple[float, ...] = ()
     hidden: tuple[float, ...] = ()
     replayed: bool = False
+    text_delta: str = ""
 
 
 @dataclasses.dataclass(frozen=True)

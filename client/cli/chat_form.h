@@ -1,0 +1,54 @@
+#ifndef STEADYSTATE_CLIENT_CLI_CHAT_FORM_H_
+#define STEADYSTATE_CLIENT_CLI_CHAT_FORM_H_
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "steadystate/v1/model.pb.h"
+
+namespace steadystate::client {
+
+// The marks that a chat template writes around the messages of a conversation.
+struct ChatForm {
+  std::string begin;       // before the first message, mostly nothing
+  std::string role_begin;  // before "user", "assistant" or "system"
+  std::string role_end;    // between that and the message
+  std::string end;         // after the message; models end an answer with it
+  std::string after_end;   // sets messages apart
+  // What an answer is begun with on the model's behalf, as "<think>\n" is.
+  std::string opening{};
+
+  // "<|im_start|>user\nHi<|im_end|>\n", of role and message.
+  std::string Message(absl::string_view role, absl::string_view text) const;
+
+  // What a model goes on from to answer.
+  std::string BeforeAnswer() const;
+
+  // What stands before a message of `role`.
+  std::string Before(absl::string_view role) const;
+
+  // An error if what somebody says has a mark, which the server would take for
+  // one: it finds special tokens in any text.
+  absl::Status CheckSaid(absl::string_view text) const;
+};
+
+// The words that --template may be.
+inline constexpr absl::string_view kChatForms = "auto|chatml|llama3|none";
+
+// The form that `choice` names: "chatml", "llama3", "none" (nothing), or
+// "auto": that of the model's own template, known by the marks in it, or
+// nothing if the model has no template. INVALID_ARGUMENT: `choice` is no such
+// word. FAILED_PRECONDITION, with what to do: a template of another form.
+//
+// Templates are Jinja, whose only implementation to rely on is Python's; the
+// marks say what nearly all of them write of plain messages.
+absl::StatusOr<std::optional<ChatForm>> ChatFormOf(absl::string_view choice,
+                                                   const v1::Model& model);
+
+}  // namespace steadystate::client
+
+#endif  // STEADYSTATE_CLIENT_CLI_CHAT_FORM_H_

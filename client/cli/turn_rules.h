@@ -1,0 +1,49 @@
+#ifndef STEADYSTATE_CLIENT_CLI_TURN_RULES_H_
+#define STEADYSTATE_CLIENT_CLI_TURN_RULES_H_
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "client/cli/chat_form.h"
+#include "client/cli/command.h"
+#include "client/cli/conversation.h"
+#include "client/options/options.h"
+
+namespace steadystate::client {
+
+// The options that say how the turns of a chat are written.
+struct TurnOptions {
+  std::string system;
+  std::string form = "auto";  // --template
+  std::optional<std::string> user_prefix;
+  std::optional<std::string> assistant_prefix;
+
+  // Appends the options, with this object as their target.
+  void AppendTo(OptionTable& table);
+
+  // INVALID_ARGUMENT for a text that is not UTF-8, a word that is no form, and
+  // a form beside prefixes. Call it once they are read.
+  absl::Status Check();
+};
+
+// What becomes of them with a model.
+struct TurnRules {
+  std::optional<ChatForm> form;  // nothing: by prefixes
+  // The token that ends a message in that form; nothing: its text does.
+  std::optional<int32_t> end_token;
+  std::string beginning;      // of a session, before the first turn
+  Conversation conversation;  // before it
+};
+
+// Asks the server about its model. FAILED_PRECONDITION, with what to do: the
+// model has no tokenizer, or a template that is not understood.
+// INVALID_ARGUMENT: --system has a mark of the form. Errors of the calls.
+absl::StatusOr<TurnRules> RulesOf(const Connection& connection,
+                                  const TurnOptions& options);
+
+}  // namespace steadystate::client
+
+#endif  // STEADYSTATE_CLIENT_CLI_TURN_RULES_H_
