@@ -1,34 +1,44 @@
 #ifndef STEADYSTATE_TESTS_KERNELS_NUMBERS_H_
 #define STEADYSTATE_TESTS_KERNELS_NUMBERS_H_
 
+#include <sys/mman.h>
+
 #include <algorithm>
 #include <bit>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <limits>
-#include <memory>
+#include <new>
 #include <random>
 #include <span>
+#include <utility>
 #include <vector>
 
 namespace steadystate {
 
-// A float array on the heap whose last element is the allocation's last, so
-// that AddressSanitizer sees one element too many, and whose first is not
-// aligned to anything but a float.
+// A float array whose last element is the last of its page, before one that
+// cannot be read, so that one element too many ends the test, in every build;
+// the first is not aligned to anything but a float, as a rule.
 class Floats {
  public:
-  explicit Floats(size_t n) : n_(n), memory_(new float[n + 1]()) {}
+  explicit Floats(size_t n) : n_(n), pages_(Map(n)) {}
   explicit Floats(std::span<const float> values) : Floats(values.size()) {
     std::copy(values.begin(), values.end(), data());
   }
   Floats(const Floats& other) : Floats(std::span<const float>(other)) {}
-  Floats(Floats&&) = default;
+  Floats(Floats&& other) noexcept
+      : n_(std::exchange(other.n_, 0)),
+        pages_(std::exchange(other.pages_, nullptr)) {}
+  ~Floats() {
+    if (pages_ != nullptr) munmap(pages_, Bytes(n_) + kPage);
+  }
 
   size_t size() const { return n_; }
-  float* data() { return memory_.get() + 1; }
-  const float* data() const { return memory_.get() + 1; }
+  float* data() { return reinterpret_cast<float*>(pages_ + Bytes(n_)) - n_; }
+  const float* data() const {
+    return reinterpret_cast<const float*>(pages_ + Bytes(n_)) - n_;
+  }
   float& operator[](size_t i) { return data()[i]; }
   float operator[](size_t i) const { return data()[i]; }
   float* begin() { return data(); }
@@ -38,8 +48,25 @@ class Floats {
   operator std::span<const float>() const { return {data(), n_}; }
 
  private:
+  static constexpr size_t kPage = 4096;
+
+  // Of the pages that hold so many floats.
+  static size_t Bytes(size_t n) {
+    return (n * sizeof(float) + kPage - 1) / kPage * kPage;
+  }
+  static std::byte* Map(size_t n) {
+    void* pages = mmap(nullptr, Bytes(n) + kPage, PROT_READ | PROT_WRITE,
+                       MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (pages == MAP_FAILED) throw std::bad_alloc();
+    auto* const bytes = static_cast<std::byte*>(pages);
+    if (mprotect(bytes + Bytes(n), kPage, PROT_NONE) != 0) {
+      throw std::bad_alloc();
+    }
+    return bytes;
+  }
+
   size_t n_;
-  std::unique_ptr<float[]> memory_;
+  std::byte* pages_;
 };
 
 // Random test inputs; put the seed into the failure message.
