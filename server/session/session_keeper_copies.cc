@@ -216,8 +216,7 @@ void SessionKeeper::NewForks::Drop() {
   Shelf& shelf = keeper_.shelf_;
   const MutexLock lock(shelf.mutex);
   for (std::unique_ptr<Session>& fork : sessions_) {
-    Shelf::Removed nobody_asks;
-    shelf.RemoveStored(*fork, nobody_asks);
+    shelf.RemoveStored(*fork, Shelf::Why::kUndone);
     shelf.table.Disclaim(*fork);
     shelf.End(std::move(fork));
   }
@@ -235,8 +234,7 @@ void SessionKeeper::Undo(Session& session) {
   }
   shelf_.Note(SessionEventKind::kDeleted, session, clock_.WallNow());
   if (session.state.stored()) --shelf_.HibernatedLike(session);
-  Shelf::Removed nobody_asks;
-  shelf_.RemoveStored(session, nobody_asks);
+  shelf_.RemoveStored(session, Shelf::Why::kUndone);
   shelf_.End(shelf_.table.Remove(session));
 }
 
@@ -349,8 +347,7 @@ absl::StatusOr<SessionInfo> SessionKeeper::Enlist(Session& session,
   // Nobody has been told of it: it ends when it is let go of.
   if (session.unlisted.has_value()) return saved;
   shelf_.Note(SessionEventKind::kDeleted, session, clock_.WallNow());
-  Shelf::Removed nobody_asks;
-  shelf_.RemoveStored(session, nobody_asks);
+  shelf_.RemoveStored(session, Shelf::Why::kUndone);
   shelf_.log.Forget(session);
   shelf_.KeepUnlisted(shelf_.table.Remove(session));
   UpdateGauges();
