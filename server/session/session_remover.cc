@@ -58,6 +58,7 @@ bool SessionRemover::LogSome() {
   const absl::Status health = shelf_.journal->Health();
   if (!health.ok()) {
     failure_ = health;
+    has_failed_ = true;
     retry_ = clock_.Now() + kRetry;
     return false;
   }
@@ -98,7 +99,10 @@ bool SessionRemover::DropSome() {
   uids.reserve(batch.size());
   for (const Removals::Removal& removal : batch) uids.push_back(removal.uid);
   const absl::Status status = archive_->Remove(uids);
-  if (!status.ok()) saver_.NoteFailure(status);
+  if (!status.ok()) {
+    saver_.NoteFailure(status);
+    has_failed_ = true;
+  }
   MayPark("SessionKeeper::RemoveSome, done");
   Removals::Told told;
   {
@@ -115,7 +119,7 @@ void SessionRemover::TellWaiting() {
   {
     const MutexLock lock(shelf_.mutex);
     Removals& removals = shelf_.removals;
-    if (!removals.new_waiter()) return;
+    if (!removals.new_waiter() && !std::exchange(has_failed_, false)) return;
     removals.ForgetNewWaiters();
     if (clock_.Now() < retry_) removals.FailLogging(failure_, told);
     if (!saver_.MayStore()) removals.FailDropping(saver_.failure(), told);

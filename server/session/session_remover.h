@@ -44,7 +44,9 @@ class SessionRemover {
   const Clock& clock_;
   // The log has failed: it is not tried until then.
   SteadyTime retry_ = SteadyTime::InfinitePast();
-  absl::Status failure_;        // of the log, then
+  absl::Status failure_;  // of the log, then
+  // Log or database has, since those who wait have been told.
+  bool has_failed_ = false;
   uint64_t synced_itself_ = 0;  // beside the journal
 };
 

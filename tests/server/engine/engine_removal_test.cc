@@ -82,6 +82,15 @@ class EngineRemovalTest : public testing::Test {
     }
   }
 
+  // The time passes until the next attempt comes to where it is held.
+  void AwaitAttempt(const ThreadHold& hold) {
+    while (hold.count() == 0) {
+      harness_->clock().Advance(absl::Milliseconds(100));
+      std::this_thread::yield();
+    }
+    hold.WaitUntilHeld();
+  }
+
   // What another process finds that begins now.
   std::unique_ptr<MemoryStore> CopyOfDisk() {
     auto disk = std::make_unique<MemoryStore>();
@@ -171,8 +180,7 @@ TEST_F(EngineRemovalTest, TheLogKeepsWhatADeletionThatFailsMayBringBack) {
   EXPECT_FALSE(Delete("a").Get().ok());
   // Before it is tried again the log has been cut as far as it can be.
   ThreadHold hold("SessionRemover::LogSome");
-  harness_->clock().Advance(absl::Seconds(2));
-  hold.WaitUntilHeld();
+  AwaitAttempt(hold);
   const auto disk = CopyOfDisk();
   hold.Release();
   EngineHarness later(Logged(), SharedTinyModel(), disk.get());
@@ -194,8 +202,8 @@ TEST_F(EngineRemovalTest, WhatIsBeingDeletedIsNeitherThereNorGone) {
   }
   EXPECT_EQ(harness_->Position("b"), 0u);
   ThreadHold hold("SessionRemover::LogSome");
+  AwaitAttempt(hold);
   MendLog();
-  hold.WaitUntilHeld();
   const Future<absl::Status> again = Delete("a");
   hold.Release();
   EXPECT_TRUE(again.Get().ok()) << again.Get();
