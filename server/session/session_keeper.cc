@@ -395,7 +395,10 @@ bool SessionKeeper::Withdraw(Session& session) {
 
 SessionCard SessionKeeper::CardOf(const Session& session) {
   const MutexLock lock(shelf_.mutex);
-  return session.card();
+  SessionCard card = session.card();
+  // One that a stream made has none, and what is made of it needs one.
+  if (session.stream != 0) card.ttl = shelf_.table.default_ttl();
+  return card;
 }
 
 }  // namespace steadystate

@@ -266,7 +266,8 @@ absl::Status SessionKeeper::NewForks::Reserve(const Session& parent,
   // checkpoint.
   if (!CheckpointName(parent.id).has_value() &&
       each.ttl != absl::InfiniteDuration()) {
-    if (!each.ttl.has_value()) each.ttl = parent.ttl;
+    // One that a stream made has none: as of a new session.
+    if (!each.ttl.has_value() && parent.stream == 0) each.ttl = parent.ttl;
     if (each.labels.empty()) each.labels = parent.labels;
   }
   for (const std::string& id : ids) {

@@ -38,6 +38,8 @@ class SessionTable {
   SessionTable(const SessionLayout& layout, absl::Duration default_ttl,
                size_t max_expired_remembered, bool watches_idle = false);
 
+  absl::Duration default_ttl() const { return default_ttl_; }
+
   // Whether such a session can be added: INVALID_ARGUMENT,
   // SESSION_ALREADY_EXISTS, STORE_UNAVAILABLE (see KeepName).
   absl::Status CheckNew(const SessionOptions& options) const;
