@@ -39,7 +39,12 @@ absl::Status Admission::TakeOut(const SessionKey& key,
   const Moment now = clock_.Read();
   const MutexLock lock(desk_.mutex);
   const MutexLock sessions(keeper_.mutex());
-  STEADYSTATE_ASSIGN_OR_RETURN(Session* const session, keeper_.Find(key, now));
+  const absl::StatusOr<Session*> found = keeper_.Find(key, now);
+  // Whoever asks again is told when it is gone.
+  if (!found.ok() && removed && keeper_.JoinDeletion(key, removed)) {
+    return absl::OkStatus();
+  }
+  STEADYSTATE_ASSIGN_OR_RETURN(Session* const session, found);
   if (keeper_.Delete(*session, now, removed)) desk_.Orphan(*session);
   return absl::OkStatus();
 }

@@ -1,6 +1,7 @@
 #ifndef STEADYSTATE_SERVER_ENGINE_ANSWER_GATE_H_
 #define STEADYSTATE_SERVER_ENGINE_ANSWER_GATE_H_
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -89,7 +90,9 @@ class AnswerGate {
   void HandOver(Desk& desk, SessionKeeper& keeper)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(desk.mutex, keeper.mutex());
   // The journal has written the round, and all before it, or has failed to.
-  void NoteWritten(uint64_t round) { last_written_ = round; }
+  void NoteWritten(uint64_t round) {
+    last_written_ = std::max(last_written_, round);
+  }
 
   ReplayCost& cost() { return cost_; }
 

@@ -79,8 +79,12 @@ struct Request {
   bool begun = false;             // its first batch has been formed
   bool cancel_requested = false;  // noted for the compute thread
   bool wake_requested = false;    // noted for the compute thread
-  // If it fails with nothing done the session is over (RequestBase::starts).
+  // If it fails with nothing done the session is over (RequestBase::starts):
+  // it was made for the request, or is kept for it when it should end.
   bool made_session = false;
+  // Those that ended the session that is kept: they are answered when the
+  // request has begun it anew, or it is over. In order.
+  std::vector<std::unique_ptr<Request>> enders;
   // What it has ended with, or ends with when the batch that it is in has run
   // or its session is back.
   std::optional<absl::Status> end;

@@ -18,11 +18,12 @@
 
 namespace steadystate {
 
-// Answers that wait until the log has what they tell.
+// Answers that wait until the log has what they tell, or until the store does
+// not have what they have ended.
 struct HeldAnswers {
   std::vector<std::unique_ptr<Request>> ended;
   std::vector<Request*> going_on;  // of stage kHeld
-  uint64_t round = 0;
+  uint64_t round = 0;              // 0: none
   // For ReturnWindow: of the batch that is answered, if it was one of decode.
   absl::Duration batch_time;
   size_t wanted = 0;
@@ -41,7 +42,7 @@ struct Desk {
     absl::Status status;
   };
 
-  // The log has what answers waited for, or why it may not.
+  // What answers waited for has come to pass, or why it may not have.
   struct Written {
     std::shared_ptr<HeldAnswers> answers;
     absl::Status status;

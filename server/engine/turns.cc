@@ -270,6 +270,7 @@ void Turns::StartTurn(Request& request) {
     Settle(request, status);
     return;
   }
+  if (!request.task->IsWork()) AnswerEnders(request);
   if (request.task->IsWork() && request.task->ComputesAfterWork()) {
     NoteBegun(request, BatchPhase::kPrefill, now_.steady);
   }
@@ -296,11 +297,12 @@ absl::Status Turns::EndReplay(Session& session) {
   return absl::OkStatus();
 }
 
-// Does it begin its session anew, wherever that is? Not if it has before.
+// Does it begin its session anew, wherever that is? Not if it has before: of
+// what it makes the records tell. Those of one that is kept for it are over.
 bool Turns::StartsAnew(const Request& request, const SessionState& state) {
   const RequestBase& base = request.task->base();
   return base.starts &&
-         !(base.keyed() &&
+         !(!request.made_session && base.keyed() &&
            state.records().Find(base.request_id, *base.expected_position));
 }
 
@@ -405,7 +407,13 @@ void Turns::Settle(Request& request, absl::Status status) {
   if (ends) EndBehind(request);
   EndPause(request);
   request.end = std::move(status);
-  gate_.Add(*lane.session, desk_.backlog.Remove(request));
+  std::unique_ptr<Request> answered = desk_.backlog.Remove(request);
+  if (ends && had_its_turn) {
+    AnswerEnder(lane, std::move(answered));
+  } else {
+    AnswerEnders(*answered);
+    gate_.Add(*lane.session, std::move(answered));
+  }
   if (had_its_turn && lane.session->held != nullptr &&
       lane.session->undo == nullptr) {
     keeper_.DropHeld(*lane.session);
@@ -416,7 +424,6 @@ void Turns::Settle(Request& request, absl::Status status) {
   }
   Session& session = *lane.session;
   desk_.backlog.CloseLane(lane);
-  if (ends) ending_.push_back(&session);
   keeper_.LetGo(session, now_);
 }
 

@@ -138,7 +138,14 @@ class Turns {
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(desk_.mutex, keeper_.mutex());
   bool EndsSession(const Request& request, const absl::Status& status) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(desk_.mutex, keeper_.mutex());
+  using Answers = std::vector<std::unique_ptr<Request>>;
   void EndBehind(const Request& last)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(desk_.mutex, keeper_.mutex());
+  void AnswerWhenGone(Session& session, Answers answers)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(desk_.mutex, keeper_.mutex());
+  void AnswerEnders(Request& request)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(desk_.mutex, keeper_.mutex());
+  void AnswerEnder(Lane& lane, std::unique_ptr<Request> ender)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(desk_.mutex, keeper_.mutex());
   void HandOver() ABSL_EXCLUSIVE_LOCKS_REQUIRED(desk_.mutex, keeper_.mutex());
   void StartTurn(Request& request)
@@ -187,8 +194,8 @@ class Turns {
   ReturnWindow returns_;
   std::vector<RequestId> continuing_;  // have had a batch and want another
   std::vector<Request*> asking_;
-  // Idle; what has ended them is in the round that is open.
-  std::vector<Session*> ending_;
+  // Idle; what has ended them is in the round that is open. And those who have.
+  std::vector<std::pair<Session*, Answers>> ending_;
   // Those paused, since when, whose sessions' states have to stay in memory.
   std::set<std::pair<SteadyTime, RequestId>> standing_;
   std::vector<RequestId> taken_;  // from a list of notes

@@ -1,5 +1,6 @@
 // Of Turns: requests, and sessions of streams, that end before their time.
 
+#include <memory>
 #include <utility>
 #include <vector>
 
@@ -106,13 +107,63 @@ void Turns::EndBehind(const Request& last) {
   if (next < requests.size()) requests[next]->made_session = true;
 }
 
+// Of a request that has ended the lane's session. Where that is kept for
+// another one its answer waits for that one.
+void Turns::AnswerEnder(Lane& lane, std::unique_ptr<Request> ender) {
+  Answers answers = std::move(ender->enders);
+  ender->enders.clear();
+  answers.push_back(std::move(ender));
+  if (lane.requests.empty()) {
+    ending_.emplace_back(lane.session, std::move(answers));
+  } else {
+    lane.requests.front()->enders = std::move(answers);
+  }
+}
+
+// The request has begun the session anew that they had ended; or somebody has
+// deleted that.
+void Turns::AnswerEnders(Request& request) {
+  if (request.enders.empty()) return;
+  Answers answers = std::move(request.enders);
+  request.enders.clear();
+  Session& session = *request.lane->session;
+  if (session.unlisted.has_value()) {
+    AnswerWhenGone(session, std::move(answers));
+    return;
+  }
+  for (std::unique_ptr<Request>& ender : answers) {
+    gate_.Add(session, std::move(ender));
+  }
+}
+
+// Lets the session end, if it has not, and answers when it will not come back;
+// where it may, the answer is why.
+void Turns::AnswerWhenGone(Session& session, Answers answers) {
+  const auto held = std::make_shared<HeldAnswers>();
+  held->ended = std::move(answers);
+  Shelf::Removed removed = [&desk = desk_, held](const absl::Status& status) {
+    desk.NoteWritten(held, CloneError(status));
+  };
+  ++desk_.with_journal;
+  if (session.unlisted.has_value()) {
+    keeper_.JoinDeletion(session.key(), removed);
+  } else {
+    keeper_.Delete(session, now_, removed);
+  }
+  if (!removed) return;
+  // No store has it.
+  --desk_.with_journal;
+  for (std::unique_ptr<Request>& request : held->ended) {
+    outbox_.Add(std::move(request));
+  }
+}
+
 // Gives what there is to answer, or to write, to whom it is for. What the round
 // tells of has to be there until then.
 void Turns::HandOver() {
   gate_.HandOver(desk_, keeper_);
-  for (Session* const session : ending_) {
-    Shelf::Removed nobody_asks;
-    keeper_.Delete(*session, now_, nobody_asks);
+  for (auto& [session, answers] : ending_) {
+    AnswerWhenGone(*session, std::move(answers));
   }
   ending_.clear();
 }

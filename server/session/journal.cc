@@ -68,6 +68,11 @@ uint64_t Journal::next_round() const {
   return next_;
 }
 
+uint64_t Journal::synced() const {
+  const MutexLock lock(mutex_);
+  return synced_round_;
+}
+
 absl::Status Journal::Health() const {
   const MutexLock lock(mutex_);
   return CloneError(health_);
@@ -136,6 +141,7 @@ absl::Status Journal::WriteAll() {
   if (status.ok() && bytes > 0) {
     const MutexLock lock(mutex_);
     unsynced_since_ = std::min(unsynced_since_, start);
+    written_ = taken_.back().number;
     // The syncer sleeps until the first.
     if (!std::exchange(sync_wanted_, true)) synced_.SignalAll();
   }
@@ -145,6 +151,7 @@ absl::Status Journal::WriteAll() {
     metrics_.LogSynced(clock_.Now() - synced);
     const MutexLock lock(mutex_);
     unsynced_since_ = SteadyTime::InfiniteFuture();
+    if (status.ok()) synced_round_ = written_;
   }
   if (!status.ok()) {
     NoteFailure(status);
@@ -206,6 +213,7 @@ void Journal::NoteFailure(const absl::Status& status) {
     failing_ = true;
     added_.SignalOne();  // the writer tries again after a while
     unsynced_since_ = SteadyTime::InfiniteFuture();
+    written_ = synced_round_;
     last = next_ - 1;
   }
   failed_(0, last);
@@ -215,6 +223,7 @@ void Journal::SyncLoop() {
   pthread_setname_np(pthread_self(), "journal-sync");
   while (true) {
     SteadyTime start;
+    uint64_t through = 0;
     {
       const MutexLock lock(mutex_);
       while (
@@ -236,12 +245,16 @@ void Journal::SyncLoop() {
       if (!sync_wanted_) return;
       sync_wanted_ = false;
       start = clock_.Now();
+      through = written_;
     }
     MayPark("Journal::SyncLoop");
     const absl::Status status = store_.SyncRounds();
     metrics_.LogSynced(clock_.Now() - start);
     if (!status.ok()) NoteFailure(status);
     const MutexLock lock(mutex_);
+    if (status.ok()) {
+      synced_round_ = std::max(synced_round_, std::min(through, written_));
+    }
     // What was written since is not in it.
     unsynced_since_ = sync_wanted_ ? start : SteadyTime::InfiniteFuture();
     synced_.SignalAll();

@@ -56,6 +56,9 @@ class Journal {
   // The number that the next round gets, or an earlier one.
   uint64_t next_round() const ABSL_LOCKS_EXCLUDED(mutex_);
 
+  // What was written up to this round is there after a loss of power, too.
+  uint64_t synced() const ABSL_LOCKS_EXCLUDED(mutex_);
+
   // Do rounds fail now? As Health, but cheap.
   bool failing() const { return failing_.load(std::memory_order_relaxed); }
   // OK, or why rounds fail now: STORE_UNAVAILABLE.
@@ -91,6 +94,8 @@ class Journal {
   std::vector<Round> rounds_ ABSL_GUARDED_BY(mutex_);
   uint64_t next_ ABSL_GUARDED_BY(mutex_);
   absl::Status health_ ABSL_GUARDED_BY(mutex_);
+  uint64_t written_ ABSL_GUARDED_BY(mutex_) = 0;  // the last round that was
+  uint64_t synced_round_ ABSL_GUARDED_BY(mutex_) = 0;
   // When the oldest round that is not synced was written.
   SteadyTime unsynced_since_ ABSL_GUARDED_BY(mutex_);
   bool sync_wanted_ ABSL_GUARDED_BY(mutex_) = false;

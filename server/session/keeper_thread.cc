@@ -77,19 +77,14 @@ void KeeperThread::Loop() {
     log_wants_more_ = saver_.MendIdle() || saver_.TrimLog(due_);
   }
   while (HibernateOneAsked()) continue;
-  // What is left in the store comes back at the next start.
-  do {
-    saver_.ForgetFailure();
-    remover_.ForgetFailure();
-  } while (remover_.RemoveSome());
+  remover_.Finish();
 }
 
 bool KeeperThread::HasWork() {
   return shelf_.stopping || shelf_.sweep.has_value() || !shelf_.jobs.empty() ||
          !shelf_.ended.empty() || !shelf_.bedtimes.empty() ||
          (!shelf_.waiting.empty() && shelf_.slot_may_come) ||
-         (!shelf_.removals.empty() && remover_.MayRemove()) ||
-         (log_wants_more_ && saver_.MayStore());
+         remover_.HasWork() || (log_wants_more_ && saver_.MayStore());
 }
 
 void KeeperThread::WaitForWork() {

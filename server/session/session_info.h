@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 #include "server/metrics/metrics.h"
@@ -40,6 +41,11 @@ struct SessionKey {
     return H::combine(std::move(state), key.owner, key.id);
   }
 };
+
+// The same in one piece, to be kept: no id has a slash.
+inline std::string NameOf(const SessionKey& key) {
+  return absl::StrCat(key.owner, "/", key.id);
+}
 
 // What of a session outlives what, where there is a store.
 enum class Durability : uint8_t {

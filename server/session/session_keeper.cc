@@ -122,6 +122,7 @@ absl::Status SessionKeeper::TakeUpStored() {
   const auto failed = [this](uint64_t first, uint64_t last) {
     const MutexLock lock(shelf_.mutex);
     shelf_.log.Break(first, last);
+    shelf_.removals.Break(first, last);
   };
   journal_.emplace(archive_->store(), recovered.next_round, log_sync_interval_,
                    clock_, metrics_, failed);
@@ -143,16 +144,17 @@ void SessionKeeper::TakeUp(StoredSession stored, const Moment& now) {
   SessionCard& card = stored.card;
   // What of it was written was for that process.
   if (stored.durability == Durability::kNone) {
-    shelf_.removals.push_back({.uid = card.uid, .removed = nullptr});
+    shelf_.removals.Add({.uid = card.uid}, nullptr);
     return;
   }
   if (Session* const other = table.FindAny({card.id, card.owner})) {
-    // A process that ended while one took the other's place: the later counts.
-    if (!CameLater(stored, *other)) {
-      shelf_.removals.push_back({.uid = card.uid, .removed = nullptr});
-      return;
-    }
-    shelf_.removals.push_back({.uid = other->uid, .removed = nullptr});
+    // A process that ended while one took the other's place: the later counts,
+    // and none before both are gone.
+    const bool later = CameLater(stored, *other);
+    shelf_.removals.Add(
+        {.uid = later ? other->uid : card.uid, .name = NameOf(other->key())},
+        nullptr);
+    if (!later) return;
     --shelf_.HibernatedLike(*other);
     shelf_.End(table.Remove(*other));
   }
@@ -268,7 +270,7 @@ bool SessionKeeper::Delete(Session& session, const Moment& now,
   if (!in_use && session.state.stored()) {
     --shelf_.HibernatedLike(session);
   }
-  shelf_.RemoveStored(session, removed);
+  shelf_.RemoveStored(session, Shelf::Why::kDeleted, removed);
   shelf_.log.Forget(session);
   std::unique_ptr<Session> taken = shelf_.table.Remove(session);
   if (in_use) {
@@ -278,6 +280,12 @@ bool SessionKeeper::Delete(Session& session, const Moment& now,
   }
   UpdateGauges();
   return in_use;
+}
+
+bool SessionKeeper::JoinDeletion(const SessionKey& key,
+                                 Shelf::Removed& removed) {
+  shelf_.wake.SignalOne();
+  return shelf_.removals.Join(key, removed);
 }
 
 void SessionKeeper::Use(Session& session) {
@@ -387,7 +395,10 @@ bool SessionKeeper::Withdraw(Session& session) {
 
 SessionCard SessionKeeper::CardOf(const Session& session) {
   const MutexLock lock(shelf_.mutex);
-  return session.card();
+  SessionCard card = session.card();
+  // One that a stream made has none, and what is made of it needs one.
+  if (session.stream != 0) card.ttl = shelf_.table.default_ttl();
+  return card;
 }
 
 }  // namespace steadystate

@@ -97,7 +97,6 @@ class SessionKeeper {
   // STATE_BUDGET_EXHAUSTED with a retry hint.
   absl::StatusOr<Session*> CreateUnlisted(const Moment& now)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(shelf_.mutex);
-
   // The stream's session (Session::stream) of that name; null if there is none.
   // SESSION_ALREADY_EXISTS, and, where it is made, STATE_BUDGET_EXHAUSTED.
   absl::StatusOr<Session*> FindEphemeral(const SessionKey& key, uint64_t stream,
@@ -112,12 +111,14 @@ class SessionKeeper {
   }
 
   // Nobody finds the session any more. True if it is in use: it ends when the
-  // engine lets go of it; any other ends at once. If the store has it,
-  // `removed` is taken, and called by the keeper's thread when it does not any
-  // more.
+  // engine lets go of it; any other ends at once. If the store may have it,
+  // `removed` is taken, and told by another thread whether it will come back.
   bool Delete(Session& session, const Moment& now, Shelf::Removed& removed)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(shelf_.mutex);
 
+  // The same of one that was deleted before, if the store may have it still.
+  bool JoinDeletion(const SessionKey& key, Shelf::Removed& removed)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(shelf_.mutex);
   // Has requests from now on: it does not expire. REQUIRES: it is idle.
   void Use(Session& session) ABSL_EXCLUSIVE_LOCKS_REQUIRED(shelf_.mutex);
   // Has none any more: its ttl begins, or it ends. REQUIRES: it is in use, and
@@ -141,7 +142,6 @@ class SessionKeeper {
     return shelf_.stores && !shelf_.waiting.empty() &&
            shelf_.waiting.begin()->second.found_none;
   }
-
   // Can its state be advanced? Else it has to come into memory, or be saved.
   static bool IsReady(const Session& session) {
     return session.state.in_memory() && !session.moving && !session.keep_due &&

@@ -216,8 +216,7 @@ void SessionKeeper::NewForks::Drop() {
   Shelf& shelf = keeper_.shelf_;
   const MutexLock lock(shelf.mutex);
   for (std::unique_ptr<Session>& fork : sessions_) {
-    Shelf::Removed nobody_asks;
-    shelf.RemoveStored(*fork, nobody_asks);
+    shelf.RemoveStored(*fork, Shelf::Why::kUndone);
     shelf.table.Disclaim(*fork);
     shelf.End(std::move(fork));
   }
@@ -235,8 +234,7 @@ void SessionKeeper::Undo(Session& session) {
   }
   shelf_.Note(SessionEventKind::kDeleted, session, clock_.WallNow());
   if (session.state.stored()) --shelf_.HibernatedLike(session);
-  Shelf::Removed nobody_asks;
-  shelf_.RemoveStored(session, nobody_asks);
+  shelf_.RemoveStored(session, Shelf::Why::kUndone);
   shelf_.End(shelf_.table.Remove(session));
 }
 
@@ -268,7 +266,8 @@ absl::Status SessionKeeper::NewForks::Reserve(const Session& parent,
   // checkpoint.
   if (!CheckpointName(parent.id).has_value() &&
       each.ttl != absl::InfiniteDuration()) {
-    if (!each.ttl.has_value()) each.ttl = parent.ttl;
+    // One that a stream made has none: as of a new session.
+    if (!each.ttl.has_value() && parent.stream == 0) each.ttl = parent.ttl;
     if (each.labels.empty()) each.labels = parent.labels;
   }
   for (const std::string& id : ids) {
@@ -349,8 +348,7 @@ absl::StatusOr<SessionInfo> SessionKeeper::Enlist(Session& session,
   // Nobody has been told of it: it ends when it is let go of.
   if (session.unlisted.has_value()) return saved;
   shelf_.Note(SessionEventKind::kDeleted, session, clock_.WallNow());
-  Shelf::Removed nobody_asks;
-  shelf_.RemoveStored(session, nobody_asks);
+  shelf_.RemoveStored(session, Shelf::Why::kUndone);
   shelf_.log.Forget(session);
   shelf_.KeepUnlisted(shelf_.table.Remove(session));
   UpdateGauges();

@@ -2,10 +2,11 @@
 
 #include <algorithm>
 #include <cstddef>
-#include <iterator>
+#include <future>
 #include <memory>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "server/base/error.h"
 #include "server/base/parking.h"
@@ -15,95 +16,145 @@
 namespace steadystate {
 namespace {
 
-// How long sessions stay in the store when the log fails, before it is asked
-// again.
-constexpr absl::Duration kRemoveRetry = absl::Seconds(1);
+// How long a log that fails is left alone.
+constexpr absl::Duration kRetry = absl::Seconds(1);
 
-// Sessions that leave the store together.
+// Sessions that leave together.
 constexpr size_t kRemovedAtOnce = 256;
-
-// Says that they are removed, or why not. Then nobody waits for it any more,
-// but they shall not come back.
-void EndRemovals(Shelf& shelf, std::vector<Shelf::Removal> removals,
-                 const absl::Status& status) {
-  for (Shelf::Removal& removal : removals) {
-    if (removal.removed)
-      std::exchange(removal.removed, nullptr)(CloneError(status));
-  }
-  if (status.ok()) return;
-  const MutexLock lock(shelf.mutex);
-  for (Shelf::Removal& removal : removals) {
-    shelf.removals.push_back(std::move(removal));
-  }
-}
 
 }  // namespace
 
-bool SessionRemover::MayRemove() const {
-  return saver_.MayStore() && clock_.Now() >= retry_;
+bool SessionRemover::HasWork() const {
+  const Removals& removals = shelf_.removals;
+  return MayLog() || (removals.may_drop(Synced()) && saver_.MayStore()) ||
+         removals.new_waiter();
 }
 
-// False if there were none, or the store has failed, or the log.
-bool SessionRemover::RemoveSome() {
-  if (!MayRemove()) return false;
-  std::vector<Shelf::Removal> removals;
-  absl::Status health;
+bool SessionRemover::MayLog() const {
+  return shelf_.removals.may_log() && clock_.Now() >= retry_;
+}
+
+uint64_t SessionRemover::Synced() const {
+  if (shelf_.journal == nullptr) return synced_itself_;
+  return std::max(synced_itself_, shelf_.journal->synced());
+}
+
+void SessionRemover::RemoveSome() {
+  if (archive_ == nullptr) return;
+  LogSome();
+  DropSome();
+  TellWaiting();
+}
+
+// The shelf outlives the journal, which calls back; the thread may not. False
+// if there were none, or the log fails.
+bool SessionRemover::LogSome() {
   {
     const MutexLock lock(shelf_.mutex);
-    if (shelf_.journal != nullptr) health = shelf_.journal->Health();
-    std::vector<Shelf::Removal>& all = shelf_.removals;
-    const size_t count = std::min(all.size(), kRemovedAtOnce);
-    std::move(all.end() - static_cast<ptrdiff_t>(count), all.end(),
-              std::back_inserter(removals));
-    all.resize(all.size() - count);
+    if (!MayLog()) return false;
   }
-  if (removals.empty()) return false;
+  MayPark("SessionRemover::LogSome");
+  const MutexLock lock(shelf_.mutex);
+  const absl::Status health = shelf_.journal->Health();
   if (!health.ok()) {
-    retry_ = clock_.Now() + kRemoveRetry;
-    EndRemovals(shelf_, std::move(removals), health);
+    failure_ = health;
+    has_failed_ = true;
+    retry_ = clock_.Now() + kRetry;
     return false;
   }
-  std::vector<SessionUid> uids;
-  uids.reserve(removals.size());
-  for (const Shelf::Removal& removal : removals) uids.push_back(removal.uid);
-  MayPark("SessionKeeper::RemoveSome");
-  const absl::Status status = archive_->Remove(uids);
-  if (!status.ok()) saver_.NoteFailure(status);
-  if (status.ok()) {
-    LogRemoved(std::move(removals));
-    return true;
-  }
-  EndRemovals(shelf_, std::move(removals), status);
-  return false;
-}
-
-// What is not in the store must not come back by the log. The shelf outlives
-// the journal, which calls back; the thread may not.
-void SessionRemover::LogRemoved(std::vector<Shelf::Removal> removals) {
   std::string content;
   LogEntryWriter entries(content, archive_->numerics_tag());
-  bool sync = false;
-  bool logged = false;
-  for (const Shelf::Removal& removal : removals) {
+  auto sync = Journal::Sync::kLater;
+  for (const Removals::Removal& removal :
+       shelf_.removals.BeginLogging(kRemovedAtOnce)) {
     entries.Removed(removal.uid);
-    sync = sync || removal.sync;
-    logged = logged || removal.logged;
+    if (removal.sync) sync = Journal::Sync::kFirst;
   }
-  const auto shared =
-      std::make_shared<std::vector<Shelf::Removal>>(std::move(removals));
-  const auto written = [&shelf = shelf_, shared](const absl::Status& status) {
-    EndRemovals(shelf, std::move(*shared), status);
+  // Called when this one lets go of the lock, or later.
+  const auto written = [&shelf = shelf_](const absl::Status& status) {
+    Removals::Told told;
+    {
+      const MutexLock callback_lock(shelf.mutex);
+      shelf.removals.Logged(status, told);
+      shelf.wake.SignalOne();
+    }
+    told.Tell();
   };
+  shelf_.removals.LoggedBy(
+      shelf_.journal->Add(std::move(content), sync, written));
+  return true;
+}
+
+// False if there were none, or the database fails.
+bool SessionRemover::DropSome() {
+  if (!saver_.MayStore()) return false;
+  Removals::Batch batch;
   {
     const MutexLock lock(shelf_.mutex);
-    if (shelf_.journal != nullptr && logged) {
-      shelf_.journal->Add(std::move(content),
-                          sync ? Journal::Sync::kFirst : Journal::Sync::kLater,
-                          written);
-      return;
-    }
+    batch = shelf_.removals.TakeToDrop(kRemovedAtOnce, Synced());
   }
-  written(absl::OkStatus());
+  if (batch.empty()) return false;
+  MayPark("SessionKeeper::RemoveSome");
+  std::vector<SessionUid> uids;
+  uids.reserve(batch.size());
+  for (const Removals::Removal& removal : batch) uids.push_back(removal.uid);
+  const absl::Status status = archive_->Remove(uids);
+  if (!status.ok()) {
+    saver_.NoteFailure(status);
+    has_failed_ = true;
+  }
+  MayPark("SessionKeeper::RemoveSome, done");
+  Removals::Told told;
+  {
+    const MutexLock lock(shelf_.mutex);
+    shelf_.removals.Dropped(std::move(batch), status, told);
+  }
+  told.Tell();
+  return status.ok();
+}
+
+// Who comes while log or database are left alone is not kept waiting.
+void SessionRemover::TellWaiting() {
+  Removals::Told told;
+  {
+    const MutexLock lock(shelf_.mutex);
+    Removals& removals = shelf_.removals;
+    if (!removals.new_waiter() && !std::exchange(has_failed_, false)) return;
+    removals.ForgetNewWaiters();
+    if (clock_.Now() < retry_) removals.FailLogging(failure_, told);
+    if (!saver_.MayStore()) removals.FailDropping(saver_.failure(), told);
+  }
+  told.Tell();
+}
+
+void SessionRemover::Finish() {
+  if (archive_ == nullptr) return;
+  bool more = true;
+  while (more) {
+    saver_.ForgetFailure();
+    retry_ = SteadyTime::InfinitePast();
+    more = LogSome();
+    SyncLog();
+    more = DropSome() || more;
+    TellWaiting();
+  }
+}
+
+// What the log is being told is there, and safe from a loss of power.
+void SessionRemover::SyncLog() {
+  uint64_t through = 0;
+  std::future<void> written;
+  {
+    const MutexLock lock(shelf_.mutex);
+    if (!shelf_.removals.awaits_sync()) return;
+    const auto told = std::make_shared<std::promise<void>>();
+    written = told->get_future();
+    through =
+        shelf_.journal->Add("", Journal::Sync::kLater,
+                            [told](const absl::Status&) { told->set_value(); });
+  }
+  written.wait();
+  if (archive_->store().SyncRounds().ok()) synced_itself_ = through;
 }
 
 }  // namespace steadystate

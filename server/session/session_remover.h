@@ -1,17 +1,19 @@
 #ifndef STEADYSTATE_SERVER_SESSION_SESSION_REMOVER_H_
 #define STEADYSTATE_SERVER_SESSION_SESSION_REMOVER_H_
 
-#include <vector>
-
+#include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
 #include "server/base/clock.h"
+#include "server/session/removals.h"
 #include "server/session/session_archive.h"
 #include "server/session/session_saver.h"
 #include "server/session/shelf.h"
 
 namespace steadystate {
 
-// Removes what Shelf::removals names from the store, lets the log say so, and
-// tells who asked for it. Of KeeperThread; confined to that thread.
+// Lets the log say that what Shelf::removals has is gone, removes it from the
+// database, and tells who asked for it. Of KeeperThread; confined to that
+// thread.
 class SessionRemover {
  public:
   // All outlive it. `archive`: null without a store, and then there is nothing
@@ -20,22 +22,32 @@ class SessionRemover {
                  const Clock& clock)
       : shelf_(shelf), archive_(archive), saver_(saver), clock_(clock) {}
 
-  // Neither the store nor the log is left alone.
-  bool MayRemove() const;
-  // False if there were none, or the store has failed, or the log.
-  bool RemoveSome();
-  // The log is tried again at once.
-  void ForgetFailure() { retry_ = SteadyTime::InfinitePast(); }
+  // RemoveSome has something to do.
+  bool HasWork() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(shelf_.mutex);
+  void RemoveSome() ABSL_LOCKS_EXCLUDED(shelf_.mutex);
+  // Removes all that there is, as far as log and database let it be. What is
+  // left leaves when the next process begins, or comes back if the log does not
+  // know of it.
+  void Finish() ABSL_LOCKS_EXCLUDED(shelf_.mutex);
 
  private:
-  void LogRemoved(std::vector<Shelf::Removal> removals);
+  uint64_t Synced() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(shelf_.mutex);
+  bool MayLog() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(shelf_.mutex);
+  bool LogSome() ABSL_LOCKS_EXCLUDED(shelf_.mutex);
+  bool DropSome() ABSL_LOCKS_EXCLUDED(shelf_.mutex);
+  void TellWaiting() ABSL_LOCKS_EXCLUDED(shelf_.mutex);
+  void SyncLog() ABSL_LOCKS_EXCLUDED(shelf_.mutex);
 
   Shelf& shelf_;
   SessionArchive* const archive_;
   SessionSaver& saver_;
   const Clock& clock_;
-  // The log has failed: nothing is removed until then.
+  // The log has failed: it is not tried until then.
   SteadyTime retry_ = SteadyTime::InfinitePast();
+  absl::Status failure_;  // of the log, then
+  // Log or database has, since those who wait have been told.
+  bool has_failed_ = false;
+  uint64_t synced_itself_ = 0;  // beside the journal
 };
 
 }  // namespace steadystate

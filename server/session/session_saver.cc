@@ -1,5 +1,6 @@
 #include "server/session/session_saver.h"
 
+#include <algorithm>
 #include <cstdint>
 #include <future>
 #include <memory>
@@ -296,7 +297,8 @@ bool SessionSaver::TrimLog(const std::function<void(Session&)>& due) {
   {
     const MutexLock lock(shelf_.mutex);
     if (shelf_.journal == nullptr) return false;
-    needed = shelf_.log.FirstNeeded(shelf_.journal->next_round());
+    needed = std::min(shelf_.log.FirstNeeded(shelf_.journal->next_round()),
+                      shelf_.removals.FirstNeeded());
   }
   SessionStore& store = archive_->store();
   if (store.CanDropRounds(needed)) {

@@ -30,39 +30,6 @@ bool Matches(const SessionQuery& query, const Session& session) {
       });
 }
 
-// No id has a slash.
-std::string NameOf(const SessionKey& key) {
-  return absl::StrCat(key.owner, "/", key.id);
-}
-
-}  // namespace
-
-void ExpiredIds::Add(const SessionKey& key, absl::Time expire_time) {
-  const uint64_t number = next_number_++;
-  std::string name = NameOf(key);
-  times_.insert_or_assign(name, Entry{expire_time, number});
-  order_.push_back({std::move(name), number});
-  if (order_.size() <= max_ids_) return;
-  const Order& oldest = order_.front();
-  const auto entry = times_.find(oldest.name);
-  if (entry != times_.end() && entry->second.number == oldest.number) {
-    times_.erase(entry);
-  }
-  order_.pop_front();
-}
-
-void ExpiredIds::Forget(const SessionKey& key) {
-  if (!times_.empty()) times_.erase(NameOf(key));
-}
-
-std::optional<absl::Time> ExpiredIds::Find(const SessionKey& key) const {
-  const auto entry = times_.find(NameOf(key));
-  if (entry == times_.end()) return std::nullopt;
-  return entry->second.expire_time;
-}
-
-namespace {
-
 std::string Rfc3339(absl::Time time) {
   return absl::FormatTime("%Y-%m-%d%ET%H:%M:%E*SZ", time, absl::UTCTimeZone());
 }
@@ -106,6 +73,15 @@ absl::Status AlreadyExists(const std::string& id) {
                    {{"session", id}});
 }
 
+// Until its store takes notice of it, which is tried once a second.
+absl::Status BeingDeleted(const std::string& id) {
+  return MakeError(ErrorReason::kStoreUnavailable,
+                   absl::StrCat(Called(id),
+                                " is being deleted, and the store cannot be "
+                                "told: try again, or choose another id"),
+                   {}, absl::Seconds(1));
+}
+
 absl::Status ValidateOptions(const SessionOptions& options) {
   if (!options.id.empty()) {
     STEADYSTATE_RETURN_IF_ERROR(ValidateSessionId(options.id));
@@ -133,9 +109,10 @@ absl::Status SessionTable::CheckNew(const SessionOptions& options) const {
 }
 
 absl::Status SessionTable::CheckFree(const SessionKey& key) const {
-  return sessions_.contains(key) || claimed_.contains(key)
-             ? AlreadyExists(std::string(key.id))
-             : absl::OkStatus();
+  if (sessions_.contains(key) || claimed_.contains(key)) {
+    return AlreadyExists(std::string(key.id));
+  }
+  return KeepsName(key) ? BeingDeleted(std::string(key.id)) : absl::OkStatus();
 }
 
 Session& SessionTable::Add(SessionOptions options, const Moment& now) {
@@ -204,6 +181,7 @@ absl::StatusOr<Session*> SessionTable::Find(const SessionKey& key,
 }
 
 absl::Status SessionTable::NotFound(const SessionKey& key) const {
+  if (KeepsName(key)) return BeingDeleted(std::string(key.id));
   if (const std::optional<absl::Time> time = expired_.Find(key)) {
     return ExpiredError(key.id, *time);
   }

@@ -4,7 +4,6 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
-#include <deque>
 #include <memory>
 #include <optional>
 #include <string>
@@ -19,42 +18,13 @@
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 #include "server/base/clock.h"
+#include "server/session/expired_ids.h"
 #include "server/session/prefix.h"
 #include "server/session/session.h"
 #include "server/session/session_info.h"
 #include "server/session/session_state.h"
 
 namespace steadystate {
-
-// Remembers which sessions have expired, up to a bound; forgets those first
-// that expired first. Thread-compatible.
-class ExpiredIds {
- public:
-  explicit ExpiredIds(size_t max_ids) : max_ids_(max_ids) {}
-
-  void Add(const SessionKey& key, absl::Time expire_time);
-
-  // The key is in use again.
-  void Forget(const SessionKey& key);
-
-  // When the session expired; nothing if it did not or that was forgotten.
-  std::optional<absl::Time> Find(const SessionKey& key) const;
-
- private:
-  struct Entry {
-    absl::Time expire_time;
-    uint64_t number = 0;
-  };
-  struct Order {
-    std::string name;     // as in times_
-    uint64_t number = 0;  // of an entry; an old one if the key came back
-  };
-
-  size_t max_ids_;
-  uint64_t next_number_ = 0;
-  absl::flat_hash_map<std::string, Entry> times_;  // by owner and id
-  std::deque<Order> order_;  // oldest first; at most max_ids_
-};
 
 // The sessions by id, and when each expires. A session expires when it has been
 // idle for its ttl since its last request ended. An expired session is not
@@ -68,10 +38,12 @@ class SessionTable {
   SessionTable(const SessionLayout& layout, absl::Duration default_ttl,
                size_t max_expired_remembered, bool watches_idle = false);
 
+  absl::Duration default_ttl() const { return default_ttl_; }
+
   // Whether such a session can be added: INVALID_ARGUMENT,
-  // SESSION_ALREADY_EXISTS.
+  // SESSION_ALREADY_EXISTS, STORE_UNAVAILABLE (see KeepName).
   absl::Status CheckNew(const SessionOptions& options) const;
-  // The same of its key alone: SESSION_ALREADY_EXISTS.
+  // The same of its key alone.
   absl::Status CheckFree(const SessionKey& key) const;
 
   // Gives a session what it is called by, and since when it lives, and keeps
@@ -80,6 +52,10 @@ class SessionTable {
   // options have an id.
   void Claim(Session& session, SessionOptions options, const Moment& now);
   void Disclaim(const Session& session) { claimed_.erase(session.key()); }
+  // Whose name it was may come back: it is nobody else's, and whoever asks for
+  // it is told so. As NameOf has it.
+  void KeepName(const std::string& name) { kept_names_.insert(name); }
+  void GiveBackName(const std::string& name) { kept_names_.erase(name); }
   Session& Add(std::unique_ptr<Session> claimed);
   // How many names of that kind are claimed: a few.
   size_t claimed(SessionKind kind) const;
@@ -95,7 +71,8 @@ class SessionTable {
   void SetTimes(Session& session, const Moment& created,
                 const Moment& last_step);
 
-  // SESSION_NOT_FOUND; SESSION_EXPIRED, also of one that holds memory still.
+  // SESSION_NOT_FOUND; SESSION_EXPIRED, also of one that holds memory still;
+  // STORE_UNAVAILABLE (see KeepName).
   absl::StatusOr<Session*> Find(const SessionKey& key, const Moment& now) const;
 
   // Says that Find will be asked for the session soon.
@@ -178,6 +155,9 @@ class SessionTable {
   void SetIdleOrder(Session& session, std::optional<SteadyTime> time);
   void SetOrder(Session& session, SteadyTime time);
   void ClearOrder(Session& session);
+  bool KeepsName(const SessionKey& key) const {
+    return !kept_names_.empty() && kept_names_.contains(NameOf(key));
+  }
   absl::Status NotFound(const SessionKey& key) const;
   Count& CountOf(const Session& session) {
     return counts_[static_cast<size_t>(KindOfId(session.id))];
@@ -191,6 +171,7 @@ class SessionTable {
   absl::flat_hash_map<SessionKey, std::unique_ptr<Session>> sessions_;
   absl::btree_set<SessionKey> keys_;
   absl::flat_hash_set<SessionKey> claimed_;
+  absl::flat_hash_set<std::string> kept_names_;
   absl::btree_set<std::pair<SteadyTime, Session*>> order_;
   absl::btree_set<std::pair<SteadyTime, Session*>> idle_order_;
   absl::btree_set<std::pair<PrefixDigest, Session*>> prefixes_;

@@ -32,16 +32,21 @@ void Shelf::DropHeld(Session& session) {
   session.held.reset();
 }
 
-bool Shelf::RemoveStored(const Session& session, Removed& removed) {
+bool Shelf::RemoveStored(const Session& session, Why why, Removed& removed) {
   // What is being written will be there, and the log has a word of it.
   if (!session.stored.has_value() && !session.moving &&
       !session.may_be_stored && session.log.last == 0) {
     return false;
   }
-  removals.push_back({.uid = session.uid,
-                      .removed = std::exchange(removed, nullptr),
-                      .sync = session.durability == Durability::kSync,
-                      .logged = IsLogged(session.durability)});
+  const bool named = why != Why::kOver && !session.id.empty();
+  removals.Add(
+      {.uid = session.uid,
+       .name = named ? NameOf(session.key()) : std::string(),
+       .keeps_name = why == Why::kDeleted,
+       .sync = session.durability == Durability::kSync,
+       .logged = IsLogged(session.durability),
+       .needs = session.log.listed ? session.log.first : Removals::kNoRound},
+      std::exchange(removed, nullptr));
   wake.SignalOne();
   return true;
 }
@@ -80,8 +85,7 @@ void Shelf::EndTaken(std::unique_ptr<Session> expired, absl::Time now) {
   }
   Note(SessionEventKind::kExpired, *expired, now);
   if (expired->state.stored()) --HibernatedLike(*expired);
-  Removed nobody_asks;
-  RemoveStored(*expired, nobody_asks);
+  RemoveStored(*expired, Why::kOver);
   End(std::move(expired));
 }
 
@@ -105,8 +109,7 @@ bool Shelf::EndOldestPrefix() {
   Session* const oldest = table.OldestPrefix();
   if (oldest == nullptr) return false;
   if (oldest->state.stored()) --HibernatedLike(*oldest);
-  Removed nobody_asks;
-  RemoveStored(*oldest, nobody_asks);
+  RemoveStored(*oldest, Why::kOver);
   End(table.Remove(*oldest));
   return true;
 }

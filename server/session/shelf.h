@@ -24,6 +24,7 @@
 #include "server/session/job_queue.h"
 #include "server/session/log_book.h"
 #include "server/session/prefix.h"
+#include "server/session/removals.h"
 #include "server/session/session.h"
 #include "server/session/session_archive.h"
 #include "server/session/session_events.h"
@@ -61,17 +62,9 @@ class Journal;
 // What SessionKeeper and its thread share: the sessions, and notes of what the
 // thread has to do. The lock is held for microseconds.
 struct Shelf {
-  // The session is not in the store any more, or may still be, and why.
-  using Removed = std::function<void(const absl::Status&)>;
+  using Removed = Removals::Removed;
   // Its state is in the store only, or why not.
   using Hibernated = std::function<void(const absl::Status&)>;
-
-  struct Removal {
-    SessionUid uid;
-    Removed removed;
-    bool sync = false;    // a loss of power must not bring it back
-    bool logged = false;  // the log may have a word of it
-  };
 
   struct Bedtime {
     std::string owner;
@@ -91,6 +84,7 @@ struct Shelf {
             1))),
         table(std::move(sessions)),
         charges(limits),
+        removals(table),
         pool(slots),
         archive(store),
         stores(store != nullptr),
@@ -107,10 +101,22 @@ struct Shelf {
   // The session belongs to nobody any more: the thread destroys it.
   void End(std::unique_ptr<Session> session)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex);
+  // Why a session leaves the store.
+  enum class Why : uint8_t {
+    kDeleted,  // if that fails its name is nobody else's until it succeeds
+    kUndone,   // nobody has been told of it
+    kOver,     // by itself, as the next process would find, too
+  };
   // Lets the thread take it out of the store, if it may be there, and then call
   // `removed`. False if it is not there: `removed` is the caller's still.
-  bool RemoveStored(const Session& session, Removed& removed)
+  bool RemoveStored(const Session& session, Why why, Removed& removed)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex);
+  // The same where nobody asks.
+  void RemoveStored(const Session& session, Why why)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex) {
+    Removed nobody_asks;
+    RemoveStored(session, why, nobody_asks);
+  }
   // One of those that wait for a slot may get one.
   void NoteSlotMayCome() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex) {
     if (waiting.empty()) return;
@@ -191,7 +197,7 @@ struct Shelf {
   bool slot_may_come ABSL_GUARDED_BY(mutex) = true;
   uint64_t last_job ABSL_GUARDED_BY(mutex) = 0;
   JobQueue jobs ABSL_GUARDED_BY(mutex);
-  std::vector<Removal> removals ABSL_GUARDED_BY(mutex);
+  Removals removals ABSL_GUARDED_BY(mutex);
   std::deque<Bedtime> bedtimes ABSL_GUARDED_BY(mutex);
   // Everything is to be in the store by then; what is not, when that is over.
   std::optional<SteadyTime> sweep ABSL_GUARDED_BY(mutex);

@@ -10,6 +10,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "gtest/gtest.h"
+#include "server/session/session_id.h"
 #include "tests/server/engine/engine_harness.h"
 #include "tests/testing/memory_store.h"
 
@@ -218,6 +219,52 @@ TEST_P(EngineEphemeralTest, NoStoreEverHasIt) {
             ErrorReason::kSessionNotFound);
   EXPECT_EQ(CountSessions(), 20u);
   EXPECT_EQ(store_.size(), 20u);
+}
+
+TEST_P(EngineEphemeralTest, WhatIsMadeOfItLivesAsLongAsANewSession) {
+  ASSERT_TRUE(Step(Ephemeral("a", {1, 2})).ok());
+  EXPECT_EQ(engine().GetSession("a")->ttl, absl::InfiniteDuration());
+  ForkOptions fork;
+  fork.ids = {"fork"};
+  if (HasStore()) fork.durability = Durability::kShutdown;
+  ASSERT_TRUE(
+      harness_->Work("a", engine().ForkWork(fork, std::make_shared<Forks>()))
+          .ok());
+  fork.ids = {CheckpointId("c")};
+  fork.checkpoints = true;
+  ASSERT_TRUE(
+      harness_->Work("a", engine().ForkWork(fork, std::make_shared<Forks>()))
+          .ok());
+  const auto exported = std::make_shared<Engine::Export>();
+  ASSERT_TRUE(harness_->Work("a", engine().ExportWork(exported)).ok());
+  SessionOptions options;
+  options.id = "import";
+  if (HasStore()) options.durability = Durability::kShutdown;
+  const absl::Status imported =
+      harness_->Work("", engine().ImportWork(exported->snapshot, options,
+                                             std::make_shared<SessionInfo>()));
+  ASSERT_TRUE(imported.ok()) << imported;
+  for (const char* const id : {"fork", "import"}) {
+    EXPECT_EQ(engine().GetSession(id)->ttl, engine().options().session_ttl)
+        << id;
+    if (!HasStore()) continue;
+    Future<absl::Status> slept;
+    ASSERT_TRUE(
+        engine()
+            .HibernateSession(
+                id, [slept](const absl::Status& status) { slept.Set(status); })
+            .ok());
+    ASSERT_TRUE(slept.Get().ok()) << slept.Get();
+    const auto woken = harness_->Step(StepOf(id, {3}));
+    EXPECT_TRUE(woken.ok()) << id << woken.status();
+  }
+  harness_->clock().Advance(engine().options().session_ttl);
+  for (const char* const id : {"fork", "import"}) {
+    EXPECT_EQ(ReasonOf(engine().GetSession(id).status()),
+              ErrorReason::kSessionExpired);
+  }
+  EXPECT_TRUE(engine().GetSession(CheckpointId("c")).ok());
+  EXPECT_TRUE(engine().GetSession("a").ok());
 }
 
 TEST_P(EngineEphemeralTest, AStepWaitsNoLongerThanItsTimeout) {

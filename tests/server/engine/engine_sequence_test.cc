@@ -6,6 +6,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -13,6 +14,7 @@
 #include "gtest/gtest.h"
 #include "tests/server/engine/engine_harness.h"
 #include "tests/testing/memory_store.h"
+#include "tests/testing/parked_threads.h"
 
 namespace steadystate {
 namespace {
@@ -223,6 +225,93 @@ TEST_P(EngineSequenceTest, ARepeatOfAStartStartsNothing) {
   ASSERT_TRUE(Step(Of("a", At::kMiddle, {3})).ok());
   EXPECT_FALSE(Step(start)->replayed);
   EXPECT_EQ(harness_->Position("a"), 2u);
+}
+
+TEST_P(EngineSequenceTest, AStartBehindAnEndIsNoRepeatOfTheOneBefore) {
+  // As whoever numbers the requests of each sequence anew sends them.
+  const auto keyed = [this](At at, uint64_t position,
+                            std::vector<int32_t> tokens) {
+    StepRequest step = Of("a", at, std::move(tokens));
+    step.request_id = absl::StrCat(position);
+    step.expected_position = position;
+    return step;
+  };
+  for (const int32_t token : {1, 7}) {
+    const auto expected = Expected({{token, 2}, {9}});
+    std::vector<StepFuture> steps;
+    {
+      ComputeHold hold(*harness_);
+      for (const StepRequest& step :
+           {keyed(At::kStart, 0, {1, 2}), keyed(At::kMiddle, 2, {3}),
+            keyed(At::kEnd, 3, {4}), keyed(At::kStart, 0, {token, 2})}) {
+        steps.push_back(harness_->StepAsync(step));
+      }
+    }
+    for (const StepFuture& step : steps) {
+      ASSERT_TRUE(step.Get().ok()) << step.Get().status();
+      EXPECT_FALSE(step.Get()->replayed);
+    }
+    EXPECT_EQ(steps.back().Get()->position, 2u);
+    // What it begins with has records of its own.
+    EXPECT_TRUE(Step(keyed(At::kStart, 0, {token, 2}))->replayed);
+    EXPECT_EQ(ReasonOf(Step(keyed(At::kMiddle, 3, {4})).status()),
+              ErrorReason::kPositionMismatch);
+    EXPECT_EQ(Step(keyed(At::kEnd, 2, {9}))->logits, expected);
+  }
+}
+
+TEST_P(EngineSequenceTest, AnEndIsAnsweredWhenItsSessionCannotComeBack) {
+  if (!HasStore()) GTEST_SKIP() << "there is no store to bring it back";
+  ASSERT_TRUE(Step(Of("a", At::kStart, {1, 2})).ok());
+  StepFuture end;
+  {
+    ThreadHold hold("SessionRemover::LogSome");
+    end = Send("a", At::kEnd, {3});
+    hold.WaitUntilHeld();
+    EXPECT_FALSE(end.IsSet());
+    store_.FailLog(true);
+  }
+  EXPECT_EQ(ReasonOf(end.Get().status()), ErrorReason::kStoreUnavailable);
+  // Nor is it there for others until that is over.
+  EXPECT_EQ(ReasonOf(Step(Of("a", At::kStart, {1})).status()),
+            ErrorReason::kStoreUnavailable);
+  EXPECT_EQ(ReasonOf(Step(Of("a", At::kEnd, {3})).status()),
+            ErrorReason::kStoreUnavailable);
+  store_.FailLog(false);
+  while (absl::IsUnavailable(engine().GetSession("a").status())) {
+    harness_->clock().Advance(absl::Milliseconds(100));
+    std::this_thread::yield();
+  }
+  ASSERT_TRUE(Step(Of("a", At::kStart, {1})).ok());
+  Open();
+  EXPECT_EQ(harness_->Position("a"), 1u);
+}
+
+TEST_P(EngineSequenceTest, AnEndBeforeAStartIsAnsweredWhenThatHasBegun) {
+  if (!HasStore()) GTEST_SKIP() << "there is no store to bring it back";
+  for (const bool fails : {false, true}) {
+    ASSERT_TRUE(Step(Of("a", At::kStart, {1, 2})).ok());
+    StepFuture end;
+    StepFuture start;
+    {
+      // Before the store has what the start makes of it.
+      ThreadHold hold("SessionSaver::Put");
+      ComputeHold compute(*harness_);
+      end = Send("a", At::kEnd, {3});
+      start = Send("a", At::kStart, {4});
+      compute.Release();
+      hold.WaitUntilHeld();
+      EXPECT_FALSE(end.IsSet());
+      store_.FailWrites(fails);
+    }
+    EXPECT_EQ(start.Get().ok(), !fails) << start.Get().status();
+    // If it cannot begin, the session is over all the same.
+    ASSERT_TRUE(end.Get().ok()) << end.Get().status();
+    EXPECT_EQ(end.Get()->position, 3u);
+    store_.FailWrites(false);
+    Open();
+    EXPECT_EQ(engine().GetSession("a").ok(), !fails);
+  }
 }
 
 TEST_P(EngineSequenceTest, WhatIsRefusedMakesNothing) {

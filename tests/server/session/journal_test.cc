@@ -109,6 +109,34 @@ TEST_F(JournalTest, WhatFailsIsToldAndTriedAgainLater) {
   EXPECT_TRUE(Await(3)[2].ok());
 }
 
+TEST_F(JournalTest, KnowsWhatIsSafeFromALossOfPower) {
+  const uint64_t first = Add("written");
+  Await(1);
+  EXPECT_LT(journal_->synced(), first);
+  const uint64_t second = Add("synced", Journal::Sync::kFirst);
+  Await(2);
+  EXPECT_EQ(journal_->synced(), second);
+  const uint64_t third = Add("later");
+  Await(3);
+  EXPECT_EQ(journal_->synced(), second);
+  clock_.Advance(absl::Seconds(1));
+  while (journal_->synced() < third) std::this_thread::yield();
+  // What was not synced when the log failed may be lost, whatever is synced
+  // then.
+  const uint64_t lost = Add("lost");
+  Await(4);
+  store_.FailLog(true);
+  Add("fails");
+  EXPECT_FALSE(Await(5)[4].ok());
+  store_.FailLog(false);
+  clock_.Advance(absl::Seconds(1));
+  while (journal_->failing()) std::this_thread::yield();
+  EXPECT_LT(journal_->synced(), lost);
+  const uint64_t last = Add("synced", Journal::Sync::kFirst);
+  Await(6);
+  EXPECT_EQ(journal_->synced(), last);
+}
+
 TEST_F(JournalTest, ARoundThatAsksForItIsSyncedFirst) {
   ThreadHold hold("MemoryStore::SyncRounds");
   Add("synced", Journal::Sync::kFirst);

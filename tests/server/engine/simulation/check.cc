@@ -582,6 +582,13 @@ void Simulation::CheckAbsent(const Script& script) {
       continue;
     }
     if (!action.answered) continue;
+    // It was being deleted.
+    if (action.kind == ActionKind::kDelete && action.status.ok() &&
+        std::any_of(maybe_.begin(), maybe_.end(), [&](const Maybe& maybe) {
+          return maybe.name == action.name && !maybe.only_without_power;
+        })) {
+      continue;
+    }
     const ErrorReason reason =
         action.status.ok() ? ErrorReason::kInternal : ReasonOf(action.status);
     const bool expired = expired_.contains(action.name);

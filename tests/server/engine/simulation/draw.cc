@@ -275,7 +275,9 @@ void Simulation::DrawForSession(Script& script, Dice& dice) {
       live_.at(script.name).now->position() > 220 && dice.Percent(40);
   Action action(ActionKind::kExport, script.name);
   if (ends || (roll >= 52 && roll < 56)) {
-    if (dice.Percent(40)) AddRequests(script, dice);
+    const uint64_t before = dice.Below(100);
+    if (before < 40) AddRequests(script, dice);
+    if (before >= 60) AddRewind(script, dice);
     action.kind = ActionKind::kDelete;
     script.actions.push_back(std::move(action));
   } else if (roll < 52) {

@@ -154,7 +154,10 @@ void Simulation::Adopt(const SessionName& name, const SessionInfo& info,
       continue;
     }
     ttl = maybe.ttl;
-    const std::vector<VersionPtr> its = WithAllBefore(maybe.versions);
+    const std::vector<VersionPtr> its =
+        ending != Ending::kPowerLost && maybe.if_killed.has_value()
+            ? *maybe.if_killed
+            : WithAllBefore(maybe.versions);
     may_be.insert(may_be.end(), its.begin(), its.end());
   }
   if (may_be.empty()) {

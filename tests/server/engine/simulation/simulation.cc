@@ -74,6 +74,7 @@ void Simulation::Run() {
 
 void Simulation::Wave() {
   may_fail_ = faulty_;
+  deletion_failed_ = false;
   Draw();
   live_before_ = live_.size();
   may_create_ = 0;
@@ -166,7 +167,8 @@ void Simulation::Between(Dice& dice) {
   Expire();
   if (disk_at_kill_ == nullptr) {
     if (dice.Percent(3)) Restart(Ending::kPowerLost, dice);
-    if (!failed_ && dice.Percent(3)) Restart(Ending::kKilled, dice);
+    const uint64_t killed = deletion_failed_ ? 30 : 3;
+    if (!failed_ && dice.Percent(killed)) Restart(Ending::kKilled, dice);
     if (!failed_ && !faulty_ && dice.Percent(3)) {
       Restart(Ending::kOrderly, dice);
     }
@@ -207,30 +209,38 @@ void Simulation::EndFaults() {
   store.FailLogSyncs(false);
   store.FailPutSyncs(false);
   const auto give_up = std::chrono::steady_clock::now() + kHangs;
-  const SessionName name = {"probe", "probe"};
-  SessionOptions options;
-  options.owner = name.first;
-  options.id = name.second;
-  options.durability = Durability::kSync;
   while (std::chrono::steady_clock::now() < give_up) {
     // Longer than what has failed is left alone.
     machine_.clock().Advance(absl::Milliseconds(1100));
-    bool works = true;
-    for (const ActionKind kind :
-         {ActionKind::kCreate, ActionKind::kHibernate, ActionKind::kDelete}) {
-      Action action(kind, name);
-      action.options = options;
-      Submit(machine_, 1, action);
-      if (!AwaitAnswer(action, kHangs)) break;
-      TakeAnswer(action);
-      works = works && action.status.ok();
-    }
-    if (!works) continue;
+    if (!Probe(Durability::kSync) || !Probe(Durability::kShutdown)) continue;
     faulty_ = false;
     Note("the disk works");
+    // What was to be deleted, or undone, before the probes were, is gone.
+    std::erase_if(maybe_, [](const Maybe& maybe) {
+      return maybe.durability == Durability::kSync;
+    });
+    for (Maybe& maybe : maybe_) maybe.only_without_power = true;
     return;
   }
   Fail("the disk works, and the server does not");
+}
+
+// Do a session's creation, its way to the disk and its deletion succeed?
+bool Simulation::Probe(Durability durability) {
+  const SessionName name = {"probe", "probe"};
+  bool works = true;
+  for (const ActionKind kind :
+       {ActionKind::kCreate, ActionKind::kHibernate, ActionKind::kDelete}) {
+    Action action(kind, name);
+    action.options.owner = name.first;
+    action.options.id = name.second;
+    action.options.durability = durability;
+    Submit(machine_, 1, action);
+    if (!AwaitAnswer(action, kHangs)) return false;
+    TakeAnswer(action);
+    works = works && action.status.ok();
+  }
+  return works;
 }
 
 void Simulation::PassTime(Dice& dice) {
@@ -309,7 +319,9 @@ void Simulation::Remove(const SessionName& name, bool surely) {
                  .durability = live.durability,
                  .ttl = live.ttl,
                  .versions = MayBe(live, Ending::kPowerLost),
+                 .if_killed = MayBe(live, Ending::kKilled),
                  .only_without_power = surely};
+  deletion_failed_ = deletion_failed_ || !surely;
   if (surely && live.durability == Durability::kSync) return;
   maybe_.push_back(std::move(maybe));
 }

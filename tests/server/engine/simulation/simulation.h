@@ -74,7 +74,9 @@ class Simulation {
     std::string uid;  // empty: unknown
     Durability durability = Durability::kNone;
     absl::Duration ttl;
-    std::vector<VersionPtr> versions;
+    std::vector<VersionPtr> versions;  // what it was, or is on the way there
+    // What it is, exactly, unless power was lost; absent: as after that.
+    std::optional<std::vector<VersionPtr>> if_killed{};
     bool only_without_power = false;  // and not after a kill
   };
   // What is asked of one session in one wave, by one writer, in order.
@@ -95,6 +97,7 @@ class Simulation {
   void PassTime(Dice& dice);
   void SetFault(uint64_t which);
   void EndFaults();
+  bool Probe(Durability durability);
   void End();
 
   // draw.cc: what is asked.
@@ -196,7 +199,8 @@ class Simulation {
   absl::Time wave_begin_;
   size_t faulty_waves_ = 0;  // that are left
   bool faulty_ = false;
-  bool may_fail_ = false;  // it was, in this wave
+  bool may_fail_ = false;         // it was, in this wave
+  bool deletion_failed_ = false;  // in this wave
   std::unique_ptr<MemoryStore> disk_at_kill_;
   std::shared_ptr<Engine::Export> kept_snapshot_;  // lends contents
   std::deque<std::string> latest_;                 // what happened

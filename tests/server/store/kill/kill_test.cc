@@ -79,7 +79,9 @@ constexpr const char* kPlaces[] = {"Journal::WriteLoop",
                                    "Journal::SyncLoop",
                                    "SessionKeeper::DoJob",
                                    "SessionKeeper::MoveOut",
+                                   "SessionRemover::LogSome",
                                    "SessionKeeper::RemoveSome",
+                                   "SessionKeeper::RemoveSome, done",
                                    "SessionKeeper::ClearOne",
                                    "SessionKeeper::Fork",
                                    "SessionPast::Rewind, stored",
@@ -267,6 +269,8 @@ bool Lives(const Note& note) {
     for (Note& note : notes) {
       if (!Lives(note)) continue;
       if (++living > 8) {
+        // What the log alone would make of it is something else.
+        if (random() % 2 == 0) world.Rewind(note, random() % (note.steps + 1));
         world.Delete(note);
       } else if (random() % 8 == 0) {
         world.Rewind(note, random() % (note.steps + 1));
