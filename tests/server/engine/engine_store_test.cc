@@ -277,6 +277,38 @@ TEST_F(EngineStoreTest, WhatHasExpiredMeanwhileIsKnownAsThat) {
             ErrorReason::kSessionExpired);
 }
 
+TEST_F(EngineStoreTest, WhatCannotBeStoredAtTheEndIsTriedAgain) {
+  harness_->CreateSession("a");
+  harness_->CreateSession("b");
+  const std::vector<float> expected = Logits("a", {1});
+  Logits("b", {1});
+  for (const bool works_again : {false, true}) {
+    store_.FailWrites(true);
+    const absl::Duration budget =
+        works_again ? absl::Hours(100) : absl::Seconds(5);
+    const Future<std::optional<size_t>> left;
+    std::thread ending([&] { left.Set(engine().StoreSessions(budget)); });
+    const double before =
+        harness_->Metric({"steadystate_store_failures_total", "write"});
+    while (harness_->Metric({"steadystate_store_failures_total", "write"}) <
+           before + 1) {
+      std::this_thread::yield();
+    }
+    EXPECT_FALSE(left.IsSet());
+    if (works_again) store_.FailWrites(false);
+    while (!left.IsSet()) {
+      harness_->clock().Advance(absl::Milliseconds(1));
+      std::this_thread::yield();
+    }
+    ending.join();
+    EXPECT_EQ(left.Get(), works_again ? size_t{0} : size_t{2});
+  }
+  harness_.reset();
+  Start();
+  EXPECT_EQ(Get("a").position, 1u);
+  EXPECT_EQ(Get("b").position, 1u);
+}
+
 TEST_F(EngineStoreTest, ADeletedSessionNeverReturns) {
   harness_->CreateSession("kept");
   harness_->CreateSession("in-memory");
