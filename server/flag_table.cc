@@ -426,7 +426,8 @@ void AppendEnd(Flags& flags, OptionTable& table) {
   table.push_back(
       Time({"drain_budget",
             "With a store: how long writing sessions there may take when the "
-            "server ends, after the drain timeout.",
+            "server ends, after the drain timeout. So long it is tried again "
+            "where the store fails.",
             "0s to 1h"},
            &flags.drain_budget));
   table.push_back(

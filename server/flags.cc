@@ -91,8 +91,9 @@ client::Program ThisProgram(OptionTable table) {
           .exit_codes = {{"0", "after SIGTERM or SIGINT"},
                          {"143, 130", "after a second of them"},
                          {"1",
-                          "the model cannot be loaded, an address not be had "
-                          "or the end is not orderly"},
+                          "the model cannot be loaded, an address not be had, "
+                          "or the end is not orderly: calls did not end, or "
+                          "sessions are not in the store"},
                          {"2", "wrong flags"}},
           .environment = {}};
 }

@@ -162,9 +162,9 @@ std::string WithPort(const std::string& host_port, int port) {
 
 // Says that the server is ready, waits for a signal, shuts down.
 // `scrapes` is null if metrics are not served; `store_sessions` is called when
-// nobody calls any more.
+// nobody calls any more: are all stored that have to be?
 int Serve(const Flags& flags, Server& server, const ScrapeServer* scrapes,
-          const std::function<void()>& store_sessions) {
+          const std::function<bool()>& store_sessions) {
   // Nobody may be reading.
   LineWriter output(STDOUT_FILENO, kOutputBytes);
   output.Write(absl::StrCat(
@@ -180,14 +180,14 @@ int Serve(const Flags& flags, Server& server, const ScrapeServer* scrapes,
   output.Flush(kFlushTime);
   server.AnnounceShutdown(flags.drain_lag);
   const absl::Status ended = server.Shutdown(flags.drain_timeout);
-  store_sessions();
+  const bool stored = store_sessions();
   if (!ended.ok()) {
     Fail("shutdown was not orderly: ", ended, kExitFailure);
     FlushLog(kFlushTime);
     // Threads of gRPC still use what destructors would destroy.
     std::_Exit(kExitFailure);
   }
-  return EXIT_SUCCESS;
+  return stored ? EXIT_SUCCESS : kExitFailure;
 }
 
 // Opens the store, if there is to be one; null if not.
@@ -230,7 +230,8 @@ void EstimateDrain(const Flags& flags, Engine& engine) {
 }
 
 // Nobody calls any more: what is in memory goes where it outlives the process.
-void StoreSessions(const Flags& flags, Engine& engine) {
+// True if all of it does.
+bool StoreSessions(const Flags& flags, Engine& engine) {
   const SteadyTime start = Clock::Real().Now();
   const std::optional<size_t> left = engine.StoreSessions(flags.drain_budget);
   const std::string took = absl::FormatDuration(Clock::Real().Now() - start);
@@ -249,6 +250,7 @@ void StoreSessions(const Flags& flags, Engine& engine) {
               {"took", took},
               {"drain_budget", absl::FormatDuration(flags.drain_budget)}});
   }
+  return *left == 0;
 }
 
 // The addresses that the server has taken; nobody can connect yet.
@@ -330,7 +332,7 @@ int Run(const Flags& flags) {
   }
   pages.SetHealth([&server] { return (*server)->health(); });
   const int code = Serve(flags, **server, scrapes->get(), [&] {
-    if (*store != nullptr) StoreSessions(flags, **engine);
+    return *store == nullptr || StoreSessions(flags, **engine);
   });
   // Ends before the server that it asks.
   scrapes->reset();

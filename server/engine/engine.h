@@ -99,9 +99,10 @@ class Engine {
   // What happens to sessions that can be named.
   SessionEvents& session_events();
 
-  // Writes all sessions that are idle down in the store, until `timeout` has
-  // passed. -> how many it does not have as they are; nothing if it hangs, and
-  // then the engine's end would wait for that. REQUIRES: there is one.
+  // Writes all sessions that are idle down in the store; while that fails, once
+  // a second, until `timeout` has passed. -> how many it does not have as they
+  // are; nothing if it hangs, and then the engine's end would wait for that.
+  // REQUIRES: there is one.
   std::optional<size_t> StoreSessions(absl::Duration timeout);
 
   // How long StoreSessions takes at most, where memory is full of sessions that

@@ -81,7 +81,7 @@ void KeeperThread::Loop() {
 }
 
 bool KeeperThread::HasWork() {
-  return shelf_.stopping || shelf_.sweep.has_value() || !shelf_.jobs.empty() ||
+  return shelf_.stopping || MaySweep() || !shelf_.jobs.empty() ||
          !shelf_.ended.empty() || !shelf_.bedtimes.empty() ||
          (!shelf_.waiting.empty() && shelf_.slot_may_come) ||
          remover_.HasWork() || (log_wants_more_ && saver_.MayStore());
@@ -94,6 +94,7 @@ void KeeperThread::WaitForWork() {
   if (saver_.MayStore()) {
     wait = std::min(wait, shelf_.table.IdleSince() + hibernate_after_ - now);
   }
+  if (shelf_.sweep.has_value()) wait = std::min(wait, *shelf_.sweep - now);
   if (wait <= absl::ZeroDuration()) return;
   shelf_.wake.WaitFor(shelf_.mutex, absl::ToChronoNanoseconds(wait));
 }
@@ -386,16 +387,26 @@ void KeeperThread::WaitAgain(Session& session) {
   shelf_.waiting.emplace(*session.job, *std::move(job));
 }
 
+// While the store fails, when it may be tried again, or there is no time left.
+bool KeeperThread::MaySweep() const {
+  return shelf_.sweep.has_value() && (!sweeping_ || saver_.MayStore() ||
+                                      parts_.clock.Now() >= *shelf_.sweep);
+}
+
 void KeeperThread::SweepIfDue() {
   SteadyTime deadline;
   {
     const MutexLock lock(shelf_.mutex);
-    if (!shelf_.sweep.has_value()) return;
+    if (!MaySweep()) return;
     deadline = *shelf_.sweep;
   }
-  const size_t left = saver_.Sweep(deadline);
+  // It may work by now, and there may be no other time to see.
+  if (!std::exchange(sweeping_, true)) saver_.ForgetFailure();
+  const SessionSaver::Swept swept = saver_.Sweep(deadline);
+  if (swept.store_failed && parts_.clock.Now() < deadline) return;
+  sweeping_ = false;
   const MutexLock lock(shelf_.mutex);
-  shelf_.not_swept = left;
+  shelf_.not_swept = swept.left;
   shelf_.sweep.reset();
   shelf_.done.SignalAll();
 }

@@ -109,6 +109,7 @@ class KeeperThread {
   bool Leave(Session& session, Reason reason);
   void WaitAgain(Session& session) ABSL_EXCLUSIVE_LOCKS_REQUIRED(shelf_.mutex);
   void SweepIfDue();
+  bool MaySweep() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(shelf_.mutex);
 
   const Parts parts_;
   Shelf& shelf_;
@@ -123,6 +124,7 @@ class KeeperThread {
   SessionPast past_;
   SessionUndo undo_;
   SessionPrefixes prefixes_;
+  bool sweeping_ = false;        // Shelf::sweep has been seen
   bool log_wants_more_ = false;  // there may be more to do for it at once
 
   std::thread thread_;  // last: it uses all of the above

@@ -259,14 +259,16 @@ absl::Status SessionSaver::SaveAtEnd(Session& session) {
   return Save(session);
 }
 
-size_t SessionSaver::Sweep(SteadyTime deadline) {
+SessionSaver::Swept SessionSaver::Sweep(SteadyTime deadline) {
   std::vector<SessionKey> keys;
   {
     const MutexLock lock(shelf_.mutex);
     keys = shelf_.table.Keys();
   }
-  size_t left = 0;
+  Swept swept;
   for (const SessionKey& key : keys) {
+    // A store that fails is not asked again for each of them.
+    swept.store_failed = !MayStore();
     Session* session = nullptr;
     {
       const MutexLock lock(shelf_.mutex);
@@ -278,17 +280,23 @@ size_t SessionSaver::Sweep(SteadyTime deadline) {
            session->stored_step == session->last_step.steady)) {
         continue;
       }
-      if (session->active || clock_.Now() > deadline) {
-        ++left;
+      if (session->active || clock_.Now() > deadline || swept.store_failed) {
+        ++swept.left;
         continue;
       }
       session->moving = true;
     }
-    if (!SaveAtEnd(*session).ok()) ++left;
+    if (!SaveAtEnd(*session).ok()) ++swept.left;
     const MutexLock lock(shelf_.mutex);
     session->moving = false;
   }
-  return archive_->Sync().ok() ? left : keys.size();
+  const absl::Status synced = archive_->Sync();
+  if (!synced.ok()) {
+    NoteFailure(synced);
+    swept.left = keys.size();
+  }
+  swept.store_failed = !MayStore();
+  return swept;
 }
 
 bool SessionSaver::TrimLog(const std::function<void(Session&)>& due) {

@@ -81,9 +81,12 @@ class SessionSaver {
   // Nothing unless a snapshot of it is due.
   std::optional<Snapshot> TakeIfDue(Session& session);
 
-  // Saves all sessions that are idle, until the deadline. -> how many the store
-  // does not have as they are.
-  size_t Sweep(SteadyTime deadline);
+  // Saves all sessions that are idle, until the deadline.
+  struct Swept {
+    size_t left = 0;            // that the store does not have as they are
+    bool store_failed = false;  // so there may be fewer after another try
+  };
+  Swept Sweep(SteadyTime deadline);
 
   // Removes rounds from the log that nobody needs. Where it has grown too long
   // a snapshot is taken of the session that needs the oldest one; if that is in

@@ -1,6 +1,7 @@
 #include "server/rpc/inference/infer_protocol.h"
 
 #include <cstring>
+#include <optional>
 #include <span>
 #include <string>
 #include <utility>
@@ -203,10 +204,11 @@ absl::Status InferProtocol::Respond(const StepNames& names,
   statistics_.NoteFailure();
   const std::optional<ErrorDetails> details = GetErrorDetails(result.status());
   if (!details.has_value()) return result.status();
-  return MakeError(
-      details->reason,
-      InItsTerms(names.session, details->reason, result.status().message()),
-      details->metadata, details->retry_after);
+  return Renamed("request_id", "id",
+                 MakeError(details->reason,
+                           InItsTerms(names.session, details->reason,
+                                      result.status().message()),
+                           details->metadata, details->retry_after));
 }
 
 void InferProtocol::Answer(const StepNames& names, const StepResult& result,
@@ -228,8 +230,13 @@ std::unique_ptr<google::protobuf::Message> InferProtocol::Refuse(
     const StepNames& names, const PublicError& error) const {
   statistics_.NoteFailure();
   auto answer = std::make_unique<ModelStreamInferResponse>();
-  answer->set_error_message(
-      InItsTerms(names.session, error.details.reason, error.message));
+  const absl::Status renamed = Renamed(
+      "request_id", "id",
+      MakeError(error.details.reason,
+                InItsTerms(names.session, error.details.reason, error.message),
+                error.details.metadata));
+  const std::optional<ErrorDetails> details = GetErrorDetails(renamed);
+  answer->set_error_message(std::string(renamed.message()));
   ModelInferResponse& response = *answer->mutable_infer_response();
   response.set_model_name(converter_.model_name());
   response.set_model_version(kModelVersion.data(), kModelVersion.size());
@@ -241,7 +248,7 @@ std::unique_ptr<google::protobuf::Message> InferProtocol::Refuse(
     parameters["retry_after_ms"].set_int64_param(
         absl::ToInt64Milliseconds(*error.details.retry_after));
   }
-  for (const auto& [key, value] : error.details.metadata) {
+  for (const auto& [key, value] : details->metadata) {
     parameters[absl::StrCat("error_", key)].set_string_param(value);
   }
   if ((names.form & kSaysFinal) != 0) {

@@ -4,6 +4,7 @@
 // concerns, and to nobody else. Method: a store in memory that fails when it is
 // told to; engines that follow each other; the keeper's thread held while it
 // moves a state.
+#include <chrono>
 #include <memory>
 #include <optional>
 #include <random>
@@ -275,6 +276,37 @@ TEST_F(EngineStoreTest, WhatHasExpiredMeanwhileIsKnownAsThat) {
   ASSERT_TRUE(next.ok()) << next.status();
   EXPECT_EQ(ReasonOf((*next)->GetSession("a").status()),
             ErrorReason::kSessionExpired);
+}
+
+TEST_F(EngineStoreTest, WhatCannotBeStoredAtTheEndIsTriedAgain) {
+  harness_->CreateSession("a");
+  harness_->CreateSession("b");
+  const std::vector<float> expected = Logits("a", {1});
+  Logits("b", {1});
+  for (const bool works_again : {false, true}) {
+    store_.FailWrites(true);
+    const absl::Duration budget =
+        works_again ? absl::Minutes(30) : absl::Seconds(5);
+    const Future<std::optional<size_t>> left;
+    std::thread ending([&] { left.Set(engine().StoreSessions(budget)); });
+    const double before =
+        harness_->Metric({"steadystate_store_failures_total", "write"});
+    while (harness_->Metric({"steadystate_store_failures_total", "write"}) <
+           before + 1) {
+      std::this_thread::yield();
+    }
+    EXPECT_FALSE(left.IsSet());
+    if (works_again) store_.FailWrites(false);
+    while (!left.WaitFor(std::chrono::milliseconds(20))) {
+      harness_->clock().Advance(absl::Milliseconds(200));
+    }
+    ending.join();
+    EXPECT_EQ(left.Get(), works_again ? size_t{0} : size_t{2});
+  }
+  harness_.reset();
+  Start();
+  EXPECT_EQ(Get("a").position, 1u);
+  EXPECT_EQ(Get("b").position, 1u);
 }
 
 TEST_F(EngineStoreTest, ADeletedSessionNeverReturns) {

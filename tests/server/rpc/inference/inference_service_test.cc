@@ -12,6 +12,7 @@
 #include <thread>
 #include <vector>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
 #include "gmock/gmock.h"
@@ -255,6 +256,15 @@ TEST_F(InferenceServiceTest, ARepeatIsToldAgain) {
   EXPECT_EQ(Values<float>(again, "logits"), Values<float>(first, "logits"));
   EXPECT_TRUE(again.parameters().at("replayed").bool_param());
   EXPECT_EQ(server_.PositionOf("sessions/sequence-5"), 2u);
+  // Something else by that id is refused in the protocol's names.
+  *request.mutable_raw_input_contents(0) =
+      Of(5, At::kStart, {1, 3}).raw_input_contents(0);
+  ModelInferResponse refused;
+  const grpc::Status status = Infer(request, refused);
+  EXPECT_THAT(status, HasReason(ErrorReason::kRequestIdReused));
+  EXPECT_EQ(ToWireError(status).metadata.at("field"), "id");
+  EXPECT_TRUE(absl::StartsWith(status.error_message(), "id 'first'"))
+      << status.error_message();
 }
 
 TEST_F(InferenceServiceTest, CallsOfOneConnectionWaitForEachOther) {
