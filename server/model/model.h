@@ -68,8 +68,8 @@ struct ModelDescription {
   float norm_eps = 0;
   bool tied_head = false;  // the head is the embedding table
   uint64_t parameters = 0;
-  std::vector<int32_t> bos_tokens;    // empty: none
-  std::vector<int32_t> eos_tokens;    // end generation unless told otherwise
+  std::vector<int32_t> bos_tokens;  // empty: none
+  std::vector<int32_t> eos_tokens;  // end generation unless told otherwise
   // Ids that the tokenizer has no token for: never drawn. Empty without one.
   std::vector<int32_t> ids_without_token;
   ChatTemplate chat;                  // its warnings are among those below
