@@ -100,13 +100,18 @@ absl::StatusOr<WayBack> SessionPast::Find(Session& session, uint64_t position,
   STEADYSTATE_ASSIGN_OR_RETURN(WayBack way,
                                FindEarlier(session, position, unfinished_text));
   if (!way.stored) return way;
-  STEADYSTATE_ASSIGN_OR_RETURN(const uint64_t begin,
-                               ReadSnapshot(session.uid, way));
-  if (begin == way.begin) return way;
+  const absl::StatusOr<uint64_t> begin = ReadSnapshot(session.uid, way);
+  if (!begin.ok()) {
+    // The store does not keep what somebody deletes meanwhile.
+    const MutexLock lock(shelf_.mutex);
+    return session.unlisted.has_value() ? DeletedMeanwhile(session.id)
+                                        : begin.status();
+  }
+  if (*begin == way.begin) return way;
   // A write that failed has come to pass all the same.
   {
     const MutexLock lock(shelf_.mutex);
-    session.snapshot = begin;
+    session.snapshot = *begin;
   }
   return Find(session, position, unfinished_text);
 }

@@ -57,6 +57,17 @@ class EngineRemovalTest : public testing::Test {
     return created.Get();
   }
 
+  void Hibernate(const std::string& session) {
+    Future<absl::Status> stored;
+    ASSERT_TRUE(engine()
+                    .HibernateSession(session,
+                                      [stored](const absl::Status& status) {
+                                        stored.Set(status);
+                                      })
+                    .ok());
+    ASSERT_TRUE(stored.Get().ok()) << stored.Get();
+  }
+
   void Rewind(const std::string& session, uint64_t position) {
     const absl::Status rewound = harness_->Work(
         session, engine().RewindWork({.position = position},
@@ -256,6 +267,34 @@ TEST_F(EngineRemovalTest, TheSameOfACheckpointAndOfWhatNoLogKnows) {
     ASSERT_TRUE(Delete("a").Get().ok());
     ASSERT_TRUE(Delete("probe").Get().ok());
   }
+}
+
+TEST_F(EngineRemovalTest, WhoIsDeletedBeforeItGoesBackIsNotFound) {
+  // Without a log the database is told at once.
+  Start(Logged(Durability::kShutdown));
+  for (const char* const session : {"a", "other", "third"}) {
+    ASSERT_TRUE(Create(session).ok());
+    Logits(session, {1, 2, 3});
+  }
+  for (const char* const session : {"a", "other"}) Hibernate(session);
+  Logits("a", {4, 5});
+  ThreadHold hold("MemoryStore::Read");
+  const StepFuture wakes = harness_->StepAsync(StepOf("other", {4}));
+  hold.WaitUntilHeld();
+  // What comes now waits for the keeper's thread.
+  Future<absl::Status> done;
+  WorkRequest back =
+      engine().RewindWork({.position = 4}, std::make_shared<SessionInfo>());
+  back.session = "a";
+  back.writer = engine().NewWriter();
+  SubmitThen(engine(), std::move(back),
+             [done](const auto& end) { done.Set(end.status()); });
+  Logits("third", {4});
+  const Future<absl::Status> removed = Delete("a");
+  hold.Release();
+  EXPECT_EQ(ReasonOf(done.Get()), ErrorReason::kSessionNotFound);
+  EXPECT_TRUE(removed.Get().ok());
+  EXPECT_TRUE(wakes.Get().ok());
 }
 
 }  // namespace
