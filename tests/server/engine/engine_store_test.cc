@@ -287,10 +287,10 @@ TEST_F(EngineStoreTest, WhatCannotBeStoredAtTheEndIsTriedAgain) {
     store_.FailWrites(true);
     const absl::Duration budget =
         works_again ? absl::Minutes(30) : absl::Seconds(5);
-    const Future<std::optional<size_t>> left;
-    std::thread ending([&] { left.Set(engine().StoreSessions(budget)); });
     const double before =
         harness_->Metric({"steadystate_store_failures_total", "write"});
+    const Future<std::optional<size_t>> left;
+    std::thread ending([&] { left.Set(engine().StoreSessions(budget)); });
     while (harness_->Metric({"steadystate_store_failures_total", "write"}) <
            before + 1) {
       std::this_thread::yield();
