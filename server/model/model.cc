@@ -34,10 +34,8 @@ absl::StatusOr<Config> ReadConfig(const ModelOptions& options,
   STEADYSTATE_ASSIGN_OR_RETURN(
       Config config,
       Config::Parse(checkpoint.config_text(), checkpoint.config_path()));
-  if (!options.transformers_version.empty()) {
-    config = config.With("transformers_version", options.transformers_version);
-  }
-  return config;
+  if (options.transformers_version.empty()) return config;
+  return config.With("transformers_version", options.transformers_version);
 }
 
 size_t SoftmaxLayers(const ModelConfig& config) {

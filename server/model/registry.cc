@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <iterator>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -150,16 +151,13 @@ absl::Status ReadSpecialTokens(const Config& config, absl::string_view key,
                                std::optional<size_t> fallback,
                                size_t vocab_size,
                                std::vector<int32_t>& tokens) {
-  STEADYSTATE_ASSIGN_OR_RETURN(
-      const auto stated,
-      config.SizeList(key, {0, static_cast<double>(vocab_size - 1)},
-                      kMaxSpecialTokens));
-  // The library's default, unless the vocabulary is too small for it.
-  if (!stated.has_value() && fallback.has_value() && *fallback < vocab_size) {
+  STEADYSTATE_ASSIGN_OR_RETURN(auto stated,
+                               ReadTokenIds(config, key, vocab_size));
+  if (stated.has_value()) {
+    tokens = *std::move(stated);
+  } else if (fallback.has_value() && *fallback < vocab_size) {
+    // The library's default, unless the vocabulary is too small for it.
     tokens = {static_cast<int32_t>(*fallback)};
-  }
-  for (const size_t token : stated.value_or(std::vector<size_t>())) {
-    tokens.push_back(static_cast<int32_t>(token));
   }
   return absl::OkStatus();
 }
@@ -292,6 +290,18 @@ absl::StatusOr<Config> LanguageConfig(const Config& whole) {
   constexpr absl::string_view kRuling[] = {"tie_word_embeddings"};
   if (!whole.Has(kLanguageModel)) return whole;
   return whole.Inner(kLanguageModel, kInherited, kRuling);
+}
+
+absl::StatusOr<std::optional<std::vector<int32_t>>> ReadTokenIds(
+    const Config& config, absl::string_view key, size_t vocab_size) {
+  STEADYSTATE_ASSIGN_OR_RETURN(
+      const auto stated,
+      config.SizeList(key, {0, static_cast<double>(vocab_size - 1)},
+                      kMaxSpecialTokens));
+  if (!stated.has_value()) return std::optional<std::vector<int32_t>>();
+  std::vector<int32_t> ids;
+  for (const size_t id : *stated) ids.push_back(static_cast<int32_t>(id));
+  return std::optional(std::move(ids));
 }
 
 absl::StatusOr<ModelConfig> ReadModelConfig(const Config& config) {

@@ -1,7 +1,11 @@
 #ifndef STEADYSTATE_SERVER_MODEL_REGISTRY_H_
 #define STEADYSTATE_SERVER_MODEL_REGISTRY_H_
 
+#include <cstddef>
+#include <cstdint>
+#include <optional>
 #include <span>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
@@ -22,6 +26,11 @@ inline constexpr absl::string_view kLanguageModel = "text_config";
 // What a config.json says of the language model: the object above, with what
 // only the outer one says, or all of it. INVALID_ARGUMENT if it is no object.
 absl::StatusOr<Config> LanguageConfig(const Config& whole);
+
+// The token ids under a key, at most 64, below vocab_size. Absent: nothing;
+// null: an empty list. INVALID_ARGUMENT, naming the key.
+absl::StatusOr<std::optional<std::vector<int32_t>>> ReadTokenIds(
+    const Config& config, absl::string_view key, size_t vocab_size);
 
 // Reads and checks what every family shares, of a language model; the mixers
 // read their own keys when they are made. INVALID_ARGUMENT and UNIMPLEMENTED as

@@ -237,14 +237,7 @@ TEST_F(EngineRemovalTest, TheSameOfACheckpointAndOfWhatNoLogKnows) {
     ASSERT_TRUE(
         harness_->Work("a", engine().ForkWork(fork, std::make_shared<Forks>()))
             .ok());
-    Future<absl::Status> slept;
-    ASSERT_TRUE(engine()
-                    .HibernateSession(CheckpointId("c"),
-                                      [slept](const absl::Status& status) {
-                                        slept.Set(status);
-                                      })
-                    .ok());
-    ASSERT_TRUE(slept.Get().ok()) << slept.Get();
+    Hibernate(CheckpointId("c"));
     store_.FailWrites(true);
     store_.FailLog(true);
     EXPECT_FALSE(Delete(CheckpointId("c")).Get().ok());
