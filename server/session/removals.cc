@@ -50,7 +50,13 @@ const Removals::Batch& Removals::BeginLogging(size_t most) {
 }
 
 void Removals::LoggedBy(uint64_t round) {
-  for (Removal& removal : logging_) removal.round = round;
+  for (Removal& removal : logging_) {
+    removal.round = round;
+    if (removal.needs != kNoRound) continue;
+    // It may be written, and the log cut, before Logged is called.
+    removal.needs = round;
+    Need(round);
+  }
 }
 
 void Removals::Logged(const absl::Status& status, Told& told) {

@@ -158,6 +158,22 @@ TEST_F(RemovalsTest, RoundsThatTellOfThemAreNeededUntilTheyAreGone) {
   EXPECT_EQ(removals_.FirstNeeded(), Removals::kNoRound);
 }
 
+// Between the log's writing it and its saying so the log may be cut.
+TEST_F(RemovalsTest, ARoundThatTellsOfThemIsNeededAtOnce) {
+  Add(1, "a", true);
+  Add(2, "b", true, 6);
+  ASSERT_EQ(removals_.BeginLogging(1).size(), 1u);
+  removals_.LoggedBy(5);
+  EXPECT_EQ(removals_.FirstNeeded(), 5u);
+  removals_.Logged(Broken(), told_);
+  ASSERT_EQ(removals_.BeginLogging(2).size(), 2u);
+  removals_.LoggedBy(8);
+  removals_.Logged(absl::OkStatus(), told_);
+  EXPECT_EQ(removals_.FirstNeeded(), 8u);
+  Drop(8, absl::OkStatus());
+  EXPECT_EQ(removals_.FirstNeeded(), Removals::kNoRound);
+}
+
 TEST_F(RemovalsTest, WhatTheLogMayHaveLostItIsToldAgain) {
   const Answers& first = Add(1, "a", /*logged=*/true);
   Log(5, absl::OkStatus());
