@@ -215,6 +215,8 @@ std::vector<VersionPtr> Simulation::Follow(const Action& action, Live& live,
       Append(fits, next);
       Append(outcome.path, passed);
       if (is_step) {
+        // Where the log cut it short others find it there.
+        Append(fits, seen);
         seen.push_back(outcome.path.back());
       } else {
         Append(outcome.path, seen);
