@@ -172,6 +172,10 @@ absl::Status RunVerdict(const LoadResult& result) {
   if (result.sessions_created == 0) {
     return absl::FailedPreconditionError("no session could be created");
   }
+  if (result.going_away) {
+    return absl::FailedPreconditionError(
+        "the server said that it was about to shut down, which ended the run");
+  }
   if (result.sessions_left == 0) {
     return absl::FailedPreconditionError("no session was left to go on with");
   }

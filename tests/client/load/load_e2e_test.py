@@ -40,6 +40,16 @@ class TinyServer(ServerProcess):
         self._process.terminate()
         self._process.wait(TIMEOUT_S)
 
+    def kill(self):
+        self._process.kill()
+        self._process.wait(TIMEOUT_S)
+
+    def __exit__(self, *error):
+        if self._process.poll() == -signal.SIGKILL:
+            self._close()
+        else:
+            super().__exit__(*error)
+
 
 def start(server, *options):
     return subprocess.Popen(
@@ -331,13 +341,28 @@ class ErrorsTest(LoadTest):
 
     def test_a_server_that_goes_ends_the_run_with_a_report(self):
         with TinyServer() as server:
+            # None of its answers comes to its end before the server does.
             load = start(server, "--sessions", "4", "--warmup", "0",
-                         "--duration", "1h")
+                         "--duration", "1h", "--generate_tokens", "1000000")
             self.wait_for_tokens(server)
             server.end()
             code, report, err = finish(load)
             self.assertEqual(code, 1)
+            # Whether sessions were left depends on who ended their requests.
+            self.assertIn("was about to shut down", err)
+            self.assertTrue(report["going_away"])
+            self.assertEqual(report["totals"]["completed"], 0)
+
+    def test_a_server_that_is_killed_ends_the_run_with_a_report(self):
+        with TinyServer() as server:
+            load = start(server, "--sessions", "4", "--warmup", "0",
+                         "--duration", "1h")
+            self.wait_for_tokens(server)
+            server.kill()
+            code, report, err = finish(load)
+            self.assertEqual(code, 1)
             self.assertIn("no session was left", err)
+            self.assertFalse(report["going_away"])
             self.assertEqual(report["totals"]["sessions_left"], 0)
             self.assertGreater(report["totals"]["failed"], 0)
 
