@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "absl/strings/cord.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/time/time.h"
@@ -182,6 +183,21 @@ Json ToJson(const Message& message) {
   return json;
 }
 
+namespace {
+
+// On one line.
+std::string FormatValue(const Json& value) {
+  if (value.is_array() && !value.empty() && value[0].is_object()) {
+    return absl::StrCat(value.size(), " (see --json)");
+  }
+  if (!value.is_string()) return value.dump();
+  std::string text = value.get<std::string>();
+  if (!absl::StrContains(text, '\n')) return text;
+  return absl::StrCat(text.size(), " bytes (see --json)");
+}
+
+}  // namespace
+
 std::string FormatLines(const Json& object) {
   size_t width = 0;
   for (const auto& [key, value] : object.items()) {
@@ -189,13 +205,8 @@ std::string FormatLines(const Json& object) {
   }
   std::string text;
   for (const auto& [key, value] : object.items()) {
-    const bool is_list =
-        value.is_array() && !value.empty() && value[0].is_object();
     absl::StrAppend(&text, key, std::string(width + 2 - key.size(), ' '),
-                    is_list ? absl::StrCat(value.size(), " (see --json)")
-                    : value.is_string() ? value.get<std::string>()
-                                        : value.dump(),
-                    "\n");
+                    FormatValue(value), "\n");
   }
   return text;
 }

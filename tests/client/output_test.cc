@@ -69,12 +69,14 @@ TEST(ToJsonTest, OptionalFieldsThatAreNotSetAreLeftOut) {
             R"({"temperature":0.0,"logit_bias":{"7":-1.5}})");
 }
 
-TEST(FormatLinesTest, AlignsMembersAndCountsLists) {
+TEST(FormatLinesTest, AlignsMembersAndLeavesOutWhatIsLong) {
   EXPECT_EQ(FormatLines(Json{{"name", "a b"},
                              {"count", 7},
                              {"ids", {1, 2}},
+                             {"text", "a\nb"},
                              {"slots", {{{"x", 1}}, {{"x", 2}}}}}),
-            "name   a b\ncount  7\nids    [1,2]\nslots  2 (see --json)\n");
+            "name   a b\ncount  7\nids    [1,2]\n"
+            "text   3 bytes (see --json)\nslots  2 (see --json)\n");
 }
 
 class NpyWriterTest : public testing::Test {
