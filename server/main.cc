@@ -353,6 +353,8 @@ int Main(int argc, char** argv) {
   SetMinLogLevel(flags->log_level);
   SetLogFormat(flags->log_format);
   signal(SIGPIPE, SIG_IGN);
+  // A limit to the size of files is an error of the write that meets it.
+  signal(SIGXFSZ, SIG_IGN);
   StartStopSignals();
   RaiseDescriptorLimit();
   LogInfo("steadystate-server starts", {{"version", kVersion},

@@ -3,7 +3,10 @@
 // Clients are told, and the server ends in order whatever they do; how long
 // that may take it says when it starts. Method: the real binary; a lag of an
 // hour where nothing may end by itself.
+#include <sys/resource.h>
+
 #include <csignal>
+#include <filesystem>
 #include <memory>
 #include <string>
 #include <vector>
@@ -202,6 +205,52 @@ TEST_F(StopE2eTest, SaysAtItsStartHowLongTheEndMayTake) {
   v1::ListSessionsResponse sessions;
   ASSERT_TRUE(sessions_->ListSessions(&context, {}, &sessions).ok());
   EXPECT_EQ(sessions.sessions_size(), 0);
+}
+
+// What cannot be stored is tried again until the budget for that is over; the
+// exit code tells whether all is there.
+TEST_F(StopE2eTest, ItsExitCodeTellsWhetherAllSessionsAreStored) {
+  // Enough for the log, and not for what is to be stored.
+  constexpr int kSessions = 20;
+  constexpr rlimit kNoStore = {16 << 10, RLIM_INFINITY};
+  constexpr rlimit kNoLimit = {RLIM_INFINITY, RLIM_INFINITY};
+  const std::string store = directory_.path() + "/store";
+  for (const bool works_again : {false, true}) {
+    Start({"--store", store, "--durability", "shutdown", "--drain_budget",
+           works_again ? "10m" : "100ms"});
+    for (int i = 0; i < kSessions; ++i) {
+      v1::Session session;
+      ASSERT_TRUE(Create(&session).ok());
+      grpc::ClientContext context;
+      v1::StepRequest step;
+      step.set_session(session.name());
+      step.mutable_tokens()->mutable_ids()->Resize(500, 1);
+      v1::StepResponse stepped;
+      ASSERT_TRUE(generation_->Step(&context, step, &stepped).ok());
+    }
+    ASSERT_EQ(prlimit(server_->pid(), RLIMIT_FSIZE, &kNoStore, nullptr), 0);
+    server_->Signal(SIGTERM);
+    while (!absl::StrContains(Log(), "store failed")) {
+      absl::SleepFor(absl::Milliseconds(1));
+    }
+    if (works_again) {
+      ASSERT_EQ(prlimit(server_->pid(), RLIMIT_FSIZE, &kNoLimit, nullptr), 0);
+    }
+    EXPECT_EQ(server_->Wait(), works_again ? 0 : 1) << Log();
+    std::filesystem::remove(directory_.path() + "/log");
+    Start({"--store", store});
+    grpc::ClientContext listing;
+    v1::ListSessionsResponse sessions;
+    ASSERT_TRUE(sessions_->ListSessions(&listing, {}, &sessions).ok());
+    if (works_again) {
+      EXPECT_EQ(sessions.sessions_size(), kSessions);
+    } else {
+      EXPECT_LT(sessions.sessions_size(), kSessions);
+    }
+    server_->Signal(SIGTERM);
+    EXPECT_EQ(server_->Wait(), 0) << Log();
+    std::filesystem::remove_all(store);
+  }
 }
 
 // Of loading itself only the log can be waited for.
