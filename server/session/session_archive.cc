@@ -1,8 +1,10 @@
 #include "server/session/session_archive.h"
 
+#include <algorithm>
 #include <memory>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "server/base/status_macros.h"
@@ -75,6 +77,10 @@ absl::Status SessionArchive::Remove(std::span<const SessionUid> uids) {
   return Counted(StoreFailure::kWrite, store_.Remove(uids));
 }
 
+absl::Status SessionArchive::PutExpired(std::span<const ExpiredId> expired) {
+  return Counted(StoreFailure::kWrite, store_.PutExpired(expired));
+}
+
 absl::Status SessionArchive::Sync() {
   const SteadyTime start = clock_.Now();
   STEADYSTATE_RETURN_IF_ERROR(Counted(StoreFailure::kWrite, store_.Sync()));
@@ -85,6 +91,18 @@ absl::Status SessionArchive::Sync() {
 absl::Status SessionArchive::ForEach(
     const std::function<void(StoredSession)>& each) {
   return Counted(StoreFailure::kRead, store_.ForEach(each));
+}
+
+absl::StatusOr<std::vector<ExpiredId>> SessionArchive::Expired() {
+  std::vector<ExpiredId> all;
+  STEADYSTATE_RETURN_IF_ERROR(Counted(
+      StoreFailure::kRead, store_.ForEachExpired([&all](ExpiredId expired) {
+        all.push_back(std::move(expired));
+      })));
+  std::sort(all.begin(), all.end(), [](const ExpiredId& a, const ExpiredId& b) {
+    return a.time < b.time;
+  });
+  return all;
 }
 
 }  // namespace steadystate

@@ -8,6 +8,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -77,8 +78,11 @@ class SessionArchive {
   absl::Status Restore(absl::string_view snapshot, SessionState& to) const;
 
   absl::Status Remove(std::span<const SessionUid> uids);
+  absl::Status PutExpired(std::span<const ExpiredId> expired);
   absl::Status Sync();
   absl::Status ForEach(const std::function<void(StoredSession)>& each);
+  // First those that expired first.
+  absl::StatusOr<std::vector<ExpiredId>> Expired();
 
   // The store, for what needs no counting, and what tells numerics apart.
   SessionStore& store() { return store_; }

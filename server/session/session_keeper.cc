@@ -119,6 +119,8 @@ absl::Status SessionKeeper::TakeUpStored() {
   const Moment now = clock_.Read();
   STEADYSTATE_ASSIGN_OR_RETURN(RecoveredSessions recovered,
                                RecoverSessions(*archive_));
+  STEADYSTATE_ASSIGN_OR_RETURN(const std::vector<ExpiredId> expired,
+                               archive_->Expired());
   const auto failed = [this](uint64_t first, uint64_t last) {
     const MutexLock lock(shelf_.mutex);
     shelf_.log.Break(first, last);
@@ -128,6 +130,8 @@ absl::Status SessionKeeper::TakeUpStored() {
                    clock_, metrics_, failed);
   const MutexLock lock(shelf_.mutex);
   shelf_.journal = &*journal_;
+  // Before the sessions, since they may be of the same names.
+  for (const ExpiredId& id : expired) shelf_.table.expired().AddStored(id);
   for (StoredSession& stored : recovered.sessions) {
     TakeUp(std::move(stored), now);
   }

@@ -25,9 +25,12 @@ constexpr size_t kRemovedAtOnce = 256;
 }  // namespace
 
 bool SessionRemover::HasWork() const {
-  const Removals& removals = shelf_.removals;
-  return MayLog() || (removals.may_drop(Synced()) && saver_.MayStore()) ||
-         removals.new_waiter();
+  shelf_.mutex.AssertHeld();
+  return MayLog() ||
+         ((shelf_.removals.may_drop(Synced()) ||
+           shelf_.table.expired().has_untold()) &&
+          saver_.MayStore()) ||
+         shelf_.removals.new_waiter();
 }
 
 bool SessionRemover::MayLog() const {
@@ -41,9 +44,28 @@ uint64_t SessionRemover::Synced() const {
 
 void SessionRemover::RemoveSome() {
   if (archive_ == nullptr) return;
+  NoteExpired();
   LogSome();
   DropSome();
   TellWaiting();
+}
+
+// False if there were none, or the database fails. Then sessions leave all the
+// same, and the next process may not know why.
+bool SessionRemover::NoteExpired() {
+  if (!saver_.MayStore()) return false;
+  std::vector<ExpiredId> untold;
+  {
+    const MutexLock lock(shelf_.mutex);
+    untold = shelf_.table.expired().TakeUntold();
+  }
+  if (untold.empty()) return false;
+  const absl::Status status = archive_->PutExpired(untold);
+  if (status.ok()) return true;
+  saver_.NoteFailure(status);
+  const MutexLock lock(shelf_.mutex);
+  shelf_.table.expired().GiveBack(untold);
+  return false;
 }
 
 // The shelf outlives the journal, which calls back; the thread may not. False
@@ -133,7 +155,8 @@ void SessionRemover::Finish() {
   while (more) {
     saver_.ForgetFailure();
     retry_ = SteadyTime::InfinitePast();
-    more = LogSome();
+    more = NoteExpired();
+    more = LogSome() || more;
     SyncLog();
     more = DropSome() || more;
     TellWaiting();

@@ -12,8 +12,9 @@
 namespace steadystate {
 
 // Lets the log say that what Shelf::removals has is gone, removes it from the
-// database, and tells who asked for it. Of KeeperThread; confined to that
-// thread.
+// database, and tells who asked for it. Lets the database know which sessions
+// have expired, before they leave, so that the next process knows. Of
+// KeeperThread; confined to that thread.
 class SessionRemover {
  public:
   // All outlive it. `archive`: null without a store, and then there is nothing
@@ -22,8 +23,9 @@ class SessionRemover {
                  const Clock& clock)
       : shelf_(shelf), archive_(archive), saver_(saver), clock_(clock) {}
 
-  // RemoveSome has something to do.
-  bool HasWork() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(shelf_.mutex);
+  // RemoveSome has something to do. REQUIRES: the caller holds Shelf::mutex,
+  // which is another one to the analysis if it is reached by another way.
+  bool HasWork() const;
   void RemoveSome() ABSL_LOCKS_EXCLUDED(shelf_.mutex);
   // Removes all that there is, as far as log and database let it be. What is
   // left leaves when the next process begins, or comes back if the log does not
@@ -33,6 +35,7 @@ class SessionRemover {
  private:
   uint64_t Synced() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(shelf_.mutex);
   bool MayLog() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(shelf_.mutex);
+  bool NoteExpired() ABSL_LOCKS_EXCLUDED(shelf_.mutex);
   bool LogSome() ABSL_LOCKS_EXCLUDED(shelf_.mutex);
   bool DropSome() ABSL_LOCKS_EXCLUDED(shelf_.mutex);
   void TellWaiting() ABSL_LOCKS_EXCLUDED(shelf_.mutex);

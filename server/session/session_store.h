@@ -11,6 +11,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "server/session/expired_ids.h"
 #include "server/session/prefix.h"
 #include "server/session/session_card.h"
 #include "server/session/session_info.h"
@@ -87,6 +88,12 @@ class SessionStore {
 
   // Those that are not there are no error.
   virtual absl::Status Remove(std::span<const SessionUid> uids) = 0;
+
+  // Which sessions have expired: calls `each` for every one that it was told of
+  // and not to forget, in any order.
+  virtual absl::Status ForEachExpired(
+      const std::function<void(ExpiredId expired)>& each) = 0;
+  virtual absl::Status PutExpired(std::span<const ExpiredId> expired) = 0;
 
   // What was put and removed is there after a loss of power, too.
   virtual absl::Status Sync() = 0;

@@ -399,7 +399,11 @@ Session* SessionTable::FindPrefix(const PrefixDigest& prefix) const {
 
 std::unique_ptr<Session> SessionTable::RemoveExpired(Session& session,
                                                      const Moment& now) {
-  expired_.Add(session.key(), WallExpiry(session, now));
+  const bool outlives = session.durability != Durability::kNone &&
+                        session.stream == 0 &&
+                        KindOfId(session.id) == SessionKind::kSession;
+  expired_.Add(session.key(), WallExpiry(session, now),
+               outlives ? ExpiredIds::Stored::kYes : ExpiredIds::Stored::kNo);
   return Remove(session);
 }
 

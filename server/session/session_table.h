@@ -126,6 +126,9 @@ class SessionTable {
   std::unique_ptr<Session> TakeIfExpired(const SessionKey& key,
                                          const Moment& now);
 
+  // Which ids have expired lately.
+  ExpiredIds& expired() { return expired_; }
+
   // No session expires before this time.
   SteadyTime NextExpiry() const;
 

@@ -101,7 +101,8 @@ rocksdb::Status RocksDatabase::OpenChecked() {
       {"sessions", FamilyOptions()},
       {"snapshots", BlobFamilyOptions()},
       {"tails", BlobFamilyOptions()},
-      {"in_files", FamilyOptions()}};
+      {"in_files", FamilyOptions()},
+      {"expired", FamilyOptions()}};
   rocksdb::DB* database = nullptr;
   rocksdb::Status status =
       rocksdb::DB::Open(DatabaseOptionsHere(), options_.directory, families,

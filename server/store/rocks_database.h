@@ -68,11 +68,12 @@ class RocksDatabase {
   rocksdb::DB& operator*() { return *database_; }
   rocksdb::DB* operator->() { return database_.get(); }
   // Its column families: what describes sessions, their snapshots and tails,
-  // and which snapshots are in files.
+  // which snapshots are in files, and which sessions have expired.
   rocksdb::ColumnFamilyHandle* sessions() const { return handles_[1]; }
   rocksdb::ColumnFamilyHandle* snapshots() const { return handles_[2]; }
   rocksdb::ColumnFamilyHandle* tails() const { return handles_[3]; }
   rocksdb::ColumnFamilyHandle* in_files() const { return handles_[4]; }
+  rocksdb::ColumnFamilyHandle* expired() const { return handles_[5]; }
 
  private:
   rocksdb::DBOptions DatabaseOptionsHere() const;

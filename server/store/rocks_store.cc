@@ -72,6 +72,9 @@ class RocksSessionStore final : public SessionStore {
       std::span<const std::pair<StoredSession, std::string>> tails) override;
   absl::StatusOr<StoredState> Read(const SessionUid& uid) override;
   absl::Status Remove(std::span<const SessionUid> uids) override;
+  absl::Status ForEachExpired(
+      const std::function<void(ExpiredId expired)>& each) override;
+  absl::Status PutExpired(std::span<const ExpiredId> expired) override;
   absl::Status Sync() override;
   absl::Status Try(absl::string_view snapshot) override;
 
@@ -334,6 +337,40 @@ absl::Status RocksSessionStore::Remove(std::span<const SessionUid> uids) {
     batch.Delete(database_.tails(), KeyOf(uid));
   }
   return WriteOver(uids, std::nullopt, batch);
+}
+
+absl::Status RocksSessionStore::ForEachExpired(
+    const std::function<void(ExpiredId expired)>& each) {
+  const MutexLock lock(mutex_);
+  STEADYSTATE_RETURN_IF_ERROR(database_.CheckWorks("be read"));
+  const std::unique_ptr<rocksdb::Iterator> at(
+      database_->NewIterator(rocksdb::ReadOptions(), database_.expired()));
+  for (at->SeekToFirst(); at->Valid(); at->Next()) {
+    absl::StatusOr<ExpiredId> expired =
+        DecodeExpired(ViewOf(at->key()), ViewOf(at->value()));
+    if (expired.ok()) {
+      each(*std::move(expired));
+    } else {
+      LogError("expired session left out",
+               {{"error", expired.status().message()}});
+    }
+  }
+  if (at->status().ok()) return absl::OkStatus();
+  return StoreUnavailable("be read", at->status().ToString());
+}
+
+absl::Status RocksSessionStore::PutExpired(std::span<const ExpiredId> expired) {
+  rocksdb::WriteBatch batch;
+  const MutexLock lock(mutex_);
+  STEADYSTATE_RETURN_IF_ERROR(database_.CheckWorks("be written"));
+  for (const auto& [name, time] : expired) {
+    if (time.has_value()) {
+      batch.Put(database_.expired(), name, EncodeExpiry(*time));
+    } else {
+      batch.Delete(database_.expired(), name);
+    }
+  }
+  return database_.Write(batch, RocksDatabase::Safety::kFromKill);
 }
 
 absl::Status RocksSessionStore::Sync() {

@@ -22,8 +22,8 @@ namespace steadystate {
 namespace {
 
 // The version of what is in the directory. 1 had no log, 2 no files of
-// snapshots; both are read.
-constexpr int kFormat = 3;
+// snapshots, 3 did not tell what has expired; all are read.
+constexpr int kFormat = 4;
 constexpr char kFormatFile[] = "FORMAT";
 
 constexpr char kPart[] = ".part";

@@ -82,4 +82,20 @@ absl::StatusOr<StoredSession> DecodeStored(absl::string_view bytes) {
   return session;
 }
 
+std::string EncodeExpiry(absl::Time time) {
+  std::string bytes;
+  BinaryWriter(bytes).Number(absl::ToUnixNanos(time));
+  return bytes;
+}
+
+absl::StatusOr<ExpiredId> DecodeExpired(absl::string_view name,
+                                        absl::string_view bytes) {
+  BinaryReader reader(bytes);
+  const auto nanos = reader.Number<int64_t>();
+  if (!reader.ok() || reader.left() > 0) {
+    return absl::DataLossError("when a session expired is unreadable");
+  }
+  return ExpiredId{std::string(name), absl::FromUnixNanos(nanos)};
+}
+
 }  // namespace steadystate

@@ -81,6 +81,25 @@ class MemoryStore : public SessionStore {
     return absl::OkStatus();
   }
 
+  absl::Status ForEachExpired(
+      const std::function<void(ExpiredId expired)>& each) override {
+    const MutexLock lock(mutex_);
+    if (fails_reads_) return Failure();
+    for (const auto& [name, time] : expired_) each({name, time});
+    return absl::OkStatus();
+  }
+
+  absl::Status PutExpired(std::span<const ExpiredId> expired) override {
+    MayPark("MemoryStore::PutExpired");
+    const MutexLock lock(mutex_);
+    if (fails_writes_) return Failure();
+    for (const auto& [name, time] : expired) {
+      expired_.erase(name);
+      if (time.has_value()) expired_.emplace(name, *time);
+    }
+    return absl::OkStatus();
+  }
+
   absl::Status Sync() override {
     const MutexLock lock(mutex_);
     if (fails_writes_ || fails_put_syncs_) return Failure();
@@ -190,6 +209,7 @@ class MemoryStore : public SessionStore {
     const MutexLock lock(mutex_);
     const MutexLock copy_lock(copy.mutex_);
     copy.entries_ = entries_;
+    copy.expired_ = expired_;
     copy.notes_unsynced_ = notes_unsynced_;
     copy.unsynced_ = unsynced_;
     copy.rounds_ = rounds_;
@@ -243,6 +263,10 @@ class MemoryStore : public SessionStore {
     const MutexLock lock(mutex_);
     return entries_.size();
   }
+  size_t expired() {
+    const MutexLock lock(mutex_);
+    return expired_.size();
+  }
   size_t puts() {
     const MutexLock lock(mutex_);
     return puts_;
@@ -270,6 +294,7 @@ class MemoryStore : public SessionStore {
 
   Mutex mutex_;
   std::map<SessionUid, Entry> entries_ ABSL_GUARDED_BY(mutex_);
+  std::map<std::string, absl::Time> expired_ ABSL_GUARDED_BY(mutex_);
   // What the store had in their place before they were put or removed.
   bool notes_unsynced_ ABSL_GUARDED_BY(mutex_) = false;
   std::vector<std::pair<SessionUid, std::optional<Entry>>> unsynced_

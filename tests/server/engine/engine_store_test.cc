@@ -278,6 +278,41 @@ TEST_F(EngineStoreTest, WhatHasExpiredMeanwhileIsKnownAsThat) {
             ErrorReason::kSessionExpired);
 }
 
+TEST_F(EngineStoreTest, WhatHasExpiredIsKnownAsThatByTheNextEngine) {
+  const auto reason_of = [this](const char* id) {
+    return ReasonOf(engine().GetSession(id).status());
+  };
+  SessionOptions lost;
+  lost.durability = Durability::kNone;
+  lost.id = "lost";
+  ASSERT_TRUE(engine().CreateSession(lost).ok());
+  for (const char* const id : {"gone", "again", "deleted"}) {
+    harness_->CreateSession(id);
+    Logits(id, {1});
+  }
+  store_.FailWrites(true);
+  harness_->clock().Advance(engine().options().session_ttl);
+  while (engine().GetSession("gone").ok()) std::this_thread::yield();
+  // What was not told of a store that failed is told when it works.
+  store_.FailWrites(false);
+  while (store_.expired() < 3) {
+    harness_->clock().Advance(absl::Seconds(1));
+    std::this_thread::yield();
+  }
+  harness_->CreateSession("again");
+  harness_->CreateSession("deleted");
+  ASSERT_TRUE(engine().DeleteSession("deleted").ok());
+  while (store_.expired() > 1) std::this_thread::yield();
+  // As if it were killed.
+  MemoryStore left;
+  store_.CopyTo(left);
+  harness_.emplace(OptionsFor(kInMemory), SharedTinyModel(), &left);
+  EXPECT_EQ(reason_of("gone"), ErrorReason::kSessionExpired);
+  EXPECT_EQ(reason_of("deleted"), ErrorReason::kSessionNotFound);
+  EXPECT_EQ(reason_of("lost"), ErrorReason::kSessionNotFound);
+  harness_.reset();
+}
+
 TEST_F(EngineStoreTest, WhatCannotBeStoredAtTheEndIsTriedAgain) {
   harness_->CreateSession("a");
   harness_->CreateSession("b");

@@ -198,8 +198,8 @@ TEST_F(RocksStoreTest, ADirectoryThatIsNotThisModelsStoreIsLeftAlone) {
     EXPECT_TRUE(absl::StrContains(Refusal(), "in use by another server"));
     EXPECT_EQ(TextOf(format), other_version);
   }
-  std::ofstream(format) << "store 4\nrocksdb 7 8\n";
-  EXPECT_TRUE(absl::StrContains(Refusal(), "is of format 4"));
+  std::ofstream(format) << "store 5\nrocksdb 7 8\n";
+  EXPECT_TRUE(absl::StrContains(Refusal(), "is of format 5"));
   std::ofstream(format) << "store 1\nrocksdb 99 0\n";
   EXPECT_TRUE(absl::StrContains(Refusal(), "written by RocksDB 99.0"));
   std::filesystem::remove(format);
@@ -640,6 +640,27 @@ TEST_F(FilesOfRocksStoreTest, ADatabaseThatFailsDecidesWhichFileIsNeeded) {
   EXPECT_EQ(SnapshotIn(*store, 1), found);
 }
 
+TEST_F(RocksStoreTest, WhatHasExpiredIsToldUntilItIsForgotten) {
+  auto store = Open();
+  const absl::Time time = absl::FromUnixNanos(1'800'000'000'123'456'789);
+  const ExpiredId first[] = {{"ann/a", time}, {"/b", absl::UnixEpoch()}};
+  ASSERT_TRUE(store->PutExpired(first).ok());
+  const ExpiredId second[] = {
+      {"/b", std::nullopt}, {"/c", time}, {"/d", std::nullopt}};
+  ASSERT_TRUE(store->PutExpired(second).ok());
+  for (int opened = 0; opened < 2; ++opened) {
+    std::vector<ExpiredId> all;
+    ASSERT_TRUE(store
+                    ->ForEachExpired(
+                        [&](ExpiredId one) { all.push_back(std::move(one)); })
+                    .ok());
+    EXPECT_THAT(all, testing::UnorderedElementsAre(ExpiredId{"ann/a", time},
+                                                   ExpiredId{"/c", time}));
+    store.reset();
+    store = Open();
+  }
+}
+
 TEST_F(FilesOfRocksStoreTest, AFileThatIsDamagedIsOneSessionsLossAlone) {
   auto store = Open();
   for (uint64_t i = 1; i <= 3; ++i) {
@@ -669,7 +690,8 @@ TEST_F(FilesOfRocksStoreTest, AFileThatIsDamagedIsOneSessionsLossAlone) {
   EXPECT_EQ(SnapshotIn(*store, 2), LargeSnapshot(2));
 }
 
-// A store of a server that had no files of snapshots.
+// A store of a server that had no files of snapshots, and did not tell what has
+// expired.
 TEST_F(FilesOfRocksStoreTest, AnOlderDirectoryIsGoneOnWith) {
   Open()->Put(MakeSession(1), "little", "tail").IgnoreError();
   const std::string& path = options_.directory;
@@ -686,8 +708,10 @@ TEST_F(FilesOfRocksStoreTest, AnOlderDirectoryIsGoneOnWith) {
     rocksdb::DB* database = nullptr;
     ASSERT_TRUE(
         rocksdb::DB::Open(options, path, families, &handles, &database).ok());
-    ASSERT_EQ(names.back(), "in_files");
-    ASSERT_TRUE(database->DropColumnFamily(handles.back()).ok());
+    ASSERT_THAT(names, testing::ElementsAre("default", "sessions", "snapshots",
+                                            "tails", "in_files", "expired"));
+    ASSERT_TRUE(database->DropColumnFamily(handles[4]).ok());
+    ASSERT_TRUE(database->DropColumnFamily(handles[5]).ok());
     for (auto* const handle : handles) {
       ASSERT_TRUE(database->DestroyColumnFamilyHandle(handle).ok());
     }
@@ -700,7 +724,7 @@ TEST_F(FilesOfRocksStoreTest, AnOlderDirectoryIsGoneOnWith) {
   EXPECT_EQ(SnapshotIn(*store, 1), "little");
   ASSERT_TRUE(store->Put(MakeSession(1), LargeSnapshot(1), "").ok());
   EXPECT_EQ(SnapshotIn(*store, 1), LargeSnapshot(1));
-  EXPECT_TRUE(absl::StartsWith(TextOf(path + "/FORMAT"), "store 3\n"));
+  EXPECT_TRUE(absl::StartsWith(TextOf(path + "/FORMAT"), "store 4\n"));
 }
 
 }  // namespace
