@@ -85,6 +85,7 @@ void Simulation::Recover(Ending ending) {
     faulty_ = false;
     faulty_waves_ = 0;
   }
+  EndProbe(ending);
   const auto listed = ListAll();
   for (auto entry = live_.begin(); entry != live_.end() && !failed_;) {
     auto& [name, live] = *entry;

@@ -25,6 +25,9 @@ constexpr std::chrono::seconds kHangs{60};
 
 const char* const kOwners[] = {"a", "b"};
 
+// Of a session whose owner has no other.
+SessionName ProbeName() { return {"probe", "probe"}; }
+
 }  // namespace
 
 EngineOptions Simulation::Options(const Model& model) {
@@ -227,20 +230,33 @@ void Simulation::EndFaults() {
 
 // Do a session's creation, its way to the disk and its deletion succeed?
 bool Simulation::Probe(Durability durability) {
-  const SessionName name = {"probe", "probe"};
   bool works = true;
   for (const ActionKind kind :
        {ActionKind::kCreate, ActionKind::kHibernate, ActionKind::kDelete}) {
-    Action action(kind, name);
-    action.options.owner = name.first;
-    action.options.id = name.second;
-    action.options.durability = durability;
-    Submit(machine_, 1, action);
-    if (!AwaitAnswer(action, kHangs)) return false;
-    TakeAnswer(action);
-    works = works && action.status.ok();
+    works = DoWithProbe(kind, durability) && works;
   }
   return works;
+}
+
+bool Simulation::DoWithProbe(ActionKind kind, Durability durability) {
+  Action action(kind, ProbeName());
+  action.options.owner = action.name.first;
+  action.options.id = action.name.second;
+  action.options.durability = durability;
+  Submit(machine_, 1, action);
+  if (!AwaitAnswer(action, kHangs)) return false;
+  TakeAnswer(action);
+  return action.status.ok();
+}
+
+// It was deleted, and only a loss of power may bring it back.
+void Simulation::EndProbe(Ending ending) {
+  if (!machine_.engine().GetSession(KeyOf(ProbeName())).ok()) return;
+  if (ending != Ending::kPowerLost) {
+    Fail("what was to show that the disk works comes back");
+  } else if (!DoWithProbe(ActionKind::kDelete, Durability::kShutdown)) {
+    Fail("what shows that the disk works cannot be deleted");
+  }
 }
 
 void Simulation::PassTime(Dice& dice) {

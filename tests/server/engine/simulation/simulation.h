@@ -98,6 +98,8 @@ class Simulation {
   void SetFault(uint64_t which);
   void EndFaults();
   bool Probe(Durability durability);
+  bool DoWithProbe(ActionKind kind, Durability durability);
+  void EndProbe(Ending ending);
   void End();
 
   // draw.cc: what is asked.
