@@ -241,6 +241,18 @@ std::vector<VersionPtr> Simulation::Follow(const Action& action, Live& live,
   return next;
 }
 
+// The session was deleted while the request was under way. Should a loss of
+// power bring it back, it may be anywhere on that way.
+void Simulation::NoteCutOff(const Action& action, Live& live,
+                            const std::vector<VersionPtr>& from) {
+  if (action.kind != ActionKind::kRequest) return;
+  for (const VersionPtr& version : from) {
+    for (const Outcome& outcome : plain_.OutcomesOf(version, action.asked)) {
+      Append(outcome.path, live.unacknowledged);
+    }
+  }
+}
+
 std::vector<VersionPtr> Simulation::FollowRewind(const Action& action,
                                                  Live& live,
                                                  const VersionPtr& from) {
@@ -618,6 +630,7 @@ void Simulation::Check(const Script& script) {
     if (deleted && action.kind != ActionKind::kDelete && action.answered &&
         !action.status.ok() &&
         ReasonOf(action.status) == ErrorReason::kSessionNotFound) {
+      NoteCutOff(action, live, may_be);
       break;
     }
     if (action.kind == ActionKind::kRequest) {

@@ -128,6 +128,8 @@ class Simulation {
   std::vector<VersionPtr> Follow(const Action& action, Live& live,
                                  const std::vector<VersionPtr>& from,
                                  std::vector<VersionPtr>& seen);
+  void NoteCutOff(const Action& action, Live& live,
+                  const std::vector<VersionPtr>& from);
   std::vector<VersionPtr> FollowRewind(const Action& action, Live& live,
                                        const VersionPtr& from);
   std::vector<VersionPtr> Fits(const Action& action, const Outcome& outcome);
