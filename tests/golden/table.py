@@ -142,7 +142,8 @@ def describe(folder):
     """GetModel of the server that serves `folder`."""
     from testing.server_process import BIN_DIR, ServerProcess
 
-    with ServerProcess(model=folder) as server:
+    # The type of caches depends on what the CPU multiplies natively.
+    with ServerProcess("--cache_dtype", "f32", model=folder) as server:
         command = [BIN_DIR / "steadystate", "model", "--json"]
         return json.loads(
             subprocess.check_output([*command, "--address", server.grpc])
