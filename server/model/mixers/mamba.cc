@@ -153,7 +153,11 @@ absl::StatusOr<std::unique_ptr<Mixer>> Mamba::Make(const MixerBuilder& from) {
   STEADYSTATE_ASSIGN_OR_RETURN(mamba->rank_, ReadRank(from));
   mamba->columns_ = ColumnsOfHead(mamba->E_);
   STEADYSTATE_RETURN_IF_ERROR(mamba->TakeProjections(from));
-  STEADYSTATE_RETURN_IF_ERROR(AddMambaConv(from, 0, mamba->E_, mamba->conv_));
+  STEADYSTATE_ASSIGN_OR_RETURN(const MambaConv conv,
+                               ReadMambaConv(from.config));
+  STEADYSTATE_RETURN_IF_ERROR(mamba->conv_.Add(from, ConvNames(), 0, mamba->E_,
+                                               conv.taps, Activation::kSilu,
+                                               conv.bias));
   STEADYSTATE_RETURN_IF_ERROR(mamba->MakeRecurrence(from));
   STEADYSTATE_ASSIGN_OR_RETURN(mamba->skip_,
                                from.weights.TakeFloats("D", {mamba->E_}));

@@ -37,9 +37,7 @@ absl::StatusOr<size_t> ReadMambaWidth(const MixerBuilder& from) {
   return width;
 }
 
-absl::Status AddMambaConv(const MixerBuilder& from, size_t column,
-                          size_t channels, CausalConvs& convs) {
-  const Config& config = from.config;
+absl::StatusOr<MambaConv> ReadMambaConv(const Config& config) {
   STEADYSTATE_ASSIGN_OR_RETURN(const size_t taps,
                                config.Size("conv_kernel", 4, {1, 64}));
   STEADYSTATE_ASSIGN_OR_RETURN(const bool bias,
@@ -52,8 +50,7 @@ absl::Status AddMambaConv(const MixerBuilder& from, size_t column,
     return config.Unsupported("hidden_act",
                               "supported are \"silu\" and \"swish\"");
   }
-  return convs.Add(from, ConvNames(), column, channels, taps, activation,
-                   bias ? Bias::kYes : Bias::kNone);
+  return MambaConv{taps, bias ? Bias::kYes : Bias::kNone};
 }
 
 absl::StatusOr<Bias> ReadMambaBias(const MixerBuilder& from) {

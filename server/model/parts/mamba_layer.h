@@ -8,7 +8,6 @@
 #include "server/checkpoint/config.h"
 #include "server/model/family.h"
 #include "server/model/mixer_builder.h"
-#include "server/model/parts/causal_conv.h"
 #include "server/model/parts/projection.h"
 
 namespace steadystate {
@@ -27,10 +26,14 @@ bool IsMambaOfFla(const Config& config);
 // Errors name the key.
 absl::StatusOr<size_t> ReadMambaWidth(const MixerBuilder& from);
 
-// Adds the layer's convolution, conv1d, over the columns from `column` on:
-// conv_kernel taps, a bias unless use_conv_bias is false, and hidden_act.
-absl::Status AddMambaConv(const MixerBuilder& from, size_t column,
-                          size_t channels, CausalConvs& convs);
+// The layer's convolution, conv1d, which silu follows: conv_kernel taps, a bias
+// unless use_conv_bias is false. Errors name the key; UNIMPLEMENTED for another
+// hidden_act.
+struct MambaConv {
+  size_t taps = 0;
+  Bias bias = Bias::kYes;
+};
+absl::StatusOr<MambaConv> ReadMambaConv(const Config& config);
 
 // Whether in_proj and out_proj have biases: use_bias.
 absl::StatusOr<Bias> ReadMambaBias(const MixerBuilder& from);
