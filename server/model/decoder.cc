@@ -100,6 +100,8 @@ absl::StatusOr<Decoder> Decoder::Make(const Config& config,
     STEADYSTATE_ASSIGN_OR_RETURN(
         decoder.final_norm_, Norm::Make(model.norm, body, frame.final_norm, D));
   }
+  decoder.embedding_multiplier_ = model.embedding_multiplier;
+  decoder.logit_divisor_ = model.logit_divisor;
   decoder.logit_cap_ = model.logit_cap;
   TypedData head = decoder.embedding_->table();
   decoder.tied_ =
@@ -144,6 +146,11 @@ void Decoder::Embed(std::span<const InputRow> rows, float* residual,
       std::copy_n(input.embedding, D, residual + row * D);
     } else {
       embedding_->Row(input.token, residual + row * D);
+    }
+    if (embedding_multiplier_ != 1) {
+      for (size_t i = 0; i < D; ++i) {
+        residual[row * D + i] *= embedding_multiplier_;
+      }
     }
     if (input_norm_.has_value()) {
       input_norm_->Apply(residual + row * D, residual + row * D);
@@ -195,10 +202,14 @@ void Decoder::Head(size_t rows, const float* hidden, float* logits,
   // Whatever piece a row of the hidden vectors comes from.
   buffers.row_class = RowClass::kDecode;
   buffers.Project(*head_, rows, hidden, head_->in(), logits, head_->out());
-  if (logit_cap_ == 0) return;
+  if (logit_cap_ == 0 && logit_divisor_ == 1) return;
   const size_t N = head_->out();
   buffers.ForRows(rows, N, [&](size_t row, size_t) {
-    SoftCap(N, logit_cap_, logits + row * N, logits + row * N);
+    float* const to = logits + row * N;
+    if (logit_divisor_ != 1) {
+      for (size_t i = 0; i < N; ++i) to[i] /= logit_divisor_;
+    }
+    if (logit_cap_ != 0) SoftCap(N, logit_cap_, to, to);
   });
 }
 

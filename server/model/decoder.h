@@ -84,6 +84,8 @@ class Decoder {
   std::optional<Norm> final_norm_;
   std::unique_ptr<Linear> head_;  // D -> vocab_size
   bool tied_ = false;
+  float embedding_multiplier_ = 1;
+  float logit_divisor_ = 1;
   float logit_cap_ = 0;  // 0: none
 };
 

@@ -89,6 +89,7 @@ struct SoftmaxAttentionOptions {
   bool out_bias = false;
   std::optional<QueryKeyNorm> qk_norm{};
   std::optional<size_t> window{};  // tokens seen, the own one included
+  std::optional<double> scale{};   // of scores; nothing: d^-1/2
   double rope_theta = 10000;
   size_t rotary = 0;  // the first elements of a head, which turn; even
   // The heads' outputs times sigmoid of a gate. The rows of q_proj are then
@@ -136,6 +137,9 @@ struct ModelConfig {
   std::string input_norm;
   // A file without the final norm has none; else that is an error.
   bool final_norm_may_be_missing = false;
+  float embedding_multiplier = 1;  // of what goes into the first layer
+  float residual_multiplier = 1;   // of what a mixer adds to the residual
+  float logit_divisor = 1;
   // logits <- cap tanh(logits / cap); 0: as they are.
   float logit_cap = 0;
   bool byte_tokenizer = false;

@@ -56,7 +56,14 @@ absl::StatusOr<Layer> Layer::Make(const ModelConfig& config,
         steps[1].mixer,
         MakeChannelMixer(config, builder.Child(names.channel_mixer)));
   }
-  return Layer(std::move(steps));
+  return Layer(std::move(steps), config.residual_multiplier);
+}
+
+void Layer::AddMixed(size_t D, float* mixed, float* residual) const {
+  if (multiplier_ != 1) {
+    for (size_t i = 0; i < D; ++i) mixed[i] *= multiplier_;
+  }
+  AddTo(D, mixed, residual);
 }
 
 void Layer::Forward(std::span<const Segment> segments, size_t rows,
@@ -68,13 +75,13 @@ void Layer::Forward(std::span<const Segment> segments, size_t rows,
   for (size_t i = 0; i < steps_.size(); ++i) {
     const Step& step = steps_[i];
     buffers.ForRows(rows, 2 * D, [&](size_t row, size_t) {
-      if (i > 0) AddTo(D, mixed + row * D, residual + row * D);
+      if (i > 0) AddMixed(D, mixed + row * D, residual + row * D);
       step.norm.Apply(residual + row * D, normed + row * D);
     });
     step.mixer->Forward(segments, rows, normed, mixed, workspace);
   }
   buffers.ForRows(rows, D, [&](size_t row, size_t) {
-    AddTo(D, mixed + row * D, residual + row * D);
+    AddMixed(D, mixed + row * D, residual + row * D);
   });
 }
 

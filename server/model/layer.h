@@ -15,9 +15,10 @@
 
 namespace steadystate {
 
-// One layer, as its LayerPlan says: residual steps h += mixer(norm(h)), first
-// with the token mixer, then with the channel mixer if there is one. Immutable;
-// thread-safe given distinct workspaces.
+// One layer, as its LayerPlan says: residual steps
+// h += residual_multiplier mixer(norm(h)), first with the token mixer, then
+// with the channel mixer if there is one. Immutable; thread-safe given distinct
+// workspaces.
 class Layer {
  public:
   // `layer` and `weights` of `builder` are those of the layer,
@@ -40,14 +41,17 @@ class Layer {
               const float* residual, Workspace& workspace) const;
 
  private:
-  // h += mixer(norm(h)).
   struct Step {
     Norm norm;
     std::unique_ptr<Mixer> mixer;
   };
-  explicit Layer(std::vector<Step> steps) : steps_(std::move(steps)) {}
+  Layer(std::vector<Step> steps, float multiplier)
+      : steps_(std::move(steps)), multiplier_(multiplier) {}
+  // Adds what a mixer has put out, f32[D], to a row of the residual.
+  void AddMixed(size_t D, float* mixed, float* residual) const;
 
   std::vector<Step> steps_;
+  float multiplier_;  // of what mixers put out
 };
 
 // The token mixer of layer `builder.layer`. `weights` of `builder` are the

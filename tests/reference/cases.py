@@ -65,7 +65,7 @@ class Case:
         D = self.config["hidden_size"]
         width = getattr(self.family, "mlp_width", mlp_width)(self.config)
         gate, up, down = self.model.MLP_PARTS
-        if self.stored.get("fused_mlp"):
+        if self.stored.get("fused_mlp") or not up:
             self.matrix(p + gate + ".weight", 2 * width, D)
         else:
             self.matrix(p + gate + ".weight", width, D)

@@ -147,7 +147,7 @@ class CausalLm:
 
     family: a module of families/. rounded: applied to every weight matrix
     and its input, see tensor_file. What a family may replace: the names, here
-    fla's, `make_block`, `final_norm`, `cap`.
+    fla's, `make_block`, `embed`, `final_norm`, `cap`.
     """
 
     EMBEDDINGS = "model.embeddings.weight"
@@ -181,12 +181,15 @@ class CausalLm:
         weight = self.tensors[self.FINAL_NORM + ".weight"]
         return rms_norm(h, weight, self.config.norm_eps())
 
+    def embed(self, token):
+        return self.table[token].copy()
+
     def cap(self, logits):
         return logits
 
     def step(self, token, position):
         """Logits [vocab] after this token."""
-        h = self.table[token].copy()
+        h = self.embed(token)
         for block in self.blocks:
             h = block.step(h, position)
         return self.cap(self.head @ self.rounded(self.final_norm(h)))

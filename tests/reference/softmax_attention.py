@@ -1,7 +1,7 @@
 """Softmax attention with rotary positions: `transformer`, hybrid layers.
 
     q, k, v = W x (+ b);  q, k <- norm per head;  q, k <- rotary
-    o_h = sum softmax(q_h . k_j d^-1/2) v_j;  o <- o sigmoid(gate)
+    o_h = sum softmax(scale q_h . k_j) v_j;  o <- o sigmoid(gate)
     y = W_o o (+ b)
 
 Which of that a layer has is its Shape; query head h reads key head
@@ -27,6 +27,7 @@ class Shape:
     rotary: int  # the first dimensions of a head, which turn
     theta: float
     window: int = 0  # 0: none
+    scale: float = 0.0  # of scores; 0: d^-1/2
     norms: tuple = ()  # the names of those of q and k
     eps: float = 1e-5  # of norms
     gated: bool = False  # q_proj has a head's rows of q, then of its gate
@@ -65,7 +66,7 @@ class SoftmaxAttention(Layer):
             j = h // (H // G)
             query = self.rotate(q[h], position)
             scores = np.array([key[j] @ query for key in self.keys[first:]])
-            weights = softmax(scores / math.sqrt(d))
+            weights = softmax(scores * (self.shape.scale or 1 / math.sqrt(d)))
             out[h] = sum(s * u[j] for s, u in zip(weights, self.values[first:]))
         if self.shape.gated:
             out *= sigmoid(gate)
@@ -109,15 +110,18 @@ def rotary_option(config, key):
     return config[key] if value is None else value
 
 
-def transformers_shape(config, **more):
-    """Of the keys that transformers' models have in common."""
+def transformers_shape(config, kv_heads=None, share=None, **more):
+    """Of the keys that transformers' models have in common, but for the heads
+    of keys and the share of a head that turns, where they are given."""
     H = config["num_attention_heads"]
     d = config.get("head_dim", config["hidden_size"] // H)
+    if share is None:
+        share = rotary_option(config, "partial_rotary_factor")
     return Shape(
         H=H,
-        G=config["num_key_value_heads"],
+        G=kv_heads or config["num_key_value_heads"],
         d=d,
-        rotary=int(d * rotary_option(config, "partial_rotary_factor")),
+        rotary=int(d * share),
         theta=rotary_option(config, "rope_theta"),
         eps=config.norm_eps(),
         **more,

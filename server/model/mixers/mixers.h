@@ -17,6 +17,7 @@ namespace steadystate {
 Family DeltaNetFamily();
 Family GatedDeltanetFamily();
 Family GlaFamily();
+Family GraniteMoeHybridFamily();
 Family HgrnFamily();
 Family Hgrn2Family();
 Family KdaFamily();

@@ -2,7 +2,8 @@
 // and as the hybrids of transformers:
 //   q, k, v = W x (+ b);  q, k <- RMSNorm per head if qk_norm
 //   q, k <- rotary(position) of their first elements, half-split
-//   o_h = sum_j softmax_j(d^-1/2 q_h . k_j) v_j over the tokens j seen
+//   o_h = sum_j softmax_j(scale q_h . k_j) v_j over the tokens j seen; scale is
+//   d^-1/2, or stated
 //   o  <- o sigmoid(g) if gated, g = W_g x
 //   y   = W_o o (+ b)
 // H query heads share G key/value heads, H/G each. The cache holds rotated
@@ -48,7 +49,9 @@ class SoftmaxAttention final : public Mixer {
         d_(options.head_dim),
         gated_(options.gated),
         window_(options.window),
-        scale_(1.0f / std::sqrt(static_cast<float>(d_))) {}
+        scale_(options.scale.has_value()
+                   ? static_cast<float>(*options.scale)
+                   : 1.0f / std::sqrt(static_cast<float>(d_))) {}
 
   absl::Status TakeWeights(const SoftmaxAttentionOptions& options,
                            const MixerBuilder& from);

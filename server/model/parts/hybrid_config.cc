@@ -109,9 +109,11 @@ absl::StatusOr<SoftmaxAttentionOptions> ReadAttention(
   STEADYSTATE_ASSIGN_OR_RETURN(
       options.num_heads,
       config.Size("num_attention_heads", defaults.num_heads, kHeads));
+  const size_t kv_heads =
+      defaults.num_kv_heads == 0 ? options.num_heads : defaults.num_kv_heads;
   STEADYSTATE_ASSIGN_OR_RETURN(
       options.num_kv_heads,
-      config.Size("num_key_value_heads", defaults.num_kv_heads, kHeads));
+      config.Size("num_key_value_heads", kv_heads, kHeads));
   if (options.num_heads % options.num_kv_heads != 0) {
     return config.Invalid("num_key_value_heads",
                           absl::StrCat("it must divide num_attention_heads, ",

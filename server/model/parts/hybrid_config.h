@@ -25,7 +25,7 @@ absl::StatusOr<bool> ReadLayerTypes(const Config& config,
 // What a family's softmax attention is where the config is silent.
 struct AttentionDefaults {
   size_t num_heads = 0;
-  size_t num_kv_heads = 0;
+  size_t num_kv_heads = 0;           // 0: as many as there are of queries
   std::optional<size_t> head_dim{};  // absent: D / num_heads
   double rope_theta = 10000;
   double rotary_factor = 1;  // the share of a head that turns

@@ -42,6 +42,15 @@ SMALL = {
         "transformer": {"num_heads": 4},
     },
     "transformers": {
+        "granitemoehybrid": {
+            "num_local_experts": 0, "num_hidden_layers": 3,
+            "layer_types": ["linear_attention", "full_attention",
+                            "linear_attention"],
+            "num_attention_heads": 4, "num_key_value_heads": 2,
+            "shared_intermediate_size": 96, "mamba_n_heads": 8,
+            "mamba_d_state": 16, "embedding_multiplier": 3.0,
+            "residual_multiplier": 0.5, "attention_multiplier": 0.1,
+            "logits_scaling": 2.0},
         "lfm2": {"num_hidden_layers": 3, "full_attn_idxs": [1],
                  "intermediate_size": 144, "block_multiple_of": 32,
                  "num_attention_heads": 4, "num_key_value_heads": 2},

@@ -1,0 +1,183 @@
+// Granite 4.0 H (IBM 2025), as transformers' model_type "granitemoehybrid",
+// without its mixture of experts: layers of Mamba-2 (parts/mamba2_layer.h) and
+// of softmax attention (softmax_attention.cc), which mostly knows no positions,
+// and scalars around them,
+//   h0     = embedding_multiplier table[token]
+//   h     += residual_multiplier mixer(norm h)
+//   h     += residual_multiplier mlp(norm h)
+//   logits = head(norm h) / logits_scaling
+// Scores of attention are attention_multiplier q . k.
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
+#include "server/base/status_macros.h"
+#include "server/checkpoint/config.h"
+#include "server/model/mixers/mixers.h"
+#include "server/model/parts/hybrid_config.h"
+#include "server/model/parts/mamba2_layer.h"
+
+namespace steadystate {
+namespace {
+
+constexpr absl::string_view kUsedKeys[] = {
+    "attention_bias",       "attention_multiplier",
+    "embedding_multiplier", "residual_multiplier",
+    "logits_scaling",       "position_embedding_type",
+    "num_local_experts",    "shared_intermediate_size",
+    "mamba_n_heads",        "mamba_d_head",
+    "mamba_n_groups",       "mamba_d_state",
+    "mamba_d_conv",         "mamba_expand",
+    "mamba_conv_bias",      "mamba_proj_bias",
+    "time_step_limit"};
+// Of training, of experts where there are none, and how a library computes.
+constexpr absl::string_view kInertKeys[] = {
+    "init_method",       "logits_to_keep",      "mamba_chunk_size",
+    "time_step_floor",   "time_step_max",       "time_step_min",
+    "use_mamba_kernels", "num_experts_per_tok", "router_aux_loss_coef"};
+constexpr FixedKey kFixedKeys[] = {{"normalization_function", "\"rmsnorm\""}};
+
+constexpr Bounds kHeads = {1, 65536};
+constexpr Bounds kWidth = {1, 1 << 20};
+constexpr Bounds kFactor = {1e-6, 1e6};
+
+// E / heads; a file may say so, or "auto".
+absl::Status CheckHeadWidth(const Config& config, size_t width) {
+  constexpr absl::string_view kKey = "mamba_d_head";
+  const absl::StatusOr<std::string> word = config.String(kKey, "auto");
+  if (word.ok() && *word == "auto") return absl::OkStatus();
+  STEADYSTATE_ASSIGN_OR_RETURN(const size_t stated,
+                               config.Size(kKey, width, kWidth));
+  if (stated == width) return absl::OkStatus();
+  return config.Invalid(
+      kKey, absl::StrCat("it must be \"auto\" or mamba_expand times "
+                         "hidden_size / mamba_n_heads, ",
+                         width));
+}
+
+absl::Status ReadShape(const MixerBuilder& from, Mamba2Options& options) {
+  const Config& config = from.config;
+  STEADYSTATE_ASSIGN_OR_RETURN(const size_t expand,
+                               config.Size("mamba_expand", 2, {1, 64}));
+  const size_t E = expand * from.hidden_size;
+  STEADYSTATE_ASSIGN_OR_RETURN(options.H,
+                               config.Size("mamba_n_heads", 128, kHeads));
+  if (E % options.H != 0) {
+    return config.Invalid(
+        "mamba_n_heads",
+        absl::StrCat("it must divide mamba_expand times hidden_size, ", E));
+  }
+  options.P = E / options.H;
+  STEADYSTATE_RETURN_IF_ERROR(CheckHeadWidth(config, options.P));
+  STEADYSTATE_ASSIGN_OR_RETURN(options.N,
+                               config.Size("mamba_d_state", 256, kWidth));
+  STEADYSTATE_ASSIGN_OR_RETURN(options.G,
+                               config.Size("mamba_n_groups", 1, kHeads));
+  if (options.H % options.G != 0) {
+    return config.Invalid(
+        "mamba_n_groups",
+        absl::StrCat("it must divide mamba_n_heads, ", options.H));
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::unique_ptr<Mixer>> MakeMamba2(const MixerBuilder& from) {
+  const Config& config = from.config;
+  Mamba2Options options;
+  STEADYSTATE_RETURN_IF_ERROR(ReadShape(from, options));
+  STEADYSTATE_RETURN_IF_ERROR(
+      ReadStepLimit(config, "time_step_limit", options));
+  STEADYSTATE_ASSIGN_OR_RETURN(options.conv_taps,
+                               config.Size("mamba_d_conv", 4, {1, 64}));
+  STEADYSTATE_ASSIGN_OR_RETURN(const bool conv_bias,
+                               config.Bool("mamba_conv_bias", true));
+  STEADYSTATE_ASSIGN_OR_RETURN(const bool bias,
+                               config.Bool("mamba_proj_bias", false));
+  options.conv_bias = conv_bias ? Bias::kYes : Bias::kNone;
+  options.bias = bias ? Bias::kYes : Bias::kNone;
+  return Mamba2Layer::Make(from, options);
+}
+
+absl::Status ReadAttentionLayers(const Config& config, ModelConfig& model) {
+  // Published files have the names that transformers had first.
+  constexpr Choice<TokenMixer> kKinds[] = {
+      {"mamba", TokenMixer::kFamily},
+      {"linear_attention", TokenMixer::kFamily},
+      {"attention", TokenMixer::kSoftmax},
+      {"full_attention", TokenMixer::kSoftmax}};
+  STEADYSTATE_RETURN_IF_ERROR(
+      ReadLayerTypes(config, std::span<const Choice<TokenMixer>>(kKinds), model)
+          .status());
+  STEADYSTATE_ASSIGN_OR_RETURN(SoftmaxAttentionOptions attention,
+                               ReadAttention(config, {.num_heads = 32}, model));
+  STEADYSTATE_ASSIGN_OR_RETURN(attention.qkv_bias,
+                               config.Bool("attention_bias", false));
+  attention.out_bias = attention.qkv_bias;
+  STEADYSTATE_ASSIGN_OR_RETURN(
+      attention.scale, config.Number("attention_multiplier", 1, kFactor));
+  constexpr Choice<bool> kPositions[] = {{"nope", false}, {"rope", true}};
+  STEADYSTATE_ASSIGN_OR_RETURN(
+      const bool turns, ReadChoice(config, "position_embedding_type",
+                                   std::span<const Choice<bool>>(kPositions)));
+  if (!turns) attention.rotary = 0;
+  for (LayerPlan& plan : model.layers) plan.softmax = attention;
+  return absl::OkStatus();
+}
+
+absl::Status ReadScalars(const Config& config, ModelConfig& model) {
+  struct Scalar {
+    absl::string_view key;
+    float& value;
+  };
+  for (const auto& [key, value] :
+       {Scalar{"embedding_multiplier", model.embedding_multiplier},
+        Scalar{"residual_multiplier", model.residual_multiplier},
+        Scalar{"logits_scaling", model.logit_divisor}}) {
+    STEADYSTATE_ASSIGN_OR_RETURN(const double stated,
+                                 config.Number(key, 1, kFactor));
+    value = static_cast<float>(stated);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ReadConfig(const Config& config, ModelConfig& model) {
+  STEADYSTATE_ASSIGN_OR_RETURN(const size_t experts,
+                               config.Size("num_local_experts", 8, {0, 65536}));
+  if (experts > 0) {
+    return config.Unsupported("num_local_experts",
+                              "only models without experts, 0, are");
+  }
+  STEADYSTATE_ASSIGN_OR_RETURN(
+      model.intermediate_size,
+      config.Size("shared_intermediate_size", 1024, kWidth));
+  STEADYSTATE_RETURN_IF_ERROR(ReadScalars(config, model));
+  return ReadAttentionLayers(config, model);
+}
+
+}  // namespace
+
+Family GraniteMoeHybridFamily() {
+  return {.model_type = "granitemoehybrid",
+          .source = "granitemoehybrid.cc",
+          .keys = {.used = kUsedKeys,
+                   .inert = kInertKeys,
+                   .must_be_default = kFixedKeys},
+          .part_keys = HybridKeys(),
+          .frame = {.embeddings = "embed_tokens.weight",
+                    .token_norm = "input_layernorm",
+                    .token_mixer = "mamba.",
+                    .softmax_mixer = "self_attn.",
+                    .channel_norm = "post_attention_layernorm",
+                    .channel_mixer = "shared_mlp.",
+                    .mlp = {.gate = "input_linear",
+                            .up = "",
+                            .down = "output_linear"}},
+          .defaults = {.hidden_size = 4096, .layers = 32},
+          .hybrid = false,
+          .read_config = ReadConfig,
+          .make_token_mixer = MakeMamba2};
+}
+
+}  // namespace steadystate
