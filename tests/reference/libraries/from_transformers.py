@@ -29,7 +29,8 @@ INERT = ("norm_scope", "norm_before_gate", "attn_output_gate", "block_dim",
          "block_mlp_init_scale", "block_norm_eps", "block_out_init_scale",
          "block_use_swiglu", "block_use_xavier_init", "conv_dim",
          "conv_dim_out", "conv_use_xavier_init", "init_method",
-         "mamba_ssm_dtype", "mtp_num_hidden_layers", "num_heads", "theta", "use_pos_enc")
+         "logits_to_keep", "mamba_ssm_dtype", "mtp_num_hidden_layers",
+         "normalization_function", "num_heads", "theta", "use_pos_enc")
 
 # Keys that it reads and has under other names.
 READ = ("block_ff_dim", "full_attention_interval", "partial_rotary_factor",
