@@ -20,7 +20,7 @@ bool InputRows::Prepare(const Request& request, ThreadPool& pool) {
       request.dtype == DType::kF32 &&
       (request.stride == request.in || request.rows == 1);
   first_copied_ = readable_in_place ? request.first_partial : 0;
-  const size_t row_bytes = request.in * SizeOf(request.dtype);
+  const size_t row_bytes = RowBytes(request.dtype, request.in);
   const size_t bytes = (request.padded_rows - first_copied_) * row_bytes;
   if (bytes > copy_.size() && !copy_.Allocate(bytes)) return false;
   const size_t scale_bytes = request.rows * sizeof(float);
@@ -51,12 +51,13 @@ const std::byte* InputRows::At(size_t r) const {
     return reinterpret_cast<const std::byte*>(request_.x + r * request_.in);
   }
   return copy_.data() +
-         (r - first_copied_) * request_.in * SizeOf(request_.dtype);
+         (r - first_copied_) * RowBytes(request_.dtype, request_.in);
 }
 
 void InputRows::CopyRows(size_t first, size_t count) {
   const size_t in = request_.in;
-  const size_t row_bytes = in * SizeOf(request_.dtype);
+  const size_t used_bytes = in * SizeOf(request_.dtype);
+  const size_t row_bytes = RowBytes(request_.dtype, in);
   for (size_t r = first; r < first + count; ++r) {
     const float* from = request_.x + r * request_.stride;
     std::byte* to = copy_.data() + (r - first_copied_) * row_bytes;
@@ -66,8 +67,9 @@ void InputRows::CopyRows(size_t first, size_t count) {
       Scales()[r] =
           QuantizeRow(in, from, request_.range, reinterpret_cast<uint8_t*>(to));
     } else {
-      std::memcpy(to, from, row_bytes);
+      std::memcpy(to, from, used_bytes);
     }
+    std::memset(to + used_bytes, 0, row_bytes - used_bytes);
   }
 }
 

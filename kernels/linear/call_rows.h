@@ -12,9 +12,9 @@
 namespace steadystate {
 
 // The rows of x of one Linear::Run as its tiles read them: of the type that
-// goes with the weights' (tile_matmul.h), contiguous, with zero rows after the
-// last. Rows that lie so already are read where they are. Memory is kept from
-// call to call.
+// goes with the weights' (tile_matmul.h), RowBytes apart, with zeros after each
+// and zero rows after the last. Rows that lie so already are read where they
+// are. Memory is kept from call to call.
 class InputRows {
  public:
   // The caller's matrix and what the tiles need of it.
@@ -45,7 +45,7 @@ class InputRows {
 
   Request request_{};
   size_t first_copied_ = 0;  // rows before this one are read from x
-  AlignedBytes copy_;        // [padded_rows - first_copied_, in]
+  AlignedBytes copy_;        // [padded_rows - first_copied_, RowBytes]
   AlignedBytes scales_;
 };
 

@@ -6,6 +6,7 @@
 #include <span>
 
 #include "kernels/dtype.h"
+#include "kernels/linear/matrix_memory.h"
 #include "kernels/linear/panel_product.h"
 #include "kernels/linear/trials.h"
 
@@ -36,7 +37,7 @@ inline constexpr size_t kPanelScratchBytes =
 // Multiplies rows by a block, panel after panel. store(row, count, column,
 // width, sums) takes the sums of rows [row, row + count) and of `width` columns
 // from `column` on, as f32 or s32[count, width; stride kPanelColumns].
-//   x        rows of in elements, contiguous  in
+//   x        rows of in elements, RowBytes apart  in
 //   scratch  kPanelScratchBytes, aligned to 64 bytes
 template <typename Store>
 void MultiplyPanels(const PanelPlan& plan, const PanelBlock& block, size_t rows,
@@ -45,7 +46,7 @@ void MultiplyPanels(const PanelPlan& plan, const PanelBlock& block, size_t rows,
   PanelProduct product{};
   product.steps = block.in / ElementsPerStep(block.dtype);
   product.chunk = plan.chunk;
-  product.x_stride = block.in * SizeOf(block.dtype);
+  product.x_stride = RowBytes(block.dtype, block.in);
   product.panel = block.weights;
   product.sums = scratch;
   product.partial = scratch + kPanelScratchBytes / 2;

@@ -67,9 +67,10 @@ Types TypesOf(DType weights) {
 
 memory::dim Dim(size_t n) { return static_cast<memory::dim>(n); }
 
-// A contiguous row-major matrix.
-memory::desc Matrix(size_t rows, size_t columns, memory::data_type type) {
-  return {{Dim(rows), Dim(columns)}, type, memory::dims{Dim(columns), 1}};
+// A row-major matrix, its rows `stride` elements apart.
+memory::desc Matrix(size_t rows, size_t columns, size_t stride,
+                    memory::data_type type) {
+  return {{Dim(rows), Dim(columns)}, type, memory::dims{Dim(stride), 1}};
 }
 
 dnnl::matmul::primitive_desc MatmulOf(const memory::desc& x,
@@ -103,13 +104,19 @@ struct Kernel {
   dnnl::matmul matmul;
 };
 
-Kernel MakeKernel(const Types& types, size_t rows, size_t in, size_t width,
+// A tile of X.
+memory::desc TileOf(DType weights, size_t rows, size_t in) {
+  return Matrix(rows, in, RowBytes(weights, in) / SizeOf(weights),
+                TypesOf(weights).x);
+}
+
+Kernel MakeKernel(DType weights, size_t rows, size_t in, size_t width,
                   const memory::desc& packed) {
   static std::atomic<uint64_t> next_id{0};
   Kernel kernel;
   kernel.id = next_id.fetch_add(1, std::memory_order_relaxed);
-  kernel.x = Matrix(rows, in, types.x);
-  kernel.y = Matrix(rows, width, types.y);
+  kernel.x = TileOf(weights, rows, in);
+  kernel.y = Matrix(rows, width, width, TypesOf(weights).y);
   const auto desc = MatmulOf(kernel.x, packed, kernel.y);
   kernel.scratchpad = desc.scratchpad_desc();
   kernel.matmul = dnnl::matmul(desc);
@@ -207,9 +214,9 @@ absl::StatusOr<std::unique_ptr<TileMatmul>> TileMatmul::Create(
         memory::desc(dims, types.weights, memory::dims{1, Dim(in)});
     // One layout for all tile sizes, or the weights would be needed twice.
     const auto desc =
-        MatmulOf(Matrix(kLayoutTile, in, types.x),
+        MatmulOf(TileOf(weights, kLayoutTile, in),
                  memory::desc(dims, types.weights, memory::format_tag::any),
-                 Matrix(kLayoutTile, width, types.y));
+                 Matrix(kLayoutTile, width, width, types.y));
     kernels->packed = desc.weights_desc();
     kernels->implementation = desc.impl_info_str();
     if (kernels->packed ==
@@ -221,7 +228,7 @@ absl::StatusOr<std::unique_ptr<TileMatmul>> TileMatmul::Create(
     for (const size_t rows : sizes) {
       try {
         kernels->all.push_back(
-            MakeKernel(types, rows, in, width, kernels->packed));
+            MakeKernel(weights, rows, in, width, kernels->packed));
         kernels->sizes.push_back(rows);
       } catch (const dnnl::error& error) {
         // A size that cannot read this layout is one candidate less.

@@ -34,7 +34,8 @@ MatmulLibrary DescribeMatmulLibrary();
 //   X [rows, in]                              f32   bf16   u8
 //   Y [rows, width]                           f32   f32    s32
 //
-// All are row-major and contiguous; one packed W serves all sizes. Whether the
+// All are row-major and contiguous, but that the rows of X are RowBytes apart
+// with zeros in between; one packed W serves all sizes. Whether the
 // sizes agree to the bit, and whether whole numbers are exact, is for the
 // caller to try. Immutable; thread-safe given distinct scratch.
 class TileMatmul {

@@ -7,6 +7,8 @@
 #include <random>
 #include <utility>
 
+#include "kernels/linear/matrix_memory.h"
+
 namespace steadystate {
 namespace {
 
@@ -152,14 +154,14 @@ void TellingNumbers::FillRow(float* to) {
 TileTrials::TileTrials(size_t in, size_t width, DType dtype)
     : rows_(TestRows(in, width)),
       width_(width),
-      row_bytes_(in * SizeOf(dtype)),
-      weights_(width * row_bytes_),
+      row_bytes_(RowBytes(dtype, in)),
+      weights_(width * in * SizeOf(dtype)),
       x_(rows_ * row_bytes_) {
   TellingNumbers numbers(in);
   std::vector<float> values(in);
   for (size_t j = 0; j < width; ++j) {
     numbers.FillColumn(values.data());
-    Store(values, dtype, weights_.data() + j * row_bytes_);
+    Store(values, dtype, weights_.data() + j * in * SizeOf(dtype));
   }
   // The last row stays zero, as padding is.
   for (size_t row = 0; row + 1 < rows_; ++row) {

@@ -69,7 +69,7 @@ class TileTrials {
 
   // Lets multiply(x, y) compute tiles of `rows` rows, times the block, until
   // every test row has met every position.
-  //   x  dtype[rows, in]  in      y  f32[rows, width]  overwritten
+  //   x  dtype[rows, in], RowBytes apart  in      y  f32[rows, width]  out
   template <typename Multiply>
   TileTrial Try(size_t rows, const Multiply& multiply) const {
     TileTrial trial{rows, true, std::vector<float>(rows_ * width_)};
@@ -95,7 +95,7 @@ class TileTrials {
   const size_t width_;
   const size_t row_bytes_;
   std::vector<unsigned char> weights_;
-  std::vector<unsigned char> x_;  // dtype[rows_, in]
+  std::vector<unsigned char> x_;  // dtype[rows_, in], RowBytes apart
 };
 
 // Tests whether tiles of u8 rows times s8 columns give the sums that whole

@@ -20,6 +20,7 @@
 
 #include "absl/strings/string_view.h"
 #include "gtest/gtest.h"
+#include "kernels/linear/matrix_memory.h"
 #include "kernels/linear/tiling.h"
 #include "tests/kernels/linear/summation_orders.h"
 
@@ -100,12 +101,13 @@ class FakeBlock {
   auto Multiply(size_t rows, const SummationOrder& order, size_t odd_position,
                 const SummationOrder& odd) const {
     return [this, rows, &order, odd_position, &odd](const void* x, float* y) {
-      const std::vector<float> values = ToFloats(dtype_, rows * in_, x);
+      const size_t stride = RowBytes(dtype_, in_) / SizeOf(dtype_);
+      const std::vector<float> values = ToFloats(dtype_, rows * stride, x);
       for (size_t r = 0; r < rows; ++r) {
         const SummationOrder& of_row = r == odd_position ? odd : order;
         for (size_t j = 0; j < width_; ++j) {
           y[r * width_ + j] =
-              of_row.sum(FloatTerms({values.data() + r * in_, in_},
+              of_row.sum(FloatTerms({values.data() + r * stride, in_},
                                     {weights_.data() + j * in_, in_}));
         }
       }
