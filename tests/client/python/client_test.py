@@ -196,7 +196,26 @@ class ClientTest(unittest.TestCase):
         self.assertEqual((done.returncode, done.stdout),
                          (0, "SERVING SERVING\n"), done.stderr)
 
+    def may_fork(self):
+        """Whether a process that uses gRPC can: not with Debian 13's."""
+        code = (
+            "import grpc, os\n"
+            f"channel = grpc.insecure_channel({self.server.grpc!r})\n"
+            "grpc.channel_ready_future(channel).result(30)\n"
+            "child = os.fork()\n"
+            "if child == 0: os._exit(0)\n"
+            "os.waitpid(child, 0)\n"
+            "os._exit(0)")
+        try:
+            subprocess.run([sys.executable, "-B", "-c", code], timeout=10,
+                           check=True, stderr=subprocess.DEVNULL)
+        except subprocess.TimeoutExpired:
+            return False
+        return True
+
     def test_a_fork_is_told_to_make_its_own(self):
+        if not self.may_fork():
+            self.skipTest("with this gRPC fork() does not return")
         done = self.python(
             "import os, warnings\n"
             "warnings.simplefilter('ignore')\n"
