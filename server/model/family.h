@@ -102,6 +102,7 @@ struct SoftmaxAttentionOptions {
 enum class TokenMixer : uint8_t {
   kFamily,   // Family::make_token_mixer
   kSoftmax,  // softmax attention
+  kNone,     // it does not: Family::make_channel_mixer in that place
 };
 
 // What a layer mixes the channels of each token with, after the token mixer.
@@ -183,8 +184,9 @@ struct Family {
   // nothing.
   absl::Status (*read_config)(const Config& config,
                               ModelConfig& model) = nullptr;
-  MakeMixer make_token_mixer = nullptr;    // of TokenMixer::kFamily
-  MakeMixer make_channel_mixer = nullptr;  // of ChannelMixer::kFamily
+  MakeMixer make_token_mixer = nullptr;  // of TokenMixer::kFamily
+  // Of ChannelMixer::kFamily, and of TokenMixer::kNone.
+  MakeMixer make_channel_mixer = nullptr;
 };
 
 }  // namespace steadystate

@@ -16,6 +16,9 @@ absl::StatusOr<std::unique_ptr<Mixer>> MakeTokenMixer(
   if (plan.tokens == TokenMixer::kSoftmax) {
     return MakeSoftmaxAttention(plan.softmax, builder);
   }
+  if (plan.tokens == TokenMixer::kNone) {
+    return config.family->make_channel_mixer(builder);
+  }
   return config.family->make_token_mixer(builder);
 }
 

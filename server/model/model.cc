@@ -92,6 +92,8 @@ std::vector<std::string> LayerKinds(const ModelConfig& config) {
   for (const LayerPlan& plan : config.layers) {
     if (plan.tokens == TokenMixer::kFamily) {
       kinds.emplace_back(config.family->model_type);
+    } else if (plan.tokens == TokenMixer::kNone) {
+      kinds.emplace_back("mlp");
     } else {
       kinds.emplace_back(plan.softmax.window.has_value() ? "softmax window"
                                                          : "softmax");

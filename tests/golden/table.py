@@ -59,6 +59,12 @@ SIZES = {
     "linear_recurrence": {"num_heads": 8, "head_k_dim": 64, "head_v_dim": 128},
     "mamba": {},
     "mamba2": {"num_heads": 32, "n_groups": 1},
+    "nemotron_h": {
+        "hybrid_override_pattern": "M-M-M-M-M*M-",
+        "num_attention_heads": 8,
+        "num_key_value_heads": 2,
+        "mamba_num_heads": 32,
+    },
     "qwen3_5": {
         "model_type": "qwen3_5_text",
         "num_hidden_layers": 4,

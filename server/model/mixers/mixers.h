@@ -26,6 +26,7 @@ Family LinearAttnFamily();
 Family LinearRecurrenceFamily();
 Family MambaFamily();
 Family Mamba2Family();
+Family NemotronHFamily();
 Family Qwen35Family();
 Family RetnetFamily();
 Family Rwkv6Family();

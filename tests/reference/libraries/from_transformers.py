@@ -33,7 +33,8 @@ INERT = ("norm_scope", "norm_before_gate", "attn_output_gate", "block_dim",
          "normalization_function", "num_heads", "theta", "use_pos_enc")
 
 # Keys that it reads and has under other names.
-READ = ("block_ff_dim", "full_attention_interval", "partial_rotary_factor",
+READ = ("block_ff_dim", "full_attention_interval", "mamba_conv_bias",
+        "mamba_d_conv", "mamba_n_groups", "partial_rotary_factor",
         "rope_theta", "tie_embedding", "torch_dtype")
 
 KEYS = INERT + READ
@@ -47,6 +48,7 @@ MODELS = {
     "lfm2": ("Lfm2Config", "Lfm2ForCausalLM"),
     "mamba": ("MambaConfig", "MambaForCausalLM"),
     "mamba2": ("Mamba2Config", "Mamba2ForCausalLM"),
+    "nemotron_h": ("NemotronHConfig", "NemotronHForCausalLM"),
     "qwen3_5": ("Qwen3_5Config", "Qwen3_5ForConditionalGeneration"),
     "qwen3_5_text": ("Qwen3_5TextConfig", "Qwen3_5ForCausalLM"),
     "xlstm": ("xLSTMConfig", "xLSTMForCausalLM"),
@@ -63,6 +65,10 @@ def load(folder):
     values = read_config(folder)
     if values.get("add_out_norm") is False:
         raise Unsupported("it has its last norm whatever add_out_norm says")
+    if values["model_type"] == "nemotron_h" and "mamba_dt_limit" in values:
+        raise Unsupported("one of its paths passes over bounds of time steps")
+    if values["model_type"] == "nemotron_h" and "mamba_dt_limit" in values:
+        raise Unsupported("one of its paths passes over bounds of time steps")
     if "text_config" in values:
         inner = values["text_config"]
         refuse_unknown_keys(inner, classes(inner["model_type"])[0], KEYS)

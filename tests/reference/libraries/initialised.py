@@ -57,6 +57,12 @@ SMALL = {
         "mamba": {"state_size": 8},
         "mamba2": {"num_heads": 8, "head_dim": 16, "state_size": 8,
                    "n_groups": 1},
+        "nemotron_h": {
+            "layers_block_type": ["linear_attention", "mlp", "full_attention"],
+            "intermediate_size": 96, "num_attention_heads": 4,
+            "num_key_value_heads": 2, "head_dim": 16, "mamba_num_heads": 8,
+            "mamba_head_dim": 16, "n_groups": 2, "ssm_state_size": 16,
+            "time_step_min": 1e-30},
         "qwen3_5": {
             "text_config": QWEN3_5,
             "vision_config": {"depth": 1, "hidden_size": 16, "num_heads": 2,

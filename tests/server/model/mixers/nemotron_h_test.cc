@@ -1,0 +1,83 @@
+// Goal: options that Nemotron-H does not have are refused by name, mixtures of
+// experts among them, and layers are as many and of the kinds that the config
+// says. Method: golden weights with changed configs; configs of published
+// models.
+#include <algorithm>
+#include <string>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "server/model/registry.h"
+#include "tests/testing/golden_options.h"
+
+namespace steadystate {
+namespace {
+
+constexpr absl::StatusCode kInvalid = absl::StatusCode::kInvalidArgument;
+constexpr absl::StatusCode kUnsupported = absl::StatusCode::kUnimplemented;
+
+TEST(NemotronHTest, BadValuesAreRefusedByName) {
+  const Refusal refusals[] = {
+      {"hybrid_override_pattern", "MEM*-", kUnsupported},
+      {"hybrid_override_pattern", "", kInvalid},
+      {"hybrid_override_pattern", std::string(1025, 'M'), kInvalid},
+      {"hybrid_override_pattern", nullptr, kInvalid},
+      {"mlp_hidden_act", "silu", kUnsupported},
+      {"mamba_hidden_act", "relu", kUnsupported},
+      {"sliding_window", 16, kUnsupported},
+      {"attention_bias", true, kUnsupported},
+      {"n_groups", 3, kInvalid},
+      {"mamba_num_heads", 0, kInvalid},
+      {"ssm_state_size", 0, kInvalid},
+      {"conv_kernel", 0, kInvalid},
+      {"use_bias", 1, kInvalid},
+      {"mlp_bias", "no", kInvalid},
+      {"time_step_limit", 1, kInvalid},
+      {"num_key_value_heads", 3, kInvalid},
+      {"layers_block_type", {"mamba", "moe"}, kUnsupported},
+      {"layer_types", "mamba", kInvalid},
+  };
+  ExpectRefusals("nemotron_h", refusals);
+}
+
+ModelConfig Read(const std::string& text) {
+  const auto config = Config::Parse(text, "config.json");
+  const auto model = ReadModelConfig(*config);
+  EXPECT_TRUE(model.ok()) << model.status();
+  return model.value_or(ModelConfig());
+}
+
+size_t Count(const ModelConfig& model, TokenMixer kind) {
+  return static_cast<size_t>(
+      std::ranges::count(model.layers, kind, &LayerPlan::tokens));
+}
+
+// Nemotron-3-Nano-4B, whose num_hidden_layers is nothing.
+TEST(NemotronHTest, LayersAreThoseOfThePattern) {
+  const ModelConfig model = Read(
+      R"({"model_type": "nemotron_h", "num_hidden_layers": 7,
+          "hybrid_override_pattern":
+              "M-M-M-MM-M-M*-M-M*-M-M-M*-M-M-MM*-MMM-M-M-"})");
+  EXPECT_THAT(model.warnings, testing::IsEmpty());
+  ASSERT_EQ(model.layers.size(), 42u);
+  EXPECT_EQ(Count(model, TokenMixer::kFamily), 21u);
+  EXPECT_EQ(Count(model, TokenMixer::kSoftmax), 4u);
+  EXPECT_EQ(Count(model, TokenMixer::kNone), 17u);
+  EXPECT_EQ(model.layers[12].tokens, TokenMixer::kSoftmax);
+  const SoftmaxAttentionOptions& attention = model.layers[12].softmax;
+  EXPECT_EQ(attention.head_dim, 128u);
+  EXPECT_EQ(attention.rotary, 0u);
+}
+
+TEST(NemotronHTest, NamesOfLayersComeBeforeLetters) {
+  const ModelConfig model = Read(
+      R"({"model_type": "nemotron_h", "hybrid_override_pattern": "MM",
+          "layers_block_type": ["mlp", "attention", "linear_attention"]})");
+  ASSERT_EQ(model.layers.size(), 3u);
+  EXPECT_EQ(model.layers[0].tokens, TokenMixer::kNone);
+  EXPECT_EQ(model.layers[1].tokens, TokenMixer::kSoftmax);
+  EXPECT_EQ(model.layers[2].tokens, TokenMixer::kFamily);
+}
+
+}  // namespace
+}  // namespace steadystate
