@@ -67,8 +67,6 @@ def load(folder):
         raise Unsupported("it has its last norm whatever add_out_norm says")
     if values["model_type"] == "nemotron_h" and "mamba_dt_limit" in values:
         raise Unsupported("one of its paths passes over bounds of time steps")
-    if values["model_type"] == "nemotron_h" and "mamba_dt_limit" in values:
-        raise Unsupported("one of its paths passes over bounds of time steps")
     if "text_config" in values:
         inner = values["text_config"]
         refuse_unknown_keys(inner, classes(inner["model_type"])[0], KEYS)

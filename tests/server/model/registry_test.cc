@@ -47,8 +47,10 @@ TEST(RegistryTest, FamiliesAreFoundByName) {
     EXPECT_TRUE(names.insert(family.model_type).second);
     EXPECT_EQ(family.make_token_mixer != nullptr,
               family.layer.tokens == TokenMixer::kFamily);
-    EXPECT_EQ(family.make_channel_mixer != nullptr,
-              family.layer.channels == ChannelMixer::kFamily);
+    // Others make them for the layers that their config names.
+    if (family.layer.channels == ChannelMixer::kFamily) {
+      EXPECT_NE(family.make_channel_mixer, nullptr);
+    }
   }
   EXPECT_EQ(FindFamily("nothing"), nullptr);
   EXPECT_EQ(FindFamily(""), nullptr);
