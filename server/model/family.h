@@ -41,6 +41,14 @@ struct ModelFrame {
   absl::string_view softmax_mixer = "";
   absl::string_view channel_norm = "mlp_norm";
   absl::string_view channel_mixer = "mlp.";
+  // What other checkpoints of the family call these norms; empty: nothing else.
+  absl::string_view other_token_norm = "";
+  absl::string_view other_channel_norm = "";
+  // Those of layers that normalise what their mixers put out, and what other
+  // checkpoints call the first.
+  absl::string_view token_post_norm = "";
+  absl::string_view other_token_post_norm = "";
+  absl::string_view channel_post_norm = "";
   MlpNames mlp{};
   NormStyle::Kind norm = NormStyle::Kind::kRms;
   bool zero_centred_norms = false;
@@ -71,11 +79,13 @@ struct FamilyDefaults {
   TiedHead tied_head = TiedHead::kNo;
 };
 
-// RMSNorm of each head's q and k, with weights that all heads share.
+// RMSNorm of q and k: of each head, with weights that all heads share, or of
+// all heads together.
 struct QueryKeyNorm {
   absl::string_view q = "q_norm";
   absl::string_view k = "k_norm";
   bool zero_centred = false;  // stored less 1
+  bool all_heads = false;
   float eps = 1e-5F;
 };
 
@@ -116,6 +126,8 @@ enum class ChannelMixer : uint8_t {
 struct LayerPlan {
   TokenMixer tokens = TokenMixer::kFamily;
   ChannelMixer channels = ChannelMixer::kGatedMlp;
+  // h += norm(mixer(h)); else h += mixer(norm(h)).
+  bool norm_after = false;
   SoftmaxAttentionOptions softmax{};  // of kSoftmax
 };
 

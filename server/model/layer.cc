@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
 #include "kernels/pointwise/activation.h"
 #include "server/base/status_macros.h"
 #include "server/model/mixers/mixers.h"
@@ -31,23 +33,41 @@ absl::StatusOr<std::unique_ptr<Mixer>> MakeChannelMixer(
   return config.family->make_channel_mixer(builder);
 }
 
+namespace {
+
+// A norm by the one or the other name.
+absl::StatusOr<Norm> MakeNorm(const ModelConfig& config,
+                              const WeightScope& weights,
+                              absl::string_view name, absl::string_view other) {
+  if (!other.empty() && weights.Has(absl::StrCat(other, ".weight"))) {
+    name = other;
+  }
+  return Norm::Make(config.layer_norm, weights, name, config.hidden_size);
+}
+
+}  // namespace
+
 absl::StatusOr<Layer> Layer::Make(const ModelConfig& config,
                                   const MixerBuilder& builder) {
   const ModelFrame& names = config.family->frame;
-  const size_t D = config.hidden_size;
-  const bool mixes_channels =
-      config.layers[builder.layer].channels != ChannelMixer::kNone;
+  const LayerPlan& plan = config.layers[builder.layer];
+  const bool mixes_channels = plan.channels != ChannelMixer::kNone;
   std::vector<Step> steps(mixes_channels ? 2 : 1);
   STEADYSTATE_ASSIGN_OR_RETURN(
       steps[0].norm,
-      Norm::Make(config.layer_norm, builder.weights, names.token_norm, D));
+      plan.norm_after ? MakeNorm(config, builder.weights, names.token_post_norm,
+                                 names.other_token_post_norm)
+                      : MakeNorm(config, builder.weights, names.token_norm,
+                                 names.other_token_norm));
   if (mixes_channels) {
     STEADYSTATE_ASSIGN_OR_RETURN(
         steps[1].norm,
-        Norm::Make(config.layer_norm, builder.weights, names.channel_norm, D));
+        plan.norm_after
+            ? MakeNorm(config, builder.weights, names.channel_post_norm, "")
+            : MakeNorm(config, builder.weights, names.channel_norm,
+                       names.other_channel_norm));
   }
-  const bool softmax =
-      config.layers[builder.layer].tokens == TokenMixer::kSoftmax;
+  const bool softmax = plan.tokens == TokenMixer::kSoftmax;
   STEADYSTATE_ASSIGN_OR_RETURN(
       steps[0].mixer,
       MakeTokenMixer(config,
@@ -59,10 +79,12 @@ absl::StatusOr<Layer> Layer::Make(const ModelConfig& config,
         steps[1].mixer,
         MakeChannelMixer(config, builder.Child(names.channel_mixer)));
   }
-  return Layer(std::move(steps), config.residual_multiplier);
+  return Layer(std::move(steps), plan.norm_after, config.residual_multiplier);
 }
 
-void Layer::AddMixed(size_t D, float* mixed, float* residual) const {
+void Layer::AddMixed(const Step& step, float* mixed, float* residual) const {
+  const size_t D = step.norm.size();
+  if (norm_after_) step.norm.Apply(mixed, mixed);
   if (multiplier_ != 1) {
     for (size_t i = 0; i < D; ++i) mixed[i] *= multiplier_;
   }
@@ -78,13 +100,15 @@ void Layer::Forward(std::span<const Segment> segments, size_t rows,
   for (size_t i = 0; i < steps_.size(); ++i) {
     const Step& step = steps_[i];
     buffers.ForRows(rows, 2 * D, [&](size_t row, size_t) {
-      if (i > 0) AddMixed(D, mixed + row * D, residual + row * D);
-      step.norm.Apply(residual + row * D, normed + row * D);
+      float* const h = residual + row * D;
+      if (i > 0) AddMixed(steps_[i - 1], mixed + row * D, h);
+      if (!norm_after_) step.norm.Apply(h, normed + row * D);
     });
-    step.mixer->Forward(segments, rows, normed, mixed, workspace);
+    step.mixer->Forward(segments, rows, norm_after_ ? residual : normed, mixed,
+                        workspace);
   }
   buffers.ForRows(rows, D, [&](size_t row, size_t) {
-    AddMixed(D, mixed + row * D, residual + row * D);
+    AddMixed(steps_.back(), mixed + row * D, residual + row * D);
   });
 }
 
@@ -102,10 +126,13 @@ void Layer::Absorb(std::span<const Segment> segments, size_t rows,
   float* normed = buffers.normed.data();
   const Step& first = steps_.front();
   const size_t D = first.norm.size();
-  buffers.ForRows(rows, D, [&](size_t row, size_t) {
-    first.norm.Apply(residual + row * D, normed + row * D);
-  });
-  first.mixer->Forward(segments, rows, normed, buffers.mixed.data(), workspace);
+  if (!norm_after_) {
+    buffers.ForRows(rows, D, [&](size_t row, size_t) {
+      first.norm.Apply(residual + row * D, normed + row * D);
+    });
+  }
+  first.mixer->Forward(segments, rows, norm_after_ ? residual : normed,
+                       buffers.mixed.data(), workspace);
 }
 
 }  // namespace steadystate

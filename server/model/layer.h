@@ -16,9 +16,9 @@
 namespace steadystate {
 
 // One layer, as its LayerPlan says: residual steps
-// h += residual_multiplier mixer(norm(h)), first with the token mixer, then
-// with the channel mixer if there is one. Immutable; thread-safe given distinct
-// workspaces.
+// h += residual_multiplier mixer(norm(h)), or norm(mixer(h)) if that is the
+// plan, first with the token mixer, then with the channel mixer if there is
+// one. Immutable; thread-safe given distinct workspaces.
 class Layer {
  public:
   // `layer` and `weights` of `builder` are those of the layer,
@@ -45,12 +45,15 @@ class Layer {
     Norm norm;
     std::unique_ptr<Mixer> mixer;
   };
-  Layer(std::vector<Step> steps, float multiplier)
-      : steps_(std::move(steps)), multiplier_(multiplier) {}
-  // Adds what a mixer has put out, f32[D], to a row of the residual.
-  void AddMixed(size_t D, float* mixed, float* residual) const;
+  Layer(std::vector<Step> steps, bool norm_after, float multiplier)
+      : steps_(std::move(steps)),
+        norm_after_(norm_after),
+        multiplier_(multiplier) {}
+  // Adds what a step's mixer has put out, f32[D], to a row of the residual.
+  void AddMixed(const Step& step, float* mixed, float* residual) const;
 
   std::vector<Step> steps_;
+  bool norm_after_;   // the mixers
   float multiplier_;  // of what mixers put out
 };
 

@@ -65,6 +65,7 @@ SIZES = {
         "num_key_value_heads": 2,
         "mamba_num_heads": 32,
     },
+    "olmo_hybrid": {"num_hidden_layers": 4, "num_attention_heads": 8},
     "qwen3_5": {
         "model_type": "qwen3_5_text",
         "num_hidden_layers": 4,

@@ -27,6 +27,7 @@ Family LinearRecurrenceFamily();
 Family MambaFamily();
 Family Mamba2Family();
 Family NemotronHFamily();
+Family OlmoHybridFamily();
 Family Qwen35Family();
 Family RetnetFamily();
 Family Rwkv6Family();

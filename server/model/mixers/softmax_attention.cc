@@ -1,6 +1,6 @@
 // Softmax attention, as fla's hybrid layers and its model_type "transformer",
 // and as the hybrids of transformers:
-//   q, k, v = W x (+ b);  q, k <- RMSNorm per head if qk_norm
+//   q, k, v = W x (+ b);  q, k <- RMSNorm if qk_norm, per head or of all
 //   q, k <- rotary(position) of their first elements, half-split
 //   o_h = sum_j softmax_j(scale q_h . k_j) v_j over the tokens j seen; scale is
 //   d^-1/2, or stated
@@ -113,7 +113,8 @@ class SoftmaxAttention final : public Mixer {
   const float scale_;
   std::unique_ptr<Linear> fused_;       // D -> columns()
   std::unique_ptr<Linear> out_;         // H d -> D
-  std::vector<float> q_norm_, k_norm_;  // f32[d], or empty
+  std::vector<float> q_norm_, k_norm_;  // f32[d], or [., d], or empty
+  bool all_heads_ = false;              // are normalised together
   float norm_eps_ = 0;
   RotaryRows rotary_;           // of q and k
   DType dtype_ = DType::kF32;   // of the cache
@@ -147,16 +148,18 @@ absl::Status SoftmaxAttention::TakeWeights(
   if (!options.qk_norm.has_value()) return absl::OkStatus();
   const QueryKeyNorm& norm = *options.qk_norm;
   norm_eps_ = norm.eps;
-  const auto take = [&](absl::string_view name, std::vector<float>& weight) {
-    const absl::StatusOr<std::vector<float>> stored =
-        from.weights.TakeFloats(absl::StrCat(name, ".weight"), {d_});
+  all_heads_ = norm.all_heads;
+  const auto take = [&](absl::string_view name, size_t heads,
+                        std::vector<float>& weight) {
+    const absl::StatusOr<std::vector<float>> stored = from.weights.TakeFloats(
+        absl::StrCat(name, ".weight"), {all_heads_ ? heads * d_ : d_});
     if (!stored.ok()) return stored.status();
     weight = *stored;
     for (float& w : weight) w += norm.zero_centred ? 1.0F : 0.0F;
     return absl::OkStatus();
   };
-  STEADYSTATE_RETURN_IF_ERROR(take(norm.q, q_norm_));
-  return take(norm.k, k_norm_);
+  STEADYSTATE_RETURN_IF_ERROR(take(norm.q, H_, q_norm_));
+  return take(norm.k, G_, k_norm_);
 }
 
 absl::Status SoftmaxAttention::DeclareMemory(const MixerBuilder& from) {
@@ -221,6 +224,12 @@ void SoftmaxAttention::Forward(std::span<const Segment> segments, size_t rows,
 }
 
 void SoftmaxAttention::Normalize(float* row) const {
+  if (all_heads_) {
+    float* const k = row + H_ * d_;
+    RmsNorm(H_ * d_, row, q_norm_.data(), norm_eps_, row);
+    RmsNorm(G_ * d_, k, k_norm_.data(), norm_eps_, k);
+    return;
+  }
   for (size_t head = 0; head < H_ + G_; ++head) {
     const std::vector<float>& norm = head < H_ ? q_norm_ : k_norm_;
     RmsNorm(d_, row + head * d_, norm.data(), norm_eps_, row + head * d_);

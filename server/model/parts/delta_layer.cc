@@ -163,7 +163,8 @@ absl::StatusOr<std::unique_ptr<Mixer>> DeltaLayer::Make(
                              .V = o.V,
                              .scale = 1.0f / std::sqrt(static_cast<float>(o.K)),
                              .decay = o.decay}));
-  layer->output_ = {.heads = o.HV, .V = o.V, .eps = from.norm_eps};
+  layer->output_ = {
+      .heads = o.HV, .V = o.V, .eps = o.head_norm_eps.value_or(from.norm_eps)};
   if (o.gate != DeltaLayerOptions::Gate::kNone) {
     layer->output_.gate = o.gate_activation;
   }

@@ -64,6 +64,7 @@ struct DeltaLayerOptions {
   std::optional<double> decay_lower_bound{};
   Gate gate = Gate::kNone;
   Activation gate_activation = Activation::kSilu;
+  std::optional<float> head_norm_eps{};  // nothing: that of the model
   DeltaLayerNames names{};
 };
 

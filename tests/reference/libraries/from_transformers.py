@@ -33,9 +33,9 @@ INERT = ("norm_scope", "norm_before_gate", "attn_output_gate", "block_dim",
          "normalization_function", "num_heads", "theta", "use_pos_enc")
 
 # Keys that it reads and has under other names.
-READ = ("block_ff_dim", "full_attention_interval", "mamba_conv_bias",
-        "mamba_d_conv", "mamba_n_groups", "partial_rotary_factor",
-        "rope_theta", "tie_embedding", "torch_dtype")
+READ = ("block_ff_dim", "full_attention_interval", "head_dim",
+        "mamba_conv_bias", "mamba_d_conv", "mamba_n_groups",
+        "partial_rotary_factor", "rope_theta", "tie_embedding", "torch_dtype")
 
 KEYS = INERT + READ
 
@@ -49,6 +49,7 @@ MODELS = {
     "mamba": ("MambaConfig", "MambaForCausalLM"),
     "mamba2": ("Mamba2Config", "Mamba2ForCausalLM"),
     "nemotron_h": ("NemotronHConfig", "NemotronHForCausalLM"),
+    "olmo_hybrid": ("OlmoHybridConfig", "OlmoHybridForCausalLM"),
     "qwen3_5": ("Qwen3_5Config", "Qwen3_5ForConditionalGeneration"),
     "qwen3_5_text": ("Qwen3_5TextConfig", "Qwen3_5ForCausalLM"),
     "xlstm": ("xLSTMConfig", "xLSTMForCausalLM"),
@@ -67,6 +68,9 @@ def load(folder):
         raise Unsupported("it has its last norm whatever add_out_norm says")
     if values["model_type"] == "nemotron_h" and "mamba_dt_limit" in values:
         raise Unsupported("one of its paths passes over bounds of time steps")
+    if values["model_type"] == "olmo_hybrid" and not values.get(
+            "rope_parameters"):
+        raise Unsupported("it makes up a theta where the file names none")
     if "text_config" in values:
         inner = values["text_config"]
         refuse_unknown_keys(inner, classes(inner["model_type"])[0], KEYS)

@@ -63,6 +63,13 @@ SMALL = {
             "num_key_value_heads": 2, "head_dim": 16, "mamba_num_heads": 8,
             "mamba_head_dim": 16, "n_groups": 2, "ssm_state_size": 16,
             "time_step_min": 1e-30},
+        "olmo_hybrid": {
+            "num_hidden_layers": 4, "intermediate_size": 96,
+            "num_attention_heads": 4, "num_key_value_heads": 2,
+            "pad_token_id": 0, "linear_key_head_dim": 16,
+            "linear_value_head_dim": 16,
+            "rope_parameters": {"rope_theta": 1000.0,
+                                "rope_type": "default"}},
         "qwen3_5": {
             "text_config": QWEN3_5,
             "vision_config": {"depth": 1, "hidden_size": 16, "num_heads": 2,
