@@ -21,7 +21,10 @@ void ReplayCost::NotePrefill(absl::Duration time, size_t rows) {
 }
 
 absl::Duration ReplayCost::Of(const Piece& piece) const {
-  return piece.rows == 1 ? step_ : row_ * static_cast<int64_t>(piece.rows);
+  // Where only one of the two has been seen, that is the best guess.
+  const absl::Duration row = std::min(row_, step_);
+  if (piece.rows > 1) return row * static_cast<int64_t>(piece.rows);
+  return step_ == absl::InfiniteDuration() ? row : step_;
 }
 
 void AnswerGate::Absorbed(const Request& request, const Piece& piece,

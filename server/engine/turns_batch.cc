@@ -184,6 +184,7 @@ void Turns::CommitReplay(const BatchItem& item, Request& request) {
     metrics_.NonFiniteState(NonFinite::kNotRestored);
   }
   metrics_.ReplayedTokens(item.piece.rows);
+  session.log.replay += gate_.cost().Of(item.piece);
   if (request.end.has_value()) {
     End(request, *request.end);
     return;

@@ -274,6 +274,8 @@ absl::Status KeeperThread::LoadSlot(Session& session) {
   session.tail = std::move(tail);
   if (session.tail == nullptr) {
     session.repeatable_from = session.state.repeatable_from();
+  } else {
+    session.log.replay = absl::ZeroDuration();  // it begins anew
   }
   session.other_numerics =
       session.other_numerics || other_numerics ||

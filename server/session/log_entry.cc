@@ -71,6 +71,12 @@ void LogEntryWriter::Removed(const SessionUid& uid) {
   End(Begin(LogEntryKind::kRemoved, uid));
 }
 
+void LogEntryWriter::Used(const SessionUid& uid, absl::Time time) {
+  const size_t begin = Begin(LogEntryKind::kUsed, uid);
+  BinaryWriter(to_).Number(absl::ToUnixNanos(time));
+  End(begin);
+}
+
 void LogEntryWriter::Inputs(std::span<const int32_t> tokens,
                             std::span<const float> embeddings,
                             std::string& to) {
@@ -113,6 +119,13 @@ std::optional<AbsorbedSpan> SpanOf(absl::string_view absorbed_body) {
       from.Number<uint8_t>() == static_cast<uint8_t>(InputKind::kEmbeddings);
   if (!from.ok()) return std::nullopt;
   return span;
+}
+
+std::optional<absl::Time> UseOf(absl::string_view used_body) {
+  BinaryReader from(used_body);
+  const auto nanos = from.Number<int64_t>();
+  if (!from.ok()) return std::nullopt;
+  return absl::FromUnixNanos(nanos);
 }
 
 LogTail::LogTail(std::shared_ptr<const std::string> bodies, uint64_t end)

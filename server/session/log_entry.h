@@ -25,6 +25,7 @@ enum class LogEntryKind : uint8_t {
   kCreated = 1,   // a card: the session is at position 0
   kAbsorbed = 2,  // it has absorbed a piece
   kRemoved = 3,   // it has been deleted, whatever a store may have of it
+  kUsed = 4,      // it was in use then, and absorbed nothing
 };
 
 // Appends entries to a round's content. Thread-compatible.
@@ -49,6 +50,7 @@ class LogEntryWriter {
   void Absorbed(const SessionUid& uid, const Piece& piece);
 
   void Removed(const SessionUid& uid);
+  void Used(const SessionUid& uid, absl::Time time);
 
   // Appends a piece's inputs: tokens, or embeddings, f32[any].
   static void Inputs(std::span<const int32_t> tokens,
@@ -83,6 +85,10 @@ struct AbsorbedSpan {
 };
 // Nothing if the body is too short.
 std::optional<AbsorbedSpan> SpanOf(absl::string_view absorbed_body);
+
+// When a session was in use, as an entry of kind kUsed has it. Nothing if the
+// body is too short.
+std::optional<absl::Time> UseOf(absl::string_view used_body);
 
 // What a session has absorbed since its snapshot, piece by piece, to be
 // computed again. Thread-compatible.

@@ -20,8 +20,9 @@
 namespace steadystate {
 namespace {
 
-// Tails that are written together.
+// Changes that are written together.
 constexpr size_t kTailBytesAtOnce = size_t{4} << 20;
+constexpr size_t kChangesAtOnce = 4096;
 
 // Reads the rounds of the log, and says what they make of the sessions.
 class LogReader {
@@ -40,6 +41,7 @@ class LogReader {
     StoredSession session;
     bool is_new = false;    // the log has created it
     bool has_more = false;  // the log has more than the tail
+    bool was_used = false;  // as the log says, and nothing else
     std::string bodies;     // that are more
   };
 
@@ -47,7 +49,10 @@ class LogReader {
   void Create(uint64_t round, const LogEntry& entry);
   void Absorb(uint64_t round, uint64_t numerics, absl::string_view body,
               Found& found);
-  absl::Status WriteTails();
+  static void NoteUse(uint64_t round, absl::string_view body, Found& found);
+  absl::Status WriteChanges();
+  absl::StatusOr<std::string> WholeTail(const SessionUid& uid,
+                                        const Found& found);
   void SeeRound(uint64_t round) {
     recovered_.next_round = std::max(recovered_.next_round, round + 1);
   }
@@ -95,6 +100,8 @@ void LogReader::TakeEntry(uint64_t round, uint64_t numerics,
   if (found == found_.end()) return;
   if (entry.kind == LogEntryKind::kAbsorbed) {
     Absorb(round, numerics, entry.body, found->second);
+  } else if (entry.kind == LogEntryKind::kUsed) {
+    NoteUse(round, entry.body, found->second);
   } else if (entry.kind == LogEntryKind::kRemoved) {
     removed_.push_back(entry.uid);
     found_.erase(found);
@@ -111,14 +118,27 @@ void LogReader::Create(uint64_t round, const LogEntry& entry) {
   found_[entry.uid] = {.session = std::move(session),
                        .is_new = true,
                        .has_more = false,
+                       .was_used = false,
                        .bodies = {}};
+}
+
+// The latest round that is in what the store has of it beside the log.
+uint64_t CoveredRound(const StoredSession& session) {
+  return session.tail.has_value() ? session.tail->through_round : session.round;
+}
+
+void LogReader::NoteUse(uint64_t round, absl::string_view body, Found& found) {
+  const std::optional<absl::Time> time = UseOf(body);
+  if (!time.has_value() || round <= CoveredRound(found.session)) return;
+  found.session.card.last_step_time = *time;
+  found.was_used = true;
 }
 
 void LogReader::Absorb(uint64_t round, uint64_t numerics,
                        absl::string_view body, Found& found) {
   StoredSession& session = found.session;
   std::optional<StoredTail>& tail = session.tail;
-  if (round <= (tail.has_value() ? tail->through_round : session.round)) return;
+  if (round <= CoveredRound(session)) return;
   const std::optional<AbsorbedSpan> span = SpanOf(body);
   const uint64_t end = tail.has_value() ? tail->end : session.position;
   if (!tail.has_value()) {
@@ -151,8 +171,8 @@ absl::Status LogReader::Write(SessionArchive& archive) {
     if (found.has_more) ++replayed;
   }
   MayPark("LogReader::Write, created");
-  STEADYSTATE_RETURN_IF_ERROR(WriteTails());
-  MayPark("LogReader::Write, tails");
+  STEADYSTATE_RETURN_IF_ERROR(WriteChanges());
+  MayPark("LogReader::Write, changes");
   if (!removed_.empty()) {
     STEADYSTATE_RETURN_IF_ERROR(store_.Remove(removed_));
   }
@@ -169,28 +189,38 @@ absl::Status LogReader::Write(SessionArchive& archive) {
   return store_.DropRounds(std::numeric_limits<uint64_t>::max());
 }
 
-absl::Status LogReader::WriteTails() {
-  std::vector<std::pair<StoredSession, std::string>> tails;
+absl::Status LogReader::WriteChanges() {
+  std::vector<StoredChange> changes;
   size_t bytes = 0;
   for (auto& [uid, found] : found_) {
-    if (!found.has_more) continue;
-    std::string before;
-    if (!found.is_new) {
-      const absl::StatusOr<StoredState> stored = store_.Read(uid);
-      // Where a snapshot is lost that is said when somebody asks for it.
-      if (!stored.ok() && !absl::IsDataLoss(stored.status())) {
-        return stored.status();
-      }
-      if (stored.ok()) before = stored->tail;
+    if (!found.has_more && (found.is_new || !found.was_used)) continue;
+    StoredChange& change =
+        changes.emplace_back(StoredChange{.session = found.session});
+    if (found.has_more) {
+      STEADYSTATE_ASSIGN_OR_RETURN(change.tail, WholeTail(uid, found));
+      bytes += change.tail->size();
     }
-    tails.emplace_back(found.session, before + found.bodies);
-    bytes += tails.back().second.size();
-    if (bytes < kTailBytesAtOnce) continue;
-    STEADYSTATE_RETURN_IF_ERROR(store_.PutTails(tails));
-    tails.clear();
+    if (bytes < kTailBytesAtOnce && changes.size() < kChangesAtOnce) continue;
+    STEADYSTATE_RETURN_IF_ERROR(store_.PutChanges(changes));
+    changes.clear();
     bytes = 0;
   }
-  return tails.empty() ? absl::OkStatus() : store_.PutTails(tails);
+  return changes.empty() ? absl::OkStatus() : store_.PutChanges(changes);
+}
+
+// What the store has of it, and what the log has after that.
+absl::StatusOr<std::string> LogReader::WholeTail(const SessionUid& uid,
+                                                 const Found& found) {
+  std::string before;
+  if (!found.is_new) {
+    absl::StatusOr<StoredState> stored = store_.Read(uid);
+    // Where a snapshot is lost that is said when somebody asks for it.
+    if (!stored.ok() && !absl::IsDataLoss(stored.status())) {
+      return stored.status();
+    }
+    if (stored.ok()) before = std::move(stored->tail);
+  }
+  return before + found.bodies;
 }
 
 }  // namespace

@@ -183,6 +183,7 @@ struct Session {
   std::optional<uint64_t> snapshot;
   bool snapshot_finite = true;  // as far as is known
   SteadyTime stored_step;       // its last_step then
+  SteadyTime noted_use;         // until when the store or the log has it in use
   bool unstored = false;        // counted so, Shelf's
   bool may_be_stored = false;   // writing it there has failed
   Durability durability = Durability::kNone;

@@ -186,7 +186,7 @@ void SessionKeeper::TakeUp(StoredSession stored, const Moment& now) {
   ++shelf_.HibernatedLike(added);
   table.SetTimes(added, Past(card.create_time, now),
                  Past(card.last_step_time, now));
-  added.stored_step = added.last_step.steady;
+  added.stored_step = added.noted_use = added.last_step.steady;
   if (stored.prefix.has_value()) table.SetPrefix(added, *stored.prefix);
 }
 
@@ -304,18 +304,20 @@ void SessionKeeper::LetGo(Session& session, const Moment& now) {
     return;
   }
   shelf_.table.SetIdle(session, now);
+  shelf_.NoteUse(session, now);
   shelf_.CountUnstored(session);
   // It may not have come back from the store.
   if (session.state.stored()) ++shelf_.HibernatedLike(session);
   shelf_.NoteSlotMayCome();
 }
 
-bool SessionKeeper::Pause(Session& session) {
+bool SessionKeeper::Pause(Session& session, const Moment& now) {
   if (session.charged != Tier::kStore || session.unlisted.has_value()) {
     return false;
   }
   session.paused = true;
   shelf_.table.WatchIdle(session);
+  shelf_.table.WatchPause(session, now.steady);
   shelf_.NoteSlotMayCome();
   return true;
 }
@@ -349,6 +351,7 @@ uint64_t SessionKeeper::AddRound(std::string content, Journal::Sync sync,
 void SessionKeeper::Logged(Session& session, uint64_t round,
                            absl::Duration replay) {
   shelf_.log.Note(session, round, replay);
+  session.noted_use = session.last_step.steady;
   const SteadyTime now = clock_.Now();
   if (session.log.replay <= max_replay_ || now < next_snapshot_) return;
   session.log.snapshot_due = true;
@@ -361,16 +364,11 @@ void SessionKeeper::Replayed(Session& session) {
   session.NoteRecords();
   session.repeatable_from = session.state.repeatable_from();
   if (archive_ == nullptr || session.stream != 0) return;
-  // What follows in the log is of these numerics. The next one shall not have
-  // all of this to do again: a snapshot is due, but in the midst of a request,
-  // which may have to be undone, not before that goes on.
+  // What follows in the log is of these numerics. Otherwise the snapshot that
+  // this went on from stays: there is a way back to it. What this took counts
+  // with what follows (Logged).
   session.log.broken =
       session.log.broken || archive_->IsOfOtherNumerics(session.stored_tail);
-  const auto records = session.state.records().All();
-  const bool in_midst = !records.empty() && !records.back().finished &&
-                        records.back().end == session.state.position();
-  session.log.snapshot_due = !in_midst;
-  if (in_midst) session.log.replay = max_replay_;
 }
 
 void SessionKeeper::Order(Session& session, Work work, uint64_t client) {

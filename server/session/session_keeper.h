@@ -132,7 +132,8 @@ class SessionKeeper {
   // Its requests wait for their client: until GoOn the state may leave memory,
   // as that of an idle session. False if that cannot be: it has no place in a
   // store. REQUIRES: it is in use, and nothing is ordered for it.
-  bool Pause(Session& session) ABSL_EXCLUSIVE_LOCKS_REQUIRED(shelf_.mutex);
+  bool Pause(Session& session, const Moment& now)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(shelf_.mutex);
   // Its state is wanted again; see IsReady.
   void GoOn(Session& session) ABSL_EXCLUSIVE_LOCKS_REQUIRED(shelf_.mutex) {
     session.paused = false;
@@ -215,10 +216,8 @@ class SessionKeeper {
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(shelf_.mutex);
   absl::Status Refused(Tier tier, const Moment& now) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(shelf_.mutex);
-  absl::StatusOr<std::shared_ptr<SessionState>> OriginAt(Session& parent,
-                                                         uint64_t position,
-                                                         absl::string_view text,
-                                                         WayBack& way)
+  absl::StatusOr<WayBack> WayTo(Session& parent, uint64_t position,
+                                absl::string_view text)
       ABSL_LOCKS_EXCLUDED(shelf_.mutex);
   class NewForks;
   void Undo(Session& session) ABSL_EXCLUSIVE_LOCKS_REQUIRED(shelf_.mutex);

@@ -49,6 +49,13 @@ absl::Status CheckFree(Shelf& shelf, absl::string_view owner,
   return absl::OkStatus();
 }
 
+// Are all slots in use?
+bool IsExhausted(const absl::Status& status) {
+  const std::optional<ErrorDetails> details = GetErrorDetails(status);
+  return details.has_value() &&
+         details->reason == ErrorReason::kStateBudgetExhausted;
+}
+
 absl::Status ValidateForks(const ForkOptions& options) {
   if (options.ttl.has_value()) {
     STEADYSTATE_RETURN_IF_ERROR(ValidateSessionTtl(*options.ttl));
@@ -72,11 +79,10 @@ class SessionKeeper::NewForks {
   absl::Status Reserve(const Session& parent, absl::Span<const std::string> ids,
                        SessionOptions& each)
       ABSL_LOCKS_EXCLUDED(keeper_.shelf_.mutex);
-  // They are what `origin` is, or what `way` leads to from there. `prefix`:
-  // that they stand for, SessionTable's.
-  void Become(const Session& parent,
-              const std::shared_ptr<SessionState>& origin, WayBack way,
-              std::optional<PrefixDigest> prefix)
+  // They are what `way` leads to, of which the parent has what it lends until
+  // SaveSome is done. `prefix`: that they stand for, SessionTable's.
+  absl::Status GoThatWay(const Session& parent, WayBack way,
+                         std::optional<PrefixDigest> prefix)
       ABSL_LOCKS_EXCLUDED(keeper_.shelf_.mutex);
   // What the log goes on from, and what has to absorb something, has to be in
   // the store before anybody finds it. Some at a time: others have work for the
@@ -87,6 +93,16 @@ class SessionKeeper::NewForks {
   void Drop() ABSL_LOCKS_EXCLUDED(keeper_.shelf_.mutex);
 
  private:
+  // They are what `origin` is, or what the way leads to from there.
+  void Become(const Session& parent,
+              const std::shared_ptr<SessionState>& origin)
+      ABSL_LOCKS_EXCLUDED(keeper_.shelf_.mutex);
+  // The same where memory has no slot for it: they are made in the store.
+  void BecomeStored(const Session& parent)
+      ABSL_LOCKS_EXCLUDED(keeper_.shelf_.mutex);
+  void Describe(Session& fork, const Session& parent) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(keeper_.shelf_.mutex);
+  absl::Status Save(Session& fork) ABSL_LOCKS_EXCLUDED(keeper_.shelf_.mutex);
   // Whoever looks for them finds them from now on.
   void Enlist() ABSL_LOCKS_EXCLUDED(keeper_.shelf_.mutex);
 
@@ -96,8 +112,9 @@ class SessionKeeper::NewForks {
   std::vector<std::unique_ptr<Session>> sessions_;
   WayBack way_;  // to what they are
   std::optional<PrefixDigest> prefix_;
-  size_t saved_ = 0;     // of them, or need not be
-  bool logged_ = false;  // some of those are
+  bool in_store_ = false;  // BecomeStored
+  size_t saved_ = 0;       // of them, or need not be
+  bool logged_ = false;    // some of those are
 };
 
 absl::StatusOr<Forks> SessionKeeper::Fork(Session& parent,
@@ -134,28 +151,30 @@ absl::StatusOr<Forks> SessionKeeper::Fork(Session& parent,
     prefix =
         PrefixAt(prefixes().OriginOf(parent.owner), parent.state, position);
   }
-  WayBack way;
-  absl::StatusOr<std::shared_ptr<SessionState>> origin =
-      OriginAt(parent, position, text, way);
-  if (!origin.ok()) {
+  absl::StatusOr<WayBack> way = WayTo(parent, position, text);
+  const absl::Status became =
+      way.ok() ? made->GoThatWay(parent, *std::move(way), prefix)
+               : way.status();
+  if (!became.ok()) {
     made->Drop();
-    return origin.status();
+    return became;
   }
-  made->Become(parent, *origin, std::move(way), prefix);
-  // Its last holder may take it over.
-  origin->reset();
   thread_.GoOnWith([made] { return made->SaveSome(); });
   return forks;
 }
 
-// What the parent was at `position`, or before that, and then `way` leads
-// there.
-absl::StatusOr<std::shared_ptr<SessionState>> SessionKeeper::OriginAt(
-    Session& parent, uint64_t position, absl::string_view text, WayBack& way) {
-  if (position == parent.state.position()) return thread_.CopyOf(parent.state);
-  STEADYSTATE_ASSIGN_OR_RETURN(way,
-                               thread_.past().Find(parent, position, text));
-  return thread_.CopyOf(way);
+// To what the parent was at `position`, which may be what it is.
+absl::StatusOr<WayBack> SessionKeeper::WayTo(Session& parent, uint64_t position,
+                                             absl::string_view text) {
+  if (position != parent.state.position()) {
+    return thread_.past().Find(parent, position, text);
+  }
+  const MutexLock lock(shelf_.mutex);
+  return WayBack{.begin = position,
+                 .end = position,
+                 .kept = &parent.state,
+                 .repeatable_from = parent.repeatable_from,
+                 .other_numerics = parent.other_numerics};
 }
 
 std::optional<absl::Status> SessionKeeper::NewForks::SaveSome() {
@@ -170,13 +189,8 @@ std::optional<absl::Status> SessionKeeper::NewForks::SaveSome() {
   while (status.ok() && left > 0 && saved_ < sessions_.size()) {
     Session& fork = *sessions_[saved_++];
     const bool logged = IsLogged(fork.durability);
-    if (fork.tail != nullptr) {
-      status = keeper_.thread_.past().Store(fork, way_);
-    } else if (logged) {
-      status = keeper_.thread_.Save(fork);
-    } else {
-      continue;
-    }
+    if (!logged && !in_store_ && fork.tail == nullptr) continue;
+    status = Save(fork);
     --left;
     logged_ = logged_ || logged;
   }
@@ -191,12 +205,23 @@ std::optional<absl::Status> SessionKeeper::NewForks::SaveSome() {
   return status;
 }
 
+absl::Status SessionKeeper::NewForks::Save(Session& fork) {
+  if (!in_store_ && fork.tail == nullptr) return keeper_.thread_.Save(fork);
+  absl::Status stored = keeper_.thread_.past().Store(fork, way_);
+  if (stored.ok() && in_store_) fork.state.Leave();  // it has no slot
+  return stored;
+}
+
 void SessionKeeper::NewForks::Enlist() {
   Shelf& shelf = keeper_.shelf_;
   const MutexLock lock(shelf.mutex);
   for (std::unique_ptr<Session>& made : sessions_) {
     Session& fork = shelf.table.Add(std::move(made));
-    if (shelf.stores) shelf.table.WatchIdle(fork);
+    if (in_store_) {
+      ++shelf.HibernatedLike(fork);
+    } else if (shelf.stores) {
+      shelf.table.WatchIdle(fork);
+    }
     if (prefix_.has_value()) shelf.table.SetPrefix(fork, *prefix_);
     shelf.CountUnstored(fork);
     if (KindOfId(fork.id) == SessionKind::kSession) {
@@ -282,14 +307,30 @@ absl::Status SessionKeeper::NewForks::Reserve(const Session& parent,
   return absl::OkStatus();
 }
 
-void SessionKeeper::NewForks::Become(
-    const Session& parent, const std::shared_ptr<SessionState>& origin,
-    WayBack way, std::optional<PrefixDigest> prefix) {
+absl::Status SessionKeeper::NewForks::GoThatWay(
+    const Session& parent, WayBack way, std::optional<PrefixDigest> prefix) {
   way_ = std::move(way);
   prefix_ = prefix;
+  KeeperThread& thread = keeper_.thread_;
+  const absl::StatusOr<std::shared_ptr<SessionState>> origin =
+      way_.kept == &parent.state ? thread.CopyOf(parent.state)
+                                 : thread.CopyOf(way_);
+  // With a store it does not matter who uses all slots.
+  if (keeper_.archive_ != nullptr && IsExhausted(origin.status())) {
+    BecomeStored(parent);
+    return absl::OkStatus();
+  }
+  STEADYSTATE_RETURN_IF_ERROR(origin.status());
+  // The last of them may take it over.
+  Become(parent, *origin);
+  return absl::OkStatus();
+}
+
+void SessionKeeper::NewForks::Become(
+    const Session& parent, const std::shared_ptr<SessionState>& origin) {
   const MutexLock lock(keeper_.shelf_.mutex);
   for (const std::unique_ptr<Session>& fork : sessions_) {
-    fork->other_numerics = parent.other_numerics;
+    Describe(*fork, parent);
     if (origin != nullptr) fork->state.Follow(origin);
     if (way_.pieces != nullptr) {
       fork->tail = std::make_unique<LogTail>(way_.pieces, way_.end);
@@ -298,10 +339,25 @@ void SessionKeeper::NewForks::Become(
     // What it stands for a copy of may have it longer than the parent has.
     fork->repeatable_from =
         fork->state.position() == 0 ? 0 : parent.repeatable_from;
-    fork->recorded = parent.recorded;
-    // The store has that, too; SetPrefix lets others find it.
-    fork->prefix = prefix_;
   }
+}
+
+void SessionKeeper::NewForks::BecomeStored(const Session& parent) {
+  in_store_ = true;
+  const MutexLock lock(keeper_.shelf_.mutex);
+  for (const std::unique_ptr<Session>& fork : sessions_) {
+    Describe(*fork, parent);
+    fork->position = way_.end;
+    fork->repeatable_from = way_.repeatable_from;
+  }
+}
+
+void SessionKeeper::NewForks::Describe(Session& fork,
+                                       const Session& parent) const {
+  fork.other_numerics = way_.other_numerics;
+  fork.recorded = parent.recorded;
+  // The store has that, too; SetPrefix lets others find it.
+  fork.prefix = prefix_;
 }
 
 absl::StatusOr<SessionInfo> SessionKeeper::Enlist(Session& session,

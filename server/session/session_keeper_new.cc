@@ -106,6 +106,7 @@ void SessionKeeper::LogCreated(Session& session, const SessionInfo& info,
       shelf_.journal->Add(std::move(content), SyncOf(session.durability),
                           std::move(written)),
       absl::ZeroDuration());
+  session.noted_use = session.last_step.steady;
 }
 
 absl::StatusOr<Session*> SessionKeeper::CreateUnlisted(const Moment& now) {

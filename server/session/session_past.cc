@@ -150,7 +150,10 @@ absl::StatusOr<WayBack> SessionPast::FindEarlier(
   if (position > state.position() || !found) {
     return OutOfReach(session, position, earliest);
   }
-  if (way.begin == 0) way.repeatable_from = 0;
+  if (way.begin == 0) {
+    way.repeatable_from = 0;
+    way.other_numerics = false;  // all of it is computed again, here
+  }
   if (way.begin < position) {
     way.pieces = std::make_shared<const std::string>(PiecesBetween(
         state, way.begin, position, clock_.Read().wall, unfinished_text));
@@ -282,7 +285,7 @@ absl::Status SessionPast::Store(Session& session, const WayBack& way) {
   // It is in use: as with what it absorbs, its ttl begins anew. No later word
   // of that is written down.
   const Moment now = clock_.Read();
-  form.last_step = now.steady;
+  form.last_step = form.used = now.steady;
   form.form.card.last_step_time = now.wall;
   form.form.position = way.begin;
   form.form.repeatable_from = way.repeatable_from;

@@ -56,15 +56,20 @@ bool SessionSaver::HasAsItIs(const Session& session) const {
   if (session.tail != nullptr) return true;
   const MutexLock lock(shelf_.mutex);
   return session.stored == session.position && !session.log.broken &&
-         session.stored_step == session.last_step.steady;
+         !session.log.listed && session.stored_step == session.last_step.steady;
 }
 
-absl::Status SessionSaver::SaveLastUse(Session& session) {
+// Is the session's state in the store, and not in memory, or not all of it?
+bool SessionSaver::LiesInStore(const Session& session) {
+  return session.state.stored() || session.tail != nullptr;
+}
+
+absl::Status SessionSaver::SaveLastUse(Session& session, Safety safety) {
   Snapshot snapshot = Describe(session);
   {
     const MutexLock lock(shelf_.mutex);
-    // Else a snapshot of the state is wanted, when that can be taken.
-    if (session.stored_step == snapshot.last_step || session.log.broken ||
+    // Of such a session the log has nothing but uses.
+    if ((session.stored_step == snapshot.last_step && !session.log.listed) ||
         !session.snapshot.has_value()) {
       return absl::OkStatus();
     }
@@ -79,17 +84,19 @@ absl::Status SessionSaver::SaveLastUse(Session& session) {
   }
   snapshot.bytes = std::move(stored->snapshot);
   snapshot.tail = std::move(stored->tail);
-  return Put(session, snapshot);
+  return Put(session, snapshot, safety);
 }
 
 absl::Status SessionSaver::Mend(Session& session) {
   {
     const MutexLock lock(shelf_.mutex);
     // Of one that has been deleted nothing may return.
-    if (!session.log.broken || session.unlisted.has_value() ||
-        session.tail != nullptr) {
+    if (!session.log.broken || session.unlisted.has_value()) {
       return absl::OkStatus();
     }
+  }
+  if (LiesInStore(session)) {
+    return SaveLastUse(session, Safety::kFromLossOfPower);
   }
   STEADYSTATE_ASSIGN_OR_RETURN(const Snapshot snapshot, Take(session));
   return Put(session, snapshot, Safety::kFromLossOfPower);
@@ -115,7 +122,11 @@ SessionSaver::Snapshot SessionSaver::Describe(Session& session) {
   snapshot.start = clock_.Now();
   const MutexLock lock(shelf_.mutex);
   snapshot.form = session.ToStored();
-  snapshot.last_step = session.last_step.steady;
+  snapshot.last_step = snapshot.used = session.last_step.steady;
+  if (session.active) {
+    snapshot.used = snapshot.start;
+    snapshot.form.card.last_step_time = clock_.WallNow();
+  }
   snapshot.replay = session.log.replay;
   session.log.snapshot_due = false;
   // What fails may have happened; and it may be deleted before it has.
@@ -225,6 +236,7 @@ absl::Status SessionSaver::Put(Session& session, const Snapshot& snapshot,
   session.snapshot = form.position;
   session.snapshot_finite = snapshot.finite;
   session.stored_step = snapshot.last_step;
+  session.noted_use = std::max(session.noted_use, snapshot.used);
   session.stored_tail = form.tail;
   shelf_.log.Covered(session, snapshot.form.round, snapshot.replay);
   // It may have ended meanwhile.
@@ -252,11 +264,8 @@ std::optional<SessionSaver::Snapshot> SessionSaver::TakeIfDue(
   return TakeState(session);
 }
 
-absl::Status SessionSaver::SaveAtEnd(Session& session) {
-  if (session.state.stored() || session.tail != nullptr) {
-    return SaveLastUse(session);
-  }
-  return Save(session);
+absl::Status SessionSaver::SaveLacking(Session& session) {
+  return LiesInStore(session) ? SaveLastUse(session) : Save(session);
 }
 
 SessionSaver::Swept SessionSaver::Sweep(SteadyTime deadline) {
@@ -286,7 +295,7 @@ SessionSaver::Swept SessionSaver::Sweep(SteadyTime deadline) {
       }
       session->moving = true;
     }
-    if (!SaveAtEnd(*session).ok()) ++swept.left;
+    if (!SaveLacking(*session).ok()) ++swept.left;
     const MutexLock lock(shelf_.mutex);
     session->moving = false;
   }
@@ -339,7 +348,7 @@ bool SessionSaver::SaveOldest(const std::function<void(Session&)>& due) {
     due(*oldest);
     return false;
   }
-  const bool saved = Save(*oldest).ok();
+  const bool saved = SaveLacking(*oldest).ok();
   const MutexLock lock(shelf_.mutex);
   oldest->moving = false;
   return saved;

@@ -69,6 +69,7 @@ class SessionSaver {
     std::string tail;  // what follows in the store; empty: nothing
     SteadyTime start;
     SteadyTime last_step;
+    SteadyTime used;  // until when that says that the session was in use
     absl::Duration replay;
     bool finite = true;  // as far as is known
   };
@@ -94,12 +95,13 @@ class SessionSaver {
   bool TrimLog(const std::function<void(Session&)>& due);
 
  private:
-  // Of a session whose state the store has as it is: when it was used last,
-  // which a request changes that ended before the state was in memory, or that
-  // took the session back.
-  absl::Status SaveLastUse(Session& session);
-  // What the store lacks of it when the process ends.
-  absl::Status SaveAtEnd(Session& session);
+  // Of a session whose state the store has as it is, and memory has not: when
+  // it was used last, which a request changes that ended before the state was
+  // in memory, or that took the session back.
+  absl::Status SaveLastUse(Session& session, Safety safety = Safety::kFromKill);
+  // What the store lacks of it.
+  absl::Status SaveLacking(Session& session);
+  static bool LiesInStore(const Session& session);
   bool HasAsItIs(const Session& session) const
       ABSL_LOCKS_EXCLUDED(shelf_.mutex);
   bool HasSome(const Session& session) const ABSL_LOCKS_EXCLUDED(shelf_.mutex);

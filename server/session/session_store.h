@@ -53,6 +53,13 @@ struct StoredState {
   std::string tail;  // empty without one
 };
 
+// What changes of a stored session whose snapshot stays.
+struct StoredChange {
+  StoredSession session;
+  // Bodies, as LogTail has them; nothing: what there is of them stays.
+  std::optional<std::string> tail{};
+};
+
 // Where sessions are kept while they are not in memory, and when the process is
 // not: a card and a snapshot each, by uid, maybe with a tail; and a log of
 // rounds, each of which says what some sessions have done since. A session is
@@ -78,10 +85,9 @@ class SessionStore {
   virtual absl::Status Put(const StoredSession& session,
                            absl::string_view snapshot,
                            absl::string_view tail) = 0;
-  // Puts tails there, beside the snapshots, which stay: of each session the
-  // bodies. REQUIRES: the sessions have tails.
-  virtual absl::Status PutTails(
-      std::span<const std::pair<StoredSession, std::string>> tails) = 0;
+  // Puts what is known of sessions there, and tails, beside the snapshots,
+  // which stay.
+  virtual absl::Status PutChanges(std::span<const StoredChange> changes) = 0;
 
   // SNAPSHOT_CORRUPT if there is no snapshot, which should not be.
   virtual absl::StatusOr<StoredState> Read(const SessionUid& uid) = 0;

@@ -407,13 +407,20 @@ std::unique_ptr<Session> SessionTable::RemoveExpired(Session& session,
   return Remove(session);
 }
 
+void SessionTable::WatchPause(Session& session, SteadyTime now) {
+  SetOrder(session, now + session.ttl / 2);
+}
+
 std::vector<std::unique_ptr<Session>> SessionTable::TakeExpired(
-    const Moment& now, size_t max) {
+    const Moment& now, size_t max, std::vector<Session*>& paused) {
   std::vector<std::unique_ptr<Session>> taken;
   // Those that were used meanwhile count too: they may be all there are.
   for (size_t seen = 0; seen < max && NextExpiry() <= now.steady; ++seen) {
     Session& session = *order_.begin()->second;
-    if (session.active) {
+    if (session.active && session.paused) {
+      WatchPause(session, now.steady);
+      paused.push_back(&session);
+    } else if (session.active) {
       ClearOrder(session);  // SetIdle puts it back
     } else if (session.expire_time() > now.steady) {
       SetOrder(session, session.expire_time());

@@ -119,8 +119,12 @@ class SessionTable {
 
   // Looks at up to `max` sessions that may have expired, and removes those that
   // have; their ids are remembered. Those left are due still by NextExpiry.
-  std::vector<std::unique_ptr<Session>> TakeExpired(const Moment& now,
-                                                    size_t max);
+  //   paused  gets those that wait for their clients, each when it has for half
+  //           of its ttl, and again after as long (WatchPause)
+  std::vector<std::unique_ptr<Session>> TakeExpired(
+      const Moment& now, size_t max, std::vector<Session*>& paused);
+  // The session begins to wait for its client.
+  void WatchPause(Session& session, SteadyTime now);
 
   // Removes the session of that name if it has expired; else null.
   std::unique_ptr<Session> TakeIfExpired(const SessionKey& key,

@@ -1,10 +1,14 @@
 #include "server/session/shelf.h"
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <string>
 #include <utility>
+#include <vector>
 
+#include "server/session/journal.h"
+#include "server/session/log_entry.h"
 #include "server/session/session_past.h"
 
 namespace steadystate {
@@ -13,6 +17,11 @@ namespace {
 // Sessions that are looked at under one lock when they may have expired: some
 // microseconds of work.
 constexpr size_t kExpiredAtOnce = 16;
+
+// After a kill a session expires by so much earlier than was told: the lesser
+// of this time and this part of its ttl.
+constexpr absl::Duration kUsesApart = absl::Seconds(1);
+constexpr int kUsesInTtl = 8;
 
 }  // namespace
 
@@ -51,13 +60,40 @@ bool Shelf::RemoveStored(const Session& session, Why why, Removed& removed) {
   return true;
 }
 
+// What is absorbed says so itself; but a repeat, a fork or an export of a
+// session put its expiry off as well.
+void Shelf::NoteUse(Session& session, const Moment& now) {
+  if (journal == nullptr || !IsLogged(session.durability) ||
+      session.ttl == absl::InfiniteDuration() || session.stream != 0 ||
+      session.unlisted.has_value() || journal->failing()) {
+    return;
+  }
+  // A snapshot will say so, or the round that is open.
+  if (session.log.broken || session.log.in_round ||
+      session.health == Health::kNotFinite) {
+    return;
+  }
+  if (now.steady - session.noted_use <
+      std::min(kUsesApart, session.ttl / kUsesInTtl)) {
+    return;
+  }
+  std::string content;
+  LogEntryWriter(content, archive->numerics_tag()).Used(session.uid, now.wall);
+  log.Note(session,
+           journal->Add(std::move(content), Journal::Sync::kLater, nullptr),
+           absl::ZeroDuration());
+  session.noted_use = now.steady;
+}
+
 // Whoever finds that sessions have expired takes a few of them out, so that it
 // counts exactly; the thread takes the rest.
 void Shelf::EndExpired(const Moment& now) {
   if (table.NextExpiry() > now.steady) return;
-  for (auto& session : table.TakeExpired(now, kExpiredAtOnce)) {
+  std::vector<Session*> paused;
+  for (auto& session : table.TakeExpired(now, kExpiredAtOnce, paused)) {
     EndTaken(std::move(session), now.wall);
   }
+  for (Session* const session : paused) NoteUse(*session, now);
   UpdateGauges();
 }
 

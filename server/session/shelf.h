@@ -123,6 +123,10 @@ struct Shelf {
     slot_may_come = true;
     wake.SignalOne();
   }
+  // The session is in use, or was until now, and its ttl begins anew: has the
+  // log say so, unless the store or the log has a word of it of late.
+  void NoteUse(Session& session, const Moment& now)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex);
   // Takes out some of the sessions that have expired.
   void EndExpired(const Moment& now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex);
   // The same; true if more of that may make room for so many sessions.

@@ -68,8 +68,7 @@ class RocksSessionStore final : public SessionStore {
       const std::function<void(StoredSession session)>& each) override;
   absl::Status Put(const StoredSession& session, absl::string_view snapshot,
                    absl::string_view tail) override;
-  absl::Status PutTails(
-      std::span<const std::pair<StoredSession, std::string>> tails) override;
+  absl::Status PutChanges(std::span<const StoredChange> changes) override;
   absl::StatusOr<StoredState> Read(const SessionUid& uid) override;
   absl::Status Remove(std::span<const SessionUid> uids) override;
   absl::Status ForEachExpired(
@@ -281,15 +280,15 @@ absl::Status RocksSessionStore::WriteOver(
   return written;
 }
 
-absl::Status RocksSessionStore::PutTails(
-    std::span<const std::pair<StoredSession, std::string>> tails) {
+absl::Status RocksSessionStore::PutChanges(
+    std::span<const StoredChange> changes) {
   rocksdb::WriteBatch batch;
   const MutexLock lock(mutex_);
   STEADYSTATE_RETURN_IF_ERROR(database_.CheckWorks("be written"));
-  for (const auto& [session, bodies] : tails) {
+  for (const auto& [session, tail] : changes) {
     const rocksdb::Slice key = KeyOf(session.card.uid);
     batch.Put(database_.sessions(), key, EncodeStored(session));
-    batch.Put(database_.tails(), key, bodies);
+    if (tail.has_value()) batch.Put(database_.tails(), key, *tail);
   }
   return database_.Write(batch, RocksDatabase::Safety::kFromKill);
 }

@@ -29,6 +29,19 @@ constexpr char kPart[] = ".part";
 // snapshot itself is no more than a file system's own buffers.
 constexpr size_t kChunkBytes = size_t{1} << 20;
 
+// See SnapshotFile::checksum.
+constexpr size_t kPartBytes = 4096;
+constexpr uint8_t kOfParts = 1;
+
+uint32_t ChecksumOfParts(absl::string_view bytes) {
+  std::string checksums;
+  BinaryWriter writer(checksums);
+  for (size_t begin = 0; begin < bytes.size(); begin += kPartBytes) {
+    writer.Number(Crc32cOf(bytes.substr(begin, kPartBytes)));
+  }
+  return Crc32cOf(checksums);
+}
+
 const rocksdb::IOOptions kNoOptions;
 
 // Not through a mapping: there a full disk ends the process.
@@ -69,6 +82,7 @@ std::string SnapshotFile::ToBytes() const {
   writer.Number(number);
   writer.Number(bytes);
   writer.Number(checksum);
+  if (!is_plain) writer.Number(kOfParts);
   return to;
 }
 
@@ -78,6 +92,10 @@ std::optional<SnapshotFile> SnapshotFile::FromBytes(absl::string_view bytes) {
   file.number = reader.Number<uint64_t>();
   file.bytes = reader.Number<uint64_t>();
   file.checksum = reader.Number<uint32_t>();
+  file.is_plain = reader.left() == 0;
+  if (!file.is_plain && reader.Number<uint8_t>() != kOfParts) {
+    return std::nullopt;
+  }
   if (!reader.complete()) return std::nullopt;
   return file;
 }
@@ -118,7 +136,7 @@ std::string SnapshotFiles::PathOf(uint64_t number) const {
 absl::StatusOr<SnapshotFile> SnapshotFiles::Write(absl::string_view snapshot) {
   const SnapshotFile file = {.number = ++last_number_,
                              .bytes = snapshot.size(),
-                             .checksum = Crc32cOf(snapshot)};
+                             .checksum = ChecksumOfParts(snapshot)};
   const std::string path = PathOf(file.number);
   const std::string part = path + kPart;
   absl::Status status = WriteParts(part, snapshot);
@@ -189,7 +207,9 @@ absl::StatusOr<std::string> SnapshotFiles::Read(
   if (!status.ok()) return Failed("a snapshot's file", status);
   if (size != file.bytes) return Damaged("is damaged: its size is another");
   bytes.resize(size);
-  if (Crc32cOf(bytes) != file.checksum) {
+  const uint32_t checksum =
+      file.is_plain ? Crc32cOf(bytes) : ChecksumOfParts(bytes);
+  if (checksum != file.checksum) {
     return Damaged("is damaged: its checksum is another");
   }
   return bytes;

@@ -21,7 +21,11 @@ namespace steadystate {
 struct SnapshotFile {
   uint64_t number = 0;  // by which the file is named
   uint64_t bytes = 0;
-  uint32_t checksum = 0;  // CRC32C of all of them
+  // Of the file's parts of 4 KiB the CRC32Cs, and of all of those the CRC32C.
+  uint32_t checksum = 0;
+  // It is the CRC32C of all bytes, as it was once: no more than a checksum of
+  // their number, since a snapshot's sections end with their own.
+  bool is_plain = false;
 
   bool operator==(const SnapshotFile&) const = default;
 

@@ -22,8 +22,9 @@ namespace steadystate {
 namespace {
 
 // The version of what is in the directory. 1 had no log, 2 no files of
-// snapshots, 3 did not tell what has expired; all are read.
-constexpr int kFormat = 4;
+// snapshots, 3 did not tell what has expired, 4 had other checksums of files;
+// all are read.
+constexpr int kFormat = 5;
 constexpr char kFormatFile[] = "FORMAT";
 
 constexpr char kPart[] = ".part";

@@ -46,15 +46,14 @@ class MemoryStore : public SessionStore {
     return fails_after_ ? Failure() : absl::OkStatus();
   }
 
-  absl::Status PutTails(
-      std::span<const std::pair<StoredSession, std::string>> tails) override {
+  absl::Status PutChanges(std::span<const StoredChange> changes) override {
     const MutexLock lock(mutex_);
     if (fails_writes_) return Failure();
-    for (const auto& [session, bodies] : tails) {
+    for (const auto& [session, tail] : changes) {
       NoteUnsynced(session.card.uid);
       Entry& entry = entries_.at(session.card.uid);
       entry.session = session;
-      entry.state.tail = bodies;
+      if (tail.has_value()) entry.state.tail = *tail;
     }
     return absl::OkStatus();
   }

@@ -604,6 +604,48 @@ TEST_F(EngineLogTest, ALongReplayIsCutShortByASnapshot) {
             static_cast<double>(position));
 }
 
+// How far it can go back is what was told before it was in memory.
+TEST_F(EngineLogTest, AWayBackOutlivesAKillAndWhatFollows) {
+  constexpr uint64_t kBefore = 20;
+  const size_t width = SharedTinyModel()->description().hidden_size;
+  StepRequest embeddings = StepOf("", {});
+  embeddings.embeddings = std::vector<float>(kBefore * width, 0.5f);
+  EngineHarness alone;
+  alone.CreateSession("a");
+  embeddings.session = "a";
+  ASSERT_TRUE(alone.Step(embeddings).ok());
+  ASSERT_TRUE(alone.Step(StepOf("a", {0})).ok());
+  for (const char* const session : {"a", "b"}) {
+    ASSERT_TRUE(Create(session).ok());
+    embeddings.session = session;
+    ASSERT_TRUE(Step(embeddings).ok());
+    Future<absl::Status> hibernated;
+    ASSERT_TRUE(engine()
+                    .HibernateSession(session,
+                                      [hibernated](const absl::Status& status) {
+                                        hibernated.Set(status);
+                                      })
+                    .ok());
+    ASSERT_TRUE(hibernated.Get().ok()) << hibernated.Get();
+    for (int32_t token = 0; token < 8; ++token) Logits(session, {token});
+  }
+  Kill();
+  for (const char* const session : {"a", "b"}) {
+    EXPECT_EQ(engine().GetSession(session)->earliest_position, kBefore);
+    // The one is awake before it is taken back.
+    if (session[0] == 'b') Logits(session, {9});
+    EXPECT_EQ(engine().GetSession(session)->earliest_position, kBefore);
+    WorkRequest rewinding = engine().RewindWork(
+        {.position = kBefore + 1}, std::make_shared<SessionInfo>());
+    rewinding.session = session;
+    const absl::Status rewound = Do(std::move(rewinding));
+    EXPECT_TRUE(rewound.ok()) << rewound;
+  }
+  const std::vector<float> next = alone.Step(StepOf("a", {5}))->logits;
+  EXPECT_EQ(Logits("a", {5}), next);
+  EXPECT_EQ(Logits("b", {5}), next);
+}
+
 TEST_F(EngineLogTest, ACleanEndLeavesNothingToBeComputedAgain) {
   ASSERT_TRUE(Create("a").ok());
   Logits("a", {1, 2, 3});

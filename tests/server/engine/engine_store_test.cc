@@ -70,8 +70,9 @@ class EngineStoreTest : public testing::Test {
 
   // By requests that have no session, so that these cannot leave memory, and
   // that wait for their clients.
-  std::vector<RequestId> HoldAllSlots() {
-    std::vector<RequestId> ids(kInMemory);
+  std::vector<RequestId> HoldAllSlots() { return HoldSlots(kInMemory); }
+  std::vector<RequestId> HoldSlots(size_t slots) {
+    std::vector<RequestId> ids(slots);
     for (RequestId& id : ids) {
       const auto paused =
           harness_->Score(ScoreOf("", MakeTokens(1'000'000, 1)), &id);
@@ -644,6 +645,54 @@ TEST_F(EngineStoreTest, ForksLeaveMemoryAndComeBack) {
     EXPECT_EQ(Get(fork).position, 5u);
   }
   EXPECT_EQ(Logits("parent", {4, 5}), expected);
+}
+
+// The parent has the last slot, and nobody else can leave memory.
+TEST_F(EngineStoreTest, AForkNeedsNoSlotBesideItsParents) {
+  EngineHarness alone;
+  for (const char* const id : {"now", "before"}) alone.CreateSession(id);
+  harness_->CreateSession("parent");
+  for (const auto& tokens : {MakeTokens(5, 1), MakeTokens(4, 2)}) {
+    EXPECT_EQ(Logits("parent", tokens),
+              alone.Step(StepOf("now", tokens))->logits);
+  }
+  ASSERT_TRUE(alone.Step(StepOf("before", MakeTokens(5, 1))).ok());
+  ASSERT_TRUE(alone.Step(StepOf("before", {MakeTokens(4, 2)[0]})).ok());
+  std::vector<RequestId> held = HoldSlots(kInMemory - 1);
+  ForkOptions now;
+  now.ids = {"now", "again"};
+  now.count = 2;
+  ForkOptions before;
+  before.ids = {"before"};
+  before.at.position = 6;
+  ForkOptions checkpoint;
+  checkpoint.ids = {CheckpointId("checkpoint")};
+  checkpoint.checkpoints = true;
+  for (const ForkOptions& fork : {now, before, checkpoint}) {
+    const absl::Status forked = harness_->Work(
+        "parent", engine().ForkWork(fork, std::make_shared<Forks>()));
+    ASSERT_TRUE(forked.ok()) << forked;
+  }
+  for (const char* const id : {"now", "again", "before"}) {
+    EXPECT_EQ(Get(id).tier, SessionTier::kStored);
+  }
+  EXPECT_EQ(Get("now").position, 9u);
+  EXPECT_EQ(Get("before").position, 6u);
+  for (const RequestId id : held) engine().Cancel(id);
+  const std::vector<float> next = alone.Step(StepOf("now", {7}))->logits;
+  EXPECT_EQ(Logits("now", {7}), next);
+  EXPECT_EQ(Logits("again", {7}), next);
+  EXPECT_EQ(Logits("parent", {7}), next);
+  EXPECT_EQ(Logits("before", {7}), alone.Step(StepOf("before", {7}))->logits);
+  ForkOptions made;
+  made.ids = {"made"};
+  ASSERT_TRUE(harness_
+                  ->Work(CheckpointId("checkpoint"),
+                         engine().ForkWork(made, std::make_shared<Forks>()))
+                  .ok());
+  EXPECT_EQ(Logits("made", {7}), next);
+  Restart();
+  EXPECT_EQ(Get("again").position, 10u);
 }
 
 TEST_F(EngineStoreTest, TheStoreHasABudget) {

@@ -49,33 +49,37 @@ std::string MakeRound() {
                          .inputs = inputs,
                          .record = record,
                          .unfinished_text = "\xe2\x82"});
+  writer.Used(kUid, absl::FromUnixSeconds(101));
   writer.Removed(kUid);
   return content;
 }
 
 TEST(LogEntryTest, ARoundSaysWhatWasWritten) {
   std::vector<LogEntryKind> kinds;
-  ASSERT_TRUE(ForEachEntry(MakeRound(),
-                           [&kinds](uint64_t numerics, const LogEntry& entry) {
-                             EXPECT_EQ(numerics, 77u);
-                             EXPECT_EQ(entry.uid, kUid);
-                             kinds.push_back(entry.kind);
-                             if (entry.kind == LogEntryKind::kCreated) {
-                               BinaryReader from(entry.body);
-                               EXPECT_EQ(from.Number<uint8_t>(), 3);
-                               SessionCard card;
-                               EXPECT_TRUE(ReadCard(from, card).ok());
-                               EXPECT_EQ(card.id, "a");
-                             } else if (entry.kind == LogEntryKind::kAbsorbed) {
-                               const auto span = SpanOf(entry.body);
-                               ASSERT_TRUE(span.has_value());
-                               EXPECT_EQ(span->begin, 10u);
-                               EXPECT_EQ(span->rows, 3u);
-                               EXPECT_EQ(span->time, absl::FromUnixSeconds(99));
-                             }
-                           }));
+  ASSERT_TRUE(ForEachEntry(
+      MakeRound(), [&kinds](uint64_t numerics, const LogEntry& entry) {
+        EXPECT_EQ(numerics, 77u);
+        EXPECT_EQ(entry.uid, kUid);
+        kinds.push_back(entry.kind);
+        if (entry.kind == LogEntryKind::kCreated) {
+          BinaryReader from(entry.body);
+          EXPECT_EQ(from.Number<uint8_t>(), 3);
+          SessionCard card;
+          EXPECT_TRUE(ReadCard(from, card).ok());
+          EXPECT_EQ(card.id, "a");
+        } else if (entry.kind == LogEntryKind::kAbsorbed) {
+          const auto span = SpanOf(entry.body);
+          ASSERT_TRUE(span.has_value());
+          EXPECT_EQ(span->begin, 10u);
+          EXPECT_EQ(span->rows, 3u);
+          EXPECT_EQ(span->time, absl::FromUnixSeconds(99));
+        } else if (entry.kind == LogEntryKind::kUsed) {
+          EXPECT_EQ(UseOf(entry.body), absl::FromUnixSeconds(101));
+          EXPECT_EQ(UseOf(entry.body.substr(1)), std::nullopt);
+        }
+      }));
   EXPECT_EQ(kinds, (std::vector{LogEntryKind::kCreated, LogEntryKind::kAbsorbed,
-                                LogEntryKind::kRemoved}));
+                                LogEntryKind::kUsed, LogEntryKind::kRemoved}));
   EXPECT_TRUE(ForEachEntry("", [](uint64_t, const LogEntry&) { FAIL(); }));
 }
 

@@ -62,7 +62,7 @@ class SessionTableTest : public testing::Test {
 
   std::vector<std::string> TakeExpired(const Moment& now, size_t max = 1000) {
     std::vector<std::string> ids;
-    for (const auto& session : table_.TakeExpired(now, max)) {
+    for (const auto& session : table_.TakeExpired(now, max, paused_)) {
       ids.push_back(session->id);
     }
     return ids;
@@ -73,6 +73,7 @@ class SessionTableTest : public testing::Test {
   StateLayout state_layout_ = MakeLayout();
   SessionLayout layout_{state_layout_, 8, 16};
   SessionTable table_{layout_, kTtl, 2};
+  std::vector<Session*> paused_;  // as TakeExpired tells them
 };
 
 TEST_F(SessionTableTest, DescribesWhatItMade) {
@@ -251,6 +252,28 @@ TEST_F(SessionTableTest, WhoIsActiveDoesNotExpire) {
   EXPECT_TRUE(table_.Find("a", start_ + 3 * kTtl - kTick).ok());
   EXPECT_EQ(FindError("a", start_ + 3 * kTtl), ErrorReason::kSessionExpired);
   EXPECT_THAT(TakeExpired(start_ + 3 * kTtl), ElementsAre("a"));
+}
+
+TEST_F(SessionTableTest, WhoIsPausedIsToldTwiceInItsTtl) {
+  Session& a = Make("a", start_);
+  table_.SetActive(a);
+  a.paused = true;
+  table_.WatchPause(a, start_.steady);
+  for (int halves = 1; halves <= 5; ++halves) {
+    const Moment due = start_ + halves * kTtl / 2;
+    EXPECT_EQ(table_.NextExpiry(), due.steady);
+    EXPECT_THAT(TakeExpired(due + -kTick), IsEmpty());
+    EXPECT_THAT(paused_, IsEmpty());
+    EXPECT_THAT(TakeExpired(due), IsEmpty());
+    EXPECT_THAT(std::exchange(paused_, {}), ElementsAre(&a));
+  }
+  // Going on it is as any other one in use.
+  a.paused = false;
+  const Moment end = start_ + 3 * kTtl;
+  EXPECT_THAT(TakeExpired(end), IsEmpty());
+  EXPECT_THAT(paused_, IsEmpty());
+  table_.SetIdle(a, end);
+  EXPECT_THAT(TakeExpired(end + kTtl), ElementsAre("a"));
 }
 
 TEST_F(SessionTableTest, AnIdOfAnExpiredSessionCanBeUsedAgain) {

@@ -198,8 +198,8 @@ TEST_F(RocksStoreTest, ADirectoryThatIsNotThisModelsStoreIsLeftAlone) {
     EXPECT_TRUE(absl::StrContains(Refusal(), "in use by another server"));
     EXPECT_EQ(TextOf(format), other_version);
   }
-  std::ofstream(format) << "store 5\nrocksdb 7 8\n";
-  EXPECT_TRUE(absl::StrContains(Refusal(), "is of format 5"));
+  std::ofstream(format) << "store 6\nrocksdb 7 8\n";
+  EXPECT_TRUE(absl::StrContains(Refusal(), "is of format 6"));
   std::ofstream(format) << "store 1\nrocksdb 99 0\n";
   EXPECT_TRUE(absl::StrContains(Refusal(), "written by RocksDB 99.0"));
   std::filesystem::remove(format);
@@ -529,10 +529,9 @@ TEST_F(FilesOfRocksStoreTest, TheyComeAndGoWithTheirSessions) {
   EXPECT_EQ(SnapshotIn(*store, 1), "little");
   EXPECT_EQ(store->Read(MakeSession(1).card.uid)->tail, "tail");
   EXPECT_EQ(SnapshotIn(*store, 2), LargeSnapshot(2, 1));
-  // A tail leaves the snapshot where it is.
-  std::vector<std::pair<StoredSession, std::string>> tails = {
-      {MakeSession(2), "more"}};
-  ASSERT_TRUE(store->PutTails(tails).ok());
+  // A change leaves the snapshot where it is.
+  const StoredChange changes[] = {{MakeSession(2), "more"}};
+  ASSERT_TRUE(store->PutChanges(changes).ok());
   EXPECT_EQ(SnapshotIn(*store, 2), LargeSnapshot(2, 1));
   const SessionUid gone[] = {MakeSession(0).card.uid, MakeSession(1).card.uid,
                              MakeSession(2).card.uid};
@@ -724,7 +723,7 @@ TEST_F(FilesOfRocksStoreTest, AnOlderDirectoryIsGoneOnWith) {
   EXPECT_EQ(SnapshotIn(*store, 1), "little");
   ASSERT_TRUE(store->Put(MakeSession(1), LargeSnapshot(1), "").ok());
   EXPECT_EQ(SnapshotIn(*store, 1), LargeSnapshot(1));
-  EXPECT_TRUE(absl::StartsWith(TextOf(path + "/FORMAT"), "store 4\n"));
+  EXPECT_TRUE(absl::StartsWith(TextOf(path + "/FORMAT"), "store 5\n"));
 }
 
 }  // namespace

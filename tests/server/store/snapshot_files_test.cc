@@ -12,6 +12,8 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "server/base/binary.h"
+#include "server/base/crc32c.h"
 #include "server/base/error.h"
 #include "tests/server/store/faulty_file_system.h"
 #include "tests/testing/temp_directory.h"
@@ -91,7 +93,45 @@ TEST_F(SnapshotFilesTest, WhatNamesAFileIsReadAsItWasWritten) {
   const std::string bytes = file.ToBytes();
   EXPECT_EQ(SnapshotFile::FromBytes(bytes), file);
   EXPECT_EQ(SnapshotFile::FromBytes(bytes + "x"), std::nullopt);
-  EXPECT_EQ(SnapshotFile::FromBytes(bytes.substr(1)), std::nullopt);
+  EXPECT_EQ(SnapshotFile::FromBytes(bytes.substr(2)), std::nullopt);
+  SnapshotFile older = file;
+  older.is_plain = true;
+  EXPECT_EQ(SnapshotFile::FromBytes(older.ToBytes()), older);
+}
+
+// As a snapshot is made: parts, each with its CRC32C after it.
+std::string Sections(uint32_t seed) {
+  std::string bytes;
+  for (const size_t size : {size_t{100}, kBytes, size_t{20}}) {
+    const std::string section = Bytes(size, seed++);
+    bytes += section;
+    BinaryWriter(bytes).Number(Crc32cOf(section));
+  }
+  return bytes;
+}
+
+TEST_F(SnapshotFilesTest, FilesInEachOthersPlacesAreSeen) {
+  const std::string bytes = Sections(1);
+  // What a checksum of all bytes does not tell apart.
+  ASSERT_EQ(Crc32cOf(bytes), Crc32cOf(Sections(11)));
+  const auto first = files_->Write(bytes);
+  const auto second = files_->Write(Sections(11));
+  ASSERT_TRUE(first.ok() && second.ok());
+  fs::rename(PathOf(*first), path_ + "/between");
+  fs::rename(PathOf(*second), PathOf(*first));
+  fs::rename(path_ + "/between", PathOf(*second));
+  EXPECT_EQ(ReasonOfReading(*first), ErrorReason::kSnapshotCorrupt);
+  EXPECT_EQ(ReasonOfReading(*second), ErrorReason::kSnapshotCorrupt);
+}
+
+TEST_F(SnapshotFilesTest, FilesOfOlderServersAreRead) {
+  auto older = files_->Write(Sections(1));
+  ASSERT_TRUE(older.ok());
+  older->is_plain = true;
+  older->checksum = Crc32cOf(Sections(1));
+  EXPECT_EQ(*files_->Read(*older), Sections(1));
+  older->checksum += 1;
+  EXPECT_EQ(ReasonOfReading(*older), ErrorReason::kSnapshotCorrupt);
 }
 
 TEST_F(SnapshotFilesTest, FilesThatNobodyNeedsGoWhenTheyAreOpened) {

@@ -102,7 +102,7 @@ constexpr const char* kFilePlaces[] = {
     "RocksStore, a file less",       "RocksStore, files removed"};
 // These come when a log that was left is read.
 constexpr const char* kReadPlaces[] = {"LogReader::Write, created",
-                                       "LogReader::Write, tails",
+                                       "LogReader::Write, changes",
                                        "LogReader::Write, synced"};
 
 constexpr size_t kMaxNotes = 64;
