@@ -10,6 +10,7 @@ import subprocess
 import tempfile
 import unittest
 
+LFM2 = os.path.join(os.path.dirname(__file__), "../golden/lfm2")
 BENCH = os.path.join(os.environ["STEADYSTATE_BIN_DIR"], "steadystate-bench")
 
 
@@ -84,6 +85,17 @@ class BenchTest(unittest.TestCase):
             self.assert_spread(row, "limit_over_measured")
         for row in report["prefill"]:
             self.assert_spread(row, "time_to_first_token_ms")
+
+    def test_sessions_decode_behind_a_prompt(self):
+        for behind in (0, 7):
+            rows = measure("engine", "--model", LFM2, "--no_prefill",
+                           "--behind", str(behind))["decode"]
+            for row in rows:
+                self.assertEqual(row["behind"], behind)
+                self.assert_spread(row, "step_ms")
+                # Keys and values of one layer, two heads of 8 bf16 numbers.
+                self.assertEqual(row["cache_bytes_read"],
+                                 row["sessions"] * behind * 64)
 
     def test_serve_beside_the_engine(self):
         row, = measure("serve", "--compare_engine")["serve"]
@@ -184,6 +196,7 @@ class BenchTest(unittest.TestCase):
                 (("engine", "--session", "1"), "did you mean --sessions?"),
                 (("engine", "--sessions", "0"), "'0' is not a number from 1"),
                 (("engine", "--shape", "gpt"), "it must be one of mamba2-130m"),
+                (("engine", "--behind", "2000000"), "at most 1048576"),
                 (("engine", "--weight_dtype", "f8"), "--weight_dtype is 'f8'"),
                 (("engine", "--state_dtype", "f8"), "--state_dtype is 'f8'"),
                 (("kernels", "--only", "all"), "--only is 'all'"),

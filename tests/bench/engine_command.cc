@@ -2,6 +2,7 @@
 // engine and without any RPC, beside what memory allows.
 
 #include <algorithm>
+#include <optional>
 
 #include "absl/strings/str_cat.h"
 #include "server/base/status_macros.h"
@@ -38,6 +39,8 @@ class EngineCommand final : public Command {
   ModelSource source_{"mamba2-370m"};
   std::vector<size_t> sessions_;
   std::vector<size_t> prompts_;
+  std::optional<uint64_t> behind_option_;
+  size_t behind_ = 0;
   bool no_decode_ = false;
   bool no_prefill_ = false;
   absl::Duration duration_ = absl::Seconds(3);
@@ -47,9 +50,10 @@ CommandText EngineCommand::text() const {
   return {
       "engine", "Decode and prefill in this process, without RPC",
       "Decode: every session has a token in every batch; the time of a step, "
-      "and the least that memory allows for it: bytes of weights over read "
-      "bandwidth plus bytes of states read and written over read+write "
-      "bandwidth, both measured between the repetitions. Prefill: a prompt on "
+      "and the least that memory allows for it: bytes of weights and of what "
+      "softmax attention keeps over read bandwidth plus bytes of states read "
+      "and written over read+write bandwidth, both measured between the "
+      "repetitions. Prefill: a prompt on "
       "a fresh session until the token after it is drawn.",
       "  steadystate-bench engine --shape mamba2-370m --sessions 1,8,32,128\n"
       "  steadystate-bench engine --model deploy/models/demo --no_prefill\n"};
@@ -61,6 +65,10 @@ client::OptionTable EngineCommand::options() {
   table.push_back({"sessions", "N,N,...",
                    "How many decode at once. Default 1,8,32,128.",
                    NumberList(&sessions_, 1, kMaxSessions)});
+  table.push_back({"behind", "N",
+                   "Tokens that each session has absorbed before it decodes. "
+                   "Default 0.",
+                   &behind_option_});
   table.push_back({"prompt", "N,N,...", "Tokens of a prompt. Default 512.",
                    NumberList(&prompts_, 1, kMaxPrompt)});
   table.push_back({"no_decode", "", "Measures prefill only.", &no_decode_});
@@ -75,6 +83,11 @@ absl::Status EngineCommand::Check(const RunOptions& run) {
   if (no_decode_ && no_prefill_) {
     return absl::InvalidArgumentError(
         "--no_decode and --no_prefill leave nothing to measure");
+  }
+  behind_ = behind_option_.value_or(0);
+  if (behind_ > kMaxPrompt) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "--behind is ", behind_, "; it must be at most ", kMaxPrompt));
   }
   using Sizes = std::vector<size_t>;
   if (sessions_.empty()) sessions_ = run.Unless<Sizes>({1, 4}, {1, 8, 32, 128});
@@ -91,8 +104,13 @@ absl::StatusOr<nlohmann::json> EngineCommand::Decode(
       BenchEngine::Create(model, sessions, source_.engine_options()));
   const double seconds = absl::ToDoubleSeconds(duration_);
   const double weights = StepWeightBytes(*model);
+  const StateLayout& layout = model->state_layout();
   const double states =
-      static_cast<double>(2 * sessions * model->state_layout().fixed_bytes());
+      static_cast<double>(2 * sessions * layout.fixed_bytes());
+  // What softmax attention reads; sessions grow while they are measured, and
+  // this is where they begin.
+  const double cache =
+      static_cast<double>(sessions * behind_ * layout.token_bytes());
   Samples steps;
   Samples rates;
   Samples shares;
@@ -102,23 +120,25 @@ absl::StatusOr<nlohmann::json> EngineCommand::Decode(
     bandwidth.read.Append(now.read);
     bandwidth.read_write.Append(now.read_write);
     STEADYSTATE_ASSIGN_OR_RETURN(
-        const auto load,
-        DecodeLoad::Start(engine->engine(), sessions, DecodeCall::kGenerate));
+        const auto load, DecodeLoad::Start(engine->engine(), sessions,
+                                           DecodeCall::kGenerate, behind_));
     STEADYSTATE_RETURN_IF_ERROR(load->Measure(seconds / 10, 2).status());
     STEADYSTATE_ASSIGN_OR_RETURN(const DecodeTimes times,
                                  load->Measure(seconds, 5));
     steps.Append(times.steps);
     rates.Add(times.tokens_per_second());
-    const double least =
-        weights / now.read.Median() + states / now.read_write.Median();
+    const double least = (weights + cache) / now.read.Median() +
+                         states / now.read_write.Median();
     shares.Add(least / times.steps.Median());
   }
   nlohmann::json row = {{"sessions", sessions},
+                        {"behind", behind_},
                         {"weight_bytes", weights},
-                        {"state_bytes_moved", states}};
+                        {"state_bytes_moved", states},
+                        {"cache_bytes_read", cache}};
   Put(row, "tokens_per_second", rates);
   Put(row, "step_ms", steps.Times(1e3));
-  row["limit_ms"] = 1e3 * (weights / bandwidth.read.Median() +
+  row["limit_ms"] = 1e3 * ((weights + cache) / bandwidth.read.Median() +
                            states / bandwidth.read_write.Median());
   Put(row, "limit_over_measured", shares);
   return row;

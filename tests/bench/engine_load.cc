@@ -17,6 +17,33 @@ namespace {
 // Sessions beside those asked for: of prompts.
 constexpr size_t kSpareSessions = 2;
 
+// A session that has read a random prompt of so many tokens.
+absl::StatusOr<std::string> SessionBehind(Engine& engine, WriterId writer,
+                                          size_t tokens) {
+  STEADYSTATE_ASSIGN_OR_RETURN(const SessionInfo session,
+                               engine.CreateSession({}));
+  StepRequest request;
+  request.session = session.id;
+  request.writer = writer;
+  request.tokens = RandomTokens(engine, tokens, 1);
+  STEADYSTATE_RETURN_IF_ERROR(StepAndWait(engine, std::move(request)).status());
+  return session.id;
+}
+
+// The names of so many copies of a session.
+absl::StatusOr<std::vector<std::string>> ForkOf(Engine& engine, WriterId writer,
+                                                const std::string& session,
+                                                size_t count) {
+  ForkOptions options;
+  options.count = count;
+  const auto forks = std::make_shared<Forks>();
+  WorkRequest work = engine.ForkWork(std::move(options), forks);
+  work.session = session;
+  work.writer = writer;
+  STEADYSTATE_RETURN_IF_ERROR(WorkAndWait(engine, std::move(work)));
+  return forks->ids;
+}
+
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<BenchEngine>> BenchEngine::Create(
@@ -52,19 +79,32 @@ class DecodeLoad::Tokens final : public Receiver<GenerateRequest> {
 
 absl::StatusOr<std::unique_ptr<DecodeLoad>> DecodeLoad::Start(Engine& engine,
                                                               size_t sessions,
-                                                              DecodeCall call) {
+                                                              DecodeCall call,
+                                                              size_t behind) {
   std::unique_ptr<DecodeLoad> load(new DecodeLoad(engine, call));
-  STEADYSTATE_RETURN_IF_ERROR(load->Open(sessions));
+  STEADYSTATE_RETURN_IF_ERROR(load->Open(sessions, behind));
   return load;
 }
 
-absl::Status DecodeLoad::Open(size_t sessions) {
-  writer_ = engine_.NewWriter();
+absl::Status DecodeLoad::MakeSessions(size_t sessions, size_t behind) {
+  if (behind > 0) {
+    STEADYSTATE_ASSIGN_OR_RETURN(const std::string parent,
+                                 SessionBehind(engine_, writer_, behind));
+    STEADYSTATE_ASSIGN_OR_RETURN(names_,
+                                 ForkOf(engine_, writer_, parent, sessions));
+    return engine_.DeleteSession(parent);
+  }
   for (size_t i = 0; i < sessions; ++i) {
     STEADYSTATE_ASSIGN_OR_RETURN(const SessionInfo session,
                                  engine_.CreateSession({}));
     names_.push_back(session.id);
   }
+  return absl::OkStatus();
+}
+
+absl::Status DecodeLoad::Open(size_t sessions, size_t behind) {
+  writer_ = engine_.NewWriter();
+  STEADYSTATE_RETURN_IF_ERROR(MakeSessions(sessions, behind));
   {
     MutexLock lock(mutex_);
     last_.resize(sessions);

@@ -64,9 +64,12 @@ class DecodeLoad {
  public:
   // Makes the sessions and lets them begin; returns when each has its first
   // token. The engine outlives the load.
+  //   behind  tokens that each has absorbed before: one reads them, the others
+  //           are copies of it
   static absl::StatusOr<std::unique_ptr<DecodeLoad>> Start(Engine& engine,
                                                            size_t sessions,
-                                                           DecodeCall call);
+                                                           DecodeCall call,
+                                                           size_t behind = 0);
 
   // Ends them and deletes the sessions.
   ~DecodeLoad();
@@ -84,7 +87,9 @@ class DecodeLoad {
 
   DecodeLoad(Engine& engine, DecodeCall call) : engine_(engine), call_(call) {}
 
-  absl::Status Open(size_t sessions);
+  // Makes the sessions: fresh ones, or copies of one that has read a prompt.
+  absl::Status MakeSessions(size_t sessions, size_t behind);
+  absl::Status Open(size_t sessions, size_t behind);
   absl::Status Generate(size_t index);
   void Step(size_t index, int32_t token);
 

@@ -7,14 +7,16 @@
 #include "tests/testing/end_receiver.h"
 
 namespace steadystate::bench {
+namespace {
 
-absl::StatusOr<BenchClock::time_point> StepAndWait(Engine& engine,
-                                                   StepRequest request) {
+template <typename R>
+absl::StatusOr<BenchClock::time_point> SubmitAndWait(Engine& engine,
+                                                     R request) {
   Mutex mutex;
   CondVar changed;
   std::optional<absl::StatusOr<BenchClock::time_point>> done;
   SubmitThen(engine, std::move(request),
-             [&](const absl::StatusOr<StepResult>& result) {
+             [&](const absl::StatusOr<typename R::Summary>& result) {
                const BenchClock::time_point now = BenchClock::now();
                MutexLock lock(mutex);
                if (result.ok()) {
@@ -27,6 +29,17 @@ absl::StatusOr<BenchClock::time_point> StepAndWait(Engine& engine,
   MutexLock lock(mutex);
   while (!done.has_value()) changed.Wait(mutex);
   return *std::move(done);
+}
+
+}  // namespace
+
+absl::StatusOr<BenchClock::time_point> StepAndWait(Engine& engine,
+                                                   StepRequest request) {
+  return SubmitAndWait(engine, std::move(request));
+}
+
+absl::Status WorkAndWait(Engine& engine, WorkRequest request) {
+  return SubmitAndWait(engine, std::move(request)).status();
 }
 
 }  // namespace steadystate::bench

@@ -1,18 +1,11 @@
-"""A Mamba-2 checkpoint as the peers need it: configuration and tensors.
-
-The tensors are read one at a time, for a checkpoint of 370 million weights is
-3 GB when all of it is float32.
-"""
-
-import json
-import pathlib
-import struct
+"""A Mamba-2 checkpoint as the peers need it: configuration and tensors."""
 
 import numpy as np
 import paths  # noqa: F401  where the reference is
 from families import mamba2
 from layer import Config
-from tensor_file import decode, read_config
+from tensor_file import read_config
+from tensors import Tensors
 
 # What the peers are written for; anything else would change the formulas.
 EXPECTED = {"use_bias": False, "use_conv_bias": True, "rmsnorm": True,
@@ -26,7 +19,6 @@ class Checkpoint:
     """
 
     def __init__(self, folder):
-        self.path = pathlib.Path(folder) / "model.safetensors"
         config = Config(read_config(folder), mamba2.DEFAULTS)
         refuse_others(config)
         self.D = config["hidden_size"]
@@ -37,26 +29,11 @@ class Checkpoint:
         self.taps = config["conv_kernel"]
         self.eps = config.norm_eps()
         self.tied = config.get("tie_word_embeddings", False)
-        with open(self.path, "rb") as file:
-            (length,) = struct.unpack("<Q", file.read(8))
-            self._entries = json.loads(file.read(length))
-        self._entries.pop("__metadata__", None)
-        self._begin = 8 + length
+        self._tensors = Tensors(folder)
+        self.floats = self._tensors.floats
 
     def names(self):
-        """Names of all tensors but a head that repeats the embeddings."""
-        return [name for name in self._entries
-                if not (self.tied and name == "lm_head.weight")]
-
-    def floats(self, name):
-        """A tensor in float32, in its shape."""
-        entry = self._entries[name]
-        begin, end = entry["data_offsets"]
-        with open(self.path, "rb") as file:
-            file.seek(self._begin + begin)
-            raw = file.read(end - begin)
-        return decode(entry["dtype"], raw).astype(np.float32).reshape(
-            entry["shape"])
+        return self._tensors.names(self.tied)
 
 
 def refuse_others(config):

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Compares Steadystate with llama.cpp and PyTorch on the same weights.
 
-Makes a random Mamba-2 checkpoint (steadystate-bench checkpoint), writes it as
+Makes a random checkpoint (steadystate-bench checkpoint), writes it as
 GGUF for llama.cpp, compares everybody's logits with a float64 reference,
 searches the peers' best settings, and measures: in each round each
 contender once, in a process of its own, in turns. A rate is the median of a
@@ -25,11 +25,16 @@ from steadystate_peer import make_checkpoint
 from turns import measure_group, say
 from work import Work
 
-WORKS = (Work("prefill", 512), Work("decode", 1), Work("decode", 8),
-         Work("decode", 32))
 # The most that logits may be off with such weights: four times what was found
 # with mamba2-370m.
 BOUNDS = {"bf16": 0.05, "int8": 0.2, "q8_0": 0.2}
+
+
+def works(options):
+    """What is measured."""
+    return [*(Work("prefill", count) for count in options.prefill),
+            *(Work("decode", count, behind) for behind in options.behind
+              for count in options.sequences)]
 
 
 def make_files(options):
@@ -83,7 +88,7 @@ def main():
                                            options.seed, figures["crashed"])
     if options.rounds:
         for group in contenders:
-            measure_group(group, WORKS, options, figures)
+            measure_group(group, works(options), options, figures)
     figures["about"] = {contender.name: contender.about
                         for group in contenders for contender in group}
     print(report.text(figures, options.markdown))

@@ -72,4 +72,5 @@ class Torch(Peer):
                          Settings(threads))
 
     def can(self, work):
-        return work.what == "decode"  # it would read a prompt by decoding
+        # It would read a prompt by decoding.
+        return work.what == "decode" and not work.behind

@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """llama.cpp by its C API, as llama-cpp-python has it. A worker, see worker.py.
 
-States are float32: llama.cpp has no other for recurrent models.
+States are float32: llama.cpp has no other for recurrent models. The keys and
+values of softmax attention are in float16, as they are by default, or float32.
 """
 
 import ctypes
@@ -12,6 +13,7 @@ import llama_cpp as api
 import numpy as np
 import worker
 
+CACHES = {"f16": api.GGML_TYPE_F16, "f32": api.GGML_TYPE_F32}
 # "copied" reads the weights into memory of its own instead of mapping them.
 LOAD_MODES = {"mapped": api.LLAMA_LOAD_MODE_MMAP,
               "copied": api.LLAMA_LOAD_MODE_NONE}
@@ -31,7 +33,8 @@ class LlamaCpp:
         self.model = self._load(options)
         self.vocab = api.llama_vocab_n_tokens(
             api.llama_model_get_vocab(self.model))
-        room = max(options.prompt, options.sequences, len(options.token_ids))
+        room = max(options.prompt, options.sequences, options.behind,
+                   len(options.token_ids))
         self.context = self._make_context(options, room)
         self.batch = api.llama_batch_init(room, 0, 1)
         self.position = [0] * options.sequences
@@ -45,9 +48,19 @@ class LlamaCpp:
             raise RuntimeError(f"llama.cpp does not load {options.model}")
         return model
 
+    def _positions(self, options, room):
+        """How many a sequence has at most."""
+        if api.llama_model_is_recurrent(self.model):
+            return 65536  # a bound, no memory
+        return room + worker.MOST + 1
+
     def _make_context(self, options, room):
         parameters = api.llama_context_default_params()
-        parameters.n_ctx = 65536 * options.sequences  # a bound, no memory
+        parameters.n_ctx = self._positions(options, room) * options.sequences
+        parameters.type_k = parameters.type_v = CACHES[options.cache]
+        if options.cache == "f32":
+            # That attention would round them to float16 again.
+            parameters.flash_attn_type = api.LLAMA_FLASH_ATTN_TYPE_DISABLED
         parameters.n_batch = room
         parameters.n_ubatch = min(options.ubatch, room)
         parameters.n_seq_max = options.sequences
@@ -84,6 +97,12 @@ class LlamaCpp:
         wanted = [every] * (len(tokens) - 1) + [True]
         return self._decode(tokens, [0] * len(tokens), wanted)
 
+    def copy(self):
+        memory = api.llama_get_memory(self.context)
+        for sequence in range(1, len(self.position)):
+            api.llama_memory_seq_cp(memory, 0, sequence, -1, -1)
+            self.position[sequence] = self.position[0]
+
     def step(self, tokens):
         count = len(tokens)
         return self._decode(tokens, range(count), [True] * count)
@@ -100,6 +119,8 @@ def add_options(parser):
     parser.add_argument("--ubatch", type=int, default=512,
                         help="tokens that are computed together at most")
     parser.add_argument("--memory", choices=LOAD_MODES, default="mapped")
+    parser.add_argument("--cache", choices=CACHES, default="f16",
+                        help="type of keys and values")
 
 
 if __name__ == "__main__":

@@ -17,7 +17,8 @@ import paths
 # Weights of Steadystate and of llama.cpp that are as many bits.
 WEIGHTS = {"bf16": "bf16", "int8": "q8_0"}
 # The shapes of steadystate-bench checkpoint that the peers know, too.
-SHAPES = ("mamba2-130m", "mamba2-370m", "mamba2-tiny")
+MAMBA2 = ("mamba2-130m", "mamba2-370m", "mamba2-tiny")
+HYBRIDS = ("qwen3.5-0.8b", "lfm2-1.2b")  # PyTorch's formulas are Mamba-2's
 
 
 def number(kind, least):
@@ -44,7 +45,16 @@ def make_parser():
     parser.add_argument("--bin", metavar="DIR",
                         help="where our programs are, build/release/bin")
     parser.add_argument("--shape", default="mamba2-370m",
-                        choices=SHAPES, help="of the weights")
+                        choices=MAMBA2 + HYBRIDS, help="of the weights")
+    parser.add_argument("--prefill", nargs="*", type=number(int, 1),
+                        default=[512], metavar="N",
+                        help="tokens of a prompt, 512")
+    parser.add_argument("--sequences", nargs="*", type=number(int, 1),
+                        default=[1, 8, 32], metavar="N",
+                        help="that are decoded together, 1 8 32")
+    parser.add_argument("--behind", nargs="+", type=number(int, 0),
+                        default=[0], metavar="N",
+                        help="tokens that each sequence has read before, 0")
     parser.add_argument("--folder", type=pathlib.Path, metavar="DIR",
                         default=paths.ROOT / "build/peers/models",
                         help="keeps the checkpoints and GGUF files")
@@ -76,7 +86,11 @@ def make_parser():
 
 
 def parse():
-    return make_parser().parse_args()
+    parser = make_parser()
+    options = parser.parse_args()
+    if options.torch and options.shape in HYBRIDS:
+        parser.error(f"PyTorch is not asked for {options.shape}")
+    return options
 
 
 if __name__ == "__main__":

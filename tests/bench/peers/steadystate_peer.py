@@ -76,7 +76,8 @@ class Steadystate:
     def rate(self, work, seconds):
         if work.what == "decode":
             choice = ["--no_prefill", "--sessions", str(work.count),
-                      "--duration", f"{seconds}s"]
+                      "--behind", str(work.behind), "--duration",
+                      f"{seconds}s"]
         else:
             choice = ["--no_decode", "--prompt", str(work.count)]
         report = json.loads(subprocess.run(

@@ -16,20 +16,24 @@ import paths
 
 @dataclasses.dataclass(frozen=True)
 class Work:
-    """Reading a prompt of `count` tokens, or decoding `count` sequences."""
+    """Reading a prompt of `count` tokens, or decoding `count` sequences that
+    have read `behind` tokens before."""
 
     what: str  # "prefill" or "decode"
     count: int
+    behind: int = 0
 
     def __str__(self):
         if self.what == "prefill":
             return f"prefill, {self.count} tokens"
-        return f"decode, {self.count} sequence" + "s" * (self.count > 1)
+        text = f"decode, {self.count} sequence" + "s" * (self.count > 1)
+        return text + (f", {self.behind} behind" if self.behind else "")
 
     def options(self):
         """Of a worker."""
-        name = "--prompt" if self.what == "prefill" else "--sequences"
-        return [self.what, name, self.count]
+        if self.what == "prefill":
+            return [self.what, "--prompt", self.count]
+        return [self.what, "--sequences", self.count, "--behind", self.behind]
 
 
 class Crashed(Exception):

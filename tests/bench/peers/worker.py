@@ -5,6 +5,8 @@ A peer is made from the parsed options and has
   reset()               forgets all sequences
   absorb(tokens, every) sequence 0 reads them; logits float32 [tokens, vocab]
                         if every, else [1, vocab], of the last
+  copy()                all sequences become what sequence 0 is; asked of those
+                        whose sequences have something behind them
   step(tokens)          sequence i reads tokens[i]; logits [len(tokens), vocab]
   about()               {name: text}: versions and such
 Logits are valid until the next call. The result is one line of JSON on
@@ -20,6 +22,7 @@ import time
 import numpy as np
 
 LEAST = 3  # repetitions of a measurement, after one that warms up
+MOST = 1000  # more would not fit behind what sequences may have read
 
 
 def parse(doc, add_options):
@@ -30,6 +33,8 @@ def parse(doc, add_options):
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--sequences", type=int, default=1,
                         help="decoded together")
+    parser.add_argument("--behind", type=int, default=0,
+                        help="tokens that each has read before it decodes")
     parser.add_argument("--prompt", type=int, default=512,
                         help="tokens that prefill reads")
     parser.add_argument("--seconds", type=float, default=3,
@@ -62,10 +67,12 @@ def write_logits(peer, options):
 
 
 def timed(action, at_least):
-    """Seconds of each repetition: LEAST of them, `at_least` seconds in all."""
+    """Seconds of each repetition: LEAST of them, `at_least` seconds in all, but
+    no more than MOST."""
     action()
     seconds = []
-    while len(seconds) < LEAST or sum(seconds) < at_least:
+    while len(seconds) < LEAST or (sum(seconds) < at_least
+                                   and len(seconds) < MOST):
         begin = time.perf_counter()
         action()
         seconds.append(time.perf_counter() - begin)
@@ -86,6 +93,9 @@ def measure(peer, options):
         peer.absorb(some_tokens(options.prompt), every=False)
 
     if options.what == "decode":
+        if options.behind:
+            peer.absorb(some_tokens(options.behind), every=False)
+            peer.copy()
         return options.sequences, timed(decode, options.seconds)
     return options.prompt, timed(prefill, options.seconds)
 
