@@ -11,7 +11,9 @@ import subprocess
 import sys
 import tempfile
 import unittest
+from xml.etree import ElementTree
 
+SVG = "{http://www.w3.org/2000/svg}"
 HERE = pathlib.Path(__file__).resolve().parent
 BENCH = pathlib.Path(os.environ["STEADYSTATE_BIN_DIR"]) / "steadystate-bench"
 
@@ -78,6 +80,27 @@ class ScriptsTest(unittest.TestCase):
             _, told = run(sys.executable, "-B", HERE / "plot.py", option, path,
                           self.folder / "out.svg", code=2)
             self.assertIn(message, told)
+
+    def test_a_chat_over_one_session_computes_what_is_new(self):
+        out, svg = self.folder / "chat.json", self.folder / "chat.svg"
+        chat = (sys.executable, "-B", HERE / "chat_turns.py")
+        run(*chat, "--shape", "mamba2-tiny", "--turns", "3", "--system", "9",
+            "--user", "4", "--answer", "5", "--json", out, "--svg", svg)
+        report = json.loads(out.read_text())
+        tokens = {}
+        for row in report["rows"]:
+            tokens.setdefault(row["way"], []).append(row["tokens_computed"])
+            self.assertLess(0, row["seconds_to_first_token"])
+            self.assertLess(row["seconds_to_first_token"], row["seconds"])
+        self.assertEqual(tokens, {"one session": [18, 9, 9],
+                                  "everything again": [18, 27, 36]})
+        self.assertEqual(report["totals"]["one session"]["tokens_computed"], 36)
+        drawn = ElementTree.fromstring(svg.read_text())
+        # Three turns twice for tokens, and four times for seconds.
+        self.assertEqual(len(list(drawn.iter(SVG + "circle"))), 18)
+        for option in ("--turns", "--answer"):
+            self.assertIn("0 is not a number from 1 on",
+                          run(*chat, option, "0", code=2)[1])
 
     def test_peers_look_at_their_options_before_they_install(self):
         # Who does not look finds no programs there.

@@ -36,6 +36,14 @@ class Axis:
         return self.first + share * (self.last - self.first)
 
 
+class LinearAxis(Axis):
+    """Places numbers along an axis of equal steps."""
+
+    def place(self, number):
+        share = (number - self.low) / (self.high - self.low)
+        return self.first + share * (self.last - self.first)
+
+
 def round_numbers(low, high):
     """1, 2 and 5 times powers of ten within [low, high]."""
     exponents = range(math.floor(math.log10(low)),
@@ -69,10 +77,10 @@ def grid(x_axis, y_axis, x_marks):
     return parts
 
 
-def chart(title, x_name, y_name, curves, x_marks):
+def chart(title, x_name, y_name, curves, x_marks, x_kind=Axis):
     """curves: (name, [(x, y), ...], dashes), all numbers above 0."""
     numbers = [point for _, points, _ in curves for point in points]
-    x_axis = Axis([x for x, _ in numbers], LEFT, WIDTH - RIGHT)
+    x_axis = x_kind([x for x, _ in numbers], LEFT, WIDTH - RIGHT)
     y_axis = Axis([y for _, y in numbers], HEIGHT - BOTTOM, TOP)
     parts = grid(x_axis, y_axis, x_marks)
     parts.append(text(LEFT, TOP - 16, title, "start"))
@@ -91,6 +99,15 @@ def chart(title, x_name, y_name, curves, x_marks):
     return (f'<svg xmlns="http://www.w3.org/2000/svg" '
             f'viewBox="0 0 {WIDTH} {HEIGHT}" font-family="sans-serif" '
             'font-size="12">\n<rect width="100%" height="100%" fill="white"/>\n'
+            + "\n".join(parts) + "\n</svg>\n")
+
+
+def stacked(charts):
+    """Several charts as one, from top to bottom."""
+    parts = [f'<svg y="{i * HEIGHT}" width="{WIDTH}" height="{HEIGHT}">\n'
+             f'{part}</svg>' for i, part in enumerate(charts)]
+    return (f'<svg xmlns="http://www.w3.org/2000/svg" '
+            f'viewBox="0 0 {WIDTH} {HEIGHT * len(charts)}">\n'
             + "\n".join(parts) + "\n</svg>\n")
 
 

@@ -18,6 +18,8 @@ if not importlib.util.find_spec("numpy"):
     skip("no NumPy here")
 
 import report  # noqa: E402
+from contenders import Peer  # noqa: E402
+from settings import Settings  # noqa: E402
 from turns import measure_group  # noqa: E402
 from work import Crashed, Work, run_worker  # noqa: E402
 
@@ -42,11 +44,11 @@ class Contender:
 
 class TurnsTest(unittest.TestCase):
 
-    def figures(self, *peers):
+    def figures(self, *peers, works=WORKS):
         figures = {"about": {}, "logits": {}, "settings": [], "rows": [],
                    "crashed": []}
         options = argparse.Namespace(rounds=3, seconds=0, no_search=False)
-        measure_group([Contender("Steadystate, bf16"), *peers], WORKS, options,
+        measure_group([Contender("Steadystate, bf16"), *peers], works, options,
                       figures)
         return figures
 
@@ -77,6 +79,41 @@ class TurnsTest(unittest.TestCase):
         self.assertEqual(len(figures["crashed"]), len(WORKS))
         for row in figures["rows"]:
             self.assertEqual(list(row["rates"]), ["Steadystate, bf16"])
+
+    def test_settings_are_searched_once_for_works_that_are_alike(self):
+        class Searching(Peer):
+            def __init__(self):
+                super().__init__("one", "no.py", "no", Settings(1))
+                self.used = []
+
+            def _rate_with(self, settings, work, seconds):
+                self.used.append((str(work), settings.waiting))
+                return 2.0 if settings.waiting == "asleep" else 1.0
+
+        peer = Searching()
+        works = (Work("prefill", 8), Work("prefill", 9), Work("decode", 2),
+                 Work("decode", 2, 5), Work("decode", 3))
+        figures = self.figures(peer, works=works)
+        self.assertEqual([each["work"] for each in figures["settings"]],
+                         [str(works[i]) for i in (0, 2, 4)])
+        for work in works:
+            self.assertIn((str(work), "asleep"), peer.used)
+        self.assertNotIn((str(works[1]), "in a loop"), peer.used)
+        self.assertNotIn((str(works[3]), "in a loop"), peer.used)
+
+
+class WorkTest(unittest.TestCase):
+
+    def test_names_and_options(self):
+        for work, name, options in (
+                (Work("prefill", 9), "prefill, 9 tokens",
+                 ["prefill", "--prompt", 9]),
+                (Work("decode", 1), "decode, 1 sequence",
+                 ["decode", "--sequences", 1, "--behind", 0]),
+                (Work("decode", 8, 4000), "decode, 8 sequences, 4000 behind",
+                 ["decode", "--sequences", 8, "--behind", 4000])):
+            self.assertEqual(str(work), name)
+            self.assertEqual(work.options(), options)
 
 
 class WorkerTest(unittest.TestCase):

@@ -22,7 +22,7 @@ class Peer:
         self._script = script
         self._options = ["--model", model]
         self._default = settings
-        self._settings = {}  # by work
+        self._settings = {}  # by Work.like()
         self.about = {}
 
     def logits(self, tokens, before):
@@ -33,7 +33,7 @@ class Peer:
         return True
 
     def settings(self, work):
-        return self._settings.get(work, self._default)
+        return self._settings.get(work.like(), self._default)
 
     def _rate_with(self, settings, work, seconds):
         rate, self.about = worker_rate(
@@ -46,22 +46,26 @@ class Peer:
         return self._rate_with(self.settings(work), work, seconds)
 
     def search(self, work, seconds):
-        """Finds the best settings for the work, which are used from now on.
+        """Finds the best settings for such work, which are used from now on.
 
-        Returns [(Settings, rate)], all that were tried.
+        Returns [(Settings, rate)], all that were tried; none if they are known.
         """
-        self._settings[work], tried = find_best(
+        if work.like() in self._settings:
+            return []
+        self._settings[work.like()], tried = find_best(
             lambda settings: self._rate_with(settings, work, seconds), work,
             self._default)
         return tried
 
 
 class LlamaCpp(Peer):
-    """Its states are float32, whatever its weights are."""
+    """Its states are float32, whatever its weights are; what softmax attention
+    keeps takes half the bytes, as with us, unless the weights are float32."""
 
     def __init__(self, file, weights, threads):
         super().__init__("llama.cpp, " + weights, "llama_cpp_peer.py", file,
                          Settings(threads, ubatch=512, memory="mapped"))
+        self._options += ["--cache", "f32" if weights == "f32" else "f16"]
 
 
 class Torch(Peer):

@@ -15,7 +15,7 @@ import pathlib
 import paths
 
 # Weights of Steadystate and of llama.cpp that are as many bits.
-WEIGHTS = {"bf16": "bf16", "int8": "q8_0"}
+WEIGHTS = {"f32": "f32", "bf16": "bf16", "int8": "q8_0"}
 # The shapes of steadystate-bench checkpoint that the peers know, too.
 MAMBA2 = ("mamba2-130m", "mamba2-370m", "mamba2-tiny")
 HYBRIDS = ("qwen3.5-0.8b", "lfm2-1.2b")  # PyTorch's formulas are Mamba-2's

@@ -20,13 +20,15 @@ def note_crash(crash, contender, what, crashed):
                     "signal": str(crash)})
 
 
-def search(contender, work, seconds):
+def search(contender, work, seconds, settings):
+    """Adds what was tried to `settings`, unless the best ones are known."""
     say(f"settings: {work}, {contender.name}")
     tried = contender.search(work, seconds)
-    return {"work": str(work), "contender": contender.name,
-            "best": str(contender.settings(work)),
-            "tried": [{"settings": str(settings), "rate": rate}
-                      for settings, rate in tried]}
+    if tried:
+        settings.append({"work": str(work), "contender": contender.name,
+                         "best": str(contender.settings(work)),
+                         "tried": [{"settings": str(one), "rate": rate}
+                                   for one, rate in tried]})
 
 
 def search_all(group, work, options, figures):
@@ -36,8 +38,8 @@ def search_all(group, work, options, figures):
     for contender in group:
         try:
             if hasattr(contender, "search") and not options.no_search:
-                figures["settings"].append(
-                    search(contender, work, options.seconds / 2))
+                search(contender, work, options.seconds / 2,
+                       figures["settings"])
             left.append(contender)
         except Crashed as crash:
             note_crash(crash, contender, work, figures["crashed"])

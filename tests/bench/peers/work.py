@@ -29,6 +29,11 @@ class Work:
         text = f"decode, {self.count} sequence" + "s" * (self.count > 1)
         return text + (f", {self.behind} behind" if self.behind else "")
 
+    def like(self):
+        """Equal for works whose best settings are taken for the same: prompts
+        of any length, and as many sequences whatever they have read."""
+        return self.what, self.count if self.what == "decode" else 0
+
     def options(self):
         """Of a worker."""
         if self.what == "prefill":
