@@ -24,6 +24,10 @@ def say_nothing(level, text, user_data):
     pass
 
 
+def as_tokens(tokens):
+    return (api.llama_token * len(tokens))(*tokens)
+
+
 class LlamaCpp:
     """One model and one context of so many sequences."""
 
@@ -38,6 +42,8 @@ class LlamaCpp:
         self.context = self._make_context(options, room)
         self.batch = api.llama_batch_init(room, 0, 1)
         self.position = [0] * options.sequences
+        # What was read once serves the measurements that follow.
+        self.prompt_file = f"{options.model}.{options.cache}-{options.behind}"
 
     def _load(self, options):
         parameters = api.llama_model_default_params()
@@ -97,11 +103,30 @@ class LlamaCpp:
         wanted = [every] * (len(tokens) - 1) + [True]
         return self._decode(tokens, [0] * len(tokens), wanted)
 
-    def copy(self):
+    def begin(self, tokens):
+        """One sequence reads them, the others become copies of it."""
+        self.reset()
+        path = os.fsencode(self.prompt_file)
+        if not self._read_prompt(path, tokens):
+            self.absorb(tokens, every=False)
+            api.llama_state_seq_save_file(self.context, path, 0,
+                                          as_tokens(tokens), len(tokens))
         memory = api.llama_get_memory(self.context)
         for sequence in range(1, len(self.position)):
             api.llama_memory_seq_cp(memory, 0, sequence, -1, -1)
-            self.position[sequence] = self.position[0]
+        self.position = [len(tokens)] * len(self.position)
+
+    def _read_prompt(self, path, tokens):
+        """Makes sequence 0 what a file has, if it is of these tokens."""
+        if not os.path.exists(path):
+            return False
+        found, count = as_tokens([0] * len(tokens)), ctypes.c_size_t()
+        size = api.llama_state_seq_load_file(self.context, path, 0, found,
+                                             len(tokens), ctypes.byref(count))
+        if size and list(found[:count.value]) == tokens:
+            return True
+        self.reset()
+        return False
 
     def step(self, tokens):
         count = len(tokens)

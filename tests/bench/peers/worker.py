@@ -5,8 +5,8 @@ A peer is made from the parsed options and has
   reset()               forgets all sequences
   absorb(tokens, every) sequence 0 reads them; logits float32 [tokens, vocab]
                         if every, else [1, vocab], of the last
-  copy()                all sequences become what sequence 0 is; asked of those
-                        whose sequences have something behind them
+  begin(tokens)         all sequences are fresh ones that have read these; asked
+                        of those whose sequences have something behind them
   step(tokens)          sequence i reads tokens[i]; logits [len(tokens), vocab]
   about()               {name: text}: versions and such
 Logits are valid until the next call. The result is one line of JSON on
@@ -21,7 +21,9 @@ import time
 
 import numpy as np
 
-LEAST = 3  # repetitions of a measurement, after one that warms up
+LEAST = 3  # repetitions of a measurement
+ENOUGH_S = 20  # after which it ends before that
+WARM_UP = 512  # tokens that are read before at most
 MOST = 1000  # more would not fit behind what sequences may have read
 
 
@@ -66,13 +68,17 @@ def write_logits(peer, options):
     np.savez(options.out, prefill=at_once, decode=np.array(single))
 
 
+def is_enough(seconds, at_least):
+    """LEAST repetitions, `at_least` seconds in all, but no more than MOST."""
+    if len(seconds) < LEAST:
+        return sum(seconds) > ENOUGH_S
+    return sum(seconds) >= at_least or len(seconds) >= MOST
+
+
 def timed(action, at_least):
-    """Seconds of each repetition: LEAST of them, `at_least` seconds in all, but
-    no more than MOST."""
-    action()
+    """Seconds of each repetition."""
     seconds = []
-    while len(seconds) < LEAST or (sum(seconds) < at_least
-                                   and len(seconds) < MOST):
+    while not is_enough(seconds, at_least):
         begin = time.perf_counter()
         action()
         seconds.append(time.perf_counter() - begin)
@@ -88,15 +94,16 @@ def measure(peer, options):
     def decode():
         peer.step(some_tokens(options.sequences))
 
-    def prefill():
+    def prefill(count=options.prompt):
         peer.reset()
-        peer.absorb(some_tokens(options.prompt), every=False)
+        peer.absorb(some_tokens(count), every=False)
 
     if options.what == "decode":
         if options.behind:
-            peer.absorb(some_tokens(options.behind), every=False)
-            peer.copy()
+            peer.begin(some_tokens(options.behind))
+        decode()
         return options.sequences, timed(decode, options.seconds)
+    prefill(min(options.prompt, WARM_UP))
     return options.prompt, timed(prefill, options.seconds)
 
 
