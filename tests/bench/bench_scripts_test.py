@@ -108,6 +108,9 @@ class ScriptsTest(unittest.TestCase):
         for arguments, message in [
                 (("--state_dtype", "f7"), "argument --state_dtype"),
                 (("--shape", "demo"), "argument --shape"),
+                (("--torch", "--shape", "lfm2-1.2b"), "PyTorch is not asked"),
+                (("--prefill", "0"), "argument --prefill"),
+                (("--behind", "-1"), "argument --behind"),
                 (("--rounds", "-1"), "argument --rounds"),
                 (("--seconds", "nan"), "argument --seconds"),
                 (("--tor",), "unrecognized arguments: --tor"),
