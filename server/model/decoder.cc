@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "kernels/pointwise/activation.h"
 #include "server/base/status_macros.h"
+#include "server/model/parts/projection.h"
 
 namespace steadystate {
 
@@ -102,6 +103,7 @@ absl::StatusOr<Decoder> Decoder::Make(const Config& config,
   }
   decoder.embedding_multiplier_ = model.embedding_multiplier;
   decoder.logit_divisor_ = model.logit_divisor;
+  decoder.logit_multiplier_ = model.logit_multiplier;
   decoder.logit_cap_ = model.logit_cap;
   TypedData head = decoder.embedding_->table();
   decoder.tied_ =
@@ -202,10 +204,11 @@ void Decoder::Head(size_t rows, const float* hidden, float* logits,
   // Whatever piece a row of the hidden vectors comes from.
   buffers.row_class = RowClass::kDecode;
   buffers.Project(*head_, rows, hidden, head_->in(), logits, head_->out());
-  if (logit_cap_ == 0 && logit_divisor_ == 1) return;
+  if (logit_cap_ == 0 && logit_divisor_ == 1 && logit_multiplier_ == 1) return;
   const size_t N = head_->out();
   buffers.ForRows(rows, N, [&](size_t row, size_t) {
     float* const to = logits + row * N;
+    Scale(logit_multiplier_, N, to);
     if (logit_divisor_ != 1) {
       for (size_t i = 0; i < N; ++i) to[i] /= logit_divisor_;
     }

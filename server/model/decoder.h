@@ -86,6 +86,7 @@ class Decoder {
   bool tied_ = false;
   float embedding_multiplier_ = 1;
   float logit_divisor_ = 1;
+  float logit_multiplier_ = 1;
   float logit_cap_ = 0;  // 0: none
 };
 

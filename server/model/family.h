@@ -100,6 +100,7 @@ struct SoftmaxAttentionOptions {
   std::optional<QueryKeyNorm> qk_norm{};
   std::optional<size_t> window{};  // tokens seen, the own one included
   std::optional<double> scale{};   // of scores; nothing: d^-1/2
+  float key_multiplier = 1;        // of them, too
   double rope_theta = 10000;
   size_t rotary = 0;  // the first elements of a head, which turn; even
   // The heads' outputs times sigmoid of a gate. The rows of q_proj are then
@@ -112,6 +113,7 @@ struct SoftmaxAttentionOptions {
 enum class TokenMixer : uint8_t {
   kFamily,   // Family::make_token_mixer
   kSoftmax,  // softmax attention
+  kBoth,     // the sum of both, of the same input
   kNone,     // it does not: Family::make_channel_mixer in that place
 };
 
@@ -122,13 +124,28 @@ enum class ChannelMixer : uint8_t {
   kFamily,    // Family::make_channel_mixer
 };
 
+// What a mixer's input and output are multiplied by.
+struct MixerScale {
+  float in = 1;
+  float out = 1;
+};
+
 // What one layer is made of.
 struct LayerPlan {
   TokenMixer tokens = TokenMixer::kFamily;
   ChannelMixer channels = ChannelMixer::kGatedMlp;
   // h += norm(mixer(h)); else h += mixer(norm(h)).
   bool norm_after = false;
-  SoftmaxAttentionOptions softmax{};  // of kSoftmax
+  SoftmaxAttentionOptions softmax{};  // of kSoftmax and kBoth
+  MixerScale family_scale{};          // of kBoth
+  MixerScale softmax_scale{};         // of kBoth
+
+  bool has_family() const {
+    return tokens == TokenMixer::kFamily || tokens == TokenMixer::kBoth;
+  }
+  bool has_softmax() const {
+    return tokens == TokenMixer::kSoftmax || tokens == TokenMixer::kBoth;
+  }
 };
 
 struct Family;
@@ -145,6 +162,7 @@ struct ModelConfig {
   // Of ChannelMixer::kGatedMlp.
   size_t intermediate_size = 0;
   Activation mlp_activation = Activation::kSilu;
+  MlpScale mlp_scale;
   TiedHead tied_head = TiedHead::kNo;
   // Name of a norm between embedding and first layer; empty: none.
   std::string input_norm;
@@ -153,6 +171,7 @@ struct ModelConfig {
   float embedding_multiplier = 1;  // of what goes into the first layer
   float residual_multiplier = 1;   // of what a mixer adds to the residual
   float logit_divisor = 1;
+  float logit_multiplier = 1;
   // logits <- cap tanh(logits / cap); 0: as they are.
   float logit_cap = 0;
   bool byte_tokenizer = false;
@@ -196,7 +215,7 @@ struct Family {
   // nothing.
   absl::Status (*read_config)(const Config& config,
                               ModelConfig& model) = nullptr;
-  MakeMixer make_token_mixer = nullptr;  // of TokenMixer::kFamily
+  MakeMixer make_token_mixer = nullptr;  // of LayerPlan::has_family
   // Of ChannelMixer::kFamily, and of TokenMixer::kNone.
   MakeMixer make_channel_mixer = nullptr;
 };

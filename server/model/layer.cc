@@ -7,6 +7,7 @@
 #include "kernels/pointwise/activation.h"
 #include "server/base/status_macros.h"
 #include "server/model/mixers/mixers.h"
+#include "server/model/parts/mixer_sum.h"
 #include "server/model/parts/projection.h"
 #include "server/model/workspace.h"
 
@@ -14,21 +15,36 @@ namespace steadystate {
 
 absl::StatusOr<std::unique_ptr<Mixer>> MakeTokenMixer(
     const ModelConfig& config, const MixerBuilder& builder) {
+  const Family& family = *config.family;
+  const ModelFrame& names = family.frame;
   const LayerPlan& plan = config.layers[builder.layer];
-  if (plan.tokens == TokenMixer::kSoftmax) {
-    return MakeSoftmaxAttention(plan.softmax, builder);
+  const absl::string_view softmax_name =
+      names.softmax_mixer.empty() ? names.token_mixer : names.softmax_mixer;
+  const auto make_softmax = [&](const MixerBuilder& from) {
+    return MakeSoftmaxAttention(plan.softmax, from.Child(softmax_name));
+  };
+  const auto make_family = [&](const MixerBuilder& from) {
+    return family.make_token_mixer(from.Child(names.token_mixer));
+  };
+  switch (plan.tokens) {
+    case TokenMixer::kSoftmax:
+      return make_softmax(builder);
+    case TokenMixer::kNone:
+      return family.make_channel_mixer(builder.Child(names.token_mixer));
+    case TokenMixer::kBoth:
+      return MixerSum::Make(builder, {{plan.family_scale, make_family},
+                                      {plan.softmax_scale, make_softmax}});
+    case TokenMixer::kFamily:
+      break;
   }
-  if (plan.tokens == TokenMixer::kNone) {
-    return config.family->make_channel_mixer(builder);
-  }
-  return config.family->make_token_mixer(builder);
+  return make_family(builder);
 }
 
 absl::StatusOr<std::unique_ptr<Mixer>> MakeChannelMixer(
     const ModelConfig& config, const MixerBuilder& builder) {
   if (config.layers[builder.layer].channels == ChannelMixer::kGatedMlp) {
     return Mlp::Make(config.intermediate_size, config.mlp_activation, builder,
-                     config.family->frame.mlp);
+                     config.family->frame.mlp, config.mlp_scale);
   }
   return config.family->make_channel_mixer(builder);
 }
@@ -67,13 +83,7 @@ absl::StatusOr<Layer> Layer::Make(const ModelConfig& config,
             : MakeNorm(config, builder.weights, names.channel_norm,
                        names.other_channel_norm));
   }
-  const bool softmax = plan.tokens == TokenMixer::kSoftmax;
-  STEADYSTATE_ASSIGN_OR_RETURN(
-      steps[0].mixer,
-      MakeTokenMixer(config,
-                     builder.Child(softmax && !names.softmax_mixer.empty()
-                                       ? names.softmax_mixer
-                                       : names.token_mixer)));
+  STEADYSTATE_ASSIGN_OR_RETURN(steps[0].mixer, MakeTokenMixer(config, builder));
   if (mixes_channels) {
     STEADYSTATE_ASSIGN_OR_RETURN(
         steps[1].mixer,
@@ -85,9 +95,7 @@ absl::StatusOr<Layer> Layer::Make(const ModelConfig& config,
 void Layer::AddMixed(const Step& step, float* mixed, float* residual) const {
   const size_t D = step.norm.size();
   if (norm_after_) step.norm.Apply(mixed, mixed);
-  if (multiplier_ != 1) {
-    for (size_t i = 0; i < D; ++i) mixed[i] *= multiplier_;
-  }
+  Scale(multiplier_, D, mixed);
   AddTo(D, mixed, residual);
 }
 

@@ -57,12 +57,13 @@ class Layer {
   float multiplier_;  // of what mixers put out
 };
 
-// The token mixer of layer `builder.layer`. `weights` of `builder` are the
-// mixer's, "model.layers.N.attn.".
+// The token mixer of layer `builder.layer`, or the sum of two. `weights` of
+// `builder` are the layer's, "model.layers.N.".
 absl::StatusOr<std::unique_ptr<Mixer>> MakeTokenMixer(
     const ModelConfig& config, const MixerBuilder& builder);
 
-// The channel mixer of the layer, likewise. REQUIRES: the layer has one.
+// The channel mixer of the layer. `weights` of `builder` are the mixer's,
+// "model.layers.N.mlp.". REQUIRES: the layer has one.
 absl::StatusOr<std::unique_ptr<Mixer>> MakeChannelMixer(
     const ModelConfig& config, const MixerBuilder& builder);
 

@@ -34,6 +34,20 @@ struct MixerBuilder {
     child.weights = weights.Child(prefix);
     return child;
   }
+  // The same with plans that count elsewhere.
+  MixerBuilder PlanningIn(ScratchSize& other) const {
+    return {.layer = layer,
+            .layers = layers,
+            .hidden_size = hidden_size,
+            .norm_eps = norm_eps,
+            .context_cap = context_cap,
+            .config = config,
+            .model = model,
+            .weights = weights,
+            .linears = linears,
+            .state = state,
+            .scratch = other};
+  }
 };
 
 }  // namespace steadystate

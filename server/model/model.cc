@@ -41,7 +41,7 @@ absl::StatusOr<Config> ReadConfig(const ModelOptions& options,
 size_t SoftmaxLayers(const ModelConfig& config) {
   size_t layers = 0;
   for (const LayerPlan& plan : config.layers) {
-    layers += plan.tokens == TokenMixer::kSoftmax;
+    if (plan.has_softmax()) ++layers;
   }
   return layers;
 }
@@ -90,8 +90,9 @@ absl::Status CheckStateDType(const ModelOptions& options, const Family& family,
 std::vector<std::string> LayerKinds(const ModelConfig& config) {
   std::vector<std::string> kinds;
   for (const LayerPlan& plan : config.layers) {
-    if (plan.tokens == TokenMixer::kFamily) {
+    if (plan.has_family()) {
       kinds.emplace_back(config.family->model_type);
+      if (plan.has_softmax()) kinds.back() += " and softmax";
     } else if (plan.tokens == TokenMixer::kNone) {
       kinds.emplace_back("mlp");
     } else {

@@ -16,16 +16,27 @@ namespace steadystate {
 namespace {
 
 std::vector<Family> AllFamilies() {
-  std::vector<Family> all = {DeltaNetFamily(),   GatedDeltanetFamily(),
-                             GlaFamily(),        GraniteMoeHybridFamily(),
-                             HgrnFamily(),       Hgrn2Family(),
-                             KdaFamily(),        Lfm2Family(),
-                             LinearAttnFamily(), LinearRecurrenceFamily(),
-                             MambaFamily(),      Mamba2Family(),
-                             NemotronHFamily(),  OlmoHybridFamily(),
-                             Qwen35Family(),     RetnetFamily(),
-                             Rwkv6Family(),      Rwkv7Family(),
-                             SimpleGlaFamily(),  TransformerFamily(),
+  std::vector<Family> all = {DeltaNetFamily(),
+                             GatedDeltanetFamily(),
+                             FalconH1Family(),
+                             GlaFamily(),
+                             GraniteMoeHybridFamily(),
+                             HgrnFamily(),
+                             Hgrn2Family(),
+                             KdaFamily(),
+                             Lfm2Family(),
+                             LinearAttnFamily(),
+                             LinearRecurrenceFamily(),
+                             MambaFamily(),
+                             Mamba2Family(),
+                             NemotronHFamily(),
+                             OlmoHybridFamily(),
+                             Qwen35Family(),
+                             RetnetFamily(),
+                             Rwkv6Family(),
+                             Rwkv7Family(),
+                             SimpleGlaFamily(),
+                             TransformerFamily(),
                              XlstmFamily()};
   std::ranges::sort(all, {}, &Family::model_type);
   return all;

@@ -19,6 +19,13 @@ struct MlpNames {
   Bias bias = Bias::kNone;
 };
 
+// What is multiplied within a gated MLP: what goes into the activation, and
+// what comes out of the whole.
+struct MlpScale {
+  float gate = 1;
+  float down = 1;
+};
+
 }  // namespace steadystate
 
 #endif  // STEADYSTATE_SERVER_MODEL_WEIGHT_NAMES_H_

@@ -36,6 +36,15 @@ WIDTH, LAYERS = 1024, 24
 # as tell the shares of their kinds, 1 where there is one kind.
 SIZES = {
     "delta_net": {"num_heads": 8},
+    "falcon_h1": {
+        "hidden_size": 1024,
+        "num_hidden_layers": 4,
+        "num_attention_heads": 8,
+        "num_key_value_heads": 2,
+        "mamba_d_ssm": 2048,
+        "mamba_n_heads": 32,
+        "mamba_d_state": 128,
+    },
     "gated_deltanet": {"num_heads": 4, "head_dim": 256},
     "gla": {},
     "granitemoehybrid": {

@@ -96,7 +96,7 @@ absl::StatusOr<std::unique_ptr<Mixer>> MakeMamba2(const MixerBuilder& from) {
   STEADYSTATE_ASSIGN_OR_RETURN(const bool bias,
                                config.Bool("mamba_proj_bias", false));
   options.conv_bias = conv_bias ? Bias::kYes : Bias::kNone;
-  options.bias = bias ? Bias::kYes : Bias::kNone;
+  options.in_bias = options.out_bias = bias ? Bias::kYes : Bias::kNone;
   return Mamba2Layer::Make(from, options);
 }
 

@@ -122,7 +122,8 @@ absl::StatusOr<std::unique_ptr<Mixer>> MakeMamba2(const MixerBuilder& from) {
   STEADYSTATE_RETURN_IF_ERROR(ReadStepLimit(
       config, config.Has("dt_limit") ? "dt_limit" : "time_step_limit",
       options));
-  STEADYSTATE_ASSIGN_OR_RETURN(options.bias, ReadMambaBias(from));
+  STEADYSTATE_ASSIGN_OR_RETURN(options.in_bias, ReadMambaBias(from));
+  options.out_bias = options.in_bias;
   STEADYSTATE_ASSIGN_OR_RETURN(const MambaConv conv, ReadMambaConv(config));
   options.conv_taps = conv.taps;
   options.conv_bias = conv.bias;

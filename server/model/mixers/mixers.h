@@ -16,6 +16,7 @@ namespace steadystate {
 // whose head comment has the formulas.
 Family DeltaNetFamily();
 Family GatedDeltanetFamily();
+Family FalconH1Family();
 Family GlaFamily();
 Family GraniteMoeHybridFamily();
 Family HgrnFamily();

@@ -120,8 +120,9 @@ absl::StatusOr<std::unique_ptr<Mixer>> MakeMamba2(const MixerBuilder& from) {
       options.conv_bias,
       ReadBias(config, Either(config, "use_conv_bias", "mamba_conv_bias"),
                true));
-  STEADYSTATE_ASSIGN_OR_RETURN(options.bias,
+  STEADYSTATE_ASSIGN_OR_RETURN(options.in_bias,
                                ReadBias(config, "use_bias", false));
+  options.out_bias = options.in_bias;
   return Mamba2Layer::Make(from, options);
 }
 

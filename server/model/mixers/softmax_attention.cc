@@ -49,9 +49,10 @@ class SoftmaxAttention final : public Mixer {
         d_(options.head_dim),
         gated_(options.gated),
         window_(options.window),
-        scale_(options.scale.has_value()
-                   ? static_cast<float>(*options.scale)
-                   : 1.0f / std::sqrt(static_cast<float>(d_))) {}
+        scale_(options.key_multiplier *
+               (options.scale.has_value()
+                    ? static_cast<float>(*options.scale)
+                    : 1.0f / std::sqrt(static_cast<float>(d_)))) {}
 
   absl::Status TakeWeights(const SoftmaxAttentionOptions& options,
                            const MixerBuilder& from);

@@ -1,6 +1,8 @@
 #include "server/model/parts/mamba2_layer.h"
 
 #include <algorithm>
+#include <utility>
+#include <vector>
 
 #include "kernels/pointwise/activation.h"
 #include "kernels/pointwise/decay.h"
@@ -58,12 +60,26 @@ absl::Status Mamba2Layer::TakeProjections(const MixerBuilder& from) {
   columns_ = dt_at_ + options_.H;
   STEADYSTATE_ASSIGN_OR_RETURN(
       in_, MakeProjection(from.weights, "in_proj", D_, columns_, from.linears,
-                          options_.bias));
+                          options_.in_bias));
   STEADYSTATE_ASSIGN_OR_RETURN(
       out_, MakeProjection(from.weights, "out_proj", E_, D_, from.linears,
-                           options_.bias));
+                           options_.out_bias));
+  SetScale();
   return conv_.Add(from, ConvNames(), x_at_, dt_at_ - x_at_, options_.conv_taps,
                    Activation::kSilu, options_.conv_bias);
+}
+
+void Mamba2Layer::SetScale() {
+  const Mamba2Options::Scale& scale = options_.scale;
+  const std::pair<size_t, float> parts[] = {{x_at_, scale.z},
+                                            {B_at_, scale.x},
+                                            {C_at_, scale.B},
+                                            {dt_at_, scale.C},
+                                            {columns_, scale.dt}};
+  for (const auto& [end, factor] : parts) scale_.resize(end, factor);
+  if (std::ranges::all_of(scale_, [](float f) { return f == 1; })) {
+    scale_.clear();
+  }
 }
 
 absl::Status Mamba2Layer::TakeGates(const MixerBuilder& from) {
@@ -119,6 +135,12 @@ void Mamba2Layer::Forward(std::span<const Segment> segments, size_t rows,
 
   const size_t H = options_.H;
   buffers.Project(*in_, rows, x, D_, fused, columns_);
+  if (!scale_.empty()) {
+    buffers.ForRows(rows, columns_, [&](size_t row, size_t) {
+      float* const to = fused + row * columns_;
+      for (size_t i = 0; i < columns_; ++i) to[i] *= scale_[i];
+    });
+  }
   conv_.Run(segments, fused, columns_, buffers);
   buffers.ForRows(rows, E_, [&](size_t row, size_t) {
     float* from = fused + row * columns_;

@@ -35,7 +35,12 @@ struct Mamba2Options {
   float dt_max = std::numeric_limits<float>::infinity();
   size_t conv_taps = 4;
   Bias conv_bias = Bias::kYes;
-  Bias bias = Bias::kNone;        // of in_proj and out_proj
+  Bias in_bias = Bias::kNone;
+  Bias out_bias = Bias::kNone;
+  // What the columns of in_proj are multiplied by, bias included.
+  struct Scale {
+    float z = 1, x = 1, B = 1, C = 1, dt = 1;
+  } scale{};
   bool skip_per_channel = false;  // D of the formula; else per head
   Norm norm = Norm::kGroup;
   bool gate_first = true;  // RMSNorm(y silu(z)); else RMSNorm(y) silu(z)
@@ -74,6 +79,7 @@ class Mamba2Layer final : public Mixer {
   };
 
   absl::Status TakeProjections(const MixerBuilder& from);
+  void SetScale();
   absl::Status TakeGates(const MixerBuilder& from);
   absl::Status MakeOutput(const MixerBuilder& from);
   // One row's dt into steps of time, its decays, of which `low` is what floats
@@ -86,6 +92,7 @@ class Mamba2Layer final : public Mixer {
   size_t E_ = 0;  // channels, H P
   // Columns of the input projection; z is the first.
   size_t x_at_ = 0, B_at_ = 0, C_at_ = 0, dt_at_ = 0, columns_ = 0;
+  std::vector<float> scale_;     // f32[columns_], or empty: all of them 1
   std::unique_ptr<Linear> in_;   // D -> columns_
   std::unique_ptr<Linear> out_;  // E -> D
   CausalConvs conv_;

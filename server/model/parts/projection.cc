@@ -107,7 +107,8 @@ absl::StatusOr<LowRank> TakeLowRank(const MixerBuilder& from,
 absl::StatusOr<std::unique_ptr<Mixer>> Mlp::Make(size_t intermediate_size,
                                                  Activation activation,
                                                  const MixerBuilder& builder,
-                                                 const MlpNames& names) {
+                                                 const MlpNames& names,
+                                                 const MlpScale& scale) {
   const size_t D = builder.hidden_size;
   const size_t I = intermediate_size;
   const WeightScope& weights = builder.weights;
@@ -123,6 +124,7 @@ absl::StatusOr<std::unique_ptr<Mixer>> Mlp::Make(size_t intermediate_size,
   }
   auto mlp = std::make_unique<Mlp>();
   mlp->activation_ = activation;
+  mlp->scale_ = scale;
   STEADYSTATE_ASSIGN_OR_RETURN(mlp->gate_up_, stack.Pack(builder.linears));
   STEADYSTATE_ASSIGN_OR_RETURN(
       mlp->down_,
@@ -140,9 +142,13 @@ void Mlp::Forward(std::span<const Segment>, size_t rows, const float* x,
   buffers.Project(*gate_up_, rows, x, D, gate_up, 2 * I);
   buffers.ForRows(rows, 2 * I, [&](size_t row, size_t) {
     float* gate = gate_up + row * 2 * I;
+    Scale(scale_.gate, I, gate);
     ActivateAndMultiply(activation_, I, gate, gate + I, gate);
   });
   buffers.Project(*down_, rows, gate_up, 2 * I, y, D);
+  if (scale_.down == 1) return;
+  buffers.ForRows(
+      rows, D, [&](size_t row, size_t) { Scale(scale_.down, D, y + row * D); });
 }
 
 }  // namespace steadystate

@@ -20,6 +20,13 @@
 
 namespace steadystate {
 
+// x[i] *= factor.
+//   x  f32[n]  in/out
+inline void Scale(float factor, size_t n, float* x) {
+  if (factor == 1) return;
+  for (size_t i = 0; i < n; ++i) x[i] *= factor;
+}
+
 // Rows of a matrix, `heads` times `rows` of them, of which each is taken
 // `times` times in a row: what heads that share it would have of their own.
 struct RepeatedRows {
@@ -101,15 +108,16 @@ absl::StatusOr<LowRank> TakeLowRank(const MixerBuilder& from,
                                     absl::string_view up, RepeatedRows out,
                                     Bias bias, ProjectionStack& stack);
 
-// y = W_down (act(W_gate x) * (W_up x)), plus biases, for each token by itself:
-// no state.
+// y = b W_down (act(a W_gate x) * (W_up x)), plus biases, for each token by
+// itself: no state. Its scale has a and b; biases are multiplied, too.
 class Mlp final : public Mixer {
  public:
   // Pulls the three matrices; also the older layout that has no up_proj and
   // both stacked in gate_proj, [2 I, D].
   static absl::StatusOr<std::unique_ptr<Mixer>> Make(
       size_t intermediate_size, Activation activation,
-      const MixerBuilder& builder, const MlpNames& names = {});
+      const MixerBuilder& builder, const MlpNames& names = {},
+      const MlpScale& scale = {});
 
   void Forward(std::span<const Segment> segments, size_t rows, const float* x,
                float* y, Workspace& workspace) const override;
@@ -117,6 +125,7 @@ class Mlp final : public Mixer {
 
  private:
   Activation activation_ = Activation::kSilu;
+  MlpScale scale_;
   std::unique_ptr<Linear> gate_up_;  // D -> 2 I, gate first
   std::unique_ptr<Linear> down_;     // I -> D
   RowSlice gate_up_rows_;            // 2 I

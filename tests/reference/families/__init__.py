@@ -25,6 +25,7 @@ and, where it needs them,
 
 from families import (
     delta_net,
+    falcon_h1,
     gated_deltanet,
     gla,
     granitemoehybrid,
@@ -49,6 +50,7 @@ from families import (
 
 FAMILIES = {
     "delta_net": delta_net,
+    "falcon_h1": falcon_h1,
     "gated_deltanet": gated_deltanet,
     "gla": gla,
     "granitemoehybrid": granitemoehybrid,

@@ -29,7 +29,8 @@ INERT = ("norm_scope", "norm_before_gate", "attn_output_gate", "block_dim",
          "block_mlp_init_scale", "block_norm_eps", "block_out_init_scale",
          "block_use_swiglu", "block_use_xavier_init", "conv_dim",
          "conv_dim_out", "conv_use_xavier_init", "init_method",
-         "logits_to_keep", "mamba_ssm_dtype", "mtp_num_hidden_layers",
+         "logits_to_keep", "mamba_ssm_dtype", "mamba_use_mlp",
+         "mlp_expansion_factor", "mtp_num_hidden_layers",
          "normalization_function", "num_heads", "theta", "use_pos_enc")
 
 # Keys that it reads and has under other names.
@@ -43,6 +44,7 @@ KEYS = INERT + READ
 FOREIGN = "model.visual."
 
 MODELS = {
+    "falcon_h1": ("FalconH1Config", "FalconH1ForCausalLM"),
     "granitemoehybrid": ("GraniteMoeHybridConfig",
                          "GraniteMoeHybridForCausalLM"),
     "lfm2": ("Lfm2Config", "Lfm2ForCausalLM"),

@@ -42,6 +42,16 @@ SMALL = {
         "transformer": {"num_heads": 4},
     },
     "transformers": {
+        "falcon_h1": {
+            "num_hidden_layers": 2, "intermediate_size": 96,
+            "num_attention_heads": 4, "num_key_value_heads": 2,
+            "mamba_d_ssm": 96, "mamba_n_heads": 6, "mamba_d_state": 16,
+            "embedding_multiplier": 3.0, "lm_head_multiplier": 0.5,
+            "key_multiplier": 0.5, "attention_in_multiplier": 0.75,
+            "attention_out_multiplier": 0.5, "ssm_in_multiplier": 1.25,
+            "ssm_out_multiplier": 0.25,
+            "ssm_multipliers": [0.5, 0.25, 0.75, 0.5, 0.375],
+            "mlp_multipliers": [0.875, 0.625]},
         "granitemoehybrid": {
             "num_local_experts": 0, "num_hidden_layers": 3,
             "layer_types": ["linear_attention", "full_attention",

@@ -45,8 +45,7 @@ TEST(RegistryTest, FamiliesAreFoundByName) {
   for (const Family& family : Families()) {
     EXPECT_EQ(FindFamily(family.model_type), &family);
     EXPECT_TRUE(names.insert(family.model_type).second);
-    EXPECT_EQ(family.make_token_mixer != nullptr,
-              family.layer.tokens == TokenMixer::kFamily);
+    EXPECT_EQ(family.make_token_mixer != nullptr, family.layer.has_family());
     // Others make them for the layers that their config names.
     if (family.layer.channels == ChannelMixer::kFamily) {
       EXPECT_NE(family.make_channel_mixer, nullptr);
