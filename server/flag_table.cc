@@ -280,8 +280,9 @@ void AppendStore(Flags& flags, OptionTable& table) {
             "server: none; shutdown: all that they are when it ends in order; "
             "log: all that has been answered, however it ends; sync: and a "
             "loss of power."},
-           {"none|shutdown|log|sync", "log", [&engine](size_t index) {
-              engine.durability = static_cast<Durability>(index);
+           {"none|shutdown|log|sync", "log", [&flags](size_t index) {
+              flags.engine.durability = static_cast<Durability>(index);
+              flags.durability_is_given = true;
             }}));
   table.push_back(
       Time({"log_sync_interval",

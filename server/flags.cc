@@ -164,7 +164,13 @@ absl::Status CheckAddresses(const Flags& flags) {
 }
 
 // What the model's loading would come before.
-absl::Status CheckPaths(const Flags& flags) {
+absl::Status CheckStore(const Flags& flags) {
+  if (flags.store.empty() && flags.durability_is_given &&
+      flags.engine.durability != Durability::kNone) {
+    return absl::InvalidArgumentError(
+        "--durability needs a store: give --store DIRECTORY as well, or leave "
+        "it out, and sessions are in memory only");
+  }
   std::error_code error;
   if (flags.store.empty() || !std::filesystem::exists(flags.store, error) ||
       std::filesystem::is_directory(flags.store, error)) {
@@ -205,7 +211,7 @@ absl::Status Check(const Flags& flags) {
   STEADYSTATE_RETURN_IF_ERROR(CheckDrain("drain_timeout", flags.drain_timeout));
   STEADYSTATE_RETURN_IF_ERROR(CheckDrain("drain_budget", flags.drain_budget));
   STEADYSTATE_RETURN_IF_ERROR(CheckAddresses(flags));
-  STEADYSTATE_RETURN_IF_ERROR(CheckPaths(flags));
+  STEADYSTATE_RETURN_IF_ERROR(CheckStore(flags));
   STEADYSTATE_RETURN_IF_ERROR(
       ValidateEngineOptions(flags.engine, !flags.store.empty()));
   STEADYSTATE_RETURN_IF_ERROR(CheckBudget(flags.engine));

@@ -25,6 +25,7 @@ struct Flags {
   absl::Duration drain_timeout;
   absl::Duration drain_budget;
   std::string store;  // a directory; empty: none
+  bool durability_is_given = false;
   bool allow_damaged_store = false;
   LogLevel log_level = LogLevel::kInfo;
   LogFormat log_format = LogFormat::kText;

@@ -220,7 +220,8 @@ absl::Status Chat::Obey(absl::string_view line) {
   return absl::InvalidArgumentError(absl::StrCat(
       "there is no ", command,
       DidYouMean(command, {"/undo", "/fork", "/save", "/help", "/quit"}),
-      " A line that begins with / is said as /", command));
+      "; /help lists what there is. A line that begins with / is said as /",
+      command));
 }
 
 absl::Status Chat::WhileBusy(absl::FunctionRef<absl::Status()> call,

@@ -49,8 +49,8 @@ void SamplingOptions::AppendTo(OptionTable& table) {
        "How many of the latest tokens the penalties look at.", &penalty_window,
        0, "0 to 256", "64"},
       {"seed", "N",
-       "The same seed gives the same tokens. Default: the server draws one; "
-       "--summary and --json tell it.",
+       "The same seed gives the same tokens. Default: the server draws one, "
+       "which a summary or JSON tells, where the command has these.",
        &seed},
       {"logit_bias", "TOKEN=BIAS",
        "Added to the logit of a token id. May be repeated.", read_bias, 0,

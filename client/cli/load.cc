@@ -113,7 +113,7 @@ CommandText LoadCommand::text() const {
       "  steadystate load --sessions 256 --streams 8 --rate 200 --json\n"
       "  steadystate load --rate 20 --slo ttft:200ms,tpot:20ms\n"
       "  steadystate load --sessions 64 --sweep rate:auto --html report.html\n"
-      "  steadystate load --stages 10s:5,30s:20,0s:5,20s:5 --metrics :9090\n"
+      "  steadystate load --stages 10s:5,30s:20,0s:5,20s:5 --metrics :9464\n"
       "  steadystate load --prompt_tokens lognormal:200:150 --rate 5\n"
       "  steadystate load --prompt_tokens 4096 --generate_tokens 1 --csv\n"
       "  steadystate load --sessions 16 --rate 5 --duration 0\n"};

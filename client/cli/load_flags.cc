@@ -200,7 +200,8 @@ void LoadFlags::AppendAims(OptionTable& table) {
        &repeat_});
   table.push_back(
       {"metrics", "URL",
-       "The server's metrics page, such as http://HOST:9090/metrics: reports "
+       "The server's metrics page, such as :9464 or http://HOST:9464/metrics: "
+       "reports "
        "its processors and its queue beside the tester's.",
        Parsed(&options_.metrics_url, CheckedUrl)});
   table.push_back(

@@ -31,8 +31,8 @@ class SessionCreateCommand : public Command {
          "Default: the server makes one.",
          request_.mutable_session_id()},
         {"ttl", "DURATION",
-         "How long the session may be idle, such as 90s or 12h; 1 s to 30 "
-         "days. Default: the server's.",
+         "How long the session may be idle, such as 90s or 12h; 1s to 720h. "
+         "Default: the server's.",
          &ttl_},
         {"label", "KEY=VALUE", "A note that the server keeps. May be repeated.",
          [this](absl::string_view text) {

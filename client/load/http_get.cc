@@ -182,6 +182,8 @@ absl::StatusOr<HttpAddress> ParseHttpAddress(absl::string_view url) {
   absl::ConsumeSuffix(&place, "]");
   address.host = std::string(place);
   uint32_t port = 0;
+  // A port alone is one of this machine.
+  if (address.host.empty() && has_port) address.host = "127.0.0.1";
   if (address.host.empty()) return refuse("names no host");
   if (!absl::SimpleAtoi(address.port, &port) || port == 0 || port > 65535) {
     return refuse("has no port of 1 to 65535");

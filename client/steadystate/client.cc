@@ -101,7 +101,9 @@ absl::StatusOr<Client> Client::Connect(const std::string& address,
       return Client(address, options, channel);
     }
   }
-  return absl::UnavailableError(absl::StrCat("no server answers at ", address));
+  return absl::UnavailableError(absl::StrCat(
+      "no server answers at ", address,
+      ": start steadystate-server there, or give another address"));
 }
 
 Client::Client(const std::string& address, const ClientOptions& options,

@@ -303,8 +303,9 @@ absl::Status KeeperThread::CheckTail(const Session& session) const {
       ErrorReason::kNumericsMismatch,
       absl::StrCat("session '", session.id,
                    "' was advanced by a server that computes other bits (of "
-                   "another version, or on another CPU) and that was killed: "
-                   "start that one once more and stop it, or this one with "
+                   "another version, on another CPU, or with another "
+                   "--weight_dtype, for instance) and that was killed: start "
+                   "that one once more and stop it, or this one with "
                    "--allow_other_numerics"),
       {{"session", session.id}});
 }

@@ -42,12 +42,18 @@ uint64_t RepeatableFrom(const SessionState& state, uint64_t position) {
 
 absl::Status OutOfReach(const Session& session, uint64_t position,
                         uint64_t earliest) {
+  const uint64_t now = session.state.position();
   return MakeError(
       ErrorReason::kPositionOutOfReach,
-      absl::StrCat("session '", session.id, "' is at position ",
-                   session.state.position(), " and can go back to ", earliest,
-                   ", not to ", position,
-                   ": choose a position between those, or keep a checkpoint"),
+      absl::StrCat(
+          "session '", session.id, "' is at position ", now,
+          earliest < now
+              ? absl::StrCat(" and can go back to ", earliest, ", not to ",
+                             position, ": choose a position between those")
+              : absl::StrCat(" and cannot go back, nor to ", position,
+                             ": no state is kept from which --history would "
+                             "lead there; begin anew"),
+          ", or keep a checkpoint beforehand"),
       {{"position", absl::StrCat(session.state.position())},
        {"earliest_position", absl::StrCat(earliest)}});
 }

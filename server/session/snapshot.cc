@@ -261,24 +261,29 @@ void SnapshotFormat::WriteSlot(const StateSlot& slot, const SessionState& state,
   }
 }
 
+namespace {
+
+// What each slot's description takes at most.
+constexpr size_t kSlotBytes = 512;
+
+}  // namespace
+
 size_t SnapshotFormat::max_bytes() const {
   constexpr size_t kHistoryBytes = kMaxHistory * (sizeof(int32_t) + 1);
-  return BytesWith(layout_.slot().bytes, kHistoryBytes);
+  // What stands before the slots.
+  constexpr size_t kHeadBytes = size_t{64} << 10;
+  return layout_.slot().bytes + kHistoryBytes +
+         layout_.state().slots().size() * kSlotBytes + kHeadBytes;
 }
 
 size_t SnapshotFormat::bytes_at(uint64_t position) const {
   const uint64_t cap = layout_.context_cap();
   const uint64_t within = cap == 0 ? position : std::min(position, cap);
-  return BytesWith(layout_.used_bytes(std::max<uint64_t>(within, 1)),
-                   layout_.history() * (sizeof(int32_t) + 1));
-}
-
-size_t SnapshotFormat::BytesWith(size_t slot, size_t history) const {
-  // What each slot's description takes, and what stands before them.
-  constexpr size_t kSlotBytes = 512;
-  constexpr size_t kHeadBytes = size_t{64} << 10;
-  return slot + history + layout_.state().slots().size() * kSlotBytes +
-         kHeadBytes;
+  // A session's slot has its history and records as well; in a snapshot each
+  // input takes a byte more, and the card comes on top.
+  constexpr size_t kHeadBytes = size_t{12} << 10;
+  return layout_.used_bytes(std::max<uint64_t>(within, 1)) + layout_.history() +
+         layout_.state().slots().size() * kSlotBytes + kHeadBytes;
 }
 
 absl::StatusOr<Snapshot> SnapshotFormat::Read(absl::string_view bytes) const {

@@ -80,7 +80,6 @@ class SnapshotFormat {
   void Restore(const Snapshot& snapshot, SessionState& to) const;
 
  private:
-  size_t BytesWith(size_t slot, size_t history) const;
   void WriteSlot(const StateSlot& slot, const SessionState& state,
                  std::string& to) const;
   absl::Status ReadSection(uint32_t kind, BinaryReader from,

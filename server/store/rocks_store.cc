@@ -316,7 +316,7 @@ absl::StatusOr<StoredState> RocksSessionStore::Read(const SessionUid& uid) {
     found = database_->Get(options, database_.tails(), KeyOf(uid), &state.tail);
     if (found.ok() || found.IsNotFound()) return state;
   }
-  if (found.IsNotFound() || found.IsCorruption()) {
+  if (found.IsNotFound() || found.IsCorruption() || found.IsPathNotFound()) {
     return MakeError(
         ErrorReason::kSnapshotCorrupt,
         absl::StrCat("the session's snapshot in the store is lost: ",

@@ -55,11 +55,12 @@ TEST(FlagsTest, WhatIsNotGivenIsTheDefault) {
 }
 
 TEST(FlagsTest, NamesAreWrittenWithDashesOrUnderscores) {
-  const auto flags = Serve(
-      {"--state-memory", "64Gi", "--session_ttl=90s", "--max-step-tokens", "7",
-       "--state_dtype", "bf16", "--weight-dtype=int8", "--cache_dtype=f32",
-       "--noreflection", "--durability=sync", "--metrics-listen", "off",
-       "--log_level", "warning", "--allow-other-numerics"});
+  const auto flags =
+      Serve({"--state-memory", "64Gi", "--session_ttl=90s", "--max-step-tokens",
+             "7", "--state_dtype", "bf16", "--weight-dtype=int8",
+             "--cache_dtype=f32", "--noreflection", "--durability=sync",
+             "--store", "/tmp", "--metrics-listen", "off", "--log_level",
+             "warning", "--allow-other-numerics"});
   ASSERT_TRUE(flags.ok()) << flags.status();
   EXPECT_EQ(flags->engine.state_memory_bytes, uint64_t{64} << 30);
   EXPECT_EQ(flags->engine.session_ttl, absl::Seconds(90));
@@ -127,6 +128,8 @@ TEST(FlagsTest, WhatIsOutOfBoundsIsNamed) {
               HasSubstr("snapshots is 2; it must be 0 with a store"));
   EXPECT_THAT(Error({"--max_connections=1", "--max_connections_per_peer=2"}),
               HasSubstr("max_connections_per_peer is 2"));
+  EXPECT_THAT(Error({"--durability=log"}), HasSubstr("give --store DIRECTORY"));
+  EXPECT_TRUE(Serve({"--durability=none"}).ok());
   EXPECT_THAT(std::string(Parse({}).status().message()),
               HasSubstr("--model is missing"));
 }

@@ -83,7 +83,7 @@ TEST(ParseHttpAddressTest, WhatIsLeftOutIsUsual) {
 TEST(ParseHttpAddressTest, WhatCannotBeMeantIsRefused) {
   EXPECT_THAT(Parts("https://host:9090"), HasSubstr("is encrypted"));
   EXPECT_THAT(Parts(""), HasSubstr("names no host"));
-  EXPECT_THAT(Parts(":9090"), HasSubstr("names no host"));
+  EXPECT_THAT(Parts("/metrics"), HasSubstr("names no host"));
   EXPECT_THAT(Parts("host:0"), HasSubstr("no port"));
   EXPECT_THAT(Parts("host:http"), HasSubstr("no port"));
   EXPECT_THAT(Parts("host:99999"), HasSubstr("no port"));

@@ -156,6 +156,27 @@ void ExpectSameSlots(const SessionLayout& layout, const SessionState& a,
   EXPECT_EQ(std::memcmp(a.model_state(), b.model_state(), bytes), 0);
 }
 
+// What a store is charged, and an export holds.
+TEST(SnapshotTest, WhatItTakesIsKnownBeforehand) {
+  constexpr size_t kHistory = 100'000;
+  Room room({.matrix = {512, 512}, .grows = false, .history = kHistory});
+  const auto state = MakeState(room, 1, kHistory);
+  SessionCard card = MakeCard();
+  card.id = card.owner = std::string(63, 'i');
+  for (char label = 'a'; card.labels.size() < kMaxLabels; ++label) {
+    card.labels[std::string(63, label)] = std::string(63, 'v');
+  }
+  for (uint64_t i = 0; i < RequestRecords::kMaxRecords; ++i) {
+    state->records().Put({.id = std::string(kMaxRequestIdBytes, 'r'),
+                          .begin = i,
+                          .end = i,
+                          .answer = "answer"});
+  }
+  const size_t bytes = room.format.Write(card, *state).size();
+  EXPECT_LE(bytes, room.format.bytes_at(kHistory));
+  EXPECT_GE(bytes, room.format.bytes_at(kHistory) * 95 / 100);
+}
+
 TEST(SnapshotTest, ASessionComesBackToTheByte) {
   for (const StateDType dtype :
        {StateDType::kF32, StateDType::kBf16, StateDType::kInt16}) {
@@ -165,6 +186,7 @@ TEST(SnapshotTest, ASessionComesBackToTheByte) {
       const SessionState& state = *made;
       const std::string bytes = room.format.Write(MakeCard(), state);
       EXPECT_LE(bytes.size(), room.format.max_bytes());
+      EXPECT_LE(bytes.size(), room.format.bytes_at(rows));
       const auto snapshot = room.format.Read(bytes);
       ASSERT_TRUE(snapshot.ok()) << snapshot.status();
       EXPECT_FALSE(snapshot->other_numerics);

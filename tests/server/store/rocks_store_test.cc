@@ -400,6 +400,26 @@ TEST_F(CutRocksStoreTest, ADatabaseThatIsGoneIsNotBegunAnew) {
             absl::StatusCode::kDataLoss);
 }
 
+// The database looks at its files of snapshots when these are wanted.
+TEST_F(RocksStoreTest, WhatHasNoFileAnyMoreIsLostAndNotTriedAgain) {
+  Open()->Put(MakeSession(1), MakeSnapshot(1), "").IgnoreError();
+  Open().reset();
+  size_t removed = 0;
+  for (const auto& entry :
+       std::filesystem::directory_iterator(options_.directory)) {
+    if (entry.path().extension() != ".blob") continue;
+    std::filesystem::remove(entry.path());
+    ++removed;
+  }
+  ASSERT_EQ(removed, 1u);
+  const auto store = Open();
+  EXPECT_EQ(List(*store).size(), 1u);
+  const auto lost = store->Read(MakeSession(1).card.uid);
+  EXPECT_EQ(GetErrorDetails(lost.status())->reason,
+            ErrorReason::kSnapshotCorrupt)
+      << lost.status();
+}
+
 TEST_F(RocksStoreTest, ADiskThatFailsIsToldAndTriedAgain) {
   const auto faults = std::make_shared<Faults>();
   options_.file_system = std::make_shared<FaultyFileSystem>(faults);

@@ -452,6 +452,7 @@ std::map<SessionName, SessionInfo> Simulation::ListAll() {
 // Everything ends: some of it is deleted, the rest expires. Nothing is left.
 void Simulation::End() {
   if (faulty_) EndFaults();
+  Expire();  // while the disk was to work again
   size_t place = 0;
   for (const auto& [name, live] : live_) {
     if (!CheckpointName(name.second).has_value() && ++place % 2 == 0) continue;
