@@ -140,7 +140,7 @@ absl::Status Admission::Accept(Entry& entry, const Moment& now) {
   entry.id = request.id;
   ++desk_.unanswered;
   if (request.lane->requests.size() == 1) {
-    if (!on_fresh_state) keeper_.Use(*session);
+    if (!on_fresh_state) keeper_.Use(*session, now);
     desk_.starting.push_back(request.id);
     desk_.noted = true;
   } else if (base.joins) {

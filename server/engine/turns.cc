@@ -449,7 +449,7 @@ void Turns::NotePaused() {
   for (Request* const request : asking_) {
     if (request->stage != RequestStage::kPaused) continue;
     request->paused = now_.steady;
-    if (!keeper_.Pause(*request->lane->session, now_)) {
+    if (!keeper_.Pause(*request->lane->session)) {
       standing_.emplace(request->paused, request->id);
     }
   }

@@ -265,6 +265,9 @@ absl::Status KeeperThread::LoadSlot(Session& session) {
     return status;
   }
   session.state.Arrive();
+  if (session.snapshot_drops && session.state.position() > 0) {
+    session.state.records().DropUnfinished();
+  }
   session.snapshot_finite = finite;
   if (!finite) {
     session.health = Health::kNotFinite;
@@ -305,7 +308,8 @@ absl::Status KeeperThread::CheckTail(const Session& session) const {
                    "' was advanced by a server that computes other bits (of "
                    "another version, on another CPU, or with another "
                    "--weight_dtype, for instance) and that was killed: start "
-                   "that one once more and stop it, or this one with "
+                   "that one once more, ask it for the session's state norms, "
+                   "and stop it; or start this one with "
                    "--allow_other_numerics"),
       {{"session", session.id}});
 }

@@ -4,6 +4,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <span>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -71,6 +72,10 @@ class KeeperThread {
   absl::StatusOr<std::shared_ptr<SessionState>> CopyOf(const WayBack& way);
   // Puts the session into the store. Called by Work.
   absl::Status Save(Session& session) { return saver_.Save(session); }
+  // Of some that it was told to put there in the making. The same.
+  absl::Status PutMade(std::span<const std::unique_ptr<Session>> sessions) {
+    return saver_.PutMade(sessions);
+  }
   // Called by Work: it is not done, `rest` is what is left of it. Others have
   // their turns in between.
   void GoOnWith(Job::Rest rest) { rest_ = std::move(rest); }

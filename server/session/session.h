@@ -133,6 +133,7 @@ struct Session {
             .round = log.last,
             .repeatable_from = repeatable_from,
             .taken_back = health == Health::kTakenBack,
+            .unfinished = in_making,
             .prefix = prefix};
   }
 
@@ -182,6 +183,7 @@ struct Session {
   std::optional<uint64_t> stored;
   std::optional<uint64_t> snapshot;
   bool snapshot_finite = true;  // as far as is known
+  bool snapshot_drops = false;  // StoredSession::drops_unfinished
   SteadyTime stored_step;       // its last_step then
   SteadyTime noted_use;         // until when the store or the log has it in use
   bool unstored = false;        // counted so, Shelf's
@@ -192,6 +194,7 @@ struct Session {
   std::optional<StoredTail> stored_tail;
   // The keeper's thread is writing its state down: nobody may advance it.
   bool moving = false;
+  bool in_making = false;  // StoredSession::unfinished
   // Which of SessionKeeper's jobs waits for a slot for it.
   std::optional<uint64_t> job;
 

@@ -73,6 +73,10 @@ absl::Status SessionArchive::Restore(absl::string_view snapshot,
   return absl::OkStatus();
 }
 
+absl::Status SessionArchive::PutChanges(std::span<const StoredChange> changes) {
+  return Counted(StoreFailure::kWrite, store_.PutChanges(changes));
+}
+
 absl::Status SessionArchive::Remove(std::span<const SessionUid> uids) {
   return Counted(StoreFailure::kWrite, store_.Remove(uids));
 }

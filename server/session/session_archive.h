@@ -77,6 +77,7 @@ class SessionArchive {
   absl::StatusOr<Kept> Read(const SessionUid& uid);
   absl::Status Restore(absl::string_view snapshot, SessionState& to) const;
 
+  absl::Status PutChanges(std::span<const StoredChange> changes);
   absl::Status Remove(std::span<const SessionUid> uids);
   absl::Status PutExpired(std::span<const ExpiredId> expired);
   absl::Status Sync();

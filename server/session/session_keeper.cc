@@ -146,8 +146,8 @@ absl::Status SessionKeeper::TakeUpStored() {
 void SessionKeeper::TakeUp(StoredSession stored, const Moment& now) {
   SessionTable& table = shelf_.table;
   SessionCard& card = stored.card;
-  // What of it was written was for that process.
-  if (stored.durability == Durability::kNone) {
+  // What of it was written was for that process, or was not all.
+  if (stored.durability == Durability::kNone || stored.unfinished) {
     shelf_.removals.Add({.uid = card.uid}, nullptr);
     return;
   }
@@ -171,6 +171,7 @@ void SessionKeeper::TakeUp(StoredSession stored, const Moment& now) {
   session->durability = stored.durability;
   session->stored = session->position;
   session->snapshot = stored.position;
+  session->snapshot_drops = stored.drops_unfinished;
   session->log.last = RoundOf(stored);
   session->repeatable_from = stored.repeatable_from;
   session->stored_tail = stored.tail;
@@ -292,9 +293,9 @@ bool SessionKeeper::JoinDeletion(const SessionKey& key,
   return shelf_.removals.Join(key, removed);
 }
 
-void SessionKeeper::Use(Session& session) {
+void SessionKeeper::Use(Session& session, const Moment& now) {
   if (session.state.stored()) --shelf_.HibernatedLike(session);
-  shelf_.table.SetActive(session);
+  shelf_.table.SetActive(session, now);
 }
 
 void SessionKeeper::LetGo(Session& session, const Moment& now) {
@@ -311,13 +312,12 @@ void SessionKeeper::LetGo(Session& session, const Moment& now) {
   shelf_.NoteSlotMayCome();
 }
 
-bool SessionKeeper::Pause(Session& session, const Moment& now) {
+bool SessionKeeper::Pause(Session& session) {
   if (session.charged != Tier::kStore || session.unlisted.has_value()) {
     return false;
   }
   session.paused = true;
   shelf_.table.WatchIdle(session);
-  shelf_.table.WatchPause(session, now.steady);
   shelf_.NoteSlotMayCome();
   return true;
 }

@@ -120,7 +120,8 @@ class SessionKeeper {
   bool JoinDeletion(const SessionKey& key, Shelf::Removed& removed)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(shelf_.mutex);
   // Has requests from now on: it does not expire. REQUIRES: it is idle.
-  void Use(Session& session) ABSL_EXCLUSIVE_LOCKS_REQUIRED(shelf_.mutex);
+  void Use(Session& session, const Moment& now)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(shelf_.mutex);
   // Has none any more: its ttl begins, or it ends. REQUIRES: it is in use, and
   // nothing is ordered for it.
   void LetGo(Session& session, const Moment& now)
@@ -132,8 +133,7 @@ class SessionKeeper {
   // Its requests wait for their client: until GoOn the state may leave memory,
   // as that of an idle session. False if that cannot be: it has no place in a
   // store. REQUIRES: it is in use, and nothing is ordered for it.
-  bool Pause(Session& session, const Moment& now)
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(shelf_.mutex);
+  bool Pause(Session& session) ABSL_EXCLUSIVE_LOCKS_REQUIRED(shelf_.mutex);
   // Its state is wanted again; see IsReady.
   void GoOn(Session& session) ABSL_EXCLUSIVE_LOCKS_REQUIRED(shelf_.mutex) {
     session.paused = false;

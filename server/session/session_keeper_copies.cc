@@ -195,6 +195,7 @@ std::optional<absl::Status> SessionKeeper::NewForks::SaveSome() {
     logged_ = logged_ || logged;
   }
   if (status.ok() && saved_ < sessions_.size()) return std::nullopt;
+  if (status.ok()) status = keeper_.thread_.PutMade(sessions_);
   // The log goes on from there.
   if (status.ok() && logged_) status = archive->Sync();
   if (status.ok()) {
@@ -216,6 +217,7 @@ void SessionKeeper::NewForks::Enlist() {
   Shelf& shelf = keeper_.shelf_;
   const MutexLock lock(shelf.mutex);
   for (std::unique_ptr<Session>& made : sessions_) {
+    made->in_making = false;
     Session& fork = shelf.table.Add(std::move(made));
     if (in_store_) {
       ++shelf.HibernatedLike(fork);
@@ -301,6 +303,7 @@ absl::Status SessionKeeper::NewForks::Reserve(const Session& parent,
     auto fork = std::make_unique<Session>(keeper_.layout_);
     fork->charged = keeper_.shelf_.listed_tier();
     fork->durability = *each.durability;
+    fork->in_making = ids.size() > 1;
     keeper_.shelf_.table.Claim(*fork, std::move(options), now_);
     sessions_.push_back(std::move(fork));
   }
@@ -382,7 +385,7 @@ absl::StatusOr<SessionInfo> SessionKeeper::Enlist(Session& session,
     session.repeatable_from = session.state.repeatable_from();
     session.NoteRecords();
     shelf_.table.Add(shelf_.TakeUnlisted(session), options, now);
-    shelf_.table.SetActive(session);
+    shelf_.table.SetActive(session, now);
     metrics_.SessionCreated();
     shelf_.Note(how, session, now.wall);
     UpdateGauges();

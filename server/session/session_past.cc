@@ -127,7 +127,7 @@ absl::StatusOr<WayBack> SessionPast::FindEarlier(
     absl::string_view unfinished_text) {
   const SessionState& state = session.state;
   const uint64_t from = RepeatableFrom(state, position);
-  WayBack way = {.begin = 0, .end = position, .snapshot = {}, .pieces = {}};
+  WayBack way = {.begin = 0, .end = position, .drops_unfinished = true};
   bool found = from == 0 || position == 0;
   uint64_t earliest = 0;
   {
@@ -186,6 +186,7 @@ absl::StatusOr<WayBack> SessionPast::FindCheckpoint(const SessionKey& key) {
     way.begin = way.end = checkpoint->position;
     way.repeatable_from = checkpoint->repeatable_from;
     way.other_numerics = checkpoint->other_numerics;
+    way.drops_unfinished = checkpoint->snapshot_drops;
     // Nobody but this thread touches its state.
     if (checkpoint->state.stored()) {
       stored = checkpoint->uid;
@@ -217,9 +218,8 @@ absl::Status SessionPast::Restore(const WayBack& way, SessionState& to) const {
   } else if (!way.snapshot.empty()) {
     STEADYSTATE_RETURN_IF_ERROR(archive_->Restore(way.snapshot, to));
   }
-  // The request within which the state was kept went on beyond that; what it
-  // did up to the way's end is told by the pieces.
-  if (!way.elsewhere && way.begin > 0) to.records().DropUnfinished();
+  // What such a request did up to the way's end is told by the pieces.
+  if (way.drops_unfinished && way.begin > 0) to.records().DropUnfinished();
   return absl::OkStatus();
 }
 
@@ -297,6 +297,7 @@ absl::Status SessionPast::Store(Session& session, const WayBack& way) {
   form.form.repeatable_from = way.repeatable_from;
   form.form.other_numerics = way.other_numerics;
   form.form.taken_back = way.untold;
+  form.form.drops_unfinished = way.drops_unfinished;
   if (way.pieces != nullptr) {
     form.form.tail = {.end = way.end,
                       .numerics = archive_->numerics_tag(),

@@ -44,6 +44,9 @@ struct WayBack {
   bool stored = false;     // `snapshot` is in the store still
   bool stays = false;      // the session is there
   bool elsewhere = false;  // the state may be of another session's way
+  // Requests that were under way at `begin` went on from there, and do not
+  // count where this leads.
+  bool drops_unfinished = false;
   // Its clients do not know that it goes there: Health::kTakenBack.
   bool untold = false;
 };

@@ -64,6 +64,14 @@ bool SessionSaver::LiesInStore(const Session& session) {
   return session.state.stored() || session.tail != nullptr;
 }
 
+// Of a session that keeps the snapshot which the store has. REQUIRES: it has
+// one.
+void SessionSaver::DescribeSnapshot(const Session& session, StoredSession& to) {
+  to.position = *session.snapshot;
+  to.tail = session.stored_tail;
+  to.drops_unfinished = session.snapshot_drops;
+}
+
 absl::Status SessionSaver::SaveLastUse(Session& session, Safety safety) {
   Snapshot snapshot = Describe(session);
   {
@@ -73,8 +81,7 @@ absl::Status SessionSaver::SaveLastUse(Session& session, Safety safety) {
         !session.snapshot.has_value()) {
       return absl::OkStatus();
     }
-    snapshot.form.position = *session.snapshot;
-    snapshot.form.tail = session.stored_tail;
+    DescribeSnapshot(session, snapshot.form);
     snapshot.finite = session.snapshot_finite;
   }
   absl::StatusOr<StoredState> stored = archive_->store().Read(session.uid);
@@ -114,7 +121,7 @@ bool SessionSaver::MendIdle() {
   const bool mended = Mend(*broken).ok();
   const MutexLock lock(shelf_.mutex);
   broken->moving = false;
-  return mended;
+  return mended && !broken->log.broken;
 }
 
 SessionSaver::Snapshot SessionSaver::Describe(Session& session) {
@@ -171,6 +178,7 @@ absl::StatusOr<SessionSaver::Snapshot> SessionSaver::TakeStored(
   }
   const MutexLock lock(shelf_.mutex);
   snapshot.finite = session.snapshot_finite;
+  form.drops_unfinished = found.known && session.snapshot_drops;
   return snapshot;
 }
 
@@ -235,6 +243,7 @@ absl::Status SessionSaver::Put(Session& session, const Snapshot& snapshot,
   session.stored = form.tail.has_value() ? form.tail->end : form.position;
   session.snapshot = form.position;
   session.snapshot_finite = snapshot.finite;
+  session.snapshot_drops = form.drops_unfinished;
   session.stored_step = snapshot.last_step;
   session.noted_use = std::max(session.noted_use, snapshot.used);
   session.stored_tail = form.tail;
@@ -243,6 +252,27 @@ absl::Status SessionSaver::Put(Session& session, const Snapshot& snapshot,
   if (shelf_.table.FindAny(session.key()) == &session) {
     shelf_.CountUnstored(session);
   }
+  return put;
+}
+
+absl::Status SessionSaver::PutMade(
+    std::span<const std::unique_ptr<Session>> sessions) {
+  std::vector<StoredChange> changes;
+  {
+    const MutexLock lock(shelf_.mutex);
+    for (const std::unique_ptr<Session>& session : sessions) {
+      if (!session->in_making || !session->snapshot.has_value()) continue;
+      StoredSession& made =
+          changes.emplace_back(StoredChange{.session = session->ToStored()})
+              .session;
+      DescribeSnapshot(*session, made);
+      made.unfinished = false;
+    }
+  }
+  if (changes.empty()) return absl::OkStatus();
+  MayPark("SessionSaver::PutMade");
+  absl::Status put = archive_->PutChanges(changes);
+  if (!put.ok()) NoteFailure(put);
   return put;
 }
 
@@ -332,10 +362,12 @@ bool SessionSaver::TrimLog(const std::function<void(Session&)>& due) {
 bool SessionSaver::SaveOldest(const std::function<void(Session&)>& due) {
   Session* oldest = nullptr;
   bool asked = false;
+  uint64_t first = 0;
   {
     const MutexLock lock(shelf_.mutex);
     oldest = shelf_.log.oldest();
     if (oldest == nullptr || oldest->moving) return false;
+    first = oldest->log.first;
     if (!oldest->active) {
       oldest->moving = true;
     } else if (!std::exchange(oldest->log.snapshot_due, true)) {
@@ -351,7 +383,7 @@ bool SessionSaver::SaveOldest(const std::function<void(Session&)>& due) {
   const bool saved = SaveLacking(*oldest).ok();
   const MutexLock lock(shelf_.mutex);
   oldest->moving = false;
-  return saved;
+  return saved && (!oldest->log.listed || oldest->log.first > first);
 }
 
 }  // namespace steadystate

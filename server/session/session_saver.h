@@ -4,7 +4,9 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <utility>
 
@@ -79,6 +81,8 @@ class SessionSaver {
   enum class Safety : uint8_t { kFromKill, kFromLossOfPower };
   absl::Status Put(Session& session, const Snapshot& snapshot,
                    Safety safety = Safety::kFromKill);
+  // Sessions that were put there in the making are there, all of them or none.
+  absl::Status PutMade(std::span<const std::unique_ptr<Session>> sessions);
   // Nothing unless a snapshot of it is due.
   std::optional<Snapshot> TakeIfDue(Session& session);
 
@@ -102,6 +106,7 @@ class SessionSaver {
   // What the store lacks of it.
   absl::Status SaveLacking(Session& session);
   static bool LiesInStore(const Session& session);
+  static void DescribeSnapshot(const Session& session, StoredSession& to);
   bool HasAsItIs(const Session& session) const
       ABSL_LOCKS_EXCLUDED(shelf_.mutex);
   bool HasSome(const Session& session) const ABSL_LOCKS_EXCLUDED(shelf_.mutex);

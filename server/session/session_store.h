@@ -42,6 +42,11 @@ struct StoredSession {
   uint64_t repeatable_from = 0;
   // It is what it was earlier, and nobody has been told (Health::kTakenBack).
   bool taken_back = false;
+  // It, or what it is a copy of, was taken back to the snapshot: requests that
+  // were under way then do not count.
+  bool drops_unfinished = false;
+  // It is being made, with others or by itself: it is none unless that is done.
+  bool unfinished = false;
   // As of Session.
   std::optional<PrefixDigest> prefix{};
   std::optional<StoredTail> tail{};

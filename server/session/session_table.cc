@@ -96,10 +96,10 @@ absl::Status ValidateOptions(const SessionOptions& options) {
 
 SessionTable::SessionTable(const SessionLayout& layout,
                            absl::Duration default_ttl,
-                           size_t max_expired_remembered, bool watches_idle)
+                           size_t max_expired_remembered, bool stored)
     : layout_(layout),
       default_ttl_(default_ttl),
-      watches_idle_(watches_idle),
+      stored_(stored),
       expired_(max_expired_remembered) {}
 
 absl::Status SessionTable::CheckNew(const SessionOptions& options) const {
@@ -275,10 +275,16 @@ SessionInfo SessionTable::Describe(const Session& session,
           .ephemeral = session.stream != 0};
 }
 
-void SessionTable::SetActive(Session& session) {
+void SessionTable::SetActive(Session& session, const Moment& now) {
   session.active = true;
   ++active_;
   ++CountOf(session).active;
+  if (!stored_) return;
+  // Seldom, however often it becomes so: nobody puts it back before then.
+  const SteadyTime look = now.steady + session.ttl / kLooksInTtl;
+  if (!session.order_time.has_value() || *session.order_time > look) {
+    SetOrder(session, look);
+  }
 }
 
 void SessionTable::SetIdle(Session& session, const Moment& now) {
@@ -286,7 +292,7 @@ void SessionTable::SetIdle(Session& session, const Moment& now) {
   session.last_step = now;
   --active_;
   --CountOf(session).active;
-  if (watches_idle_ && session.stream == 0 && !session.idle_order.has_value() &&
+  if (stored_ && session.stream == 0 && !session.idle_order.has_value() &&
       (session.state.in_memory() || session.state.origin() != nullptr)) {
     WatchIdle(session);
   }
@@ -407,19 +413,15 @@ std::unique_ptr<Session> SessionTable::RemoveExpired(Session& session,
   return Remove(session);
 }
 
-void SessionTable::WatchPause(Session& session, SteadyTime now) {
-  SetOrder(session, now + session.ttl / 2);
-}
-
 std::vector<std::unique_ptr<Session>> SessionTable::TakeExpired(
-    const Moment& now, size_t max, std::vector<Session*>& paused) {
+    const Moment& now, size_t max, std::vector<Session*>& in_use) {
   std::vector<std::unique_ptr<Session>> taken;
   // Those that were used meanwhile count too: they may be all there are.
   for (size_t seen = 0; seen < max && NextExpiry() <= now.steady; ++seen) {
     Session& session = *order_.begin()->second;
-    if (session.active && session.paused) {
-      WatchPause(session, now.steady);
-      paused.push_back(&session);
+    if (session.active && stored_) {
+      SetOrder(session, now.steady + session.ttl / kLooksInTtl);
+      in_use.push_back(&session);
     } else if (session.active) {
       ClearOrder(session);  // SetIdle puts it back
     } else if (session.expire_time() > now.steady) {

@@ -34,9 +34,10 @@ namespace steadystate {
 // is a matter of steady time; the time of day is only shown.
 class SessionTable {
  public:
-  // The layout outlives the table. `watches_idle`: LongestIdle is asked for.
+  // The layout outlives the table. `stored`: the sessions have a store, and so
+  // LongestIdle is asked for, and who is in use.
   SessionTable(const SessionLayout& layout, absl::Duration default_ttl,
-               size_t max_expired_remembered, bool watches_idle = false);
+               size_t max_expired_remembered, bool stored = false);
 
   absl::Duration default_ttl() const { return default_ttl_; }
 
@@ -89,7 +90,7 @@ class SessionTable {
 
   // While active a session does not expire. When it becomes idle its ttl begins
   // anew. REQUIRES: it is not what it is set to.
-  void SetActive(Session& session);
+  void SetActive(Session& session, const Moment& now);
   void SetIdle(Session& session, const Moment& now);
 
   std::unique_ptr<Session> Remove(Session& session);
@@ -119,12 +120,11 @@ class SessionTable {
 
   // Looks at up to `max` sessions that may have expired, and removes those that
   // have; their ids are remembered. Those left are due still by NextExpiry.
-  //   paused  gets those that wait for their clients, each when it has for half
-  //           of its ttl, and again after as long (WatchPause)
+  //   in_use  gets those that are active, where they have a store: each after
+  //           ttl / kLooksInTtl, and again and again after as long
   std::vector<std::unique_ptr<Session>> TakeExpired(
-      const Moment& now, size_t max, std::vector<Session*>& paused);
-  // The session begins to wait for its client.
-  void WatchPause(Session& session, SteadyTime now);
+      const Moment& now, size_t max, std::vector<Session*>& in_use);
+  static constexpr int kLooksInTtl = 16;
 
   // Removes the session of that name if it has expired; else null.
   std::unique_ptr<Session> TakeIfExpired(const SessionKey& key,
@@ -172,7 +172,7 @@ class SessionTable {
 
   const SessionLayout& layout_;
   const absl::Duration default_ttl_;
-  const bool watches_idle_;
+  const bool stored_;
   // By key, which lies in the session: each step looks for one, hence the hash,
   // and lists go by ids in their order.
   absl::flat_hash_map<SessionKey, std::unique_ptr<Session>> sessions_;

@@ -18,10 +18,10 @@ namespace {
 // microseconds of work.
 constexpr size_t kExpiredAtOnce = 16;
 
-// After a kill a session expires by so much earlier than was told: the lesser
-// of this time and this part of its ttl.
+// After a kill an idle session expires by so much earlier than was told: the
+// lesser of this time and a part of its ttl. One that was in use, by as much
+// and the time between two looks at it.
 constexpr absl::Duration kUsesApart = absl::Seconds(1);
-constexpr int kUsesInTtl = 8;
 
 }  // namespace
 
@@ -74,7 +74,7 @@ void Shelf::NoteUse(Session& session, const Moment& now) {
     return;
   }
   if (now.steady - session.noted_use <
-      std::min(kUsesApart, session.ttl / kUsesInTtl)) {
+      std::min(kUsesApart, session.ttl / SessionTable::kLooksInTtl)) {
     return;
   }
   std::string content;
@@ -89,11 +89,11 @@ void Shelf::NoteUse(Session& session, const Moment& now) {
 // counts exactly; the thread takes the rest.
 void Shelf::EndExpired(const Moment& now) {
   if (table.NextExpiry() > now.steady) return;
-  std::vector<Session*> paused;
-  for (auto& session : table.TakeExpired(now, kExpiredAtOnce, paused)) {
+  std::vector<Session*> in_use;
+  for (auto& session : table.TakeExpired(now, kExpiredAtOnce, in_use)) {
     EndTaken(std::move(session), now.wall);
   }
-  for (Session* const session : paused) NoteUse(*session, now);
+  for (Session* const session : in_use) NoteUse(*session, now);
   UpdateGauges();
 }
 

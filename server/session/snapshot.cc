@@ -279,10 +279,10 @@ size_t SnapshotFormat::max_bytes() const {
 size_t SnapshotFormat::bytes_at(uint64_t position) const {
   const uint64_t cap = layout_.context_cap();
   const uint64_t within = cap == 0 ? position : std::min(position, cap);
-  // A session's slot has its history and records as well; in a snapshot each
-  // input takes a byte more, and the card comes on top.
+  // A session's slot has its history and records as well, in about as many
+  // bytes; the card comes on top.
   constexpr size_t kHeadBytes = size_t{12} << 10;
-  return layout_.used_bytes(std::max<uint64_t>(within, 1)) + layout_.history() +
+  return layout_.used_bytes(std::max<uint64_t>(within, 1)) +
          layout_.state().slots().size() * kSlotBytes + kHeadBytes;
 }
 

@@ -15,6 +15,8 @@ constexpr uint8_t kSessionFormat = 4;
 // Flags of a byte that had the first one alone once.
 constexpr uint8_t kOtherNumerics = 1;
 constexpr uint8_t kTakenBack = 2;
+constexpr uint8_t kDropsUnfinished = 4;
+constexpr uint8_t kUnfinished = 8;
 
 }  // namespace
 
@@ -25,7 +27,9 @@ std::string EncodeStored(const StoredSession& session) {
   writer.Number(session.position);
   writer.Number(
       static_cast<uint8_t>((session.other_numerics ? kOtherNumerics : 0) +
-                           (session.taken_back ? kTakenBack : 0)));
+                           (session.taken_back ? kTakenBack : 0) +
+                           (session.drops_unfinished ? kDropsUnfinished : 0) +
+                           (session.unfinished ? kUnfinished : 0)));
   writer.Number(static_cast<uint8_t>(session.durability));
   writer.Number(session.round);
   writer.Number(session.repeatable_from);
@@ -53,6 +57,8 @@ absl::StatusOr<StoredSession> DecodeStored(absl::string_view bytes) {
   const auto flags = reader.Number<uint8_t>();
   session.other_numerics = (flags & kOtherNumerics) != 0;
   session.taken_back = (flags & kTakenBack) != 0;
+  session.drops_unfinished = (flags & kDropsUnfinished) != 0;
+  session.unfinished = (flags & kUnfinished) != 0;
   // The first format had no log.
   if (format >= 2) {
     session.durability = static_cast<Durability>(reader.Number<uint8_t>());

@@ -2,6 +2,8 @@
 // if the engine was killed meanwhile; whatever used it last. Method: copies of
 // what the store has, taken at a moment as a kill would leave it, are opened by
 // engines whose clocks are later.
+#include <algorithm>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -10,6 +12,8 @@
 
 #include "gtest/gtest.h"
 #include "server/base/error.h"
+#include "server/session/session_id.h"
+#include "server/session/session_table.h"
 #include "tests/server/engine/engine_harness.h"
 #include "tests/testing/manual_clock.h"
 #include "tests/testing/memory_store.h"
@@ -22,6 +26,8 @@ constexpr absl::Duration kTtl = absl::Seconds(10);
 EngineOptions Logged() {
   EngineOptions options;
   options.durability = Durability::kLog;
+  // The journal waits for no sync by a clock that jumps.
+  options.log_sync_interval = absl::Hours(1);
   return options;
 }
 
@@ -98,6 +104,36 @@ class EngineExpiryTest : public testing::Test {
     EXPECT_EQ(info->position, 3u);
   }
 
+  // A generation on session a whose client does not read.
+  std::shared_ptr<Recorder<GenerateRequest>> Paused() {
+    ComputeHold hold(*harness_);
+    GenerateRequest request = GenerateOf("a", {1, 2, 3}, 300);
+    request.ignore_eos = true;
+    auto generation = harness_->Generate(std::move(request));
+    generation->set_limit(4);
+    hold.Release();
+    generation->AwaitItems(4);
+    return generation;
+  }
+
+  // The keeper's thread, and whoever asks for sessions, sees the time.
+  void PassInUse(absl::Duration time) {
+    const absl::Duration step = kTtl / (2 * SessionTable::kLooksInTtl);
+    for (; time > absl::ZeroDuration(); time -= step) {
+      Pass(std::min(time, step));
+      ASSERT_TRUE(engine().ListSessions(1, "").ok());
+    }
+  }
+
+  void ExpectInUseAfterKill() {
+    const absl::Time told = ExpiryToldOf("a");
+    EXPECT_EQ(told, harness_->clock().WallNow() + kTtl);
+    const auto info = AfterKill("a");
+    ASSERT_TRUE(info.ok()) << info.status();
+    EXPECT_GT(info->expire_time, told - kTtl / 8);
+    EXPECT_LE(info->expire_time, told);
+  }
+
   MemoryStore store_;
   std::optional<EngineHarness> harness_;
   absl::Duration passed_;  // by the harness's clock
@@ -169,10 +205,10 @@ TEST_F(EngineExpiryTest, OfManyUsesAFewAreWrittenDown) {
     norms("long");
     norms("short");
   }
-  // In 2.5 seconds: once a second; and once in an eighth of its ttl.
+  // In 2.5 seconds: once a second; and once in a sixteenth of its ttl.
   AwaitLog();
   constexpr size_t kOfAwaitLog = 2;
-  EXPECT_EQ(store_.rounds(), rounds + 2 + 5 + kOfAwaitLog);
+  EXPECT_EQ(store_.rounds(), rounds + 2 + 10 + kOfAwaitLog);
   for (const char* const id : {"long", "short"}) {
     const absl::Time told = ExpiryToldOf(id);
     const auto info = AfterKill(id);
@@ -224,25 +260,35 @@ TEST_F(EngineExpiryTest, WhatTheLogCannotSayIsSaidBySnapshots) {
 
 TEST_F(EngineExpiryTest, WhoseClientDoesNotReadIsInUse) {
   Create("a");
-  std::optional<ComputeHold> hold(std::in_place, *harness_);
-  GenerateRequest request = GenerateOf("a", {1, 2, 3}, 300);
-  request.ignore_eos = true;
-  const auto generation = harness_->Generate(std::move(request));
-  generation->set_limit(4);
-  hold.reset();
-  generation->AwaitItems(4);
-  // The keeper's thread sees the time when it wakes.
-  for (int i = 0; i < 5; ++i) {
-    const size_t rounds = store_.rounds();
-    Pass(kTtl / 2);
-    while (store_.rounds() == rounds) {
-      ASSERT_TRUE(engine().ListSessions(1, "").ok());
-      std::this_thread::yield();
-    }
-  }
-  const auto info = AfterKill("a", kTtl / 2);
-  ASSERT_TRUE(info.ok()) << info.status();
+  const auto generation = Paused();
+  PassInUse(3 * kTtl);
+  ExpectInUseAfterKill();
   generation->set_limit(SIZE_MAX);
+}
+
+// What joins a generation ends its pause for a moment.
+TEST_F(EngineExpiryTest, WhoIsLookedAtWhileItsClientDoesNotReadIsInUse) {
+  Create("a");
+  const auto generation = Paused();
+  for (int i = 0; i < 12; ++i) {
+    PassInUse(kTtl / 4);
+    const absl::Status used = harness_->Work(
+        "a", engine().NormsWork(std::make_shared<Engine::Norms>()));
+    ASSERT_TRUE(used.ok()) << used;
+  }
+  ExpectInUseAfterKill();
+  generation->set_limit(SIZE_MAX);
+}
+
+TEST_F(EngineExpiryTest, WhoWaitsForItsTurnIsInUse) {
+  Create("a");
+  ASSERT_TRUE(harness_->Step(First()).ok());
+  ComputeHold hold(*harness_);
+  const StepFuture waits = harness_->StepAsync(StepOf("a", {4}));
+  PassInUse(3 * kTtl);
+  ExpectInUseAfterKill();
+  hold.Release();
+  EXPECT_TRUE(waits.Get().ok());
 }
 
 }  // namespace

@@ -551,7 +551,7 @@ TEST_F(EngineStoreTest, MoreThanTheBudgetAreTakenUpAndNoneAreMade) {
   EXPECT_EQ(engine().StoreSessions(absl::Minutes(1)), 0u);
   harness_.reset();
   EngineOptions options = OptionsFor(kInMemory);
-  options.store_budget_bytes = size_t{1} << 20;
+  options.store_budget_bytes = size_t{1} << 18;
   Start(options);
   EXPECT_EQ(engine().ListSessions(100, "")->sessions.size(), 20u);
   EXPECT_EQ(ReasonOf(engine().CreateSession({}).status()),

@@ -60,7 +60,7 @@ class SessionKeeperTest : public testing::Test {
     Create(id);
     const MutexLock lock(keeper_->mutex());
     Session& session = **keeper_->Find(id, clock_.Read());
-    keeper_->Use(session);
+    keeper_->Use(session, clock_.Read());
     return session;
   }
 
@@ -369,7 +369,7 @@ class SessionKeeperForkTest : public SessionKeeperTest {
     {
       const MutexLock lock(keeper_->mutex());
       session = *keeper_->Find(id, clock_.Read());
-      keeper_->Use(*session);
+      keeper_->Use(*session, clock_.Read());
     }
     Order(*session, nullptr);
     EXPECT_TRUE(AwaitReturn().status.ok());
@@ -424,7 +424,7 @@ TEST_F(SessionKeeperForkTest, ForksThatAreUsedAtOnceHaveRoom) {
     const MutexLock lock(keeper_->mutex());
     for (const char* id : {"x", "y", "z"}) {
       forks.push_back(*keeper_->Find(id, clock_.Read()));
-      keeper_->Use(*forks.back());
+      keeper_->Use(*forks.back(), clock_.Read());
       keeper_->Order(*forks.back(), nullptr);
     }
   }
@@ -449,7 +449,7 @@ TEST_F(SessionKeeperForkTest, ACopyHasRoomBesideForksThatAreBeingFilled) {
   {
     const MutexLock lock(keeper_->mutex());
     other = *keeper_->Find("other", clock_.Read());
-    keeper_->Use(*other);
+    keeper_->Use(*other, clock_.Read());
     keeper_->Order(*other, nullptr);
   }
   hold.WaitUntilHeld();
@@ -463,7 +463,7 @@ TEST_F(SessionKeeperForkTest, ACopyHasRoomBesideForksThatAreBeingFilled) {
     });
     for (const char* id : {"x", "y"}) {
       forks.push_back(*keeper_->Find(id, clock_.Read()));
-      keeper_->Use(*forks.back());
+      keeper_->Use(*forks.back(), clock_.Read());
       keeper_->Order(*forks.back(), nullptr);
     }
   }

@@ -62,7 +62,7 @@ class SessionTableTest : public testing::Test {
 
   std::vector<std::string> TakeExpired(const Moment& now, size_t max = 1000) {
     std::vector<std::string> ids;
-    for (const auto& session : table_.TakeExpired(now, max, paused_)) {
+    for (const auto& session : table_.TakeExpired(now, max, in_use_)) {
       ids.push_back(session->id);
     }
     return ids;
@@ -73,7 +73,7 @@ class SessionTableTest : public testing::Test {
   StateLayout state_layout_ = MakeLayout();
   SessionLayout layout_{state_layout_, 8, 16};
   SessionTable table_{layout_, kTtl, 2};
-  std::vector<Session*> paused_;  // as TakeExpired tells them
+  std::vector<Session*> in_use_;  // as TakeExpired tells them
 };
 
 TEST_F(SessionTableTest, DescribesWhatItMade) {
@@ -119,8 +119,8 @@ TEST_F(SessionTableTest, CountsSessionsApartFromWhatIsKept) {
   EXPECT_EQ(table_.count(SessionKind::kSession).all, 1u);
   EXPECT_EQ(table_.count(SessionKind::kCheckpoint).all, 1u);
   EXPECT_EQ(table_.count(SessionKind::kKeptPrompt).all, 0u);
-  table_.SetActive(session);
-  table_.SetActive(kept);
+  table_.SetActive(session, start_);
+  table_.SetActive(kept, start_);
   EXPECT_EQ(table_.count(SessionKind::kSession).active, 1u);
   EXPECT_EQ(table_.count(SessionKind::kCheckpoint).active, 1u);
   table_.SetIdle(kept, start_);
@@ -148,7 +148,7 @@ TEST_F(SessionTableTest, OwnersMayUseTheSameId) {
   // One that expires leaves the other's alone.
   anns.ttl = kTick;
   EXPECT_THAT(TakeExpired(start_ + kTtl / 2), IsEmpty());
-  table_.SetActive(anns);
+  table_.SetActive(anns, start_);
   table_.SetIdle(anns, start_);
   EXPECT_THAT(TakeExpired(start_ + kTtl / 2), ElementsAre("a"));
   EXPECT_EQ(*table_.Find("a", start_ + kTick), &nobodys);
@@ -225,7 +225,7 @@ TEST_F(SessionTableTest, NoMoreAreLookedAtThanAskedFor) {
   Session& b = Make("b", start_);
   Make("c", start_ + kTick);
   for (Session* used : {&a, &b}) {
-    table_.SetActive(*used);
+    table_.SetActive(*used, start_);
     table_.SetIdle(*used, start_ + 2 * kTick);
   }
   const Moment end = start_ + kTtl + kTick;
@@ -239,7 +239,7 @@ TEST_F(SessionTableTest, NoMoreAreLookedAtThanAskedFor) {
 
 TEST_F(SessionTableTest, WhoIsActiveDoesNotExpire) {
   Session& a = Make("a", start_);
-  table_.SetActive(a);
+  table_.SetActive(a, start_);
   EXPECT_EQ(table_.active(), 1u);
   EXPECT_THAT(TakeExpired(start_ + 2 * kTtl), IsEmpty());
   EXPECT_TRUE(table_.Find("a", start_ + 2 * kTtl).ok());
@@ -254,26 +254,37 @@ TEST_F(SessionTableTest, WhoIsActiveDoesNotExpire) {
   EXPECT_THAT(TakeExpired(start_ + 3 * kTtl), ElementsAre("a"));
 }
 
-TEST_F(SessionTableTest, WhoIsPausedIsToldTwiceInItsTtl) {
-  Session& a = Make("a", start_);
-  table_.SetActive(a);
-  a.paused = true;
-  table_.WatchPause(a, start_.steady);
-  for (int halves = 1; halves <= 5; ++halves) {
-    const Moment due = start_ + halves * kTtl / 2;
-    EXPECT_EQ(table_.NextExpiry(), due.steady);
-    EXPECT_THAT(TakeExpired(due + -kTick), IsEmpty());
-    EXPECT_THAT(paused_, IsEmpty());
-    EXPECT_THAT(TakeExpired(due), IsEmpty());
-    EXPECT_THAT(std::exchange(paused_, {}), ElementsAre(&a));
+TEST_F(SessionTableTest, WhoIsInUseIsToldAgainAndAgain) {
+  SessionTable table(layout_, kTtl, 2, /*stored=*/true);
+  Session& a = table.Add(Named("a"), start_);
+  const absl::Duration apart = kTtl / SessionTable::kLooksInTtl;
+  const auto told = [&](const Moment& now) {
+    std::vector<Session*> in_use;
+    EXPECT_THAT(table.TakeExpired(now, 1000, in_use), IsEmpty());
+    return in_use;
+  };
+  const Moment used = start_ + kTtl / 2;
+  table.SetActive(a, used);
+  for (int times = 1; times <= 40; ++times) {
+    const Moment due = used + times * apart;
+    EXPECT_EQ(table.NextExpiry(), due.steady);
+    EXPECT_THAT(told(due + -kTick), IsEmpty());
+    EXPECT_THAT(told(due), ElementsAre(&a));
   }
-  // Going on it is as any other one in use.
-  a.paused = false;
-  const Moment end = start_ + 3 * kTtl;
-  EXPECT_THAT(TakeExpired(end), IsEmpty());
-  EXPECT_THAT(paused_, IsEmpty());
-  table_.SetIdle(a, end);
-  EXPECT_THAT(TakeExpired(end + kTtl), ElementsAre("a"));
+  // Steps that follow each other change no order.
+  const Moment end = used + 40 * apart;
+  const SteadyTime next = table.NextExpiry();
+  for (int steps = 0; steps < 3; ++steps) {
+    table.SetIdle(a, end);
+    EXPECT_EQ(table.NextExpiry(), next);
+    table.SetActive(a, end);
+    EXPECT_EQ(table.NextExpiry(), next);
+  }
+  table.SetIdle(a, end);
+  EXPECT_THAT(told(end + kTtl + -kTick), IsEmpty());
+  std::vector<Session*> in_use;
+  EXPECT_EQ(table.TakeExpired(end + kTtl, 1000, in_use).size(), 1u);
+  EXPECT_THAT(in_use, IsEmpty());
 }
 
 TEST_F(SessionTableTest, AnIdOfAnExpiredSessionCanBeUsedAgain) {

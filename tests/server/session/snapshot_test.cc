@@ -174,7 +174,7 @@ TEST(SnapshotTest, WhatItTakesIsKnownBeforehand) {
   }
   const size_t bytes = room.format.Write(card, *state).size();
   EXPECT_LE(bytes, room.format.bytes_at(kHistory));
-  EXPECT_GE(bytes, room.format.bytes_at(kHistory) * 95 / 100);
+  EXPECT_GE(bytes, room.format.bytes_at(kHistory) * 97 / 100);
 }
 
 TEST(SnapshotTest, ASessionComesBackToTheByte) {
