@@ -51,6 +51,15 @@ bool IsTied(TiedHead tied, absl::string_view embeddings,
          (tied == TiedHead::kUnlessStored && root.Equal(kHead, embeddings));
 }
 
+// What the file calls them.
+absl::string_view EmbeddingsOf(const ModelFrame& frame,
+                               const WeightScope& body) {
+  const bool other = !frame.other_embeddings.empty() &&
+                     body.Has(frame.other_embeddings) &&
+                     !body.Has(frame.embeddings);
+  return other ? frame.other_embeddings : frame.embeddings;
+}
+
 }  // namespace
 
 absl::StatusOr<Decoder> Decoder::Make(const Config& config,
@@ -67,11 +76,7 @@ absl::StatusOr<Decoder> Decoder::Make(const Config& config,
   const WeightScope body = root.Child(prefix);
   Decoder decoder;
   decoder.hidden_size_ = D;
-  const bool other = !frame.other_embeddings.empty() &&
-                     body.Has(frame.other_embeddings) &&
-                     !body.Has(frame.embeddings);
-  const absl::string_view embeddings =
-      other ? frame.other_embeddings : frame.embeddings;
+  const absl::string_view embeddings = EmbeddingsOf(frame, body);
   STEADYSTATE_ASSIGN_OR_RETURN(const TypedData table,
                                body.Take(embeddings, {N, D}));
   decoder.embedding_.emplace(table, N, D, weights);
