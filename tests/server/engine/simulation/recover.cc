@@ -116,6 +116,12 @@ void Simulation::Recover(Ending ending) {
   for (const auto& [name, info] : listed) {
     if (!failed_ && !live_.contains(name)) Adopt(name, info, ending);
   }
+  for (const Maybe& maybe : maybe_) {
+    // It may have come back, and expired at once.
+    if (MayComeBack(maybe, ending) && !listed.contains(maybe.name)) {
+      expired_.insert(maybe.name);
+    }
+  }
   maybe_.clear();
 }
 
@@ -142,16 +148,20 @@ void Simulation::TakeUp(const SessionName& name, const SessionInfo& info,
   live.absorbed = std::min(live.absorbed, info.last_step_time);
 }
 
+bool Simulation::MayComeBack(const Maybe& maybe, Ending ending) {
+  return maybe.durability != Durability::kNone &&
+         (!maybe.only_without_power || ending == Ending::kPowerLost);
+}
+
 // It is there, and need not be.
 void Simulation::Adopt(const SessionName& name, const SessionInfo& info,
                        Ending ending) {
   std::vector<VersionPtr> may_be;
   absl::Duration ttl;
   for (const Maybe& maybe : maybe_) {
-    if (maybe.name != name || maybe.durability == Durability::kNone ||
+    if (maybe.name != name || !MayComeBack(maybe, ending) ||
         maybe.durability != info.durability || maybe.ttl != info.ttl ||
-        (!maybe.uid.empty() && maybe.uid != info.uid) ||
-        (maybe.only_without_power && ending != Ending::kPowerLost)) {
+        (!maybe.uid.empty() && maybe.uid != info.uid)) {
       continue;
     }
     ttl = maybe.ttl;

@@ -162,6 +162,8 @@ class Simulation {
   std::map<SessionName, SessionInfo> ListAll();
   static std::vector<VersionPtr> MayBe(const Live& live, Ending ending);
   static bool MayBeGone(const Live& live, Ending ending, absl::Time now);
+  // Is it there after such an end, perhaps?
+  static bool MayComeBack(const Maybe& maybe, Ending ending);
   void Adopt(const SessionName& name, const SessionInfo& info, Ending ending);
 
   // A session that is one of `may_be`.
