@@ -341,7 +341,7 @@ void SessionKeeper::NewForks::Become(
     fork->position = fork->tail == nullptr ? fork->state.position() : way_.end;
     // What it stands for a copy of may have it longer than the parent has.
     fork->repeatable_from =
-        fork->state.position() == 0 ? 0 : parent.repeatable_from;
+        fork->state.position() == 0 ? 0 : way_.repeatable_from;
   }
 }
 

@@ -40,6 +40,16 @@ uint64_t RepeatableFrom(const SessionState& state, uint64_t position) {
   return from;
 }
 
+// Was a request cut there, and has not gone on since, as far as is remembered?
+bool WasCutAt(const SessionState& state, uint64_t position) {
+  if (state.position() == 0) return false;
+  const std::vector<RequestRecord> records = state.records().All();
+  return std::any_of(records.begin(), records.end(),
+                     [position](const RequestRecord& record) {
+                       return !record.finished && record.end == position;
+                     });
+}
+
 absl::Status OutOfReach(const Session& session, uint64_t position,
                         uint64_t earliest) {
   const uint64_t now = session.state.position();
@@ -127,7 +137,7 @@ absl::StatusOr<WayBack> SessionPast::FindEarlier(
     absl::string_view unfinished_text) {
   const SessionState& state = session.state;
   const uint64_t from = RepeatableFrom(state, position);
-  WayBack way = {.begin = 0, .end = position, .drops_unfinished = true};
+  WayBack way = {.begin = 0, .end = position};
   bool found = from == 0 || position == 0;
   uint64_t earliest = 0;
   {
@@ -156,6 +166,7 @@ absl::StatusOr<WayBack> SessionPast::FindEarlier(
   if (position > state.position() || !found) {
     return OutOfReach(session, position, earliest);
   }
+  way.drops_unfinished = !WasCutAt(state, way.begin);
   if (way.begin == 0) {
     way.repeatable_from = 0;
     way.other_numerics = false;  // all of it is computed again, here

@@ -368,7 +368,8 @@ bool SessionSaver::SaveOldest(const std::function<void(Session&)>& due) {
     oldest = shelf_.log.oldest();
     if (oldest == nullptr || oldest->moving) return false;
     first = oldest->log.first;
-    if (!oldest->active) {
+    // Of one that waits for memory the log has a word of that again and again.
+    if (!oldest->active || oldest->state.stored()) {
       oldest->moving = true;
     } else if (!std::exchange(oldest->log.snapshot_due, true)) {
       asked = true;

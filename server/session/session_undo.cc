@@ -31,8 +31,7 @@ void SessionUndo::Hold(Session& session) {
                         .end = held->position,
                         .kept = &held->copy->state,
                         .repeatable_from = session.state.repeatable_from(),
-                        .other_numerics = session.other_numerics,
-                        .drops_unfinished = true};
+                        .other_numerics = session.other_numerics};
   }
   const MutexLock lock(shelf_.mutex);
   shelf_.DropHeld(session);
@@ -144,8 +143,7 @@ absl::StatusOr<WayBack> SessionUndo::FindLogged(const Session& session,
   if (found.end != position) {
     return absl::OutOfRangeError("the log does not lead there");
   }
-  WayBack way = {
-      .begin = found.position, .end = found.end, .drops_unfinished = true};
+  WayBack way = {.begin = found.position, .end = found.end};
   if (found.position > 0) way.snapshot = std::move(found.snapshot);
   if (!found.tail.empty()) {
     way.pieces = std::make_shared<const std::string>(std::move(found.tail));

@@ -183,5 +183,77 @@ TEST_F(UnderWayTest, ItIsOverInAForkThatTheStoreAloneHas) {
   ExpectOver("c");
 }
 
+// Nothing of it was absorbed beyond: there it goes on, wherever the state lies.
+TEST_F(EngineStoredWaysTest, WhatWasCutGoesOnWhereItWasCut) {
+  const auto request = [](const std::string& session) {
+    GenerateRequest generate = GenerateOf(session, {1, 2, 3}, 40);
+    generate.ignore_eos = true;
+    generate.request_id = "cut";
+    generate.expected_position = 0;
+    return generate;
+  };
+  EngineHarness alone;
+  alone.CreateSession("a");
+  const auto whole = alone.Generate(request("a"));
+  ASSERT_TRUE(whole->done().Get().ok());
+  const auto tokens_of = [](const auto& recorder) {
+    std::vector<int32_t> tokens;
+    for (const GeneratedToken& item : recorder->items()) {
+      tokens.push_back(item.token);
+    }
+    return tokens;
+  };
+  Start(Logged());
+  Create("a");
+  RequestId id = 0;
+  std::optional<ComputeHold> hold(std::in_place, *harness_);
+  const auto cut = harness_->Generate(request("a"), &id);
+  cut->set_limit(10);
+  hold.reset();
+  cut->AwaitItems(10);
+  engine().Cancel(id);
+  (void)cut->done().Get();
+  const uint64_t position = harness_->Position("a");
+  Future<absl::Status> hibernated;
+  ASSERT_TRUE(engine()
+                  .HibernateSession("a",
+                                    [hibernated](const absl::Status& status) {
+                                      hibernated.Set(status);
+                                    })
+                  .ok());
+  ASSERT_TRUE(hibernated.Get().ok()) << hibernated.Get();
+  ASSERT_TRUE(harness_->Step(StepOf("a", {7})).ok());
+  ASSERT_TRUE(Fork("a", {"b", "c"}, position).ok());
+  const absl::Status rewound =
+      harness_->Work("a", engine().RewindWork({.position = position},
+                                              std::make_shared<SessionInfo>()));
+  ASSERT_TRUE(rewound.ok()) << rewound;
+  for (const char* const session : {"a", "b", "c"}) {
+    if (session[0] == 'c') Kill(Logged());
+    const auto again = harness_->Generate(request(session));
+    ASSERT_TRUE(again->done().Get().ok()) << again->done().Get().status();
+    EXPECT_EQ(tokens_of(again), tokens_of(whole)) << session;
+  }
+}
+
+// Embeddings after that are nothing to a fork.
+TEST_F(EngineStoredWaysTest, AForkTellsHowFarItGoesBackOverAKill) {
+  const size_t width = SharedTinyModel()->description().hidden_size;
+  Start(Logged());
+  Create("a");
+  ASSERT_TRUE(harness_->Step(StepOf("a", MakeTokens(12, 1))).ok());
+  StepRequest embeddings = StepOf("a", {});
+  embeddings.embeddings = std::vector<float>(2 * width, 0.5f);
+  ASSERT_TRUE(harness_->Step(embeddings).ok());
+  ASSERT_TRUE(Fork("a", {"one"}, 10).ok());
+  ASSERT_TRUE(Fork("a", {"two", "three"}, 10).ok());
+  for (int kills = 0; kills < 2; ++kills) {
+    for (const char* const session : {"one", "two", "three"}) {
+      EXPECT_EQ(engine().GetSession(session)->earliest_position, 0u) << session;
+    }
+    Kill(Logged());
+  }
+}
+
 }  // namespace
 }  // namespace steadystate
