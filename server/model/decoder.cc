@@ -154,11 +154,7 @@ void Decoder::Embed(std::span<const InputRow> rows, float* residual,
     } else {
       embedding_->Row(input.token, residual + row * D);
     }
-    if (embedding_multiplier_ != 1) {
-      for (size_t i = 0; i < D; ++i) {
-        residual[row * D + i] *= embedding_multiplier_;
-      }
-    }
+    Scale(embedding_multiplier_, D, residual + row * D);
     if (input_norm_.has_value()) {
       input_norm_->Apply(residual + row * D, residual + row * D);
     }

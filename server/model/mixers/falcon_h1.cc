@@ -10,11 +10,8 @@
 //   h0     = embedding_multiplier table[token]
 //   logits = lm_head_multiplier head(norm h)
 // Without mamba_rms_norm Mamba-2 has no norm, W_out (y * silu(z)).
-#include <array>
 #include <memory>
 #include <span>
-#include <string>
-#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
@@ -59,16 +56,8 @@ constexpr FixedKey kFixedKeys[] = {{"mlp_bias", "false"},
                                    {"attn_layer_indices", "null"},
                                    {"sliding_window", "null"}};
 
-constexpr Bounds kHeads = {1, 65536};
 constexpr Bounds kWidth = {1, 1 << 20};
-constexpr Bounds kFactor = {1e-6, 1e6};
 constexpr Bounds kFactors = {-1e6, 1e6};
-
-absl::StatusOr<float> ReadFactor(const Config& config, absl::string_view key) {
-  STEADYSTATE_ASSIGN_OR_RETURN(const double factor,
-                               config.Number(key, 1, kFactor));
-  return static_cast<float>(factor);
-}
 
 // As many numbers as there are places, or none: ones.
 absl::Status ReadFactors(const Config& config, absl::string_view key,
@@ -82,46 +71,6 @@ absl::Status ReadFactors(const Config& config, absl::string_view key,
   }
   for (size_t i = 0; i < to.size(); ++i) {
     *to[i] = static_cast<float>((*stated)[i]);
-  }
-  return absl::OkStatus();
-}
-
-// E / heads; a file may say so, or "auto".
-absl::Status CheckHeadWidth(const Config& config, size_t width) {
-  constexpr absl::string_view kKey = "mamba_d_head";
-  const absl::StatusOr<std::string> word = config.String(kKey, "auto");
-  if (word.ok() && *word == "auto") return absl::OkStatus();
-  STEADYSTATE_ASSIGN_OR_RETURN(const size_t stated,
-                               config.Size(kKey, width, kWidth));
-  if (stated == width) return absl::OkStatus();
-  return config.Invalid(
-      kKey, absl::StrCat("it must be \"auto\" or mamba_d_ssm / mamba_n_heads, ",
-                         width));
-}
-
-absl::Status ReadShape(const MixerBuilder& from, Mamba2Options& options) {
-  const Config& config = from.config;
-  STEADYSTATE_ASSIGN_OR_RETURN(const size_t expand,
-                               config.Size("mamba_expand", 2, {1, 64}));
-  STEADYSTATE_ASSIGN_OR_RETURN(
-      const size_t E,
-      config.Size("mamba_d_ssm", expand * from.hidden_size, kWidth));
-  STEADYSTATE_ASSIGN_OR_RETURN(options.H,
-                               config.Size("mamba_n_heads", 128, kHeads));
-  if (E % options.H != 0) {
-    return config.Invalid("mamba_n_heads",
-                          absl::StrCat("it must divide the channels, ", E));
-  }
-  options.P = E / options.H;
-  STEADYSTATE_RETURN_IF_ERROR(CheckHeadWidth(config, options.P));
-  STEADYSTATE_ASSIGN_OR_RETURN(options.N,
-                               config.Size("mamba_d_state", 256, kWidth));
-  STEADYSTATE_ASSIGN_OR_RETURN(options.G,
-                               config.Size("mamba_n_groups", 1, kHeads));
-  if (options.H % options.G != 0) {
-    return config.Invalid(
-        "mamba_n_groups",
-        absl::StrCat("it must divide mamba_n_heads, ", options.H));
   }
   return absl::OkStatus();
 }
@@ -146,11 +95,13 @@ absl::Status ReadBiases(const Config& config, Mamba2Options& options) {
 absl::StatusOr<std::unique_ptr<Mixer>> MakeMamba2(const MixerBuilder& from) {
   const Config& config = from.config;
   Mamba2Options options;
-  STEADYSTATE_RETURN_IF_ERROR(ReadShape(from, options));
+  STEADYSTATE_ASSIGN_OR_RETURN(const size_t expand,
+                               config.Size("mamba_expand", 2, {1, 64}));
+  STEADYSTATE_ASSIGN_OR_RETURN(
+      const size_t E,
+      config.Size("mamba_d_ssm", expand * from.hidden_size, kWidth));
   STEADYSTATE_RETURN_IF_ERROR(
-      ReadStepLimit(config, "time_step_limit", options));
-  STEADYSTATE_ASSIGN_OR_RETURN(options.conv_taps,
-                               config.Size("mamba_d_conv", 4, {1, 64}));
+      ReadMamba2Shape(config, E, "mamba_d_ssm", options));
   STEADYSTATE_RETURN_IF_ERROR(ReadBiases(config, options));
   STEADYSTATE_ASSIGN_OR_RETURN(const bool normed,
                                config.Bool("mamba_rms_norm", false));

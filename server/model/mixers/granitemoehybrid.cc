@@ -8,10 +8,7 @@
 //   logits = head(norm h) / logits_scaling
 // Scores of attention are attention_multiplier q . k.
 #include <memory>
-#include <string>
-#include <vector>
 
-#include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "server/base/status_macros.h"
 #include "server/checkpoint/config.h"
@@ -39,58 +36,17 @@ constexpr absl::string_view kInertKeys[] = {
     "use_mamba_kernels", "num_experts_per_tok", "router_aux_loss_coef"};
 constexpr FixedKey kFixedKeys[] = {{"normalization_function", "\"rmsnorm\""}};
 
-constexpr Bounds kHeads = {1, 65536};
 constexpr Bounds kWidth = {1, 1 << 20};
 constexpr Bounds kFactor = {1e-6, 1e6};
-
-// E / heads; a file may say so, or "auto".
-absl::Status CheckHeadWidth(const Config& config, size_t width) {
-  constexpr absl::string_view kKey = "mamba_d_head";
-  const absl::StatusOr<std::string> word = config.String(kKey, "auto");
-  if (word.ok() && *word == "auto") return absl::OkStatus();
-  STEADYSTATE_ASSIGN_OR_RETURN(const size_t stated,
-                               config.Size(kKey, width, kWidth));
-  if (stated == width) return absl::OkStatus();
-  return config.Invalid(
-      kKey, absl::StrCat("it must be \"auto\" or mamba_expand times "
-                         "hidden_size / mamba_n_heads, ",
-                         width));
-}
-
-absl::Status ReadShape(const MixerBuilder& from, Mamba2Options& options) {
-  const Config& config = from.config;
-  STEADYSTATE_ASSIGN_OR_RETURN(const size_t expand,
-                               config.Size("mamba_expand", 2, {1, 64}));
-  const size_t E = expand * from.hidden_size;
-  STEADYSTATE_ASSIGN_OR_RETURN(options.H,
-                               config.Size("mamba_n_heads", 128, kHeads));
-  if (E % options.H != 0) {
-    return config.Invalid(
-        "mamba_n_heads",
-        absl::StrCat("it must divide mamba_expand times hidden_size, ", E));
-  }
-  options.P = E / options.H;
-  STEADYSTATE_RETURN_IF_ERROR(CheckHeadWidth(config, options.P));
-  STEADYSTATE_ASSIGN_OR_RETURN(options.N,
-                               config.Size("mamba_d_state", 256, kWidth));
-  STEADYSTATE_ASSIGN_OR_RETURN(options.G,
-                               config.Size("mamba_n_groups", 1, kHeads));
-  if (options.H % options.G != 0) {
-    return config.Invalid(
-        "mamba_n_groups",
-        absl::StrCat("it must divide mamba_n_heads, ", options.H));
-  }
-  return absl::OkStatus();
-}
 
 absl::StatusOr<std::unique_ptr<Mixer>> MakeMamba2(const MixerBuilder& from) {
   const Config& config = from.config;
   Mamba2Options options;
-  STEADYSTATE_RETURN_IF_ERROR(ReadShape(from, options));
-  STEADYSTATE_RETURN_IF_ERROR(
-      ReadStepLimit(config, "time_step_limit", options));
-  STEADYSTATE_ASSIGN_OR_RETURN(options.conv_taps,
-                               config.Size("mamba_d_conv", 4, {1, 64}));
+  STEADYSTATE_ASSIGN_OR_RETURN(const size_t expand,
+                               config.Size("mamba_expand", 2, {1, 64}));
+  STEADYSTATE_RETURN_IF_ERROR(ReadMamba2Shape(config, expand * from.hidden_size,
+                                              "mamba_expand times hidden_size",
+                                              options));
   STEADYSTATE_ASSIGN_OR_RETURN(const bool conv_bias,
                                config.Bool("mamba_conv_bias", true));
   STEADYSTATE_ASSIGN_OR_RETURN(const bool bias,
@@ -135,9 +91,7 @@ absl::Status ReadScalars(const Config& config, ModelConfig& model) {
        {Scalar{"embedding_multiplier", model.embedding_multiplier},
         Scalar{"residual_multiplier", model.residual_multiplier},
         Scalar{"logits_scaling", model.logit_divisor}}) {
-    STEADYSTATE_ASSIGN_OR_RETURN(const double stated,
-                                 config.Number(key, 1, kFactor));
-    value = static_cast<float>(stated);
+    STEADYSTATE_ASSIGN_OR_RETURN(value, ReadFactor(config, key));
   }
   return absl::OkStatus();
 }

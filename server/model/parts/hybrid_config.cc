@@ -81,6 +81,12 @@ absl::Status ReadRotary(const Config& config, const AttentionDefaults& defaults,
 
 }  // namespace
 
+absl::StatusOr<float> ReadFactor(const Config& config, absl::string_view key) {
+  STEADYSTATE_ASSIGN_OR_RETURN(const double factor,
+                               config.Number(key, 1, {1e-6, 1e6}));
+  return static_cast<float>(factor);
+}
+
 absl::StatusOr<bool> ReadLayerTypes(const Config& config,
                                     std::span<const Choice<TokenMixer>> kinds,
                                     ModelConfig& model) {

@@ -22,6 +22,9 @@ absl::StatusOr<bool> ReadLayerTypes(const Config& config,
                                     std::span<const Choice<TokenMixer>> kinds,
                                     ModelConfig& model);
 
+// A scalar that multiplies something, 1 where the config is silent.
+absl::StatusOr<float> ReadFactor(const Config& config, absl::string_view key);
+
 // What a family's softmax attention is where the config is silent.
 struct AttentionDefaults {
   size_t num_heads = 0;

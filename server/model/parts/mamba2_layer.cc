@@ -1,9 +1,11 @@
 #include "server/model/parts/mamba2_layer.h"
 
 #include <algorithm>
+#include <string>
 #include <utility>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "kernels/pointwise/activation.h"
 #include "kernels/pointwise/decay.h"
 #include "server/base/status_macros.h"
@@ -23,6 +25,51 @@ absl::Status ReadStepLimit(const Config& config, absl::string_view key,
   }
   options.dt_min = static_cast<float>(limit[0]);
   options.dt_max = static_cast<float>(limit[1]);
+  return absl::OkStatus();
+}
+
+namespace {
+
+// E / heads; a file may say so, or "auto".
+absl::Status CheckHeadWidth(const Config& config, size_t width,
+                            absl::string_view channels) {
+  constexpr absl::string_view kKey = "mamba_d_head";
+  const absl::StatusOr<std::string> word = config.String(kKey, "auto");
+  if (word.ok() && *word == "auto") return absl::OkStatus();
+  STEADYSTATE_ASSIGN_OR_RETURN(const size_t stated,
+                               config.Size(kKey, width, {1, 1 << 20}));
+  if (stated == width) return absl::OkStatus();
+  return config.Invalid(kKey, absl::StrCat("it must be \"auto\" or ", channels,
+                                           " / mamba_n_heads, ", width));
+}
+
+}  // namespace
+
+absl::Status ReadMamba2Shape(const Config& config, size_t E,
+                             absl::string_view channels,
+                             Mamba2Options& options) {
+  constexpr Bounds kHeads = {1, 65536};
+  STEADYSTATE_ASSIGN_OR_RETURN(options.H,
+                               config.Size("mamba_n_heads", 128, kHeads));
+  if (E % options.H != 0) {
+    return config.Invalid("mamba_n_heads",
+                          absl::StrCat("it must divide ", channels, ", ", E));
+  }
+  options.P = E / options.H;
+  STEADYSTATE_RETURN_IF_ERROR(CheckHeadWidth(config, options.P, channels));
+  STEADYSTATE_ASSIGN_OR_RETURN(options.N,
+                               config.Size("mamba_d_state", 256, {1, 1 << 20}));
+  STEADYSTATE_ASSIGN_OR_RETURN(options.G,
+                               config.Size("mamba_n_groups", 1, kHeads));
+  if (options.H % options.G != 0) {
+    return config.Invalid(
+        "mamba_n_groups",
+        absl::StrCat("it must divide mamba_n_heads, ", options.H));
+  }
+  STEADYSTATE_RETURN_IF_ERROR(
+      ReadStepLimit(config, "time_step_limit", options));
+  STEADYSTATE_ASSIGN_OR_RETURN(options.conv_taps,
+                               config.Size("mamba_d_conv", 4, {1, 64}));
   return absl::OkStatus();
 }
 

@@ -51,6 +51,14 @@ struct Mamba2Options {
 absl::Status ReadStepLimit(const Config& config, absl::string_view key,
                            Mamba2Options& options);
 
+// Reads the shape of E channels from the keys that hybrids of transformers
+// share: mamba_n_heads, mamba_d_head, which follows from it or is "auto",
+// mamba_d_state, mamba_n_groups, mamba_d_conv and time_step_limit. Errors name
+// the key; `channels` tells in words what E is.
+absl::Status ReadMamba2Shape(const Config& config, size_t E,
+                             absl::string_view channels,
+                             Mamba2Options& options);
+
 // A layer of Mamba-2 (Dao and Gu 2024):
 //   z, x, B, C, dt = W_in u;  [x, B, C] <- silu(conv([x, B, C]))
 //   dt_h = clamp(softplus(dt_h + dt_bias_h)),  a_h = exp(-exp(A_log_h) dt_h)
