@@ -68,14 +68,8 @@ class EngineEventsTest : public testing::Test {
     EXPECT_TRUE(forked.ok()) << forked;
   }
   void Hibernate(const std::string& session) {
-    Future<absl::Status> done;
-    ASSERT_TRUE(engine()
-                    .HibernateSession(session,
-                                      [done](const absl::Status& status) {
-                                        done.Set(status);
-                                      })
-                    .ok());
-    EXPECT_TRUE(done.Get().ok()) << done.Get();
+    const absl::Status done = harness_->Hibernate(session);
+    EXPECT_TRUE(done.ok()) << done;
   }
 
   // What has been told since the last call; waits for `count` of it.

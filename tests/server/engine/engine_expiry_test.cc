@@ -58,10 +58,8 @@ class EngineExpiryTest : public testing::Test {
     SessionOptions options;
     options.id = id;
     options.ttl = ttl;
-    Future<absl::StatusOr<SessionInfo>> created;
-    engine().CreateSession(options,
-                           [created](const auto& info) { created.Set(info); });
-    ASSERT_TRUE(created.Get().ok()) << created.Get().status();
+    const auto created = harness_->Create(options);
+    ASSERT_TRUE(created.ok()) << created.status();
   }
 
   void Pass(absl::Duration time) {
@@ -100,6 +98,11 @@ class EngineExpiryTest : public testing::Test {
   absl::StatusOr<SessionInfo> AfterKill(
       const std::string& id, absl::Duration later = absl::Milliseconds(1)) {
     AwaitLog();
+    return InNext(id, later);
+  }
+  // The same of what the store has by now.
+  absl::StatusOr<SessionInfo> InNext(const std::string& id,
+                                     absl::Duration later) {
     MemoryStore left;
     store_.CopyTo(left);
     Metrics metrics("tiny");
@@ -257,15 +260,7 @@ TEST_F(EngineExpiryTest, WhatTheLogCannotSayIsSaidBySnapshots) {
   const size_t puts = store_.puts();
   Pass(absl::Seconds(1));
   while (store_.puts() == puts) std::this_thread::yield();
-  MemoryStore left;
-  store_.CopyTo(left);
-  Metrics metrics("tiny");
-  ManualClock clock;
-  clock.Advance(passed_);
-  const auto next =
-      Engine::Create(Logged(), SharedTinyModel(), clock, metrics, &left);
-  ASSERT_TRUE(next.ok()) << next.status();
-  const auto info = (*next)->GetSession("a");
+  const auto info = InNext("a", absl::ZeroDuration());
   ASSERT_TRUE(info.ok()) << info.status();
   EXPECT_EQ(info->expire_time, told);
   EXPECT_EQ(info->position, 3u);

@@ -61,14 +61,7 @@ class EngineGaugesTest : public testing::Test {
             .ok());
   }
   void Hibernate(const std::string& session) {
-    Future<absl::Status> done;
-    EXPECT_TRUE(engine()
-                    .HibernateSession(session,
-                                      [done](const absl::Status& status) {
-                                        done.Set(status);
-                                      })
-                    .ok());
-    EXPECT_TRUE(done.Get().ok());
+    EXPECT_TRUE(harness_->Hibernate(session).ok());
   }
 
   double Metric(const std::vector<std::string>& parts) {

@@ -83,6 +83,21 @@ std::string EngineHarness::CreateSession(const std::string& id) {
   return info.ok() ? info->id : "";
 }
 
+absl::StatusOr<SessionInfo> EngineHarness::Create(
+    const SessionOptions& options) {
+  Future<absl::StatusOr<SessionInfo>> created;
+  engine_->CreateSession(options,
+                         [created](const auto& info) { created.Set(info); });
+  return created.Get();
+}
+
+absl::Status EngineHarness::Hibernate(const std::string& session) {
+  Future<absl::Status> done;
+  const absl::Status begun = engine_->HibernateSession(
+      session, [done](const absl::Status& status) { done.Set(status); });
+  return begun.ok() ? done.Get() : begun;
+}
+
 uint64_t EngineHarness::Position(const std::string& session) {
   const auto info = engine_->GetSession(session);
   EXPECT_TRUE(info.ok()) << info.status();

@@ -226,7 +226,11 @@ class EngineHarness {
   }
 
   std::string CreateSession(const std::string& id = "");
+  // The same as its options say, once the store has what it has to have.
+  absl::StatusOr<SessionInfo> Create(const SessionOptions& options);
   uint64_t Position(const std::string& session);
+  // Moves the session to the store, and waits for that.
+  absl::Status Hibernate(const std::string& session);
 
   // Submit, as a writer of its own unless `request` names one. Refusals are
   // answers, too, with id 0.

@@ -156,10 +156,7 @@ class EngineHealthTest : public testing::TestWithParam<Kept> {
                                        std::make_shared<Engine::Export>()));
   }
   absl::Status Hibernate(const std::string& session) {
-    Future<absl::Status> done;
-    const absl::Status begun = harness_->engine().HibernateSession(
-        session, [done](const absl::Status& s) { done.Set(CloneError(s)); });
-    return begun.ok() ? done.Get() : begun;
+    return harness_->Hibernate(session);
   }
 
   // The snapshot with one number of the state not one.

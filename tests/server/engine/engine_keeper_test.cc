@@ -49,14 +49,8 @@ class EngineKeeperTest : public testing::Test {
   }
 
   void Hibernate(const std::string& id) {
-    Future<absl::Status> hibernated;
-    ASSERT_TRUE(engine()
-                    .HibernateSession(id,
-                                      [hibernated](const absl::Status& status) {
-                                        hibernated.Set(status);
-                                      })
-                    .ok());
-    ASSERT_TRUE(hibernated.Get().ok()) << hibernated.Get();
+    const absl::Status hibernated = harness_->Hibernate(id);
+    ASSERT_TRUE(hibernated.ok()) << hibernated;
   }
 
   // All that was submitted before is with the keeper, or computed. `warm` is a

@@ -83,10 +83,7 @@ class EngineLogTest : public testing::Test {
     SessionOptions options;
     options.id = id;
     options.durability = durability;
-    Future<absl::StatusOr<SessionInfo>> created;
-    engine().CreateSession(options,
-                           [created](const auto& info) { created.Set(info); });
-    return created.Get();
+    return harness_->Create(options);
   }
 
   // So many sessions, here and in another engine.
@@ -619,14 +616,8 @@ TEST_F(EngineLogTest, AWayBackOutlivesAKillAndWhatFollows) {
     ASSERT_TRUE(Create(session).ok());
     embeddings.session = session;
     ASSERT_TRUE(Step(embeddings).ok());
-    Future<absl::Status> hibernated;
-    ASSERT_TRUE(engine()
-                    .HibernateSession(session,
-                                      [hibernated](const absl::Status& status) {
-                                        hibernated.Set(status);
-                                      })
-                    .ok());
-    ASSERT_TRUE(hibernated.Get().ok()) << hibernated.Get();
+    const absl::Status hibernated = harness_->Hibernate(session);
+    ASSERT_TRUE(hibernated.ok()) << hibernated;
     for (int32_t token = 0; token < 8; ++token) Logits(session, {token});
   }
   Kill();

@@ -51,21 +51,12 @@ class EngineRemovalTest : public testing::Test {
     SessionOptions options;
     options.id = id;
     options.durability = durability;
-    Future<absl::StatusOr<SessionInfo>> created;
-    engine().CreateSession(options,
-                           [created](const auto& info) { created.Set(info); });
-    return created.Get();
+    return harness_->Create(options);
   }
 
   void Hibernate(const std::string& session) {
-    Future<absl::Status> stored;
-    ASSERT_TRUE(engine()
-                    .HibernateSession(session,
-                                      [stored](const absl::Status& status) {
-                                        stored.Set(status);
-                                      })
-                    .ok());
-    ASSERT_TRUE(stored.Get().ok()) << stored.Get();
+    const absl::Status stored = harness_->Hibernate(session);
+    ASSERT_TRUE(stored.ok()) << stored;
   }
 
   void Rewind(const std::string& session, uint64_t position) {

@@ -124,12 +124,8 @@ class EngineRewindTest : public testing::TestWithParam<Kept> {
   }
 
   void Hibernate(const std::string& session) {
-    Future<absl::Status> done;
-    ASSERT_TRUE(harness_->engine()
-                    .HibernateSession(
-                        session, [done](const absl::Status& s) { done.Set(s); })
-                    .ok());
-    EXPECT_TRUE(done.Get().ok()) << done.Get();
+    const absl::Status done = harness_->Hibernate(session);
+    EXPECT_TRUE(done.ok()) << done;
   }
 
   // The requests that lead to a position; the last one may be cut short.

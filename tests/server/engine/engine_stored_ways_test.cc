@@ -36,10 +36,8 @@ class EngineStoredWaysTest : public testing::Test {
   void Create(const std::string& id) {
     SessionOptions options;
     options.id = id;
-    Future<absl::StatusOr<SessionInfo>> created;
-    engine().CreateSession(options,
-                           [created](const auto& info) { created.Set(info); });
-    ASSERT_TRUE(created.Get().ok()) << created.Get().status();
+    const auto created = harness_->Create(options);
+    ASSERT_TRUE(created.ok()) << created.status();
   }
 
   absl::Status Fork(const std::string& parent,
@@ -214,14 +212,8 @@ TEST_F(EngineStoredWaysTest, WhatWasCutGoesOnWhereItWasCut) {
   engine().Cancel(id);
   (void)cut->done().Get();
   const uint64_t position = harness_->Position("a");
-  Future<absl::Status> hibernated;
-  ASSERT_TRUE(engine()
-                  .HibernateSession("a",
-                                    [hibernated](const absl::Status& status) {
-                                      hibernated.Set(status);
-                                    })
-                  .ok());
-  ASSERT_TRUE(hibernated.Get().ok()) << hibernated.Get();
+  const absl::Status hibernated = harness_->Hibernate("a");
+  ASSERT_TRUE(hibernated.ok()) << hibernated;
   ASSERT_TRUE(harness_->Step(StepOf("a", {7})).ok());
   ASSERT_TRUE(Fork("a", {"b", "c"}, position).ok());
   const absl::Status rewound =

@@ -77,15 +77,7 @@ TEST_P(EngineWayBackTest, AWriteThatFailedAndCameToPassAllTheSameLeadsNowhere) {
   EngineHarness alone;
   alone.CreateSession("s");
   ASSERT_TRUE(alone.Step(StepOf("s", {1, 2, 3, 4, 5})).ok());
-  const auto hibernate = [this] {
-    Future<absl::Status> done;
-    EXPECT_TRUE(
-        harness_->engine()
-            .HibernateSession(
-                "s", [done](const absl::Status& status) { done.Set(status); })
-            .ok());
-    return done.Get().ok();
-  };
+  const auto hibernate = [this] { return harness_->Hibernate("s").ok(); };
   ASSERT_TRUE(hibernate());
   for (const int32_t token : {6, 7, 8, 9, 10, 11}) {
     ASSERT_TRUE(harness_->Step(StepOf("s", {token})).ok());
