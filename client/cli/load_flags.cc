@@ -201,8 +201,7 @@ void LoadFlags::AppendAims(OptionTable& table) {
   table.push_back(
       {"metrics", "URL",
        "The server's metrics page, such as :9464 or http://HOST:9464/metrics: "
-       "reports "
-       "its processors and its queue beside the tester's.",
+       "reports its processors and its queue beside the tester's.",
        Parsed(&options_.metrics_url, CheckedUrl)});
   table.push_back(
       {"seed", "N",

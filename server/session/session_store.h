@@ -45,7 +45,7 @@ struct StoredSession {
   // It, or what it is a copy of, was taken back to the snapshot: requests that
   // were under way then do not count.
   bool drops_unfinished = false;
-  // It is being made, with others or by itself: it is none unless that is done.
+  // It is being made together with others: none of them is a session yet.
   bool unfinished = false;
   // As of Session.
   std::optional<PrefixDigest> prefix{};
