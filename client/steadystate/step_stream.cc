@@ -163,8 +163,9 @@ class RealStepStream final
   bool writing_ ABSL_GUARDED_BY(mutex_) = false;
   bool delivering_ ABSL_GUARDED_BY(mutex_) = false;
   bool closing_ ABSL_GUARDED_BY(mutex_) = false;
-  bool read_out_ ABSL_GUARDED_BY(mutex_) = false;  // nothing more comes
-  bool released_ ABSL_GUARDED_BY(mutex_) = false;  // the hold
+  bool write_failed_ ABSL_GUARDED_BY(mutex_) = false;  // nothing more leaves
+  bool read_out_ ABSL_GUARDED_BY(mutex_) = false;      // nothing more comes
+  bool released_ ABSL_GUARDED_BY(mutex_) = false;      // the hold
   std::optional<absl::Time> going_away_ ABSL_GUARDED_BY(mutex_);
   std::optional<absl::Status> end_ ABSL_GUARDED_BY(mutex_);
   bool done_ ABSL_GUARDED_BY(mutex_) = false;  // no callback comes any more
@@ -176,7 +177,9 @@ absl::Status RealStepStream::Send(size_t session, const Step& step,
   {
     const MutexLock lock(mutex_);
     if (closing_) return absl::FailedPreconditionError("the stream is closed");
-    if (read_out_) return absl::UnavailableError("the stream has ended");
+    if (write_failed_ || read_out_) {
+      return absl::UnavailableError("the stream has ended");
+    }
     absl::Status possible = ledger_.CheckSend(session, step);
     if (!possible.ok()) return possible;
     if (batches_.empty() || batches_.back()->full()) {
@@ -196,7 +199,7 @@ absl::Status RealStepStream::Send(size_t session, const Step& step,
 RealStepStream::Action RealStepStream::Decide() {
   // What is sent while answers are delivered leaves together afterwards.
   if (writing_ || delivering_) return {};
-  if (!read_out_ && !batches_.empty()) {
+  if (!write_failed_ && !read_out_ && !batches_.empty()) {
     writing_ = true;
     writing_batch_ = std::move(batches_.front());
     batches_.pop_front();
@@ -214,12 +217,13 @@ void RealStepStream::Do(const Action& action) {
   if (action.release) RemoveHold();
 }
 
-void RealStepStream::OnWriteDone(bool /*ok*/) {
-  // Where it failed, the read fails too and tells.
+void RealStepStream::OnWriteDone(bool ok) {
+  // Where the write failed, the read fails too, perhaps later, and tells.
   Action action;
   {
     const MutexLock lock(mutex_);
     writing_ = false;
+    if (!ok) write_failed_ = true;
     writing_batch_->Clear();
     spare_ = std::move(writing_batch_);
     action = Decide();

@@ -59,9 +59,9 @@ struct UnansweredStep {
 struct SessionStanding {
   std::string name;       // "sessions/{id}"
   uint64_t position = 0;  // acknowledged: after the last step answered
-  // Steps that left, oldest first. The server carries them out in this order,
-  // each as a whole. Once the stream has ended: the first few of them, or all,
-  // or none, were carried out, and StepsTaken tells which.
+  // Steps that left, or may have, oldest first. The server carries them out in
+  // this order, each as a whole. Once the stream has ended: the first few of
+  // them, or all, or none, were carried out, and StepsTaken tells which.
   std::vector<UnansweredStep> in_doubt;
   // Steps that had not left when the stream ended: they are not carried out.
   std::vector<UnansweredStep> unsent;

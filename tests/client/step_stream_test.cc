@@ -8,8 +8,10 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <thread>
 #include <vector>
 
+#include "absl/time/clock.h"
 #include "gmock/gmock.h"
 #include "grpcpp/security/server_credentials.h"
 #include "grpcpp/server.h"
@@ -22,6 +24,7 @@ namespace {
 
 using testing::ElementsAre;
 using testing::IsEmpty;
+using testing::Not;
 using testing::SizeIs;
 
 using Stream =
@@ -307,6 +310,42 @@ TEST(StepStreamTest, ABrokenStreamTellsWhatIsInDoubt) {
   EXPECT_THAT(standings[0].unsent, IsEmpty());
 }
 
+// Steps of embeddings each of which fills a message. The server does not read,
+// so that the first message does not fit on the way and no other one leaves.
+class UnreadSteps {
+ public:
+  static constexpr size_t kSteps = 8;
+
+  explicit UnreadSteps(StepStream& stream)
+      : stream_(stream), session_(stream.AddSession("sessions/a", 0)) {
+    for (uint64_t tag = 1; tag <= kSteps; ++tag) {
+      Step step;
+      step.embeddings = tag == 1 ? vectors_ : small_;
+      step.embedding_count = 2;
+      EXPECT_TRUE(stream.Send(session_, step, tag).ok());
+    }
+  }
+
+  SessionStanding Standing() const { return stream_.Standing(session_); }
+
+  // Each step is in one of the lists, in order, and the first one has left.
+  void ExpectAccounted() const {
+    const SessionStanding standing = Standing();
+    EXPECT_THAT(standing.in_doubt, Not(IsEmpty()));
+    uint64_t tag = 0;
+    for (const auto* steps : {&standing.in_doubt, &standing.unsent}) {
+      for (const UnansweredStep& step : *steps) EXPECT_EQ(step.tag, ++tag);
+    }
+    EXPECT_EQ(tag, kSteps);
+  }
+
+ private:
+  const std::vector<float> vectors_ = std::vector<float>(size_t{4} << 20);
+  const std::vector<float> small_ = std::vector<float>(size_t{8} << 10);
+  StepStream& stream_;
+  const size_t session_;
+};
+
 TEST(StepStreamTest, WhatNeverLeftIsNotInDoubt) {
   std::promise<void> give_up;
   ScriptedServer server([&give_up](grpc::ServerContext&, Stream&) {
@@ -314,21 +353,51 @@ TEST(StepStreamTest, WhatNeverLeftIsNotInDoubt) {
     return grpc::Status(grpc::StatusCode::UNAVAILABLE, "never read");
   });
   const auto stream = StepStream::Open(server.client());
-  const size_t a = stream->AddSession("sessions/a", 0);
-  // More than fits on the way to a server that does not read.
-  const std::vector<float> vectors(size_t{4} << 20);
-  Step large;
-  large.embeddings = vectors;
-  large.embedding_count = 2;
-  ASSERT_TRUE(stream->Send(a, large, 1).ok());
-  ASSERT_TRUE(stream->Send(a, Tokens(OneToken()), 2).ok());
+  const UnreadSteps steps(*stream);
+  const SessionStanding standing = steps.Standing();
+  EXPECT_THAT(standing.in_doubt, SizeIs(1));
+  EXPECT_THAT(standing.unsent, SizeIs(UnreadSteps::kSteps - 1));
   give_up.set_value();
   EXPECT_FALSE(stream->Next().has_value());
-  const SessionStanding standing = stream->Standing(a);
-  ASSERT_THAT(standing.in_doubt, SizeIs(1));
-  EXPECT_EQ(standing.in_doubt[0].inputs, 2u);
-  ASSERT_THAT(standing.unsent, SizeIs(1));
-  EXPECT_EQ(standing.unsent[0].tag, 2u);
+  // As the stream ends gRPC may tell of the first write that it went well, and
+  // so a second one may begin.
+  steps.ExpectAccounted();
+}
+
+// A write may fail before the read does, whose thread may be at work yet.
+TEST(StepStreamTest, NothingIsWrittenAfterAWriteFailed) {
+  std::promise<void> give_up;
+  ScriptedServer server([&give_up](grpc::ServerContext&, Stream& stream) {
+    v1::StreamStepResponse response;
+    response.mutable_going_away();
+    stream.Write(response);
+    give_up.get_future().get();
+    return grpc::Status(grpc::StatusCode::UNAVAILABLE, "never read");
+  });
+  std::promise<void> parked;
+  std::promise<void> go_on;
+  StepStreamOptions options;
+  options.on_going_away = [&parked, &go_on](absl::Time) {
+    parked.set_value();
+    go_on.get_future().get();
+  };
+  const auto stream = StepStream::Open(server.client(), options);
+  const UnreadSteps steps(*stream);
+  parked.get_future().get();
+  give_up.set_value();
+  // There is no session 7: refused as such for as long as steps are taken.
+  const absl::Time deadline = absl::Now() + absl::Seconds(30);
+  absl::Status sent;
+  do {
+    std::this_thread::yield();
+    sent = stream->Send(7, Tokens(OneToken()));
+  } while (absl::IsInvalidArgument(sent) && absl::Now() < deadline);
+  EXPECT_TRUE(absl::IsUnavailable(sent)) << sent;
+  EXPECT_THAT(steps.Standing().unsent, Not(IsEmpty()));
+  go_on.set_value();
+  EXPECT_FALSE(stream->Next().has_value());
+  steps.ExpectAccounted();
+  EXPECT_TRUE(absl::IsUnavailable(stream->Finish()));
 }
 
 TEST(StepStreamTest, CancellingEndsAStream) {
