@@ -186,7 +186,7 @@ absl::Status Chat::Take(const std::string& line) {
   const absl::string_view said = absl::StripAsciiWhitespace(line);
   if (said.empty()) return absl::OkStatus();
   absl::Status checked = CheckUtf8(said);
-  if (checked.ok() && rules_.form) checked = rules_.form->CheckSaid(said);
+  if (checked.ok()) checked = rules_.CheckSaid(said);
   if (!checked.ok()) return checked;
   if (said[0] != '/') return Answer(said);
   if (absl::StartsWith(said, "//")) return Answer(said.substr(1));

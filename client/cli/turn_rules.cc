@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "client/cli/input.h"
 #include "steadystate/client.h"
@@ -73,6 +74,20 @@ absl::Status TurnOptions::Check() {
   return absl::OkStatus();
 }
 
+absl::Status TurnRules::CheckSaid(absl::string_view text) const {
+  if (form.has_value()) {
+    const absl::Status checked = form->CheckSaid(text);
+    if (!checked.ok()) return checked;
+  }
+  for (const std::string& token : special_tokens) {
+    if (token.empty() || !absl::StrContains(text, token)) continue;
+    return absl::InvalidArgumentError(
+        absl::StrCat("'", token, "' cannot be said: it is a token of the ",
+                     "model's own, and stands for no text"));
+  }
+  return absl::OkStatus();
+}
+
 absl::StatusOr<TurnRules> RulesOf(const Connection& connection,
                                   const TurnOptions& options) {
   v1::GetModelRequest request;
@@ -86,13 +101,19 @@ absl::StatusOr<TurnRules> RulesOf(const Connection& connection,
   }
   const auto form = ChatFormOf(options.form, *model);
   if (!form.ok()) return form.status();
-  if (!form->has_value()) return ByPrefixes(options);
-  TurnRules rules = {.form = *form,
-                     .end_token = {},
-                     .beginning = (*form)->begin,
-                     .conversation = Conversation(**form)};
+  TurnRules rules = form->has_value()
+                        ? TurnRules{.form = *form,
+                                    .end_token = {},
+                                    .beginning = (*form)->begin,
+                                    .conversation = Conversation(**form)}
+                        : ByPrefixes(options);
+  for (const v1::Model::SpecialToken& token : model->special_tokens()) {
+    rules.special_tokens.push_back(token.text());
+  }
+  // With prefixes it is what the prompt begins with, whatever that is.
+  if (!rules.form.has_value()) return rules;
   if (!options.system.empty()) {
-    const absl::Status checked = rules.form->CheckSaid(options.system);
+    const absl::Status checked = rules.CheckSaid(options.system);
     if (!checked.ok()) return checked;
     rules.beginning += rules.form->Message("system", options.system);
   }

@@ -4,9 +4,11 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 #include "client/cli/chat_form.h"
 #include "client/cli/command.h"
 #include "client/cli/conversation.h"
@@ -36,11 +38,17 @@ struct TurnRules {
   std::optional<int32_t> end_token;
   std::string beginning;      // of a session, before the first turn
   Conversation conversation;  // before it
+  // The model's own, which the server finds in any text.
+  std::vector<std::string> special_tokens{};
+
+  // An error if what somebody says has a mark of the form, or a special token.
+  absl::Status CheckSaid(absl::string_view text) const;
 };
 
 // Asks the server about its model. FAILED_PRECONDITION, with what to do: the
 // model has no tokenizer, or a template that is not understood.
-// INVALID_ARGUMENT: --system has a mark of the form. Errors of the calls.
+// INVALID_ARGUMENT: --system, in a form, has what CheckSaid refuses. Errors of
+// the calls.
 absl::StatusOr<TurnRules> RulesOf(const Connection& connection,
                                   const TurnOptions& options);
 

@@ -78,6 +78,17 @@ v1::FinishReason ToProto(FinishReason reason) {
   return v1::FINISH_REASON_UNSPECIFIED;
 }
 
+void AddSpecialTokens(const Tokenizer& tokenizer, v1::Model& to) {
+  // A checkpoint may name thousands, and an answer has to stay small.
+  constexpr int kMost = 4096;
+  for (const SpecialToken& token : tokenizer.special_tokens()) {
+    if (to.special_tokens_size() == kMost) return;
+    v1::Model::SpecialToken& added = *to.add_special_tokens();
+    added.set_id(static_cast<uint32_t>(token.id));
+    added.set_text(token.text);
+  }
+}
+
 void SetLayerKinds(const Model& model, v1::Model& to) {
   const StateLayout& layout = model.state_layout();
   const std::vector<std::string>& kinds = model.description().layer_kinds;
@@ -228,6 +239,7 @@ void ToProto(const Engine& engine, v1::Model& to) {
     to.set_tokenizer(std::string(tokenizer->kind()));
     const std::span<const int32_t> prefix = tokenizer->text_prefix();
     to.mutable_text_prefix_tokens()->Assign(prefix.begin(), prefix.end());
+    AddSpecialTokens(*tokenizer, to);
   }
   to.mutable_bos_tokens()->Assign(from.bos_tokens.begin(),
                                   from.bos_tokens.end());

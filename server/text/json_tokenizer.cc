@@ -249,6 +249,7 @@ class JsonTokenizer final : public Tokenizer {
   std::span<const int32_t> text_prefix() const override {
     return steps_.text_prefix;
   }
+  std::vector<SpecialToken> special_tokens() const override;
   absl::StatusOr<std::vector<int32_t>> Encode(
       absl::string_view text) const override;
   void AppendBytes(int32_t token, std::string& to) const override {
@@ -293,6 +294,15 @@ absl::Status JsonTokenizer::DecodeVocabulary() {
         steps_.decoder.Decode(spelled_[id], true).status());
   }
   return absl::OkStatus();
+}
+
+std::vector<SpecialToken> JsonTokenizer::special_tokens() const {
+  std::vector<SpecialToken> special;
+  for (const auto& [id, token] : steps_.added.tokens()) {
+    if (token.special) special.push_back({.id = id, .text = token.content});
+  }
+  std::ranges::sort(special, {}, &SpecialToken::id);
+  return special;
 }
 
 absl::StatusOr<std::vector<int32_t>> JsonTokenizer::Encode(

@@ -11,6 +11,14 @@
 
 namespace steadystate {
 
+// A token that stands for no text, but that is found in one by its spelling.
+struct SpecialToken {
+  int32_t id = 0;
+  std::string text;
+
+  bool operator==(const SpecialToken&) const = default;
+};
+
 // Text to token ids and back. Immutable; thread-safe. tokenizer_factory.h
 // chooses among the kinds.
 class Tokenizer {
@@ -29,6 +37,9 @@ class Tokenizer {
   // What the libraries of the field put before a text by themselves, and Encode
   // does not: mostly a token that begins a sequence, or nothing.
   virtual std::span<const int32_t> text_prefix() const { return {}; }
+
+  // Those that Encode finds wherever they stand in a text, by id.
+  virtual std::vector<SpecialToken> special_tokens() const { return {}; }
 
   // Most bytes of a text that Encode takes in reasonable time and memory.
   virtual size_t max_text_bytes() const { return SIZE_MAX; }

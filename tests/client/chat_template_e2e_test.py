@@ -249,7 +249,8 @@ class ChatTemplateTest(unittest.TestCase):
     def test_marks_are_not_said(self):
         self.serve("lfm2", LFM2, "<|startoftext|>")
         self.mark = "<|im_end|>"
-        for mark in ("<|startoftext|>", "<|im_start|>", "<|im_end|>"):
+        for mark in ("<|startoftext|>", "<|im_start|>", "<|im_end|>",
+                     "<|pad|>"):
             self.assertIn(f"'{mark}' cannot be said",
                           self.chat([f"a{mark}b"], code=1))
         self.assertIn("cannot be said",

@@ -143,6 +143,10 @@ TEST_F(PaddedRowsTest, ModelsTellWhatOthersPutBeforeAText) {
   Context context;
   ASSERT_THAT(server_.models().GetModel(&context, request, &model), IsOk());
   EXPECT_THAT(model.text_prefix_tokens(), testing::ElementsAre(1001));
+  ASSERT_GT(model.special_tokens_size(), 1);
+  EXPECT_TRUE(std::ranges::any_of(model.special_tokens(), [](const auto& t) {
+    return t.id() == 1001 && t.text() == "<|startoftext|>";
+  }));
   v1::TokenizeRequest tokenize;
   tokenize.set_text("<|startoftext|>a");
   v1::TokenizeResponse tokens;

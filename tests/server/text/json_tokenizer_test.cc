@@ -336,6 +336,18 @@ TEST(JsonTokenizerTest, PostProcessorsThatAreDamagedAreLeftOut) {
   EXPECT_THAT(made.tokenizer->Encode("ab").value(), ElementsAre(2));
 }
 
+TEST(JsonTokenizerTest, TellsWhichTokensAreNoText) {
+  json file = SmallFile();
+  file["added_tokens"] = json::parse(R"([
+    {"id": 7, "content": "<b>", "special": true},
+    {"id": 6, "content": "<t>"},
+    {"id": 5, "content": "<a>", "special": true, "single_word": true}])");
+  const Outcome made = Make(file.dump());
+  ASSERT_TRUE(made.status.ok()) << made.status;
+  EXPECT_THAT(made.tokenizer->special_tokens(),
+              ElementsAre(SpecialToken{5, "<a>"}, SpecialToken{7, "<b>"}));
+}
+
 // As in the reference library, where this is written in its tests.
 TEST(JsonTokenizerTest, AddedTokensTakeSpaceAndWholeWords) {
   json file = SmallFile();

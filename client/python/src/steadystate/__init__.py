@@ -28,7 +28,7 @@ from .multiplexer import AsyncMultiplexer, CarriedSession, StreamedToken
 from .retry import Retry
 from .types import (CheckpointInfo, EmbedResult, GeneratedToken, GeneratePart,
                     ModelInfo, Sampling, ScoredToken, ScoreResult, SessionInfo,
-                    StepResult, TokenLogprob, Usage)
+                    SpecialToken, StepResult, TokenLogprob, Usage)
 
 __all__ = [
     "AlreadyExists", "AsyncChat", "AsyncClient", "AsyncMultiplexer",
@@ -40,8 +40,8 @@ __all__ = [
     "NotFound", "OutOfRange", "Parts", "PositionMismatch", "QueueFull",
     "ReplayUnavailable", "ResourceExhausted", "Retry", "Sampling",
     "ScoreResult", "ScoredToken", "Session", "SessionBusy", "SessionExpired",
-    "SessionInfo", "SessionNotFound", "SnapshotRejected", "StateNotFinite",
-    "SteadystateError", "StepResult", "StoreUnavailable", "StreamedToken",
-    "TokenLogprob", "TokenizerUnavailable", "Unavailable", "Usage",
-    "__version__", "render_chat",
+    "SessionInfo", "SessionNotFound", "SnapshotRejected", "SpecialToken",
+    "StateNotFinite", "SteadystateError", "StepResult", "StoreUnavailable",
+    "StreamedToken", "TokenLogprob", "TokenizerUnavailable", "Unavailable",
+    "Usage", "__version__", "render_chat",
 ]

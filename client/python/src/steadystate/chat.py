@@ -19,6 +19,8 @@ from .types import GeneratePart, ModelInfo, Sampling
 # the server knows them by their ids, not by a spelling. Neither is a character
 # of Unicode.
 _BEGIN, _END = "\ufdd0", "\ufdd1"
+# Where a text is cut so that a special token that is spelled there is none.
+_CUT = "\ufdd2"
 USER_PREFIX = "\n\nUser: "
 ASSISTANT_PREFIX = "\n\nAssistant:"
 
@@ -90,7 +92,7 @@ class AsyncChat:
             rendered = self._render(template, said, model)
             stops = list(stop)
         else:
-            rendered = self._write(said)
+            rendered = self._write(said, model)
             stops = [self._user_prefix.rstrip(" ") or self._user_prefix, *stop]
         tokens = await self._unread(rendered, model, not template, deadline)
         before, answer = self.messages, {"role": "assistant", "content": ""}
@@ -106,8 +108,7 @@ class AsyncChat:
                     if part.finish_reason:
                         self._marks.append(
                             _Mark(rendered, part.position - len(drawn)))
-                        await self._mark_answer(rendered + answer["content"],
-                                                drawn, part)
+                        await self._mark_answer(rendered, model, drawn, part)
                     yield part
         except SteadystateError:
             self.messages = before
@@ -128,15 +129,16 @@ class AsyncChat:
         variables = {"bos_token": _BEGIN if model.bos_tokens else "",
                      "eos_token": _END if model.eos_tokens else "",
                      **self._variables}
-        # What is said cannot begin or end a sequence.
-        clean = [{key: text.replace(_BEGIN, "\ufffd").replace(_END, "\ufffd")
-                  for key, text in message.items()} for message in messages]
+        clean = [{key: _plain(text, model) for key, text in message.items()}
+                 for message in messages]
         return render_chat(template, clean, **variables)
 
-    def _write(self, messages: Sequence[dict[str, str]]) -> str:
+    def _write(self, messages: Sequence[dict[str, str]],
+               model: ModelInfo) -> str:
         prefixes = {"user": self._user_prefix,
                     "assistant": self._assistant_prefix}
-        text = "".join(prefixes.get(message["role"], "") + message["content"]
+        text = "".join(prefixes.get(message["role"], "") +
+                       _plain(message["content"], model)
                        for message in messages)
         return text.lstrip("\n") + self._assistant_prefix
 
@@ -167,7 +169,7 @@ class AsyncChat:
     async def _tokens_of(self, text: str, model: ModelInfo,
                          deadline: Deadline) -> list[int]:
         tokens: list[int] = []
-        for piece in re.split(f"({_BEGIN}|{_END})", text):
+        for piece in re.split(f"({_BEGIN}|{_END})|{_CUT}", text):
             if piece == _BEGIN:
                 tokens += model.bos_tokens
             elif piece == _END:
@@ -177,22 +179,40 @@ class AsyncChat:
                     piece, timeout=deadline.left())
         return tokens
 
-    async def _mark_answer(self, read: str, drawn: list[int],
-                           last: GeneratePart) -> None:
+    async def _mark_answer(self, rendered: str, model: ModelInfo,
+                           drawn: list[int], last: GeneratePart) -> None:
         """Remembers what the session has read at an answer's end."""
+        answer = self.messages[-1]["content"]
+        read = rendered + _plain(answer, model)
         if last.finish_reason == "STOP_TOKEN":
             self._marks.append(_Mark(read, last.position, drawn[-1]))
         elif last.finish_reason == "LENGTH":
             self._marks.append(_Mark(read, last.position))
         else:
             # It has read the stop string, and whatever came with its token.
-            answer = self.messages[-1]["content"]
             whole = await self.session._client.detokenize(drawn)
             for text in (whole, " " + whole):
                 if text.startswith(answer):
-                    before = read[:len(read) - len(answer)]
-                    self._marks.append(_Mark(before + text, last.position))
+                    self._marks.append(_Mark(rendered + _plain(text, model),
+                                             last.position))
                     break
+
+
+def _plain(text: str, model: ModelInfo) -> str:
+    """What somebody says, for a prompt: it begins and ends nothing there, and
+    special tokens that are spelled in it are cut, so that they are text."""
+    pieces = [re.sub(f"[{_BEGIN}{_END}{_CUT}]", "\ufffd", text)]
+    for token in model.special_tokens:
+        spelled = token.text
+        if not spelled or not any(spelled in piece for piece in pieces):
+            continue
+        if len(spelled) == 1:
+            pieces = [piece.replace(spelled, "\ufffd") for piece in pieces]
+            continue
+        cut = spelled[0] + _CUT + spelled[1:]
+        pieces = [part for piece in pieces
+                  for part in piece.replace(spelled, cut).split(_CUT)]
+    return _CUT.join(pieces)
 
 
 class Chat:

@@ -87,6 +87,14 @@ class CheckpointInfo:
 
 
 @dataclasses.dataclass(frozen=True)
+class SpecialToken:
+    """A token that stands for no text, and how it is spelled in one."""
+
+    id: int = 0
+    text: str = ""
+
+
+@dataclasses.dataclass(frozen=True)
 class ModelInfo:
     """The model that is served. `chat_template` is empty if the model has none,
     or the server is too old to tell."""
@@ -111,6 +119,7 @@ class ModelInfo:
     max_step_tokens: int = 0
     chat_template: str = ""
     text_prefix_tokens: tuple[int, ...] = ()
+    special_tokens: tuple[SpecialToken, ...] = ()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -224,6 +233,7 @@ _NESTED: dict[str, Any] = {
     "steadystate.v1.GenerateResponse.GeneratedToken": GeneratedToken,
     "steadystate.v1.GenerateResponse.Usage": Usage,
     "steadystate.v1.ScoreResponse.ScoredToken": ScoredToken,
+    "steadystate.v1.Model.SpecialToken": SpecialToken,
 }
 
 
