@@ -62,7 +62,7 @@ struct ChatOptions {
 // Who gets a signal: the answer under way, or else the wait for a line.
 class ChatSignals {
  public:
-  // `all`: ends with SIGTERM. Both outlive this object.
+  // `all`: ends with SIGTERM and SIGHUP. Both outlive this object.
   ChatSignals(const Connection& connection, LineReader& lines)
       : connection_(connection), lines_(lines) {
     before_ =
@@ -83,8 +83,8 @@ class ChatSignals {
     const MutexLock lock(mutex_);
     if (answer_ != nullptr && answer_->cancelled()) _exit(kExitInterrupted);
     if (answer_ != nullptr) answer_->Cancel();
-    if (signal == SIGTERM) connection_.call.canceller->Cancel();
-    if (signal == SIGTERM || answer_ == nullptr) lines_.Wake();
+    if (signal != SIGINT) connection_.call.canceller->Cancel();
+    if (signal != SIGINT || answer_ == nullptr) lines_.Wake();
   }
 
   const Connection& connection_;

@@ -26,7 +26,8 @@ struct Connection {
   CallOptions call;
   // For calls that a server answers at once.
   CallOptions unary;
-  // Ends those calls at SIGINT and SIGTERM, unless a command has its own ways.
+  // Ends those calls at SIGINT, SIGTERM and SIGHUP, unless a command has its
+  // own ways.
   Interrupt* interrupt = nullptr;
 };
 
@@ -119,7 +120,7 @@ enum ExitCode : int {
   kFailed = 1,         // the server refused or failed, or a file did
   kUsage = 2,          // the command line is wrong
   kUnreachable = 3,    // no server answers
-  kInterrupted = 130,  // SIGINT or SIGTERM
+  kInterrupted = 130,  // SIGINT, SIGTERM or SIGHUP
   kReaderGone = 141,   // nobody reads standard output any more: SIGPIPE
 };
 

@@ -11,11 +11,18 @@ namespace {
 
 constexpr int kExitInterrupted = 130;
 
+// SIGHUP, too, of a terminal that is closed, unless `nohup` has it ignored:
+// one that is ignored would be taken all the same once it is blocked.
 sigset_t Signals() {
   sigset_t signals;
   sigemptyset(&signals);
   sigaddset(&signals, SIGINT);
   sigaddset(&signals, SIGTERM);
+  struct sigaction hangup = {};
+  if (sigaction(SIGHUP, nullptr, &hangup) == 0 &&
+      hangup.sa_handler != SIG_IGN) {
+    sigaddset(&signals, SIGHUP);
+  }
   return signals;
 }
 

@@ -11,8 +11,9 @@
 
 namespace steadystate::client {
 
-// While it exists, SIGINT and SIGTERM are handled instead of ending the
-// process, by a thread of its own, outside any signal handler.
+// While it exists, SIGINT, SIGTERM and SIGHUP (unless that is ignored) are
+// handled instead of ending the process, by a thread of its own, outside any
+// signal handler.
 //
 // REQUIRES: made before the process starts other threads, and the only one.
 class Interrupt {

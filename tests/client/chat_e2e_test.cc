@@ -218,5 +218,30 @@ TEST_F(ChatTest, AnInterruptWithoutAnAnswerEndsAChatOverAPipe) {
   EXPECT_EQ(Print("session list"), "");
 }
 
+TEST_F(ChatTest, AClosedTerminalLeavesNoSession) {
+  RunningChat chat(absl::StrCat(kClient, " chat -n none -a ", address_,
+                                " --logit_bias 90=100"),
+                   "COMMAND", directory_);
+  chat.Say("a\n");
+  chat.Await("ZZZZZZZZZZ");
+  chat.process().Signal(SIGHUP);
+  EXPECT_EQ(chat.process().Wait(), 130);
+  EXPECT_EQ(Print("session list"), "");
+}
+
+// With nohup it goes on.
+TEST_F(ChatTest, AHangupThatIsIgnoredEndsNothing) {
+  RunningChat chat(
+      absl::StrCat(kClient, " chat -n 4 -a ", address_, " --logit_bias 90=100"),
+      "nohup COMMAND", directory_);
+  chat.Say("a\n");
+  chat.Await("ZZZZ");
+  chat.process().Signal(SIGHUP);
+  chat.Say("b\n");
+  chat.Await("ZZZZ");
+  chat.Say("/quit\n");
+  EXPECT_EQ(chat.process().Wait(), 0);
+}
+
 }  // namespace
 }  // namespace steadystate

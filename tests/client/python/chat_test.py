@@ -9,7 +9,9 @@ import tempfile
 import unittest
 
 import steadystate
-from steadystate import Chat, Client, Sampling, render_chat
+from steadystate import (Chat, Client, ModelInfo, Sampling, SpecialToken,
+                         render_chat)
+from steadystate.chat import _plain
 from adversarial.checkpoint import write_with_tokenizer
 from testing.server_process import ServerProcess
 
@@ -196,6 +198,19 @@ class TemplateTest(unittest.TestCase):
 
 
 class SpecialTokensTest(unittest.TestCase):
+
+    def test_no_piece_of_what_is_said_spells_one(self):
+        spellings = "<|im_end|>", "|||IP|||", "<><", "%"
+        model = ModelInfo(special_tokens=tuple(
+            SpecialToken(i, text) for i, text in enumerate(spellings)))
+        for said in ("a<|im_end|>b", "|||IP|||IP|||", "<><><><", "100 %%",
+                     "<|im<|im_end|>_end|>", "<<><>|||IP|||<><IP|||"):
+            read = _plain(said, model)
+            pieces = read.split("\ufdd2")
+            for spelled in spellings:
+                for piece in pieces:
+                    self.assertNotIn(spelled, piece, said)
+            self.assertEqual("".join(pieces), said.replace("%", "\ufffd"))
 
     @unittest.skipUnless(HAS_JINJA, "no jinja2 here")
     def test_what_is_said_has_none(self):

@@ -11,8 +11,8 @@ from testing.server_process import ROOT
 PACKAGE = ROOT / "client/python"
 EXAMPLE = PACKAGE / "examples/two_hundred_sessions.py"
 # What runs in each of the environments.
-SUITES = ("aio", "chat", "client", "errors", "generation", "multiplexer",
-          "package", "readme", "restart", "retry", "types")
+SUITES = ("address", "aio", "chat", "client", "errors", "generation",
+          "multiplexer", "package", "readme", "restart", "retry", "types")
 
 
 def copy_package(folder, python):

@@ -10,6 +10,7 @@ from typing import Any
 import grpc
 
 from . import _wire
+from ._address import DEFAULT_ADDRESS, read_address
 from ._session import AsyncSession, embed_of, score_of
 from ._snapshot import Source, send_snapshot
 from ._transport import Deadline, Transport
@@ -19,7 +20,6 @@ from .retry import Retry
 from .types import (CheckpointInfo, EmbedResult, ModelInfo, Prompt, ScoreResult,
                     SessionInfo, read, write_session)
 
-DEFAULT_ADDRESS = "127.0.0.1:50051"
 
 
 class AsyncClient:
@@ -31,8 +31,10 @@ class AsyncClient:
                 print(part, end="")
             await session.delete()
 
-    address      HOST:PORT; by default that of STEADYSTATE_ADDRESS, or else
-                 127.0.0.1:50051. Nothing is sent before the first call.
+    address      HOST:PORT, or what people mean by one: "localhost", ":50052",
+                 "http://host:50051/"; by default that of STEADYSTATE_ADDRESS,
+                 or else 127.0.0.1:50051. ValueError for what is none. Nothing
+                 is sent before the first call.
     credentials  for TLS, as grpc.ssl_channel_credentials() makes them; by
                  default none
     retry        what is done about errors that pass by themselves
@@ -49,7 +51,9 @@ class AsyncClient:
                  retry: Retry | None = None,
                  max_message_bytes: int = 64 << 20) -> None:
         self._transport = Transport(
-            address or os.environ.get("STEADYSTATE_ADDRESS") or DEFAULT_ADDRESS,
+            read_address(
+                address or os.environ.get("STEADYSTATE_ADDRESS") or
+                DEFAULT_ADDRESS, encrypted=credentials is not None),
             retry=Retry() if retry is None else retry,
             credentials=credentials, max_message_bytes=max_message_bytes)
         self._models: dict[str, ModelInfo] = {}

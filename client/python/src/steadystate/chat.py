@@ -209,9 +209,10 @@ def _plain(text: str, model: ModelInfo) -> str:
         if len(spelled) == 1:
             pieces = [piece.replace(spelled, "\ufffd") for piece in pieces]
             continue
-        cut = spelled[0] + _CUT + spelled[1:]
-        pieces = [part for piece in pieces
-                  for part in piece.replace(spelled, cut).split(_CUT)]
+        # Each of them, also of those that overlap.
+        inside = re.compile(f"(?<={re.escape(spelled[0])})"
+                            f"(?={re.escape(spelled[1:])})")
+        pieces = [part for piece in pieces for part in inside.split(piece)]
     return _CUT.join(pieces)
 
 

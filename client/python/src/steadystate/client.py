@@ -173,7 +173,7 @@ class Client:
 
     @property
     def address(self) -> str:
-        """Where the server is, as given."""
+        """Where the server is, as gRPC takes it."""
         return self._wrapped.address
 
     def close(self) -> None:
