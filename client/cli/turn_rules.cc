@@ -110,7 +110,7 @@ absl::StatusOr<TurnRules> RulesOf(const Connection& connection,
   for (const v1::Model::SpecialToken& token : model->special_tokens()) {
     rules.special_tokens.push_back(token.text());
   }
-  // With prefixes it is what the prompt begins with, whatever that is.
+  // --system then is what the prompt begins with, special tokens and all.
   if (!rules.form.has_value()) return rules;
   if (!options.system.empty()) {
     const absl::Status checked = rules.CheckSaid(options.system);

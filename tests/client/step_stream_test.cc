@@ -328,13 +328,18 @@ class UnreadSteps {
 
   SessionStanding Standing() const { return stream_.Standing(session_); }
 
-  // Each step is in one of the lists, in order, and the first one has left.
+  // Each step is in one of the lists, in order; the first one has left, and the
+  // last ones have not.
   void ExpectAccounted() const {
     const SessionStanding standing = Standing();
     EXPECT_THAT(standing.in_doubt, Not(IsEmpty()));
+    EXPECT_THAT(standing.unsent, Not(IsEmpty()));
     uint64_t tag = 0;
     for (const auto* steps : {&standing.in_doubt, &standing.unsent}) {
-      for (const UnansweredStep& step : *steps) EXPECT_EQ(step.tag, ++tag);
+      for (const UnansweredStep& step : *steps) {
+        EXPECT_EQ(step.tag, ++tag);
+        EXPECT_EQ(step.inputs, 2u);
+      }
     }
     EXPECT_EQ(tag, kSteps);
   }

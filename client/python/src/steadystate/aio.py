@@ -21,7 +21,6 @@ from .types import (CheckpointInfo, EmbedResult, ModelInfo, Prompt, ScoreResult,
                     SessionInfo, read, write_session)
 
 
-
 class AsyncClient:
     """A connection to a server.
 
