@@ -5,7 +5,9 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
+#include <cstdint>
 #include <cstdlib>
 #include <exception>
 #include <functional>
@@ -140,6 +142,21 @@ void DescribeNumerics(const Model& model, const EngineOptions& options) {
           {{"fingerprint", *fingerprint}, {"facts", numerics->ToString()}});
 }
 
+// Memory is taken when sessions come, and then it is too late to say so.
+void WarnOfShortMemory(const EngineOptions& options) {
+  const std::optional<uint64_t> usable = UsableMemory();
+  if (!usable.has_value()) return;
+  const uint64_t taken = std::min(AnonymousMemory(), *usable);
+  if (options.state_memory_bytes <= *usable - taken) return;
+  LogWarning("there is less memory than --state_memory allows sessions to take",
+             {{"state_memory", FormatByteSize(options.state_memory_bytes)},
+              {"taken_by_now", FormatByteSize(taken)},
+              {"usable", FormatByteSize(*usable)},
+              {"what_to_do",
+               "lower --state_memory, or raise the limit of the container: a "
+               "process that takes more is killed"}});
+}
+
 // What fits, before anybody asks for it.
 void DescribeSessions(const Model& model, const EngineOptions& options) {
   const uint64_t each = SessionLayoutOf(model, options).charge_bytes();
@@ -148,6 +165,7 @@ void DescribeSessions(const Model& model, const EngineOptions& options) {
            {"bytes_of_one", each},
            {"state_memory", FormatByteSize(options.state_memory_bytes)},
            {"session_ttl", absl::FormatDuration(options.session_ttl)}});
+  WarnOfShortMemory(options);
 }
 
 void DescribeChunks(const EngineOptions& given, const EngineOptions& used) {
@@ -292,6 +310,12 @@ int Run(const Flags& flags) {
       StartScrapes(std::move(addresses->metrics), pages);
   if (!scrapes.ok()) {
     return Fail("cannot serve metrics: ", scrapes.status(), kExitFailure);
+  }
+  // Before the model is loaded, which takes time.
+  const absl::Status usable =
+      flags.store.empty() ? absl::OkStatus() : RocksStore::Check(flags.store);
+  if (!usable.ok()) {
+    return Fail("cannot open the store: ", usable, kExitFailure);
   }
   const SteadyTime start = Clock::Real().Now();
   absl::StatusOr<std::shared_ptr<const Model>> model = Model::Load(flags.model);

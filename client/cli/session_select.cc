@@ -78,7 +78,9 @@ class SessionListCommand final : public Command {
   CommandText text() const override {
     return {"session list", "", "Lists sessions",
             "Prints name, position, bytes and state of every session, or of "
-            "those that are chosen, in the order of their ids.",
+            "those that are chosen, in the order of their ids; behind that "
+            "other_numerics, if a part was computed elsewhere, and the reason "
+            "with which the server refuses a session that it cannot use.",
             "  steadystate session list\n"
             "  steadystate session list --match 'load-*'\n"
             "  steadystate session list --label user=ada --json\n"};
@@ -107,9 +109,13 @@ class SessionListCommand final : public Command {
 
  private:
   static absl::Status PrintLine(const v1::Session& session) {
+    const std::string unusable = session.unusable().empty()
+                                     ? ""
+                                     : absl::StrCat("  ", session.unusable());
     return Print(absl::StrFormat(
-        "%s  %d tokens  %d bytes  %s\n", session.name(), session.position(),
-        session.state_bytes(), v1::Session::State_Name(session.state())));
+        "%s  %d tokens  %d bytes  %s%s%s\n", session.name(), session.position(),
+        session.state_bytes(), v1::Session::State_Name(session.state()),
+        session.other_numerics() ? "  other_numerics" : "", unusable));
   }
 
   SessionFilter filter_;

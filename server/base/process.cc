@@ -5,6 +5,7 @@
 #include <sched.h>
 #include <sys/eventfd.h>
 #include <sys/resource.h>
+#include <sys/sysinfo.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -135,20 +136,28 @@ std::optional<double> ParseCpuMax(absl::string_view text) {
   return quota / period;
 }
 
-std::optional<double> CgroupCpuQuota(const std::string& root,
-                                     absl::string_view cgroup_path) {
-  std::optional<double> smallest = QuotaOfFolder(root);
+namespace {
+
+// What a cgroup's folder says of a limit, if it says anything.
+using LimitOfFolder = std::optional<double> (*)(const std::string& folder);
+
+std::optional<double> SmallestAlong(const std::string& root,
+                                    absl::string_view cgroup_path,
+                                    LimitOfFolder limit) {
+  std::optional<double> smallest = limit(root);
   std::string folder = root;
   for (absl::string_view part :
        absl::StrSplit(cgroup_path, '/', absl::SkipEmpty())) {
     absl::StrAppend(&folder, "/", part);
-    smallest = Smaller(smallest, QuotaOfFolder(folder));
+    smallest = Smaller(smallest, limit(folder));
   }
   return smallest;
 }
 
-size_t UsableCpus() {
-  std::optional<double> quota;
+// Of this process.
+std::optional<double> CgroupLimit(absl::string_view controller,
+                                  LimitOfFolder limit) {
+  std::optional<double> smallest;
   const std::string memberships = ReadSmallFile("/proc/self/cgroup");
   for (absl::string_view line :
        absl::StrSplit(memberships, '\n', absl::SkipEmpty())) {
@@ -157,18 +166,73 @@ size_t UsableCpus() {
         absl::StrSplit(line, absl::MaxSplits(':', 2));
     if (fields.size() != 3) continue;
     if (fields[1].empty()) {
-      quota = Smaller(quota, CgroupCpuQuota("/sys/fs/cgroup", fields[2]));
-    } else if (absl::StrContains(fields[1], "cpu")) {
-      quota = Smaller(quota,
-                      CgroupCpuQuota(absl::StrCat("/sys/fs/cgroup/", fields[1]),
-                                     fields[2]));
+      smallest =
+          Smaller(smallest, SmallestAlong("/sys/fs/cgroup", fields[2], limit));
+    } else if (absl::StrContains(fields[1], controller)) {
+      smallest = Smaller(
+          smallest, SmallestAlong(absl::StrCat("/sys/fs/cgroup/", fields[1]),
+                                  fields[2], limit));
     }
   }
+  return smallest;
+}
+
+// Version 1 has another name for it.
+std::optional<double> MemoryOfFolder(const std::string& folder) {
+  for (const char* const file : {"/memory.max", "/memory.limit_in_bytes"}) {
+    double bytes = 0;
+    const std::string text = ReadSmallFile(folder + file);
+    // "max" is no number.
+    if (absl::SimpleAtod(text, &bytes) && bytes > 0) return bytes;
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+std::optional<double> CgroupCpuQuota(const std::string& root,
+                                     absl::string_view cgroup_path) {
+  return SmallestAlong(root, cgroup_path, QuotaOfFolder);
+}
+
+std::optional<double> CgroupMemory(const std::string& root,
+                                   absl::string_view cgroup_path) {
+  return SmallestAlong(root, cgroup_path, MemoryOfFolder);
+}
+
+size_t UsableCpus() {
+  const std::optional<double> quota = CgroupLimit("cpu", QuotaOfFolder);
   size_t cpus = AffinityCpus();
   if (quota.has_value() && *quota < static_cast<double>(cpus)) {
     cpus = static_cast<size_t>(*quota);
   }
   return std::max<size_t>(cpus, 1);
+}
+
+std::optional<uint64_t> UsableMemory() {
+  struct sysinfo machine {};
+  std::optional<double> bytes;
+  if (sysinfo(&machine) == 0) {
+    bytes = static_cast<double>(machine.totalram) *
+            static_cast<double>(machine.mem_unit);
+  }
+  bytes = Smaller(bytes, CgroupLimit("memory", MemoryOfFolder));
+  if (!bytes.has_value()) return std::nullopt;
+  return static_cast<uint64_t>(*bytes);
+}
+
+uint64_t AnonymousMemory() {
+  // Sizes in pages: all, what is in memory, and of that what is in files.
+  const std::string text = ReadSmallFile("/proc/self/statm");
+  const std::vector<absl::string_view> pages =
+      absl::StrSplit(text, absl::ByAnyChar(" \t\n"), absl::SkipEmpty());
+  uint64_t in_memory = 0;
+  uint64_t in_files = 0;
+  if (pages.size() < 3 || !absl::SimpleAtoi(pages[1], &in_memory) ||
+      !absl::SimpleAtoi(pages[2], &in_files) || in_files > in_memory) {
+    return 0;
+  }
+  return (in_memory - in_files) * static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
 }
 
 }  // namespace steadystate

@@ -74,6 +74,19 @@ std::optional<double> ParseCpuMax(absl::string_view text);
 std::optional<double> CgroupCpuQuota(const std::string& root,
                                      absl::string_view cgroup_path);
 
+// The memory in bytes that this process may have: the machine's, or the
+// smallest limit of its cgroup and the cgroups above (memory.max; version 1:
+// memory.limit_in_bytes). Nothing if the system does not say.
+std::optional<uint64_t> UsableMemory();
+
+// The smallest memory limit in bytes along `cgroup_path`, as CgroupCpuQuota.
+std::optional<double> CgroupMemory(const std::string& root,
+                                   absl::string_view cgroup_path);
+
+// Bytes of memory that this process has now, without those of files, which the
+// system can take back. 0 if the system does not say.
+uint64_t AnonymousMemory();
+
 }  // namespace steadystate
 
 #endif  // STEADYSTATE_SERVER_BASE_PROCESS_H_

@@ -155,6 +155,9 @@ void Metrics::Families::AddSessions() {
 void Metrics::Families::AddStore() {
   constexpr const char* kUses[] = {"read", "written"};
   constexpr const char* kOperations[] = {"read", "write", "log"};
+  constexpr const char* kUnusables[] = {"numerics_mismatch",
+                                        "snapshot_corrupt"};
+  unusable = Gauges(MetricId::kUnusable, "reason", kUnusables);
   hibernations = Counters(MetricId::kHibernations);
   wakes = Histograms(MetricId::kWakeDuration);
   slot_waits = Counters(MetricId::kSlotWaits);

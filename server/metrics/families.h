@@ -89,10 +89,10 @@ struct Metrics::Families {
       std::make_shared<prometheus::Registry>();
   const ProcessMetrics process{model};
 
-  std::vector<Gauge*> sessions, checkpoints, kept_prompts, drain, state_bytes,
-      state_capacity, per_session, utilization, running, waiting, streams,
-      connections, outbound, outbound_waiting, long_work, load_duration, ready,
-      heartbeat_age, threads, session_watchers;
+  std::vector<Gauge*> sessions, checkpoints, kept_prompts, unusable, drain,
+      state_bytes, state_capacity, per_session, utilization, running, waiting,
+      streams, connections, outbound, outbound_waiting, long_work,
+      load_duration, ready, heartbeat_age, threads, session_watchers;
   std::vector<Counter*> created, ended, rejections, accepted, refused, cut,
       tokens, mismatches, replays, prefixes, prefix_tokens, generations,
       nonfinite, forks, rewinds, slot_waits, hibernations, snapshot_bytes,

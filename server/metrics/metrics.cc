@@ -57,6 +57,11 @@ void Metrics::SetCheckpoints(size_t in_memory, size_t stored) {
   families_->checkpoints[1]->Set(static_cast<double>(stored));
 }
 
+void Metrics::SetUnusable(size_t other_numerics, size_t corrupt) {
+  families_->unusable[0]->Set(static_cast<double>(other_numerics));
+  families_->unusable[1]->Set(static_cast<double>(corrupt));
+}
+
 void Metrics::SetKeptPrompts(size_t in_memory, size_t stored) {
   families_->kept_prompts[0]->Set(static_cast<double>(in_memory));
   families_->kept_prompts[1]->Set(static_cast<double>(stored));

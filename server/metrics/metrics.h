@@ -94,6 +94,8 @@ class Metrics {
   void SetSessionWatchers(size_t open);
   // Sessions alone. `hibernated`: idle, and in the store only.
   void SetSessions(size_t active, size_t idle, size_t hibernated);
+  // Those that the store has and cannot give back, of all that can be named.
+  void SetUnusable(size_t other_numerics, size_t corrupt);
   // What is kept of sessions, and of prompts by themselves: in memory, or
   // waiting for memory, and in the store only.
   void SetCheckpoints(size_t in_memory, size_t stored);

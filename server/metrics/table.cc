@@ -78,6 +78,14 @@ constexpr MetricRow kTable[] = {
      "",
      "Calls that watch sessions.",
      {}},
+    {kUnusable,
+     kGauge,
+     "steadystate_sessions_unusable",
+     "reason",
+     "Sessions, checkpoints included, that the store has and that are refused: "
+     "other numerics computed what the log has of them, or they are damaged, "
+     "as far as is known.",
+     {}},
     {kHibernations,
      kCounter,
      "steadystate_hibernations_total",

@@ -18,6 +18,7 @@ enum class MetricId : uint8_t {
   kRewinds,
   kSessionEvents,
   kSessionWatchers,
+  kUnusable,
   kHibernations,
   kWakeDuration,
   kSlotWaits,

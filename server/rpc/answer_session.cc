@@ -58,6 +58,19 @@ v1::Session::Durability ToProto(Durability durability) {
                                               v1::Session::NONE);
 }
 
+std::optional<ErrorReason> WhyUnusable(const SessionInfo& info) {
+  switch (info.unusable) {
+    case Unusable::kOtherNumerics:
+      return ErrorReason::kNumericsMismatch;
+    case Unusable::kSnapshotCorrupt:
+      return ErrorReason::kSnapshotCorrupt;
+    case Unusable::kNo:
+      break;
+  }
+  if (info.not_finite) return ErrorReason::kStateNotFinite;
+  return std::nullopt;
+}
+
 // "checkpoints/{id}" of a checkpoint's id as CheckpointId has it.
 std::string CheckpointResource(absl::string_view id) {
   return absl::StrCat("checkpoints/", CheckpointName(id).value_or(id));
@@ -85,6 +98,8 @@ void ToProto(const SessionInfo& info, absl::string_view model_id,
   to.set_durability(ToProto(info.durability));
   to.set_state_not_finite(info.not_finite);
   to.set_ephemeral(info.ephemeral);
+  if (const auto why = WhyUnusable(info))
+    to.set_unusable(std::string(Name(*why)));
   if (info.prefix_reuse.has_value()) {
     to.set_prefix_reuse(ToProto(info.prefix_reuse));
   }

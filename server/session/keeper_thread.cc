@@ -262,9 +262,11 @@ absl::Status KeeperThread::LoadSlot(Session& session) {
   if (!status.ok()) {
     unused = session.state.Leave();
     shelf_.slot_may_come = true;
+    if (absl::IsDataLoss(status)) saver_.NoteCorrupt(session, status);
     return status;
   }
   session.state.Arrive();
+  shelf_.SetUnusable(session, Unusable::kNo);
   if (session.snapshot_drops && session.state.position() > 0) {
     session.state.records().DropUnfinished();
   }
@@ -298,8 +300,8 @@ absl::Status KeeperThread::CheckTail(const Session& session) const {
                                   "log; delete the session"),
                      {{"what", "log"}});
   }
-  if (parts_.allow_other_numerics || session.stored_tail->remade ||
-      !parts_.archive->IsOfOtherNumerics(session.stored_tail)) {
+  if (parts_.allow_other_numerics ||
+      !parts_.archive->NeedsOtherNumerics(session.stored_tail)) {
     return absl::OkStatus();
   }
   return MakeError(
@@ -308,9 +310,11 @@ absl::Status KeeperThread::CheckTail(const Session& session) const {
                    "' was advanced by a server that computes other bits (of "
                    "another version, on another CPU, or with another "
                    "--weight_dtype, for instance) and that was killed: start "
-                   "that one once more, ask it for the session's state norms, "
-                   "and stop it; or start this one with "
-                   "--allow_other_numerics"),
+                   "that one once more, let it compute the session "
+                   "(`steadystate session get ",
+                   session.id,
+                   " --norms`), and stop it by SIGTERM; or start this one "
+                   "with --allow_other_numerics"),
       {{"session", session.id}});
 }
 
@@ -400,6 +404,18 @@ bool KeeperThread::MaySweep() const {
                                       parts_.clock.Now() >= *shelf_.sweep);
 }
 
+// What becomes of a session that is not in the store at the end.
+void KeeperThread::Tell(const SessionSaver::Unsaved& unsaved) {
+  std::string next = "it is lost";
+  if (unsaved.logged) {
+    next = "it is as it was answered last, from the log";
+  } else if (unsaved.stored.has_value()) {
+    next = absl::StrCat("it is what it was at position ", *unsaved.stored);
+  }
+  LogError("session not stored",
+           {{"session", unsaved.id}, {"at_the_next_start", next}});
+}
+
 void KeeperThread::SweepIfDue() {
   SteadyTime deadline;
   {
@@ -414,6 +430,7 @@ void KeeperThread::SweepIfDue() {
   sweeping_ = false;
   const MutexLock lock(shelf_.mutex);
   shelf_.not_swept = swept.left;
+  for (const SessionSaver::Unsaved& unsaved : swept.some) Tell(unsaved);
   shelf_.sweep.reset();
   shelf_.done.SignalAll();
 }

@@ -114,6 +114,7 @@ class KeeperThread {
   bool Leave(Session& session, Reason reason);
   void WaitAgain(Session& session) ABSL_EXCLUSIVE_LOCKS_REQUIRED(shelf_.mutex);
   void SweepIfDue();
+  static void Tell(const SessionSaver::Unsaved& unsaved);
   bool MaySweep() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(shelf_.mutex);
 
   const Parts parts_;

@@ -1,8 +1,11 @@
 #include "server/session/numerics.h"
 
+#include <array>
 #include <cstddef>
+#include <map>
 #include <span>
 
+#include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "server/base/sha256.h"
@@ -52,6 +55,28 @@ void Numerics::Add(absl::string_view name, absl::string_view value) {
 
 std::string Numerics::ToString() const {
   return absl::StrJoin(facts_, " ", absl::PairFormatter("="));
+}
+
+std::string Difference(const Numerics& there, const Numerics& here) {
+  std::map<absl::string_view, std::array<absl::string_view, 2>> values;
+  for (const auto& [name, value] : there.facts()) values[name][0] = value;
+  for (const auto& [name, value] : here.facts()) values[name][1] = value;
+  const auto shown = [](absl::string_view value) {
+    constexpr size_t kLongest = 24;
+    constexpr size_t kShown = 8;  // of a digest
+    if (value.empty()) return std::string("nothing");
+    return value.size() <= kLongest
+               ? absl::CHexEscape(value)
+               : absl::StrCat(absl::CHexEscape(value.substr(0, kShown)), "...");
+  };
+  std::vector<std::string> differences;
+  for (const auto& [name, both] : values) {
+    if (both[0] == both[1]) continue;
+    differences.push_back(absl::StrCat(absl::CHexEscape(name), "=",
+                                       shown(both[0]), " (here ",
+                                       shown(both[1]), ")"));
+  }
+  return absl::StrJoin(differences, ", ");
 }
 
 absl::StatusOr<std::string> Numerics::Fingerprint() const {

@@ -37,6 +37,10 @@ class Numerics {
   std::vector<std::pair<std::string, std::string>> facts_;
 };
 
+// In what `there` is not as `here`: "isa=avx2 (here avx512), ..."; what neither
+// names, or both name alike, is left out, and long values are cut short.
+std::string Difference(const Numerics& there, const Numerics& here);
+
 // The version of how a session lies in its slot. Raised whenever the same
 // layout comes to mean other bytes.
 inline constexpr int kSessionLayoutVersion = 1;

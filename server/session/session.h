@@ -195,6 +195,8 @@ struct Session {
   // The keeper's thread is writing its state down: nobody may advance it.
   bool moving = false;
   bool in_making = false;  // StoredSession::unfinished
+  // Shelf's, which counts such sessions.
+  Unusable unusable = Unusable::kNo;
   // Which of SessionKeeper's jobs waits for a slot for it.
   std::optional<uint64_t> job;
 

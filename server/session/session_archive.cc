@@ -66,6 +66,13 @@ absl::StatusOr<SessionArchive::Kept> SessionArchive::Read(
               .other_numerics = other_numerics};
 }
 
+absl::StatusOr<std::string> SessionArchive::NumericsOf(const SessionUid& uid) {
+  STEADYSTATE_ASSIGN_OR_RETURN(const StoredState stored, store_.Read(uid));
+  STEADYSTATE_ASSIGN_OR_RETURN(const Snapshot snapshot,
+                               snapshots_.Read(stored.snapshot));
+  return Difference(snapshot.numerics, snapshots_.numerics());
+}
+
 absl::Status SessionArchive::Restore(absl::string_view snapshot,
                                      SessionState& to) const {
   STEADYSTATE_ASSIGN_OR_RETURN(const Snapshot read, snapshots_.Read(snapshot));

@@ -75,6 +75,8 @@ class SessionArchive {
     bool other_numerics = false;  // as of Loaded
   };
   absl::StatusOr<Kept> Read(const SessionUid& uid);
+  // In what the numerics of its snapshot are not these (Difference).
+  absl::StatusOr<std::string> NumericsOf(const SessionUid& uid);
   absl::Status Restore(absl::string_view snapshot, SessionState& to) const;
 
   absl::Status PutChanges(std::span<const StoredChange> changes);
@@ -84,6 +86,11 @@ class SessionArchive {
   absl::Status ForEach(const std::function<void(StoredSession)>& each);
   // First those that expired first.
   absl::StatusOr<std::vector<ExpiredId>> Expired();
+
+  // May such a tail be absorbed by others alone, unless rounding may differ?
+  bool NeedsOtherNumerics(const std::optional<StoredTail>& tail) const {
+    return IsOfOtherNumerics(tail) && !tail->remade;
+  }
 
   // The store, for what needs no counting, and what tells numerics apart.
   SessionStore& store() { return store_; }

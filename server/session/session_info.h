@@ -130,6 +130,14 @@ struct Forks {
   uint64_t position = 0;         // of all of them
 };
 
+// Why requests that need a session's state are refused, whatever they are.
+enum class Unusable : uint8_t {
+  kNo,              // as far as is known
+  kOtherNumerics,   // others than these computed what the log has of it
+  kSnapshotCorrupt  // what the store has of it is damaged
+};
+inline constexpr size_t kUnusables = 3;
+
 // A session as clients see it; a copy, taken at one moment. Times are of day.
 struct SessionInfo {
   std::string id;
@@ -151,7 +159,8 @@ struct SessionInfo {
   bool other_numerics = false;  // than it began under
   Durability durability = Durability::kNone;
   bool not_finite = false;  // Health::kNotFinite
-  bool ephemeral = false;   // ends with the stream that made it
+  Unusable unusable = Unusable::kNo;
+  bool ephemeral = false;  // ends with the stream that made it
   // Of the answer to its creation alone.
   std::optional<PrefixReuse> prefix_reuse{};
 };

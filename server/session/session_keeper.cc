@@ -1,15 +1,19 @@
 #include "server/session/session_keeper.h"
 
 #include <algorithm>
+#include <array>
 #include <chrono>
+#include <cstddef>
 #include <deque>
 #include <optional>
+#include <string>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "server/base/byte_size.h"
 #include "server/base/error.h"
+#include "server/base/logging.h"
 #include "server/base/parking.h"
 #include "server/base/status_macros.h"
 #include "server/session/log_entry.h"
@@ -82,6 +86,7 @@ SessionKeeper::SessionKeeper(const SessionLimits& limits,
       default_durability_(limits.default_durability),
       log_sync_interval_(limits.log_sync_interval),
       max_replay_(limits.max_replay),
+      allow_other_numerics_(limits.allow_other_numerics),
       clock_(clock),
       metrics_(metrics),
       pool_(layout.slot(), layout.charge_bytes(), limits.memory_bytes,
@@ -128,19 +133,60 @@ absl::Status SessionKeeper::TakeUpStored() {
   };
   journal_.emplace(archive_->store(), recovered.next_round, log_sync_interval_,
                    clock_, metrics_, failed);
-  const MutexLock lock(shelf_.mutex);
-  shelf_.journal = &*journal_;
-  // Before the sessions, since they may be of the same names.
-  for (const ExpiredId& id : expired) shelf_.table.expired().AddStored(id);
-  for (StoredSession& stored : recovered.sessions) {
-    TakeUp(std::move(stored), now);
+  {
+    const MutexLock lock(shelf_.mutex);
+    shelf_.journal = &*journal_;
+    // Before the sessions, since they may be of the same names.
+    for (const ExpiredId& id : expired) shelf_.table.expired().AddStored(id);
+    for (StoredSession& stored : recovered.sessions) {
+      TakeUp(std::move(stored), now);
+    }
+    // Others may be kept now, or those that had given way could not be deleted
+    // before a kill.
+    shelf_.EndPrefixesAbove(shelf_.max_prefixes);
+    UpdateGauges();
+    shelf_.wake.SignalOne();
   }
-  // Others may be kept now, or those that had given way could not be deleted
-  // before a kill.
-  shelf_.EndPrefixesAbove(shelf_.max_prefixes);
-  UpdateGauges();
-  shelf_.wake.SignalOne();
+  TellUnusable();
   return absl::OkStatus();
+}
+
+// Before anybody touches such sessions, while another server can be started.
+void SessionKeeper::TellUnusable() {
+  std::array<size_t, kUnusables> count{};
+  std::array<SessionUid, kUnusables> uid{};
+  std::array<std::string, kUnusables> id;
+  {
+    const MutexLock lock(shelf_.mutex);
+    count = shelf_.unusable;
+    for (const Session* const session : shelf_.table.Sessions()) {
+      const auto why = static_cast<size_t>(session->unusable);
+      uid[why] = session->uid;
+      id[why] = session->id;
+    }
+  }
+  constexpr auto kOthers = static_cast<size_t>(Unusable::kOtherNumerics);
+  constexpr auto kCorrupt = static_cast<size_t>(Unusable::kSnapshotCorrupt);
+  if (count[kOthers] > 0) {
+    const absl::StatusOr<std::string> differs =
+        archive_->NumericsOf(uid[kOthers]);
+    LogWarning(
+        "sessions are refused with NUMERICS_MISMATCH: a server that computes "
+        "other bits advanced them and was killed",
+        {{"sessions", count[kOthers]},
+         {"one_of_them", id[kOthers]},
+         {"its_snapshot", differs.ok() ? *differs : "unknown"},
+         {"what_to_do",
+          "start that server once more, let it compute each (session get "
+          "--norms), and stop it by SIGTERM; or start this one with "
+          "--allow_other_numerics: they go on, within rounding"}});
+  }
+  if (count[kCorrupt] > 0) {
+    LogError(
+        "sessions are refused with SNAPSHOT_CORRUPT: a part of what they "
+        "have absorbed is missing in the log",
+        {{"sessions", count[kCorrupt]}, {"one_of_them", id[kCorrupt]}});
+  }
 }
 
 void SessionKeeper::TakeUp(StoredSession stored, const Moment& now) {
@@ -184,6 +230,12 @@ void SessionKeeper::TakeUp(StoredSession stored, const Moment& now) {
   options.ttl = card.ttl;
   options.labels = std::move(card.labels);
   Session& added = table.Add(std::move(session), std::move(options), now);
+  const auto& tail = added.stored_tail;
+  if (tail.has_value() && tail->damaged) {
+    shelf_.SetUnusable(added, Unusable::kSnapshotCorrupt);
+  } else if (!allow_other_numerics_ && archive_->NeedsOtherNumerics(tail)) {
+    shelf_.SetUnusable(added, Unusable::kOtherNumerics);
+  }
   ++shelf_.HibernatedLike(added);
   table.SetTimes(added, Past(card.create_time, now),
                  Past(card.last_step_time, now));

@@ -227,6 +227,7 @@ class SessionKeeper {
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(shelf_.mutex);
   void TakeUp(StoredSession stored, const Moment& now)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(shelf_.mutex);
+  void TellUnusable() ABSL_LOCKS_EXCLUDED(shelf_.mutex);
 
   const SessionLayout& layout_;
   SessionArchive* const archive_;
@@ -234,6 +235,7 @@ class SessionKeeper {
   const Durability default_durability_;
   const absl::Duration log_sync_interval_;
   const absl::Duration max_replay_;
+  const bool allow_other_numerics_;
   SteadyTime next_snapshot_ = SteadyTime::InfinitePast();  // see Logged
   const Clock& clock_;
   Metrics& metrics_;

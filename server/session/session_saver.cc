@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "server/base/logging.h"
 #include "server/base/parking.h"
 #include "server/base/status_macros.h"
 #include "server/session/journal.h"
@@ -20,10 +21,29 @@ constexpr absl::Duration kRetry = absl::Seconds(1);
 // The log is cut shorter than this where it can be: what is read at a start.
 constexpr uint64_t kLongLogBytes = uint64_t{64} << 20;
 
+// Of those that are not in the store at the end.
+constexpr size_t kMostNamed = 10;
+
 }  // namespace
 
 bool SessionSaver::MayStore() const {
   return archive_ != nullptr && clock_.Now() >= retry_;
+}
+
+// Of one that lies in the store the log has nothing but uses.
+void SessionSaver::NoteCorrupt(Session& session, const absl::Status& why) {
+  session.stored_step = session.last_step.steady;
+  if (LiesInStore(session)) {
+    shelf_.log.Covered(session, session.log.last, absl::ZeroDuration());
+  }
+  // Nobody asks for one that has ended meanwhile.
+  if (shelf_.table.FindAny(session.key()) != &session ||
+      !shelf_.SetUnusable(session, Unusable::kSnapshotCorrupt)) {
+    return;
+  }
+  LogError("stored session is damaged", {{"session", session.id},
+                                         {"uid", ToString(session.uid)},
+                                         {"error", why.message()}});
 }
 
 void SessionSaver::NoteFailure(const absl::Status& failure) {
@@ -85,6 +105,11 @@ absl::Status SessionSaver::SaveLastUse(Session& session, Safety safety) {
     snapshot.finite = session.snapshot_finite;
   }
   absl::StatusOr<StoredState> stored = archive_->store().Read(session.uid);
+  if (absl::IsDataLoss(stored.status())) {
+    const MutexLock lock(shelf_.mutex);
+    NoteCorrupt(session, stored.status());
+    return stored.status();
+  }
   if (!stored.ok()) {
     NoteFailure(stored.status());
     return stored.status();
@@ -145,7 +170,9 @@ absl::StatusOr<SessionSaver::Snapshot> SessionSaver::Take(Session& session) {
   if (health_.Examine(session)) return TakeState(session);
   absl::StatusOr<Snapshot> snapshot =
       HasSome(session) ? TakeStored(session) : TakeState(session);
-  if (!snapshot.ok()) NoteFailure(snapshot.status());
+  if (!snapshot.ok() && !absl::IsDataLoss(snapshot.status())) {
+    NoteFailure(snapshot.status());
+  }
   return snapshot;
 }
 
@@ -247,6 +274,7 @@ absl::Status SessionSaver::Put(Session& session, const Snapshot& snapshot,
   session.stored_step = snapshot.last_step;
   session.noted_use = std::max(session.noted_use, snapshot.used);
   session.stored_tail = form.tail;
+  shelf_.SetUnusable(session, Unusable::kNo);
   shelf_.log.Covered(session, snapshot.form.round, snapshot.replay);
   // It may have ended meanwhile.
   if (shelf_.table.FindAny(session.key()) == &session) {
@@ -298,6 +326,14 @@ absl::Status SessionSaver::SaveLacking(Session& session) {
   return LiesInStore(session) ? SaveLastUse(session) : Save(session);
 }
 
+void SessionSaver::NoteUnsaved(const Session& session, Swept& swept) {
+  ++swept.left;
+  if (swept.some.size() == kMostNamed) return;
+  swept.some.push_back({.id = session.id,
+                        .logged = IsLogged(session.durability),
+                        .stored = session.stored});
+}
+
 SessionSaver::Swept SessionSaver::Sweep(SteadyTime deadline) {
   std::vector<SessionKey> keys;
   {
@@ -320,14 +356,15 @@ SessionSaver::Swept SessionSaver::Sweep(SteadyTime deadline) {
         continue;
       }
       if (session->active || clock_.Now() > deadline || swept.store_failed) {
-        ++swept.left;
+        NoteUnsaved(*session, swept);
         continue;
       }
       session->moving = true;
     }
-    if (!SaveLacking(*session).ok()) ++swept.left;
+    const absl::Status saved = SaveLacking(*session);
     const MutexLock lock(shelf_.mutex);
     session->moving = false;
+    if (!saved.ok() && !absl::IsDataLoss(saved)) NoteUnsaved(*session, swept);
   }
   const absl::Status synced = archive_->Sync();
   if (!synced.ok()) {

@@ -9,6 +9,7 @@
 #include <span>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
@@ -46,6 +47,11 @@ class SessionSaver {
   void ForgetFailure() { retry_ = SteadyTime::InfinitePast(); }
   // The last one.
   const absl::Status& failure() const { return failure_; }
+
+  // What the store has of the session is damaged, which another try does not
+  // cure: says so, once, and lets nobody wait for more of it to be stored.
+  void NoteCorrupt(Session& session, const absl::Status& why)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(shelf_.mutex);
 
   // Puts the session into the store, unless the store has it as it is. A state
   // that is not finite takes no other one's place: where the store, or the log,
@@ -86,9 +92,17 @@ class SessionSaver {
   // Nothing unless a snapshot of it is due.
   std::optional<Snapshot> TakeIfDue(Session& session);
 
+  struct Unsaved {
+    std::string id;
+    bool logged = false;             // what was answered is in the log
+    std::optional<uint64_t> stored;  // the position that the store has
+  };
   // Saves all sessions that are idle, until the deadline.
   struct Swept {
-    size_t left = 0;            // that the store does not have as they are
+    // That the store does not have as they are; damaged ones do not count,
+    // which are left as they lie there.
+    size_t left = 0;
+    std::vector<Unsaved> some;  // of them
     bool store_failed = false;  // so there may be fewer after another try
   };
   Swept Sweep(SteadyTime deadline);
@@ -101,7 +115,7 @@ class SessionSaver {
  private:
   // Of a session whose state the store has as it is, and memory has not: when
   // it was used last, which a request changes that ended before the state was
-  // in memory, or that took the session back.
+  // in memory, or that took the session back. DATA_LOSS: NoteCorrupt.
   absl::Status SaveLastUse(Session& session, Safety safety = Safety::kFromKill);
   // What the store lacks of it.
   absl::Status SaveLacking(Session& session);
@@ -114,6 +128,7 @@ class SessionSaver {
   absl::StatusOr<Snapshot> TakeStored(Session& session);
   StoredTail TailOf(const Session& session, const RecoveredSession& found);
   bool SaveOldest(const std::function<void(Session&)>& due);
+  static void NoteUnsaved(const Session& session, Swept& swept);
 
   Shelf& shelf_;
   SessionArchive* const archive_;

@@ -272,6 +272,7 @@ SessionInfo SessionTable::Describe(const Session& session,
           .other_numerics = session.other_numerics,
           .durability = session.durability,
           .not_finite = session.health == Health::kNotFinite,
+          .unusable = session.unusable,
           .ephemeral = session.stream != 0};
 }
 

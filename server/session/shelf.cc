@@ -28,6 +28,7 @@ constexpr absl::Duration kUsesApart = absl::Seconds(1);
 void Shelf::End(std::unique_ptr<Session> session) {
   DropHeld(*session);
   if (std::exchange(session->unstored, false)) --unstored;
+  SetUnusable(*session, Unusable::kNo);
   charges.GiveBack(session->charged, 1);
   log.Forget(*session);
   ended.push_back(std::move(session));
@@ -185,6 +186,17 @@ void Shelf::CountUnstored(Session& session) {
   if (lacks == session.unstored) return;
   session.unstored = lacks;
   lacks ? ++unstored : --unstored;
+}
+
+bool Shelf::SetUnusable(Session& session, Unusable why) {
+  if (session.unusable == why) return false;
+  --unusable[static_cast<size_t>(session.unusable)];
+  ++unusable[static_cast<size_t>(why)];
+  session.unusable = why;
+  metrics.SetUnusable(
+      unusable[static_cast<size_t>(Unusable::kOtherNumerics)],
+      unusable[static_cast<size_t>(Unusable::kSnapshotCorrupt)]);
+  return true;
 }
 
 void Shelf::UpdateGauges() const {

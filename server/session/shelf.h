@@ -167,6 +167,10 @@ struct Shelf {
   // Counts the session among those that lack storing, or not any more: called
   // where that may have changed.
   void CountUnstored(Session& session) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex);
+  // Notes whether the session can be used, and counts those that cannot. True
+  // if that is new.
+  bool SetUnusable(Session& session, Unusable why)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex);
   // Of those like the session.
   size_t& HibernatedLike(const Session& session)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex) {
@@ -190,6 +194,8 @@ struct Shelf {
   // Of the table, by SessionKind.
   std::array<size_t, kSessionKinds> hibernated ABSL_GUARDED_BY(mutex){};
   size_t unstored ABSL_GUARDED_BY(mutex) = 0;  // see CountUnstored
+  // By Unusable, of all that have not ended.
+  std::array<size_t, kUnusables> unusable ABSL_GUARDED_BY(mutex){};
   LogBook log ABSL_GUARDED_BY(mutex);
   // Where rounds go; null without a store, and before it has been read.
   Journal* journal ABSL_GUARDED_BY(mutex) = nullptr;

@@ -326,7 +326,6 @@ absl::Status SnapshotFormat::ReadOrigin(BinaryReader from, Snapshot& to) const {
   const std::string fingerprint(from.Text());
   const auto count = from.Number<uint32_t>();
   if (count > kMaxFacts) return Malformed();
-  Numerics numerics;
   for (uint32_t i = 0; i < count; ++i) {
     const absl::string_view name = from.Text();
     const absl::string_view value = from.Text();
@@ -335,12 +334,12 @@ absl::Status SnapshotFormat::ReadOrigin(BinaryReader from, Snapshot& to) const {
     } else if (name == kImported) {
       to.contents.imported = true;
     } else {
-      numerics.Add(name, value);
+      to.numerics.Add(name, value);
     }
   }
   if (!from.complete()) return Malformed();
   to.other_numerics =
-      to.other_numerics || numerics.facts() != origin_.numerics.facts();
+      to.other_numerics || to.numerics.facts() != origin_.numerics.facts();
   if (fingerprint == origin_.fingerprint) return absl::OkStatus();
   return MakeError(
       ErrorReason::kModelFingerprintMismatch,

@@ -32,6 +32,7 @@ struct Snapshot {
   // It was computed under other numerics, at least in part: what comes next is
   // computed otherwise than it would have been there, within rounding.
   bool other_numerics = false;
+  Numerics numerics;  // those under which it was written
   // What each slot of the layout has; none at position 0.
   std::vector<absl::string_view> slots;
 };
@@ -59,6 +60,7 @@ class SnapshotFormat {
   // A tag of the numerics that snapshots are written under; 0: there is none,
   // and nothing counts as equal.
   uint64_t numerics_tag() const { return numerics_tag_; }
+  const Numerics& numerics() const { return origin_.numerics; }
   const SessionLayout& layout() const { return layout_; }
 
   // More bytes no snapshot that can be read has.

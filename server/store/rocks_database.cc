@@ -25,6 +25,9 @@ std::chrono::steady_clock::time_point Now() {
 
 absl::Status CannotBeOpened(const std::string& directory,
                             const rocksdb::Status& why) {
+  if (why.IsCorruption() || why.IsPathNotFound()) {
+    return DatabaseDamaged(directory, why.ToString());
+  }
   return WrongDirectory(directory,
                         absl::StrCat("cannot be opened: ", why.ToString()));
 }
@@ -72,6 +75,8 @@ rocksdb::DBOptions RocksDatabase::DatabaseOptionsHere() const {
 // files that only such records name.
 absl::Status RocksDatabase::Check() const {
   const std::string& directory = options_.directory;
+  STEADYSTATE_RETURN_IF_ERROR(
+      CheckCurrent(directory, *options_.env, options_.allow_damage));
   DatabaseLook look;
   const rocksdb::Status looked =
       LookInto(directory, DatabaseOptionsHere(), look);

@@ -1,11 +1,15 @@
 #include "server/store/rocks_look.h"
 
+#include <cstdint>
 #include <vector>
 
 #include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
 #include "rocksdb/write_batch.h"
 #include "server/base/error.h"
+#include "server/base/logging.h"
 #include "server/store/rocks_options.h"
 #include "server/store/store_format.h"
 
@@ -47,6 +51,71 @@ absl::Status CheckModel(const std::string& directory, const ModelOfStore& found,
                    "' with fingerprint ", found.fingerprint, "; this is '",
                    ours.name, "' with ", ours.fingerprint,
                    ": give each model a store of its own"));
+}
+
+absl::Status DatabaseDamaged(absl::string_view directory,
+                             absl::string_view what) {
+  return absl::DataLossError(
+      absl::StrCat("--store ", directory, " is damaged: ", what,
+                   ". It has been left as it is: put a sound copy of it in its "
+                   "place. --allow_damaged_store does not help with files of "
+                   "the database's own"));
+}
+
+namespace {
+
+// What a directory has of a database.
+struct DatabaseFiles {
+  std::string manifest;  // the latest; empty: none
+  bool used = false;     // more than a first start that was cut short leaves
+};
+
+DatabaseFiles FilesAmong(const std::vector<std::string>& names) {
+  DatabaseFiles files;
+  uint64_t latest = 0;
+  for (const std::string& name : names) {
+    absl::string_view rest = name;
+    uint64_t number = 0;
+    if (absl::ConsumePrefix(&rest, "MANIFEST-") &&
+        absl::SimpleAtoi(rest, &number) && number >= latest) {
+      latest = number;
+      files.manifest = name;
+    }
+    files.used = files.used || absl::EndsWith(name, ".sst") ||
+                 absl::EndsWith(name, ".blob") || absl::EndsWith(name, ".log");
+  }
+  return files;
+}
+
+}  // namespace
+
+absl::Status CheckCurrent(const std::string& directory, rocksdb::Env& env,
+                          bool mend) {
+  const std::string current = directory + "/CURRENT";
+  if (!env.FileExists(current).IsNotFound()) return absl::OkStatus();
+  std::vector<std::string> names;
+  const rocksdb::Status listed = env.GetChildren(directory, &names);
+  if (!listed.ok()) return DatabaseDamaged(directory, listed.ToString());
+  const DatabaseFiles files = FilesAmong(names);
+  if (!files.used) return absl::OkStatus();
+  if (files.manifest.empty()) {
+    return DatabaseDamaged(directory, "CURRENT and MANIFEST-* are missing");
+  }
+  if (!mend) {
+    return absl::DataLossError(absl::StrCat(
+        "--store ", directory,
+        " is damaged: CURRENT is missing. It has been left as it is: put a "
+        "sound copy of it in its place, or keep a copy of this one and start "
+        "once with --allow_damaged_store, which writes CURRENT anew, with the "
+        "name of the latest manifest, ",
+        files.manifest));
+  }
+  const rocksdb::Status written = rocksdb::WriteStringToFile(
+      &env, files.manifest + "\n", current, /*should_sync=*/true);
+  if (!written.ok()) return DatabaseDamaged(directory, written.ToString());
+  LogError("CURRENT was missing in the store, and has been written anew",
+           {{"directory", directory}, {"manifest", files.manifest}});
+  return absl::OkStatus();
 }
 
 rocksdb::Status LookInto(const std::string& directory,

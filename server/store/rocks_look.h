@@ -7,6 +7,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 #include "rocksdb/db.h"
 #include "rocksdb/env.h"
 #include "rocksdb/options.h"
@@ -27,6 +28,18 @@ void WriteModel(const ModelOfStore& model, rocksdb::WriteBatch& batch);
 // FAILED_PRECONDITION: the directory's is another one than this server's.
 absl::Status CheckModel(const std::string& directory, const ModelOfStore& found,
                         const ModelOfStore& ours);
+
+// DATA_LOSS, for which nothing but a sound copy helps: a file of the database's
+// own cannot be read.
+absl::Status DatabaseDamaged(absl::string_view directory,
+                             absl::string_view what);
+
+// Whether the file CURRENT is there, which names the database's manifest, if
+// there is a database: without it that counts as new, and all that it has would
+// be removed. DATA_LOSS.
+//   mend  it is written anew, with the name of the latest manifest
+absl::Status CheckCurrent(const std::string& directory, rocksdb::Env& env,
+                          bool mend);
 
 // What there is in a database.
 struct DatabaseLook {

@@ -15,6 +15,7 @@
 #include "rocksdb/env.h"
 #include "rocksdb/file_system.h"
 #include "rocksdb/options.h"
+#include "rocksdb/version.h"
 #include "rocksdb/write_batch.h"
 #include "server/base/error.h"
 #include "server/base/logging.h"
@@ -23,9 +24,11 @@
 #include "server/base/status_macros.h"
 #include "server/store/file_calls.h"
 #include "server/store/rocks_database.h"
+#include "server/store/rocks_look.h"
 #include "server/store/rocks_options.h"
 #include "server/store/round_log.h"
 #include "server/store/snapshot_files.h"
+#include "server/store/store_format.h"
 #include "server/store/stored_form.h"
 
 namespace steadystate {
@@ -95,6 +98,7 @@ class RocksSessionStore final : public SessionStore {
 
  private:
   absl::Status SyncDirectories();
+  absl::Status WholeList(const rocksdb::Status& end) const;
   rocksdb::Status FindFiles() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void TuneCollection() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::Status WriteOver(std::span<const SessionUid> uids,
@@ -194,6 +198,15 @@ rocksdb::Status RocksSessionStore::FindFiles() {
   return rocksdb::Status::OK();
 }
 
+// How reading a list from its beginning to its end has ended. A part that is
+// damaged stays so.
+absl::Status RocksSessionStore::WholeList(const rocksdb::Status& end) const {
+  if (end.ok()) return absl::OkStatus();
+  return end.IsCorruption()
+             ? DatabaseDamaged(options_.directory, end.ToString())
+             : StoreUnavailable("be read", end.ToString());
+}
+
 absl::Status RocksSessionStore::ForEach(
     const std::function<void(StoredSession session)>& each) {
   const MutexLock lock(mutex_);
@@ -209,8 +222,7 @@ absl::Status RocksSessionStore::ForEach(
                {{"error", session.status().message()}});
     }
   }
-  if (at->status().ok()) return absl::OkStatus();
-  return StoreUnavailable("be read", at->status().ToString());
+  return WholeList(at->status());
 }
 
 absl::Status RocksSessionStore::Put(const StoredSession& session,
@@ -354,8 +366,7 @@ absl::Status RocksSessionStore::ForEachExpired(
                {{"error", expired.status().message()}});
     }
   }
-  if (at->status().ok()) return absl::OkStatus();
-  return StoreUnavailable("be read", at->status().ToString());
+  return WholeList(at->status());
 }
 
 absl::Status RocksSessionStore::PutExpired(std::span<const ExpiredId> expired) {
@@ -395,6 +406,12 @@ absl::Status RocksSessionStore::Try(absl::string_view snapshot) {
 }
 
 }  // namespace
+
+absl::Status RocksStore::Check(const std::string& directory) {
+  STEADYSTATE_RETURN_IF_ERROR(
+      CheckDirectory(directory, OurFormat(ROCKSDB_MAJOR, ROCKSDB_MINOR)));
+  return DatabaseLock::Take(directory, *rocksdb::Env::Default()).status();
+}
 
 absl::StatusOr<std::unique_ptr<SessionStore>> RocksStore::Open(
     const RocksStoreOptions& options) {

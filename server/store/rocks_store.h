@@ -44,6 +44,11 @@ struct RocksStoreOptions {
 // going again, in place or by opening it anew, at most once a second.
 class RocksStore {
  public:
+  // Whether Open may succeed, as far as can be told without a model: the
+  // directory is made, nobody has it, and it is of no later version. Errors of
+  // Open.
+  static absl::Status Check(const std::string& directory);
+
   // FAILED_PRECONDITION: the directory belongs to another model, or to a later
   // version of this server or of RocksDB; to another process; or it is no
   // store. DATA_LOSS: something is gone that was written there. UNAVAILABLE: it

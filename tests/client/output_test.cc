@@ -43,7 +43,8 @@ TEST(ToJsonTest, FieldsHaveTheNamesAndKindsOfTheContract) {
       R"("ttl":90.0,"labels":{"user":"ada"},"uid":"",)"
       R"("other_numerics":false,)"
       R"("durability":"DURABILITY_UNSPECIFIED","earliest_position":0,)"
-      R"("state_not_finite":false,"state_norms":[],"ephemeral":false})");
+      R"("state_not_finite":false,"state_norms":[],"ephemeral":false,)"
+      R"("unusable":""})");
 }
 
 TEST(ToJsonTest, RepeatedAndNestedMessagesAreArraysAndObjects) {

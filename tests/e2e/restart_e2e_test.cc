@@ -3,10 +3,13 @@
 // if it is killed. Of others what it had stored is there, and what was deleted
 // is not. What is damaged is told. Method: the real binary on a tiny model,
 // started again on the same store.
+#include <algorithm>
 #include <csignal>
 #include <filesystem>
 #include <fstream>
+#include <iterator>
 #include <string>
+#include <vector>
 
 #include "gmock/gmock.h"
 #include "grpcpp/client_context.h"
@@ -99,6 +102,14 @@ TEST(RestartE2eTest, AStoreThatCannotBeUsedIsToldAtTheStart) {
   EXPECT_EQ(other.Wait(), 1);
   EXPECT_THAT(ReadWholeFile(server.directory() + "/other-log"),
               HasSubstr("in use by another server"));
+  // Before the model is looked for, which may take minutes to load.
+  std::vector<std::string> command = server.Command({});
+  *std::next(std::find(command.begin(), command.end(), "--model")) =
+      server.directory();
+  Process unloaded(command, server.directory() + "/unloaded-log");
+  EXPECT_EQ(unloaded.Wait(), 1);
+  EXPECT_THAT(ReadWholeFile(server.directory() + "/unloaded-log"),
+              HasSubstr("in use by another server"));
   Process wrong(server.Command({"--durability", "forever"}),
                 server.directory() + "/wrong-log");
   EXPECT_EQ(wrong.Wait(), 2);
@@ -130,6 +141,73 @@ TEST(RestartE2eTest, AStoreThatIsDamagedIsLeftToTheOperator) {
   next.Start({"--allow_damaged_store"});
   EXPECT_EQ(next.Count(), 1u);
   EXPECT_THAT(next.Log(), HasSubstr("rounds of the log are lost"));
+}
+
+// Changes a byte of the session's snapshot, somewhere behind its id.
+void DamageSnapshot(const std::string& store, const std::string& id) {
+  size_t damaged = 0;
+  for (const auto& entry : std::filesystem::directory_iterator(store)) {
+    if (entry.path().extension() != ".blob") continue;
+    std::string bytes = ReadWholeFile(entry.path());
+    for (size_t at = bytes.find(id); at != std::string::npos;
+         at = bytes.find(id, at + 1), ++damaged) {
+      bytes[at + 1000] = static_cast<char>(bytes[at + 1000] ^ 1);
+    }
+    std::ofstream(entry.path(), std::ios::binary) << bytes;
+  }
+  ASSERT_GT(damaged, 0u);
+}
+
+TEST(RestartE2eTest, ADamagedSnapshotIsItsSessionsLossAlone) {
+  const TempDirectory directory;
+  const std::string store = directory.path() + "/store";
+  StoredServer server(store);
+  server.Start();
+  for (const char* const id : {"the-damaged-one", "whole"}) {
+    server.Generate(server.Create(id), "once", 5);
+  }
+  server.End();
+  DamageSnapshot(store, "the-damaged-one");
+  server.Start({"--drain_budget", "10m"});
+  std::string text;
+  const grpc::Status refused = server.GenerateOnce(
+      "sessions/the-damaged-one",
+      server.Get("sessions/the-damaged-one").position(), "", 1, text);
+  EXPECT_EQ(refused.error_code(), grpc::StatusCode::DATA_LOSS)
+      << refused.error_message();
+  EXPECT_EQ(server.Get("sessions/the-damaged-one").unusable(),
+            "SNAPSHOT_CORRUPT");
+  EXPECT_EQ(server.Get("sessions/whole").unusable(), "");
+  server.Generate("sessions/whole", "", 5);
+  // Long before the test would be given up.
+  server.End();
+  EXPECT_THAT(server.Log(),
+              testing::ContainsRegex(
+                  "stored session is damaged.*session=\"?the-damaged-one"));
+  EXPECT_THAT(server.Log(), HasSubstr("sessions stored"));
+}
+
+TEST(RestartE2eTest, WhatOtherNumericsAdvancedIsToldAtTheStart) {
+  StoredServer server;
+  server.Start({"--prefill_chunk_rows", "16"});
+  const std::string session = server.Create("of-another");
+  server.Generate(session, "once", 5);
+  server.Restart(SIGKILL, {"--prefill_chunk_rows", "32"});
+  EXPECT_THAT(server.Log(), HasSubstr("NUMERICS_MISMATCH"));
+  EXPECT_THAT(server.Log(), HasSubstr("prefill_rows=16 (here 32)"));
+  EXPECT_EQ(server.Get(session).unusable(), "NUMERICS_MISMATCH");
+  // As is advised.
+  server.Restart(SIGTERM, {"--prefill_chunk_rows", "16"});
+  EXPECT_EQ(server.Get(session).unusable(), "");
+  grpc::ClientContext context;
+  v1::GetSessionRequest request;
+  request.set_name(session);
+  request.set_state_norms(true);
+  v1::Session norms;
+  ASSERT_TRUE(server.sessions().GetSession(&context, request, &norms).ok());
+  server.Restart(SIGTERM, {"--prefill_chunk_rows", "32"});
+  server.Generate(session, "", 5);
+  EXPECT_TRUE(server.Get(session).other_numerics());
 }
 
 }  // namespace

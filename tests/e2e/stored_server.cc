@@ -58,14 +58,19 @@ void StoredServer::Start(const std::vector<std::string>& flags) {
   generation_ = v1::GenerationService::NewStub(channel);
 }
 
-void StoredServer::Restart(int signal) {
-  server_->Signal(signal);
+void StoredServer::End() {
+  server_->Signal(SIGTERM);
+  EXPECT_EQ(server_->Wait(), 0) << Log();
+}
+
+void StoredServer::Restart(int signal, const std::vector<std::string>& flags) {
   if (signal == SIGTERM) {
-    EXPECT_EQ(server_->Wait(), 0) << Log();
+    End();
   } else {
+    server_->Signal(signal);
     server_->Wait();
   }
-  Start();
+  Start(flags);
 }
 
 std::string StoredServer::Create(const std::string& id,

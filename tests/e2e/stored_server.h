@@ -28,8 +28,10 @@ class StoredServer {
 
   // Starts the server and waits until it is ready.
   void Start(const std::vector<std::string>& flags = {});
-  // Ends it by SIGTERM or SIGKILL and starts it without flags.
-  void Restart(int signal);
+  // Ends it by SIGTERM: in order.
+  void End();
+  // Ends it by SIGTERM or SIGKILL and starts it with these flags.
+  void Restart(int signal, const std::vector<std::string>& flags = {});
 
   // -> "sessions/{id}".
   std::string Create(

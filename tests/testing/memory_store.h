@@ -63,7 +63,7 @@ class MemoryStore : public SessionStore {
     const MutexLock lock(mutex_);
     if (fails_reads_) return Failure();
     const auto found = entries_.find(uid);
-    if (found == entries_.end()) {
+    if (found == entries_.end() || damaged_) {
       return MakeError(ErrorReason::kSnapshotCorrupt, "not there");
     }
     return found->second.state;
@@ -248,6 +248,11 @@ class MemoryStore : public SessionStore {
     const MutexLock lock(mutex_);
     fails_reads_ = fail;
   }
+  // No snapshot can be read, and another try does not help.
+  void Damage(bool damaged) {
+    const MutexLock lock(mutex_);
+    damaged_ = damaged;
+  }
   // Changes a byte in the middle of every snapshot.
   void Spoil() {
     const MutexLock lock(mutex_);
@@ -301,6 +306,7 @@ class MemoryStore : public SessionStore {
   bool fails_put_syncs_ ABSL_GUARDED_BY(mutex_) = false;
   bool fails_writes_ ABSL_GUARDED_BY(mutex_) = false;
   bool fails_after_ ABSL_GUARDED_BY(mutex_) = false;
+  bool damaged_ ABSL_GUARDED_BY(mutex_) = false;
   bool fails_reads_ ABSL_GUARDED_BY(mutex_) = false;
   size_t puts_ ABSL_GUARDED_BY(mutex_) = 0;
 

@@ -95,6 +95,29 @@ TEST(CgroupCpuQuotaTest, TakesTheSmallestAlongThePath) {
   EXPECT_EQ(CgroupCpuQuota(root, "/v1"), 3.0);
 }
 
+TEST(CgroupMemoryTest, TakesTheSmallestAlongThePath) {
+  const TempDirectory directory;
+  const std::filesystem::path root = directory.path();
+  std::filesystem::create_directories(root / "a" / "b");
+  std::ofstream(root / "a" / "memory.max") << "1073741824\n";
+  std::ofstream(root / "a" / "b" / "memory.max") << "max\n";
+  EXPECT_EQ(CgroupMemory(root, "/a/b"), 1073741824.0);
+  EXPECT_EQ(CgroupMemory(root, "/"), std::nullopt);
+  // Version 1 of cgroups has another name for it.
+  std::filesystem::create_directories(root / "v1");
+  std::ofstream(root / "v1" / "memory.limit_in_bytes") << "4096\n";
+  EXPECT_EQ(CgroupMemory(root, "/v1"), 4096.0);
+}
+
+TEST(MemoryTest, TellsWhatThereIsAndWhatIsTaken) {
+  constexpr size_t kBytes = size_t{64} << 20;
+  const uint64_t before = AnonymousMemory();
+  EXPECT_GT(before, 0u);
+  const std::vector<char> taken(kBytes, 1);
+  EXPECT_GE(AnonymousMemory(), before + kBytes / 2 + taken[kBytes / 2]);
+  EXPECT_GT(UsableMemory(), AnonymousMemory());
+}
+
 TEST(UsableCpusTest, RespectsTheAffinityMask) {
   size_t pinned = 0;
   // Affinity belongs to the thread: a helper leaves the others alone.

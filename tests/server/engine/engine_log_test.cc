@@ -646,6 +646,20 @@ TEST_F(EngineLogTest, ACleanEndLeavesNothingToBeComputedAgain) {
   EXPECT_EQ(harness_->Metric({"steadystate_replayed_tokens_total"}), 0);
 }
 
+// Of one that cannot be read the log has when it was used: nobody needs that.
+TEST_F(EngineLogTest, WhatIsDamagedKeepsNoRounds) {
+  ASSERT_TRUE(Create("a").ok());
+  Logits("a", {1});
+  EXPECT_EQ(engine().StoreSessions(absl::Minutes(1)), 0u);
+  Kill();
+  store_.Damage(true);
+  harness_->clock().Advance(absl::Seconds(10));
+  EXPECT_EQ(ReasonOf(Step(StepOf("a", {1})).status()),
+            ErrorReason::kSnapshotCorrupt);
+  EXPECT_EQ(engine().StoreSessions(absl::Seconds(5)), 0u);
+  while (store_.rounds() > 0) std::this_thread::yield();
+}
+
 TEST_F(EngineLogTest, OtherNumericsGoOnOnlyIfAllowed) {
   ASSERT_TRUE(Create("a").ok());
   Logits("a", MakeTokens(5, 1));
@@ -656,8 +670,14 @@ TEST_F(EngineLogTest, OtherNumericsGoOnOnlyIfAllowed) {
   EXPECT_EQ(refused.status().code(), absl::StatusCode::kFailedPrecondition);
   EXPECT_EQ(ReasonOf(refused.status()), ErrorReason::kNumericsMismatch);
   EXPECT_EQ(PositionOf("a"), 5u);
+  const std::vector<std::string> kRefused = {"steadystate_sessions_unusable",
+                                             "numerics_mismatch"};
+  EXPECT_EQ(engine().GetSession("a")->unusable, Unusable::kOtherNumerics);
+  EXPECT_EQ(harness_->Metric(kRefused), 1);
   other.allow_other_numerics = true;
   Kill(other);
+  EXPECT_EQ(engine().GetSession("a")->unusable, Unusable::kNo);
+  EXPECT_EQ(harness_->Metric(kRefused), 0);
   Logits("a", {1});
   EXPECT_TRUE(engine().GetSession("a")->other_numerics);
   // From now on it is this one's.
@@ -675,6 +695,8 @@ TEST_F(EngineLogTest, AHoleInTheLogIsNotPassedOver) {
   store_.LoseRound(3);
   Logits("a", {2});
   Kill();
+  EXPECT_EQ(engine().GetSession("a")->unusable, Unusable::kSnapshotCorrupt);
+  EXPECT_EQ(engine().GetSession("b")->unusable, Unusable::kNo);
   const auto refused = Step(StepOf("a", {3}));
   EXPECT_EQ(refused.status().code(), absl::StatusCode::kDataLoss);
   EXPECT_EQ(ReasonOf(refused.status()), ErrorReason::kSnapshotCorrupt);

@@ -437,6 +437,56 @@ TEST_F(EngineStoreTest, AStateThatCannotBeReadIsTold) {
   AwaitMetric({"steadystate_sessions{"}, 2);
 }
 
+// Its clients have used it, so that the store lacks a word of that.
+TEST_F(EngineStoreTest, WhatIsDamagedInTheStoreIsLeftThereAtTheEnd) {
+  for (const char* const id : {"damaged", "asleep"}) {
+    harness_->CreateSession(id);
+    Logits(id, {1});
+  }
+  harness_->clock().Advance(engine().options().hibernate_after);
+  AwaitHibernated("damaged");
+  AwaitHibernated("asleep");
+  harness_->CreateSession("in-memory");
+  Logits("in-memory", {1});
+  const std::vector<std::string> kDamaged = {"steadystate_sessions_unusable",
+                                             "snapshot_corrupt"};
+  EXPECT_EQ(harness_->Metric(kDamaged), 0);
+  store_.Damage(true);
+  EXPECT_EQ(ReasonOf(harness_->Step(StepOf("damaged", {1})).status()),
+            ErrorReason::kSnapshotCorrupt);
+  EXPECT_EQ(harness_->Metric(kDamaged), 1);
+  EXPECT_EQ(Get("damaged").unusable, Unusable::kSnapshotCorrupt);
+  EXPECT_EQ(Get("asleep").unusable, Unusable::kNo);
+  // No time passes.
+  EXPECT_EQ(engine().StoreSessions(absl::Seconds(5)), 0u);
+  store_.Damage(false);
+  Logits("damaged", {2});
+  EXPECT_EQ(Get("damaged").unusable, Unusable::kNo);
+  EXPECT_EQ(harness_->Metric(kDamaged), 0);
+  EXPECT_EQ(engine().StoreSessions(absl::Seconds(5)), 0u);
+  harness_.reset();
+  Start();
+  EXPECT_EQ(Get("in-memory").position, 1u);
+  EXPECT_EQ(Get("damaged").position, 2u);
+}
+
+TEST_F(EngineStoreTest, WhatIsDamagedCountsUntilItIsDeleted) {
+  harness_->CreateSession("a");
+  Logits("a", {1});
+  harness_->clock().Advance(engine().options().hibernate_after);
+  AwaitHibernated("a");
+  const std::vector<std::string> kDamaged = {"steadystate_sessions_unusable",
+                                             "snapshot_corrupt"};
+  store_.Damage(true);
+  for (int i = 0; i < 3; ++i) {
+    EXPECT_EQ(ReasonOf(harness_->Step(StepOf("a", {1})).status()),
+              ErrorReason::kSnapshotCorrupt);
+    EXPECT_EQ(harness_->Metric(kDamaged), 1);
+  }
+  ASSERT_TRUE(engine().DeleteSession("a").ok());
+  AwaitMetric(kDamaged, 0);
+}
+
 TEST_F(EngineStoreTest, AStepWaitsForASlotUpToItsDeadline) {
   const std::vector<RequestId> ids = HoldAllSlots();
   harness_->CreateSession("late");

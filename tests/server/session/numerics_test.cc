@@ -109,5 +109,22 @@ TEST(NumericsTest, TheFingerprintIsThatOfTheFactsLines) {
   EXPECT_EQ(numerics.Fingerprint().value(), expected.FinishHex().value());
 }
 
+TEST(DifferenceTest, NamesWhatIsNotAlike) {
+  Numerics there;
+  there.Add("same", "1");
+  there.Add("isa", "avx2");
+  there.Add("slots", std::string(64, 'a'));
+  there.Add("old", "x");
+  Numerics here;
+  here.Add("same", "1");
+  here.Add("isa", "avx512");
+  here.Add("slots", std::string(64, 'b'));
+  here.Add("new", "a\nb");
+  EXPECT_EQ(Difference(there, here),
+            "isa=avx2 (here avx512), new=nothing (here a\\nb), old=x (here "
+            "nothing), slots=aaaaaaaa... (here bbbbbbbb...)");
+  EXPECT_EQ(Difference(here, here), "");
+}
+
 }  // namespace
 }  // namespace steadystate

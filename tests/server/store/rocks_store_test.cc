@@ -344,6 +344,36 @@ class CutRocksStoreTest : public RocksStoreTest {
     }
   }
 
+  // Everything is as it was, or is told to be damaged; true if that.
+  bool ExpectNothingWrong() {
+    const auto store = RocksStore::Open(options_);
+    if (!store.ok()) {
+      EXPECT_EQ(store.status().code(), absl::StatusCode::kDataLoss)
+          << store.status();
+      return true;
+    }
+    size_t listed = 0;
+    const absl::Status whole =
+        (*store)->ForEach([&](const StoredSession&) { ++listed; });
+    if (!whole.ok()) {
+      EXPECT_EQ(whole.code(), absl::StatusCode::kDataLoss) << whole;
+      return true;
+    }
+    EXPECT_EQ(listed, kSessions);
+    bool told = false;
+    for (uint64_t i = 0; i < kSessions; ++i) {
+      const auto read = (*store)->Read(MakeSession(i).card.uid);
+      if (read.ok()) {
+        EXPECT_EQ(read->snapshot, MakeSnapshot(i));
+      } else {
+        EXPECT_EQ(GetErrorDetails(read.status())->reason,
+                  ErrorReason::kSnapshotCorrupt);
+        told = true;
+      }
+    }
+    return told;
+  }
+
   PowerCalls calls_;
 };
 
@@ -398,6 +428,58 @@ TEST_F(CutRocksStoreTest, ADatabaseThatIsGoneIsNotBegunAnew) {
   std::filesystem::remove(options_.directory + "/CURRENT");
   EXPECT_EQ(RocksStore::Open(options_).status().code(),
             absl::StatusCode::kDataLoss);
+  options_.allow_damage = true;
+  ExpectSessions(kSessions);
+  options_.allow_damage = false;
+  ExpectSessions(kSessions);
+  for (const auto& entry :
+       std::filesystem::directory_iterator(options_.directory)) {
+    const std::string name = entry.path().filename().string();
+    if (name == "CURRENT" || absl::StartsWith(name, "MANIFEST-")) {
+      std::filesystem::remove(entry.path());
+    }
+  }
+  options_.allow_damage = true;
+  EXPECT_EQ(RocksStore::Open(options_).status().code(),
+            absl::StatusCode::kDataLoss);
+}
+
+// Wherever its tables are damaged: the database cannot be opened, or a list not
+// be read, or a session has lost its snapshot, or nothing is lost.
+TEST_F(CutRocksStoreTest, TablesThatAreDamagedAreTold) {
+  Write(/*synced=*/kSessions);
+  ExpectSessions(kSessions);  // from now on they are in tables
+  std::vector<std::string> tables;
+  for (const auto& entry :
+       std::filesystem::directory_iterator(options_.directory)) {
+    if (entry.path().extension() == ".sst") tables.push_back(entry.path());
+  }
+  ASSERT_FALSE(tables.empty());
+  const std::string whole = options_.directory + "-whole";
+  std::filesystem::copy(options_.directory, whole,
+                        std::filesystem::copy_options::recursive);
+  size_t told = 0;
+  for (const std::string& table : tables) {
+    const std::string bytes = TextOf(table);
+    for (int where = 0; where <= 8; ++where) {
+      std::filesystem::remove_all(options_.directory);
+      std::filesystem::copy(whole, options_.directory,
+                            std::filesystem::copy_options::recursive);
+      std::string damaged = bytes;
+      if (where < 8) {
+        char& byte = damaged[damaged.size() * where / 8];
+        byte = static_cast<char>(~byte);
+        std::ofstream(table, std::ios::binary) << damaged;
+      } else {
+        std::filesystem::remove(table);
+      }
+      for (const bool allow : {false, true}) {
+        options_.allow_damage = allow;
+        told += ExpectNothingWrong();
+      }
+    }
+  }
+  EXPECT_GE(told, 4 * tables.size());
 }
 
 // The database looks at its files of snapshots when these are wanted.
@@ -418,6 +500,56 @@ TEST_F(RocksStoreTest, WhatHasNoFileAnyMoreIsLostAndNotTriedAgain) {
   EXPECT_EQ(GetErrorDetails(lost.status())->reason,
             ErrorReason::kSnapshotCorrupt)
       << lost.status();
+}
+
+// The database reads old snapshots when it frees the room of those that were
+// replaced.
+TEST_F(RocksStoreTest, ADamagedSnapshotStopsNoOther) {
+  constexpr uint64_t kSessions = 100;
+  constexpr uint64_t kDamaged = 37;
+  constexpr size_t kBytes = 200'000;
+  const auto snapshot_of = [](uint64_t i, uint64_t turn) {
+    return MakeSnapshot(i, turn) + std::string(kBytes, static_cast<char>(i));
+  };
+  {
+    const auto store = Open();
+    for (uint64_t i = 0; i < kSessions; ++i) {
+      ASSERT_TRUE(store->Put(MakeSession(i), snapshot_of(i, 0), "").ok());
+    }
+  }
+  Open().reset();  // now they are in files of snapshots
+  const std::string marked(1000, static_cast<char>(kDamaged));
+  size_t damaged = 0;
+  for (const auto& entry :
+       std::filesystem::directory_iterator(options_.directory)) {
+    if (entry.path().extension() != ".blob") continue;
+    std::string bytes = TextOf(entry.path());
+    const size_t at = bytes.find(marked);
+    if (at == std::string::npos) continue;
+    ++damaged;
+    bytes[at + 500] = static_cast<char>(~bytes[at + 500]);
+    std::ofstream(entry.path(), std::ios::binary) << bytes;
+  }
+  ASSERT_EQ(damaged, 1u);
+  const auto store = Open();
+  EXPECT_EQ(List(*store).size(), kSessions);
+  uint64_t turn = 1;
+  for (; turn <= 20; ++turn) {
+    for (uint64_t i = 0; i < kSessions; ++i) {
+      if (i == kDamaged) continue;
+      ASSERT_TRUE(store->Put(MakeSession(i), snapshot_of(i, turn), "").ok())
+          << turn << " " << i;
+    }
+  }
+  for (uint64_t i = 0; i < kSessions; ++i) {
+    const auto read = store->Read(MakeSession(i).card.uid);
+    if (i == kDamaged) {
+      EXPECT_EQ(GetErrorDetails(read.status())->reason,
+                ErrorReason::kSnapshotCorrupt);
+    } else {
+      EXPECT_EQ(read->snapshot, snapshot_of(i, turn - 1));
+    }
+  }
 }
 
 TEST_F(RocksStoreTest, ADiskThatFailsIsToldAndTriedAgain) {

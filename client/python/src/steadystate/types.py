@@ -70,6 +70,7 @@ class SessionInfo:
     durability: str = "DURABILITY_UNSPECIFIED"
     earliest_position: int = 0
     state_not_finite: bool = False
+    unusable: str = ""
 
 
 @dataclasses.dataclass(frozen=True)
