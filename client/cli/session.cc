@@ -86,10 +86,11 @@ class SessionGetCommand : public Command {
   CommandText text() const override {
     return {"session get", "ID", "Shows one session",
             "Prints a session's position (tokens absorbed so far), state_bytes "
-            "(memory of its state), ttl (how long it may be idle, in seconds), "
+            "(what it is charged of memory), ttl (how long it may be idle, in "
+            "seconds), "
             "earliest_position (how far back `session rewind` and `session "
             "fork --at` reach, beside 0), durability (what of it outlives "
-            "what) and more, as field: value. client/README.md explains each.",
+            "what) and more. client/README.md explains each.",
             "  steadystate session get my-session\n"
             "  steadystate session get my-session --norms\n"
             "  steadystate session get my-session --json\n"};

@@ -179,6 +179,7 @@ TEST(DescribedTest, SaysOnceWhenToTryAgain) {
   status.set_code(grpc::StatusCode::UNAVAILABLE);
   google::rpc::ErrorInfo info;
   info.set_reason("STORE_UNAVAILABLE");
+  info.set_domain("steadystate");
   google::rpc::RetryInfo retry;
   retry.mutable_retry_delay()->set_seconds(1);
   status.add_details()->PackFrom(info);
