@@ -111,7 +111,7 @@ absl::Status StatePool::Exhausted() const {
                                 " of state memory are in use; a session takes ",
                                 FormatByteSize(charge_bytes_),
                                 ": delete sessions or raise "
-                                "--state_memory"),
+                                "the server's --state_memory"),
                    {{"budget_bytes", absl::StrCat(budget_bytes_)},
                     {"session_bytes", absl::StrCat(charge_bytes_)}});
 }

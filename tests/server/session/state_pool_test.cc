@@ -64,7 +64,7 @@ TEST(StatePoolTest, RefusesExactlyAtTheBudget) {
   const absl::Status refused = pool.Allocate().status();
   EXPECT_EQ(ReasonOf(refused), ErrorReason::kStateBudgetExhausted);
   EXPECT_THAT(std::string(refused.message()),
-              testing::HasSubstr("delete sessions or raise --state_memory"));
+              testing::HasSubstr("raise the server's --state_memory"));
   leases.pop_back();
   EXPECT_EQ(pool.lent(), 2u);
   EXPECT_TRUE(pool.Allocate().ok());
