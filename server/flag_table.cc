@@ -330,8 +330,9 @@ void AppendBatches(Flags& flags, OptionTable& table) {
       {"prefill_chunk_rows",
        "Most tokens of one session in one batch. Larger is faster for long "
        "prompts and slower for everybody else. 0: 64, or up to 256 where the "
-       "CPU multiplies more rows at once faster (AMX); at most max_batch_rows.",
-       "0 to max_batch_rows"},
+       "CPU multiplies more rows at once faster (AMX); at most "
+       "--max_batch_rows.",
+       "0 to --max_batch_rows"},
       &engine.prefill_chunk_rows));
   table.push_back(
       Time({"prefill_slice",
@@ -400,7 +401,8 @@ void AppendConnections(Flags& flags, OptionTable& table) {
   table.push_back(LongCount(
       {"max_connections_per_peer",
        "Most connections from one IPv4 address or one IPv6 network of 64 bits, "
-       "at most max_connections. 0: half of them. Behind a proxy all come from "
+       "at most --max_connections. 0: half of them. Behind a proxy all come "
+       "from "
        "its address: give both flags one value there."},
       &server.max_connections_per_peer));
   table.push_back(

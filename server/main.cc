@@ -238,7 +238,7 @@ void EstimateDrain(const Flags& flags, Engine& engine) {
        {"takes", takes},
        {"drain_budget", budget}});
   if (most->time <= flags.drain_budget) return;
-  LogWarning("the end of the server may leave sessions out of the store",
+  LogWarning("with a full memory the server ends before all is stored",
              {{"takes", takes},
               {"drain_budget", budget},
               {"what_to_do",
@@ -371,6 +371,7 @@ int Main(int argc, char** argv) {
   const absl::StatusOr<Flags> flags = ParseFlags(argc, argv);
   if (!flags.ok()) return WrongUsage(flags.status());
   if (flags->text.has_value()) {
+    LetStopSignalsThrough();
     fputs(flags->text->c_str(), stdout);
     return EXIT_SUCCESS;
   }

@@ -2,9 +2,11 @@
 
 #include <pthread.h>
 #include <signal.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <chrono>
+#include <cstdint>
 #include <cstdlib>
 #include <optional>
 #include <thread>
@@ -17,6 +19,29 @@ namespace {
 
 // Where standard error is read, it takes the last line long before.
 constexpr std::chrono::milliseconds kFlushTime{100};
+
+// Runs before the constructors of the libraries that the program is linked
+// with, which take longer than all else before main. No function of a library
+// is called, since those that sanitizers put in their place are not ready.
+__attribute__((no_sanitize("address"), no_sanitize("thread"),
+               no_sanitize("undefined"))) void
+HoldStopSignals() {
+  // As the kernel has it: a bit for each signal, from 1 on.
+  const uint64_t signals =
+      (uint64_t{1} << (SIGTERM - 1)) | (uint64_t{1} << (SIGINT - 1));
+  syscall(SYS_rt_sigprocmask, SIG_BLOCK, &signals, nullptr, sizeof(signals));
+}
+
+__attribute__((section(".preinit_array"),
+               used)) void (*hold_stop_signals)() = &HoldStopSignals;
+
+sigset_t StopSignals() {
+  sigset_t signals;
+  sigemptyset(&signals);
+  sigaddset(&signals, SIGTERM);
+  sigaddset(&signals, SIGINT);
+  return signals;
+}
 
 // Never destroyed: the waiting thread outlives main.
 struct Stop {
@@ -44,11 +69,13 @@ std::optional<int> NoteSignal(Stop& stop, int number) {
 
 }  // namespace
 
+void LetStopSignalsThrough() {
+  const sigset_t signals = StopSignals();
+  pthread_sigmask(SIG_UNBLOCK, &signals, nullptr);
+}
+
 void StartStopSignals() {
-  sigset_t signals;
-  sigemptyset(&signals);
-  sigaddset(&signals, SIGTERM);
-  sigaddset(&signals, SIGINT);
+  const sigset_t signals = StopSignals();
   pthread_sigmask(SIG_BLOCK, &signals, nullptr);
   Stop& stop = TheStop();
   std::thread([signals, &stop] {

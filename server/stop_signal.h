@@ -4,7 +4,13 @@
 namespace steadystate {
 
 // Turns SIGTERM and SIGINT into an orderly end. A thread of its own waits for
-// them; nothing runs in a signal handler.
+// them; nothing runs in a signal handler. Those that come before that wait for
+// it: the program is linked so that they are blocked before main, and before
+// the constructors of libraries. Only while the system loads the program does
+// a signal end it as if it knew nothing of signals.
+
+// Has the signals end a process that serves nobody: it prints and ends.
+void LetStopSignalsThrough();
 
 // Blocks the signals in this thread and in all that it starts, and starts the
 // waiting thread. A signal ends the process at once, with 0: it has nothing yet

@@ -11,17 +11,21 @@
 #include "absl/strings/str_split.h"
 #include "client/cli/common_options.h"
 #include "client/cli/output.h"
+#include "client/options/help.h"
 #include "steadystate/error.h"
 
 namespace steadystate::client {
 namespace {
 
-ExitCode UsageError(absl::string_view message, absl::string_view command) {
+// `usage`, if any, is how the command is written.
+ExitCode UsageError(absl::string_view message, absl::string_view command,
+                    absl::string_view usage = "") {
   const std::string see = absl::StrCat(
       "steadystate help", command.empty() || command == "help" ? "" : " ",
       command == "help" ? "" : command);
-  std::fprintf(stderr, "error: %s\nSee: %s\n", std::string(message).c_str(),
-               see.c_str());
+  std::fputs(
+      absl::StrCat("error: ", message, "\n", usage, "See: ", see, "\n").c_str(),
+      stderr);
   return kUsage;
 }
 
@@ -65,7 +69,12 @@ ExitCode RunCommand(Command& command,
   if (!others.ok()) return UsageError(others.status().message(), name);
   if (common.help) return Report(Print(HelpOf(command)), Canceller());
   const absl::Status prepared = command.Prepare(*others);
-  if (!prepared.ok()) return UsageError(prepared.message(), name);
+  if (!prepared.ok()) {
+    return UsageError(
+        prepared.message(), name,
+        absl::StrCat("Usage: ", CalledAs(ThisProgram(), command.text()),
+                     " [OPTIONS]\n"));
+  }
   if (command.needs_server()) return Execute(command, common);
   return Report(static_cast<const PrintCommand&>(command).PrintText(),
                 Canceller());

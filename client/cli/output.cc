@@ -128,8 +128,11 @@ std::string Described(const absl::Status& status) {
   if (!details) return absl::StrCat(text, ": ", status.message());
   absl::StrAppend(&text, " ", details->reason, ": ", status.message());
   if (details->retry_after) {
-    absl::StrAppend(&text, " (try again in ",
-                    absl::FormatDuration(*details->retry_after), ")");
+    // Many messages say themselves to try again.
+    absl::StrAppend(
+        &text,
+        absl::StrContains(text, "try again") ? " (in " : " (try again in ",
+        absl::FormatDuration(*details->retry_after), ")");
   }
   return text;
 }

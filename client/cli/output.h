@@ -31,7 +31,8 @@ absl::Status Print(absl::string_view text);
 // is nothing to tell anybody about.
 bool IsReaderGone(const absl::Status& status);
 
-// "CODE REASON: message (try again in 1s)": an error for people.
+// "CODE REASON: message (try again in 1s)": an error for people. Where the
+// message says itself to try again, "(in 1s)".
 // REQUIRES: !status.ok().
 std::string Described(const absl::Status& status);
 

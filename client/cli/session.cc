@@ -85,7 +85,12 @@ class SessionGetCommand : public Command {
  public:
   CommandText text() const override {
     return {"session get", "ID", "Shows one session",
-            "Prints a session's position, bytes, state and times.",
+            "Prints a session's position (tokens absorbed so far), state_bytes "
+            "(what it is charged of memory), ttl (how long it may be idle, in "
+            "seconds), "
+            "earliest_position (how far back `session rewind` and `session "
+            "fork --at` reach, beside 0), durability (what of it outlives "
+            "what) and more. client/README.md explains each.",
             "  steadystate session get my-session\n"
             "  steadystate session get my-session --norms\n"
             "  steadystate session get my-session --json\n"};
@@ -171,6 +176,10 @@ class SessionExportCommand : public Command {
  private:
   static absl::Status CheckIdAndFile(
       const std::vector<std::string>& arguments) {
+    if (arguments.empty()) {
+      return absl::InvalidArgumentError(
+          "the session's id and the file's name are missing");
+    }
     if (arguments.size() == 1) {
       return absl::InvalidArgumentError("the file's name is missing");
     }

@@ -4,6 +4,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -77,9 +78,13 @@ class SessionRewindCommand : public Command {
   }
 
   OptionTable options() override {
-    return {{"to", "POSITION", "A position that the session has been at.",
-             &position_},
-            {"back", "N", "So many tokens back.", &back_},
+    Option to = {"to", "POSITION", "A position that the session has been at.",
+                 &position_};
+    to.mistaken = "position|at";
+    Option back = {"back", "N", "So many tokens back.", &back_};
+    back.mistaken = "by|tokens|tokens_back|steps|count";
+    return {std::move(to),
+            std::move(back),
             {"checkpoint", "ID", "What a checkpoint is, whatever it was.",
              &checkpoint_},
             {"json", "", "Prints the whole session as JSON.", &json_}};

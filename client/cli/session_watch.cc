@@ -39,8 +39,8 @@ class SessionWatchCommand final : public Command {
 
   OptionTable options() override {
     return {{"cursor", "CURSOR",
-             "Begins with what has happened since an earlier one ended. "
-             "Default: now.",
+             "Begins with what has happened since an earlier one ended. A "
+             "cursor ends with the server that gave it. Default: now.",
              request_.mutable_cursor()},
             {"json", "",
              "Prints a line of JSON for each message: its events, which may be "

@@ -7,6 +7,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
+#include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
 
 namespace steadystate::client {
@@ -109,14 +110,29 @@ const Option* FindNegated(const OptionTable& table, absl::string_view name) {
   return found != nullptr && IsSwitch(*found) ? found : nullptr;
 }
 
+// The option that `name` is known to be mistaken for, or null.
+const Option* FindMistaken(const OptionTable& table, absl::string_view name) {
+  for (const Option& option : table) {
+    for (const absl::string_view word : absl::StrSplit(option.mistaken, '|')) {
+      if (!word.empty() && word == name) return &option;
+    }
+  }
+  return nullptr;
+}
+
 absl::Status Unknown(const OptionTable& table, absl::string_view dashes,
                      absl::string_view name) {
+  const std::string wanted = absl::StrReplaceAll(name, {{"-", "_"}});
+  if (const Option* const meant = FindMistaken(table, wanted)) {
+    return absl::InvalidArgumentError(absl::StrCat("unknown option ", dashes,
+                                                   name, ", did you mean --",
+                                                   meant->name, "?"));
+  }
   std::vector<absl::string_view> names;
   for (const Option& option : table) names.push_back(option.name);
   return absl::InvalidArgumentError(
       absl::StrCat("unknown option ", dashes, name,
-                   DidYouMean(absl::StrReplaceAll(name, {{"-", "_"}}), names,
-                              /*dashes=*/"--")));
+                   DidYouMean(wanted, names, /*dashes=*/"--")));
 }
 
 // Takes an argument that begins with '-' apart. One dash is enough for a name:

@@ -41,6 +41,9 @@ struct Option {
   absl::string_view range = {};
   // What holds if it is not given, if help does not say so in words.
   std::string initial = {};
+  // What people write in place of the name, "by|tokens": it is no option, and
+  // the error tells the name.
+  absl::string_view mistaken = {};
 };
 
 // The options of a command, in the order in which help shows them.

@@ -89,8 +89,9 @@ absl::StatusOr<uint64_t> PositionOf(const PastPoint& point,
   return MakeError(
       ErrorReason::kPositionOutOfReach,
       absl::StrCat("session '", session.id, "' is at position ", position,
-                   " and can go back to ", info.earliest_position, ", not by ",
-                   back, " tokens: go back by fewer"),
+                   " and cannot go back by ", back,
+                   " tokens: choose a position from ", info.earliest_position,
+                   " on, or 0"),
       {{"position", absl::StrCat(position)},
        {"earliest_position", absl::StrCat(info.earliest_position)}});
 }
@@ -227,10 +228,10 @@ absl::StatusOr<std::unique_ptr<Engine>> Engine::Create(
   if (options.state_memory_bytes < session_bytes) {
     return MakeError(
         ErrorReason::kInvalidArgument,
-        absl::StrCat("state_memory is ", options.state_memory_bytes,
+        absl::StrCat("--state_memory is ", options.state_memory_bytes,
                      " bytes, and one session of this model takes ",
                      session_bytes, " bytes"),
-        {{"field", "state_memory"},
+        {{"field", "--state_memory"},
          {"value", absl::StrCat(options.state_memory_bytes)},
          {"bounds", absl::StrCat(session_bytes)}});
   }

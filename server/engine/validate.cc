@@ -214,48 +214,48 @@ absl::Status CheckAtLeastOne(absl::string_view option, uint64_t value) {
 
 absl::Status ValidateEngineOptions(const EngineOptions& options, bool stores) {
   if (stores && options.snapshots > 0) {
-    return OutOfBounds("snapshots", options.snapshots,
+    return OutOfBounds("--snapshots", options.snapshots,
                        "0 with a store, in which the latest snapshot serves");
   }
   STEADYSTATE_RETURN_IF_ERROR(ValidateSessionTtl(options.session_ttl));
   STEADYSTATE_RETURN_IF_ERROR(
-      CheckRange<size_t>("history", options.history, 0, kMaxHistory));
+      CheckRange<size_t>("--history", options.history, 0, kMaxHistory));
   // Fewer inputs between two of them would make copying the most of the work.
   STEADYSTATE_RETURN_IF_ERROR(CheckRange<size_t>(
-      "snapshots", options.snapshots, 0,
+      "--snapshots", options.snapshots, 0,
       std::min(kMaxSnapshots, options.history / kMinSnapshotDistance)));
   STEADYSTATE_RETURN_IF_ERROR(CheckRange<size_t>(
-      "prefix_cache", options.prefix_cache, 0, kMaxPrefixes));
+      "--prefix_cache", options.prefix_cache, 0, kMaxPrefixes));
   STEADYSTATE_RETURN_IF_ERROR(
-      CheckTime("log_sync_interval", options.log_sync_interval,
+      CheckTime("--log_sync_interval", options.log_sync_interval,
                 absl::Milliseconds(10), absl::Hours(1)));
-  STEADYSTATE_RETURN_IF_ERROR(CheckTime("max_replay", options.max_replay,
+  STEADYSTATE_RETURN_IF_ERROR(CheckTime("--max_replay", options.max_replay,
                                         absl::Milliseconds(1), absl::Hours(1)));
   if (options.hibernate_after < kMinHibernateAfter) {
-    return OutOfBounds("hibernate_after",
+    return OutOfBounds("--hibernate_after",
                        absl::FormatDuration(options.hibernate_after),
                        "at least 1s, or inf");
   }
   STEADYSTATE_RETURN_IF_ERROR(
-      CheckRange<size_t>("threads", options.threads, 1, kMaxThreads));
+      CheckRange<size_t>("--threads", options.threads, 1, kMaxThreads));
   STEADYSTATE_RETURN_IF_ERROR(CheckRange<size_t>(
-      "max_batch_rows", options.max_batch_rows, 1, kMaxBatchRows));
-  STEADYSTATE_RETURN_IF_ERROR(CheckRange<size_t>("prefill_chunk_rows",
+      "--max_batch_rows", options.max_batch_rows, 1, kMaxBatchRows));
+  STEADYSTATE_RETURN_IF_ERROR(CheckRange<size_t>("--prefill_chunk_rows",
                                                  options.prefill_chunk_rows, 0,
                                                  options.max_batch_rows));
-  STEADYSTATE_RETURN_IF_ERROR(CheckTime("prefill_slice", options.prefill_slice,
-                                        absl::ZeroDuration(),
-                                        kMaxPrefillSlice));
-  STEADYSTATE_RETURN_IF_ERROR(CheckAtLeastOne("max_queued_per_session",
+  STEADYSTATE_RETURN_IF_ERROR(
+      CheckTime("--prefill_slice", options.prefill_slice, absl::ZeroDuration(),
+                kMaxPrefillSlice));
+  STEADYSTATE_RETURN_IF_ERROR(CheckAtLeastOne("--max_queued_per_session",
                                               options.max_queued_per_session));
   STEADYSTATE_RETURN_IF_ERROR(
       CheckAtLeastOne("max_queued_requests", options.max_queued_requests));
   STEADYSTATE_RETURN_IF_ERROR(CheckAtLeastOne("max_queued_input_bytes",
                                               options.max_queued_input_bytes));
   STEADYSTATE_RETURN_IF_ERROR(
-      CheckAtLeastOne("max_embed_tokens", options.max_embed_tokens));
+      CheckAtLeastOne("--max_embed_tokens", options.max_embed_tokens));
   STEADYSTATE_RETURN_IF_ERROR(CheckRange<size_t>(
-      "max_step_tokens", options.max_step_tokens, 1, kMaxStepTokens));
+      "--max_step_tokens", options.max_step_tokens, 1, kMaxStepTokens));
   return CheckAtLeastOne("max_tokens_per_request",
                          options.max_tokens_per_request);
 }

@@ -101,7 +101,7 @@ absl::StatusOr<ConnectionCaps> ResolveConnectionCaps(
       descriptor_limit > reserve ? descriptor_limit - reserve : 1;
   if (max_connections > fitting) {
     return absl::InvalidArgumentError(
-        absl::StrCat("max_connections is ", max_connections,
+        absl::StrCat("--max_connections is ", max_connections,
                      ", but the limit of ", descriptor_limit,
                      " open files leaves ", fitting, " after a reserve of ",
                      reserve, ": raise the limit or take at most ", fitting));
@@ -109,7 +109,7 @@ absl::StatusOr<ConnectionCaps> ResolveConnectionCaps(
   const uint64_t in_all = max_connections == 0 ? fitting : max_connections;
   if (max_connections_per_peer > in_all) {
     return absl::InvalidArgumentError(
-        absl::StrCat("max_connections_per_peer is ", max_connections_per_peer,
+        absl::StrCat("--max_connections_per_peer is ", max_connections_per_peer,
                      ", but there are at most ", in_all,
                      " connections in all: take at most ", in_all));
   }

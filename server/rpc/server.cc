@@ -175,25 +175,25 @@ absl::Status ValidateServerOptions(const ServerOptions& options) {
   if (options.max_message_bytes < kMinMessageBytes ||
       options.max_message_bytes > kMaxMessageBytes) {
     return absl::InvalidArgumentError(absl::StrCat(
-        "max_message_bytes is ", options.max_message_bytes, "; it must be in [",
-        kMinMessageBytes, ", ", kMaxMessageBytes, "]"));
+        "--max_message_bytes is ", options.max_message_bytes,
+        "; it must be in [", kMinMessageBytes, ", ", kMaxMessageBytes, "]"));
   }
   if (options.max_steps_per_message < 1 ||
       options.max_steps_per_message > kMaxStepsPerMessage) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("max_steps_per_message is ", options.max_steps_per_message,
-                     "; it must be in [1, ", kMaxStepsPerMessage, "]"));
+    return absl::InvalidArgumentError(absl::StrCat(
+        "--max_steps_per_message is ", options.max_steps_per_message,
+        "; it must be in [1, ", kMaxStepsPerMessage, "]"));
   }
   if (options.max_outbound_bytes < kMinOutboundBytes ||
       options.max_outbound_bytes > kMaxOutboundBytes) {
     return absl::InvalidArgumentError(absl::StrCat(
-        "max_outbound_bytes is ", options.max_outbound_bytes,
+        "--max_outbound_bytes is ", options.max_outbound_bytes,
         "; it must be in [", kMinOutboundBytes, ", ", kMaxOutboundBytes, "]"));
   }
   if (options.max_concurrent_streams < 1 ||
       options.max_concurrent_streams > INT32_MAX) {
     return absl::InvalidArgumentError(absl::StrCat(
-        "max_concurrent_streams is ", options.max_concurrent_streams,
+        "--max_concurrent_streams is ", options.max_concurrent_streams,
         "; it must be in [1, ", INT32_MAX, "]"));
   }
   STEADYSTATE_RETURN_IF_ERROR(

@@ -53,18 +53,29 @@ bool WasCutAt(const SessionState& state, uint64_t position) {
 absl::Status OutOfReach(const Session& session, uint64_t position,
                         uint64_t earliest) {
   const uint64_t now = session.state.position();
+  std::string why;
+  if (position > now) {
+    why = absl::StrCat(
+        " and has not been at ", position,
+        earliest < now
+            ? absl::StrCat(": choose a position from ", earliest, " on, or 0")
+            : ": of earlier positions it can go back to 0 alone");
+  } else if (earliest < now) {
+    why = absl::StrCat(" and cannot go back to ", position,
+                       ": choose a position from ", earliest,
+                       " on, or 0; of what may be wanted again keep a "
+                       "checkpoint beforehand");
+  } else {
+    why = absl::StrCat(" and cannot go back to ", position,
+                       ", only to 0: no earlier state of it is kept "
+                       "(--snapshots, --store), nor all that it has absorbed "
+                       "(--history); of what may be wanted again keep a "
+                       "checkpoint beforehand");
+  }
   return MakeError(
       ErrorReason::kPositionOutOfReach,
-      absl::StrCat(
-          "session '", session.id, "' is at position ", now,
-          earliest < now
-              ? absl::StrCat(" and can go back to ", earliest, ", not to ",
-                             position, ": choose a position between those")
-              : absl::StrCat(" and cannot go back, nor to ", position,
-                             ": no state is kept from which --history would "
-                             "lead there; begin anew"),
-          ", or keep a checkpoint beforehand"),
-      {{"position", absl::StrCat(session.state.position())},
+      absl::StrCat("session '", session.id, "' is at position ", now, why),
+      {{"position", absl::StrCat(now)},
        {"earliest_position", absl::StrCat(earliest)}});
 }
 

@@ -91,7 +91,8 @@ absl::StatusOr<StateLease> StatePool::Allocate() {
         ErrorReason::kStateBudgetExhausted,
         absl::StrCat("the system refused memory for another session of ",
                      FormatByteSize(charge_bytes_),
-                     " although the budget allows it: lower the budget"),
+                     " although the budget allows it: lower "
+                     "--state_memory"),
         {{"budget_bytes", absl::StrCat(budget_bytes_)},
          {"session_bytes", absl::StrCat(charge_bytes_)}});
   }
@@ -109,7 +110,8 @@ absl::Status StatePool::Exhausted() const {
                    absl::StrCat("all ", FormatByteSize(budget_bytes_),
                                 " of state memory are in use; a session takes ",
                                 FormatByteSize(charge_bytes_),
-                                ": delete sessions or raise the budget"),
+                                ": delete sessions or raise "
+                                "the server's --state_memory"),
                    {{"budget_bytes", absl::StrCat(budget_bytes_)},
                     {"session_bytes", absl::StrCat(charge_bytes_)}});
 }

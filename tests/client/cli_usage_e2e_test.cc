@@ -67,6 +67,20 @@ TEST_F(CliUsageTest, WrongCommandLinesAreExplained) {
   EXPECT_THAT(Fail(2, "score --text a --logits_out /no/such/x"),
               HasSubstr("/no/such/x"));
   EXPECT_THAT(Fail(2, "session get"), HasSubstr("id is missing"));
+  EXPECT_THAT(Fail(2, "session rewind a --by 3"), HasSubstr("mean --back?"));
+  EXPECT_THAT(Fail(2, "session rewind a --tokens 3"),
+              HasSubstr("mean --back?"));
+}
+
+TEST_F(CliUsageTest, WhatACommandLineLacksIsShown) {
+  EXPECT_EQ(Fail(2, "session export a"),
+            "error: the file's name is missing\n"
+            "Usage: steadystate session export ID FILE [OPTIONS]\n"
+            "See: steadystate help session export\n");
+  EXPECT_EQ(Fail(2, "session export"),
+            "error: the session's id and the file's name are missing\n"
+            "Usage: steadystate session export ID FILE [OPTIONS]\n"
+            "See: steadystate help session export\n");
 }
 
 void ExpectNarrow(const std::string& text) {

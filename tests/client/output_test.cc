@@ -10,7 +10,9 @@
 
 #include "client/cli/input.h"
 #include "gmock/gmock.h"
+#include "google/rpc/error_details.pb.h"
 #include "gtest/gtest.h"
+#include "steadystate/error.h"
 #include "steadystate/v1/generation.pb.h"
 #include "steadystate/v1/model.pb.h"
 #include "steadystate/v1/session.pb.h"
@@ -172,6 +174,26 @@ using testing::IsEmpty;
 using testing::SizeIs;
 
 constexpr Progress kHalf{"score", "tokens", 500, 1000, absl::Seconds(10)};
+
+TEST(DescribedTest, SaysOnceWhenToTryAgain) {
+  google::rpc::Status status;
+  status.set_code(grpc::StatusCode::UNAVAILABLE);
+  google::rpc::ErrorInfo info;
+  info.set_reason("STORE_UNAVAILABLE");
+  info.set_domain("steadystate");
+  google::rpc::RetryInfo retry;
+  retry.mutable_retry_delay()->set_seconds(1);
+  status.add_details()->PackFrom(info);
+  status.add_details()->PackFrom(retry);
+  status.set_message("the disk is full");
+  EXPECT_EQ(Described(ToStatus(status)),
+            "UNAVAILABLE STORE_UNAVAILABLE: the disk is full (try again in "
+            "1s)");
+  status.set_message("the disk is full; try again");
+  EXPECT_EQ(Described(ToStatus(status)),
+            "UNAVAILABLE STORE_UNAVAILABLE: the disk is full; try again (in "
+            "1s)");
+}
 
 TEST(FormatProgressTest, ShowsEverythingWhereThereIsRoom) {
   EXPECT_EQ(FormatProgress(kHalf, 100),

@@ -112,12 +112,20 @@ class EveryServiceTest(unittest.TestCase):
 class WiringTest(unittest.TestCase):
     """What services and files say about one another."""
 
-    def test_memory_holds_the_states_and_a_quarter_more(self):
+    def test_memory_holds_all_that_is_bounded(self):
+        """The bounds are those that README.md lists."""
         server = services()["server"]
         command = server["command"]
         states = command[command.index("--state_memory") + 1]
-        self.assertGreaterEqual(byte_count(server["mem_limit"]),
-                                1.25 * byte_count(states))
+        model = sum(path.stat().st_size
+                    for path in (DEPLOY / "models/demo").glob("*.safetensors"))
+        clients = (4 * 256 + 1024 + 512) * 2**20
+        for bound in ("`--max_outbound_bytes` (256 MiB)", "| 256 MiB, or 16",
+                      "| 256 MiB |", "| 1 GiB |", "| 512 MiB, or 16"):
+            self.assertIn(bound, (DEPLOY / "README.md").read_text())
+        self.assertGreaterEqual(
+            byte_count(server["mem_limit"]),
+            1.03 * byte_count(states) + 2 * model + 50 * 2**20 + clients)
 
     def test_server_may_finish_its_requests_and_store_its_sessions(self):
         server = services()["server"]

@@ -107,7 +107,7 @@ TEST(DescriptorLimitTest, CapsThatDoNotFitAreRefusedWithBothNumbers) {
                             " --model=/no/such/folder --max_connections=100"),
                directory.path());
   EXPECT_EQ(outcome.code, 2);
-  EXPECT_THAT(outcome.err, AllOf(HasSubstr("max_connections is 100"),
+  EXPECT_THAT(outcome.err, AllOf(HasSubstr("--max_connections is 100"),
                                  HasSubstr(absl::StrCat("limit of ", kLimit))));
 }
 

@@ -19,7 +19,12 @@ class OptionsTest : public testing::Test {
     return ParseOptions(
         {{"json", "", "JSON.", &json_},
          {"name", "TEXT", "A name.", &name_},
-         {"max_tokens", "N", "A bound.", &max_tokens_, 'n'},
+         {.name = "max_tokens",
+          .value = "N",
+          .help = "A bound.",
+          .target = &max_tokens_,
+          .letter = 'n',
+          .mistaken = "limit|at_most"},
          {"temperature", "X", "A temperature.", &temperature_, 't', "0 to 100"},
          {"verbose", "", "A switch.", &verbose_, 'v'},
          {"top_k", "K", "A cut.", &top_k_},
@@ -144,6 +149,8 @@ TEST_F(OptionsTest, UnknownOptionsNameTheClosest) {
   EXPECT_EQ(Error({"--temprature=1"}),
             "unknown option --temprature, did you mean --temperature?");
   EXPECT_EQ(Error({"--zzz"}), "unknown option --zzz");
+  EXPECT_EQ(Error({"--at-most", "3"}),
+            "unknown option --at-most, did you mean --max_tokens?");
 }
 
 TEST_F(OptionsTest, MissingValuesAreNamed) {

@@ -73,6 +73,18 @@ class TypesTest(unittest.TestCase):
         with self.assertRaisesRegex(ValueError, "'FOREVER', one of NONE"):
             types.write_session(_wire.v1.Session(), durability="FOREVER")
 
+    def test_a_ttl_that_is_no_number_of_seconds(self):
+        message = _wire.v1.Session()
+        for wrong in ("10m", datetime.timedelta(minutes=10)):
+            with self.assertRaisesRegex(TypeError, "ttl is .* of seconds"):
+                types.write_session(message, ttl=wrong)
+        for wrong in (float("inf"), float("nan")):
+            with self.assertRaisesRegex(ValueError, "ttl is .* of seconds"):
+                types.write_session(message, ttl=wrong)
+        types.write_session(message, ttl=1.5)
+        self.assertEqual(message.ttl.ToTimedelta(),
+                         datetime.timedelta(seconds=1.5))
+
 
 if __name__ == "__main__":
     unittest.main()

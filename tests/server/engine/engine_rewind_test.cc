@@ -346,13 +346,25 @@ TEST_P(EngineRewindTest, WhatCannotBeReachedIsRefused) {
   EXPECT_EQ(MetadataOf(early, "earliest_position"),
             absl::StrCat(info.earliest_position));
   EXPECT_EQ(MetadataOf(early, "position"), "150");
-  EXPECT_EQ(ReasonOf(Rewind(*harness_, "s", {.position = 151})),
-            ErrorReason::kPositionOutOfReach);
-  EXPECT_EQ(ReasonOf(Rewind(*harness_, "s", {.inputs_back = 151})),
-            ErrorReason::kPositionOutOfReach);
+  EXPECT_THAT(
+      std::string(early.message()),
+      testing::HasSubstr(
+          info.earliest_position < 150
+              ? absl::StrCat("position from ", info.earliest_position, " on")
+              : "only to 0: no earlier state of it is kept (--snapshots"));
+  const absl::Status late = Rewind(*harness_, "s", {.position = 151});
+  EXPECT_EQ(ReasonOf(late), ErrorReason::kPositionOutOfReach);
+  EXPECT_THAT(std::string(late.message()),
+              testing::HasSubstr("is at position 150 and has not been at 151"));
+  const absl::Status beyond = Rewind(*harness_, "s", {.inputs_back = 151});
+  EXPECT_EQ(ReasonOf(beyond), ErrorReason::kPositionOutOfReach);
+  EXPECT_THAT(std::string(beyond.message()),
+              testing::HasSubstr("cannot go back by 151 tokens"));
   EXPECT_EQ(ReasonOf(ForkAt(*harness_, "s", {"copy"}, 151)),
             ErrorReason::kPositionOutOfReach);
   EXPECT_EQ(Info("s").position, 150u);
+  // The beginning needs no state that is kept.
+  EXPECT_TRUE(Rewind(*harness_, "s", {.position = 0}).ok());
 }
 
 TEST_P(EngineRewindTest, EmbeddingsAreNotAbsorbedAgain) {

@@ -34,22 +34,23 @@ TEST(ValidateEngineOptionsTest, ChecksEveryLimit) {
   const std::vector<std::pair<std::string, std::function<void(EngineOptions&)>>>
       kBad = {
           {"ttl", [](auto& o) { o.session_ttl = absl::ZeroDuration(); }},
-          {"threads", [](auto& o) { o.threads = 0; }},
-          {"threads", [](auto& o) { o.threads = 100000; }},
-          {"max_batch_rows", [](auto& o) { o.max_batch_rows = 0; }},
-          {"prefill_chunk_rows", [](auto& o) { o.prefill_chunk_rows = 257; }},
-          {"prefill_slice",
+          {"--threads", [](auto& o) { o.threads = 0; }},
+          {"--threads", [](auto& o) { o.threads = 100000; }},
+          {"--max_batch_rows", [](auto& o) { o.max_batch_rows = 0; }},
+          {"--prefill_chunk_rows", [](auto& o) { o.prefill_chunk_rows = 257; }},
+          {"--prefill_slice",
            [](auto& o) { o.prefill_slice = -absl::Nanoseconds(1); }},
-          {"prefill_slice", [](auto& o) { o.prefill_slice = absl::Hours(1); }},
-          {"max_queued_per_session",
+          {"--prefill_slice",
+           [](auto& o) { o.prefill_slice = absl::Hours(1); }},
+          {"--max_queued_per_session",
            [](auto& o) { o.max_queued_per_session = 0; }},
           {"max_queued_requests", [](auto& o) { o.max_queued_requests = 0; }},
           {"max_queued_input_bytes",
            [](auto& o) { o.max_queued_input_bytes = 0; }},
           {"max_tokens_per_request",
            [](auto& o) { o.max_tokens_per_request = 0; }},
-          {"max_step_tokens", [](auto& o) { o.max_step_tokens = 0; }},
-          {"max_step_tokens", [](auto& o) { o.max_step_tokens = 1 << 21; }},
+          {"--max_step_tokens", [](auto& o) { o.max_step_tokens = 0; }},
+          {"--max_step_tokens", [](auto& o) { o.max_step_tokens = 1 << 21; }},
       };
   for (const auto& [field, spoil] : kBad) {
     EngineOptions options;
@@ -63,7 +64,7 @@ TEST(ValidateEngineOptionsTest, KeepsStatesInMemoryWithoutAStoreOnly) {
   EXPECT_TRUE(ValidateEngineOptions(options, /*stores=*/true).ok());
   options.snapshots = 4;
   EXPECT_TRUE(ValidateEngineOptions(options).ok());
-  ExpectField(ValidateEngineOptions(options, /*stores=*/true), "snapshots");
+  ExpectField(ValidateEngineOptions(options, /*stores=*/true), "--snapshots");
 }
 
 class ValidateTest : public testing::Test {

@@ -122,12 +122,12 @@ TEST(ConnectionCapsTest, WhatDoesNotFitIsRefusedWithBothNumbers) {
   const absl::Status in_all = ResolveConnectionCaps(17, 0, 64).status();
   EXPECT_EQ(in_all.code(), absl::StatusCode::kInvalidArgument);
   EXPECT_THAT(std::string(in_all.message()),
-              AllOf(HasSubstr("max_connections is 17"),
+              AllOf(HasSubstr("--max_connections is 17"),
                     HasSubstr("limit of 64"), HasSubstr("at most 16")));
   const absl::Status per_peer = ResolveConnectionCaps(0, 17, 64).status();
   EXPECT_EQ(per_peer.code(), absl::StatusCode::kInvalidArgument);
   EXPECT_THAT(std::string(per_peer.message()),
-              AllOf(HasSubstr("max_connections_per_peer is 17"),
+              AllOf(HasSubstr("--max_connections_per_peer is 17"),
                     HasSubstr("at most 16")));
 }
 

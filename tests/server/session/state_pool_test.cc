@@ -13,6 +13,7 @@
 #include <thread>
 #include <vector>
 
+#include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "server/base/error.h"
 
@@ -60,8 +61,10 @@ TEST(StatePoolTest, RefusesExactlyAtTheBudget) {
     leases.push_back(std::move(*lease));
     EXPECT_EQ(pool.lent(), i);
   }
-  EXPECT_EQ(ReasonOf(pool.Allocate().status()),
-            ErrorReason::kStateBudgetExhausted);
+  const absl::Status refused = pool.Allocate().status();
+  EXPECT_EQ(ReasonOf(refused), ErrorReason::kStateBudgetExhausted);
+  EXPECT_THAT(std::string(refused.message()),
+              testing::HasSubstr("raise the server's --state_memory"));
   leases.pop_back();
   EXPECT_EQ(pool.lent(), 2u);
   EXPECT_TRUE(pool.Allocate().ok());

@@ -293,12 +293,23 @@ def write_prompt(prompt: Prompt | None, message: _wire.Message) -> None:
         message.tokens.ids.extend(prompt)
 
 
+def _seconds(name: str, value: float) -> datetime.timedelta:
+    if not isinstance(value, (int, float)):
+        raise TypeError(f"{name} is {value!r}, a number of seconds is needed, "
+                        "such as 600")
+    try:
+        return datetime.timedelta(seconds=value)
+    except (OverflowError, ValueError):  # of what is infinite, and of NaN
+        raise ValueError(f"{name} is {value!r}, a number of seconds is "
+                         "needed, such as 600") from None
+
+
 def write_session(message: _wire.Message, *, ttl: float | None = None,
                   labels: Mapping[str, str] | None = None,
                   durability: str | None = None) -> None:
     """Sets what of a Session is the client's to choose. ttl is in seconds."""
     if ttl is not None:
-        message.ttl.FromTimedelta(datetime.timedelta(seconds=ttl))
+        message.ttl.FromTimedelta(_seconds("ttl", ttl))
     if labels:
         message.labels.update(labels)
     if durability is not None:
