@@ -200,7 +200,7 @@ absl::Status TooMuch(size_t bytes) {
       absl::StrCat("a pattern of this model's tokenizer takes more than ",
                    Regex::kMaxSteps, " steps, or ", Regex::kMaxHeapKib,
                    " KiB, to look for a match in ", bytes,
-                   " bytes of text; send the text as token ids, or in parts"),
+                   " bytes of text; send the text as token ids, or piece by piece"),
       {{"bounds", absl::StrCat("at most ", Regex::kMaxSteps, " steps")}});
 }
 
