@@ -183,14 +183,17 @@ absl::StatusOr<std::vector<SentencePieceMarks::Found>> SentencePieceMarks::Read(
 bool SentencePieceMarks::IsLiteral(const MarkedText& text,
                                    const Found& found) const {
   const absl::string_view bytes = text.text;
-  absl::string_view spelled = spelled_.at(found.token);
+  const absl::string_view spelled = spelled_.at(found.token);
   const std::string surface = absl::StrReplaceAll(
       bytes.substr(found.begin, found.end - found.begin), {{" ", kSpaceMark}});
   size_t end = found.end;
   const bool exact =
       surface == spelled || absl::StrCat(kSpaceMark, surface) == spelled;
-  if ((!exact || surface.empty()) && end < bytes.size()) {
-    end += FirstCharacter(bytes.substr(end)).bytes;
+  if (!exact || surface.empty()) {
+    // Past its other bytes, which a piece that is no UTF-8 may end before.
+    do {
+      ++end;
+    } while (end < bytes.size() && (bytes[end] & 0xC0) == 0x80);
   }
   return HasLiteral(
       absl::string_view(text.literal).substr(found.begin, end - found.begin));
