@@ -68,8 +68,7 @@ struct RequestBase {
   bool ephemeral = false;
   // Of a Step. It begins the session anew: if there is none, it is made, and
   // gone again if the step fails and has left nothing in it; one that there is
-  // is as new when the step's turn comes, but an idle ephemeral one goes at
-  // once. Not so of a repeat.
+  // is as new at the step's turn (ephemeral: made anew). Not so of a repeat.
   bool starts = false;
   // Of a Step. When it has been carried out the session is deleted, unless a
   // request behind it starts it anew; what is queued before that ends.
