@@ -300,8 +300,14 @@ absl::Status Chat::Try(absl::string_view said, Canceller& canceller) {
   if (!position.ok()) return position.status();
   v1::GenerateRequest request;
   request.set_session(session_.name());
-  request.set_text(absl::StrCat(*position == 0 ? rules_.beginning : "",
-                                conversation_.TextOf(said, *position)));
+  Prompt prompt = *position == 0 ? rules_.beginning : Prompt();
+  for (PromptPart& part : conversation_.PromptOf(said, *position)) {
+    prompt.push_back(std::move(part));
+  }
+  const auto tokens = TokensOf(connection_, prompt);
+  if (!tokens.ok()) return tokens.status();
+  request.mutable_tokens()->mutable_ids()->Assign(tokens->begin(),
+                                                  tokens->end());
   *request.mutable_sampling() = options_.sampling.ToProto();
   if (options_.max_tokens) request.set_max_tokens(*options_.max_tokens);
   const std::string stop = conversation_.stop();
@@ -338,10 +344,11 @@ class ChatCommand : public Command {
     return {
         "chat", "", "Talks to the model, turn by turn, over one session",
         "Reads what you say, a line each, and prints what the model answers. "
-        "Each turn is sent as text, as the model's chat template writes it, or "
+        "Each turn is sent as the model's chat template writes it, or "
         "between --user_prefix and --assistant_prefix if there is none, and "
         "the answer ends where the model ends its message or begins to speak "
-        "for the user. The session keeps what was said: nothing is sent "
+        "for the user. What you say is read as text, whatever marks it spells. "
+        "The session keeps what was said: nothing is sent "
         "twice. Lines that begin with / are commands: /undo takes the last "
         "turn back, /fork NAME keeps a copy of the session, /save NAME a "
         "checkpoint; /help lists them. Ctrl-C cuts an answer, Ctrl-D or /quit "

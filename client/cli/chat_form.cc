@@ -1,5 +1,6 @@
 #include "client/cli/chat_form.h"
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
@@ -52,27 +53,23 @@ std::string ChatForm::BeforeAnswer() const {
   return absl::StrCat(Before("assistant"), opening);
 }
 
-std::string ChatForm::Message(absl::string_view role,
-                              absl::string_view text) const {
-  return absl::StrCat(Before(role), text, end, after_end);
+Prompt ChatForm::Message(absl::string_view role, absl::string_view text) const {
+  return {{.text = Before(role)},
+          {.text = std::string(text), .literal = true},
+          {.text = absl::StrCat(end, after_end)}};
 }
 
 std::string ChatForm::Before(absl::string_view role) const {
   return absl::StrCat(role_begin, role, role_end);
 }
 
-absl::Status ChatForm::CheckSaid(absl::string_view text) const {
-  const absl::string_view role_mark =
-      absl::string_view(role_end).substr(0, role_end.find('\n'));
-  for (const absl::string_view mark :
-       {absl::string_view(begin), absl::string_view(role_begin), role_mark,
-        absl::string_view(end)}) {
-    if (mark.empty() || !absl::StrContains(text, mark)) continue;
-    return absl::InvalidArgumentError(absl::StrCat(
-        "'", mark, "' cannot be said: the model would take it for the end or ",
-        "the beginning of a message"));
+std::vector<std::string> ChatForm::Marks() const {
+  std::vector<std::string> marks;
+  for (const std::string& text : {begin, role_begin, role_end, end}) {
+    const absl::string_view mark = absl::StripAsciiWhitespace(text);
+    if (!mark.empty()) marks.emplace_back(mark);
   }
-  return absl::OkStatus();
+  return marks;
 }
 
 absl::StatusOr<std::optional<ChatForm>> ChatFormOf(absl::string_view choice,

@@ -12,6 +12,16 @@
 
 namespace steadystate::client {
 
+// A part of a prompt. Literal: what somebody says, which the server is to read
+// as text, whatever marks it spells.
+struct PromptPart {
+  std::string text;
+  bool literal = false;
+
+  bool operator==(const PromptPart&) const = default;
+};
+using Prompt = std::vector<PromptPart>;
+
 // The marks that a chat template writes around the messages of a conversation.
 struct ChatForm {
   std::string begin;       // before the first message, mostly nothing
@@ -23,7 +33,7 @@ struct ChatForm {
   std::string opening{};
 
   // "<|im_start|>user\nHi<|im_end|>\n", of role and message.
-  std::string Message(absl::string_view role, absl::string_view text) const;
+  Prompt Message(absl::string_view role, absl::string_view text) const;
 
   // What a model goes on from to answer.
   std::string BeforeAnswer() const;
@@ -31,9 +41,8 @@ struct ChatForm {
   // What stands before a message of `role`.
   std::string Before(absl::string_view role) const;
 
-  // An error if what somebody says has a mark, which the server would take for
-  // one: it finds special tokens in any text.
-  absl::Status CheckSaid(absl::string_view text) const;
+  // The marks without the blanks beside them.
+  std::vector<std::string> Marks() const;
 };
 
 // The words that --template may be.

@@ -81,6 +81,7 @@ ExitCode RunCommand(Command& command,
 }
 
 bool AsksForHelp(const std::vector<std::string>& arguments) {
+  if (arguments.size() == 2 && arguments[1] == "help") return true;
   return std::any_of(
       arguments.begin(), arguments.end(),
       [](const std::string& word) { return word == "--help" || word == "-h"; });

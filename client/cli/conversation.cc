@@ -21,19 +21,20 @@ std::string Conversation::stop() const {
   return absl::StrCat(absl::StartsWith(user_prefix_, "\n") ? "\n" : "", words);
 }
 
-std::string Conversation::TextOf(absl::string_view line,
-                                 uint64_t position) const {
+Prompt Conversation::PromptOf(absl::string_view line, uint64_t position) const {
   absl::string_view prefix = user_prefix_;
+  std::string before;
   if (position == 0) {
     prefix = absl::StripLeadingAsciiWhitespace(prefix);
   } else if (!answer_end_.empty()) {
-    return absl::StrCat(at_stop_ ? "" : answer_end_, after_answer_, prefix,
-                        line, assistant_prefix_);
+    before = absl::StrCat(at_stop_ ? "" : answer_end_, after_answer_);
   } else if (at_stop_) {
     const std::string absorbed = stop();
     prefix.remove_prefix(prefix.find(absorbed) + absorbed.size());
   }
-  return absl::StrCat(prefix, line, assistant_prefix_);
+  return {{.text = absl::StrCat(before, prefix)},
+          {.text = std::string(line), .literal = true},
+          {.text = assistant_prefix_}};
 }
 
 void Conversation::Begin(uint64_t position) {

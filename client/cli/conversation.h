@@ -46,7 +46,7 @@ class Conversation {
   // less that; at position 0 without the line ends that set a turn apart. In a
   // template's form an answer that was cut is ended first; before the first
   // turn of this object the session is taken to be where an answer has ended.
-  std::string TextOf(absl::string_view line, uint64_t position) const;
+  Prompt PromptOf(absl::string_view line, uint64_t position) const;
 
   // A turn begins at this position.
   void Begin(uint64_t position);

@@ -32,8 +32,9 @@ class GenerateCommand : public Command {
         "generate", "[TEXT]", "Continues a prompt, printing text as it comes",
         "Absorbs a prompt, TEXT, and prints what the model continues it with, "
         "as "
-        "it is produced. Without --session a fresh session is created, and "
-        "deleted at the end. With a model that has no tokenizer, token ids "
+        "it is produced. Without --session a fresh session is created, which "
+        "ends with the command, also where that is killed. With a model that "
+        "has no tokenizer, token ids "
         "are printed in place of text. Ctrl-C ends it, and still prints the "
         "summary or JSON that was asked for.",
         "  steadystate generate 'Once upon a time'\n"
@@ -241,7 +242,10 @@ absl::Status GenerateCommand::Run(const Connection& connection) {
       connection.client.GetModel(model_request, connection.unary);
   if (!model.ok()) return model.status();
   print_ids_ = model->tokenizer().empty();
-  auto use = SessionUse::Open(connection, session_id_);
+  // What others are to find is made to last.
+  auto use = session_id_ || keep_ || reuse_prefix_
+                 ? SessionUse::Open(connection, session_id_)
+                 : SessionUse::OpenEphemeral(connection);
   if (!use.ok()) return use.status();
   if (keep_) {
     use->Keep();

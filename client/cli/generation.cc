@@ -1,6 +1,7 @@
 #include "client/cli/generation.h"
 
 #include <algorithm>
+#include <cmath>
 #include <utility>
 
 #include "absl/strings/numbers.h"
@@ -17,7 +18,8 @@ void SamplingOptions::AppendTo(OptionTable& table) {
         absl::StrSplit(text, absl::MaxSplits('=', 1));
     const auto token = ParseTokenId(parts.first);
     float bias = 0;
-    if (!token.ok() || !absl::SimpleAtof(parts.second, &bias)) {
+    if (!token.ok() || !absl::SimpleAtof(parts.second, &bias) ||
+        !std::isfinite(bias)) {
       return absl::InvalidArgumentError(
           absl::StrCat("'", text, "' is not TOKEN=BIAS, such as 10=-2.5"));
     }

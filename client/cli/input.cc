@@ -18,28 +18,6 @@ bool Continues(char byte) {
   return (static_cast<unsigned char>(byte) & 0xC0) == 0x80;
 }
 
-// The length of the UTF-8 character at the start of `text`, 0 if there is none.
-size_t CharacterLength(absl::string_view text) {
-  const auto at = [text](size_t i) -> unsigned {
-    return static_cast<unsigned char>(text[i]);
-  };
-  const unsigned lead = at(0);
-  if (lead < 0x80) return 1;
-  const size_t length = lead >= 0xC2 && lead < 0xE0   ? 2
-                        : lead >= 0xE0 && lead < 0xF0 ? 3
-                        : lead >= 0xF0 && lead < 0xF5 ? 4
-                                                      : 0;
-  if (length == 0 || text.size() < length) return 0;
-  for (size_t i = 1; i < length; ++i) {
-    if (!Continues(text[i])) return 0;
-  }
-  // Forms that are too long, surrogates, and what lies above U+10FFFF.
-  const bool forbidden =
-      (lead == 0xE0 && at(1) < 0xA0) || (lead == 0xED && at(1) >= 0xA0) ||
-      (lead == 0xF0 && at(1) < 0x90) || (lead == 0xF4 && at(1) >= 0x90);
-  return forbidden ? 0 : length;
-}
-
 std::vector<Input> CutText(const std::string& text, size_t length) {
   std::vector<Input> pieces;
   for (size_t begin = 0; begin < text.size();) {
@@ -64,8 +42,9 @@ std::vector<Input> CutIds(const std::vector<int32_t>& ids, size_t length) {
 
 absl::StatusOr<std::optional<Input>> Text(std::string text) {
   const absl::Status checked = CheckUtf8(text);
-  if (!checked.ok()) return checked;
-  return Input(std::move(text));
+  if (checked.ok()) return Input(std::move(text));
+  return absl::InvalidArgumentError(absl::StrCat(
+      checked.message(), "; other bytes can be given as token ids"));
 }
 
 }  // namespace
@@ -88,23 +67,15 @@ absl::StatusOr<std::string> ReadFile(const std::string& path) {
   std::vector<char> buffer(size_t{1} << 16);
   while (const size_t count =
              std::fread(buffer.data(), 1, buffer.size(), file)) {
+    if (content.size() + count > kMaxFileBytes) {
+      return absl::InvalidArgumentError(
+          absl::StrCat(path, " has more than ", kMaxFileBytes,
+                       " bytes, the most that is ", "read"));
+    }
     content.append(buffer.data(), count);
   }
   if (std::ferror(file) != 0) return failure();
   return content;
-}
-
-absl::Status CheckUtf8(absl::string_view text) {
-  for (size_t i = 0; i < text.size();) {
-    const size_t length = CharacterLength(text.substr(i));
-    if (length == 0) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("text must be UTF-8; the byte at offset ", i,
-                       " is not; other bytes can be given as token ids"));
-    }
-    i += length;
-  }
-  return absl::OkStatus();
 }
 
 absl::StatusOr<std::vector<int32_t>> ParseTokenIds(absl::string_view json) {

@@ -12,6 +12,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "client/options/options.h"
+#include "client/options/utf8.h"
 
 namespace steadystate::client {
 
@@ -32,13 +33,13 @@ void SetInput(const Input& input, Request& request) {
   }
 }
 
-// Reads a whole file, or standard input for "-". NOT_FOUND or another code,
-// with the path and the cause.
-absl::StatusOr<std::string> ReadFile(const std::string& path);
+// What is read of a file: it is all in memory, and some files have no end.
+inline constexpr size_t kMaxFileBytes = size_t{256} << 20;
 
-// Checks that `text` is UTF-8. INVALID_ARGUMENT, with the offset of the first
-// byte that is not.
-absl::Status CheckUtf8(absl::string_view text);
+// Reads a whole file, or standard input for "-". NOT_FOUND or another code,
+// with the path and the cause; INVALID_ARGUMENT: it has more than
+// kMaxFileBytes.
+absl::StatusOr<std::string> ReadFile(const std::string& path);
 
 // Reads a JSON array of token ids. INVALID_ARGUMENT, with the index of what is
 // not a token id.

@@ -28,11 +28,11 @@ sigset_t Signals() {
 
 }  // namespace
 
-Interrupt::Interrupt(Handler handler) : handler_(std::move(handler)) {
+Interrupt::Interrupt(Handler handler)
+    : signals_(Signals()), handler_(std::move(handler)) {
   // Blocked here, and so in every thread that starts from now on: the watcher
   // is the only one that takes them.
-  const sigset_t signals = Signals();
-  pthread_sigmask(SIG_BLOCK, &signals, nullptr);
+  pthread_sigmask(SIG_BLOCK, &signals_, nullptr);
   watcher_ = std::thread(&Interrupt::Watch, this);
 }
 
@@ -48,9 +48,8 @@ Interrupt::Handler Interrupt::Exchange(Handler handler) {
 }
 
 void Interrupt::Watch() {
-  const sigset_t signals = Signals();
   int signal = 0;
-  while (sigwait(&signals, &signal) == 0 && !stopping_) {
+  while (sigwait(&signals_, &signal) == 0 && !stopping_) {
     const MutexLock lock(mutex_);
     handler_(signal);
   }

@@ -1,6 +1,8 @@
 #ifndef STEADYSTATE_CLIENT_CLI_INTERRUPT_H_
 #define STEADYSTATE_CLIENT_CLI_INTERRUPT_H_
 
+#include <signal.h>
+
 #include <atomic>
 #include <functional>
 #include <thread>
@@ -32,6 +34,7 @@ class Interrupt {
  private:
   void Watch();
 
+  const sigset_t signals_;
   Mutex mutex_;
   Handler handler_ ABSL_GUARDED_BY(mutex_);
   std::atomic<bool> stopping_ = false;

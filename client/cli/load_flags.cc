@@ -159,8 +159,8 @@ void LoadFlags::AppendTimes(OptionTable& table) {
                    Parsed(&warmup_, DurationOrZero)});
   table.push_back(
       {"duration", "DURATION",
-       "How long to measure. 0: until SIGINT or SIGTERM, which is then no "
-       "failure. Default 10s.",
+       "How long to measure. 0: until SIGINT, SIGTERM or SIGHUP, which is then "
+       "no failure. Default 10s.",
        Parsed(&duration_, DurationOrZero)});
   table.push_back(
       {"drain", "DURATION",

@@ -2,6 +2,8 @@
 // session that other commands work in.
 #include "client/cli/session.h"
 
+#include <random>
+
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
@@ -12,6 +14,18 @@
 
 namespace steadystate::client {
 namespace {
+
+absl::Status CheckCount(const std::vector<std::string>& arguments, size_t least,
+                        size_t most) {
+  if (arguments.size() < least) {
+    return absl::InvalidArgumentError("the session's id is missing");
+  }
+  if (arguments.size() > most) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("unexpected '", arguments[most], "'"));
+  }
+  return absl::OkStatus();
+}
 
 class SessionCreateCommand : public Command {
  public:
@@ -183,7 +197,8 @@ class SessionExportCommand : public Command {
     if (arguments.size() == 1) {
       return absl::InvalidArgumentError("the file's name is missing");
     }
-    return CheckIds(arguments, 2, 2);
+    const absl::Status counted = CheckCount(arguments, 2, 2);
+    return counted.ok() ? CheckIds({arguments[0]}, 1, 1) : counted;
   }
 
   v1::ExportSessionRequest request_;
@@ -211,7 +226,7 @@ class SessionImportCommand : public Command {
       return absl::InvalidArgumentError("the file's name is missing");
     }
     path_ = arguments[0];
-    return CheckIds(arguments, 1, 1);
+    return CheckCount(arguments, 1, 1);
   }
 
   absl::Status Run(const Connection& connection) override {
@@ -265,14 +280,11 @@ class SessionHibernateCommand final : public Command {
 
 absl::Status CheckIds(const std::vector<std::string>& arguments, size_t least,
                       size_t most) {
-  if (arguments.size() < least) {
-    return absl::InvalidArgumentError("the session's id is missing");
+  absl::Status checked = CheckCount(arguments, least, most);
+  for (const std::string& argument : arguments) {
+    if (checked.ok()) checked = CheckUtf8(argument);
   }
-  if (arguments.size() > most) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("unexpected '", arguments[most], "'"));
-  }
-  return absl::OkStatus();
+  return checked;
 }
 
 absl::Status ReadLabel(
@@ -329,6 +341,43 @@ absl::StatusOr<SessionUse> SessionUse::Open(
   }
   if (!session.ok()) return session.status();
   return SessionUse(&connection, *std::move(session), !id);
+}
+
+namespace {
+
+// As servers make them.
+std::string RandomId() {
+  constexpr absl::string_view kDigits = "abcdefghijklmnopqrstuvwxyz234567";
+  constexpr size_t kLength = 26;
+  std::random_device random;
+  std::string id;
+  while (id.size() < kLength) id.push_back(kDigits[random() % kDigits.size()]);
+  return id;
+}
+
+}  // namespace
+
+absl::StatusOr<SessionUse> SessionUse::OpenEphemeral(
+    const Connection& connection) {
+  StepStreamOptions options;
+  options.call.canceller = connection.unary.canceller;
+  std::unique_ptr<StepStream> stream =
+      StepStream::Open(connection.client, options);
+  const std::string name = SessionName(RandomId());
+  absl::Status made =
+      stream->Send(stream->AddSession(name, 0), {.ephemeral = true});
+  if (made.ok()) {
+    const std::optional<StepAnswer> answer = stream->Next();
+    made = answer ? answer->step.status() : stream->Finish();
+    if (!answer && made.ok()) made = absl::UnavailableError("no answer");
+  }
+  if (absl::IsResourceExhausted(made)) return Open(connection, std::nullopt);
+  if (!made.ok()) return made;
+  auto use = Open(connection, name);
+  if (!use.ok()) return use;
+  use->owned_ = true;
+  use->stream_ = std::move(stream);
+  return use;
 }
 
 SessionUse::~SessionUse() {

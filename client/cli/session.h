@@ -2,6 +2,7 @@
 #define STEADYSTATE_CLIENT_CLI_SESSION_H_
 
 #include <cstddef>
+#include <memory>
 #include <optional>
 #include <string>
 #include <utility>
@@ -12,6 +13,7 @@
 #include "absl/strings/string_view.h"
 #include "client/cli/command.h"
 #include "google/protobuf/map.h"
+#include "steadystate/step_stream.h"
 #include "steadystate/v1/session.pb.h"
 
 namespace steadystate::client {
@@ -42,11 +44,16 @@ class SessionUse {
   static absl::StatusOr<SessionUse> Open(const Connection& connection,
                                          const std::optional<std::string>& id);
 
+  // A fresh session that ends with the connection, also if the process is
+  // killed; where the server has no room for such, as Open makes one.
+  static absl::StatusOr<SessionUse> OpenEphemeral(const Connection& connection);
+
   ~SessionUse();
   SessionUse(SessionUse&& other) noexcept
       : connection_(std::exchange(other.connection_, nullptr)),
         session_(std::move(other.session_)),
-        owned_(other.owned_) {}
+        owned_(other.owned_),
+        stream_(std::move(other.stream_)) {}
   SessionUse& operator=(SessionUse&&) = delete;
 
   // The session as it was when this object was made.
@@ -65,6 +72,7 @@ class SessionUse {
   const Connection* connection_;  // nullptr once moved from
   v1::Session session_;
   bool owned_;
+  std::unique_ptr<StepStream> stream_;  // with which an ephemeral one ends
 };
 
 }  // namespace steadystate::client

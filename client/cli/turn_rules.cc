@@ -26,7 +26,7 @@ TurnRules ByPrefixes(const TurnOptions& options) {
       options.assistant_prefix.value_or(std::string(kAssistantPrefix));
   return {.form = {},
           .end_token = {},
-          .beginning = options.system,
+          .beginning = {{.text = options.system}},
           .conversation = Conversation(Unescaped(user), Unescaped(assistant))};
 }
 
@@ -75,18 +75,79 @@ absl::Status TurnOptions::Check() {
 }
 
 absl::Status TurnRules::CheckSaid(absl::string_view text) const {
-  if (form.has_value()) {
-    const absl::Status checked = form->CheckSaid(text);
-    if (!checked.ok()) return checked;
-  }
-  for (const std::string& token : special_tokens) {
-    if (token.empty() || !absl::StrContains(text, token)) continue;
-    return absl::InvalidArgumentError(
-        absl::StrCat("'", token, "' cannot be said: it is a token of the ",
-                     "model's own, and stands for no text"));
+  for (const std::string& mark : letters) {
+    if (!absl::StrContains(text, mark)) continue;
+    return absl::InvalidArgumentError(absl::StrCat(
+        "'", mark, "' cannot be said: this model's tokenizer has no token for ",
+        "it, so that the model would take it for the end or the beginning of ",
+        "a message"));
   }
   return absl::OkStatus();
 }
+
+absl::StatusOr<std::vector<int32_t>> TokensOf(const Connection& connection,
+                                              const Prompt& prompt) {
+  v1::TokenizeRequest request;
+  v1::TokenizeRequest whole;
+  for (const PromptPart& part : prompt) {
+    v1::TextPart& added = *request.add_parts();
+    added.set_text(part.text);
+    added.set_literal(part.literal);
+    whole.mutable_text()->append(part.text);
+  }
+  const auto answer = connection.client.Tokenize(request, connection.unary);
+  if (!answer.ok()) return answer.status();
+  std::vector<int32_t> tokens(answer->tokens().begin(), answer->tokens().end());
+  if (!tokens.empty() || whole.text().empty()) return tokens;
+  // An older server does not see the parts. Blanks may have no tokens, too.
+  const auto all = connection.client.Tokenize(whole, connection.unary);
+  if (!all.ok()) return all.status();
+  if (all->tokens().empty()) return tokens;
+  return absl::FailedPreconditionError(
+      "the server is older than this program: it cannot be told which part of "
+      "a prompt is what somebody says, and would find special tokens there");
+}
+
+namespace {
+
+// Which marks of the form the model has no token for.
+absl::StatusOr<std::vector<std::string>> LettersOf(const Connection& connection,
+                                                   const ChatForm& form) {
+  std::vector<std::string> letters;
+  for (const std::string& mark : form.Marks()) {
+    const auto marked = TokensOf(connection, {{.text = mark}});
+    if (!marked.ok()) return marked.status();
+    const auto said = TokensOf(connection, {{.text = mark, .literal = true}});
+    if (!said.ok()) return said.status();
+    if (*marked == *said) letters.push_back(mark);
+  }
+  return letters;
+}
+
+absl::StatusOr<TurnRules> ByForm(const Connection& connection,
+                                 const ChatForm& form,
+                                 const std::string& system) {
+  TurnRules rules{.form = form,
+                  .end_token = {},
+                  .beginning = {{.text = form.begin}},
+                  .conversation = Conversation(form)};
+  auto letters = LettersOf(connection, form);
+  if (!letters.ok()) return letters.status();
+  rules.letters = *std::move(letters);
+  if (!system.empty()) {
+    const absl::Status checked = rules.CheckSaid(system);
+    if (!checked.ok()) return checked;
+    for (PromptPart& part : form.Message("system", system)) {
+      rules.beginning.push_back(std::move(part));
+    }
+  }
+  const auto end = TokensOf(connection, {{.text = form.end}});
+  if (!end.ok()) return end.status();
+  if (end->size() == 1) rules.end_token = end->front();
+  return rules;
+}
+
+}  // namespace
 
 absl::StatusOr<TurnRules> RulesOf(const Connection& connection,
                                   const TurnOptions& options) {
@@ -101,28 +162,9 @@ absl::StatusOr<TurnRules> RulesOf(const Connection& connection,
   }
   const auto form = ChatFormOf(options.form, *model);
   if (!form.ok()) return form.status();
-  TurnRules rules = form->has_value()
-                        ? TurnRules{.form = *form,
-                                    .end_token = {},
-                                    .beginning = (*form)->begin,
-                                    .conversation = Conversation(**form)}
-                        : ByPrefixes(options);
-  for (const v1::Model::SpecialToken& token : model->special_tokens()) {
-    rules.special_tokens.push_back(token.text());
-  }
   // --system then is what the prompt begins with, special tokens and all.
-  if (!rules.form.has_value()) return rules;
-  if (!options.system.empty()) {
-    const absl::Status checked = rules.CheckSaid(options.system);
-    if (!checked.ok()) return checked;
-    rules.beginning += rules.form->Message("system", options.system);
-  }
-  v1::TokenizeRequest end;
-  end.set_text(rules.form->end);
-  const auto tokens = connection.client.Tokenize(end, connection.unary);
-  if (!tokens.ok()) return tokens.status();
-  if (tokens->tokens_size() == 1) rules.end_token = tokens->tokens(0);
-  return rules;
+  if (!form->has_value()) return ByPrefixes(options);
+  return ByForm(connection, **form, options.system);
 }
 
 }  // namespace steadystate::client

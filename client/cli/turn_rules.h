@@ -36,12 +36,12 @@ struct TurnRules {
   std::optional<ChatForm> form;  // nothing: by prefixes
   // The token that ends a message in that form; nothing: its text does.
   std::optional<int32_t> end_token;
-  std::string beginning;      // of a session, before the first turn
+  Prompt beginning;           // of a session, before the first turn
   Conversation conversation;  // before it
-  // The model's own, which the server finds in any text.
-  std::vector<std::string> special_tokens{};
+  // Marks of the form that to this model are mere letters, whoever says them.
+  std::vector<std::string> letters{};
 
-  // An error if what somebody says has a mark of the form, or a special token.
+  // An error if what somebody says has one of these.
   absl::Status CheckSaid(absl::string_view text) const;
 };
 
@@ -51,6 +51,11 @@ struct TurnRules {
 // the calls.
 absl::StatusOr<TurnRules> RulesOf(const Connection& connection,
                                   const TurnOptions& options);
+
+// The tokens of a prompt, whose literal parts have no special ones. Errors of
+// the call; FAILED_PRECONDITION: the server is too old to tell parts apart.
+absl::StatusOr<std::vector<int32_t>> TokensOf(const Connection& connection,
+                                              const Prompt& prompt);
 
 }  // namespace steadystate::client
 

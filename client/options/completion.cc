@@ -35,6 +35,25 @@ std::set<std::string> WordsAfter(const Program& program,
   return words;
 }
 
+// The words that may come behind a command: its second words if it is also a
+// group, those of its arguments ("bash|zsh|fish"), or for COMMAND the others.
+std::vector<std::string> ArgumentWords(const Program& program,
+                                       const CommandPage& command) {
+  const std::set<std::string> group = WordsAfter(program, command.text.name);
+  std::vector<std::string> words(group.begin(), group.end());
+  Option argument;
+  argument.value = command.text.arguments;
+  for (const absl::string_view word : LiteralWords(argument)) {
+    words.emplace_back(word);
+  }
+  if (command.text.arguments == "[COMMAND]") {
+    for (const std::string& word : WordsAfter(program, "")) {
+      words.push_back(word);
+    }
+  }
+  return words;
+}
+
 std::set<std::string> Groups(const Program& program) {
   std::set<std::string> groups;
   for (const CommandPage& command : program.commands) {
@@ -107,7 +126,7 @@ std::string WordCase(const Program& program) {
                     " ;;\n");
   };
   for (const CommandPage& command : program.commands) {
-    std::vector<std::string> words;
+    std::vector<std::string> words = ArgumentWords(program, command);
     for (const Option& option : command.options) {
       words.push_back(absl::StrCat("--", option.name));
     }
@@ -132,7 +151,8 @@ std::string BashScript(const Program& program) {
         "  case $command in\n    ",
         absl::StrJoin(Groups(program), " | "),
         ")\n"
-        "      ((COMP_CWORD < 3)) || command+=\" ${COMP_WORDS[2]}\" ;;\n"
+        "      ((COMP_CWORD < 3)) || [[ ${COMP_WORDS[2]} == -* ]] ||\n"
+        "        command+=\" ${COMP_WORDS[2]}\" ;;\n"
         "  esac\n");
   }
   return absl::StrCat(
@@ -202,6 +222,13 @@ std::string FishScript(const Program& program) {
           Quoted(option.help.substr(0, option.help.find_first_of(".\n"))));
       add(condition, rest);
     }
+    const std::string words =
+        absl::StrJoin(ArgumentWords(program, command), " ");
+    if (words.empty() ||
+        Groups(program).contains(std::string(command.text.name))) {
+      continue;
+    }
+    add(condition, absl::StrCat("-a ", Quoted(words)));
   }
   const std::set<std::string> first = WordsAfter(program, "");
   for (const std::string& word : first) {

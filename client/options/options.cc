@@ -1,6 +1,7 @@
 #include "client/options/options.h"
 
 #include <algorithm>
+#include <cmath>
 #include <numeric>
 
 #include "absl/strings/match.h"
@@ -9,6 +10,7 @@
 #include "absl/strings/str_replace.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
+#include "client/options/utf8.h"
 
 namespace steadystate::client {
 namespace {
@@ -42,6 +44,7 @@ class Reader {
     if (!absl::SimpleAtod(text_, &value)) {
       return Unreadable(text_, "a number");
     }
+    if (!std::isfinite(value)) return Unreadable(text_, "a finite number");
     *target = value;
     return absl::OkStatus();
   }
@@ -171,8 +174,12 @@ absl::StatusOr<Written> TakeApart(const OptionTable& table,
 
 absl::Status Read(const Written& written, absl::string_view value) {
   const Option& option = *written.option;
-  const absl::Status read =
-      std::visit(Reader(value, !option.range.empty()), option.target);
+  // What names a file may be any bytes.
+  const bool is_path = option.value == "FILE" || option.value == "DIRECTORY";
+  absl::Status read = is_path ? absl::OkStatus() : CheckUtf8(value);
+  if (read.ok()) {
+    read = std::visit(Reader(value, !option.range.empty()), option.target);
+  }
   if (read.ok()) return read;
   return absl::InvalidArgumentError(absl::StrCat(
       written.as, ": ", read.message(),

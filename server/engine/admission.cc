@@ -125,12 +125,19 @@ absl::Status Admission::Accept(Entry& entry, const Moment& now) {
       base.joins || (session != nullptr && Backlog::MayRepeat(*session, base));
   STEADYSTATE_RETURN_IF_ERROR(desk_.backlog.Check(
       session, base.client, base.writer, task.input_bytes(), behind_others));
+  if (base.starts && session != nullptr && session->stream != 0 &&
+      !session->active) {
+    // What begins is no stream's, and is not to end with one.
+    Shelf::Removed nobody;
+    keeper_.Delete(*session, now, nobody);
+    session = nullptr;
+  }
   if (on_fresh_state) {
     STEADYSTATE_ASSIGN_OR_RETURN(session, keeper_.CreateUnlisted(now));
     session->owner = base.owner;
   } else if (session == nullptr) {
     STEADYSTATE_ASSIGN_OR_RETURN(session, MakeFor(base, now));
-    entry.request->made_session = base.starts;
+    entry.request->made_session = true;
   }
   entry.request->expected_position = base.expected_position;
   entry.request->deadline = std::min(base.deadline, now.steady + base.timeout);

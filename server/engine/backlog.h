@@ -79,7 +79,8 @@ struct Request {
   bool begun = false;             // its first batch has been formed
   bool cancel_requested = false;  // noted for the compute thread
   bool wake_requested = false;    // noted for the compute thread
-  // If it fails with nothing done the session is over (RequestBase::starts):
+  // If it fails with nothing done the session is over (RequestBase::starts,
+  // ephemeral):
   // it was made for the request, or is kept for it when it should end.
   bool made_session = false;
   // Those that ended the session that is kept: they are answered when the

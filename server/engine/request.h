@@ -63,12 +63,12 @@ struct RequestBase {
   SteadyTime deadline = SteadyTime::InfiniteFuture();
   // How long after its arrival it may begin, beside the deadline.
   absl::Duration timeout = absl::InfiniteDuration();
-  // If there is no such session it is made, and its writer's: it ends with
-  // Engine::EndWriter, and is never stored.
+  // If there is no such session it is made, and gone as by `starts`; it ends
+  // with its writer (Engine::EndWriter), and is never stored.
   bool ephemeral = false;
   // Of a Step. It begins the session anew: if there is none, it is made, and
   // gone again if the step fails and has left nothing in it; one that there is
-  // becomes what a new one is when the step's turn comes. Not so of a repeat.
+  // is as new at the step's turn (ephemeral: made anew). Not so of a repeat.
   bool starts = false;
   // Of a Step. When it has been carried out the session is deleted, unless a
   // request behind it starts it anew; what is queued before that ends.

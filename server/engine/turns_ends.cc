@@ -82,7 +82,7 @@ void Turns::EndStandstills() {
   }
 }
 
-// Is the session over with the request (RequestBase::ends, starts)?
+// Is the session over with the request (RequestBase::ends, starts, ephemeral)?
 bool Turns::EndsSession(const Request& request,
                         const absl::Status& status) const {
   const Session& session = *request.lane->session;
@@ -98,8 +98,11 @@ void Turns::EndBehind(const Request& last) {
   const Lane& lane = *last.lane;
   const auto& requests = lane.requests;
   if (requests.front().get() != &last) return;
+  const auto makes_it = [](const RequestBase& base) {
+    return base.starts || base.ephemeral;
+  };
   size_t next = 1;
-  while (next < requests.size() && !requests[next]->task->base().starts) {
+  while (next < requests.size() && !makes_it(requests[next]->task->base())) {
     const size_t before = requests.size();
     End(*requests[next], DeletedMeanwhile(lane.session->id));
     if (requests.size() == before) ++next;

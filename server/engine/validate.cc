@@ -401,10 +401,11 @@ absl::Status CheckTextLength(absl::string_view field, size_t bytes,
   STEADYSTATE_RETURN_IF_ERROR(CheckTokenizer(field, model));
   const size_t most = model.tokenizer()->max_text_bytes();
   if (bytes <= most) return absl::OkStatus();
-  return OutOfBounds(field, absl::StrCat(bytes, " bytes"),
-                     absl::StrCat("at most ", most,
-                                  " bytes with this model's tokenizer; send "
-                                  "longer texts as token ids, or in parts"));
+  return OutOfBounds(
+      field, absl::StrCat(bytes, " bytes"),
+      absl::StrCat("at most ", most,
+                   " bytes with this model's tokenizer; send "
+                   "longer texts as token ids, or piece by piece"));
 }
 
 absl::Status CheckTokenizer(absl::string_view field, const Model& model) {

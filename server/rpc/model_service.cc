@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "server/base/error.h"
 #include "server/base/status_macros.h"
 #include "server/engine/validate.h"
@@ -14,12 +15,32 @@
 #include "server/rpc/convert.h"
 #include "server/rpc/unary.h"
 #include "server/text/text_stream.h"
+#include "server/text/tokenizer.h"
 
 namespace steadystate {
 namespace {
 
 // The text of a token, about.
 constexpr size_t kTokenText = 8;
+
+// What renders a long conversation has two for each message.
+constexpr size_t kMaxParts = 4096;
+
+size_t TextBytes(const v1::TokenizeRequest& request) {
+  size_t bytes = request.text().size();
+  for (const v1::TextPart& part : request.parts()) bytes += part.text().size();
+  return bytes;
+}
+
+absl::Status CheckParts(const v1::TokenizeRequest& request) {
+  const auto parts = static_cast<size_t>(request.parts_size());
+  if (parts > kMaxParts) {
+    return OutOfBounds("parts", parts, absl::StrCat("at most ", kMaxParts));
+  }
+  if (parts == 0 || request.text().empty()) return absl::OkStatus();
+  return MakeError(ErrorReason::kInvalidArgument,
+                   "text and parts are two ways to give a text: give one");
+}
 
 }  // namespace
 
@@ -67,11 +88,10 @@ grpc::ServerUnaryReactor* ModelService::GetModel(
 grpc::ServerUnaryReactor* ModelService::Tokenize(
     grpc::CallbackServerContext* context, const v1::TokenizeRequest* request,
     v1::TokenizeResponse* response) {
+  const size_t bytes = TextBytes(*request);
   return AnswerLongUnary(
       services_, *context, "steadystate.v1.ModelService/Tokenize",
-      UnaryCost{.work = request->text().size(),
-                .answer = AnswerMemory(request->text().size())},
-      *response,
+      UnaryCost{.work = bytes, .answer = AnswerMemory(bytes)}, *response,
       [this, request, response] { return DoTokenize(*request, *response); });
 }
 
@@ -101,10 +121,18 @@ absl::Status ModelService::DoTokenize(const v1::TokenizeRequest& request,
                                       v1::TokenizeResponse& response) const {
   STEADYSTATE_RETURN_IF_ERROR(CheckModel(request.model()));
   const Model& model = services_.engine.model();
+  STEADYSTATE_RETURN_IF_ERROR(CheckParts(request));
+  const bool in_parts = request.parts_size() > 0;
   STEADYSTATE_RETURN_IF_ERROR(
-      CheckTextLength("text", request.text().size(), model));
+      CheckTextLength(in_parts ? "parts" : "text", TextBytes(request), model));
+  std::vector<TextPart> parts;
+  for (const v1::TextPart& part : request.parts()) {
+    parts.push_back({.text = part.text(), .literal = part.literal()});
+  }
   STEADYSTATE_ASSIGN_OR_RETURN(const std::vector<int32_t> tokens,
-                               model.tokenizer()->Encode(request.text()));
+                               in_parts
+                                   ? model.tokenizer()->EncodeParts(parts)
+                                   : model.tokenizer()->Encode(request.text()));
   response.mutable_tokens()->Assign(tokens.begin(), tokens.end());
   return absl::OkStatus();
 }

@@ -177,6 +177,11 @@ struct Candidate {
   }
 };
 
+bool IsIn(const std::vector<bool>& tokens, int32_t token) {
+  return static_cast<size_t>(token) < tokens.size() &&
+         tokens[static_cast<size_t>(token)];
+}
+
 }  // namespace
 
 int32_t Bpe::IdOf(absl::string_view token) const {
@@ -201,7 +206,8 @@ bool Bpe::AppendBytes(absl::string_view bytes, std::vector<int32_t>& to) const {
 
 // Where the unknown token goes is the reference library's order: it waits for
 // the next character that the vocabulary has, behind tokens of bytes.
-std::vector<Bpe::Symbol> Bpe::Symbols(absl::string_view word) const {
+std::vector<Bpe::Symbol> Bpe::Symbols(const std::vector<bool>& without,
+                                      absl::string_view word) const {
   std::vector<int32_t> tokens;
   tokens.reserve(word.size());
   bool waiting = false;
@@ -214,6 +220,10 @@ std::vector<Bpe::Symbol> Bpe::Symbols(absl::string_view word) const {
         word.substr(0, FirstCharacter(word).bytes);
     word.remove_prefix(character.size());
     const int32_t token = IdOf(character);
+    if (token >= 0 && IsIn(without, token) && byte_fallback_ &&
+        AppendBytes(character, tokens)) {
+      continue;
+    }
     if (token >= 0) {
       let_unknown_in();
       tokens.push_back(token);
@@ -236,13 +246,15 @@ std::vector<Bpe::Symbol> Bpe::Symbols(absl::string_view word) const {
 
 // A candidate is outdated if a neighbour was merged away meanwhile. As in the
 // reference library, one that would still give the same token is done.
-void Bpe::MergeAll(std::vector<Symbol>& symbols) const {
+void Bpe::MergeAll(const std::vector<bool>& without,
+                   std::vector<Symbol>& symbols) const {
   std::priority_queue<Candidate> candidates;
   const auto consider = [&](uint32_t at) {
     if (at == kNone || symbols[at].next == kNone) return;
     const Merge* merge =
         FindMerge(symbols[at].token, symbols[symbols[at].next].token);
-    if (merge != nullptr) candidates.push({merge->rank, at, merge->joined});
+    if (merge == nullptr || IsIn(without, merge->joined)) return;
+    candidates.push({merge->rank, at, merge->joined});
   };
   for (uint32_t at = 0; at < symbols.size(); ++at) consider(at);
   while (!candidates.empty()) {
@@ -262,16 +274,18 @@ void Bpe::MergeAll(std::vector<Symbol>& symbols) const {
   }
 }
 
-void Bpe::AppendTokens(absl::string_view word, std::vector<int32_t>& to) const {
+void Bpe::AppendTokensBut(const std::vector<bool>& without,
+                          absl::string_view word,
+                          std::vector<int32_t>& to) const {
   if (ignore_merges_) {
     const int32_t whole = IdOf(word);
-    if (whole >= 0) {
+    if (whole >= 0 && !IsIn(without, whole)) {
       to.push_back(whole);
       return;
     }
   }
-  std::vector<Symbol> symbols = Symbols(word);
-  MergeAll(symbols);
+  std::vector<Symbol> symbols = Symbols(without, word);
+  MergeAll(without, symbols);
   for (const Symbol& symbol : symbols) {
     if (!symbol.gone) to.push_back(symbol.token);
   }

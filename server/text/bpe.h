@@ -31,7 +31,14 @@ class Bpe {
   // vocabulary lacks become their bytes' tokens, else the unknown token, else
   // nothing.
   // REQUIRES: `word` is UTF-8.
-  void AppendTokens(absl::string_view word, std::vector<int32_t>& to) const;
+  void AppendTokens(absl::string_view word, std::vector<int32_t>& to) const {
+    AppendTokensBut({}, word, to);
+  }
+
+  // The same with a vocabulary that lacks the tokens `without`, by id; empty:
+  // none. A single character that has no other spelling keeps its token.
+  void AppendTokensBut(const std::vector<bool>& without, absl::string_view word,
+                       std::vector<int32_t>& to) const;
 
   // Of a token as it is spelled in the file; -1 if there is none.
   int32_t IdOf(absl::string_view token) const;
@@ -64,8 +71,10 @@ class Bpe {
     return uint64_t{static_cast<uint32_t>(left)} << 32 |
            static_cast<uint32_t>(right);
   }
-  std::vector<Symbol> Symbols(absl::string_view word) const;
-  void MergeAll(std::vector<Symbol>& symbols) const;
+  std::vector<Symbol> Symbols(const std::vector<bool>& without,
+                              absl::string_view word) const;
+  void MergeAll(const std::vector<bool>& without,
+                std::vector<Symbol>& symbols) const;
   const Merge* FindMerge(int32_t left, int32_t right) const;
   // Appends the tokens of the bytes if each has one.
   bool AppendBytes(absl::string_view bytes, std::vector<int32_t>& to) const;

@@ -14,197 +14,18 @@
 #include "nlohmann/json_fwd.hpp"
 #include "server/base/json.h"
 #include "server/base/status_macros.h"
+#include "server/text/added_tokens.h"
 #include "server/text/bpe.h"
 #include "server/text/json_fields.h"
+#include "server/text/marked_text.h"
 #include "server/text/normalizer.h"
 #include "server/text/post_processor.h"
 #include "server/text/pre_tokenizer.h"
-#include "server/text/prefix_table.h"
 #include "server/text/token_decoder.h"
 #include "server/text/tokenizer_factory.h"
 #include "server/text/unicode.h"
 
 namespace steadystate {
-
-// A token that is found in text before anything else is done to it.
-struct AddedToken {
-  std::string content;
-  bool special = false;      // stands for no text
-  bool single_word = false;  // only if no word character is beside it
-  bool strip_left = false;   // takes the white space before it
-  bool strip_right = false;  // and after it
-};
-
-// The "added_tokens" of a tokenizer.json. Immutable; thread-safe.
-class AddedTokens {
- public:
-  // Text between added tokens, or one of them.
-  struct Segment {
-    absl::string_view text;
-    int32_t token;  // -1: text
-  };
-
-  // A token that `bpe` has, too, has its id there. One whose id is `vocab_size`
-  // or more, as checkpoints have whose embedding was never widened, is left out
-  // with a warning. INVALID_ARGUMENT for what is malformed.
-  static absl::StatusOr<AddedTokens> FromJson(
-      const nlohmann::json& list, const Bpe& bpe, const Normalizer& normalizer,
-      size_t vocab_size, std::vector<std::string>& warnings);
-
-  // Cuts text as it came, at the tokens that are looked for there ...
-  std::vector<Segment> CutRaw(absl::string_view text) const;
-  // ... and text that was normalized, at those that are normalized, too.
-  std::vector<Segment> CutNormalized(absl::string_view text) const;
-
-  // By id. `content` is that of the file, or what the normalizer made of it.
-  const absl::flat_hash_map<int32_t, AddedToken>& tokens() const {
-    return tokens_;
-  }
-
- private:
-  std::vector<Segment> Cut(absl::string_view text,
-                           const PrefixTable& table) const;
-
-  absl::flat_hash_map<int32_t, AddedToken> tokens_;
-  PrefixTable raw_;
-  PrefixTable normalized_;
-};
-
-namespace {
-
-using nlohmann::json;
-
-// Bounds the time to look for tokens in a text.
-constexpr size_t kMaxContentBytes = 1024;
-constexpr size_t kMaxIds = size_t{1} << 31;
-
-absl::Status CheckSize(absl::string_view content) {
-  if (content.size() <= kMaxContentBytes) return absl::OkStatus();
-  return absl::InvalidArgumentError(
-      absl::StrCat("an added token of ", content.size(), " bytes, at most ",
-                   kMaxContentBytes));
-}
-
-absl::StatusOr<AddedToken> ReadToken(const json& entry) {
-  AddedToken token;
-  STEADYSTATE_ASSIGN_OR_RETURN(token.content, StringMember(entry, "content"));
-  STEADYSTATE_ASSIGN_OR_RETURN(token.special,
-                               BoolMember(entry, "special", false));
-  STEADYSTATE_ASSIGN_OR_RETURN(token.single_word,
-                               BoolMember(entry, "single_word", false));
-  STEADYSTATE_ASSIGN_OR_RETURN(token.strip_left,
-                               BoolMember(entry, "lstrip", false));
-  STEADYSTATE_ASSIGN_OR_RETURN(token.strip_right,
-                               BoolMember(entry, "rstrip", false));
-  STEADYSTATE_RETURN_IF_ERROR(CheckSize(token.content));
-  return token;
-}
-
-bool IsSingleWord(absl::string_view text, size_t begin, size_t end) {
-  return (begin == 0 ||
-          !IsWordCharacter(LastCharacter(text.substr(0, begin)).code)) &&
-         (end == text.size() ||
-          !IsWordCharacter(FirstCharacter(text.substr(end)).code));
-}
-
-// The place before the white space that `text` ends in, at least `least`.
-size_t WithoutSpaceAtEnd(absl::string_view text, size_t least) {
-  while (text.size() > least) {
-    const Character last = LastCharacter(text);
-    if (!IsWhiteSpace(last.code)) break;
-    text.remove_suffix(last.bytes);
-  }
-  return text.size();
-}
-
-size_t SpaceAtStart(absl::string_view text) {
-  absl::string_view rest = text;
-  while (!rest.empty() && IsWhiteSpace(FirstCharacter(rest).code)) {
-    rest.remove_prefix(FirstCharacter(rest).bytes);
-  }
-  return text.size() - rest.size();
-}
-
-}  // namespace
-
-absl::StatusOr<AddedTokens> AddedTokens::FromJson(
-    const json& list, const Bpe& bpe, const Normalizer& normalizer,
-    size_t vocab_size, std::vector<std::string>& warnings) {
-  AddedTokens added;
-  if (list.is_null()) return added;
-  if (!list.is_array()) {
-    return absl::InvalidArgumentError("'added_tokens' is no array");
-  }
-  std::vector<PrefixTable::Entry> raw;
-  std::vector<PrefixTable::Entry> normalized;
-  for (const json& entry : list) {
-    STEADYSTATE_ASSIGN_OR_RETURN(AddedToken token, ReadToken(entry));
-    STEADYSTATE_ASSIGN_OR_RETURN(int32_t id, IndexMember(entry, "id", kMaxIds));
-    STEADYSTATE_ASSIGN_OR_RETURN(
-        const bool is_normalized,
-        BoolMember(entry, "normalized", !token.special));
-    if (token.content.empty()) continue;
-    const int32_t known = bpe.IdOf(token.content);
-    if (known >= 0) id = known;
-    if (static_cast<size_t>(id) >= vocab_size) {
-      warnings.push_back(absl::StrCat(
-          "added token '", token.content, "' has the id ", id,
-          ", beyond the model's ", vocab_size, " tokens: it is left out"));
-      continue;
-    }
-    if (is_normalized) {
-      STEADYSTATE_ASSIGN_OR_RETURN(token.content,
-                                   normalizer.Normalize(token.content));
-      STEADYSTATE_RETURN_IF_ERROR(CheckSize(token.content));
-    }
-    (is_normalized ? normalized : raw).push_back({token.content, id});
-    added.tokens_[id] = std::move(token);
-  }
-  added.raw_ = PrefixTable(std::move(raw));
-  added.normalized_ = PrefixTable(std::move(normalized));
-  return added;
-}
-
-std::vector<AddedTokens::Segment> AddedTokens::CutRaw(
-    absl::string_view text) const {
-  return Cut(text, raw_);
-}
-
-std::vector<AddedTokens::Segment> AddedTokens::CutNormalized(
-    absl::string_view text) const {
-  return Cut(text, normalized_);
-}
-
-// Leftmost tokens, of those that begin together the longest. As in the
-// reference library a token is looked for behind the last one found, not behind
-// the white space that this one took; and one that is no single word is passed
-// over as a whole.
-std::vector<AddedTokens::Segment> AddedTokens::Cut(
-    absl::string_view text, const PrefixTable& table) const {
-  std::vector<Segment> segments;
-  size_t cut = 0;
-  for (size_t at = 0; at < text.size() && !table.empty();) {
-    const PrefixTable::Match match = table.Longest(text.substr(at));
-    if (match.bytes == 0) {
-      ++at;
-      continue;
-    }
-    const AddedToken& token = tokens_.at(match.token);
-    size_t begin = at;
-    size_t end = at + match.bytes;
-    at = end;
-    if (token.single_word && !IsSingleWord(text, begin, end)) continue;
-    if (token.strip_left) {
-      begin = std::max(WithoutSpaceAtEnd(text.substr(0, begin), cut), cut);
-    }
-    if (token.strip_right) end += SpaceAtStart(text.substr(end));
-    if (cut < begin) segments.push_back({text.substr(cut, begin - cut), -1});
-    segments.push_back({text.substr(begin, end - begin), match.token});
-    cut = end;
-  }
-  if (cut != text.size()) segments.push_back({text.substr(cut), -1});
-  return segments;
-}
 
 namespace {
 
@@ -251,15 +72,24 @@ class JsonTokenizer final : public Tokenizer {
   }
   std::vector<SpecialToken> special_tokens() const override;
   absl::StatusOr<std::vector<int32_t>> Encode(
-      absl::string_view text) const override;
+      absl::string_view text) const override {
+    return EncodeMarked({.text = ToUtf8(text), .literal = ""});
+  }
+  absl::StatusOr<std::vector<int32_t>> EncodeParts(
+      std::span<const TextPart> parts) const override {
+    return EncodeMarked(MarkedUtf8(parts));
+  }
   void AppendBytes(int32_t token, std::string& to) const override {
     to += bytes_[static_cast<size_t>(token)];
   }
   std::string Decode(std::span<const int32_t> tokens) const override;
 
  private:
+  // REQUIRES: `text` is UTF-8.
+  absl::StatusOr<std::vector<int32_t>> EncodeMarked(
+      const MarkedText& text) const;
   // Text between added tokens.
-  absl::Status EncodeText(absl::string_view text, bool first,
+  absl::Status EncodeText(MarkedText text, bool first,
                           std::vector<int32_t>& to) const;
 
   const Steps steps_;
@@ -305,37 +135,45 @@ std::vector<SpecialToken> JsonTokenizer::special_tokens() const {
   return special;
 }
 
-absl::StatusOr<std::vector<int32_t>> JsonTokenizer::Encode(
-    absl::string_view text) const {
-  const std::string utf8 = ToUtf8(text);
+absl::StatusOr<std::vector<int32_t>> JsonTokenizer::EncodeMarked(
+    const MarkedText& text) const {
   std::vector<int32_t> tokens;
-  tokens.reserve(utf8.size() / 3);
-  for (const AddedTokens::Segment& segment : steps_.added.CutRaw(utf8)) {
+  tokens.reserve(text.text.size() / 3);
+  for (const AddedTokens::Segment& segment : steps_.added.CutRaw(text)) {
     if (segment.token >= 0) {
       tokens.push_back(segment.token);
     } else {
       STEADYSTATE_RETURN_IF_ERROR(
-          EncodeText(segment.text, segment.text.data() == utf8.data(), tokens));
+          EncodeText({std::string(segment.text), std::string(segment.literal)},
+                     segment.text.data() == text.text.data(), tokens));
     }
   }
   return tokens;
 }
 
-absl::Status JsonTokenizer::EncodeText(absl::string_view text, bool first,
+// The model might join to an added token what was not taken for one, as some
+// files' lists of merges would, or have a whole word as a token: where a byte
+// is literal it goes without these.
+absl::Status JsonTokenizer::EncodeText(MarkedText text, bool first,
                                        std::vector<int32_t>& to) const {
-  STEADYSTATE_ASSIGN_OR_RETURN(const std::string normal,
-                               steps_.normalizer.Normalize(std::string(text)));
+  const std::vector<bool> none;
+  STEADYSTATE_ASSIGN_OR_RETURN(const MarkedText normal,
+                               steps_.normalizer.Normalize(std::move(text)));
   for (const AddedTokens::Segment& segment :
        steps_.added.CutNormalized(normal)) {
     if (segment.token >= 0) {
       to.push_back(segment.token);
       continue;
     }
-    const bool at_start = first && segment.text.data() == normal.data();
+    const bool at_start = first && segment.text.data() == normal.text.data();
     STEADYSTATE_ASSIGN_OR_RETURN(
         const std::vector<std::string> words,
         steps_.pre_tokenizer.Words(std::string(segment.text), at_start));
-    for (const std::string& word : words) steps_.bpe.AppendTokens(word, to);
+    const std::vector<bool>& without =
+        segment.literal.empty() ? none : steps_.added.marks();
+    for (const std::string& word : words) {
+      steps_.bpe.AppendTokensBut(without, word, to);
+    }
   }
   return absl::OkStatus();
 }

@@ -17,7 +17,7 @@ namespace {
 using nlohmann::json;
 
 struct Step {
-  std::function<absl::StatusOr<std::string>(std::string)> apply;
+  std::function<absl::StatusOr<MarkedText>(MarkedText)> apply;
   Growth growth;
 };
 
@@ -32,8 +32,13 @@ std::optional<NormalForm> NormalFormOf(absl::string_view type) {
 absl::StatusOr<Step> MakePrepend(const json& step) {
   STEADYSTATE_ASSIGN_OR_RETURN(const std::string prefix,
                                StringMember(step, "prepend"));
-  return Step{[prefix](const std::string& text) {
-                return text.empty() ? text : prefix + text;
+  return Step{[prefix](MarkedText marked) {
+                if (marked.text.empty()) return marked;
+                marked.text.insert(0, prefix);
+                if (!marked.literal.empty()) {
+                  marked.literal.insert(0, prefix.size(), kNotLiteral);
+                }
+                return marked;
               },
               {.added = static_cast<double>(prefix.size())}};
 }
@@ -43,8 +48,8 @@ absl::StatusOr<Step> MakeReplace(const json& step) {
                                PatternOf(step));
   STEADYSTATE_ASSIGN_OR_RETURN(const std::string content,
                                StringMember(step, "content"));
-  return Step{[pattern, content](const std::string& text) {
-                return ReplaceAll(*pattern, content, text);
+  return Step{[pattern, content](const MarkedText& marked) {
+                return ReplaceAll(*pattern, content, marked);
               },
               GrowthOfReplacing(*pattern, content)};
 }
@@ -54,25 +59,40 @@ absl::StatusOr<Step> MakeStrip(const json& step) {
                                BoolMember(step, "strip_left", true));
   STEADYSTATE_ASSIGN_OR_RETURN(const bool right,
                                BoolMember(step, "strip_right", true));
-  const auto strip = [left, right](const std::string& text) {
-    absl::string_view rest = text;
+  const auto strip = [left, right](const MarkedText& marked) {
+    absl::string_view rest = marked.text;
     while (left && !rest.empty() && IsWhiteSpace(FirstCharacter(rest).code)) {
       rest.remove_prefix(FirstCharacter(rest).bytes);
     }
     while (right && !rest.empty() && IsWhiteSpace(LastCharacter(rest).code)) {
       rest.remove_suffix(LastCharacter(rest).bytes);
     }
-    return std::string(rest);
+    const auto begin = static_cast<size_t>(rest.data() - marked.text.data());
+    return MarkedText{std::string(rest),
+                      marked.literal.empty()
+                          ? ""
+                          : marked.literal.substr(begin, rest.size())};
   };
   return Step{strip, {}};
+}
+
+MarkedText ToMarkedByteAlphabet(const MarkedText& marked) {
+  if (marked.literal.empty()) return {ToByteAlphabet(marked.text), ""};
+  MarkedText result;
+  for (size_t i = 0; i < marked.text.size(); ++i) {
+    result.text += ToByteAlphabet(absl::string_view(&marked.text[i], 1));
+    result.literal.resize(result.text.size(), marked.literal[i]);
+  }
+  return result;
 }
 
 absl::StatusOr<Step> MakeStep(const json& step) {
   STEADYSTATE_ASSIGN_OR_RETURN(const std::string type,
                                TypeOf(step, "a normalizer"));
   if (const auto form = NormalFormOf(type)) {
-    return Step{[form = *form](const std::string& text) {
-                  return ToNormalForm(text, form);
+    return Step{[form = *form](MarkedText marked) {
+                  marked.text = ToNormalForm(marked.text, form, marked.literal);
+                  return marked;
                 },
                 GrowthOf(*form)};
   }
@@ -80,8 +100,7 @@ absl::StatusOr<Step> MakeStep(const json& step) {
   if (type == "Replace") return MakeReplace(step);
   if (type == "Strip") return MakeStrip(step);
   if (type == "ByteLevel") {
-    return Step{[](const std::string& text) { return ToByteAlphabet(text); },
-                kByteAlphabetGrowth};
+    return Step{&ToMarkedByteAlphabet, kByteAlphabetGrowth};
   }
   return UnsupportedType("a normalizer", type);
 }
@@ -113,6 +132,12 @@ absl::Status Normalizer::Add(const json& description) {
 }
 
 absl::StatusOr<std::string> Normalizer::Normalize(std::string text) const {
+  STEADYSTATE_ASSIGN_OR_RETURN(MarkedText normal,
+                               Normalize(MarkedText{std::move(text), ""}));
+  return std::move(normal.text);
+}
+
+absl::StatusOr<MarkedText> Normalizer::Normalize(MarkedText text) const {
   for (const auto& step : steps_) {
     STEADYSTATE_ASSIGN_OR_RETURN(text, step(std::move(text)));
   }

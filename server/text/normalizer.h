@@ -8,6 +8,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "nlohmann/json_fwd.hpp"
+#include "server/text/marked_text.h"
 #include "server/text/unicode.h"
 
 namespace steadystate {
@@ -24,13 +25,17 @@ class Normalizer {
   // Errors as Regex::Cut. REQUIRES: `text` is UTF-8. So is the result.
   absl::StatusOr<std::string> Normalize(std::string text) const;
 
+  // The same, with the marks of what comes out: a byte is literal if a byte is
+  // that it was made of.
+  absl::StatusOr<MarkedText> Normalize(MarkedText text) const;
+
   // How long Normalize can make a text.
   const Growth& growth() const { return growth_; }
 
  private:
   absl::Status Add(const nlohmann::json& description);
 
-  std::vector<std::function<absl::StatusOr<std::string>(std::string)>> steps_;
+  std::vector<std::function<absl::StatusOr<MarkedText>(MarkedText)>> steps_;
   Growth growth_;
 };
 

@@ -31,13 +31,32 @@ absl::StatusOr<std::shared_ptr<const Regex>> PatternOf(
 absl::StatusOr<std::string> ReplaceAll(const Regex& pattern,
                                        absl::string_view content,
                                        absl::string_view text) {
+  STEADYSTATE_ASSIGN_OR_RETURN(
+      MarkedText replaced,
+      ReplaceAll(pattern, content, MarkedText{std::string(text), ""}));
+  return std::move(replaced.text);
+}
+
+absl::StatusOr<MarkedText> ReplaceAll(const Regex& pattern,
+                                      absl::string_view content,
+                                      const MarkedText& marked) {
   STEADYSTATE_ASSIGN_OR_RETURN(const std::vector<Stretch> stretches,
-                               pattern.Cut(text));
-  std::string replaced;
-  replaced.reserve(text.size());
+                               pattern.Cut(marked.text));
+  MarkedText replaced;
+  replaced.text.reserve(marked.text.size());
+  absl::string_view marks = marked.literal;
   for (const Stretch& stretch : stretches) {
     const absl::string_view piece = stretch.matched ? content : stretch.text;
-    replaced.append(piece.data(), piece.size());
+    replaced.text.append(piece.data(), piece.size());
+    if (marks.empty()) continue;
+    const absl::string_view its = marks.substr(0, stretch.text.size());
+    marks.remove_prefix(its.size());
+    if (stretch.matched) {
+      replaced.literal.append(piece.size(),
+                              HasLiteral(its) ? kLiteral : kNotLiteral);
+    } else {
+      replaced.literal.append(its.data(), its.size());
+    }
   }
   return replaced;
 }

@@ -8,6 +8,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "nlohmann/json_fwd.hpp"
+#include "server/text/marked_text.h"
 #include "server/text/regex.h"
 #include "server/text/unicode.h"
 
@@ -23,6 +24,12 @@ absl::StatusOr<std::shared_ptr<const Regex>> PatternOf(
 absl::StatusOr<std::string> ReplaceAll(const Regex& pattern,
                                        absl::string_view content,
                                        absl::string_view text);
+
+// The same of a text with marks: what stands for a match is literal if one of
+// its bytes is.
+absl::StatusOr<MarkedText> ReplaceAll(const Regex& pattern,
+                                      absl::string_view content,
+                                      const MarkedText& marked);
 
 // How long ReplaceAll can make a text.
 Growth GrowthOfReplacing(const Regex& pattern, absl::string_view content);

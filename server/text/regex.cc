@@ -197,10 +197,11 @@ absl::StatusOr<void*> CompilePcre2(absl::string_view pattern,
 absl::Status TooMuch(size_t bytes) {
   return MakeError(
       ErrorReason::kInvalidArgument,
-      absl::StrCat("a pattern of this model's tokenizer takes more than ",
-                   Regex::kMaxSteps, " steps, or ", Regex::kMaxHeapKib,
-                   " KiB, to look for a match in ", bytes,
-                   " bytes of text; send the text as token ids, or in parts"),
+      absl::StrCat(
+          "a pattern of this model's tokenizer takes more than ",
+          Regex::kMaxSteps, " steps, or ", Regex::kMaxHeapKib,
+          " KiB, to look for a match in ", bytes,
+          " bytes of text; send the text as token ids, or piece by piece"),
       {{"bounds", absl::StrCat("at most ", Regex::kMaxSteps, " steps")}});
 }
 

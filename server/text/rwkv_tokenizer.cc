@@ -14,6 +14,7 @@
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
 #include "server/base/status_macros.h"
+#include "server/text/marked_text.h"
 #include "server/text/prefix_table.h"
 #include "server/text/unicode.h"
 
@@ -143,6 +144,12 @@ class RwkvTokenizer final : public Tokenizer {
       text.remove_prefix(match.bytes);
     }
     return tokens;
+  }
+
+  // All of its tokens are text.
+  absl::StatusOr<std::vector<int32_t>> EncodeParts(
+      std::span<const TextPart> parts) const override {
+    return Encode(Joined(parts));
   }
 
   void AppendBytes(int32_t token, std::string& to) const override {

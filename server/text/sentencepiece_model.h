@@ -24,6 +24,11 @@ class SentencePieceModel {
   virtual void Encode(const char* text, size_t size, TakeTokens take,
                       void* context) const = 0;
 
+  // The same with the bytes of the text that each token was made of: `take`
+  // gets a serialized SentencePieceText.
+  virtual void EncodeWithRanges(const char* text, size_t size, TakeBytes take,
+                                void* context) const = 0;
+
   // The text that begins with these tokens.
   virtual void Decode(const int* tokens, size_t count, TakeBytes take,
                       void* context) const = 0;

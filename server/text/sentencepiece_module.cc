@@ -40,6 +40,13 @@ class Model final : public SentencePieceModel {
     take(context, tokens.data(), tokens.size());
   }
 
+  void EncodeWithRanges(const char* text, size_t size, TakeBytes take,
+                        void* context) const override {
+    const std::string result =
+        processor_->EncodeAsSerializedProto({text, size});
+    take(context, result.data(), result.size());
+  }
+
   void Decode(const int* tokens, size_t count, TakeBytes take,
               void* context) const override {
     std::string text;

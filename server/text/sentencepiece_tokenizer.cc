@@ -1,6 +1,8 @@
 #include <dlfcn.h>
 
+#include <algorithm>
 #include <filesystem>
+#include <iterator>
 #include <string>
 #include <system_error>
 #include <utility>
@@ -9,8 +11,11 @@
 #include "absl/base/config.h"
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "server/base/error.h"
 #include "server/base/status_macros.h"
+#include "server/text/marked_text.h"
 #include "server/text/sentencepiece_file.h"
+#include "server/text/sentencepiece_marks.h"
 #include "server/text/sentencepiece_model.h"
 #include "server/text/tokenizer_factory.h"
 
@@ -28,9 +33,14 @@ void AppendTokensTo(void* context, const int* tokens, size_t count) {
 
 class SentencePieceTokenizer final : public Tokenizer {
  public:
+  // `second`: the model of SentencePieceMarks::SecondFile.
   SentencePieceTokenizer(std::unique_ptr<const SentencePieceModel> model,
-                         size_t vocab_size)
-      : model_(std::move(model)), bytes_(vocab_size) {
+                         std::unique_ptr<const SentencePieceModel> second,
+                         SentencePieceMarks marks, size_t vocab_size)
+      : model_(std::move(model)),
+        second_(std::move(second)),
+        marks_(std::move(marks)),
+        bytes_(vocab_size) {
     for (int token = 0; token < model_->size(); ++token) {
       model_->BytesOf(token, &AppendTo, &bytes_[static_cast<size_t>(token)]);
     }
@@ -52,6 +62,9 @@ class SentencePieceTokenizer final : public Tokenizer {
     return tokens;
   }
 
+  absl::StatusOr<std::vector<int32_t>> EncodeParts(
+      std::span<const TextPart> parts) const override;
+
   void AppendBytes(int32_t token, std::string& to) const override {
     to += bytes_[static_cast<size_t>(token)];
   }
@@ -69,8 +82,36 @@ class SentencePieceTokenizer final : public Tokenizer {
 
  private:
   const std::unique_ptr<const SentencePieceModel> model_;
+  const std::unique_ptr<const SentencePieceModel> second_;
+  const SentencePieceMarks marks_;
   std::vector<std::string> bytes_;  // by id; empty beyond the model's
 };
+
+absl::StatusOr<std::vector<int32_t>> SentencePieceTokenizer::EncodeParts(
+    std::span<const TextPart> parts) const {
+  MarkedText text = MarkedUtf8(parts);
+  if (text.literal.empty()) return Encode(Joined(parts));
+  std::vector<int32_t> tokens;
+  std::string result;
+  model_->EncodeWithRanges(text.text.data(), text.text.size(), &AppendTo,
+                           &result);
+  STEADYSTATE_ASSIGN_OR_RETURN(std::vector<SentencePieceMarks::Found> found,
+                               marks_.Read(result, tokens));
+  if (!marks_.Alias(text, found)) return tokens;
+  tokens.clear();
+  second_->Encode(text.text.data(), text.text.size(), &AppendTokensTo, &tokens);
+  std::vector<int32_t> read;
+  std::ranges::copy_if(tokens, std::back_inserter(read),
+                       [&](int32_t token) { return marks_.IsMark(token); });
+  if (std::ranges::equal(read, found, {}, {},
+                         &SentencePieceMarks::Found::token)) {
+    return tokens;
+  }
+  return MakeError(ErrorReason::kInvalidArgument,
+                   "this model's tokenizer prefers other pieces to its own "
+                   "symbols beside literal text that spells some: send the "
+                   "text as token ids");
+}
 
 // The module lies beside the program or, for those outside of bin/, in the bin/
 // next to their folder. A path, since sanitizers' dlopen knows no run path.
@@ -143,7 +184,17 @@ absl::StatusOr<std::unique_ptr<Tokenizer>> MakeSentencePieceTokenizer(
   if (model == nullptr) {
     return absl::InvalidArgumentError(absl::StrCat(what, ": ", error));
   }
-  return std::make_unique<SentencePieceTokenizer>(std::move(model), vocab_size);
+  STEADYSTATE_ASSIGN_OR_RETURN(SentencePieceMarks marks,
+                               SentencePieceMarks::FromFile(bytes));
+  STEADYSTATE_ASSIGN_OR_RETURN(const std::string second_file,
+                               SentencePieceMarks::SecondFile(bytes));
+  std::unique_ptr<const SentencePieceModel> second(
+      (**open)(second_file.data(), second_file.size(), &AppendTo, &error));
+  if (second == nullptr) {
+    return absl::InvalidArgumentError(absl::StrCat(what, ": ", error));
+  }
+  return std::make_unique<SentencePieceTokenizer>(
+      std::move(model), std::move(second), std::move(marks), vocab_size);
 }
 
 }  // namespace steadystate

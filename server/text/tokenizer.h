@@ -19,6 +19,13 @@ struct SpecialToken {
   bool operator==(const SpecialToken&) const = default;
 };
 
+// A part of a text. In a literal one nothing but text is read: the words of
+// others, which are not to end what they are quoted in.
+struct TextPart {
+  absl::string_view text;
+  bool literal = false;
+};
+
 // Text to token ids and back. Immutable; thread-safe. tokenizer_factory.h
 // chooses among the kinds.
 class Tokenizer {
@@ -38,7 +45,8 @@ class Tokenizer {
   // does not: mostly a token that begins a sequence, or nothing.
   virtual std::span<const int32_t> text_prefix() const { return {}; }
 
-  // Those that Encode finds wherever they stand in a text, by id.
+  // Those that Encode finds wherever they stand in a text that is not literal,
+  // by id.
   virtual std::vector<SpecialToken> special_tokens() const { return {}; }
 
   // Most bytes of a text that Encode takes in reasonable time and memory.
@@ -50,6 +58,15 @@ class Tokenizer {
   // U+FFFD. INVALID_ARGUMENT if a pattern takes too long over it (Regex::Cut).
   virtual absl::StatusOr<std::vector<int32_t>> Encode(
       absl::string_view text) const = 0;
+
+  // The ids of what all parts say together, as Encode gives them, but that no
+  // added token, special or not, is found where the bytes that spell it, or of
+  // which the normalizer makes its spelling, are literal, be it one of them.
+  // Words are joined across the parts' borders. Added tokens of blanks alone,
+  // which code is written with, are text and found all the same. Where that
+  // changes nothing, and so without literal parts, the ids are Encode's.
+  virtual absl::StatusOr<std::vector<int32_t>> EncodeParts(
+      std::span<const TextPart> parts) const = 0;
 
   // Appends the bytes that `token` stands for in the middle of a text: perhaps
   // a part of a UTF-8 character, perhaps none (special tokens). A token that

@@ -13,6 +13,7 @@
 #include "absl/strings/string_view.h"
 #include "server/base/mapped_file.h"
 #include "server/base/status_macros.h"
+#include "server/text/marked_text.h"
 #include "server/text/rwkv_tokenizer.h"
 
 namespace steadystate {
@@ -35,6 +36,12 @@ class ByteTokenizer final : public Tokenizer {
       tokens.push_back(static_cast<unsigned char>(byte));
     }
     return tokens;
+  }
+
+  // All of its tokens are text.
+  absl::StatusOr<std::vector<int32_t>> EncodeParts(
+      std::span<const TextPart> parts) const override {
+    return Encode(Joined(parts));
   }
 
   void AppendBytes(int32_t token, std::string& to) const override {

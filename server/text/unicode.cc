@@ -223,8 +223,10 @@ utf8proc_propval_t CombiningClass(utf8proc_int32_t code) {
   return utf8proc_get_property(code)->combining_class;
 }
 
-std::vector<utf8proc_int32_t> Decompose(absl::string_view text,
-                                        bool compatible) {
+// Each code point has the mark of its character, if `literal` has marks.
+std::vector<utf8proc_int32_t> Decompose(absl::string_view text, bool compatible,
+                                        absl::string_view literal,
+                                        std::string& marks) {
   const int options = UTF8PROC_DECOMPOSE | (compatible ? UTF8PROC_COMPAT : 0);
   std::vector<utf8proc_int32_t> codes;
   codes.reserve(text.size());
@@ -242,61 +244,153 @@ std::vector<utf8proc_int32_t> Decompose(absl::string_view text,
     } else {
       codes.insert(codes.end(), parts, parts + count);
     }
+    if (literal.empty()) continue;
+    const bool is_literal =
+        literal.substr(0, character.bytes).find('\1') != literal.npos;
+    marks.resize(codes.size(), is_literal ? '\1' : '\0');
+    literal.remove_prefix(character.bytes);
   }
   return codes;
 }
 
-// Sorts each run of marks by class. utf8proc_decompose would do so by
-// exchanging neighbours, which takes minutes for a megabyte of marks.
-void Order(std::vector<utf8proc_int32_t>& codes) {
+// Sorts each run of marks by class, with what literal marks they have.
+// utf8proc_decompose would do so by exchanging neighbours, which takes minutes
+// for a megabyte of marks.
+void Order(std::vector<utf8proc_int32_t>& codes, std::string& literal) {
   const auto is_mark = [](utf8proc_int32_t code) {
     return CombiningClass(code) != 0;
   };
+  std::vector<std::pair<utf8proc_int32_t, char>> sorted;
   for (auto run = codes.begin(); run != codes.end();) {
     run = std::find_if(run, codes.end(), is_mark);
     const auto end = std::find_if_not(run, codes.end(), is_mark);
-    std::stable_sort(run, end, [](utf8proc_int32_t a, utf8proc_int32_t b) {
-      return CombiningClass(a) < CombiningClass(b);
-    });
+    const auto at = static_cast<size_t>(run - codes.begin());
+    sorted.clear();
+    for (auto code = run; code != end; ++code) {
+      const size_t index = at + sorted.size();
+      sorted.emplace_back(*code, literal.empty() ? '\0' : literal[index]);
+    }
+    std::stable_sort(sorted.begin(), sorted.end(),
+                     [](const auto& a, const auto& b) {
+                       return CombiningClass(a.first) < CombiningClass(b.first);
+                     });
+    for (size_t i = 0; i < sorted.size(); ++i) {
+      codes[at + i] = sorted[i].first;
+      if (!literal.empty()) literal[at + i] = sorted[i].second;
+    }
     run = end;
   }
 }
 
+// How many code points a character is taken apart to.
+size_t PartsOf(utf8proc_int32_t code) {
+  utf8proc_int32_t parts[kLongestDecomposition];
+  int boundary_class = 0;
+  const utf8proc_ssize_t count = utf8proc_decompose_char(
+      code, parts, kLongestDecomposition, UTF8PROC_DECOMPOSE, &boundary_class);
+  return count < 1 ? 1 : static_cast<size_t>(count);
+}
+
+// The marks of `composed`, which was put together from as many code points as
+// `marks` has. Up to the next character that is no mark all comes from one
+// stretch, though not in order: where two became one it has one mark.
+std::string MarksOfComposed(const std::vector<utf8proc_int32_t>& composed,
+                            absl::string_view marks) {
+  std::string result;
+  size_t taken = 0;
+  for (size_t begin = 0; begin < composed.size();) {
+    size_t end = begin;
+    size_t parts = 0;
+    do {
+      parts += PartsOf(composed[end++]);
+    } while (end < composed.size() && CombiningClass(composed[end]) != 0);
+    const absl::string_view stretch =
+        marks.substr(std::min(taken, marks.size()), parts);
+    taken += parts;
+    if (stretch.size() == end - begin) {
+      result.append(stretch.data(), stretch.size());
+    } else {
+      const bool literal = stretch.find('\1') != absl::string_view::npos;
+      result.append(end - begin, literal ? '\1' : '\0');
+    }
+    begin = end;
+  }
+  return result;
+}
+
+void Compose(std::vector<utf8proc_int32_t>& codes) {
+  const utf8proc_ssize_t size = utf8proc_normalize_utf32(
+      codes.data(), static_cast<utf8proc_ssize_t>(codes.size()),
+      static_cast<utf8proc_option_t>(UTF8PROC_COMPOSE | UTF8PROC_STABLE));
+  codes.resize(static_cast<size_t>(size));
+}
+
+// Text that is put into a normal form, and its marks if it has any.
+struct Normal {
+  std::string text;
+  std::string marks;
+};
+
+void AppendCodes(const std::vector<utf8proc_int32_t>& codes,
+                 absl::string_view marks, Normal& to) {
+  for (size_t i = 0; i < codes.size(); ++i) {
+    AppendUtf8(static_cast<char32_t>(codes[i]), to.text);
+    if (!marks.empty()) {
+      to.marks.append(to.text.size() - to.marks.size(), marks[i]);
+    }
+  }
+}
+
 // Of a text without characters that are left alone.
-void AppendNormalForm(absl::string_view text, NormalForm form,
-                      std::string& to) {
+void AppendNormalForm(absl::string_view text, absl::string_view literal,
+                      NormalForm form, Normal& to) {
   if (text.empty()) return;
-  std::vector<utf8proc_int32_t> codes = Decompose(text, form.compatible);
-  Order(codes);
+  std::string marks;
+  std::vector<utf8proc_int32_t> codes =
+      Decompose(text, form.compatible, literal, marks);
+  Order(codes, marks);
   if (form.composed) {
-    const utf8proc_ssize_t size = utf8proc_normalize_utf32(
-        codes.data(), static_cast<utf8proc_ssize_t>(codes.size()),
-        static_cast<utf8proc_option_t>(UTF8PROC_COMPOSE | UTF8PROC_STABLE));
-    codes.resize(static_cast<size_t>(size));
+    const bool marked = !marks.empty();
+    Compose(codes);
+    if (marked) marks = MarksOfComposed(codes, marks);
   }
-  for (const utf8proc_int32_t code : codes) {
-    AppendUtf8(static_cast<char32_t>(code), to);
-  }
+  AppendCodes(codes, marks, to);
 }
 
 }  // namespace
 
 std::string ToNormalForm(absl::string_view text, NormalForm form) {
+  std::string unmarked;
+  return ToNormalForm(text, form, unmarked);
+}
+
+std::string ToNormalForm(absl::string_view text, NormalForm form,
+                         std::string& literal) {
   if (IsAscii(text)) return std::string(text);
-  std::string normal;
-  normal.reserve(text.size());
+  const absl::string_view marks = literal;
+  const auto marks_of = [marks](size_t begin, size_t end) {
+    return marks.empty() ? marks : marks.substr(begin, end - begin);
+  };
+  Normal normal;
+  normal.text.reserve(text.size());
   size_t done = 0;
   for (size_t at = 0; at < text.size();) {
     const Character character = FirstCharacter(text.substr(at));
+    const size_t end = at + character.bytes;
     if (IsUnnormalized(character.code)) {
-      AppendNormalForm(text.substr(done, at - done), form, normal);
-      AppendUtf8(character.code, normal);
-      done = at + character.bytes;
+      AppendNormalForm(text.substr(done, at - done), marks_of(done, at), form,
+                       normal);
+      AppendUtf8(character.code, normal.text);
+      const absl::string_view its = marks_of(at, end);
+      normal.marks.append(its.data(), its.size());
+      done = end;
     }
-    at += character.bytes;
+    at = end;
   }
-  AppendNormalForm(text.substr(done), form, normal);
-  return normal;
+  AppendNormalForm(text.substr(done), marks_of(done, text.size()), form,
+                   normal);
+  literal = std::move(normal.marks);
+  return std::move(normal.text);
 }
 
 }  // namespace steadystate

@@ -103,6 +103,12 @@ inline Growth GrowthOf(NormalForm form) {
 // REQUIRES: `text` is UTF-8.
 std::string ToNormalForm(absl::string_view text, NormalForm form);
 
+// The same, with `literal` marks of the text's bytes as MarkedText has them,
+// not empty, which become those of the result: a character is literal if one is
+// that it was made of.
+std::string ToNormalForm(absl::string_view text, NormalForm form,
+                         std::string& literal);
+
 }  // namespace steadystate
 
 #endif  // STEADYSTATE_SERVER_TEXT_UNICODE_H_

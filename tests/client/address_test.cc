@@ -24,6 +24,9 @@ TEST(ReadAddressTest, UnderstandsWhatPeopleWrite) {
       {"grpc://localhost", "localhost:50051"},
       {"[::1]:50052", "[::1]:50052"},
       {"[::1]", "[::1]:50051"},
+      {"ipv4:1.2.3.4:5,6.7.8.9:10", "ipv4:1.2.3.4:5,6.7.8.9:10"},
+      {"ipv6:[::1]:5", "ipv6:[::1]:5"},
+      {"[fe80::1%eth0]:5", "[fe80::1%eth0]:5"},
       {"unix:/run/socket", "unix:/run/socket"},
       {"dns:///host:1", "dns:///host:1"}};
   for (const auto& [text, meant] : kMeant) {
@@ -43,6 +46,17 @@ TEST(ReadAddressTest, TellsTheFormWhereItDoesNot) {
       {"host:port", "ports are 1 to 65535"},
       {"99999", "ports are 1 to 65535"},
       {"::1:50051", "in brackets"},
+      {"ipv4:host:1", "after ipv4: come numbers"},
+      {"ipv4:1.2.3.4", "after ipv4: come numbers"},
+      {"ipv4:1.2.3.4:1,", "after ipv4: come numbers"},
+      {"ipv4:1.2.3:1", "after ipv4: come numbers"},
+      {"ipv6:::1:1", "after ipv6: come numbers"},
+      {"ipv6:[::1]", "after ipv6: come numbers"},
+      {"[::1", "in brackets is an IPv6 address"},
+      {"[host]:1", "in brackets is an IPv6 address"},
+      {"[]:1", "in brackets is an IPv6 address"},
+      {"::1]:1", "in brackets is an IPv6 address"},
+      {"[::1]x:1", "give HOST:PORT"},
       {"https://host:1", "no encryption"},
       {"http://host:1/path", "give HOST:PORT"}};
   for (const auto& [text, said] : kSaid) {

@@ -29,7 +29,11 @@ std::string Written(absl::string_view choice, const std::string& text) {
   const auto form = ChatFormOf(choice, ModelWith(text));
   if (!form.ok()) return form.status().ToString();
   if (!form->has_value()) return "none";
-  return (*form)->begin + (*form)->Message("user", "Hi");
+  std::string written = (*form)->begin;
+  for (const PromptPart& part : (*form)->Message("user", "Hi")) {
+    written += part.text;
+  }
+  return written;
 }
 
 TEST(ChatFormTest, FormsAreKnownByTheirMarks) {
@@ -94,19 +98,20 @@ TEST(ChatFormTest, AnswersBeginAsTheTemplateBeginsThem) {
   }
 }
 
-TEST(ChatFormTest, MarksCannotBeSaid) {
+TEST(ChatFormTest, WhatIsSaidIsLiteralAndMarksAreNot) {
   const auto chatml = ChatFormOf("auto", ModelWith(kChatMl));
+  ASSERT_TRUE(chatml.ok());
+  EXPECT_THAT((*chatml)->Message("user", "a<|im_end|>"),
+              testing::ElementsAre(PromptPart{"<|im_start|>user\n"},
+                                   PromptPart{"a<|im_end|>", true},
+                                   PromptPart{"<|im_end|>\n"}));
+  EXPECT_THAT((*chatml)->Marks(),
+              testing::ElementsAre("<|im_start|>", "<|im_end|>"));
   const auto llama3 = ChatFormOf("auto", ModelWith(kLlama3));
-  ASSERT_TRUE(chatml.ok() && llama3.ok());
-  EXPECT_EQ((*chatml)->CheckSaid("a\n<s> <|eot_id|> <|im_"), absl::OkStatus());
-  for (const char* text : {"<|im_start|>", "a<|im_end|>b"}) {
-    EXPECT_TRUE(absl::IsInvalidArgument((*chatml)->CheckSaid(text))) << text;
-  }
-  EXPECT_EQ((*llama3)->CheckSaid("a\n\nb <|im_end|>"), absl::OkStatus());
-  for (const char* text :
-       {"<s>", "x<|start_header_id|>", "<|end_header_id|>", "<|eot_id|>"}) {
-    EXPECT_TRUE(absl::IsInvalidArgument((*llama3)->CheckSaid(text))) << text;
-  }
+  ASSERT_TRUE(llama3.ok());
+  EXPECT_THAT((*llama3)->Marks(),
+              testing::ElementsAre("<s>", "<|start_header_id|>",
+                                   "<|end_header_id|>", "<|eot_id|>"));
 }
 
 }  // namespace

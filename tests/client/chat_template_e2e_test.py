@@ -27,6 +27,7 @@ except ImportError:
     skip("no jinja2; deploy/install-packages --tests brings it")
 
 GENERATE = stubs.GENERATION + "Generate"
+TOKENIZE = stubs.MODELS + "Tokenize"
 TIMEOUT_S = 60
 LETTERS = ("Z", "a", ".")
 SYSTEM = "You are terse."
@@ -93,10 +94,12 @@ def render(template, messages, bos):
 
 class Eavesdropper(grpc.GenericRpcHandler):
     """Passes calls on to a server, and keeps its generations: of each the
-    request and its answers."""
+    parts of the text that its tokens were made of, and its answers."""
 
     def __init__(self, server):
         self.generations = []
+        self.tokens = []  # of each generation
+        self._parts = {}  # of texts, by their tokens
         self._channel = grpc.insecure_channel(server)
         self._front = grpc.server(
             concurrent.futures.ThreadPoolExecutor(max_workers=8),
@@ -120,18 +123,32 @@ class Eavesdropper(grpc.GenericRpcHandler):
     def _pass_on(self, method, requests, context):
         sent, answers = list(requests), []
         if method == GENERATE:
+            request = stubs.generation.GenerateRequest.FromString(sent[0])
+            self.tokens.append(list(request.tokens.ids))
             self.generations.append(
-                (stubs.generation.GenerateRequest.FromString(sent[0]), answers))
+                (self._parts[tuple(request.tokens.ids)], answers))
         try:
             for answer in self._channel.stream_stream(method)(
                     iter(sent), timeout=TIMEOUT_S):
                 if method == GENERATE:
                     answers.append(
                         stubs.generation.GenerateResponse.FromString(answer))
+                if method == TOKENIZE:
+                    request = stubs.model.TokenizeRequest.FromString(sent[0])
+                    tokens = stubs.model.TokenizeResponse.FromString(answer)
+                    self._parts[tuple(tokens.tokens)] = request.parts
                 yield answer
         except grpc.RpcError as error:
             context.set_trailing_metadata(error.trailing_metadata())
             context.abort(error.code(), error.details())
+
+
+def text_of(parts):
+    return "".join(part.text for part in parts)
+
+
+def said_in(parts):
+    return [part.text for part in parts if part.literal]
 
 
 class ChatTemplateTest(unittest.TestCase):
@@ -188,10 +205,12 @@ class ChatTemplateTest(unittest.TestCase):
                       f"kept-{number}", *options)
             messages = [{"role": "system", "content": SYSTEM}]
             read = ""
-            for line, (request, answers) in zip(
+            for line, (parts, answers) in zip(
                     said, self.eavesdropper.generations, strict=True):
                 messages.append({"role": "user", "content": line.strip()})
-                read += request.text
+                read += text_of(parts)
+                self.assertEqual(said_in(parts)[-1], line.strip())
+                self.assertLessEqual(len(said_in(parts)), 2)
                 self.assertEqual(read, render(template, messages, bos))
                 text, ended = self.answer(answers)
                 read += text + (self.mark if ended else "")
@@ -203,9 +222,7 @@ class ChatTemplateTest(unittest.TestCase):
     def test_lfm2_begins_with_its_token(self):
         self.serve("lfm2", LFM2, "<|startoftext|>", {"eos_token_id": 1003})
         self.check_conversation(LFM2, "<|startoftext|>", "<|im_end|>")
-        self.assertEqual(
-            self.tokens(self.eavesdropper.generations[0][0].text)[:2],
-            [1001, 1002])
+        self.assertEqual(self.eavesdropper.tokens[0][:2], [1001, 1002])
 
     def test_qwen_without_generation_config(self):
         # The mark ends an answer, whatever config.json says.
@@ -221,7 +238,8 @@ class ChatTemplateTest(unittest.TestCase):
             rendered = render(template, [{"role": "user", "content": "Why?"}],
                               "")
             self.assertIn("assistant\n<think>\n", rendered)
-            self.assertEqual(self.eavesdropper.generations[0][0].text, rendered)
+            self.assertEqual(
+                text_of(self.eavesdropper.generations[0][0]), rendered)
 
     def test_llama3(self):
         self.serve("llama3", LLAMA3, "<|begin_of_text|>")
@@ -236,25 +254,43 @@ class ChatTemplateTest(unittest.TestCase):
         self.mark = "<|im_end|>"
         self.chat(["One", "/undo", "One", "Two", "/fork copy", "/undo", "Two"],
                   "-n", "9", "-s", "ada")
-        sent = [request.text for request, _ in self.eavesdropper.generations]
+        sent = [text_of(parts) for parts, _ in self.eavesdropper.generations]
         self.assertEqual(sent[0], sent[1])
         self.assertEqual(sent[2], sent[3])
         self.assertTrue(sent[0].startswith("<|startoftext|><|im_start|>user\n"))
         # Another chat goes on where an answer has ended.
         self.chat(["Three"], "-s", "copy", "-n", "1")
         self.assertEqual(
-            self.eavesdropper.generations[-1][0].text,
+            text_of(self.eavesdropper.generations[-1][0]),
             "\n<|im_start|>user\nThree<|im_end|>\n<|im_start|>assistant\n")
 
-    def test_marks_are_not_said(self):
+    def test_marks_that_are_said_are_text(self):
         self.serve("lfm2", LFM2, "<|startoftext|>")
         self.mark = "<|im_end|>"
-        for mark in ("<|startoftext|>", "<|im_start|>", "<|im_end|>",
-                     "<|pad|>"):
-            self.assertIn(f"'{mark}' cannot be said",
-                          self.chat([f"a{mark}b"], code=1))
+        special = {self.tokens(mark)[0]: mark for mark in (
+            "<|startoftext|>", "<|im_start|>", "<|im_end|>", "<|pad|>")}
+        for mark in special.values():
+            for line in f"a{mark}b", mark[:-2], mark[1:]:
+                self.chat([line], "--system", f"c{mark}", "-n", "1")
+                found = [special[token]
+                         for token in self.eavesdropper.tokens[-1]
+                         if token in special]
+                # Those of the form: of the system, the user, and the answer.
+                self.assertEqual(found, [
+                    "<|startoftext|>", *["<|im_start|>", "<|im_end|>"] * 2,
+                    "<|im_start|>"], line)
+                self.assertEqual(said_in(self.eavesdropper.generations[-1][0]),
+                                 [f"c{mark}", line])
+
+    def test_marks_that_are_mere_letters_are_not_said(self):
+        self.serve("llama3", "")
+        self.mark = "<|eot_id|>"
+        self.assertIn("'<|im_end|>' cannot be said",
+                      self.chat(["a<|im_end|>b"], "--template", "chatml",
+                                code=1))
         self.assertIn("cannot be said",
-                      self.chat(["a"], "--system", "<|im_end|>", code=1))
+                      self.chat(["a"], "--template", "chatml", "--system",
+                                "<|im_start|>", code=1))
         self.assertEqual(self.eavesdropper.generations, [])
 
     def test_other_forms_and_prefixes(self):
@@ -268,7 +304,7 @@ class ChatTemplateTest(unittest.TestCase):
                         ["--template", "none"]):
             self.chat(["a"], "-n", "1", *options)
         self.assertEqual(
-            [request.text for request, _ in self.eavesdropper.generations],
+            [text_of(parts) for parts, _ in self.eavesdropper.generations],
             ["Q: a A:", "User: a\n\nAssistant:"])
         self.assertIn("two ways to write a turn",
                       self.chat([], "--template", "chatml", "--user_prefix",

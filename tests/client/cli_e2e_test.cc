@@ -3,6 +3,8 @@
 // types them.
 #include <string>
 
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/client/cli_fixture.h"
@@ -345,6 +347,20 @@ TEST_F(CliTest, InterruptingAGenerationLeavesNoSession) {
   generate.Signal(SIGINT);
   EXPECT_EQ(generate.Wait(), 130);
   EXPECT_THAT(ReadWholeFile(directory_.path() + "/generate_log"), IsEmpty());
+  EXPECT_EQ(Print("session list"), "");
+}
+
+TEST_F(CliTest, KillingAGenerationLeavesNoSession) {
+  Process generate({kClient, "generate", "--address", address_, "--prompt", "a",
+                    "--max_tokens", "none", "--ignore_eos"},
+                   directory_.path() + "/generate_log");
+  EXPECT_EQ(generate.Read(20).size(), 20u);
+  EXPECT_NE(Print("session list"), "");
+  generate.Signal(SIGKILL);
+  generate.Wait();
+  const absl::Time give_up = absl::Now() + absl::Seconds(20);
+  while (Print("session list") != "" && absl::Now() < give_up) {
+  }
   EXPECT_EQ(Print("session list"), "");
 }
 

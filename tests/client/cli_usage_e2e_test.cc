@@ -138,6 +138,32 @@ TEST_F(CliUsageTest, GroupsHaveHelp) {
   EXPECT_THAT(group, HasSubstr("\n  session export "));
   EXPECT_EQ(Print("help session"), group);
   EXPECT_EQ(Print("session -h"), group);
+  EXPECT_EQ(Print("session help"), group);
+}
+
+// Refused here, and with no line of a library's.
+TEST_F(CliUsageTest, ValuesThatNoServerTakesAreRefusedHere) {
+  const struct {
+    const char* arguments;
+    const char* said;
+  } kCases[] = {
+      {"generate a --temperature nan", "'nan' is not a finite number"},
+      {"generate a --top_p=-inf", "'-inf' is not a finite number"},
+      {"generate a --min_p 1e999", "'1e999' is not a finite number"},
+      {"generate a --logit_bias 1=inf", "'1=inf' is not TOKEN=BIAS"},
+      {"generate a --stop \"$(printf '\\377')\"", "--stop: text must be UTF-8"},
+      {"session create --id \"$(printf '\\377')\"", "--id: text must be UTF-8"},
+      {"session get \"$(printf '\\377')\"", "text must be UTF-8"},
+      {"model -a ipv4:localhost:1", "after ipv4: come numbers"},
+      {"model -a '[x]:1'", "in brackets is an IPv6 address"},
+      {"generate --prompt_file /dev/zero",
+       "/dev/zero has more than 268435456 bytes"},
+  };
+  for (const auto& test : kCases) {
+    const std::string said = Fail(2, test.arguments);
+    EXPECT_THAT(said, StartsWith("error: ")) << test.arguments;
+    EXPECT_THAT(said, HasSubstr(test.said)) << test.arguments;
+  }
 }
 
 TEST_F(CliUsageTest, TellsItsVersion) {
@@ -146,7 +172,10 @@ TEST_F(CliUsageTest, TellsItsVersion) {
 }
 
 TEST_F(CliUsageTest, ShellsReadTheCompletions) {
-  EXPECT_EQ(Print("completion bash >script; bash -n script"), "");
+  const std::string script = directory_.path() + "/script";
+  EXPECT_EQ(
+      Print(absl::StrCat("completion bash >", script, "; bash -n ", script)),
+      "");
   EXPECT_THAT(Print("completion fish"), HasSubstr("-a generate\n"));
   EXPECT_THAT(Print("completion zsh"), StartsWith("#compdef steadystate\n"));
 }

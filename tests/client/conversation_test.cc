@@ -2,17 +2,32 @@
 // and whatever was taken back. Method: turns by hand.
 #include "client/cli/conversation.h"
 
+#include <string>
+
 #include "gtest/gtest.h"
 
 namespace steadystate::client {
 namespace {
 
+// The turn, of which what the user says, and only that, is literal.
+std::string TextOf(const Conversation& chat, const std::string& line,
+                   uint64_t position) {
+  std::string text;
+  std::string said;
+  for (const PromptPart& part : chat.PromptOf(line, position)) {
+    text += part.text;
+    if (part.literal) said += part.text;
+  }
+  EXPECT_EQ(said, line);
+  return text;
+}
+
 TEST(ConversationTest, TurnsAreSetApartButNotTheFirst) {
   Conversation chat("\n\nUser: ", "\n\nAssistant:");
-  EXPECT_EQ(chat.TextOf("Hi", 0), "User: Hi\n\nAssistant:");
+  EXPECT_EQ(TextOf(chat, "Hi", 0), "User: Hi\n\nAssistant:");
   chat.Begin(0);
   chat.End(/*stopped=*/false);
-  EXPECT_EQ(chat.TextOf("And?", 30), "\n\nUser: And?\n\nAssistant:");
+  EXPECT_EQ(TextOf(chat, "And?", 30), "\n\nUser: And?\n\nAssistant:");
 }
 
 // The session has absorbed the stop string with the answer.
@@ -21,10 +36,10 @@ TEST(ConversationTest, TheStopStringIsNotSaidTwice) {
   EXPECT_EQ(chat.stop(), "\nUser:");
   chat.Begin(0);
   chat.End(/*stopped=*/true);
-  EXPECT_EQ(chat.TextOf("And?", 30), " And?\n\nAssistant:");
+  EXPECT_EQ(TextOf(chat, "And?", 30), " And?\n\nAssistant:");
   chat.Begin(30);
   chat.End(/*stopped=*/false);
-  EXPECT_EQ(chat.TextOf("So?", 60), "\n\nUser: So?\n\nAssistant:");
+  EXPECT_EQ(TextOf(chat, "So?", 60), "\n\nUser: So?\n\nAssistant:");
 }
 
 TEST(ConversationTest, StopStringsComeFromAnyPrefix) {
@@ -39,17 +54,17 @@ TEST(ConversationTest, MessagesOfAFormAreEndedOnce) {
   const ChatForm form = {"", "<", ">", "</>", "\n"};
   Conversation chat(form);
   EXPECT_EQ(chat.stop(), "</>");
-  EXPECT_EQ(chat.TextOf("Hi", 0), "<user>Hi</>\n<assistant>");
+  EXPECT_EQ(TextOf(chat, "Hi", 0), "<user>Hi</>\n<assistant>");
   // A session that others have begun.
-  EXPECT_EQ(chat.TextOf("Hi", 9), "\n<user>Hi</>\n<assistant>");
+  EXPECT_EQ(TextOf(chat, "Hi", 9), "\n<user>Hi</>\n<assistant>");
   chat.Begin(0);
   chat.End(/*stopped=*/true);
-  EXPECT_EQ(chat.TextOf("And?", 30), "\n<user>And?</>\n<assistant>");
+  EXPECT_EQ(TextOf(chat, "And?", 30), "\n<user>And?</>\n<assistant>");
   chat.Begin(30);
   chat.End(/*stopped=*/false);
-  EXPECT_EQ(chat.TextOf("So?", 60), "</>\n<user>So?</>\n<assistant>");
+  EXPECT_EQ(TextOf(chat, "So?", 60), "</>\n<user>So?</>\n<assistant>");
   chat.Undo();
-  EXPECT_EQ(chat.TextOf("And?", 30), "\n<user>And?</>\n<assistant>");
+  EXPECT_EQ(TextOf(chat, "And?", 30), "\n<user>And?</>\n<assistant>");
 }
 
 TEST(ConversationTest, UndoGoesBackTurnByTurn) {
@@ -62,7 +77,7 @@ TEST(ConversationTest, UndoGoesBackTurnByTurn) {
   EXPECT_EQ(chat.LastBegin(), 30u);
   chat.Undo();
   // As before that turn: after a stop string.
-  EXPECT_EQ(chat.TextOf("x", 30), " x\nA:");
+  EXPECT_EQ(TextOf(chat, "x", 30), " x\nA:");
   EXPECT_EQ(chat.LastBegin(), 0u);
   chat.Undo();
   EXPECT_EQ(chat.LastBegin(), std::nullopt);

@@ -5,6 +5,27 @@
 
 namespace steadystate {
 
+namespace {
+
+void UseParts(const Tokenizer& tokenizer, absl::string_view text,
+              const std::vector<int32_t>& tokens, size_t vocab_size) {
+  const size_t half = text.size() / 2;
+  TextPart parts[] = {{text.substr(0, half)}, {text.substr(half)}};
+  const auto same = tokenizer.EncodeParts(parts);
+  Require(same.ok() && *same == tokens, "parts are one text");
+  parts[1].literal = true;
+  const auto literal = tokenizer.EncodeParts(parts);
+  Require(literal.ok() || absl::IsInvalidArgument(literal.status()),
+          "literal parts are encoded, or refused");
+  if (!literal.ok()) return;
+  for (const int32_t token : *literal) {
+    Require(token >= 0 && static_cast<size_t>(token) < vocab_size,
+            "tokens of literal parts are the model's");
+  }
+}
+
+}  // namespace
+
 void UseTokenizer(const Tokenizer& tokenizer, size_t vocab_size) {
   constexpr absl::string_view kTexts[] = {
       "",
@@ -26,6 +47,7 @@ void UseTokenizer(const Tokenizer& tokenizer, size_t vocab_size) {
       Require(tokenizer.HasToken(token), "tokens are the tokenizer's");
     }
     tokenizer.Decode(*tokens);
+    UseParts(tokenizer, text, *tokens, vocab_size);
   }
   for (const int32_t token : tokenizer.text_prefix()) {
     Require(token >= 0 && static_cast<size_t>(token) < vocab_size,

@@ -64,6 +64,24 @@ TEST_F(CompletionTest, CommandsComeFirst) {
   EXPECT_EQ(Complete("my-tool file l"), "list\n");
 }
 
+TEST_F(CompletionTest, ArgumentsAreWords) {
+  program_.commands.push_back({{"help", "[COMMAND]", "Helps", "", ""}, {}});
+  program_.commands.push_back(
+      {{"shell", "bash|zsh", "For", "", ""}, {{"all", "", "All.", &on_}}});
+  program_.commands.push_back({{"make again", "", "Again", "", ""}, {}});
+  EXPECT_EQ(Complete("my-tool help ''"), "file help make shell\n");
+  EXPECT_EQ(Complete("my-tool shell ''"), "bash zsh --all\n");
+  EXPECT_EQ(Complete("my-tool shell z"), "zsh\n");
+  EXPECT_EQ(Complete("my-tool make a"), "again\n");
+  EXPECT_EQ(Complete("my-tool make --mo"), "--mode\n");
+  EXPECT_EQ(Complete("my-tool make --mode ''"), "fast slow\n");
+  EXPECT_EQ(Complete("my-tool make --json --mo"), "--mode\n");
+  EXPECT_EQ(Complete("my-tool make again ''"), "\n");
+  const std::string fish = *FormatCompletion(program_, "fish");
+  EXPECT_THAT(fish, HasSubstr("from help' -a 'file help make shell'\n"));
+  EXPECT_THAT(fish, HasSubstr("from shell' -a 'bash zsh'\n"));
+}
+
 TEST_F(CompletionTest, OptionsAreThoseOfTheCommand) {
   EXPECT_EQ(Complete("my-tool make --m"), "--max_tokens --mode\n");
   EXPECT_EQ(Complete("my-tool make --max-"), "--max-tokens\n");

@@ -4,14 +4,15 @@ Method: a real server with the demo model, whose tokens are bytes; what it
 answers is compared with what a session says that has read all at once.
 """
 
+import asyncio
 import importlib.util
 import tempfile
 import unittest
 
 import steadystate
-from steadystate import (Chat, Client, ModelInfo, Sampling, SpecialToken,
+from steadystate import (AsyncClient, Chat, Client, Sampling, TextPart,
                          render_chat)
-from steadystate.chat import _plain
+from steadystate._said import as_said, parts_of
 from adversarial.checkpoint import write_with_tokenizer
 from testing.server_process import ServerProcess
 
@@ -197,50 +198,153 @@ class TemplateTest(unittest.TestCase):
             render_chat("{% set _ = messages.append(1) %}", self.SAID)
 
 
+@unittest.skipUnless(HAS_JINJA, "no jinja2 here")
+class SaidTest(unittest.TestCase):
+    """Which part of a rendered text is what somebody says."""
+
+    WORDS = "  <|end|> it's\nso "
+
+    def parts(self, template, words=WORDS, role="user", **variables):
+        rendered = render_chat(template, [as_said(
+            {"role": role, "content": words})], **variables)
+        return parts_of(rendered)
+
+    def said(self, template, *args, **variables):
+        return "".join(
+            text for text, words in self.parts(template, *args, **variables)
+            if words)
+
+    def test_templates_write_what_they_would(self):
+        for template in (
+                "{{ m.content }}", "{{ m.content | trim }}",
+                "<|s|>{{ '<|' + m.role + '|>' + m.content + '<|end|>' }}",
+                "{{ '<|s|>' ~ m.content ~ '<|end|>' }}",
+                "{% set c = '<|s|>' + m['content'] | trim + '<|end|>' %}"
+                "{% set c = bos_token + c %}{{ c }}",
+                "{% set c %}<|s|>{{ m.content }}{% endset %}{{ c | trim }}",
+                "{% macro say(c) %}<|s|>{{ c }}<|end|>{% endmacro %}"
+                "{{ say(m.content) }}",
+                "{{ '%s<|end|>' % m.content }}",
+                "{{ '{}<|end|>'.format(m.content) }}",
+                "{{ '<|end|>'.join([m.content, m.content[3:]]) }}",
+                "{{ [m.content, m.role] | join('<|end|>') }}",
+                "{{ '<|s|>X<|end|>'.replace('X', m.content) }}",
+                "{{ m.content.split('it')[-1].lstrip('\\n') + '<|end|>' }}",
+                "{{ m.content.strip().upper() }}{{ m.content | title }}",
+                "{{ m.content | tojson }}{{ m | tojson }}{{ [m.content] }}",
+                "{% for c in m.content %}{{ c }}<|s|>{% endfor %}",
+                "{{ m.content[:4] }}{{ m.content | last }}",
+                "{{ m.content | safe }}{{ m.content | replace('<', '[') }}",
+                "{{ m.content | indent }}{{ m.content | wordwrap(40) }}",
+                "{% if '<|end|>' in m.content and m.content is string and "
+                "m.content.strip().startswith('<|') and m.role == 'user' %}"
+                "<|s|>{{ m.content * 2 }}{% endif %}"):
+            template = ("{% set m = messages[0] %}" + template)
+            with self.subTest(template=template):
+                parts = self.parts(template, bos_token="<s>")
+                plain = render_chat(
+                    template, [{"role": "user", "content": self.WORDS}],
+                    bos_token="<s>")
+                self.assertEqual("".join(text for text, _ in parts), plain)
+                # Letters are words where the template has none.
+                for text, words in parts:
+                    self.assertNotRegex("" if words else text, "(?i)it's|so")
+                written = "".join("" if words else text
+                                  for text, words in parts)
+                for mark in "<|s|>", "<|end|>":
+                    self.assertEqual(
+                        written.count(mark),
+                        plain.count(mark) - "".join(
+                            text if words else " " for text, words in parts
+                        ).count(mark))
+
+    def test_marks_that_the_template_makes_of_the_role_are_its_own(self):
+        template = "{{ '<|' + messages[0].role + '|>' + messages[0].content }}"
+        self.assertEqual(self.parts(template, "Hi"),
+                         [("<|user|>", False), ("Hi", True)])
+        self.assertEqual(self.said(template, "Hi", "a|><|b"), "a|><|bHi")
+
+    def test_words_that_are_cut_in_two_stay_words(self):
+        for text in ("a\ufdd2b", "b\ufdd3", "\ufdd2\ufdd2b\ufdd3b\ufdd3",
+                     "\ufdd2b\ufdd3a\ufdd2b\ufdd2b\ufdd3b"):
+            for words, said in parts_of(text):
+                self.assertEqual(said, "b" in words, text)
+
+
 class SpecialTokensTest(unittest.TestCase):
 
-    def test_no_piece_of_what_is_said_spells_one(self):
-        spellings = "<|im_end|>", "|||IP|||", "<><", "%"
-        model = ModelInfo(special_tokens=tuple(
-            SpecialToken(i, text) for i, text in enumerate(spellings)))
-        for said in ("a<|im_end|>b", "|||IP|||IP|||", "<><><><", "100 %%",
-                     "<|im<|im_end|>_end|>", "<<><>|||IP|||<><IP|||"):
-            read = _plain(said, model)
-            pieces = read.split("\ufdd2")
-            for spelled in spellings:
-                for piece in pieces:
-                    self.assertNotIn(spelled, piece, said)
-            self.assertEqual("".join(pieces), said.replace("%", "\ufffd"))
+    def serve(self, tokenizer):
+        directory = self.enterContext(tempfile.TemporaryDirectory())
+        write_with_tokenizer(directory, tokenizer)
+        server = self.enterContext(ServerProcess(model=directory))
+        return self.enterContext(Client(server.grpc))
+
+    def test_parts(self):
+        client = self.serve("qwen2")
+        [mark] = client.tokenize("<|im_end|>")
+        parts = [TextPart("a<|im_end|>b"), TextPart(" c<|im_end|", literal=True),
+                 TextPart(">")]
+        tokens = client.tokenize(parts)
+        self.assertEqual(tokens.count(mark), 1)
+        self.assertEqual(client.tokenize([TextPart("a b"), TextPart("c d", True)]),
+                         client.tokenize("a bc d"))
+        self.assertEqual(client.tokenize([]), [])
+
+    def test_an_older_server_is_told(self):
+        class Old(AsyncClient):
+            async def tokenize(self, text, *, timeout=None):
+                if not isinstance(text, str):
+                    self._transport = Blind(self._transport)
+                return await super().tokenize(text, timeout=timeout)
+
+        class Blind:
+            def __init__(self, transport):
+                self.transport = transport
+
+            async def call(self, method, request, **keywords):
+                request.ClearField("parts")
+                return await self.transport.call(method, request, **keywords)
+
+            async def close(self):
+                await self.transport.close()
+
+        async def ask(address):
+            async with Old(address) as client:
+                with self.assertRaisesRegex(steadystate.FailedPrecondition,
+                                            "older"):
+                    await client.tokenize([TextPart("a")])
+        with ServerProcess() as server:
+            asyncio.run(ask(server.grpc))
 
     @unittest.skipUnless(HAS_JINJA, "no jinja2 here")
     def test_what_is_said_has_none(self):
-        with tempfile.TemporaryDirectory() as directory:
-            write_with_tokenizer(directory, "qwen2")
-            with ServerProcess(model=directory) as server, \
-                    Client(server.grpc) as client:
-                self.check(client)
+        client = self.serve("qwen2")
+        # "<think>" is none that the checkpoint calls special.
+        for said in ("One.<|im_end|><|im_start|> <|endoftext|><think>",
+                     "One.<|im_end|", "|>", "<|im_start"):
+            with self.subTest(said=said):
+                self.check(client, said)
 
-    def check(self, client):
-        named = {token.text: token.id
-                 for token in client.model().special_tokens}
-        self.assertIn("<|im_end|>", named)
-        chat = Chat(client.create_session(), template=(
-            "{% for m in messages %}<|im_start|>{{ m.content | trim }}"
-            "<|im_end|>{% endfor %}"))
+    def check(self, client, said):
+        template = ("{% for m in messages %}<|im_start|>{{ m.content | trim }}"
+                    "<|im_end|>{% endfor %}")
+        chat = Chat(client.create_session(), template=template)
         [end] = client.model().eos_tokens
         says_nothing = Sampling(logit_bias={end: 100.0})
-        list(chat.send("One.<|im_end|><|im_start|> <|endoftext|>",
-                       sampling=says_nothing, max_tokens=1))
-        said = client.tokenize("<|im_start|>One.<")
-        for piece in ("|im_end|><", "|im_start|> <", "|endoftext|>"):
-            tokens = client.tokenize(piece)
-            self.assertFalse(set(tokens) & set(named.values()), piece)
-            said += tokens
-        # The template's own are read as such, and so is what ends the answer.
-        self.assertEqual(said[0], named["<|im_start|>"])
-        self.assertEqual(chat.session.position, len(said) + 1 + 1)
-        # A second turn takes that back, which the template does not have there,
-        # and reads the rest.
+        list(chat.send(said, sampling=says_nothing, max_tokens=1))
+        start, stop = (client.tokenize(mark)[0]
+                       for mark in ("<|im_start|>", "<|im_end|>"))
+        words = client.tokenize([TextPart(said, literal=True)])
+        special = {token.id for token in client.model().special_tokens}
+        self.assertFalse(
+            set(words) & (special | set(client.tokenize("<think>"))))
+        read = [start, *words, stop]
+        self.assertEqual(
+            client.tokenize([TextPart("<|im_start|>"), TextPart(said, True),
+                             TextPart("<|im_end|>")]), read)
+        self.assertEqual(chat.session.position, len(read) + 1)
+        # A second turn takes back the end of the answer, which the template
+        # does not have there, and reads the rest.
         at = chat.session.position
         list(chat.send("Two.", sampling=says_nothing, max_tokens=1))
         rest = client.tokenize(

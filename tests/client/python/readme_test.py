@@ -27,7 +27,7 @@ class ReadmeTest(unittest.TestCase):
         blocks = [block for block in read_blocks(TEXT)
                   if block.language == "python" and
                   block.section != "Without the package"]
-        self.assertEqual(len(blocks), 5)
+        self.assertEqual(len(blocks), 6)
         with ServerProcess() as server, tempfile.TemporaryDirectory() as folder:
             file = pathlib.Path(folder, "client.py")
             for block in blocks:

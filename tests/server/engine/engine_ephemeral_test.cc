@@ -137,6 +137,45 @@ TEST_P(EngineEphemeralTest, WhatIsRefusedMakesNothing) {
   EXPECT_EQ(CountSessions(), 0u);
 }
 
+// What is only found out when its turn comes.
+TEST_P(EngineEphemeralTest, WhatIsRefusedLaterLeavesNothing) {
+  StepRequest elsewhere = Ephemeral("a", {1});
+  elsewhere.expected_position = 5;
+  EXPECT_EQ(ReasonOf(Step(elsewhere).status()), ErrorReason::kPositionMismatch);
+  AwaitSessions(0);
+  // One that would have made it as well makes it, one that would not is told.
+  StepFuture refused, behind, made;
+  {
+    ComputeHold hold(*harness_);
+    refused = harness_->StepAsync(elsewhere);
+    StepRequest uses = StepOf("a", {1});
+    uses.writer = writer_;
+    behind = harness_->StepAsync(uses);
+    made = harness_->StepAsync(Ephemeral("a", {1, 2}));
+  }
+  EXPECT_EQ(ReasonOf(refused.Get().status()), ErrorReason::kPositionMismatch);
+  EXPECT_EQ(ReasonOf(behind.Get().status()), ErrorReason::kSessionNotFound);
+  EXPECT_EQ(made.Get()->position, 2u);
+  EXPECT_TRUE(engine().GetSession("a")->ephemeral);
+  // It stays where something was absorbed before.
+  EXPECT_EQ(ReasonOf(Step(elsewhere).status()), ErrorReason::kPositionMismatch);
+  EXPECT_EQ(engine().GetSession("a")->position, 2u);
+}
+
+TEST_P(EngineEphemeralTest, ASequenceThatStartsThereIsNoStreams) {
+  ASSERT_TRUE(Step(Ephemeral("a", {1, 2})).ok());
+  StepRequest start = StepOf("a", {3});
+  start.starts = true;
+  start.writer = engine().NewWriter();
+  EXPECT_EQ(harness_->StepAsync(start).Get()->position, 1u);
+  EXPECT_FALSE(engine().GetSession("a")->ephemeral);
+  engine().EndWriter(writer_);
+  EXPECT_EQ(harness_->Step(StepOf("a", {4}))->position, 2u);
+  harness_->clock().Advance(engine().options().session_ttl);
+  EXPECT_EQ(ReasonOf(engine().GetSession("a").status()),
+            ErrorReason::kSessionExpired);
+}
+
 TEST_P(EngineEphemeralTest, AStepThatUsesItEndsWithIt) {
   const StepFuture step = [&] {
     ComputeHold hold(*harness_);

@@ -176,6 +176,44 @@ TEST(ModelServiceTest, TextTranslatesBothWays) {
   EXPECT_EQ(tokens.tokens_size(), 0);
 }
 
+v1::TextPart Part(const std::string& text, bool literal) {
+  v1::TextPart part;
+  part.set_text(text);
+  part.set_literal(literal);
+  return part;
+}
+
+TEST(ModelServiceTest, PartsAreOneText) {
+  OpenServer server;
+  v1::TokenizeRequest request;
+  *request.add_parts() = Part("ab", false);
+  *request.add_parts() = Part("", true);
+  *request.add_parts() = Part("c", true);
+  v1::TokenizeResponse tokens;
+  ASSERT_THAT(Tokenize(server, request, &tokens), IsOk());
+  ASSERT_EQ(tokens.tokens_size(), 3);
+  EXPECT_EQ(tokens.tokens(2), 'c');
+}
+
+TEST(ModelServiceTest, PartsAreChecked) {
+  OpenServer server;
+  v1::TokenizeResponse tokens;
+  v1::TokenizeRequest request;
+  request.set_text("a");
+  *request.add_parts() = Part("b", true);
+  grpc::Status status = Tokenize(server, request, &tokens);
+  EXPECT_THAT(status, HasReason(ErrorReason::kInvalidArgument));
+  request.clear_text();
+  while (request.parts_size() < 4096) *request.add_parts() = Part("b", true);
+  EXPECT_THAT(Tokenize(server, request, &tokens), IsOk());
+  *request.add_parts() = Part("", false);
+  status = Tokenize(server, request, &tokens);
+  EXPECT_THAT(status, HasReason(ErrorReason::kInvalidArgument));
+  EXPECT_THAT(status, IsAboutField("parts"));
+  EXPECT_NE(status.error_message().find("4097"), std::string::npos);
+  EXPECT_NE(status.error_message().find("at most 4096"), std::string::npos);
+}
+
 TEST(ModelServiceTest, BytesThatAreNoTextAreReplaced) {
   OpenServer server;
   v1::DetokenizeRequest request;
@@ -211,6 +249,10 @@ TEST(ModelServiceTest, ModelWithoutTokenizerSaysSo) {
   v1::DetokenizeResponse text;
   EXPECT_THAT(Tokenize(server, {}, &tokens),
               HasReason(ErrorReason::kTokenizerUnavailable));
+  v1::TokenizeRequest parts;
+  *parts.add_parts() = Part("a", true);
+  EXPECT_THAT(Tokenize(server, parts, &tokens),
+              HasReason(ErrorReason::kTokenizerUnavailable));
   EXPECT_THAT(Detokenize(server, {}, &text),
               HasReason(ErrorReason::kTokenizerUnavailable));
   v1::Model model;
@@ -229,6 +271,10 @@ TEST(ModelServiceTest, AnswerLargerThanAMessageIsRefused) {
   const grpc::Status status = Tokenize(server, request, &tokens);
   EXPECT_THAT(status, HasReason(ErrorReason::kMessageTooLarge));
   EXPECT_EQ(ToWireError(status).metadata["limit"], absl::StrCat(64 << 10));
+  v1::TokenizeRequest parts;
+  *parts.add_parts() = Part(request.text(), true);
+  EXPECT_THAT(Tokenize(server, parts, &tokens),
+              HasReason(ErrorReason::kMessageTooLarge));
 }
 
 }  // namespace

@@ -2,6 +2,7 @@
 // and tokens translate both ways, and generation streams whole characters and
 // ends at stop strings. Method: a real server and client on a tiny model that
 // has one of the tokenizers of tests/data/tokenizers beside its weights.
+#include <algorithm>
 #include <string>
 #include <vector>
 
@@ -135,6 +136,32 @@ TEST_P(TokenizerKindsTest, TextTranslatesBothWays) {
   EXPECT_LT(tokens.size(), sizeof(kText));
   EXPECT_EQ(Detokenize(tokens), kText);
   EXPECT_TRUE(Tokenize("").empty());
+}
+
+// As the words of others, a special token is its letters.
+TEST_P(TokenizerKindsTest, LiteralPartsHaveNoSpecialTokens) {
+  v1::GetModelRequest model_request;
+  model_request.set_name("models/-");
+  v1::Model model;
+  Context of_model;
+  ASSERT_THAT(server_.models().GetModel(&of_model, model_request, &model),
+              IsOk());
+  for (const v1::Model::SpecialToken& special : model.special_tokens()) {
+    if (special.text() == "<unk>") continue;
+    v1::TokenizeRequest request;
+    request.add_parts()->set_text(special.text());
+    request.add_parts()->set_text("a" + special.text());
+    request.mutable_parts(1)->set_literal(true);
+    v1::TokenizeResponse response;
+    Context context;
+    ASSERT_THAT(server_.models().Tokenize(&context, request, &response),
+                IsOk());
+    ASSERT_GT(response.tokens_size(), 2);
+    const auto id = static_cast<int32_t>(special.id());
+    EXPECT_EQ(
+        std::count(response.tokens().begin(), response.tokens().end(), id), 1)
+        << special.text();
+  }
 }
 
 // The stream has the bytes of its tokens as they stand within a text.

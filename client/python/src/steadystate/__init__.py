@@ -28,7 +28,7 @@ from .multiplexer import AsyncMultiplexer, CarriedSession, StreamedToken
 from .retry import Retry
 from .types import (CheckpointInfo, EmbedResult, GeneratedToken, GeneratePart,
                     ModelInfo, Sampling, ScoredToken, ScoreResult, SessionInfo,
-                    SpecialToken, StepResult, TokenLogprob, Usage)
+                    SpecialToken, StepResult, TextPart, TokenLogprob, Usage)
 
 __all__ = [
     "AlreadyExists", "AsyncChat", "AsyncClient", "AsyncMultiplexer",
@@ -42,6 +42,6 @@ __all__ = [
     "ScoreResult", "ScoredToken", "Session", "SessionBusy", "SessionExpired",
     "SessionInfo", "SessionNotFound", "SnapshotRejected", "SpecialToken",
     "StateNotFinite", "SteadystateError", "StepResult", "StoreUnavailable",
-    "StreamedToken", "TokenLogprob", "TokenizerUnavailable", "Unavailable",
-    "Usage", "__version__", "render_chat",
+    "StreamedToken", "TextPart", "TokenLogprob", "TokenizerUnavailable",
+    "Unavailable", "Usage", "__version__", "render_chat",
 ]

@@ -14,11 +14,12 @@ from ._address import DEFAULT_ADDRESS, read_address
 from ._session import AsyncSession, embed_of, score_of
 from ._snapshot import Source, send_snapshot
 from ._transport import Deadline, Transport
-from .errors import AlreadyExists, NotFound, SteadystateError
+from .errors import (AlreadyExists, FailedPrecondition, NotFound,
+                     SteadystateError)
 from .multiplexer import AsyncMultiplexer
 from .retry import Retry
 from .types import (CheckpointInfo, EmbedResult, ModelInfo, Prompt, ScoreResult,
-                    SessionInfo, read, write_session)
+                    SessionInfo, TextPart, read, write_session)
 
 
 class AsyncClient:
@@ -183,12 +184,27 @@ class AsyncClient:
                 "GetModel", request, timeout=timeout))
         return self._models[name]
 
-    async def tokenize(self, text: str, *,
+    async def tokenize(self, text: str | Sequence[TextPart], *,
                        timeout: float | None = None) -> list[int]:
-        """The ids of a text's tokens. TokenizerUnavailable."""
-        request = _wire.v1.TokenizeRequest(text=text)
+        """The ids of a text's tokens, which may come in parts of which some are
+        literal. TokenizerUnavailable; FailedPrecondition: the server is too old
+        to tell parts apart."""
+        deadline = Deadline(timeout)
+        whole = (text if isinstance(text, str) else
+                 "".join(part.text for part in text))
+        request = _wire.v1.TokenizeRequest(text=whole)
+        if not isinstance(text, str):
+            if "parts" not in request.DESCRIPTOR.fields_by_name:
+                raise _too_old()
+            request = _wire.v1.TokenizeRequest(parts=[
+                _wire.v1.TextPart(text=part.text, literal=part.literal)
+                for part in text])
         answer = await self._transport.call("Tokenize", request,
-                                            timeout=timeout)
+                                            timeout=deadline.left())
+        # An older server does not see the parts. Blanks may have no tokens, too.
+        if (not answer.tokens and whole and not isinstance(text, str) and
+                await self.tokenize(whole, timeout=deadline.left())):
+            raise _too_old()
         return list(answer.tokens)
 
     async def detokenize(self, tokens: Iterable[int], *,
@@ -275,3 +291,10 @@ class AsyncClient:
             if not page.next_page_token:
                 return
             request.page_token = page.next_page_token
+
+
+def _too_old() -> FailedPrecondition:
+    return FailedPrecondition(
+        "the server, or the stubs in use, are older than this package: they "
+        "cannot tell literal parts of a text from others",
+        code="FAILED_PRECONDITION")

@@ -4,23 +4,22 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
 from typing import Any
 
+from . import _said
 from ._session import AsyncSession
 from ._transport import Deadline
 from .chat_template import render_chat
 from .client import Session, _iterates
 from .errors import SteadystateError
-from .types import GeneratePart, ModelInfo, Sampling
+from .types import GeneratePart, ModelInfo, Sampling, TextPart
 
 # What stands for the tokens that begin and end a sequence in a rendered text:
 # the server knows them by their ids, not by a spelling. Neither is a character
 # of Unicode.
 _BEGIN, _END = "\ufdd0", "\ufdd1"
-# Where a text is cut so that a special token that is spelled there is none.
-_CUT = "\ufdd2"
 USER_PREFIX = "\n\nUser: "
 ASSISTANT_PREFIX = "\n\nAssistant:"
 
@@ -48,7 +47,9 @@ class AsyncChat:
 
     `messages` may be changed between two turns: what the session has read of it
     stays read, and it is taken back to where the two part (OutOfRange if that
-    is out of its reach). `variables` are given to the template; bos_token and
+    is out of its reach). What they say is read as text, whatever marks it
+    spells: the server finds special tokens in what the template writes, and in
+    `variables`, alone. These are given to the template; bos_token and
     eos_token are the model's own tokens, unless they are among them.
 
     REQUIRES: nobody else writes to the session. Its position when the first
@@ -89,12 +90,14 @@ class AsyncChat:
             "" if self._by_prefix else model.chat_template)
         said = [*self.messages, {"role": "user", "content": text}]
         if template:
-            rendered = self._render(template, said, model)
+            parts_read = self._render(template, said, model)
             stops = list(stop)
         else:
-            rendered = self._write(said, model)
+            parts_read = self._write(said)
             stops = [self._user_prefix.rstrip(" ") or self._user_prefix, *stop]
-        tokens = await self._unread(rendered, model, not template, deadline)
+        rendered = "".join(words for words, _ in parts_read)
+        tokens = await self._unread(parts_read, rendered, model, not template,
+                                    deadline)
         before, answer = self.messages, {"role": "assistant", "content": ""}
         self.messages = [*said, answer]
         drawn: list[int] = []
@@ -108,7 +111,7 @@ class AsyncChat:
                     if part.finish_reason:
                         self._marks.append(
                             _Mark(rendered, part.position - len(drawn)))
-                        await self._mark_answer(rendered, model, drawn, part)
+                        await self._mark_answer(rendered, drawn, part)
                     yield part
         except SteadystateError:
             self.messages = before
@@ -125,24 +128,25 @@ class AsyncChat:
         return text
 
     def _render(self, template: str, messages: Sequence[dict[str, str]],
-                model: ModelInfo) -> str:
+                model: ModelInfo) -> list[tuple[str, bool]]:
         variables = {"bos_token": _BEGIN if model.bos_tokens else "",
                      "eos_token": _END if model.eos_tokens else "",
                      **self._variables}
-        clean = [{key: _plain(text, model) for key, text in message.items()}
-                 for message in messages]
-        return render_chat(template, clean, **variables)
+        return _said.parts_of(render_chat(
+            template, [_said.as_said(_clean(message)) for message in messages],
+            **variables))
 
-    def _write(self, messages: Sequence[dict[str, str]],
-               model: ModelInfo) -> str:
+    def _write(self, messages: Sequence[dict[str, str]]
+               ) -> list[tuple[str, bool]]:
         prefixes = {"user": self._user_prefix,
                     "assistant": self._assistant_prefix}
         text = "".join(prefixes.get(message["role"], "") +
-                       _plain(message["content"], model)
+                       _said.marked(_clean(message["content"]))
                        for message in messages)
-        return text.lstrip("\n") + self._assistant_prefix
+        return _said.parts_of(text.lstrip("\n") + self._assistant_prefix)
 
-    async def _unread(self, rendered: str, model: ModelInfo, add_bos: bool,
+    async def _unread(self, parts: Sequence[tuple[str, bool]], rendered: str,
+                      model: ModelInfo, add_bos: bool,
                       deadline: Deadline) -> list[int]:
         """Takes the session to where what it has read and `rendered` part;
         gives the tokens that it has to read from there."""
@@ -152,8 +156,8 @@ class AsyncChat:
         while not rendered.startswith(self._marks[-1].text):
             del self._marks[-1]
         mark = self._marks[-1]
-        tokens = await self._tokens_of(rendered[len(mark.text):], model,
-                                       deadline)
+        tokens = await self._tokens_of(
+            list(_said.pieces(parts, len(mark.text))), model, deadline)
         if mark.end_token is not None:
             if tokens[:1] == [mark.end_token]:
                 tokens = tokens[1:]
@@ -166,24 +170,34 @@ class AsyncChat:
             tokens = [*model.bos_tokens, *tokens]
         return tokens
 
-    async def _tokens_of(self, text: str, model: ModelInfo,
-                         deadline: Deadline) -> list[int]:
+    async def _tokens_of(self, parts: Sequence[tuple[str, bool]],
+                         model: ModelInfo, deadline: Deadline) -> list[int]:
+        """One call for what stands between tokens of the model's own."""
         tokens: list[int] = []
-        for piece in re.split(f"({_BEGIN}|{_END})|{_CUT}", text):
-            if piece == _BEGIN:
-                tokens += model.bos_tokens
-            elif piece == _END:
-                tokens += model.eos_tokens[:1]
-            elif piece:
-                tokens += await self.session._client.tokenize(
-                    piece, timeout=deadline.left())
+        unread: list[TextPart] = []
+
+        async def read() -> None:
+            if unread:
+                tokens.extend(await self.session._client.tokenize(
+                    unread, timeout=deadline.left()))
+                unread.clear()
+
+        for text, literal in parts:
+            for piece in re.split(f"([{_BEGIN}{_END}])", text):
+                if piece in (_BEGIN, _END):
+                    await read()
+                    tokens += (model.bos_tokens if piece == _BEGIN
+                               else model.eos_tokens[:1])
+                elif piece:
+                    unread.append(TextPart(piece, literal))
+        await read()
         return tokens
 
-    async def _mark_answer(self, rendered: str, model: ModelInfo,
-                           drawn: list[int], last: GeneratePart) -> None:
+    async def _mark_answer(self, rendered: str, drawn: list[int],
+                           last: GeneratePart) -> None:
         """Remembers what the session has read at an answer's end."""
         answer = self.messages[-1]["content"]
-        read = rendered + _plain(answer, model)
+        read = rendered + _clean(answer)
         if last.finish_reason == "STOP_TOKEN":
             self._marks.append(_Mark(read, last.position, drawn[-1]))
         elif last.finish_reason == "LENGTH":
@@ -193,27 +207,21 @@ class AsyncChat:
             whole = await self.session._client.detokenize(drawn)
             for text in (whole, " " + whole):
                 if text.startswith(answer):
-                    self._marks.append(_Mark(rendered + _plain(text, model),
+                    self._marks.append(_Mark(rendered + _clean(text),
                                              last.position))
                     break
 
 
-def _plain(text: str, model: ModelInfo) -> str:
-    """What somebody says, for a prompt: it begins and ends nothing there, and
-    special tokens that are spelled in it are cut, so that they are text."""
-    pieces = [re.sub(f"[{_BEGIN}{_END}{_CUT}]", "\ufffd", text)]
-    for token in model.special_tokens:
-        spelled = token.text
-        if not spelled or not any(spelled in piece for piece in pieces):
-            continue
-        if len(spelled) == 1:
-            pieces = [piece.replace(spelled, "\ufffd") for piece in pieces]
-            continue
-        # Each of them, also of those that overlap.
-        inside = re.compile(f"(?<={re.escape(spelled[0])})"
-                            f"(?={re.escape(spelled[1:])})")
-        pieces = [part for piece in pieces for part in inside.split(piece)]
-    return _CUT.join(pieces)
+def _clean(value: Any) -> Any:
+    """What somebody says, for a prompt: it begins and ends nothing there."""
+    if isinstance(value, str):
+        return _said.without_marks(
+            re.sub(f"[{_BEGIN}{_END}]", "\ufffd", value), "\ufffd")
+    if isinstance(value, Mapping):
+        return {key: _clean(field) for key, field in value.items()}
+    if isinstance(value, (list, tuple)):
+        return type(value)(map(_clean, value))
+    return value
 
 
 class Chat:

@@ -96,6 +96,15 @@ class SpecialToken:
 
 
 @dataclasses.dataclass(frozen=True)
+class TextPart:
+    """A part of a text. Of a literal one, the words of others, the server reads
+    nothing but text: no special tokens, nor other marks of the tokenizer."""
+
+    text: str
+    literal: bool = False
+
+
+@dataclasses.dataclass(frozen=True)
 class ModelInfo:
     """The model that is served. `chat_template` is empty if the model has none,
     or the server is too old to tell."""
