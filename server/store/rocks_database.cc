@@ -101,11 +101,14 @@ absl::Status RocksDatabase::Check() const {
 }
 
 rocksdb::Status RocksDatabase::OpenChecked() {
+  rocksdb::ColumnFamilyOptions blobs = BlobFamilyOptions();
+  // Not before what is damaged is out of the way (GiveUpDamaged).
+  blobs.disable_auto_compactions = damaged_;
   const std::vector<rocksdb::ColumnFamilyDescriptor> families = {
       {rocksdb::kDefaultColumnFamilyName, FamilyOptions()},
       {"sessions", FamilyOptions()},
-      {"snapshots", BlobFamilyOptions()},
-      {"tails", BlobFamilyOptions()},
+      {"snapshots", blobs},
+      {"tails", blobs},
       {"in_files", FamilyOptions()},
       {"expired", FamilyOptions()}};
   rocksdb::DB* database = nullptr;
@@ -121,6 +124,62 @@ rocksdb::Status RocksDatabase::OpenChecked() {
                       : rocksdb::Status::IOError(std::string(noted.message()));
   if (!status.ok()) Close();
   return status;
+}
+
+rocksdb::Status RocksDatabase::OpenAnew() {
+  rocksdb::Status status = OpenChecked();
+  if (!status.ok() || !damaged_) return status;
+  status = GiveUpDamaged();
+  if (status.ok()) {
+    damaged_ = false;
+  } else {
+    Close();
+  }
+  return status;
+}
+
+// The room of old snapshots is freed by writing anew those among them that are
+// in use. One that cannot be read would stop that, and with it the database,
+// for all: it goes. What describes its session stays: it is refused.
+rocksdb::Status RocksDatabase::GiveUpDamaged() {
+  std::vector<std::string> damaged;
+  rocksdb::WriteBatch batch;
+  const std::unique_ptr<rocksdb::Iterator> at(
+      database_->NewIterator(rocksdb::ReadOptions(), sessions()));
+  for (at->SeekToFirst(); at->Valid(); at->Next()) {
+    rocksdb::ReadOptions once;
+    once.fill_cache = false;
+    rocksdb::PinnableSlice snapshot;
+    rocksdb::PinnableSlice tail;
+    if (!database_->Get(once, snapshots(), at->key(), &snapshot)
+             .IsCorruption() &&
+        !database_->Get(once, tails(), at->key(), &tail).IsCorruption()) {
+      continue;
+    }
+    damaged.push_back(at->key().ToString());
+    batch.Delete(snapshots(), at->key());
+    batch.Delete(tails(), at->key());
+  }
+  if (!at->status().ok()) return at->status();
+  LogError("damaged snapshots are given up, so that the store can go on",
+           {{"sessions", damaged.size()}});
+  rocksdb::WriteOptions synced;
+  synced.sync = true;
+  rocksdb::Status status = database_->Write(synced, &batch);
+  for (rocksdb::ColumnFamilyHandle* const family : {snapshots(), tails()}) {
+    if (status.ok()) status = database_->Flush(rocksdb::FlushOptions(), family);
+    // Until none of them is left below its removal.
+    for (const std::string& key : damaged) {
+      const rocksdb::Slice only = key;
+      if (!status.ok()) break;
+      status = database_->CompactRange(rocksdb::CompactRangeOptions(), family,
+                                       &only, &only);
+    }
+  }
+  if (!status.ok()) return status;
+  written_.written = written_.synced = database_->GetLatestSequenceNumber();
+  note_.More(written_);
+  return database_->EnableAutoCompaction({snapshots(), tails()});
 }
 
 // Who opens it first says whose it is.
@@ -151,13 +210,13 @@ absl::Status RocksDatabase::CheckWorks(absl::string_view doing) {
   if (database_ != nullptr && failure_.empty()) return absl::OkStatus();
   if (Now() < retry_) return StoreUnavailable(doing, failure_);
   retry_ = Now() + absl::ToChronoNanoseconds(kRetry);
-  const bool resumed =
-      database_ != nullptr && !in_doubt_ && database_->Resume().ok();
+  const bool resumed = database_ != nullptr && !in_doubt_ && !damaged_ &&
+                       database_->Resume().ok();
   if (!resumed) {
     Close();
     absl::Status opened = Check();
     if (opened.ok()) {
-      const rocksdb::Status status = OpenChecked();
+      const rocksdb::Status status = OpenAnew();
       if (!status.ok()) opened = CannotBeOpened(options_.directory, status);
     }
     if (!opened.ok()) {
@@ -175,7 +234,7 @@ absl::Status RocksDatabase::Write(rocksdb::WriteBatch& batch, Safety safety) {
   rocksdb::WriteOptions options;
   options.sync = safety == Safety::kFromLossOfPower;
   const rocksdb::Status written = database_->Write(options, &batch);
-  if (!written.ok()) return WriteFailed(written.ToString());
+  if (!written.ok()) return Failed(written);
   NoteWritten(safety);
   return absl::OkStatus();
 }
@@ -187,15 +246,18 @@ absl::Status RocksDatabase::WriteFailed(std::string why) {
   return StoreUnavailable("be written", failure_);
 }
 
+absl::Status RocksDatabase::Failed(const rocksdb::Status& why) {
+  damaged_ = damaged_ || why.IsCorruption();
+  return WriteFailed(why.ToString());
+}
+
 absl::Status RocksDatabase::Sync() {
   const rocksdb::Status synced = database_->SyncWAL();
   if (synced.ok()) {
     NoteWritten(Safety::kFromLossOfPower);
     return absl::OkStatus();
   }
-  failure_ = synced.ToString();
-  retry_ = Now() + absl::ToChronoNanoseconds(kRetry);
-  return StoreUnavailable("be written", failure_);
+  return Failed(synced);
 }
 
 // All that has been written so far is there.

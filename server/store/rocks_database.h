@@ -79,6 +79,9 @@ class RocksDatabase {
   rocksdb::DBOptions DatabaseOptionsHere() const;
   absl::Status Check() const;
   rocksdb::Status OpenChecked();
+  rocksdb::Status OpenAnew();
+  rocksdb::Status GiveUpDamaged();
+  absl::Status Failed(const rocksdb::Status& why);
   absl::Status NameModel();
   void NoteWritten(Safety safety);
   void Close();
@@ -88,6 +91,8 @@ class RocksDatabase {
   std::unique_ptr<rocksdb::DB> database_;
   std::vector<rocksdb::ColumnFamilyHandle*> handles_;
   bool in_doubt_ = false;
+  // Its own work in the background has met something that is damaged.
+  bool damaged_ = false;
   // An operation has failed: what the database said, and when it is tried
   // again.
   std::string failure_;
