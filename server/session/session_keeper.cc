@@ -28,6 +28,9 @@ namespace {
 // speed and made steps wait for a second.
 constexpr double kSnapshotBytesPerSecond = 16e6;
 
+// Snapshots that are read to find what another server's numerics were.
+constexpr size_t kLookedIntoForNumerics = 16;
+
 // How long one operation of the store may take beyond the time that there is.
 constexpr absl::Duration kStoreGrace = absl::Seconds(5);
 
@@ -61,6 +64,17 @@ Moment Past(absl::Time wall, const Moment& now) {
 uint64_t RoundOf(const StoredSession& stored) {
   return std::max(stored.round,
                   stored.tail.has_value() ? stored.tail->through_round : 0);
+}
+
+// In what those differ from these that advanced the sessions, as snapshots tell
+// that they have written; the log does not.
+std::string NumericsOf(const std::vector<SessionUid>& sessions,
+                       SessionArchive& archive) {
+  for (const SessionUid& uid : sessions) {
+    absl::StatusOr<std::string> differs = archive.NumericsOf(uid);
+    if (differs.ok() && !differs->empty()) return *std::move(differs);
+  }
+  return "what it logged as numerics at its start";
 }
 
 // Of two that were given the same name: did the first get it after the other?
@@ -154,38 +168,39 @@ absl::Status SessionKeeper::TakeUpStored() {
 // Before anybody touches such sessions, while another server can be started.
 void SessionKeeper::TellUnusable() {
   std::array<size_t, kUnusables> count{};
-  std::array<SessionUid, kUnusables> uid{};
-  std::array<std::string, kUnusables> id;
+  std::array<std::string, kUnusables> one_of_them;
+  std::vector<SessionUid> others;
   {
     const MutexLock lock(shelf_.mutex);
     count = shelf_.unusable;
     for (const Session* const session : shelf_.table.Sessions()) {
-      const auto why = static_cast<size_t>(session->unusable);
-      uid[why] = session->uid;
-      id[why] = session->id;
+      one_of_them[static_cast<size_t>(session->unusable)] = session->id;
+      if (session->unusable == Unusable::kOtherNumerics &&
+          others.size() < kLookedIntoForNumerics) {
+        others.push_back(session->uid);
+      }
     }
   }
   constexpr auto kOthers = static_cast<size_t>(Unusable::kOtherNumerics);
   constexpr auto kCorrupt = static_cast<size_t>(Unusable::kSnapshotCorrupt);
   if (count[kOthers] > 0) {
-    const absl::StatusOr<std::string> differs =
-        archive_->NumericsOf(uid[kOthers]);
     LogWarning(
         "sessions are refused with NUMERICS_MISMATCH: a server that computes "
         "other bits advanced them and was killed",
         {{"sessions", count[kOthers]},
-         {"one_of_them", id[kOthers]},
-         {"its_snapshot", differs.ok() ? *differs : "unknown"},
+         {"one_of_them", one_of_them[kOthers]},
+         {"it_had", NumericsOf(others, *archive_)},
          {"what_to_do",
-          "start that server once more, let it compute each (session get "
+          "start that server once more, let it compute each (session get ID "
           "--norms), and stop it by SIGTERM; or start this one with "
           "--allow_other_numerics: they go on, within rounding"}});
   }
   if (count[kCorrupt] > 0) {
     LogError(
-        "sessions are refused with SNAPSHOT_CORRUPT: a part of what they "
-        "have absorbed is missing in the log",
-        {{"sessions", count[kCorrupt]}, {"one_of_them", id[kCorrupt]}});
+        "sessions are refused with SNAPSHOT_CORRUPT: a part of what they have "
+        "absorbed is missing in the log",
+        {{"sessions", count[kCorrupt]},
+         {"one_of_them", one_of_them[kCorrupt]}});
   }
 }
 

@@ -164,8 +164,10 @@ TEST(RestartE2eTest, ADamagedSnapshotIsItsSessionsLossAlone) {
   StoredServer server(store);
   server.Start();
   for (const char* const id : {"the-damaged-one", "whole"}) {
-    server.Generate(server.Create(id), "once", 5);
+    // With so much to remember a snapshot has a place of its own.
+    server.Generate(server.Create(id), std::string(2000, 'a'), 5);
   }
+  server.Restart(SIGTERM);  // which moves them from the database's log
   server.End();
   DamageSnapshot(store, "the-damaged-one");
   server.Start({"--drain_budget", "10m"});
@@ -192,6 +194,8 @@ TEST(RestartE2eTest, WhatOtherNumericsAdvancedIsToldAtTheStart) {
   server.Start({"--prefill_chunk_rows", "16"});
   const std::string session = server.Create("of-another");
   server.Generate(session, "once", 5);
+  server.Restart(SIGTERM, {"--prefill_chunk_rows", "16"});
+  server.Generate(session, "", 5);
   server.Restart(SIGKILL, {"--prefill_chunk_rows", "32"});
   EXPECT_THAT(server.Log(), HasSubstr("NUMERICS_MISMATCH"));
   EXPECT_THAT(server.Log(), HasSubstr("prefill_rows=16 (here 32)"));
