@@ -238,6 +238,14 @@ absl::Status KeeperThread::FillSlot(Session& session) {
   return absl::OkStatus();
 }
 
+// The slot that it was given is another one's.
+void KeeperThread::LeaveSlot(Session& session) {
+  StateLease unused;
+  const MutexLock lock(shelf_.mutex);
+  unused = session.state.Leave();
+  shelf_.slot_may_come = true;
+}
+
 absl::Status KeeperThread::LoadSlot(Session& session) {
   absl::Status status = CheckTail(session);
   bool other_numerics = false;
@@ -257,14 +265,14 @@ absl::Status KeeperThread::LoadSlot(Session& session) {
   }
   // Not under the lock: it takes as long as copying the state.
   const bool finite = status.ok() && health_.IsStateFinite(session.state);
-  StateLease unused;
-  const MutexLock lock(shelf_.mutex);
   if (!status.ok()) {
-    unused = session.state.Leave();
-    shelf_.slot_may_come = true;
-    if (absl::IsDataLoss(status)) saver_.NoteCorrupt(session, status);
+    LeaveSlot(session);
+    if (absl::IsDataLoss(status)) {
+      saver_.NoteCorrupt(session.key(), session.uid, status);
+    }
     return status;
   }
+  const MutexLock lock(shelf_.mutex);
   session.state.Arrive();
   shelf_.SetUnusable(session, Unusable::kNo);
   if (session.snapshot_drops && session.state.position() > 0) {

@@ -104,6 +104,7 @@ class KeeperThread {
   void KeepIfDue(Session& session);
   absl::Status FillSlot(Session& session);
   absl::Status LoadSlot(Session& session);
+  void LeaveSlot(Session& session);
   absl::Status CheckTail(const Session& session) const;
   bool FillOne();
   bool ClearOne();

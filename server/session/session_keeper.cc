@@ -174,6 +174,7 @@ void SessionKeeper::TellUnusable() {
     const MutexLock lock(shelf_.mutex);
     count = shelf_.unusable;
     for (const Session* const session : shelf_.table.Sessions()) {
+      if (session->unusable == Unusable::kNo) continue;
       one_of_them[static_cast<size_t>(session->unusable)] = session->id;
       if (session->unusable == Unusable::kOtherNumerics &&
           others.size() < kLookedIntoForNumerics) {

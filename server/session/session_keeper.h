@@ -58,8 +58,8 @@ class SessionKeeper {
   // REQUIRES: no session is in use.
   ~SessionKeeper();
 
-  // Takes up the sessions that the store has. Those whose ttl has passed since
-  // they were stored, by the time of day, expire. Once, before all else.
+  // Takes up the sessions that the store has, once, before all else. Those
+  // expire whose ttl has passed since they were stored, by the time of day.
   absl::Status TakeUpStored();
   // As Engine::StoreSessions. REQUIRES: there is a store.
   std::optional<size_t> StoreAll(absl::Duration timeout);

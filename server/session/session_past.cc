@@ -198,16 +198,6 @@ absl::Status SessionPast::Complete(const Session& session, WayBack& way) {
                             : OutOfReach(session, way.end, begin);
 }
 
-// It may have ended meanwhile.
-void SessionPast::NoteCorrupt(const SessionKey& key, const SessionUid& uid,
-                              const absl::Status& why) {
-  const MutexLock lock(shelf_.mutex);
-  Session* const session = shelf_.table.FindAny(key);
-  if (session != nullptr && session->uid == uid) {
-    saver_.NoteCorrupt(*session, why);
-  }
-}
-
 absl::StatusOr<WayBack> SessionPast::FindCheckpoint(const SessionKey& key) {
   WayBack way = {.begin = 0, .end = 0, .elsewhere = true};
   std::optional<SessionUid> stored;
@@ -230,7 +220,7 @@ absl::StatusOr<WayBack> SessionPast::FindCheckpoint(const SessionKey& key) {
   }
   if (stored.has_value() && way.begin > 0) {
     const absl::Status read = ReadSnapshot(*stored, way).status();
-    if (absl::IsDataLoss(read)) NoteCorrupt(key, *stored, read);
+    if (absl::IsDataLoss(read)) saver_.NoteCorrupt(key, *stored, read);
     STEADYSTATE_RETURN_IF_ERROR(read);
   }
   return way;

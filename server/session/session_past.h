@@ -102,8 +102,6 @@ class SessionPast {
   absl::Status Store(Session& session, const WayBack& way);
 
  private:
-  void NoteCorrupt(const SessionKey& key, const SessionUid& uid,
-                   const absl::Status& why) ABSL_LOCKS_EXCLUDED(shelf_.mutex);
   absl::StatusOr<uint64_t> ReadSnapshot(const SessionUid& uid, WayBack& way);
 
   const SessionLayout& layout_;

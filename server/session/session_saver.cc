@@ -31,19 +31,20 @@ bool SessionSaver::MayStore() const {
 }
 
 // Of one that lies in the store the log has nothing but uses.
-void SessionSaver::NoteCorrupt(Session& session, const absl::Status& why) {
-  session.stored_step = session.last_step.steady;
-  if (LiesInStore(session)) {
-    shelf_.log.Covered(session, session.log.last, absl::ZeroDuration());
-  }
+void SessionSaver::NoteCorrupt(const SessionKey& key, const SessionUid& uid,
+                               const absl::Status& why) {
+  const MutexLock lock(shelf_.mutex);
+  Session* const session = shelf_.table.FindAny(key);
   // Nobody asks for one that has ended meanwhile.
-  if (shelf_.table.FindAny(session.key()) != &session ||
-      !shelf_.SetUnusable(session, Unusable::kSnapshotCorrupt)) {
-    return;
+  if (session == nullptr || session->uid != uid) return;
+  session->stored_step = session->last_step.steady;
+  if (LiesInStore(*session)) {
+    shelf_.log.Covered(*session, session->log.last, absl::ZeroDuration());
   }
-  LogError("stored session is damaged", {{"session", session.id},
-                                         {"uid", ToString(session.uid)},
-                                         {"error", why.message()}});
+  if (!shelf_.SetUnusable(*session, Unusable::kSnapshotCorrupt)) return;
+  LogError(
+      "stored session is damaged",
+      {{"session", key.id}, {"uid", ToString(uid)}, {"error", why.message()}});
 }
 
 void SessionSaver::NoteFailure(const absl::Status& failure) {
@@ -106,8 +107,7 @@ absl::Status SessionSaver::SaveLastUse(Session& session, Safety safety) {
   }
   absl::StatusOr<StoredState> stored = archive_->store().Read(session.uid);
   if (absl::IsDataLoss(stored.status())) {
-    const MutexLock lock(shelf_.mutex);
-    NoteCorrupt(session, stored.status());
+    NoteCorrupt(session.key(), session.uid, stored.status());
     return stored.status();
   }
   if (!stored.ok()) {

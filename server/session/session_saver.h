@@ -50,8 +50,8 @@ class SessionSaver {
 
   // What the store has of the session is damaged, which another try does not
   // cure: says so, once, and lets nobody wait for more of it to be stored.
-  void NoteCorrupt(Session& session, const absl::Status& why)
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(shelf_.mutex);
+  void NoteCorrupt(const SessionKey& key, const SessionUid& uid,
+                   const absl::Status& why) ABSL_LOCKS_EXCLUDED(shelf_.mutex);
 
   // Puts the session into the store, unless the store has it as it is. A state
   // that is not finite takes no other one's place: where the store, or the log,

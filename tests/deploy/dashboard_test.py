@@ -44,6 +44,7 @@ MAY_BE_ZERO = {
     "Requests and streams in progress/E",
     "Sessions created and ended/C",
     "Sessions created and ended/D",
+    "Sessions that cannot be used/A",
     "States hibernated and woken/C",
     "Store: time and failures/B",
     "Tokens computed again/A",

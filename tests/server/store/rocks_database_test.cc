@@ -1,0 +1,282 @@
+// Goal: what is damaged in a store is told, with what can be done; nothing is
+// made worse; and a damaged snapshot is its session's loss alone. Method: files
+// that are cut, changed in a byte, or removed, in every place that there is.
+#include "server/store/rocks_database.h"
+
+#include <filesystem>
+#include <fstream>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/match.h"
+#include "gtest/gtest.h"
+#include "server/base/error.h"
+#include "server/store/rocks_store.h"
+#include "tests/server/store/rocks_store_harness.h"
+
+namespace steadystate {
+namespace {
+
+// A store whose database's log was written by a machine that has lost power.
+class CutRocksStoreTest : public RocksStoreTest {
+ protected:
+  static constexpr uint64_t kSessions = 20;
+
+  CutRocksStoreTest() { options_.calls = &calls_; }
+
+  // So many of them are synced.
+  void Write(uint64_t synced) {
+    const auto store = Open();
+    for (uint64_t i = 0; i < kSessions; ++i) {
+      ASSERT_TRUE(store->Put(MakeSession(i), MakeSnapshot(i), "").ok());
+      ASSERT_TRUE(i + 1 != synced || store->Sync().ok());
+    }
+  }
+  // The database's log that has something in it.
+  std::string LogPath() const {
+    for (const auto& file :
+         std::filesystem::directory_iterator(options_.directory)) {
+      if (file.path().extension() == ".log" && file.file_size() > 0) {
+        return file.path().string();
+      }
+    }
+    return "";
+  }
+  void Cut(uint64_t bytes) {
+    std::filesystem::resize_file(LogPath(),
+                                 std::filesystem::file_size(LogPath()) - bytes);
+  }
+  // So many sessions are there.
+  void ExpectSessions(uint64_t count) {
+    const auto store = Open();
+    ASSERT_TRUE(store != nullptr);
+    EXPECT_EQ(List(*store).size(), count);
+    for (uint64_t i = 0; i < count; ++i) {
+      EXPECT_EQ(store->Read(MakeSession(i).card.uid)->snapshot,
+                MakeSnapshot(i));
+    }
+  }
+
+  // Everything is as it was, or is told to be damaged; true if that.
+  bool ExpectNothingWrong() {
+    const auto store = RocksStore::Open(options_);
+    if (!store.ok()) {
+      EXPECT_EQ(store.status().code(), absl::StatusCode::kDataLoss)
+          << store.status();
+      return true;
+    }
+    size_t listed = 0;
+    const absl::Status whole =
+        (*store)->ForEach([&](const StoredSession&) { ++listed; });
+    if (!whole.ok()) {
+      EXPECT_EQ(whole.code(), absl::StatusCode::kDataLoss) << whole;
+      return true;
+    }
+    EXPECT_EQ(listed, kSessions);
+    bool told = false;
+    for (uint64_t i = 0; i < kSessions; ++i) {
+      const auto read = (*store)->Read(MakeSession(i).card.uid);
+      if (read.ok()) {
+        EXPECT_EQ(read->snapshot, MakeSnapshot(i));
+      } else {
+        EXPECT_EQ(GetErrorDetails(read.status())->reason,
+                  ErrorReason::kSnapshotCorrupt);
+        told = true;
+      }
+    }
+    return told;
+  }
+
+  PowerCalls calls_;
+};
+
+TEST_F(CutRocksStoreTest, ALossOfPowerCostsWhatWasNotSynced) {
+  Write(/*synced=*/kSessions - 1);
+  Cut(37);
+  std::ofstream(LogPath(), std::ios::binary | std::ios::app)
+      << std::string(4096, '\0');
+  ++calls_.boot;
+  ExpectSessions(kSessions - 1);
+  ExpectSessions(kSessions - 1);
+}
+
+TEST_F(CutRocksStoreTest, WhatIsLostElseIsTold) {
+  for (const bool power_lost : {false, true}) {
+    std::filesystem::remove_all(options_.directory);
+    Write(/*synced=*/power_lost ? kSessions : 0);
+    if (power_lost) ++calls_.boot;
+    // One bit, in the middle.
+    const std::string log = TextOf(LogPath());
+    std::string bytes = log;
+    bytes[bytes.size() / 2] = static_cast<char>(bytes[bytes.size() / 2] ^ 1);
+    std::ofstream(LogPath(), std::ios::binary) << bytes;
+    for (int opened = 0; opened < 2; ++opened) {
+      const auto store = RocksStore::Open(options_);
+      ASSERT_EQ(store.status().code(), absl::StatusCode::kDataLoss);
+      EXPECT_TRUE(
+          absl::StrContains(store.status().message(), "--allow_damaged_store"))
+          << store.status();
+    }
+    // Nothing was made worse.
+    EXPECT_EQ(TextOf(LogPath()), bytes);
+    std::ofstream(LogPath(), std::ios::binary) << log;
+    ExpectSessions(kSessions);
+  }
+}
+
+TEST_F(CutRocksStoreTest, WhatIsLostCanBeGivenUp) {
+  Write(/*synced=*/kSessions);
+  Cut(37);
+  EXPECT_EQ(RocksStore::Open(options_).status().code(),
+            absl::StatusCode::kDataLoss);
+  options_.allow_damage = true;
+  ExpectSessions(kSessions - 1);
+  options_.allow_damage = false;
+  ++calls_.boot;
+  ExpectSessions(kSessions - 1);
+}
+
+TEST_F(CutRocksStoreTest, ADatabaseThatIsGoneIsNotBegunAnew) {
+  Write(/*synced=*/0);
+  std::filesystem::remove(options_.directory + "/CURRENT");
+  EXPECT_EQ(RocksStore::Open(options_).status().code(),
+            absl::StatusCode::kDataLoss);
+  options_.allow_damage = true;
+  ExpectSessions(kSessions);
+  options_.allow_damage = false;
+  ExpectSessions(kSessions);
+  for (const auto& entry :
+       std::filesystem::directory_iterator(options_.directory)) {
+    const std::string name = entry.path().filename().string();
+    if (name == "CURRENT" || absl::StartsWith(name, "MANIFEST-")) {
+      std::filesystem::remove(entry.path());
+    }
+  }
+  options_.allow_damage = true;
+  EXPECT_EQ(RocksStore::Open(options_).status().code(),
+            absl::StatusCode::kDataLoss);
+}
+
+// Wherever its tables are damaged: the database cannot be opened, or a list not
+// be read, or a session has lost its snapshot, or nothing is lost.
+TEST_F(CutRocksStoreTest, TablesThatAreDamagedAreTold) {
+  Write(/*synced=*/kSessions);
+  ExpectSessions(kSessions);  // from now on they are in tables
+  std::vector<std::string> tables;
+  for (const auto& entry :
+       std::filesystem::directory_iterator(options_.directory)) {
+    if (entry.path().extension() == ".sst") tables.push_back(entry.path());
+  }
+  ASSERT_FALSE(tables.empty());
+  const std::string whole = options_.directory + "-whole";
+  std::filesystem::copy(options_.directory, whole,
+                        std::filesystem::copy_options::recursive);
+  size_t told = 0;
+  for (const std::string& table : tables) {
+    const std::string bytes = TextOf(table);
+    for (size_t where = 0; where <= 8; ++where) {
+      std::filesystem::remove_all(options_.directory);
+      std::filesystem::copy(whole, options_.directory,
+                            std::filesystem::copy_options::recursive);
+      std::string damaged = bytes;
+      if (where < 8) {
+        char& byte = damaged[damaged.size() * where / 8];
+        byte = static_cast<char>(~byte);
+        std::ofstream(table, std::ios::binary) << damaged;
+      } else {
+        std::filesystem::remove(table);
+      }
+      for (const bool allow : {false, true}) {
+        options_.allow_damage = allow;
+        told += ExpectNothingWrong();
+      }
+    }
+  }
+  EXPECT_GE(told, 4 * tables.size());
+}
+
+// The database looks at its files of snapshots when these are wanted.
+TEST_F(RocksStoreTest, WhatHasNoFileAnyMoreIsLostAndNotTriedAgain) {
+  Open()->Put(MakeSession(1), MakeSnapshot(1), "").IgnoreError();
+  Open().reset();
+  size_t removed = 0;
+  for (const auto& entry :
+       std::filesystem::directory_iterator(options_.directory)) {
+    if (entry.path().extension() != ".blob") continue;
+    std::filesystem::remove(entry.path());
+    ++removed;
+  }
+  ASSERT_EQ(removed, 1u);
+  const auto store = Open();
+  EXPECT_EQ(List(*store).size(), 1u);
+  const auto lost = store->Read(MakeSession(1).card.uid);
+  EXPECT_EQ(GetErrorDetails(lost.status())->reason,
+            ErrorReason::kSnapshotCorrupt)
+      << lost.status();
+}
+
+// The database reads old snapshots when it frees the room of those that were
+// replaced.
+TEST_F(RocksStoreTest, ADamagedSnapshotStopsNoOther) {
+  constexpr uint64_t kSessions = 100;
+  constexpr uint64_t kDamaged = 37;
+  constexpr size_t kBytes = 200'000;
+  const auto snapshot_of = [](uint64_t i, uint64_t turn) {
+    return MakeSnapshot(i, turn) + std::string(kBytes, static_cast<char>(i));
+  };
+  {
+    const auto store = Open();
+    for (uint64_t i = 0; i < kSessions; ++i) {
+      ASSERT_TRUE(store->Put(MakeSession(i), snapshot_of(i, 0), "").ok());
+    }
+  }
+  Open().reset();  // now they are in files of snapshots
+  const std::string marked(1000, static_cast<char>(kDamaged));
+  size_t damaged = 0;
+  for (const auto& entry :
+       std::filesystem::directory_iterator(options_.directory)) {
+    if (entry.path().extension() != ".blob") continue;
+    std::string bytes = TextOf(entry.path());
+    const size_t at = bytes.find(marked);
+    if (at == std::string::npos) continue;
+    ++damaged;
+    bytes[at + 500] = static_cast<char>(~bytes[at + 500]);
+    std::ofstream(entry.path(), std::ios::binary) << bytes;
+  }
+  ASSERT_EQ(damaged, 1u);
+  const auto store = Open();
+  EXPECT_EQ(List(*store).size(), kSessions);
+  // Whoever writes when it is met is told to try again, and that helps.
+  int failures = 0;
+  const auto put = [&](uint64_t i, uint64_t version) {
+    absl::Status status;
+    for (bool failed = false;; std::this_thread::yield()) {
+      status = store->Put(MakeSession(i), snapshot_of(i, version), "");
+      if (!absl::IsUnavailable(status)) break;
+      if (!std::exchange(failed, true)) ++failures;
+    }
+    EXPECT_TRUE(status.ok()) << status;
+  };
+  uint64_t turn = 1;
+  for (; turn <= 20; ++turn) {
+    for (uint64_t i = 0; i < kSessions; ++i) {
+      if (i != kDamaged) put(i, turn);
+    }
+  }
+  EXPECT_LE(failures, 1);
+  EXPECT_EQ(List(*store).size(), kSessions);
+  for (uint64_t i = 0; i < kSessions; ++i) {
+    const auto read = store->Read(MakeSession(i).card.uid);
+    if (i == kDamaged) {
+      EXPECT_EQ(GetErrorDetails(read.status())->reason,
+                ErrorReason::kSnapshotCorrupt);
+    } else {
+      EXPECT_EQ(read->snapshot, snapshot_of(i, turn - 1));
+    }
+  }
+}
+
+}  // namespace
+}  // namespace steadystate
