@@ -50,8 +50,7 @@ class SessionKeeper {
   using Returned = KeeperThread::Returned;
   using Created = std::function<void(absl::StatusOr<SessionInfo>)>;
 
-  // REQUIRES: the limits are valid. The others outlive the keeper. `archive`:
-  // null without a store.
+  // REQUIRES: valid limits. The others outlive it. `archive`: or null.
   SessionKeeper(const SessionLimits& limits, const SessionLayout& layout,
                 SessionArchive* archive, const Clock& clock, Metrics& metrics,
                 Returned returned, KeeperThread::Due due = nullptr);

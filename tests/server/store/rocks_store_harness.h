@@ -65,10 +65,10 @@ inline std::string MakeSnapshot(uint64_t i, uint64_t version = 0) {
   return absl::StrCat(bytes, version);
 }
 
-using Listed = std::map<std::string, StoredSession>;
+using ById = std::map<std::string, StoredSession>;
 
-inline Listed List(SessionStore& store) {
-  Listed listed;
+inline ById List(SessionStore& store) {
+  ById listed;
   const absl::Status status = store.ForEach([&](StoredSession session) {
     listed.emplace(session.card.id, std::move(session));
   });

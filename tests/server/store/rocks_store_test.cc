@@ -54,7 +54,7 @@ TEST_F(RocksStoreTest, WhatWasPutIsThereWhenItIsOpenedAgain) {
     EXPECT_EQ(List(*store).size(), 9u);
   }
   const auto store = Open();
-  const Listed listed = List(*store);
+  const ById listed = List(*store);
   ASSERT_EQ(listed.size(), 9u);
   EXPECT_FALSE(listed.contains("s7"));
   for (uint64_t i = 0; i < 10; ++i) {
