@@ -74,7 +74,7 @@ std::string NumericsOf(const std::vector<SessionUid>& sessions,
     absl::StatusOr<std::string> differs = archive.NumericsOf(uid);
     if (differs.ok() && !differs->empty()) return *std::move(differs);
   }
-  return "what it logged as numerics at its start";
+  return "not known here: see what it logged as numerics at its start";
 }
 
 // Of two that were given the same name: did the first get it after the other?
