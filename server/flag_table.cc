@@ -402,8 +402,7 @@ void AppendConnections(Flags& flags, OptionTable& table) {
       {"max_connections_per_peer",
        "Most connections from one IPv4 address or one IPv6 network of 64 bits, "
        "at most --max_connections. 0: half of them. Behind a proxy all come "
-       "from "
-       "its address: give both flags one value there."},
+       "from its address: give both flags one value there."},
       &server.max_connections_per_peer));
   table.push_back(
       Switch({"reflection",

@@ -167,12 +167,15 @@ absl::Status SessionKeeper::TakeUpStored() {
 
 // Before anybody touches such sessions, while another server can be started.
 void SessionKeeper::TellUnusable() {
+  constexpr auto kOthers = static_cast<size_t>(Unusable::kOtherNumerics);
+  constexpr auto kCorrupt = static_cast<size_t>(Unusable::kSnapshotCorrupt);
   std::array<size_t, kUnusables> count{};
   std::array<std::string, kUnusables> one_of_them;
   std::vector<SessionUid> others;
   {
     const MutexLock lock(shelf_.mutex);
     count = shelf_.unusable;
+    if (count[kOthers] + count[kCorrupt] == 0) return;
     for (const Session* const session : shelf_.table.Sessions()) {
       if (session->unusable == Unusable::kNo) continue;
       one_of_them[static_cast<size_t>(session->unusable)] = session->id;
@@ -182,8 +185,6 @@ void SessionKeeper::TellUnusable() {
       }
     }
   }
-  constexpr auto kOthers = static_cast<size_t>(Unusable::kOtherNumerics);
-  constexpr auto kCorrupt = static_cast<size_t>(Unusable::kSnapshotCorrupt);
   if (count[kOthers] > 0) {
     LogWarning(
         "sessions are refused with NUMERICS_MISMATCH: a server that computes "

@@ -146,9 +146,9 @@ rocksdb::Status RocksDatabase::GiveUpDamaged() {
   rocksdb::WriteBatch batch;
   const std::unique_ptr<rocksdb::Iterator> at(
       database_->NewIterator(rocksdb::ReadOptions(), sessions()));
+  rocksdb::ReadOptions once;
+  once.fill_cache = false;
   for (at->SeekToFirst(); at->Valid(); at->Next()) {
-    rocksdb::ReadOptions once;
-    once.fill_cache = false;
     rocksdb::PinnableSlice snapshot;
     rocksdb::PinnableSlice tail;
     if (!database_->Get(once, snapshots(), at->key(), &snapshot)
@@ -166,6 +166,7 @@ rocksdb::Status RocksDatabase::GiveUpDamaged() {
   rocksdb::WriteOptions synced;
   synced.sync = true;
   rocksdb::Status status = database_->Write(synced, &batch);
+  if (status.ok()) NoteWritten(Safety::kFromLossOfPower);
   for (rocksdb::ColumnFamilyHandle* const family : {snapshots(), tails()}) {
     if (status.ok()) status = database_->Flush(rocksdb::FlushOptions(), family);
     // Until none of them is left below its removal.
@@ -176,10 +177,8 @@ rocksdb::Status RocksDatabase::GiveUpDamaged() {
                                        &only, &only);
     }
   }
-  if (!status.ok()) return status;
-  written_.written = written_.synced = database_->GetLatestSequenceNumber();
-  note_.More(written_);
-  return database_->EnableAutoCompaction({snapshots(), tails()});
+  return status.ok() ? database_->EnableAutoCompaction({snapshots(), tails()})
+                     : status;
 }
 
 // Who opens it first says whose it is.

@@ -41,20 +41,6 @@ absl::StatusOr<AddedToken> ReadToken(const json& entry) {
   return token;
 }
 
-// What stands for text in models of code: runs of white space, or of U+2581,
-// which stands for a space in vocabularies.
-bool IsBlank(absl::string_view content) {
-  constexpr char32_t kSpaceMark = 0x2581;
-  while (!content.empty()) {
-    const Character character = FirstCharacter(content);
-    if (!IsWhiteSpace(character.code) && character.code != kSpaceMark) {
-      return false;
-    }
-    content.remove_prefix(character.bytes);
-  }
-  return true;
-}
-
 // What becomes an AddedTokens::Table.
 struct Entries {
   std::vector<PrefixTable::Entry> all;

@@ -50,20 +50,9 @@ absl::StatusOr<Piece> ReadPiece(absl::string_view message) {
   return piece;
 }
 
-bool IsBlank(absl::string_view piece) {
-  const std::string text =
-      ToUtf8(absl::StrReplaceAll(piece, {{kSpaceMark, " "}}));
-  for (absl::string_view rest = text; !rest.empty();) {
-    const Character character = FirstCharacter(rest);
-    if (!IsWhiteSpace(character.code)) return false;
-    rest.remove_prefix(character.bytes);
-  }
-  return true;
-}
-
 bool IsMarkPiece(const Piece& piece) {
   return (piece.type == kControl || piece.type == kUserDefined) &&
-         !IsBlank(piece.text);
+         !IsBlank(ToUtf8(piece.text));
 }
 
 // Four bytes, since the library takes a first byte of 0xFF for that of a

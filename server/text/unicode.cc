@@ -10,6 +10,7 @@
 #include <optional>
 #include <vector>
 
+#include "server/text/marked_text.h"
 #include "server/text/text_stream.h"
 
 namespace steadystate {
@@ -69,6 +70,18 @@ bool IsWhiteSpace(char32_t code) {
          code == 0xA0 || code == 0x1680 || (code >= 0x2000 && code <= 0x200A) ||
          code == 0x2028 || code == 0x2029 || code == 0x202F || code == 0x205F ||
          code == 0x3000;
+}
+
+bool IsBlank(absl::string_view text) {
+  constexpr char32_t kSpaceMark = 0x2581;
+  while (!text.empty()) {
+    const Character character = FirstCharacter(text);
+    if (!IsWhiteSpace(character.code) && character.code != kSpaceMark) {
+      return false;
+    }
+    text.remove_prefix(character.bytes);
+  }
+  return true;
 }
 
 namespace {
@@ -245,9 +258,8 @@ std::vector<utf8proc_int32_t> Decompose(absl::string_view text, bool compatible,
       codes.insert(codes.end(), parts, parts + count);
     }
     if (literal.empty()) continue;
-    const bool is_literal =
-        literal.substr(0, character.bytes).find('\1') != literal.npos;
-    marks.resize(codes.size(), is_literal ? '\1' : '\0');
+    const bool is_literal = HasLiteral(literal.substr(0, character.bytes));
+    marks.resize(codes.size(), is_literal ? kLiteral : kNotLiteral);
     literal.remove_prefix(character.bytes);
   }
   return codes;
@@ -268,7 +280,8 @@ void Order(std::vector<utf8proc_int32_t>& codes, std::string& literal) {
     sorted.clear();
     for (auto code = run; code != end; ++code) {
       const size_t index = at + sorted.size();
-      sorted.emplace_back(*code, literal.empty() ? '\0' : literal[index]);
+      sorted.emplace_back(*code,
+                          literal.empty() ? kNotLiteral : literal[index]);
     }
     std::stable_sort(sorted.begin(), sorted.end(),
                      [](const auto& a, const auto& b) {
@@ -310,8 +323,8 @@ std::string MarksOfComposed(const std::vector<utf8proc_int32_t>& composed,
     if (stretch.size() == end - begin) {
       result.append(stretch.data(), stretch.size());
     } else {
-      const bool literal = stretch.find('\1') != absl::string_view::npos;
-      result.append(end - begin, literal ? '\1' : '\0');
+      const bool literal = HasLiteral(stretch);
+      result.append(end - begin, literal ? kLiteral : kNotLiteral);
     }
     begin = end;
   }

@@ -45,6 +45,10 @@ void AppendUtf8(char32_t code, std::string& to);
 // Unicode's White_Space: what `\s` means to the reference tokenizer library.
 bool IsWhiteSpace(char32_t code);
 
+// Of UTF-8: is all of it white space, or U+2581, which stands for a space in
+// vocabularies? Such tokens stand for text in models of code.
+bool IsBlank(absl::string_view text);
+
 // The alphabet of byte-level BPE, from GPT-2: each byte is written as one
 // printable character. Visible Latin-1 stands for itself, the other 68 bytes in
 // order for U+0100 and what follows.
