@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/base/call_once.h"
 #include "absl/base/config.h"
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
@@ -31,11 +32,41 @@ void AppendTokensTo(void* context, const int* tokens, size_t count) {
   to.insert(to.end(), tokens, tokens + count);
 }
 
+// A model that is loaded when it is first asked for: one of 256,000 pieces
+// takes tens of megabytes, and most servers never need the second. Thread-safe.
+class LateModel {
+ public:
+  LateModel(OpenSentencePiece open, std::string file)
+      : open_(open), file_(std::move(file)) {}
+
+  // INVALID_ARGUMENT if SentencePiece does not take the file.
+  absl::StatusOr<const SentencePieceModel*> Get() const {
+    absl::call_once(once_, [this] {
+      model_.reset(open_(file_.data(), file_.size(), &AppendTo, &error_));
+      file_ = {};
+    });
+    if (model_ != nullptr) return model_.get();
+    return MakeError(
+        ErrorReason::kInvalidArgument,
+        absl::StrCat("this model's tokenizer cannot keep literal text apart "
+                     "from its own symbols (",
+                     error_, "): send the text as token ids"));
+  }
+
+ private:
+  const OpenSentencePiece open_;
+  mutable absl::once_flag once_;
+  // Written by the one that loads it, while others wait.
+  mutable std::string file_;
+  mutable std::unique_ptr<const SentencePieceModel> model_;
+  mutable std::string error_;
+};
+
 class SentencePieceTokenizer final : public Tokenizer {
  public:
   // `second`: the model of SentencePieceMarks::SecondFile.
   SentencePieceTokenizer(std::unique_ptr<const SentencePieceModel> model,
-                         std::unique_ptr<const SentencePieceModel> second,
+                         std::unique_ptr<const LateModel> second,
                          SentencePieceMarks marks, size_t vocab_size)
       : model_(std::move(model)),
         second_(std::move(second)),
@@ -82,7 +113,7 @@ class SentencePieceTokenizer final : public Tokenizer {
 
  private:
   const std::unique_ptr<const SentencePieceModel> model_;
-  const std::unique_ptr<const SentencePieceModel> second_;
+  const std::unique_ptr<const LateModel> second_;
   const SentencePieceMarks marks_;
   std::vector<std::string> bytes_;  // by id; empty beyond the model's
 };
@@ -99,7 +130,9 @@ absl::StatusOr<std::vector<int32_t>> SentencePieceTokenizer::EncodeParts(
                                marks_.Read(result, tokens));
   if (!marks_.Alias(text, found)) return tokens;
   tokens.clear();
-  second_->Encode(text.text.data(), text.text.size(), &AppendTokensTo, &tokens);
+  STEADYSTATE_ASSIGN_OR_RETURN(const SentencePieceModel* const second,
+                               second_->Get());
+  second->Encode(text.text.data(), text.text.size(), &AppendTokensTo, &tokens);
   std::vector<int32_t> read;
   std::ranges::copy_if(tokens, std::back_inserter(read),
                        [&](int32_t token) { return marks_.IsMark(token); });
@@ -186,15 +219,12 @@ absl::StatusOr<std::unique_ptr<Tokenizer>> MakeSentencePieceTokenizer(
   }
   STEADYSTATE_ASSIGN_OR_RETURN(SentencePieceMarks marks,
                                SentencePieceMarks::FromFile(bytes));
-  STEADYSTATE_ASSIGN_OR_RETURN(const std::string second_file,
+  STEADYSTATE_ASSIGN_OR_RETURN(std::string second_file,
                                SentencePieceMarks::SecondFile(bytes));
-  std::unique_ptr<const SentencePieceModel> second(
-      (**open)(second_file.data(), second_file.size(), &AppendTo, &error));
-  if (second == nullptr) {
-    return absl::InvalidArgumentError(absl::StrCat(what, ": ", error));
-  }
   return std::make_unique<SentencePieceTokenizer>(
-      std::move(model), std::move(second), std::move(marks), vocab_size);
+      std::move(model),
+      std::make_unique<LateModel>(**open, std::move(second_file)),
+      std::move(marks), vocab_size);
 }
 
 }  // namespace steadystate
