@@ -193,9 +193,10 @@ void AppendCaches(Flags& flags, OptionTable& table) {
   table.push_back(Word(
       {"cache_dtype",
        "Type that softmax layers keep the keys and values of tokens in; auto: "
-       "bf16, or f32 if weights are."},
-      {"auto|f32|bf16", "auto", [&model](size_t index) {
-         constexpr DType kTypes[] = {DType::kF32, DType::kBf16};
+       "bf16, or f32 if weights are. int8: half of bf16's memory, a little "
+       "less exact."},
+      {"auto|f32|bf16|int8", "auto", [&model](size_t index) {
+         constexpr DType kTypes[] = {DType::kF32, DType::kBf16, DType::kI8};
          model.cache_dtype.reset();
          if (index > 0) model.cache_dtype = kTypes[index - 1];
        }}));

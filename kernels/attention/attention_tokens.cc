@@ -84,6 +84,24 @@ HWY_INLINE void WeighVector(D d, const BlockColumns& block, size_t c) {
              block.sum + c);
 }
 
+template <class D>
+HWY_INLINE void WidenVector(D d, const int8_t* from, float unit, float* to) {
+  const hn::RebindToSigned<D> d32;
+  const hn::Rebind<int8_t, D> d8;
+  const auto whole = hn::PromoteTo(d32, hn::LoadU(d8, from));
+  hn::StoreU(hn::Mul(hn::ConvertTo(d, whole), hn::Set(d, unit)), d, to);
+}
+
+// n whole numbers times their unit.
+void WidenOfTarget(size_t n, const int8_t* from, float unit, float* to) {
+  const hn::ScalableTag<float> d;
+  const hn::CappedTag<float, 1> d1;
+  const size_t N = hn::Lanes(d);
+  size_t i = 0;
+  for (; i + N <= n; i += N) WidenVector(d, from + i, unit, to + i);
+  for (; i < n; ++i) WidenVector(d1, from + i, unit, to + i);
+}
+
 void WeighOfTarget(const BlockColumns& block) {
   const hn::CappedTag<float, kLanes> d;
   const size_t N = hn::Lanes(d);
@@ -99,6 +117,7 @@ HWY_AFTER_NAMESPACE();
 namespace steadystate {
 
 HWY_EXPORT(WeighOfTarget);
+HWY_EXPORT(WidenOfTarget);
 
 namespace {
 
@@ -160,15 +179,22 @@ struct FloatRows {
   const float* data;
   size_t stride;
 };
-FloatRows RowsOf(const KeyValueRows& cache, const void* all, size_t first,
-                 size_t rows, float* converted) {
+FloatRows RowsOf(const KeyValueRows& cache, const void* all, const float* units,
+                 size_t first, size_t rows, float* converted) {
   if (cache.dtype == DType::kF32) {
     return {static_cast<const float*>(all) + first * cache.stride,
             cache.stride};
   }
   for (size_t j = 0; j < rows; ++j) {
-    ConvertToF32({all, cache.dtype}, (first + j) * cache.stride, cache.d,
-                 converted + j * cache.d);
+    const size_t at = (first + j) * cache.stride;
+    float* const to = converted + j * cache.d;
+    if (cache.dtype == DType::kI8) {
+      HWY_DYNAMIC_DISPATCH(WidenOfTarget)
+      (cache.d, static_cast<const int8_t*>(all) + at,
+       units[(first + j) * cache.unit_stride], to);
+    } else {
+      ConvertToF32({all, cache.dtype}, at, cache.d, to);
+    }
   }
   return {converted, cache.d};
 }
@@ -188,7 +214,8 @@ void SoftmaxAttentionTokens(const KeyValueRows& cache,
   const size_t end = tokens.position + tokens.tokens;
   for (size_t first = 0; first < end; first += kBlock) {
     const size_t rows = std::min(kBlock, end - first);
-    const FloatRows keys = RowsOf(cache, cache.keys, first, rows, at.rows);
+    const FloatRows keys =
+        RowsOf(cache, cache.keys, cache.key_units, first, rows, at.rows);
     MatrixProduct({.m = rows,
                    .n = at.columns,
                    .k = d,
@@ -207,7 +234,8 @@ void SoftmaxAttentionTokens(const KeyValueRows& cache,
       .max = at.max,
       .sum = at.sum,
       .keep = at.keep});
-    const FloatRows values = RowsOf(cache, cache.values, first, rows, at.rows);
+    const FloatRows values =
+        RowsOf(cache, cache.values, cache.value_units, first, rows, at.rows);
     MatrixProduct({.m = queries,
                    .n = d,
                    .k = rows,

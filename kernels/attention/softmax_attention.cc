@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <type_traits>
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/attention/softmax_attention.cc"
@@ -43,6 +44,12 @@ HWY_INLINE hn::Vec<D> LoadRow(D d, const float* from) {
 template <class D>
 HWY_INLINE hn::Vec<D> LoadRow(D d, const uint16_t* from) {
   return LoadBf16(d, from);
+}
+template <class D>
+HWY_INLINE hn::Vec<D> LoadRow(D d, const int8_t* from) {
+  const hn::RebindToSigned<D> d32;
+  const hn::Rebind<int8_t, D> d8;
+  return hn::ConvertTo(d, hn::PromoteTo(d32, hn::LoadU(d8, from)));
 }
 
 // Some heads' queries against one key: adds what columns [c, end) give in steps
@@ -108,8 +115,12 @@ HWY_INLINE void StepOfHeads(const KeyValueRows& cache, float scale,
     size_t c = AddDots<kHeads>(d, 0, width, q, key, dots);
     c = AddDots<kHeads>(d4, c, width, q, key, dots);
     AddDots<kHeads>(d1, c, width, q, key, dots);
+    float of_row = scale;
+    if constexpr (std::is_same_v<Element, int8_t>) {
+      of_row *= cache.key_units[j * cache.unit_stride];
+    }
     for (size_t h = 0; h < kHeads; ++h) {
-      scores[h * cache.n + j] = scale * dots[h];
+      scores[h * cache.n + j] = of_row * dots[h];
     }
   }
   float factors[kHeads];
@@ -118,6 +129,11 @@ HWY_INLINE void StepOfHeads(const KeyValueRows& cache, float scale,
     const float max = *std::max_element(weights, weights + cache.n);
     Map(ExpMinusOp{max}, cache.n, weights, weights);
     factors[h] = 1.0f / Sum(cache.n, weights);
+    if constexpr (std::is_same_v<Element, int8_t>) {
+      for (size_t j = 0; j < cache.n; ++j) {
+        weights[j] *= cache.value_units[j * cache.unit_stride];
+      }
+    }
   }
   const size_t N = hn::Lanes(d);
   const size_t N4 = hn::Lanes(d4);
@@ -156,6 +172,8 @@ void StepOfTarget(const KeyValueRows& cache, size_t heads, float scale,
                   const float* q, float* scores, float* o) {
   if (cache.dtype == DType::kF32) {
     StepOf<float>(cache, heads, scale, q, scores, o);
+  } else if (cache.dtype == DType::kI8) {
+    StepOf<int8_t>(cache, heads, scale, q, scores, o);
   } else {
     StepOf<uint16_t>(cache, heads, scale, q, scores, o);
   }

@@ -12,9 +12,13 @@ struct KeyValueRows {
   size_t d = 0;                // width of keys and values
   size_t n = 0;                // rows, >= 1
   size_t stride = 0;           // elements from row to row
-  DType dtype = DType::kF32;   // or kBf16
+  DType dtype = DType::kF32;   // or kBf16, kI8
   const void* keys = nullptr;  // [n, d; stride]
   const void* values = nullptr;
+  // Of kI8: what each row is in multiples of, as QuantizeRow has it.
+  const float* key_units = nullptr;  // [n; unit_stride]
+  const float* value_units = nullptr;
+  size_t unit_stride = 0;  // floats from row to row
 };
 
 inline constexpr size_t kHeadsAtOnce = 4;

@@ -64,7 +64,14 @@ absl::StatusOr<uint64_t> ContextCap(const ModelOptions& options,
 SlotType CacheType(const ModelOptions& options, DType weights) {
   const DType cache = options.cache_dtype.value_or(
       weights == DType::kF32 ? DType::kF32 : DType::kBf16);
-  return cache == DType::kF32 ? SlotType::kFloat32 : SlotType::kBfloat16;
+  switch (cache) {
+    case DType::kF32:
+      return SlotType::kFloat32;
+    case DType::kI8:
+      return SlotType::kInt8;
+    default:
+      return SlotType::kBfloat16;
+  }
 }
 
 // What shall be kept in less must be there, and bear it.

@@ -43,9 +43,9 @@ struct ModelOptions {
   // What sessions' recurrent matrices are kept in.
   StateDType state_dtype = StateDType::kF32;
 
-  // What softmax layers keep tokens' keys and values in, kF32 or kBf16. Absent
-  // ("auto"): bf16 unless weights are in f32, whose products have no more
-  // digits.
+  // What softmax layers keep tokens' keys and values in, kF32, kBf16 or kI8.
+  // Absent ("auto"): bf16 unless weights are in f32, whose products have no
+  // more digits.
   std::optional<DType> cache_dtype{};
 
   // Cap of softmax layers in tokens; 0 takes max_position_embeddings, but at

@@ -14,6 +14,8 @@ namespace {
 
 constexpr size_t kAlignment = 64;
 
+constexpr absl::string_view kUnitsSuffix = ".units";
+
 // Far below overflow, far above any machine: sums of checked sizes stay exact.
 constexpr size_t kMaxBytes = size_t{1} << 60;
 
@@ -49,6 +51,7 @@ absl::Status TooLarge(size_t layer, absl::string_view name) {
 size_t ElementBytes(SlotType type) {
   switch (type) {
     case SlotType::kFloat32:
+    case SlotType::kUnit:
       return sizeof(float);
     case SlotType::kFloat64:
       return sizeof(double);
@@ -56,6 +59,7 @@ size_t ElementBytes(SlotType type) {
     case SlotType::kInt16:
       return sizeof(uint16_t);
     case SlotType::kUint8:
+    case SlotType::kInt8:
       return sizeof(uint8_t);
   }
   return 0;
@@ -73,6 +77,10 @@ absl::string_view Name(SlotType type) {
       return "int16";
     case SlotType::kUint8:
       return "u8";
+    case SlotType::kInt8:
+      return "int8";
+    case SlotType::kUnit:
+      return "unit";
   }
   return "?";
 }
@@ -92,7 +100,7 @@ absl::string_view Name(StateDType dtype) {
 std::string StateLayout::dtype() const {
   std::set<absl::string_view> types;
   for (const StateSlot& slot : slots_) {
-    if (slot.type != SlotType::kUint8) types.insert(Name(slot.type));
+    if (!IsOfUnits(slot.type)) types.insert(Name(slot.type));
   }
   return absl::StrJoin(types, "+");
 }
@@ -199,15 +207,36 @@ absl::StatusOr<size_t> StateLayoutBuilder::Add(size_t layer,
   return offset;
 }
 
-absl::StatusOr<BytesSlotHandle> StateLayoutBuilder::AddRing(
+absl::StatusOr<RingSlots> StateLayoutBuilder::AddRing(
     size_t layer, absl::string_view name, std::vector<size_t> shape) {
-  STEADYSTATE_ASSIGN_OR_RETURN(const size_t offset,
-                               Add(layer, name, cache_, std::move(shape)));
-  return BytesSlotHandle(offset);
+  RingSlots slots;
+  STEADYSTATE_ASSIGN_OR_RETURN(size_t offset, Add(layer, name, cache_, shape));
+  slots.elements = BytesSlotHandle(offset);
+  if (cache_ != SlotType::kInt8) return slots;
+  shape.pop_back();
+  STEADYSTATE_ASSIGN_OR_RETURN(
+      offset, Add(layer, absl::StrCat(name, kUnitsSuffix), SlotType::kUnit,
+                  std::move(shape)));
+  slots.units = SlotHandle(offset);
+  return slots;
 }
 
-absl::StatusOr<TokenSlotHandle> StateLayoutBuilder::AddPerToken(
+absl::StatusOr<TokenSlots> StateLayoutBuilder::AddPerToken(
     size_t layer, absl::string_view name, uint64_t cap,
+    std::vector<size_t> row) {
+  TokenSlots slots;
+  STEADYSTATE_ASSIGN_OR_RETURN(slots.elements,
+                               AddRows(layer, name, cache_, cap, row));
+  if (cache_ != SlotType::kInt8) return slots;
+  row.pop_back();
+  STEADYSTATE_ASSIGN_OR_RETURN(slots.units,
+                               AddRows(layer, absl::StrCat(name, kUnitsSuffix),
+                                       SlotType::kUnit, cap, std::move(row)));
+  return slots;
+}
+
+absl::StatusOr<TokenSlotHandle> StateLayoutBuilder::AddRows(
+    size_t layer, absl::string_view name, SlotType type, uint64_t cap,
     std::vector<size_t> row) {
   if (layout_.context_cap_ != 0 && layout_.context_cap_ != cap) {
     return absl::InvalidArgumentError(absl::StrCat(
@@ -215,10 +244,10 @@ absl::StatusOr<TokenSlotHandle> StateLayoutBuilder::AddPerToken(
         " tokens, other layers one of ", layout_.context_cap_));
   }
   STEADYSTATE_ASSIGN_OR_RETURN(const size_t row_bytes,
-                               CheckedBytes(layer, name, cache_, row));
+                               CheckedBytes(layer, name, type, row));
   row.insert(row.begin(), cap);
   STEADYSTATE_ASSIGN_OR_RETURN(const size_t bytes,
-                               CheckedBytes(layer, name, cache_, row));
+                               CheckedBytes(layer, name, type, row));
   const size_t offset = layout_.token_bytes_;
   if (offset + row_bytes > kMaxBytes / cap) return TooLarge(layer, name);
   layout_.token_bytes_ += RoundUp(row_bytes);
@@ -226,7 +255,7 @@ absl::StatusOr<TokenSlotHandle> StateLayoutBuilder::AddPerToken(
   layout_.slots_.push_back({.layer = layer,
                             .name = std::string(name),
                             .shape = std::move(row),
-                            .type = cache_,
+                            .type = type,
                             .growth = SlotGrowth::kPerToken,
                             .offset = offset,
                             .bytes = bytes});

@@ -10,6 +10,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "server/model/slot_handles.h"
 
 namespace steadystate {
 
@@ -26,25 +27,21 @@ enum class SlotType : uint8_t {
   kBfloat16,
   kInt16,  // in units that groups of elements share (kernels/state)
   kUint8,  // the exponents of those units
+  kInt8,   // in units that the rows of keys and values have
+  kUnit,   // those units: float32
 };
+
+// Whether such a slot says only what another's elements are multiples of.
+constexpr bool IsOfUnits(SlotType type) {
+  return type == SlotType::kUint8 || type == SlotType::kUnit;
+}
 
 // Bytes of one element.
 size_t ElementBytes(SlotType type);
 
 // The name used in descriptions and metrics: "f32", "f64", "bf16", "int16",
-// "u8".
+// "u8", "int8", "unit".
 absl::string_view Name(SlotType type);
-
-// What a model keeps its recurrent matrices in between two calls, which are
-// nearly all of its state. Arithmetic is in float32 always.
-enum class StateDType : uint8_t {
-  kF32,
-  kBf16,   // rounded stochastically
-  kInt16,  // the same, and 64 elements share an exponent
-};
-
-// The name used in flags and errors: "f32", "bf16", "int16".
-absl::string_view Name(StateDType dtype);
 
 // One named slot of a layer's per-session state: row-major, at a 64-byte
 // aligned offset from the start of the session's state.
@@ -65,62 +62,6 @@ struct StateSlot {
 struct StateUse {
   size_t fixed_bytes = 0;  // from the start
   size_t token_bytes = 0;  // each token adds, up to the layout's cap
-};
-
-// Where a mixer finds its fixed slot of Elements in a session's state.
-template <typename Element>
-class FixedSlotHandle {
- public:
-  FixedSlotHandle() = default;
-  Element* In(std::byte* state) const {
-    return reinterpret_cast<Element*>(state + offset_);
-  }
-  const Element* In(const std::byte* state) const {
-    return reinterpret_cast<const Element*>(state + offset_);
-  }
-
- private:
-  friend class StateLayoutBuilder;
-  explicit FixedSlotHandle(size_t offset) : offset_(offset) {}
-  size_t offset_ = 0;
-};
-using SlotHandle = FixedSlotHandle<float>;
-using BytesSlotHandle = FixedSlotHandle<std::byte>;
-using DoubleSlotHandle = FixedSlotHandle<double>;
-
-// Where a mixer finds matrices that are kept in the model's StateDType: in one
-// of the first three, with the exponents if in int16.
-struct MatrixSlots {
-  StateDType dtype = StateDType::kF32;
-  SlotHandle f32{};
-  FixedSlotHandle<uint16_t> bf16{};
-  FixedSlotHandle<int16_t> int16{};
-  FixedSlotHandle<uint8_t> exponents{};
-};
-
-// Where a mixer finds the rows of its per-token slot. Usable once the layout
-// has been built: only then is known how far apart the rows are.
-class TokenSlotHandle {
- public:
-  TokenSlotHandle() = default;
-
-  // Row 0 of the slot; row i is i * stride() bytes further on.
-  std::byte* In(std::byte* state) const {
-    return state + rows_->first_row + offset_;
-  }
-  size_t stride() const { return rows_->row_bytes; }
-
- private:
-  friend class StateLayoutBuilder;
-  // Where the rows of all per-token slots lie, in bytes.
-  struct Rows {
-    size_t first_row = 0;
-    size_t row_bytes = 0;
-  };
-  TokenSlotHandle(std::shared_ptr<const Rows> rows, size_t offset)
-      : rows_(std::move(rows)), offset_(offset) {}
-  std::shared_ptr<const Rows> rows_;
-  size_t offset_ = 0;  // from the start of a token's rows
 };
 
 // The state of one session: every slot of every layer. Computed once per model;
@@ -150,8 +91,8 @@ class StateLayout {
   // token_bytes().
   StateUse UseOfLayer(size_t layer) const;
 
-  // The types of the slots, as "f32" or "f32+f64". The exponents of int16 count
-  // as part of it.
+  // The types of the slots, as "f32" or "f32+f64". Units count as part of what
+  // has them.
   std::string dtype() const;
 
   // The position beyond which a session cannot advance, or 0 for none.
@@ -169,7 +110,7 @@ class StateLayout {
 class StateLayoutBuilder {
  public:
   // `matrices`: of those added with AddMatrices. `cache`: of what softmax
-  // layers keep of tokens, kFloat32 or kBfloat16.
+  // layers keep of tokens, kFloat32, kBfloat16 or kInt8.
   explicit StateLayoutBuilder(StateDType matrices = StateDType::kF32,
                               SlotType cache = SlotType::kFloat32);
 
@@ -199,17 +140,16 @@ class StateLayoutBuilder {
   // True once AddMatrices was called.
   bool has_matrices() const { return has_matrices_; }
 
-  // A fixed slot of the cache's type: a window of tokens.
-  absl::StatusOr<BytesSlotHandle> AddRing(size_t layer, absl::string_view name,
-                                          std::vector<size_t> shape);
+  // A fixed slot of the cache's type: a window of tokens. In int8 their units
+  // are a slot of their own, "<name>.units", without the last dimension.
+  absl::StatusOr<RingSlots> AddRing(size_t layer, absl::string_view name,
+                                    std::vector<size_t> shape);
 
-  // A slot of `cap` rows of shape `row`, one row a token, of the cache's type.
-  // All such slots of a model have the same cap, at least 1. The handle is
-  // usable after Build.
-  absl::StatusOr<TokenSlotHandle> AddPerToken(size_t layer,
-                                              absl::string_view name,
-                                              uint64_t cap,
-                                              std::vector<size_t> row);
+  // A slot of `cap` rows of shape `row`, one row a token, of the cache's type;
+  // units as above. All such slots of a model have the same cap, at least 1.
+  // The handles are usable after Build.
+  absl::StatusOr<TokenSlots> AddPerToken(size_t layer, absl::string_view name,
+                                         uint64_t cap, std::vector<size_t> row);
 
   StateLayout Build() &&;
 
@@ -217,6 +157,9 @@ class StateLayoutBuilder {
   // Returns the offset.
   absl::StatusOr<size_t> Add(size_t layer, absl::string_view name,
                              SlotType type, std::vector<size_t> shape);
+  absl::StatusOr<TokenSlotHandle> AddRows(size_t layer, absl::string_view name,
+                                          SlotType type, uint64_t cap,
+                                          std::vector<size_t> row);
 
   StateLayout layout_;
   StateDType matrices_;

@@ -87,12 +87,37 @@ void WidenInt16(const StateSlot& slot, const StateSlot& units,
   }
 }
 
+// `units`: the slot of the units, of which a token has as many as rows.
+void WidenInt8(const StateSlot& slot, const StateSlot& units,
+               const std::byte* state, uint64_t position, Elements each) {
+  const size_t columns = slot.shape.back();
+  const std::byte* const first_unit = state + units.offset;
+  std::vector<float> floats(columns);
+  size_t run_index = 0;
+  ForEachRun(slot, state, position, [&](const std::byte* run, size_t count) {
+    const auto* from = reinterpret_cast<const int8_t*>(run);
+    const auto* of_run = reinterpret_cast<const float*>(
+        first_unit + run_index++ * units.row_stride);
+    for (size_t row = 0; row < count / columns; ++row, from += columns) {
+      for (size_t i = 0; i < columns; ++i) {
+        floats[i] = of_run[row] * static_cast<float>(from[i]);
+      }
+      Widen<float>(reinterpret_cast<const std::byte*>(floats.data()), columns,
+                   each);
+    }
+  });
+}
+
 // Calls `each` for all elements of the slot at `index`, in their order.
 void ForEachElement(const StateLayout& layout, size_t index,
                     const std::byte* state, uint64_t position, Elements each) {
   const StateSlot& slot = layout.slots()[index];
   if (slot.type == SlotType::kInt16) {
     WidenInt16(slot, layout.slots()[index + 1], state, each);
+    return;
+  }
+  if (slot.type == SlotType::kInt8) {
+    WidenInt8(slot, layout.slots()[index + 1], state, position, each);
     return;
   }
   ForEachRun(slot, state, position, [&](const std::byte* run, size_t count) {
@@ -118,6 +143,7 @@ bool RunIsFinite(const StateSlot& slot, const std::byte* run, size_t count) {
   bool finite = true;
   switch (slot.type) {
     case SlotType::kFloat32:
+    case SlotType::kUnit:
       return AllFinite(count, reinterpret_cast<const float*>(run));
     case SlotType::kFloat64:
       for (size_t i = 0; i < count; ++i) {
@@ -132,7 +158,8 @@ bool RunIsFinite(const StateSlot& slot, const std::byte* run, size_t count) {
       }
       return finite;
     case SlotType::kInt16:
-      return true;  // the exponents tell
+    case SlotType::kInt8:
+      return true;  // the units tell
     case SlotType::kUint8:
       for (size_t i = 0; i < count; ++i) {
         finite &= std::to_integer<uint8_t>(run[i]) != kNotFiniteExponent;
@@ -149,7 +176,7 @@ std::vector<SlotNorm> NormsOf(const StateLayout& layout, const std::byte* state,
   std::vector<SlotNorm> norms;
   const std::vector<StateSlot>& slots = layout.slots();
   for (size_t i = 0; i < slots.size(); ++i) {
-    if (slots[i].type == SlotType::kUint8) continue;
+    if (IsOfUnits(slots[i].type)) continue;
     SlotNorm& norm = norms.emplace_back();
     norm.layer = slots[i].layer;
     norm.name = slots[i].name;

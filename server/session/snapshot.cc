@@ -45,6 +45,10 @@ uint8_t CodeOf(SlotType type) {
       return 4;
     case SlotType::kUint8:
       return 5;
+    case SlotType::kInt8:
+      return 6;
+    case SlotType::kUnit:
+      return 7;
   }
   return 0;
 }

@@ -75,6 +75,19 @@ TEST(FlagsTest, NamesAreWrittenWithDashesOrUnderscores) {
   EXPECT_TRUE(flags->engine.allow_other_numerics);
 }
 
+TEST(FlagsTest, CachesHaveATypeOfTheirOwn) {
+  for (const auto& [word, dtype] : {std::pair("f32", DType::kF32),
+                                    {"bf16", DType::kBf16},
+                                    {"int8", DType::kI8}}) {
+    const auto flags = Serve({"--cache_dtype", word});
+    ASSERT_TRUE(flags.ok()) << flags.status();
+    EXPECT_EQ(flags->model.cache_dtype, dtype);
+  }
+  const auto flags = Serve({"--cache_dtype=int8", "--cache_dtype=auto"});
+  ASSERT_TRUE(flags.ok()) << flags.status();
+  EXPECT_FALSE(flags->model.cache_dtype.has_value());
+}
+
 TEST(FlagsTest, ErrorsTellUnitAndRange) {
   EXPECT_EQ(Error({"--session_ttl=10"}),
             "--session_ttl: '10' has no unit: ms, s, m or h, such as 10s; it "

@@ -202,8 +202,8 @@ TEST(TidyTest, IncludesPointDownTheLayersOnly) {
 // The floors of server/model, the ground floor first: beginnings of paths. A
 // file includes files of its own floor and of those below.
 const std::vector<std::vector<std::string>> kModelFloors = {
-    {"sampler", "scratch_plan", "state_layout", "state_norms", "workspace",
-     "norm", "weight_names"},
+    {"sampler", "scratch_plan", "slot_handles", "state_layout", "state_norms",
+     "workspace", "norm", "weight_names"},
     {"mixer.h"},
     {"mixer_builder.h"},
     {"family.h"},

@@ -12,7 +12,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstring>
 #include <utility>
 #include <vector>
 
@@ -21,6 +20,7 @@
 #include "kernels/pointwise/norm.h"
 #include "server/base/status_macros.h"
 #include "server/model/mixers/mixers.h"
+#include "server/model/parts/key_value_cache.h"
 #include "server/model/parts/projection.h"
 #include "server/model/parts/query_key.h"
 #include "server/model/workspace.h"
@@ -79,20 +79,15 @@ class SoftmaxAttention final : public Mixer {
   // True if the segment's tokens are computed together: there are enough of
   // them, and no key of theirs takes the place of one that is still needed.
   bool Together(const Segment& segment) const {
-    return !window_.has_value() && segment.rows >= kWorthProducts;
+    return !cache_.is_ring() && segment.rows >= kWorthProducts;
   }
 
-  // Where one key head's rows lie in a session's state.
-  struct Rows {
-    std::byte* keys;    // [., d]
-    std::byte* values;  // [., d]
-    size_t stride;      // bytes
-  };
-  Rows RowsOf(std::byte* state, size_t kv_head) const;
   // Puts the keys and values of one row of the batch into the cache.
-  void Keep(const Rows& rows, size_t slot, size_t kv_head,
-            const float* fused_row) const;
-  KeyValueRows Live(const Rows& rows, size_t live) const;
+  void Keep(std::byte* state, size_t kv_head, uint64_t position,
+            const float* fused_row) const {
+    cache_.Keep(state, kv_head, position, fused_row + (H_ + kv_head) * d_,
+                fused_row + (H_ + G_ + kv_head) * d_);
+  }
 
   // Answers the query heads of all segments, whose keys go into the cache.
   void AttendAll(std::span<const Segment> segments, const float* fused,
@@ -117,10 +112,8 @@ class SoftmaxAttention final : public Mixer {
   std::vector<float> q_norm_, k_norm_;  // f32[d], or [., d], or empty
   bool all_heads_ = false;              // are normalised together
   float norm_eps_ = 0;
-  RotaryRows rotary_;           // of q and k
-  DType dtype_ = DType::kF32;   // of the cache
-  BytesSlotHandle ring_;        // [window, 2, G, d]
-  TokenSlotHandle cache_;       // [cap, 2, G, d]
+  RotaryRows rotary_;  // of q and k
+  KeyValueCache cache_;
   RowSlice fused_rows_;         // columns()
   RowSlice out_rows_;           // H d
   WorkerSlice<float> scratch_;  // of attention
@@ -164,20 +157,12 @@ absl::Status SoftmaxAttention::TakeWeights(
 }
 
 absl::Status SoftmaxAttention::DeclareMemory(const MixerBuilder& from) {
-  if (window_.has_value()) {
-    STEADYSTATE_ASSIGN_OR_RETURN(
-        ring_, from.state.AddRing(from.layer, "kv", {*window_, 2, G_, d_}));
-  } else {
-    STEADYSTATE_ASSIGN_OR_RETURN(
-        cache_, from.state.AddPerToken(from.layer, "kv", from.context_cap,
-                                       {2, G_, d_}));
-  }
+  STEADYSTATE_ASSIGN_OR_RETURN(cache_,
+                               KeyValueCache::Make(from, window_, G_, d_));
   const size_t longest = window_.value_or(from.context_cap);
   RowScratchPlan plan(from.scratch);
   fused_rows_ = plan.Add(columns());
   out_rows_ = plan.Add(H_ * d_);
-  dtype_ = from.state.cache_type() == SlotType::kBfloat16 ? DType::kBf16
-                                                          : DType::kF32;
   scratch_ =
       WorkerScratchPlan(from.scratch)
           .Add(std::max(std::min(group(), kHeadsAtOnce) * longest,
@@ -237,57 +222,18 @@ void SoftmaxAttention::Normalize(float* row) const {
   }
 }
 
-SoftmaxAttention::Rows SoftmaxAttention::RowsOf(std::byte* state,
-                                                size_t kv_head) const {
-  std::byte* const first =
-      window_.has_value() ? ring_.In(state) : cache_.In(state);
-  const size_t element = SizeOf(dtype_);
-  return {
-      .keys = first + kv_head * d_ * element,
-      .values = first + (G_ + kv_head) * d_ * element,
-      .stride = window_.has_value() ? 2 * G_ * d_ * element : cache_.stride()};
-}
-
-void SoftmaxAttention::Keep(const Rows& rows, size_t slot, size_t kv_head,
-                            const float* fused_row) const {
-  const auto keep = [&](const float* from, std::byte* to) {
-    if (dtype_ == DType::kF32) {
-      std::memcpy(to, from, d_ * sizeof(float));
-    } else {
-      ConvertToBf16(d_, from, reinterpret_cast<uint16_t*>(to));
-    }
-  };
-  keep(fused_row + (H_ + kv_head) * d_, rows.keys + slot * rows.stride);
-  keep(fused_row + (H_ + G_ + kv_head) * d_, rows.values + slot * rows.stride);
-}
-
-KeyValueRows SoftmaxAttention::Live(const Rows& rows, size_t live) const {
-  return {.d = d_,
-          .n = live,
-          .stride = rows.stride / SizeOf(dtype_),
-          .dtype = dtype_,
-          .keys = rows.keys,
-          .values = rows.values};
-}
-
 void SoftmaxAttention::AttendEach(const Segment& segment, size_t kv_head,
                                   const float* fused, float* scratch,
                                   float* out) const {
-  const Rows rows = RowsOf(segment.state, kv_head);
   for (size_t t = 0; t < segment.rows; ++t) {
     const uint64_t position = segment.position + t;
     const size_t row = segment.first_row + t;
     const float* in = fused + row * columns();
-    // In a ring the newest key takes the oldest one's place: which rows are
-    // live, and their order, follow from the position alone.
-    const size_t slot = window_.has_value() ? position % *window_ : position;
-    const size_t live = window_.has_value()
-                            ? std::min<uint64_t>(position + 1, *window_)
-                            : position + 1;
-    Keep(rows, slot, kv_head, in);
-    SoftmaxAttentionStep(Live(rows, live), group(), scale_,
-                         in + kv_head * group() * d_, scratch,
-                         out + (row * H_ + kv_head * group()) * d_);
+    Keep(segment.state, kv_head, position, in);
+    SoftmaxAttentionStep(
+        cache_.Rows(segment.state, kv_head, cache_.LiveAt(position)), group(),
+        scale_, in + kv_head * group() * d_, scratch,
+        out + (row * H_ + kv_head * group()) * d_);
   }
 }
 
@@ -297,17 +243,16 @@ void SoftmaxAttention::AttendTogether(const Segment& segment, size_t kv_head,
   const size_t tokens = std::min(tokens_at_once(), segment.rows - first);
   const size_t row = segment.first_row + first;
   const size_t position = segment.position + first;
-  SoftmaxAttentionTokens(
-      Live(RowsOf(segment.state, kv_head), position + tokens),
-      {.tokens = tokens,
-       .heads = group(),
-       .position = position,
-       .scale = scale_,
-       .q = fused + row * columns() + kv_head * group() * d_,
-       .q_stride = columns(),
-       .o = out + (row * H_ + kv_head * group()) * d_,
-       .o_stride = H_ * d_},
-      scratch);
+  SoftmaxAttentionTokens(cache_.Rows(segment.state, kv_head, position + tokens),
+                         {.tokens = tokens,
+                          .heads = group(),
+                          .position = position,
+                          .scale = scale_,
+                          .q = fused + row * columns() + kv_head * group() * d_,
+                          .q_stride = columns(),
+                          .o = out + (row * H_ + kv_head * group()) * d_,
+                          .o_stride = H_ * d_},
+                         scratch);
 }
 
 void SoftmaxAttention::AttendAll(std::span<const Segment> segments,
@@ -348,9 +293,8 @@ void SoftmaxAttention::KeepAll(std::span<const Segment> segments,
   buffers.pool.ParallelFor(segments.size() * G_, [&](size_t i, size_t) {
     const Segment& segment = segments[i / G_];
     if (!Together(segment)) return;
-    const Rows rows = RowsOf(segment.state, i % G_);
     for (size_t t = 0; t < segment.rows; ++t) {
-      Keep(rows, segment.position + t, i % G_,
+      Keep(segment.state, i % G_, segment.position + t,
            fused + (segment.first_row + t) * columns());
     }
   });

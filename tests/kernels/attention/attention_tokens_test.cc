@@ -9,6 +9,7 @@
 #include "gtest/gtest.h"
 #include "hwy/tests/hwy_gtest.h"
 #include "kernels/attention/softmax_attention.h"
+#include "kernels/linear/quantize.h"
 #include "tests/kernels/numbers.h"
 
 namespace steadystate {
@@ -26,11 +27,19 @@ struct Shape {
   size_t tokens;
 };
 
-// A cache in both types, whose values spread over magnitudes so that a weight
-// in the wrong place shows, and the queries of the last tokens.
+// A cache in all types, whose values spread over magnitudes so that a weight
+// or a unit in the wrong place shows, and the queries of the last tokens.
 class Case {
  public:
   Case(const Shape& shape, uint64_t seed) : Case(shape, Numbers(seed)) {}
+
+  // What the int8 cache of a case stands for, as a case in float32.
+  static Case Quantized(const Shape& shape, uint64_t seed) {
+    Case of(shape, seed);
+    of.Quantize(of.keys_, of.int8_keys_, of.key_units_);
+    of.Quantize(of.values_, of.int8_values_, of.value_units_);
+    return of;
+  }
 
   size_t stride() const { return shape_.d + 3; }
   size_t q_stride() const { return shape_.heads * shape_.d + 5; }
@@ -99,7 +108,37 @@ class Case {
     return rounded;
   }
 
+  // Units lie apart by more than one.
+  static constexpr size_t kUnitStride = 2;
+
+  void Quantize(Floats& values, std::vector<int8_t>& bytes,
+                std::vector<float>& units) const {
+    bytes.resize(values.size());
+    units.assign(rows() * kUnitStride, NAN);
+    for (size_t j = 0; j < rows(); ++j) {
+      float* const row = values.data() + j * stride();
+      int8_t* const to = bytes.data() + j * stride();
+      const float unit =
+          QuantizeRow(shape_.d, row, {}, reinterpret_cast<uint8_t*>(to));
+      units[j * kUnitStride] = unit;
+      for (size_t c = 0; c < shape_.d; ++c) {
+        row[c] = unit * static_cast<float>(to[c]);
+      }
+    }
+  }
+
   KeyValueRows CacheOf(DType dtype, size_t n) const {
+    if (dtype == DType::kI8) {
+      return {.d = shape_.d,
+              .n = n,
+              .stride = stride(),
+              .dtype = dtype,
+              .keys = int8_keys_.data(),
+              .values = int8_values_.data(),
+              .key_units = key_units_.data(),
+              .value_units = value_units_.data(),
+              .unit_stride = kUnitStride};
+    }
     const bool f32 = dtype == DType::kF32;
     return {.d = shape_.d,
             .n = n,
@@ -114,6 +153,8 @@ class Case {
   Shape shape_;
   Floats keys_, values_, q_;
   std::vector<uint16_t> rounded_keys_, rounded_values_;
+  std::vector<int8_t> int8_keys_, int8_values_;
+  std::vector<float> key_units_, value_units_;
 };
 
 TEST_P(AttentionTokensTest, AgreesWithOneTokenAfterTheOther) {
@@ -135,6 +176,25 @@ TEST_P(AttentionTokensTest, AgreesWithOneTokenAfterTheOther) {
       ASSERT_NEAR(together[i], alone[i], 4e-5f) << i;
     }
     EXPECT_EQ(of.Together(DType::kBf16, 0, shape.tokens), together);
+  }
+}
+
+TEST_P(AttentionTokensTest, RowsInUnitsAreThoseThatTheyStandFor) {
+  const uint64_t seed = 73;
+  SCOPED_TRACE(seed);
+  for (const Shape& shape : {Shape{5, 1, 0, 3}, Shape{67, 4, 127, 17},
+                             Shape{128, 9, 63, 66}, Shape{16, 3, 2, 8}}) {
+    SCOPED_TRACE(testing::Message() << shape.d << " wide, " << shape.heads
+                                    << " heads, from " << shape.position);
+    const Case of = Case::Quantized(shape, seed);
+    const std::vector<float> floats = of.Alone(DType::kF32);
+    const std::vector<float> alone = of.Alone(DType::kI8);
+    for (size_t i = 0; i < alone.size(); ++i) {
+      ASSERT_NEAR(alone[i], floats[i], 4e-5f) << i;
+    }
+    // Widened first, and from there on the same.
+    EXPECT_EQ(of.Together(DType::kI8, 0, shape.tokens),
+              of.Together(DType::kF32, 0, shape.tokens));
   }
 }
 

@@ -88,10 +88,10 @@ TEST(StateLayoutTest, RowsOfOneTokenLieTogether) {
   EXPECT_EQ(kv.row_stride, 192u);
 
   const AlignedFloats state(layout.bytes() / sizeof(float));
-  EXPECT_EQ(first->In(Bytes(state)), Bytes(state) + 64);
-  EXPECT_EQ(second->In(Bytes(state)), Bytes(state) + 64 + 128);
-  EXPECT_EQ(first->stride(), 192u);
-  EXPECT_EQ(second->stride(), 192u);
+  EXPECT_EQ(first->elements.In(Bytes(state)), Bytes(state) + 64);
+  EXPECT_EQ(second->elements.In(Bytes(state)), Bytes(state) + 64 + 128);
+  EXPECT_EQ(first->elements.stride(), 192u);
+  EXPECT_EQ(second->elements.stride(), 192u);
 }
 
 TEST(StateLayoutTest, CachesAreOfTheirType) {
@@ -104,6 +104,30 @@ TEST(StateLayoutTest, CachesAreOfTheirType) {
   EXPECT_EQ(layout.fixed_bytes(), 64u + 4 * 32 * 2);
   EXPECT_EQ(layout.token_bytes(), 2u * 32 * 2);
   EXPECT_EQ(layout.dtype(), "bf16+f32");
+}
+
+TEST(StateLayoutTest, CachesInInt8HaveAUnitForEachInnermostRow) {
+  StateLayoutBuilder builder(StateDType::kF32, SlotType::kInt8);
+  const auto ring = builder.AddRing(0, "kv", {4, 2, 40});
+  ASSERT_TRUE(ring.ok());
+  const auto rows = builder.AddPerToken(1, "kv", 100, {2, 3, 80});
+  ASSERT_TRUE(rows.ok());
+  const StateLayout layout = std::move(builder).Build();
+  EXPECT_EQ(layout.fixed_bytes(), 4u * 2 * 40 + 64);
+  EXPECT_EQ(layout.token_bytes(), 512u + 64);
+  EXPECT_EQ(layout.dtype(), "int8");
+  ASSERT_EQ(layout.slots().size(), 4u);
+  EXPECT_EQ(layout.slots()[1].name, "kv.units");
+  EXPECT_EQ(layout.slots()[1].shape, (std::vector<size_t>{4, 2}));
+  EXPECT_EQ(layout.slots()[3].name, "kv.units");
+  EXPECT_EQ(layout.slots()[3].shape, (std::vector<size_t>{100, 2, 3}));
+  EXPECT_EQ(layout.slots()[3].growth, SlotGrowth::kPerToken);
+  const AlignedFloats state(layout.bytes() / sizeof(float));
+  std::byte* const first = Bytes(state);
+  EXPECT_EQ(reinterpret_cast<std::byte*>(ring->units.In(first)), first + 320);
+  EXPECT_EQ(rows->elements.In(first), first + 384);
+  EXPECT_EQ(rows->units.In(first), first + 384 + 512);
+  EXPECT_EQ(rows->units.stride(), 576u);
 }
 
 TEST(StateLayoutTest, NoTwoSlotsShareAByte) {

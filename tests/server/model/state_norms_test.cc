@@ -156,6 +156,44 @@ TEST_P(StateNormsTest, AMatrixIsReadAsItIsKept) {
   }
 }
 
+TEST(StateNormsOfInt8Test, RowsAreReadInTheirUnits) {
+  StateLayoutBuilder builder(StateDType::kF32, SlotType::kInt8);
+  ASSERT_TRUE(builder.AddRing(0, "kv", {2, 2, 3}).ok());
+  ASSERT_TRUE(builder.AddPerToken(1, "kv", kCap, {2, 2}).ok());
+  const StateLayout layout = std::move(builder).Build();
+  std::vector<double> bytes(layout.bytes() / sizeof(double));
+  auto* const state = reinterpret_cast<std::byte*>(bytes.data());
+  const auto at = [&](size_t slot, size_t row) {
+    const StateSlot& of = layout.slots()[slot];
+    return state + of.offset + row * of.row_stride;
+  };
+  // The third row of the ring: 3, 0, -4 of a half.
+  at(0, 0)[6] = std::byte{3};
+  at(0, 0)[8] = std::byte{0xFC};
+  reinterpret_cast<float*>(at(1, 0))[2] = 0.5F;
+  // Of the token at 1 the second row, of that at 2 the first.
+  at(2, 1)[3] = std::byte{2};
+  reinterpret_cast<float*>(at(3, 1))[1] = 3.0F;
+  at(2, 2)[0] = std::byte{8};
+  reinterpret_cast<float*>(at(3, 2))[0] = 1.0F;
+  std::vector<SlotNorm> norms = NormsOf(layout, state, 3);
+  ASSERT_EQ(norms.size(), 2u);
+  EXPECT_EQ(norms[0].l2_norm, 2.5);
+  EXPECT_EQ(norms[0].max_abs, 2);
+  EXPECT_EQ(norms[1].layer, 1u);
+  EXPECT_EQ(norms[1].l2_norm, 10);
+  EXPECT_EQ(norms[1].max_abs, 8);
+  EXPECT_EQ(NormsOf(layout, state, 2)[1].l2_norm, 6);
+  EXPECT_TRUE(IsFinite(layout, state, 3));
+  reinterpret_cast<float*>(at(3, 2))[0] = kInfinity;
+  EXPECT_TRUE(IsFinite(layout, state, 2));
+  EXPECT_FALSE(IsFinite(layout, state, 3));
+  norms = NormsOf(layout, state, 3);
+  // Infinity times 8, and times the 0 beside it.
+  EXPECT_EQ(norms[1].non_finite, 2u);
+  EXPECT_EQ(norms[1].l2_norm, 6);
+}
+
 TEST_P(StateNormsTest, NoSquareLeavesTheRangeOfDoubles) {
   state_.In<double>("Z")[0] = 3e200;
   state_.In<double>("Z")[1] = -4e200;

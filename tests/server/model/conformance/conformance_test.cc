@@ -157,6 +157,22 @@ TEST(EveryGoldenCaseTest, ABatchIsItsSingles) {
   EXPECT_GE(cases, AllFamilies().size());
 }
 
+// Of a family's softmax layers, where it has such.
+TEST_P(ConformanceTest, CachesInInt8KeepThePromisesToo) {
+  const auto model = Model::Load({.path = GoldenFolder(GetParam()),
+                                  .weight_dtype = DType::kF32,
+                                  .cache_dtype = DType::kI8});
+  ASSERT_TRUE(model.ok()) << model.status();
+  const StateLayout& layout = (*model)->state_layout();
+  if (layout.token_bytes() == 0) {
+    EXPECT_EQ(layout.bytes(), model_->state_layout().bytes());
+    return;
+  }
+  EXPECT_LE(layout.token_bytes(), model_->state_layout().token_bytes());
+  ExpectBatchesAreSingles(**model, 1);
+  ExpectBatchesAreSingles(**model, 2);
+}
+
 TEST_P(ConformanceTest, AForkGoesItsOwnWay) {
   Runner runner(*model_);
   Sequence parent(*model_);

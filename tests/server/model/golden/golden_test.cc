@@ -13,6 +13,7 @@
 #include <string>
 #include <vector>
 
+#include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "kernels/linear/linear.h"
 #include "nlohmann/json.hpp"
@@ -34,6 +35,8 @@ constexpr double kBf16Factor = 1.5;
 // How much worse than that reference int8 weights may be. Measured: up to 5
 // times, and 8 with the 7 bits of inputs of CPUs without VNNI.
 constexpr double kInt8Factor = 12;
+// The same for f32 weights and caches in int8. Measured: up to 1.3 times.
+constexpr double kInt8CacheFactor = 2;
 
 std::vector<std::string> Cases() {
   std::vector<std::string> cases;
@@ -191,6 +194,35 @@ TEST_P(FamilyGoldenTest, Int8WeightsCostSomeTimesMoreThanBfloat16) {
 INSTANTIATE_TEST_SUITE_P(Families, FamilyGoldenTest,
                          testing::ValuesIn(PlainCases()),
                          [](const auto& instance) { return instance.param; });
+
+// Cases with softmax layers: caches, rings, grouped and normalised keys.
+class CacheGoldenTest : public GoldenTest {};
+
+TEST_P(CacheGoldenTest, Int8CachesCostSomeTimesMoreThanBfloat16Weights) {
+  const auto model = Model::Load(
+      {.path = path(), .weight_dtype = DType::kF32, .cache_dtype = DType::kI8});
+  ASSERT_TRUE(model.ok()) << model.status();
+  EXPECT_THAT((*model)->state_layout().dtype(), testing::HasSubstr("int8"));
+  const NpyArray expected = ReadNpy(path() + "/logits.npy");
+  const NpyArray rounded = ReadNpy(path() + "/logits_bf16.npy");
+  const double error = WorstError(**model, expected.values);
+  const double of_bf16 = RelativeRmsError(rounded.values, expected.values);
+  std::printf("%s: int8 cache error %.2e, %.2f times that of bf16 weights\n",
+              GetParam().c_str(), error, error / of_bf16);
+  EXPECT_LE(error, kInt8CacheFactor * of_bf16);
+}
+
+INSTANTIATE_TEST_SUITE_P(Softmax, CacheGoldenTest,
+                         testing::Values("transformer", "transformer-window",
+                                         "transformer-groups-norm-bias",
+                                         "gla-hybrid-window", "qwen3_5", "lfm2",
+                                         "granitemoehybrid", "falcon_h1",
+                                         "nemotron_h", "olmo_hybrid"),
+                         [](const auto& instance) {
+                           std::string name = instance.param;
+                           std::replace(name.begin(), name.end(), '-', '_');
+                           return name;
+                         });
 
 }  // namespace
 }  // namespace steadystate
