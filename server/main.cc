@@ -32,6 +32,7 @@
 #include "server/base/version.h"
 #include "server/engine/engine.h"
 #include "server/flags.h"
+#include "server/load_progress.h"
 #include "server/metrics/metrics.h"
 #include "server/metrics/scrape_server.h"
 #include "server/metrics/status_pages.h"
@@ -155,6 +156,20 @@ void WarnOfShortMemory(const EngineOptions& options) {
               {"what_to_do",
                "lower --state_memory, or raise the limit of the container: a "
                "process that takes more is killed"}});
+}
+
+absl::StatusOr<std::shared_ptr<const Model>> LoadModel(ModelOptions options) {
+  LoadProgress progress(
+      Clock::Real(), [](int percent, absl::Duration since_start) {
+        LogInfo("the model is being loaded",
+                {{"percent", percent},
+                 {"after", absl::FormatDuration(
+                               absl::Trunc(since_start, absl::Seconds(1)))}});
+      });
+  options.progress = [&progress](uint64_t read, uint64_t all) {
+    progress.Note(read, all);
+  };
+  return Model::Load(options);
 }
 
 // What fits, before anybody asks for it.
@@ -318,7 +333,7 @@ int Run(const Flags& flags) {
     return Fail("cannot open the store: ", usable, kExitFailure);
   }
   const SteadyTime start = Clock::Real().Now();
-  absl::StatusOr<std::shared_ptr<const Model>> model = Model::Load(flags.model);
+  absl::StatusOr<std::shared_ptr<const Model>> model = LoadModel(flags.model);
   if (!model.ok()) {
     return Fail("cannot load the model: ", model.status(), kExitFailure);
   }

@@ -1,6 +1,7 @@
 #include "server/checkpoint/weight_store.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "absl/status/status.h"
 #include "absl/strings/match.h"
@@ -39,6 +40,13 @@ size_t Elements(std::span<const size_t> shape) {
 }
 
 }  // namespace
+
+WeightStore::WeightStore(const Checkpoint& checkpoint, Progress progress)
+    : checkpoint_(checkpoint), progress_(std::move(progress)) {
+  for (const auto& [name, tensor] : checkpoint.tensors()) {
+    elements_ += Elements(tensor->shape);
+  }
+}
 
 absl::Status WeightStore::Missing(absl::string_view names,
                                   absl::string_view shape) const {
@@ -95,7 +103,10 @@ absl::StatusOr<TypedData> WeightStore::Take(const std::string& name,
         checkpoint_.directory(), ": tensor '", name, "' has dtype ",
         tensor.dtype, "; weights are F32, BF16 or F16"));
   }
-  if (taken_.insert(name).second) parameters_ += Elements(shape);
+  if (taken_.insert(name).second) {
+    if (progress_) progress_(parameters_, elements_);
+    parameters_ += Elements(shape);
+  }
   return TypedData{tensor.data, *dtype};
 }
 

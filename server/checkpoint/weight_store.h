@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <initializer_list>
 #include <optional>
 #include <set>
@@ -23,8 +24,12 @@ namespace steadystate {
 // asked for is reported. Thread-compatible; the checkpoint outlives it.
 class WeightStore {
  public:
-  explicit WeightStore(const Checkpoint& checkpoint)
-      : checkpoint_(checkpoint) {}
+  // Told when a tensor is taken for the first time: how many elements were
+  // before, of how many that the checkpoint has.
+  using Progress = std::function<void(uint64_t taken, uint64_t all)>;
+
+  explicit WeightStore(const Checkpoint& checkpoint,
+                       Progress progress = nullptr);
 
   bool Has(const std::string& name) const;
 
@@ -63,6 +68,8 @@ class WeightStore {
                          absl::string_view expected) const;
 
   const Checkpoint& checkpoint_;
+  const Progress progress_;
+  uint64_t elements_ = 0;  // of all tensors
   std::set<std::string> taken_;
   uint64_t parameters_ = 0;
 };

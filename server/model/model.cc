@@ -212,7 +212,7 @@ absl::StatusOr<std::shared_ptr<const Model>> Model::Load(
       });
   auto contents = std::make_unique<Model::Contents>();
   contents->description = Describe(options, checkpoint, model_config);
-  WeightStore store(checkpoint);
+  WeightStore store(checkpoint, options.progress);
   StateLayoutBuilder state(options.state_dtype, CacheType(options, weights));
   STEADYSTATE_ASSIGN_OR_RETURN(contents->decoder,
                                Decoder::Make(config, model_config, context_cap,

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -47,6 +48,10 @@ struct ModelOptions {
   // Absent ("auto"): bf16 unless weights are in f32, whose products have no
   // more digits.
   std::optional<DType> cache_dtype{};
+
+  // Told now and then, by the thread that loads, how much of the weights it has
+  // read: a number of `all`. Some may never be read.
+  std::function<void(uint64_t read, uint64_t all)> progress{};
 
   // Cap of softmax layers in tokens; 0 takes max_position_embeddings, but at
   // most kDefaultContextCap.

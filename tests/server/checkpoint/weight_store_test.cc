@@ -2,6 +2,7 @@
 // wanted and what was there.
 #include "server/checkpoint/weight_store.h"
 
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -55,6 +56,21 @@ TEST_F(WeightStoreTest, ATensorTakenTwiceCountsOnce) {
   ASSERT_TRUE(scope_->Take("a", {2, 1}).ok());
   ASSERT_TRUE(scope_->Take("a", {2, 1}).ok());
   EXPECT_EQ(store_->parameters(), 2u);
+}
+
+TEST_F(WeightStoreTest, ItIsToldWhatHasBeenTakenOfHowMuch) {
+  std::vector<std::pair<uint64_t, uint64_t>> told;
+  WeightStore store(*checkpoint_, [&told](uint64_t taken, uint64_t all) {
+    told.emplace_back(taken, all);
+  });
+  const WeightScope scope(store, "l.");
+  ASSERT_TRUE(scope.Take("a", {2, 1}).ok());
+  ASSERT_TRUE(scope.Take("a", {2, 1}).ok());
+  EXPECT_FALSE(scope.Take("b", {3}).ok());
+  ASSERT_TRUE(scope.Take("h", {2}).ok());
+  ASSERT_TRUE(scope.Take("b", {2}).ok());
+  EXPECT_THAT(told, ElementsAre(testing::Pair(0, 8), testing::Pair(2, 8),
+                                testing::Pair(4, 8)));
 }
 
 TEST_F(WeightStoreTest, TensorsAreEqualIfTheyHoldTheSame) {
