@@ -32,6 +32,7 @@ std::vector<Family> AllFamilies() {
                              NemotronHFamily(),
                              OlmoHybridFamily(),
                              Qwen35Family(),
+                             Qwen35MoeFamily(),
                              RetnetFamily(),
                              Rwkv6Family(),
                              Rwkv7Family(),

@@ -72,6 +72,14 @@ class Case:
             self.matrix(p + up + ".weight", width, D)
         self.matrix(p + down + ".weight", D, width)
 
+    def channels(self, n, p):
+        """What mixes the channels of layer n, whose tensors are below p."""
+        tensors = getattr(self.family, "channel_tensors", None)
+        if tensors is None:
+            self.mlp(p + self.model.MLP)
+        else:
+            tensors(self, n, p)
+
     def mixer(self, n, p):
         """Of layer n, whose tensors are below p."""
         part, _, tensors = mixer_part(self.family, self.config, n)
@@ -95,7 +103,7 @@ class Case:
             self.vector(p + mixer_norm + ".weight", D, 1.0, 0.3)
             self.mixer(n, p)
             self.vector(p + mlp_norm + ".weight", D, 1.0, 0.3)
-            self.mlp(p + model.MLP)
+            self.channels(n, p)
         if hasattr(self.family, "model_tensors"):
             self.family.model_tensors(self)
         self.vector(model.FINAL_NORM + ".weight", D, 1.0, 0.3)

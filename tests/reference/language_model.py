@@ -120,7 +120,7 @@ class Block:
         prefix = "model.layers.%d." % n
         self.eps = model.config.norm_eps()
         self.mixer = model.make_mixer(n, prefix)
-        self.mlp = Mlp(model, prefix + model.MLP)
+        self.mlp = model.make_mlp(n, prefix)
         self.mixer_norm, self.mlp_norm = (
             model.tensors[prefix + name + ".weight"] for name in model.NORMS
         )
@@ -176,6 +176,10 @@ class CausalLm:
         """The mixer of layer n, whose tensors are below the prefix."""
         part, mixer, _ = mixer_part(self.family, self.config, n)
         return mixer(self, n, prefix + part)
+
+    def make_mlp(self, n, prefix):
+        """What mixes the channels of layer n."""
+        return Mlp(self, prefix + self.MLP)
 
     def final_norm(self, h):
         weight = self.tensors[self.FINAL_NORM + ".weight"]

@@ -30,6 +30,7 @@ Family Mamba2Family();
 Family NemotronHFamily();
 Family OlmoHybridFamily();
 Family Qwen35Family();
+Family Qwen35MoeFamily();
 Family RetnetFamily();
 Family Rwkv6Family();
 Family Rwkv7Family();

@@ -9,6 +9,10 @@
 // with one convolution over q, k and v; value head j reads key head
 // j / (HV / H). Softmax attention is that of softmax_attention.cc, gated, with
 // normalised q and k of which the first quarter turns.
+//
+// In "qwen3_5_moe" ("qwen3_5_moe_text") the MLP of every layer is a mixture of
+// experts (parts/mixture.h): the best of a softmax over all, their weights
+// divided by their sum, beside one that all tokens have, times a sigmoid.
 #include <string>
 #include <vector>
 
@@ -19,6 +23,8 @@
 #include "server/model/mixers/mixers.h"
 #include "server/model/parts/delta_layer.h"
 #include "server/model/parts/hybrid_config.h"
+#include "server/model/parts/mixture.h"
+#include "server/model/parts/projection.h"
 
 namespace steadystate {
 namespace {
@@ -28,12 +34,26 @@ constexpr absl::string_view kUsedKeys[] = {
     "full_attention_interval", "linear_num_key_heads",
     "linear_num_value_heads",  "linear_key_head_dim",
     "linear_value_head_dim",   "linear_conv_kernel_dim"};
+constexpr absl::string_view kMixtureKeys[] = {"attention_bias",
+                                              "output_gate_type",
+                                              "full_attention_interval",
+                                              "linear_num_key_heads",
+                                              "linear_num_value_heads",
+                                              "linear_key_head_dim",
+                                              "linear_value_head_dim",
+                                              "linear_conv_kernel_dim",
+                                              "num_experts",
+                                              "num_experts_per_tok",
+                                              "moe_intermediate_size",
+                                              "shared_expert_intermediate_size",
+                                              "hidden_act"};
 constexpr absl::string_view kInertKeys[] = {
     "language_model_only",   "mamba_ssm_dtype",
     "mtp_num_hidden_layers", "mtp_use_dedicated_embeddings",
-    "router_aux_loss_coef",  "image_token_id",
-    "video_token_id",        "vision_config",
-    "vision_start_token_id", "vision_end_token_id"};
+    "router_aux_loss_coef",  "output_router_logits",
+    "image_token_id",        "video_token_id",
+    "vision_config",         "vision_start_token_id",
+    "vision_end_token_id"};
 constexpr FixedKey kFixedKeys[] = {{"attn_output_gate", "true"},
                                    {"mlp_only_layers", "[]"}};
 
@@ -80,6 +100,34 @@ absl::StatusOr<std::unique_ptr<Mixer>> MakeGatedDeltaNet(
   return DeltaLayer::Make(builder, options);
 }
 
+absl::StatusOr<std::unique_ptr<Mixer>> MakeMixture(const MixerBuilder& from) {
+  const Config& config = from.config;
+  const Bounds widths = {1, 1 << 20};
+  MixtureOptions options;
+  STEADYSTATE_RETURN_IF_ERROR(
+      ReadExperts(config, {.count = 256, .chosen = 8}, options.router));
+  options.router.shared_gate = "shared_expert_gate.weight";
+  STEADYSTATE_ASSIGN_OR_RETURN(options.activation,
+                               config.ActivationOf("hidden_act", "silu"));
+  if (options.activation != Activation::kSilu) {
+    return config.Unsupported("hidden_act",
+                              "supported are \"swish\" and \"silu\"");
+  }
+  STEADYSTATE_ASSIGN_OR_RETURN(
+      options.width, config.Size("moe_intermediate_size", 512, widths));
+  constexpr ExpertNames::Fused kFused[] = {
+      {"experts.gate_up_proj", "experts.down_proj"}};
+  options.names.fused = kFused;
+  STEADYSTATE_ASSIGN_OR_RETURN(
+      const size_t shared,
+      config.Size("shared_expert_intermediate_size", 512, widths));
+  options.make_shared = [shared](const MixerBuilder& builder) {
+    return Mlp::Make(shared, Activation::kSilu,
+                     builder.Child("shared_expert."));
+  };
+  return Mixture::Make(from, options);
+}
+
 // Every layer, as `layer_types` or `full_attention_interval` says.
 absl::Status ReadLayers(const Config& config, ModelConfig& model) {
   constexpr Choice<TokenMixer> kKinds[] = {
@@ -99,12 +147,13 @@ absl::Status ReadLayers(const Config& config, ModelConfig& model) {
   return absl::OkStatus();
 }
 
-absl::Status ReadConfig(const Config& config, ModelConfig& model) {
+absl::Status ReadLanguageModel(const Config& config, size_t num_kv_heads,
+                               ModelConfig& model) {
   STEADYSTATE_RETURN_IF_ERROR(ReadLayers(config, model));
   STEADYSTATE_ASSIGN_OR_RETURN(SoftmaxAttentionOptions attention,
                                ReadAttention(config,
                                              {.num_heads = 16,
-                                              .num_kv_heads = 4,
+                                              .num_kv_heads = num_kv_heads,
                                               .head_dim = 256,
                                               .rotary_factor = 0.25},
                                              model));
@@ -115,6 +164,14 @@ absl::Status ReadConfig(const Config& config, ModelConfig& model) {
   attention.qk_norm = {.zero_centred = true, .eps = model.norm.eps};
   for (LayerPlan& plan : model.layers) plan.softmax = attention;
   return absl::OkStatus();
+}
+
+absl::Status ReadConfig(const Config& config, ModelConfig& model) {
+  return ReadLanguageModel(config, 4, model);
+}
+
+absl::Status ReadMixtureConfig(const Config& config, ModelConfig& model) {
+  return ReadLanguageModel(config, 2, model);
 }
 
 }  // namespace
@@ -145,6 +202,19 @@ Family Qwen35Family() {
           .hybrid = false,
           .read_config = ReadConfig,
           .make_token_mixer = MakeGatedDeltaNet};
+}
+
+Family Qwen35MoeFamily() {
+  Family family = Qwen35Family();
+  family.model_type = "qwen3_5_moe";
+  family.inner_model_type = "qwen3_5_moe_text";
+  family.keys.used = kMixtureKeys;
+  family.defaults.hidden_size = 2048;
+  family.defaults.layers = 40;
+  family.layer.channels = ChannelMixer::kFamily;
+  family.read_config = ReadMixtureConfig;
+  family.make_channel_mixer = MakeMixture;
+  return family;
 }
 
 }  // namespace steadystate

@@ -17,6 +17,8 @@ or, with layers of several kinds, in place of Mixer and tensors
 and, where it needs them,
   respell    respell(values): config values without aliases of keys
   mlp_width  mlp_width(config) in place of language_model's
+  channel_tensors  channel_tensors(case, n, p): those of what mixes the
+             channels of layer n, where that is no MLP; Model has its make_mlp
   Model      in place of language_model.CausalLm
   model_tensors  model_tensors(case): random tensors of no single layer
   all_tensors    all_tensors(case): all random tensors, where Model has
@@ -40,6 +42,7 @@ from families import (
     nemotron_h,
     olmo_hybrid,
     qwen3_5,
+    qwen3_5_moe,
     retnet,
     rwkv6,
     rwkv7,
@@ -65,6 +68,7 @@ FAMILIES = {
     "nemotron_h": nemotron_h,
     "olmo_hybrid": olmo_hybrid,
     "qwen3_5": qwen3_5,
+    "qwen3_5_moe": qwen3_5_moe,
     "retnet": retnet,
     "rwkv6": rwkv6,
     "rwkv7": rwkv7,
@@ -74,7 +78,7 @@ FAMILIES = {
 }
 
 # Other names of them.
-ALIASES = {"qwen3_5_text": "qwen3_5"}
+ALIASES = {"qwen3_5_moe_text": "qwen3_5_moe", "qwen3_5_text": "qwen3_5"}
 
 
 def family_of(model_type):

@@ -30,7 +30,7 @@ INERT = ("norm_scope", "norm_before_gate", "attn_output_gate", "block_dim",
          "block_use_swiglu", "block_use_xavier_init", "conv_dim",
          "conv_dim_out", "conv_use_xavier_init", "init_method",
          "logits_to_keep", "mamba_ssm_dtype", "mamba_use_mlp",
-         "mlp_expansion_factor", "mtp_num_hidden_layers",
+         "mlp_expansion_factor", "mlp_only_layers", "mtp_num_hidden_layers",
          "normalization_function", "num_heads", "theta", "use_pos_enc")
 
 # Keys that it reads and has under other names.
@@ -53,6 +53,9 @@ MODELS = {
     "nemotron_h": ("NemotronHConfig", "NemotronHForCausalLM"),
     "olmo_hybrid": ("OlmoHybridConfig", "OlmoHybridForCausalLM"),
     "qwen3_5": ("Qwen3_5Config", "Qwen3_5ForConditionalGeneration"),
+    "qwen3_5_moe": ("Qwen3_5MoeConfig",
+                    "Qwen3_5MoeForConditionalGeneration"),
+    "qwen3_5_moe_text": ("Qwen3_5MoeTextConfig", "Qwen3_5MoeForCausalLM"),
     "qwen3_5_text": ("Qwen3_5TextConfig", "Qwen3_5ForCausalLM"),
     "xlstm": ("xLSTMConfig", "xLSTMForCausalLM"),
 }
@@ -108,6 +111,9 @@ def float32_is_float64():
 
 def run_double(model, tokens):
     """As run, of a model that is good for nothing else then."""
+    if hasattr(model, "set_experts_implementation"):
+        # Its grouped products know no float64.
+        model.set_experts_implementation("eager")
     with float32_is_float64():
         for module in model.double().modules():
             if hasattr(module, "inv_freq"):  # frequencies in float32

@@ -24,6 +24,11 @@ QWEN3_5 = {"num_hidden_layers": 4, "intermediate_size": 96,
            "linear_num_key_heads": 2, "linear_num_value_heads": 4,
            "linear_key_head_dim": 16, "linear_value_head_dim": 24}
 
+QWEN3_5_MOE = {**QWEN3_5, "num_experts": 8, "num_experts_per_tok": 3,
+               "moe_intermediate_size": 24,
+               "shared_expert_intermediate_size": 40}
+del QWEN3_5_MOE["intermediate_size"]
+
 # What makes a model of each family small, by library.
 SMALL = {
     "flash-linear-attention": {
@@ -85,6 +90,12 @@ SMALL = {
             "vision_config": {"depth": 1, "hidden_size": 16, "num_heads": 2,
                               "intermediate_size": 32, "out_hidden_size": 64},
         },
+        "qwen3_5_moe": {
+            "text_config": QWEN3_5_MOE,
+            "vision_config": {"depth": 1, "hidden_size": 16, "num_heads": 2,
+                              "intermediate_size": 32, "out_hidden_size": 64},
+        },
+        "qwen3_5_moe_text": QWEN3_5_MOE,
         "qwen3_5_text": QWEN3_5,
         "xlstm": {"num_heads": 4},
     },

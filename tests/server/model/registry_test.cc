@@ -54,6 +54,7 @@ TEST(RegistryTest, FamiliesAreFoundByName) {
   EXPECT_EQ(FindFamily("nothing"), nullptr);
   EXPECT_EQ(FindFamily(""), nullptr);
   EXPECT_EQ(FindFamily("qwen3_5_text"), FindFamily("qwen3_5"));
+  EXPECT_EQ(FindFamily("qwen3_5_moe_text"), FindFamily("qwen3_5_moe"));
 }
 
 }  // namespace

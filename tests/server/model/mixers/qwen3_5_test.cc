@@ -3,6 +3,7 @@
 // changed configs, and the golden case of such a model.
 #include <string>
 
+#include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "server/model/model.h"
@@ -35,17 +36,36 @@ TEST(Qwen35Test, BadValuesAreRefusedByName) {
   ExpectRefusals("qwen3_5", refusals);
 }
 
-TEST(Qwen35Test, AModelOfSeveralMediaIsServedAsItsLanguageModel) {
-  const auto model = Model::Load(
-      {.path = STEADYSTATE_SOURCE_DIR "/tests/golden/qwen3_5-nested"});
+TEST(Qwen35Test, BadMixturesAreRefusedByName) {
+  const Refusal refusals[] = {
+      {"num_experts", 0, kInvalid},
+      {"num_experts_per_tok", 0, kInvalid},
+      {"num_experts_per_tok", 7, kInvalid},
+      {"moe_intermediate_size", 0, kInvalid},
+      {"shared_expert_intermediate_size", 0, kInvalid},
+      {"mlp_only_layers", {1}, kUnimplemented},
+      {"hidden_act", "relu", kUnimplemented},
+  };
+  ExpectRefusals("qwen3_5_moe", refusals);
+}
+
+void ExpectServedAsALanguageModel(const std::string& family, bool tied) {
+  const auto model =
+      Model::Load({.path = absl::StrCat(STEADYSTATE_SOURCE_DIR "/tests/golden/",
+                                        family, "-nested")});
   ASSERT_TRUE(model.ok()) << model.status();
   const ModelDescription& description = (*model)->description();
-  EXPECT_EQ(description.family, "qwen3_5");
+  EXPECT_EQ(description.family, family);
   // Neither the other media's tensors nor their keys are worth a warning.
   EXPECT_THAT(description.warnings, IsEmpty());
   EXPECT_THAT(description.readings, ElementsAre(HasSubstr("several media")));
+  EXPECT_EQ(description.tied_head, tied);
+}
+
+TEST(Qwen35Test, AModelOfSeveralMediaIsServedAsItsLanguageModel) {
   // Tied by the outer object alone.
-  EXPECT_TRUE(description.tied_head);
+  ExpectServedAsALanguageModel("qwen3_5", true);
+  ExpectServedAsALanguageModel("qwen3_5_moe", false);
 }
 
 }  // namespace

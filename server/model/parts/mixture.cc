@@ -1,0 +1,187 @@
+#include "server/model/parts/mixture.h"
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "server/base/status_macros.h"
+#include "server/model/parts/projection.h"
+#include "server/model/workspace.h"
+
+namespace steadystate {
+namespace {
+
+// The matrix of one expert, `rows` of `columns`, of a tensor of all.
+WeightRows RowsOfExpert(TypedData all, size_t expert, size_t rows,
+                        size_t columns) {
+  const auto* const bytes = static_cast<const std::byte*>(all.data);
+  const size_t first = expert * rows * columns * SizeOf(all.dtype);
+  return {.data = {bytes + first, all.dtype}, .rows = rows};
+}
+
+}  // namespace
+
+absl::Status ReadExperts(const Config& config, const ExpertDefaults& defaults,
+                         RouterOptions& router) {
+  constexpr Bounds kExperts = {1, 4096};
+  STEADYSTATE_ASSIGN_OR_RETURN(
+      router.experts,
+      config.Size(defaults.count_key, defaults.count, kExperts));
+  STEADYSTATE_ASSIGN_OR_RETURN(
+      router.chosen,
+      config.Size("num_experts_per_tok", defaults.chosen, kExperts));
+  if (router.chosen <= router.experts) return absl::OkStatus();
+  return config.Invalid(
+      "num_experts_per_tok",
+      absl::StrCat("it is at most ", defaults.count_key, ", ", router.experts));
+}
+
+absl::StatusOr<std::unique_ptr<Mixer>> Mixture::Make(
+    const MixerBuilder& from, const MixtureOptions& options) {
+  static_assert(sizeof(Chosen) == 2 * sizeof(float));
+  static_assert(sizeof(Share) == 2 * sizeof(float));
+  auto mixture = std::make_unique<Mixture>();
+  mixture->D_ = from.hidden_size;
+  mixture->I_ = options.width;
+  mixture->gated_ = !options.names.each.gate.empty();
+  mixture->activation_ = options.activation;
+  mixture->gates_shared_ = !options.router.shared_gate.empty();
+  STEADYSTATE_ASSIGN_OR_RETURN(mixture->router_,
+                               Router::Make(from, options.router));
+  STEADYSTATE_RETURN_IF_ERROR(mixture->TakeExperts(from, options.names));
+  if (options.make_shared) {
+    // Its memory may be where the others' is: it comes first.
+    STEADYSTATE_ASSIGN_OR_RETURN(mixture->shared_, options.make_shared(from));
+  }
+  RowScratchPlan plan(from.scratch);
+  mixture->chosen_ = plan.Add(2 * options.router.chosen);
+  mixture->shares_ = plan.Add(2 * options.router.chosen);
+  mixture->gate_ = plan.Add(1);
+  mixture->gathered_ = plan.Add(mixture->D_);
+  mixture->hidden_ = plan.Add((mixture->gated_ ? 2 : 1) * mixture->I_);
+  mixture->out_ = plan.Add(mixture->D_);
+  mixture->router_.Plan(plan);
+  mixture->starts_ =
+      WorkerScratchPlan(from.scratch).Add<uint32_t>(options.router.experts + 1);
+  return mixture;
+}
+
+absl::Status Mixture::TakeExperts(const MixerBuilder& from,
+                                  const ExpertNames& names) {
+  for (const ExpertNames::Fused& fused : names.fused) {
+    if (from.weights.Has(fused.up)) return TakeFused(from, fused);
+  }
+  for (size_t e = 0; e < router_.experts(); ++e) {
+    STEADYSTATE_ASSIGN_OR_RETURN(Expert expert,
+                                 TakeExpert(from, e, names.each));
+    experts_.push_back(std::move(expert));
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<Mixture::Expert> Mixture::TakeExpert(
+    const MixerBuilder& from, size_t expert, const MlpNames& names) const {
+  const WeightScope weights =
+      from.weights.Child(absl::StrCat("experts.", expert, "."));
+  ProjectionStack stack(weights, D_);
+  if (gated_) {
+    STEADYSTATE_RETURN_IF_ERROR(stack.Add(names.gate, I_).status());
+  }
+  STEADYSTATE_RETURN_IF_ERROR(stack.Add(names.up, I_).status());
+  Expert taken;
+  STEADYSTATE_ASSIGN_OR_RETURN(taken.up, stack.Pack(from.linears));
+  STEADYSTATE_ASSIGN_OR_RETURN(
+      taken.down, MakeProjection(weights, names.down, I_, D_, from.linears));
+  return taken;
+}
+
+absl::Status Mixture::TakeFused(const MixerBuilder& from,
+                                const ExpertNames::Fused& names) {
+  const size_t E = router_.experts();
+  const size_t up_rows = (gated_ ? 2 : 1) * I_;
+  STEADYSTATE_ASSIGN_OR_RETURN(const TypedData up,
+                               from.weights.Take(names.up, {E, up_rows, D_}));
+  STEADYSTATE_ASSIGN_OR_RETURN(const TypedData down,
+                               from.weights.Take(names.down, {E, D_, I_}));
+  for (size_t e = 0; e < E; ++e) {
+    Expert& taken = experts_.emplace_back();
+    STEADYSTATE_ASSIGN_OR_RETURN(
+        taken.up, from.linears.Make(D_, {{RowsOfExpert(up, e, up_rows, D_)}}));
+    STEADYSTATE_ASSIGN_OR_RETURN(
+        taken.down, from.linears.Make(I_, {{RowsOfExpert(down, e, D_, I_)}}));
+  }
+  return absl::OkStatus();
+}
+
+void Mixture::Forward(std::span<const Segment> segments, size_t rows,
+                      const float* x, float* y, Workspace& workspace) const {
+  if (shared_ == nullptr) {
+    std::fill_n(y, rows * D_, 0.0F);
+  } else {
+    shared_->Forward(segments, rows, x, y, workspace);
+  }
+  Workspace::Buffers& buffers = workspace.buffers();
+  const RowScratch scratch = buffers.OfRows(rows);
+  auto* const chosen = reinterpret_cast<Chosen*>(scratch[chosen_]);
+  auto* const shares = reinterpret_cast<Share*>(scratch[shares_]);
+  uint32_t* const starts = buffers.OfWorker(0)[starts_];
+  float* const gate = scratch[gate_];
+  router_.Route(rows, x, chosen, gates_shared_ ? gate : nullptr, buffers);
+  if (gates_shared_) {
+    for (size_t row = 0; row < rows; ++row) Scale(gate[row], D_, y + row * D_);
+  }
+  Sort(rows, chosen, starts, shares);
+  for (size_t e = 0; e < experts_.size(); ++e) {
+    const size_t count = starts[e + 1] - starts[e];
+    if (count == 0) continue;
+    AddExpert(experts_[e], {shares + starts[e], count}, rows, x, y, buffers);
+  }
+}
+
+void Mixture::Sort(size_t rows, const Chosen* chosen, uint32_t* starts,
+                   Share* shares) const {
+  const size_t E = experts_.size();
+  const size_t count = rows * router_.chosen();
+  std::fill_n(starts, E + 1, uint32_t{0});
+  for (size_t i = 0; i < count; ++i) ++starts[chosen[i].expert];
+  uint32_t end = 0;
+  for (size_t e = 0; e <= E; ++e) starts[e] = end += starts[e];
+  // From the last row on, so that each expert's are in order.
+  for (size_t i = count; i > 0; --i) {
+    const Chosen& of = chosen[i - 1];
+    shares[--starts[of.expert]] = {
+        .row = static_cast<uint32_t>((i - 1) / router_.chosen()),
+        .weight = of.weight};
+  }
+}
+
+void Mixture::AddExpert(const Expert& expert, std::span<const Share> shares,
+                        size_t rows, const float* x, float* y,
+                        Workspace::Buffers& buffers) const {
+  const RowScratch scratch = buffers.OfRows(rows);
+  const size_t count = shares.size();
+  float* const gathered = scratch[gathered_];
+  float* const hidden = scratch[hidden_];
+  float* const out = scratch[out_];
+  for (size_t i = 0; i < count; ++i) {
+    std::memcpy(gathered + i * D_, x + shares[i].row * D_, D_ * sizeof(float));
+  }
+  const size_t width = expert.up->out();
+  buffers.Project(*expert.up, count, gathered, D_, hidden, width);
+  buffers.ForRows(count, width, [&](size_t i, size_t) {
+    float* const row = hidden + i * width;
+    if (gated_) {
+      ActivateAndMultiply(activation_, I_, row, row + I_, row);
+    } else {
+      Activate(activation_, I_, row, row);
+    }
+  });
+  buffers.Project(*expert.down, count, hidden, width, out, D_);
+  buffers.ForRows(count, D_, [&](size_t i, size_t) {
+    Scale(shares[i].weight, D_, out + i * D_);
+    AddTo(D_, out + i * D_, y + shares[i].row * D_);
+  });
+}
+
+}  // namespace steadystate

@@ -1,0 +1,125 @@
+#ifndef STEADYSTATE_SERVER_MODEL_PARTS_MIXTURE_H_
+#define STEADYSTATE_SERVER_MODEL_PARTS_MIXTURE_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "kernels/linear/linear.h"
+#include "kernels/pointwise/activation.h"
+#include "server/checkpoint/config.h"
+#include "server/model/mixer.h"
+#include "server/model/mixer_builder.h"
+#include "server/model/parts/router.h"
+#include "server/model/scratch_plan.h"
+#include "server/model/weight_names.h"
+
+namespace steadystate {
+
+// What a checkpoint calls the matrices of the experts of a mixture: those of
+// each by itself, "experts.N." and the names of an MLP; or those of all in one
+// tensor, [E, rows, columns], the gates' rows before the others.
+struct ExpertNames {
+  MlpNames each{};  // an empty gate: experts have none
+  // The first pair of which there is the first.
+  struct Fused {
+    absl::string_view up;    // [E, 2 I, D], or [E, I, D] without gates
+    absl::string_view down;  // [E, D, I]
+  };
+  std::span<const Fused> fused{};
+};
+
+struct MixtureOptions {
+  RouterOptions router;
+  size_t width = 0;  // I, of an expert
+  Activation activation = Activation::kSilu;
+  ExpertNames names{};
+  // Makes the expert that all tokens have; null: there is none.
+  std::function<absl::StatusOr<std::unique_ptr<Mixer>>(
+      const MixerBuilder& from)>
+      make_shared{};
+};
+
+// What a family's mixture is where the config is silent.
+struct ExpertDefaults {
+  size_t count = 0;
+  size_t chosen = 0;
+  absl::string_view count_key = "num_experts";
+};
+
+// Reads how many experts there are, at least 1, and `num_experts_per_tok`, at
+// most so many. Errors name the key.
+absl::Status ReadExperts(const Config& config, const ExpertDefaults& defaults,
+                         RouterOptions& router);
+
+// A mixture of experts, for each token by itself: no state.
+//   y = sum_e w_e E_e(x) + g E_shared(x), over the experts e that the router
+//   chose, with weights w_e; g = sigmoid(w_s x), or 1
+//   E(x) = W_down (act(W_gate x) * (W_up x)), or W_down act(W_up x)
+// The rows of a batch are taken expert by expert: the weights of each are read
+// once, and those of an expert that no row has, not at all. What a row gets is
+// added in the order of the experts, whoever shares its batch. Immutable;
+// thread-safe.
+class Mixture final : public Mixer {
+ public:
+  // Errors name the key or tensor.
+  static absl::StatusOr<std::unique_ptr<Mixer>> Make(
+      const MixerBuilder& from, const MixtureOptions& options);
+
+  void Forward(std::span<const Segment> segments, size_t rows, const float* x,
+               float* y, Workspace& workspace) const override;
+  bool per_token() const override { return true; }
+
+ private:
+  struct Expert {
+    std::unique_ptr<Linear> up;    // D -> 2 I, the gate first; or I
+    std::unique_ptr<Linear> down;  // I -> D
+  };
+  // A row that an expert has, and what its output counts for.
+  struct Share {
+    uint32_t row;
+    float weight;
+  };
+
+  absl::Status TakeExperts(const MixerBuilder& from, const ExpertNames& names);
+  absl::StatusOr<Expert> TakeExpert(const MixerBuilder& from, size_t expert,
+                                    const MlpNames& names) const;
+  absl::Status TakeFused(const MixerBuilder& from,
+                         const ExpertNames::Fused& names);
+
+  // Sorts what was chosen by expert: those of expert e are [starts[e],
+  // starts[e + 1]), in the order of their rows.
+  //   starts  u32[experts + 1]  overwritten
+  void Sort(size_t rows, const Chosen* chosen, uint32_t* starts,
+            Share* shares) const;
+  // Adds what one expert makes of its rows.
+  void AddExpert(const Expert& expert, std::span<const Share> shares,
+                 size_t rows, const float* x, float* y,
+                 Workspace::Buffers& buffers) const;
+
+  size_t D_ = 0;
+  size_t I_ = 0;
+  bool gated_ = true;
+  Activation activation_ = Activation::kSilu;
+  Router router_;
+  std::vector<Expert> experts_;
+  std::unique_ptr<Mixer> shared_;  // or null
+  bool gates_shared_ = false;
+  RowSlice chosen_;               // Chosen[chosen()]
+  RowSlice shares_;               // Share[chosen()]
+  RowSlice gate_;                 // 1, of the shared expert
+  RowSlice gathered_;             // D
+  RowSlice hidden_;               // 2 I, or I
+  RowSlice out_;                  // D
+  WorkerSlice<uint32_t> starts_;  // experts + 1
+};
+
+}  // namespace steadystate
+
+#endif  // STEADYSTATE_SERVER_MODEL_PARTS_MIXTURE_H_
