@@ -25,6 +25,7 @@ std::vector<Family> AllFamilies() {
                              Hgrn2Family(),
                              KdaFamily(),
                              Lfm2Family(),
+                             Lfm2MoeFamily(),
                              LinearAttnFamily(),
                              LinearRecurrenceFamily(),
                              MambaFamily(),

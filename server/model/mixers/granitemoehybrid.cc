@@ -1,12 +1,14 @@
-// Granite 4.0 H (IBM 2025), as transformers' model_type "granitemoehybrid",
-// without its mixture of experts: layers of Mamba-2 (parts/mamba2_layer.h) and
-// of softmax attention (softmax_attention.cc), which mostly knows no positions,
-// and scalars around them,
+// Granite 4.0 H (IBM 2025), as transformers' model_type "granitemoehybrid":
+// layers of Mamba-2 (parts/mamba2_layer.h) and of softmax attention
+// (softmax_attention.cc), which mostly knows no positions, and scalars around
+// them,
 //   h0     = embedding_multiplier table[token]
 //   h     += residual_multiplier mixer(norm h)
-//   h     += residual_multiplier mlp(norm h)
+//   h     += residual_multiplier (mixture(norm h) + mlp(norm h))
 //   logits = head(norm h) / logits_scaling
-// Scores of attention are attention_multiplier q . k.
+// Scores of attention are attention_multiplier q . k. The mixture of experts
+// (parts/mixture.h), where there is one, weighs those that it has chosen by the
+// softmax over them alone, which is that over all divided by their sum.
 #include <memory>
 
 #include "absl/strings/string_view.h"
@@ -15,6 +17,8 @@
 #include "server/model/mixers/mixers.h"
 #include "server/model/parts/hybrid_config.h"
 #include "server/model/parts/mamba2_layer.h"
+#include "server/model/parts/mixture.h"
+#include "server/model/parts/projection.h"
 
 namespace steadystate {
 namespace {
@@ -24,16 +28,16 @@ constexpr absl::string_view kUsedKeys[] = {
     "embedding_multiplier", "residual_multiplier",
     "logits_scaling",       "position_embedding_type",
     "num_local_experts",    "shared_intermediate_size",
-    "mamba_n_heads",        "mamba_d_head",
-    "mamba_n_groups",       "mamba_d_state",
-    "mamba_d_conv",         "mamba_expand",
-    "mamba_conv_bias",      "mamba_proj_bias",
-    "time_step_limit"};
-// Of training, of experts where there are none, and how a library computes.
+    "num_experts_per_tok",  "mamba_n_heads",
+    "mamba_d_head",         "mamba_n_groups",
+    "mamba_d_state",        "mamba_d_conv",
+    "mamba_expand",         "mamba_conv_bias",
+    "mamba_proj_bias",      "time_step_limit"};
+// Of training, and how a library computes.
 constexpr absl::string_view kInertKeys[] = {
-    "init_method",       "logits_to_keep",      "mamba_chunk_size",
-    "time_step_floor",   "time_step_max",       "time_step_min",
-    "use_mamba_kernels", "num_experts_per_tok", "router_aux_loss_coef"};
+    "init_method",       "logits_to_keep",       "mamba_chunk_size",
+    "time_step_floor",   "time_step_max",        "time_step_min",
+    "use_mamba_kernels", "router_aux_loss_coef", "output_router_logits"};
 constexpr FixedKey kFixedKeys[] = {{"normalization_function", "\"rmsnorm\""}};
 
 constexpr Bounds kWidth = {1, 1 << 20};
@@ -54,6 +58,40 @@ absl::StatusOr<std::unique_ptr<Mixer>> MakeMamba2(const MixerBuilder& from) {
   options.conv_bias = conv_bias ? Bias::kYes : Bias::kNone;
   options.in_bias = options.out_bias = bias ? Bias::kYes : Bias::kNone;
   return Mamba2Layer::Make(from, options);
+}
+
+constexpr MlpNames kSharedMlp = {.gate = "shared_mlp.input_linear",
+                                 .up = "",
+                                 .down = "shared_mlp.output_linear"};
+
+absl::StatusOr<size_t> SharedWidth(const Config& config) {
+  return config.Size("shared_intermediate_size", 1024, kWidth);
+}
+
+absl::StatusOr<std::unique_ptr<Mixer>> MakeMixture(const MixerBuilder& from) {
+  const Config& config = from.config;
+  const MixerBuilder experts = from.Child("block_sparse_moe.");
+  MixtureOptions options;
+  STEADYSTATE_RETURN_IF_ERROR(ReadExperts(
+      config, {.count = 8, .chosen = 2, .count_key = "num_local_experts"},
+      options.router));
+  // As transformers writes it since its version 5, and as published.
+  constexpr absl::string_view kRouters[] = {"router.weight",
+                                            "router.layer.weight"};
+  options.router.matrix = kRouters[experts.weights.Has(kRouters[0]) ? 0 : 1];
+  constexpr ExpertNames::Fused kFused[] = {
+      {"experts.gate_up_proj", "experts.down_proj"},
+      {"input_linear.weight", "output_linear.weight"}};
+  options.names.fused = kFused;
+  STEADYSTATE_ASSIGN_OR_RETURN(options.width,
+                               config.Size("intermediate_size", 11008, kWidth));
+  STEADYSTATE_ASSIGN_OR_RETURN(options.activation,
+                               config.ActivationOf("hidden_act", "silu"));
+  STEADYSTATE_ASSIGN_OR_RETURN(const size_t shared, SharedWidth(config));
+  options.make_shared = [&from, &options, shared](const MixerBuilder&) {
+    return Mlp::Make(shared, options.activation, from, kSharedMlp);
+  };
+  return Mixture::Make(experts, options);
 }
 
 absl::Status ReadAttentionLayers(const Config& config, ModelConfig& model) {
@@ -98,14 +136,11 @@ absl::Status ReadScalars(const Config& config, ModelConfig& model) {
 
 absl::Status ReadConfig(const Config& config, ModelConfig& model) {
   STEADYSTATE_ASSIGN_OR_RETURN(const size_t experts,
-                               config.Size("num_local_experts", 8, {0, 65536}));
-  if (experts > 0) {
-    return config.Unsupported("num_local_experts",
-                              "only models without experts, 0, are");
+                               config.Size("num_local_experts", 8, {0, 4096}));
+  for (LayerPlan& plan : model.layers) {
+    if (experts > 0) plan.channels = ChannelMixer::kFamily;
   }
-  STEADYSTATE_ASSIGN_OR_RETURN(
-      model.intermediate_size,
-      config.Size("shared_intermediate_size", 1024, kWidth));
+  STEADYSTATE_ASSIGN_OR_RETURN(model.intermediate_size, SharedWidth(config));
   STEADYSTATE_RETURN_IF_ERROR(ReadScalars(config, model));
   return ReadAttentionLayers(config, model);
 }
@@ -124,14 +159,13 @@ Family GraniteMoeHybridFamily() {
                     .token_mixer = "mamba.",
                     .softmax_mixer = "self_attn.",
                     .channel_norm = "post_attention_layernorm",
-                    .channel_mixer = "shared_mlp.",
-                    .mlp = {.gate = "input_linear",
-                            .up = "",
-                            .down = "output_linear"}},
+                    .channel_mixer = "",
+                    .mlp = kSharedMlp},
           .defaults = {.hidden_size = 4096, .layers = 32},
           .hybrid = false,
           .read_config = ReadConfig,
-          .make_token_mixer = MakeMamba2};
+          .make_token_mixer = MakeMamba2,
+          .make_channel_mixer = MakeMixture};
 }
 
 }  // namespace steadystate

@@ -6,6 +6,10 @@
 // The state is the last L - 1 values of B u. Softmax attention is that of
 // softmax_attention.cc, with normalised q and k. The width of the MLP follows
 // from what the config calls it by a rule of its own (ReadWidth).
+//
+// In "lfm2_moe" all layers but the first have a mixture of experts
+// (parts/mixture.h) in place of the MLP: the sigmoid of each expert's product,
+// chosen with a bias added and weighed without.
 #include <string>
 #include <vector>
 
@@ -17,6 +21,7 @@
 #include "server/model/mixers/mixers.h"
 #include "server/model/parts/causal_conv.h"
 #include "server/model/parts/hybrid_config.h"
+#include "server/model/parts/mixture.h"
 #include "server/model/parts/projection.h"
 #include "server/model/workspace.h"
 
@@ -33,6 +38,19 @@ constexpr absl::string_view kUsedKeys[] = {"conv_bias",
                                            "block_ffn_dim_multiplier",
                                            "block_multiple_of",
                                            "intermediate_size"};
+constexpr absl::string_view kMixtureKeys[] = {"conv_bias",
+                                              "conv_L_cache",
+                                              "full_attn_idxs",
+                                              "tie_embedding",
+                                              "theta",
+                                              "intermediate_size",
+                                              "moe_intermediate_size",
+                                              "num_dense_layers",
+                                              "num_experts",
+                                              "num_experts_per_tok",
+                                              "use_expert_bias",
+                                              "norm_topk_prob",
+                                              "routed_scaling_factor"};
 constexpr absl::string_view kInertKeys[] = {"block_dim",
                                             "block_mlp_init_scale",
                                             "block_norm_eps",
@@ -43,6 +61,8 @@ constexpr absl::string_view kInertKeys[] = {"block_dim",
                                             "conv_dim_out",
                                             "conv_use_xavier_init",
                                             "num_heads",
+                                            "output_router_logits",
+                                            "router_aux_loss_coef",
                                             "use_pos_enc",
                                             "vision_config"};
 
@@ -165,9 +185,46 @@ absl::Status ReadWidth(const Config& config, ModelConfig& model) {
   return absl::OkStatus();
 }
 
-absl::Status ReadConfig(const Config& config, ModelConfig& model) {
+constexpr MlpNames kMlp = {.gate = "w1", .up = "w3", .down = "w2"};
+
+absl::StatusOr<std::unique_ptr<Mixer>> MakeMixture(const MixerBuilder& from) {
+  const Config& config = from.config;
+  MixtureOptions options;
+  RouterOptions& router = options.router;
+  router.scores = RouterOptions::Scores::kSigmoid;
+  STEADYSTATE_RETURN_IF_ERROR(
+      ReadExperts(config, {.count = 32, .chosen = 4}, router));
+  STEADYSTATE_ASSIGN_OR_RETURN(const bool biased,
+                               config.Bool("use_expert_bias", true));
+  if (biased) router.bias = "expert_bias";
+  STEADYSTATE_ASSIGN_OR_RETURN(const bool divided,
+                               config.Bool("norm_topk_prob", true));
+  router.divided_with = divided ? 1e-6F : -1;
+  STEADYSTATE_ASSIGN_OR_RETURN(router.factor,
+                               ReadFactor(config, "routed_scaling_factor"));
+  STEADYSTATE_ASSIGN_OR_RETURN(
+      options.width, config.Size("moe_intermediate_size", 1792, {1, 1 << 20}));
+  options.names.each = kMlp;
+  constexpr ExpertNames::Fused kFused[] = {
+      {"experts.gate_up_proj", "experts.down_proj"}};
+  options.names.fused = kFused;
+  return Mixture::Make(from, options);
+}
+
+absl::Status ReadMixtureLayers(const Config& config, ModelConfig& model) {
+  STEADYSTATE_ASSIGN_OR_RETURN(
+      model.intermediate_size,
+      config.Size("intermediate_size", 7168, {1, 1 << 20}));
+  STEADYSTATE_ASSIGN_OR_RETURN(const size_t dense,
+                               config.Size("num_dense_layers", 2, {0, 1024}));
+  for (size_t i = dense; i < model.layers.size(); ++i) {
+    model.layers[i].channels = ChannelMixer::kFamily;
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ReadLanguageModel(const Config& config, ModelConfig& model) {
   STEADYSTATE_RETURN_IF_ERROR(ReadLayers(config, model));
-  STEADYSTATE_RETURN_IF_ERROR(ReadWidth(config, model));
   STEADYSTATE_ASSIGN_OR_RETURN(const double theta,
                                config.Number("theta", 1e6, {1, 1e15}));
   STEADYSTATE_ASSIGN_OR_RETURN(
@@ -186,6 +243,16 @@ absl::Status ReadConfig(const Config& config, ModelConfig& model) {
   return absl::OkStatus();
 }
 
+absl::Status ReadConfig(const Config& config, ModelConfig& model) {
+  STEADYSTATE_RETURN_IF_ERROR(ReadWidth(config, model));
+  return ReadLanguageModel(config, model);
+}
+
+absl::Status ReadMixtureConfig(const Config& config, ModelConfig& model) {
+  STEADYSTATE_RETURN_IF_ERROR(ReadMixtureLayers(config, model));
+  return ReadLanguageModel(config, model);
+}
+
 }  // namespace
 
 Family Lfm2Family() {
@@ -202,7 +269,7 @@ Family Lfm2Family() {
                 .softmax_mixer = "self_attn.",
                 .channel_norm = "ffn_norm",
                 .channel_mixer = "feed_forward.",
-                .mlp = {.gate = "w1", .up = "w3", .down = "w2"},
+                .mlp = kMlp,
                 .foreign = kForeign},
       .defaults = {.hidden_size = 2560,
                    .layers = 32,
@@ -213,6 +280,18 @@ Family Lfm2Family() {
       .hybrid = false,
       .read_config = ReadConfig,
       .make_token_mixer = MakeGatedShortConv};
+}
+
+Family Lfm2MoeFamily() {
+  Family family = Lfm2Family();
+  family.model_type = "lfm2_moe";
+  family.keys.used = kMixtureKeys;
+  family.frame.inner_models = {};
+  family.frame.foreign = {};
+  family.defaults.hidden_size = 2048;
+  family.read_config = ReadMixtureConfig;
+  family.make_channel_mixer = MakeMixture;
+  return family;
 }
 
 }  // namespace steadystate

@@ -23,6 +23,7 @@ Family HgrnFamily();
 Family Hgrn2Family();
 Family KdaFamily();
 Family Lfm2Family();
+Family Lfm2MoeFamily();
 Family LinearAttnFamily();
 Family LinearRecurrenceFamily();
 Family MambaFamily();

@@ -1,8 +1,11 @@
-// Nemotron-H (NVIDIA 2025), as transformers' model_type "nemotron_h", without
-// its mixtures of experts: each layer is one step, h += mixer(norm h), with
-// Mamba-2 (parts/mamba2_layer.h), softmax attention without positions
-// (softmax_attention.cc), or an MLP without a gate,
-//   y = W_down relu(W_up x)^2 (+ biases).
+// Nemotron-H (NVIDIA 2025), as transformers' model_type "nemotron_h": each
+// layer is one step, h += mixer(norm h), with Mamba-2 (parts/mamba2_layer.h),
+// softmax attention without positions (softmax_attention.cc), an MLP without a
+// gate,
+//   y = W_down relu(W_up x)^2 (+ biases),
+// or a mixture of such experts (parts/mixture.h) beside one that all tokens
+// have: the sigmoid of each expert's product, chosen with a correction added,
+// of the best groups, and weighed without.
 // Which layers there are says hybrid_override_pattern, a letter for each, or a
 // list of names; num_hidden_layers is nothing. Steps of time are bounded by
 // time_step_limit in every path, as NVIDIA trained it; one path of transformers
@@ -21,57 +24,63 @@
 #include "server/model/mixers/mixers.h"
 #include "server/model/parts/hybrid_config.h"
 #include "server/model/parts/mamba2_layer.h"
+#include "server/model/parts/mixture.h"
 #include "server/model/parts/plain_mlp.h"
 
 namespace steadystate {
 namespace {
 
 constexpr absl::string_view kUsedKeys[] = {
-    "conv_kernel",       "hybrid_override_pattern",
-    "intermediate_size", "mamba_conv_bias",
-    "mamba_d_conv",      "mamba_dt_limit",
-    "mamba_head_dim",    "mamba_n_groups",
-    "mamba_num_heads",   "mlp_bias",
-    "n_groups",          "ssm_state_size",
-    "time_step_limit",   "use_bias",
-    "use_conv_bias"};
-// Of training, of experts where there are none, how a library computes, and
-// what follows from other keys.
-constexpr absl::string_view kInertKeys[] = {
-    "chunk_size",
-    "expand",
-    "hidden_dropout",
-    "mamba_chunk_size",
-    "mamba_dt_init_floor",
-    "mamba_dt_max",
-    "mamba_dt_min",
-    "mamba_expand",
-    "mamba_proj_bias",
-    "mamba_ssm_cache_dtype",
+    "conv_kernel",
+    "hybrid_override_pattern",
+    "intermediate_size",
+    "mamba_conv_bias",
+    "mamba_d_conv",
+    "mamba_dt_limit",
+    "mamba_head_dim",
+    "mamba_n_groups",
+    "mamba_num_heads",
+    "mlp_bias",
+    "n_groups",
+    "ssm_state_size",
+    "time_step_limit",
+    "use_bias",
+    "use_conv_bias",
     "moe_intermediate_size",
-    "moe_latent_size",
     "moe_shared_expert_intermediate_size",
-    "moe_shared_expert_overlap",
-    "mtp_hybrid_override_pattern",
-    "mtp_layers_block_type",
     "n_group",
     "n_routed_experts",
-    "n_shared_experts",
     "norm_topk_prob",
     "num_experts_per_tok",
-    "num_nextn_predict_layers",
-    "rescale_prenorm_residual",
-    "residual_in_fp32",
     "routed_scaling_factor",
-    "time_step_floor",
-    "time_step_max",
-    "time_step_min",
-    "topk_group",
-    "use_mamba_kernels"};
+    "topk_group"};
+// Of training, how a library computes, and what follows from other keys.
+constexpr absl::string_view kInertKeys[] = {"chunk_size",
+                                            "expand",
+                                            "hidden_dropout",
+                                            "mamba_chunk_size",
+                                            "mamba_dt_init_floor",
+                                            "mamba_dt_max",
+                                            "mamba_dt_min",
+                                            "mamba_expand",
+                                            "mamba_proj_bias",
+                                            "mamba_ssm_cache_dtype",
+                                            "moe_shared_expert_overlap",
+                                            "mtp_hybrid_override_pattern",
+                                            "mtp_layers_block_type",
+                                            "n_shared_experts",
+                                            "num_nextn_predict_layers",
+                                            "rescale_prenorm_residual",
+                                            "residual_in_fp32",
+                                            "time_step_floor",
+                                            "time_step_max",
+                                            "time_step_min",
+                                            "use_mamba_kernels"};
 // The library has no biases of attention, whatever a file says.
 constexpr FixedKey kFixedKeys[] = {{"attention_bias", "false"},
                                    {"mamba_hidden_act", "\"silu\""},
                                    {"mlp_hidden_act", "\"relu2\""},
+                                   {"moe_latent_size", "null"},
                                    {"sliding_window", "null"}};
 
 // How the names of tensors begin, of published files and of newer ones.
@@ -126,6 +135,57 @@ absl::StatusOr<std::unique_ptr<Mixer>> MakeMamba2(const MixerBuilder& from) {
   return Mamba2Layer::Make(from, options);
 }
 
+absl::Status ReadRouter(const Config& config, RouterOptions& router) {
+  router.scores = RouterOptions::Scores::kSigmoid;
+  router.bias = "gate.e_score_correction_bias";
+  STEADYSTATE_RETURN_IF_ERROR(ReadExperts(
+      config, {.count = 8, .chosen = 2, .count_key = "n_routed_experts"},
+      router));
+  STEADYSTATE_ASSIGN_OR_RETURN(const bool divided,
+                               config.Bool("norm_topk_prob", true));
+  router.divided_with = divided ? 1e-20F : -1;
+  STEADYSTATE_ASSIGN_OR_RETURN(router.factor,
+                               ReadFactor(config, "routed_scaling_factor"));
+  const Bounds groups = {1, RouterOptions::kMaxGroups};
+  STEADYSTATE_ASSIGN_OR_RETURN(router.groups,
+                               config.Size("n_group", 1, groups));
+  STEADYSTATE_ASSIGN_OR_RETURN(router.groups_kept,
+                               config.Size("topk_group", 1, groups));
+  if (router.experts % router.groups != 0) {
+    return config.Invalid("n_group", "it must divide n_routed_experts");
+  }
+  if (router.groups_kept > router.groups ||
+      router.experts / router.groups * router.groups_kept < router.chosen) {
+    return config.Invalid("topk_group",
+                          "it is at most n_group, and so many groups have at "
+                          "least num_experts_per_tok experts");
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::unique_ptr<Mixer>> MakeMixture(const MixerBuilder& from) {
+  const Config& config = from.config;
+  MixtureOptions options;
+  STEADYSTATE_RETURN_IF_ERROR(ReadRouter(config, options.router));
+  STEADYSTATE_ASSIGN_OR_RETURN(
+      options.width, config.Size("moe_intermediate_size", 7688, kWidth));
+  options.activation = Activation::kSqrelu;
+  options.names.each.gate = "";
+  constexpr ExpertNames::Fused kFused[] = {
+      {"experts.up_proj", "experts.down_proj"}};
+  options.names.fused = kFused;
+  STEADYSTATE_ASSIGN_OR_RETURN(
+      const size_t shared,
+      config.Size("moe_shared_expert_intermediate_size", 7688, kWidth));
+  STEADYSTATE_ASSIGN_OR_RETURN(const Bias bias,
+                               ReadBias(config, "mlp_bias", false));
+  options.make_shared = [shared, bias](const MixerBuilder& builder) {
+    return PlainMlp::Make(shared, Activation::kSqrelu, bias,
+                          builder.Child("shared_experts."));
+  };
+  return Mixture::Make(from, options);
+}
+
 absl::StatusOr<std::unique_ptr<Mixer>> MakeMlp(const MixerBuilder& from) {
   STEADYSTATE_ASSIGN_OR_RETURN(
       const size_t width, from.config.Size("intermediate_size", 21504, kWidth));
@@ -134,18 +194,20 @@ absl::StatusOr<std::unique_ptr<Mixer>> MakeMlp(const MixerBuilder& from) {
   return PlainMlp::Make(width, Activation::kSqrelu, bias, from);
 }
 
-constexpr Choice<TokenMixer> kKinds[] = {
-    {"mamba", TokenMixer::kFamily},
-    {"linear_attention", TokenMixer::kFamily},
-    {"attention", TokenMixer::kSoftmax},
-    {"full_attention", TokenMixer::kSoftmax},
-    {"mlp", TokenMixer::kNone}};
-constexpr Choice<TokenMixer> kLetters[] = {{"M", TokenMixer::kFamily},
-                                           {"*", TokenMixer::kSoftmax},
-                                           {"-", TokenMixer::kNone}};
+enum class Kind : uint8_t { kMamba2, kAttention, kMlp, kMixture };
+constexpr Choice<Kind> kKinds[] = {{"mamba", Kind::kMamba2},
+                                   {"linear_attention", Kind::kMamba2},
+                                   {"attention", Kind::kAttention},
+                                   {"full_attention", Kind::kAttention},
+                                   {"mlp", Kind::kMlp},
+                                   {"moe", Kind::kMixture}};
+constexpr Choice<Kind> kLetters[] = {{"M", Kind::kMamba2},
+                                     {"*", Kind::kAttention},
+                                     {"-", Kind::kMlp},
+                                     {"E", Kind::kMixture}};
 
-// As many layers as there are names or letters.
-absl::Status ReadLayers(const Config& config, ModelConfig& model) {
+// Of each layer: as many as there are names or letters.
+absl::StatusOr<std::vector<Kind>> ReadKinds(const Config& config) {
   constexpr absl::string_view kPattern = "hybrid_override_pattern";
   const absl::string_view list =
       Either(config, "layers_block_type", "layer_types");
@@ -162,19 +224,40 @@ absl::Status ReadLayers(const Config& config, ModelConfig& model) {
   }
   const size_t count = names.has_value() ? names->size() : pattern.size();
   if (count == 0) return config.Invalid(list, "there must be a layer");
-  model.layers.assign(count, model.family->layer);
+  std::vector<Kind> kinds;
   for (size_t i = 0; i < count; ++i) {
-    const absl::StatusOr<TokenMixer> kind =
+    const absl::StatusOr<Kind> kind =
         names.has_value()
             ? ChoiceOf(config, list, absl::string_view((*names)[i]),
-                       std::span<const Choice<TokenMixer>>(kKinds))
+                       std::span<const Choice<Kind>>(kKinds))
             : ChoiceOf(config, kPattern,
                        absl::string_view(pattern).substr(i, 1),
-                       std::span<const Choice<TokenMixer>>(kLetters));
+                       std::span<const Choice<Kind>>(kLetters));
     if (!kind.ok()) return kind.status();
-    model.layers[i].tokens = *kind;
+    kinds.push_back(*kind);
+  }
+  return kinds;
+}
+
+absl::Status ReadLayers(const Config& config, ModelConfig& model) {
+  STEADYSTATE_ASSIGN_OR_RETURN(const std::vector<Kind> kinds,
+                               ReadKinds(config));
+  model.layers.assign(kinds.size(), model.family->layer);
+  for (size_t i = 0; i < kinds.size(); ++i) {
+    model.layers[i].tokens = kinds[i] == Kind::kMamba2 ? TokenMixer::kFamily
+                             : kinds[i] == Kind::kAttention
+                                 ? TokenMixer::kSoftmax
+                                 : TokenMixer::kNone;
   }
   return absl::OkStatus();
+}
+
+absl::StatusOr<std::unique_ptr<Mixer>> MakeChannelMixer(
+    const MixerBuilder& from) {
+  STEADYSTATE_ASSIGN_OR_RETURN(const std::vector<Kind> kinds,
+                               ReadKinds(from.config));
+  return kinds[from.layer] == Kind::kMixture ? MakeMixture(from)
+                                             : MakeMlp(from);
 }
 
 absl::Status ReadConfig(const Config& config, ModelConfig& model) {
@@ -215,7 +298,7 @@ Family NemotronHFamily() {
           .hybrid = false,
           .read_config = ReadConfig,
           .make_token_mixer = MakeMamba2,
-          .make_channel_mixer = MakeMlp};
+          .make_channel_mixer = MakeChannelMixer};
 }
 
 }  // namespace steadystate

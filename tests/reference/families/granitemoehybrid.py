@@ -1,14 +1,16 @@
-"""Granite 4.0 H, without experts: Mamba-2 in most layers, softmax attention,
-mostly without positions, in the others.
+"""Granite 4.0 H: Mamba-2 in most layers, softmax attention, mostly without
+positions, in the others, and perhaps a mixture of experts beside the MLP.
 
     h = embedding_multiplier table[token]
     h += residual_multiplier mixer(norm h)
-    h += residual_multiplier mlp(norm h)
+    h += residual_multiplier (mixture(norm h) + mlp(norm h))
     logits = head(norm h) / logits_scaling
 
 Scores of attention are attention_multiplier q . k; only where
 position_embedding_type is "rope" are q and k turned. Mamba-2 is that of
-mamba2.py, its keys called otherwise; its norm is over each group.
+mamba2.py, its keys called otherwise; its norm is over each group. Experts
+weigh by the softmax over those that were chosen, which is that over all divided
+by their sum; num_local_experts 0: there are none.
 """
 
 import numpy as np
@@ -16,6 +18,7 @@ import numpy as np
 from families import mamba2
 from language_model import Block, CausalLm
 from layer import Layer
+from mixture import Mixture, Shape, mixture_tensors
 from pointwise import rms_norm, silu
 from softmax_attention import (
     SoftmaxAttention,
@@ -28,6 +31,9 @@ DEFAULTS = {
     "num_hidden_layers": 32,
     "num_attention_heads": 32,
     "shared_intermediate_size": 1024,
+    "intermediate_size": 11008,
+    "num_local_experts": 8,
+    "num_experts_per_tok": 2,
     "norm_eps": 1e-6,
     "embedding_multiplier": 1.0,
     "residual_multiplier": 1.0,
@@ -125,6 +131,45 @@ KINDS = {
 }
 
 
+# As published, and as transformers writes it since its version 5.
+LAYOUTS = {
+    True: {
+        "matrix": "block_sparse_moe.router.layer.weight",
+        "fused": (
+            "block_sparse_moe.input_linear.weight",
+            "block_sparse_moe.output_linear.weight",
+        ),
+    },
+    False: {
+        "matrix": "block_sparse_moe.router.weight",
+        "fused": (
+            "block_sparse_moe.experts.gate_up_proj",
+            "block_sparse_moe.experts.down_proj",
+        ),
+    },
+}
+
+
+def mixture_shape(config, published):
+    return Shape(
+        experts=config["num_local_experts"],
+        chosen=config["num_experts_per_tok"],
+        width=config["intermediate_size"],
+        shared="shared_mlp.",
+        shared_names=("input_linear", "input_linear", "output_linear"),
+        **LAYOUTS[published],
+    )
+
+
+def channel_tensors(case, n, p):
+    case.mlp(p + Model.MLP)
+    if case.config["num_local_experts"] == 0:
+        return
+    published = case.stored.get("published", False)
+    shape = mixture_shape(case.config, published)
+    mixture_tensors(case, p, shape, fused=True)
+
+
 class GraniteBlock(Block):
     def __init__(self, model, n):
         super().__init__(model, n)
@@ -144,6 +189,12 @@ class Model(CausalLm):
 
     def make_block(self, n):
         return GraniteBlock(self, n)
+
+    def make_mlp(self, n, prefix):
+        if self.config["num_local_experts"] == 0:
+            return super().make_mlp(n, prefix)
+        published = prefix + LAYOUTS[True]["matrix"] in self.tensors
+        return Mixture(self, prefix, mixture_shape(self.config, published))
 
     def embed(self, token):
         return self.config["embedding_multiplier"] * self.table[token]
@@ -238,5 +289,35 @@ CASES = {
             "rms_norm_eps": 1e-3,
         },
         {},
+    ),
+    # The names of published files.
+    "granitemoehybrid-experts": (
+        {
+            **SMALL,
+            "num_local_experts": 6,
+            "num_experts_per_tok": 2,
+            "intermediate_size": 12,
+            "layer_types": ["mamba", "attention", "mamba"],
+            "output_router_logits": False,
+            "position_embedding_type": "nope",
+            "attention_multiplier": 0.5,
+            "residual_multiplier": 0.5,
+            "tie_word_embeddings": True,
+        },
+        {"published": True, "seed": 44},
+    ),
+    # Those that transformers writes.
+    "granitemoehybrid-experts-5": (
+        {
+            **SMALL,
+            "num_local_experts": 9,
+            "num_experts_per_tok": 4,
+            "intermediate_size": 20,
+            "layer_types": ["linear_attention", "full_attention"],
+            "num_hidden_layers": 2,
+            "mamba_n_groups": 2,
+            "rms_norm_eps": 1e-4,
+        },
+        {"dtype": "BF16", "seed": 98},
     ),
 }

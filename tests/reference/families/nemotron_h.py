@@ -1,11 +1,11 @@
-"""Nemotron-H, without experts: Mamba-2, softmax attention without positions, or
-an MLP without a gate in each layer.
+"""Nemotron-H: Mamba-2, softmax attention without positions, an MLP without a
+gate, or a mixture of such in each layer.
 
     h += mixer(norm h)
     mlp:  y = down_proj relu(up_proj x)^2
 
 hybrid_override_pattern has a letter for each layer: M (Mamba-2), * (attention),
-- (MLP); or layers_block_type, or layer_types, its name. The layers are as many
+- (MLP), E (mixture); or layers_block_type, or layer_types, its name. The layers are as many
 as that says. Mamba-2 is that of mamba2.py with channels of its own number, its
 norm over each group. Published files call the whole model backbone, newer ones
 model.
@@ -16,6 +16,7 @@ import numpy as np
 from families import mamba, mamba2
 from language_model import CausalLm, mixer_part
 from layer import Layer
+from mixture import Mixture, Shape, mixture_tensors
 from pointwise import relu, rms_norm, silu
 from softmax_attention import (
     SoftmaxAttention,
@@ -40,6 +41,14 @@ DEFAULTS = {
     "mamba_num_heads": 128,
     "mamba_head_dim": 64,
     "rope_theta": 10000.0,
+    "n_routed_experts": 8,
+    "num_experts_per_tok": 2,
+    "moe_intermediate_size": 7688,
+    "moe_shared_expert_intermediate_size": 7688,
+    "routed_scaling_factor": 1.0,
+    "n_group": 1,
+    "topk_group": 1,
+    "norm_topk_prob": True,
 }
 
 # Keys of older files.
@@ -50,7 +59,7 @@ ALIASES = {
     "mamba_dt_limit": "time_step_limit",
 }
 
-LETTERS = {"M": "mamba", "*": "attention", "-": "mlp"}
+LETTERS = {"M": "mamba", "*": "attention", "-": "mlp", "E": "moe"}
 
 
 def respell(values):
@@ -118,6 +127,45 @@ def mlp_tensors(case, n, p):
             case.vector(p + name + ".bias", rows, 0.0, 0.5)
 
 
+def mixture_shape(config):
+    return Shape(
+        experts=config["n_routed_experts"],
+        chosen=config["num_experts_per_tok"],
+        width=config["moe_intermediate_size"],
+        scores="sigmoid",
+        divided_with=1e-20 if config["norm_topk_prob"] else None,
+        factor=config["routed_scaling_factor"],
+        act="sqrelu",
+        bias="gate.e_score_correction_bias",
+        groups=config["n_group"],
+        groups_kept=config["topk_group"],
+        names=(None, "up_proj", "down_proj"),
+        fused=("experts.up_proj", "experts.down_proj"),
+        shared="shared_experts.",
+        shared_names=(None, "up_proj", "down_proj"),
+    )
+
+
+class Experts(Mixture):
+    def __init__(self, model, n, prefix):
+        super().__init__(model, prefix, mixture_shape(model.config))
+
+    def step(self, x, position):
+        return super().step(x)
+
+
+def experts_tensors(case, n, p):
+    fused = case.stored.get("fused", False)
+    mixture_tensors(case, p, mixture_shape(case.config), fused)
+    D = case.config["hidden_size"]
+    width = case.config["moe_shared_expert_intermediate_size"]
+    q = p + "shared_experts."
+    for name, rows, columns in (("up_proj", width, D), ("down_proj", D, width)):
+        case.matrix(q + name + ".weight", rows, columns)
+        if case.config["mlp_bias"]:
+            case.vector(q + name + ".bias", rows, 0.0, 0.5)
+
+
 def attention_shape(config):
     return transformers_shape(config, share=0.0)
 
@@ -139,6 +187,7 @@ KINDS = {
     "attention": ATTENTION,
     "full_attention": ATTENTION,
     "mlp": ("mixer.", Mlp, mlp_tensors),
+    "moe": ("mixer.", Experts, experts_tensors),
 }
 
 
@@ -260,5 +309,40 @@ CASES = {
             "mamba_dt_limit": [0.2, 0.6],
         },
         {},
+    ),
+    # As published.
+    "nemotron_h-experts": (
+        {
+            **SMALL,
+            "hybrid_override_pattern": "ME*E",
+            "n_groups": 2,
+            "moe_intermediate_size": 12,
+            "moe_shared_expert_intermediate_size": 20,
+            "n_group": 1,
+            "n_routed_experts": 6,
+            "n_shared_experts": 1,
+            "norm_topk_prob": True,
+            "num_experts_per_tok": 2,
+            "routed_scaling_factor": 2.5,
+            "topk_group": 1,
+        },
+        {"root": "backbone.", "seed": 35},
+    ),
+    # As transformers has them in memory, of the best groups.
+    "nemotron_h-expert-groups": (
+        {
+            **SMALL,
+            "layers_block_type": ["moe", "linear_attention"],
+            "n_groups": 2,
+            "mlp_bias": True,
+            "moe_intermediate_size": 16,
+            "moe_shared_expert_intermediate_size": 12,
+            "n_group": 4,
+            "n_routed_experts": 12,
+            "norm_topk_prob": False,
+            "num_experts_per_tok": 3,
+            "topk_group": 2,
+        },
+        {"fused": True, "dtype": "BF16", "seed": 67},
     ),
 }

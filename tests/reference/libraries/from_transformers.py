@@ -48,6 +48,7 @@ MODELS = {
     "granitemoehybrid": ("GraniteMoeHybridConfig",
                          "GraniteMoeHybridForCausalLM"),
     "lfm2": ("Lfm2Config", "Lfm2ForCausalLM"),
+    "lfm2_moe": ("Lfm2MoeConfig", "Lfm2MoeForCausalLM"),
     "mamba": ("MambaConfig", "MambaForCausalLM"),
     "mamba2": ("Mamba2Config", "Mamba2ForCausalLM"),
     "nemotron_h": ("NemotronHConfig", "NemotronHForCausalLM"),

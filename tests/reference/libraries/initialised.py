@@ -29,7 +29,8 @@ QWEN3_5_MOE = {**QWEN3_5, "num_experts": 8, "num_experts_per_tok": 3,
                "shared_expert_intermediate_size": 40}
 del QWEN3_5_MOE["intermediate_size"]
 
-# What makes a model of each family small, by library.
+# What makes a model of each family small, by library: by model_type, and a
+# word where there are several of one.
 SMALL = {
     "flash-linear-attention": {
         "delta_net": {"num_heads": 4},
@@ -66,9 +67,22 @@ SMALL = {
             "mamba_d_state": 16, "embedding_multiplier": 3.0,
             "residual_multiplier": 0.5, "attention_multiplier": 0.1,
             "logits_scaling": 2.0},
+        "granitemoehybrid experts": {
+            "num_local_experts": 8, "num_experts_per_tok": 3,
+            "intermediate_size": 40, "num_hidden_layers": 2,
+            "layer_types": ["linear_attention", "full_attention"],
+            "num_attention_heads": 4, "num_key_value_heads": 2,
+            "shared_intermediate_size": 96, "mamba_n_heads": 8,
+            "mamba_d_state": 16},
         "lfm2": {"num_hidden_layers": 3, "full_attn_idxs": [1],
                  "intermediate_size": 144, "block_multiple_of": 32,
                  "num_attention_heads": 4, "num_key_value_heads": 2},
+        "lfm2_moe": {"num_hidden_layers": 3,
+                     "layer_types": ["conv", "full_attention", "conv"],
+                     "intermediate_size": 144, "moe_intermediate_size": 40,
+                     "num_dense_layers": 1, "num_experts": 8,
+                     "num_experts_per_tok": 3, "num_attention_heads": 4,
+                     "num_key_value_heads": 2},
         "mamba": {"state_size": 8},
         "mamba2": {"num_heads": 8, "head_dim": 16, "state_size": 8,
                    "n_groups": 1},
@@ -78,6 +92,15 @@ SMALL = {
             "num_key_value_heads": 2, "head_dim": 16, "mamba_num_heads": 8,
             "mamba_head_dim": 16, "n_groups": 2, "ssm_state_size": 16,
             "time_step_min": 1e-30},
+        "nemotron_h experts": {
+            "layers_block_type": ["linear_attention", "moe", "full_attention"],
+            "n_routed_experts": 8, "num_experts_per_tok": 3,
+            "moe_intermediate_size": 40,
+            "moe_shared_expert_intermediate_size": 56,
+            "n_group": 4, "topk_group": 2, "routed_scaling_factor": 1.5,
+            "num_attention_heads": 4, "num_key_value_heads": 2,
+            "head_dim": 16, "mamba_num_heads": 8, "mamba_head_dim": 16,
+            "n_groups": 2, "ssm_state_size": 16, "time_step_min": 1e-30},
         "olmo_hybrid": {
             "num_hidden_layers": 4, "intermediate_size": 96,
             "num_attention_heads": 4, "num_key_value_heads": 2,
@@ -122,17 +145,17 @@ def results(library, classes, folder):
     library: a module such as from_fla. classes: model_type -> (configuration
     class, model class). folder: for the checkpoints, empty.
     """
-    for model_type, small in SMALL[library.LIBRARY].items():
+    for what, small in SMALL[library.LIBRARY].items():
         torch.manual_seed(1)
-        config_class, model_class = classes(model_type)
+        config_class, model_class = classes(what.split()[0])
         model = model_class(config_class(**options_of(small))).float().eval()
         liven(model)
-        path = os.path.join(folder, model_type)
+        path = os.path.join(folder, what.replace(" ", "-"))
         model.save_pretrained(path)
         expected = reference.make_model(
             *reference.read_checkpoint(path)).logits(TOKENS)
         name = model_class.__name__
-        yield model_type, name, library.run(model, TOKENS), expected
+        yield what, name, library.run(model, TOKENS), expected
         if hasattr(library, "run_double"):
-            yield (model_type, name + library.DOUBLE,
+            yield (what, name + library.DOUBLE,
                    library.run_double(model, TOKENS), expected)

@@ -1,7 +1,6 @@
-// Goal: options that Granite does not have are refused by name, mixtures of
-// experts among them, and the configs of published models are read as they are
-// meant. Method: golden weights with changed configs; configs of published
-// models.
+// Goal: options that Granite does not have are refused by name, also of its
+// mixtures, and the configs of published models are read as they are meant.
+// Method: golden weights with changed configs; configs of published models.
 #include <string>
 
 #include "gmock/gmock.h"
@@ -17,8 +16,8 @@ constexpr absl::StatusCode kUnsupported = absl::StatusCode::kUnimplemented;
 
 TEST(GraniteMoeHybridTest, BadValuesAreRefusedByName) {
   const Refusal refusals[] = {
-      {"num_local_experts", 8, kUnsupported},
-      {"num_local_experts", nullptr, kUnsupported},
+      {"num_local_experts", -1, kInvalid},
+      {"num_local_experts", 4097, kInvalid},
       {"normalization_function", "layernorm", kUnsupported},
       {"hidden_act", "gelu", kUnsupported},
       {"position_embedding_type", "alibi", kUnsupported},
@@ -39,6 +38,17 @@ TEST(GraniteMoeHybridTest, BadValuesAreRefusedByName) {
       {"layer_types", "mamba", kInvalid},
   };
   ExpectRefusals("granitemoehybrid", refusals);
+}
+
+TEST(GraniteMoeHybridTest, BadMixturesAreRefusedByName) {
+  const Refusal refusals[] = {
+      {"num_experts_per_tok", 0, kInvalid},
+      {"num_experts_per_tok", 7, kInvalid},
+      {"num_local_experts", 1, kInvalid},
+      {"intermediate_size", 0, kInvalid},
+      {"hidden_act", "gelu", kUnsupported},
+  };
+  ExpectRefusals("granitemoehybrid-experts", refusals);
 }
 
 ModelConfig Read(const std::string& text) {

@@ -28,6 +28,19 @@ TEST(Lfm2Test, BadValuesAreRefusedByName) {
   ExpectRefusals("lfm2", refusals);
 }
 
+TEST(Lfm2Test, BadMixturesAreRefusedByName) {
+  const Refusal refusals[] = {
+      {"num_experts", 0, kInvalid},
+      {"num_experts_per_tok", 7, kInvalid},
+      {"use_expert_bias", 1, kInvalid},
+      {"norm_topk_prob", "yes", kInvalid},
+      {"routed_scaling_factor", -1, kInvalid},
+      {"num_dense_layers", -1, kInvalid},
+      {"moe_intermediate_size", 0, kInvalid},
+  };
+  ExpectRefusals("lfm2_moe", refusals);
+}
+
 ModelConfig Read(const std::string& text) {
   const auto config = Config::Parse(text, "config.json");
   const auto model = ReadModelConfig(*config);

@@ -1,7 +1,6 @@
-// Goal: options that Nemotron-H does not have are refused by name, mixtures of
-// experts among them, and layers are as many and of the kinds that the config
-// says. Method: golden weights with changed configs; configs of published
-// models.
+// Goal: options that Nemotron-H does not have are refused by name, also of its
+// mixtures, and layers are as many and of the kinds that the config says.
+// Method: golden weights with changed configs; configs of published models.
 #include <algorithm>
 #include <string>
 
@@ -18,7 +17,7 @@ constexpr absl::StatusCode kUnsupported = absl::StatusCode::kUnimplemented;
 
 TEST(NemotronHTest, BadValuesAreRefusedByName) {
   const Refusal refusals[] = {
-      {"hybrid_override_pattern", "MEM*-", kUnsupported},
+      {"hybrid_override_pattern", "MXM*-", kUnsupported},
       {"hybrid_override_pattern", "", kInvalid},
       {"hybrid_override_pattern", std::string(1025, 'M'), kInvalid},
       {"hybrid_override_pattern", nullptr, kInvalid},
@@ -34,10 +33,25 @@ TEST(NemotronHTest, BadValuesAreRefusedByName) {
       {"mlp_bias", "no", kInvalid},
       {"time_step_limit", 1, kInvalid},
       {"num_key_value_heads", 3, kInvalid},
-      {"layers_block_type", {"mamba", "moe"}, kUnsupported},
+      {"layers_block_type", {"mamba", "experts"}, kUnsupported},
       {"layer_types", "mamba", kInvalid},
   };
   ExpectRefusals("nemotron_h", refusals);
+}
+
+TEST(NemotronHTest, BadMixturesAreRefusedByName) {
+  const Refusal refusals[] = {
+      {"num_experts_per_tok", 13, kInvalid},
+      {"n_group", 5, kInvalid},
+      {"n_group", 0, kInvalid},
+      {"topk_group", 5, kInvalid},
+      {"topk_group", 0, kInvalid},
+      {"norm_topk_prob", "yes", kInvalid},
+      {"routed_scaling_factor", 0, kInvalid},
+      {"moe_latent_size", 16, kUnsupported},
+      {"moe_intermediate_size", 0, kInvalid},
+  };
+  ExpectRefusals("nemotron_h-expert-groups", refusals);
 }
 
 ModelConfig Read(const std::string& text) {
