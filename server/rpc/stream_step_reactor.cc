@@ -281,11 +281,23 @@ void StreamStepReactor::OnCancel() {
 
 void StreamStepReactor::OnDone() {
   intake_.Drop();
-  if (intake_.made_sessions()) services_.engine.EndWriter(intake_.writer());
+  EndSessions();
   services_.open_streams.Remove(*this);
   services_.metrics.AddStreams(-1);
   // The engine may have a reference until the end of a round.
   const std::shared_ptr<StreamStepReactor> self = std::move(self_);
+}
+
+// The sessions that the stream has made end with it. If the server ended it,
+// other calls may be at work on them, which go on until the server is gone, and
+// the sessions with them: nobody makes more.
+void StreamStepReactor::EndSessions() {
+  if (!intake_.made_sessions()) return;
+  {
+    const MutexLock lock(mutex_);
+    if (drained_) return;
+  }
+  services_.engine.EndWriter(intake_.writer());
 }
 
 // Travels with answers that wait, or alone. A client that does not read has one
@@ -306,6 +318,7 @@ void StreamStepReactor::Drain() {
   Actions actions;
   {
     const MutexLock lock(mutex_);
+    drained_ = true;
     progress_.End();
     actions = Decide();
   }

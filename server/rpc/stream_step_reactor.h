@@ -120,6 +120,7 @@ class StreamStepReactor final
     return progress_.broken() ? nullptr : &outbound_;
   }
 
+  void EndSessions() ABSL_LOCKS_EXCLUDED(mutex_);
   bool HasRoom() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // If the connection's messages leave no room, OnRoom will tell of it.
   bool HasInboundRoom() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -151,7 +152,8 @@ class StreamStepReactor final
   TurnTicket ticket_ ABSL_GUARDED_BY(mutex_) = 0;
   bool reads_ended_ ABSL_GUARDED_BY(mutex_) = false;  // by the client
   bool going_away_ ABSL_GUARDED_BY(mutex_) = false;   // the client is told
-  absl::Status refusal_ ABSL_GUARDED_BY(mutex_);      // of the rest of it
+  bool drained_ ABSL_GUARDED_BY(mutex_) = false;
+  absl::Status refusal_ ABSL_GUARDED_BY(mutex_);  // of the rest of it
 };
 
 }  // namespace steadystate

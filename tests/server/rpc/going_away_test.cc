@@ -269,5 +269,41 @@ TEST(GoingAwayTest, OpenStreamsAreToldWhileOthersEnd) {
   }
 }
 
+// A client's generation goes on, on a session that a stream beside it has made
+// and that ends with that: the stream ends at once, having nothing to do.
+TEST(GoingAwayTest, AGenerationOnAStreamsSessionIsLetGoOn) {
+  // More than is sent to a client that does not read.
+  constexpr uint64_t kTokens = 30000;
+  OpenServer server;
+  Context of_stream;
+  const auto stream = server.generation().StreamStep(&of_stream);
+  v1::StepRequest makes;
+  makes.set_session("sessions/e");
+  makes.set_ephemeral(true);
+  ASSERT_TRUE(stream->Write(RequestOf(makes)));
+  v1::StreamStepResponse made;
+  ASSERT_TRUE(stream->Read(&made));
+  v1::GenerateRequest request = EndlessOf("sessions/e");
+  request.set_max_tokens(kTokens);
+  Context context;
+  const auto generation = server.generation().Generate(&context, request);
+  v1::GenerateResponse response;
+  ASSERT_TRUE(generation->Read(&response));
+  auto tokens = static_cast<uint64_t>(response.tokens_size());
+  std::thread shutdown([&server] {
+    EXPECT_TRUE(server.server().Shutdown(absl::Seconds(60)).ok());
+  });
+  EXPECT_FALSE(stream->Read(&made));
+  EXPECT_THAT(stream->Finish(), HasReason(ErrorReason::kDraining));
+  // It would end the session by now.
+  server.WaitForMetric("steadystate_grpc_streams", 0);
+  while (generation->Read(&response)) {
+    tokens += static_cast<uint64_t>(response.tokens_size());
+  }
+  EXPECT_THAT(generation->Finish(), IsOk());
+  EXPECT_EQ(tokens, kTokens);
+  shutdown.join();
+}
+
 }  // namespace
 }  // namespace steadystate
