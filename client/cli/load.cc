@@ -145,7 +145,8 @@ absl::Status LoadCommand::Prepare(const std::vector<std::string>& arguments) {
   auto order = flags_.Read();
   if (!order.ok()) return order.status();
   order_ = *std::move(order);
-  return absl::OkStatus();
+  // Rather than when the run is over.
+  return html_ ? CheckWritable(*html_) : absl::OkStatus();
 }
 
 absl::Status LoadCommand::Run(const Connection& connection) {

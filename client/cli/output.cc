@@ -7,6 +7,7 @@
 #include <bit>
 #include <cerrno>
 #include <cstdio>
+#include <cstring>
 #include <utility>
 
 #include "absl/strings/cord.h"
@@ -137,8 +138,27 @@ std::string Described(const absl::Status& status) {
   return text;
 }
 
+namespace {
+
+// Under this name a file is written, until it is whole.
+std::string PartOf(const std::string& path) { return path + ".part"; }
+
+}  // namespace
+
+absl::Status CheckWritable(const std::string& path) {
+  const std::string part = PartOf(path);
+  FILE* const file = std::fopen(part.c_str(), "ab");
+  if (file == nullptr) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("cannot write ", path, ": ", std::strerror(errno)));
+  }
+  std::fclose(file);
+  std::remove(part.c_str());
+  return absl::OkStatus();
+}
+
 absl::Status WriteFile(const std::string& path, absl::string_view content) {
-  const std::string part = path + ".part";
+  const std::string part = PartOf(path);
   const auto failure = [&path] {
     return absl::ErrnoToStatus(errno, absl::StrCat("cannot write ", path));
   };

@@ -36,6 +36,9 @@ bool IsReaderGone(const absl::Status& status);
 // REQUIRES: !status.ok().
 std::string Described(const absl::Status& status);
 
+// Whether WriteFile may succeed: INVALID_ARGUMENT names the path and the cause.
+absl::Status CheckWritable(const std::string& path);
+
 // Writes a file that is there only when all of it is: under another name first,
 // "PATH.part". An error names the path and the cause.
 absl::Status WriteFile(const std::string& path, absl::string_view content);

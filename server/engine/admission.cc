@@ -121,6 +121,9 @@ absl::Status Admission::Accept(Entry& entry, const Moment& now) {
   if (!on_fresh_state) {
     STEADYSTATE_ASSIGN_OR_RETURN(session, FindFor(base, now));
   }
+  if (session != nullptr) {
+    STEADYSTATE_RETURN_IF_ERROR(Backlog::CheckRepeat(*session, task));
+  }
   const bool behind_others =
       base.joins || (session != nullptr && Backlog::MayRepeat(*session, base));
   STEADYSTATE_RETURN_IF_ERROR(desk_.backlog.Check(

@@ -6,6 +6,7 @@
 #include "absl/strings/string_view.h"
 #include "server/base/error.h"
 #include "server/base/status_macros.h"
+#include "server/engine/request_errors.h"
 #include "server/session/session_id.h"
 
 namespace steadystate {
@@ -94,6 +95,23 @@ bool Backlog::MayRepeat(const Session& session, const RequestBase& request) {
     return base.request_id == request.request_id &&
            base.expected_position == request.expected_position;
   });
+}
+
+absl::Status Backlog::CheckRepeat(const Session& session, const Task& task) {
+  const RequestBase& request = task.base();
+  if (session.lane == nullptr || session.lane->writer == request.writer ||
+      !request.keyed()) {
+    return absl::OkStatus();
+  }
+  for (const auto& other : session.lane->requests) {
+    const RequestBase& base = other->task->base();
+    if (base.request_id == request.request_id &&
+        base.expected_position == request.expected_position &&
+        other->task->digest() != task.digest()) {
+      return RequestIdReused(request.request_id, *request.expected_position);
+    }
+  }
+  return absl::OkStatus();
 }
 
 absl::Status Backlog::CheckWaiting(const Client& client) const {

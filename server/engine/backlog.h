@@ -144,6 +144,10 @@ class Backlog {
   // session has absorbed lately? Harmless then, whoever sends it.
   static bool MayRepeat(const Session& session, const RequestBase& request);
 
+  // REQUEST_ID_REUSED if another writer's request of the same id and position
+  // is queued on the session, or runs, and asks for something else.
+  static absl::Status CheckRepeat(const Session& session, const Task& task);
+
   // Names the request, and opens a lane for the session (Session::lane) if
   // there is none. From now on the lane is this writer's, too, unless the
   // request joins. REQUIRES: Check succeeded for the client and writer.

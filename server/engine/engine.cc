@@ -91,7 +91,8 @@ absl::StatusOr<uint64_t> PositionOf(const PastPoint& point,
       absl::StrCat("session '", session.id, "' is at position ", position,
                    " and cannot go back by ", back,
                    " tokens: choose a position from ", info.earliest_position,
-                   " on, or 0"),
+                   " to ", position,
+                   info.earliest_position > 0 ? ", or 0" : ""),
       {{"position", absl::StrCat(position)},
        {"earliest_position", absl::StrCat(info.earliest_position)}});
 }

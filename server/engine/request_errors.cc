@@ -17,19 +17,18 @@ absl::Status PositionMismatch(const Request& request, uint64_t position) {
        {"expected_position", absl::StrCat(*request.expected_position)}});
 }
 
-absl::Status RequestIdReused(const RequestRecord& record) {
+absl::Status RequestIdReused(absl::string_view request_id, uint64_t position) {
   // What is no text is not repeated as one.
-  const std::string shown = absl::CHexEscape(record.id);
+  const std::string shown = absl::CHexEscape(request_id);
   return MakeError(
       ErrorReason::kRequestIdReused,
-      absl::StrCat("request_id '", shown, "' was used at position ",
-                   record.begin,
+      absl::StrCat("request_id '", shown, "' was used at position ", position,
                    " for a request with other content: nothing was absorbed; "
                    "give each request an id of its own"),
       {{"field", "request_id"},
        {"value", shown},
        {"bounds", "one for each request"},
-       {"expected_position", absl::StrCat(record.begin)}});
+       {"expected_position", absl::StrCat(position)}});
 }
 
 absl::Status NotFinite() {

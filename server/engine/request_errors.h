@@ -18,7 +18,7 @@ namespace steadystate {
 // POSITION_MISMATCH. REQUIRES: the request expects a position.
 absl::Status PositionMismatch(const Request& request, uint64_t position);
 // REQUEST_ID_REUSED. `record`: of the request that had the id first.
-absl::Status RequestIdReused(const RequestRecord& record);
+absl::Status RequestIdReused(absl::string_view request_id, uint64_t position);
 // STORE_UNAVAILABLE: a round of the log is missing, and no snapshot stands for
 // it yet.
 absl::Status NotLogged(const Session& session);

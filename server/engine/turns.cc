@@ -314,7 +314,7 @@ absl::Status Turns::Repeat(const Request& request, const SessionState& state) {
     record = state.records().Find(base.request_id, *base.expected_position);
   }
   if (record.has_value() && record->digest != request.task->digest()) {
-    return RequestIdReused(*record);
+    return RequestIdReused(record->id, record->begin);
   }
   if (!record.has_value() ||
       (!record->finished && record->end != state.position())) {

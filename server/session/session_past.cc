@@ -57,9 +57,9 @@ absl::Status OutOfReach(const Session& session, uint64_t position,
   if (position > now) {
     why = absl::StrCat(
         " and has not been at ", position,
-        earliest < now
-            ? absl::StrCat(": choose a position from ", earliest, " on, or 0")
-            : ": of earlier positions it can go back to 0 alone");
+        earliest < now ? absl::StrCat(": choose a position from ", earliest,
+                                      " to ", now, earliest > 0 ? ", or 0" : "")
+                       : ": of earlier positions it can go back to 0 alone");
   } else if (earliest < now) {
     why = absl::StrCat(" and cannot go back to ", position,
                        ": choose a position from ", earliest,

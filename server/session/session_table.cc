@@ -196,8 +196,9 @@ absl::Status SessionTable::NotFound(const SessionKey& key) const {
   const std::string shown = absl::CHexEscape(key.id.substr(0, kMaxLabelBytes));
   return MakeError(ErrorReason::kSessionNotFound,
                    absl::StrCat("session '", shown,
-                                "' does not exist: it was never created or has "
-                                "been deleted"),
+                                "' does not exist: it was never created, has "
+                                "been deleted, or ended with a server that did "
+                                "not store it"),
                    {{"session", shown}});
 }
 

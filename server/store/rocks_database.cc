@@ -102,15 +102,17 @@ absl::Status RocksDatabase::Check() const {
 
 rocksdb::Status RocksDatabase::OpenChecked() {
   rocksdb::ColumnFamilyOptions blobs = BlobFamilyOptions();
+  rocksdb::ColumnFamilyOptions others = FamilyOptions();
   // Not before what is damaged is out of the way (GiveUpDamaged).
   blobs.disable_auto_compactions = damaged_;
+  others.disable_auto_compactions = without_compactions_;
   const std::vector<rocksdb::ColumnFamilyDescriptor> families = {
-      {rocksdb::kDefaultColumnFamilyName, FamilyOptions()},
-      {"sessions", FamilyOptions()},
+      {rocksdb::kDefaultColumnFamilyName, others},
+      {"sessions", others},
       {"snapshots", blobs},
       {"tails", blobs},
-      {"in_files", FamilyOptions()},
-      {"expired", FamilyOptions()}};
+      {"in_files", others},
+      {"expired", others}};
   rocksdb::DB* database = nullptr;
   rocksdb::Status status =
       rocksdb::DB::Open(DatabaseOptionsHere(), options_.directory, families,
@@ -128,20 +130,30 @@ rocksdb::Status RocksDatabase::OpenChecked() {
 
 rocksdb::Status RocksDatabase::OpenAnew() {
   rocksdb::Status status = OpenChecked();
-  if (!status.ok() || !damaged_) return status;
-  status = GiveUpDamaged();
-  if (status.ok()) {
+  if (!status.ok() || !damaged_ || without_compactions_) return status;
+  size_t given_up = 0;
+  status = GiveUpDamaged(given_up);
+  if (status.ok() && given_up > 0) {
     damaged_ = false;
-  } else {
-    Close();
+    return status;
   }
-  return status;
+  Close();
+  if (!status.ok() && !status.IsCorruption()) return status;
+  // What is damaged is nothing that a session has, or cannot be got rid of.
+  without_compactions_ = true;
+  LogError("the store goes on without compactions",
+           {{"directory", options_.directory},
+            {"error", failure_},
+            {"what_to_do",
+             "it frees no room any more: export the sessions that matter, and "
+             "begin with an empty directory"}});
+  return OpenChecked();
 }
 
 // The room of old snapshots is freed by writing anew those among them that are
 // in use. One that cannot be read would stop that, and with it the database,
 // for all: it goes. What describes its session stays: it is refused.
-rocksdb::Status RocksDatabase::GiveUpDamaged() {
+rocksdb::Status RocksDatabase::GiveUpDamaged(size_t& given_up) {
   std::vector<std::string> damaged;
   rocksdb::WriteBatch batch;
   const std::unique_ptr<rocksdb::Iterator> at(
@@ -161,6 +173,8 @@ rocksdb::Status RocksDatabase::GiveUpDamaged() {
     batch.Delete(tails(), at->key());
   }
   if (!at->status().ok()) return at->status();
+  given_up = damaged.size();
+  if (damaged.empty()) return rocksdb::Status::OK();
   LogError("damaged snapshots are given up, so that the store can go on",
            {{"sessions", damaged.size()}});
   rocksdb::WriteOptions synced;

@@ -2,6 +2,7 @@
 #define STEADYSTATE_SERVER_STORE_ROCKS_DATABASE_H_
 
 #include <chrono>
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -80,7 +81,8 @@ class RocksDatabase {
   absl::Status Check() const;
   rocksdb::Status OpenChecked();
   rocksdb::Status OpenAnew();
-  rocksdb::Status GiveUpDamaged();
+  // Of how many sessions.
+  rocksdb::Status GiveUpDamaged(size_t& given_up);
   absl::Status Failed(const rocksdb::Status& why);
   absl::Status NameModel();
   void NoteWritten(Safety safety);
@@ -93,6 +95,8 @@ class RocksDatabase {
   bool in_doubt_ = false;
   // Its own work in the background has met something that is damaged.
   bool damaged_ = false;
+  // That cannot be helped: no more work in the background.
+  bool without_compactions_ = false;
   // An operation has failed: what the database said, and when it is tried
   // again.
   std::string failure_;

@@ -99,9 +99,29 @@ absl::Status RoundLog::FindFiles() {
       complete_[first] = entry.file_size(error);
     }
   }
-  if (!error) return absl::OkStatus();
-  return Unavailable(
-      absl::StrCat("cannot be read in ", directory_, ": ", error.message()));
+  if (error) {
+    return Unavailable(
+        absl::StrCat("cannot be read in ", directory_, ": ", error.message()));
+  }
+  return CheckLast();
+}
+
+// The file of which the note says that something was written is never removed
+// before another note is.
+absl::Status RoundLog::CheckLast() const {
+  if (!found_.has_value() || found_->there == 0 ||
+      complete_.contains(found_->which)) {
+    return absl::OkStatus();
+  }
+  const std::string path = PathOf(found_->which);
+  if (!options_.allow_damage) {
+    return Damaged(
+        path, 0,
+        absl::StrCat("is missing, which had ", found_->there, " bytes"));
+  }
+  LogError("a file of the log of sessions is missing",
+           {{"file", path}, {"bytes", found_->there}});
+  return absl::OkStatus();
 }
 
 std::string RoundLog::PathOf(uint64_t first_round) const {
@@ -305,6 +325,14 @@ uint64_t RoundLog::OldestEnd() const {
 absl::Status RoundLog::Drop(uint64_t below) {
   const MutexLock lock(mutex_);
   if (complete_.empty() || OldestEnd() > below) return absl::OkStatus();
+  if (current_ == nullptr && below == UINT64_MAX) {
+    // The last one goes, too: nobody is to miss it.
+    const absl::Status noted = note_.Begin({});
+    if (!noted.ok()) {
+      return Unavailable(
+          absl::StrCat("cannot be shortened: ", noted.message()));
+    }
+  }
   while (!complete_.empty() && OldestEnd() <= below) {
     const auto first = complete_.begin();
     if (unlink(PathOf(first->first).c_str()) != 0 && errno != ENOENT) {

@@ -42,6 +42,7 @@ class RoundLog {
     // Rounds that are damaged are left out, and those that follow are read.
     bool allow_damage = false;
   };
+  // DATA_LOSS if the last file is missing.
   static absl::StatusOr<std::unique_ptr<RoundLog>> Open(Options options);
   ~RoundLog();
   RoundLog(const RoundLog&) = delete;
@@ -75,6 +76,7 @@ class RoundLog {
   explicit RoundLog(Options options);
 
   absl::Status FindFiles();
+  absl::Status CheckLast() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   std::string PathOf(uint64_t first_round) const;
   using Each = std::function<void(uint64_t round, absl::string_view content)>;
   absl::Status ReadFile(uint64_t first, uint64_t size, bool last,

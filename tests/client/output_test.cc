@@ -175,6 +175,20 @@ using testing::SizeIs;
 
 constexpr Progress kHalf{"score", "tokens", 500, 1000, absl::Seconds(10)};
 
+TEST(CheckWritableTest, TellsBeforehandWhatCannotBeWritten) {
+  const TempDirectory directory;
+  const std::string path = directory.path() + "/report.html";
+  EXPECT_TRUE(CheckWritable(path).ok());
+  // Nothing is left of that, and what is there stays.
+  EXPECT_EQ(std::fopen((path + ".part").c_str(), "rb"), nullptr);
+  directory.Write("report.html", "old");
+  EXPECT_TRUE(CheckWritable(path).ok());
+  EXPECT_EQ(*ReadFile(path), "old");
+  const absl::Status refused = CheckWritable(directory.path() + "/no/page");
+  EXPECT_TRUE(absl::IsInvalidArgument(refused));
+  EXPECT_THAT(refused.message(), HasSubstr("/no/page: No such file"));
+}
+
 TEST(DescribedTest, SaysOnceWhenToTryAgain) {
   google::rpc::Status status;
   status.set_code(grpc::StatusCode::UNAVAILABLE);

@@ -184,6 +184,39 @@ TEST_F(EngineRepeatTest, AnIdIsForOneRequest) {
   EXPECT_TRUE(Done(first).replayed);
 }
 
+// Whoever waits for the end of an endless generation hears nothing.
+TEST_F(EngineRepeatTest, AnIdOfOneThatRunsOrWaitsIsTakenToo) {
+  const StepRequest first = Keyed(SampleOf("s", {1}), "a", 0);
+  const StepRequest second = Keyed(SampleOf("s", {1}), "b", 1);
+  StepRequest other_first = first;
+  other_first.tokens = {2};
+  StepRequest other_second = second;
+  other_second.outputs.logits = true;
+  std::vector<StepFuture> answers;
+  {
+    ComputeHold hold(harness_);
+    const WriterId writer = engine().NewWriter();
+    for (StepRequest request : {first, second}) {
+      request.writer = writer;
+      answers.push_back(harness_.StepAsync(std::move(request)));
+    }
+    for (const StepRequest& other : {other_first, other_second}) {
+      const absl::Status refused = harness_.Step(other).status();
+      EXPECT_EQ(ReasonOf(refused), ErrorReason::kRequestIdReused) << refused;
+      EXPECT_EQ(MetadataOf(refused, "value"), other.request_id);
+    }
+    // Another type of request, too.
+    const auto generate =
+        harness_.Generate(Keyed(GenerateOf("s", {1}, 3), "a", 0));
+    EXPECT_EQ(ReasonOf(generate->done().Get().status()),
+              ErrorReason::kRequestIdReused);
+    answers.push_back(harness_.StepAsync(first));
+  }
+  for (const StepFuture& answer : answers) EXPECT_TRUE(answer.Get().ok());
+  EXPECT_TRUE(answers.back().Get()->replayed);
+  EXPECT_EQ(harness_.Position("s"), 2u);
+}
+
 TEST_F(EngineRepeatTest, WhatIsOlderThanTheRecordsIsAMismatch) {
   const StepRequest first = Keyed(SampleOf("s", {1}), "0", 0);
   Done(first);

@@ -5,6 +5,7 @@
 
 #include <filesystem>
 #include <fstream>
+#include <random>
 #include <string>
 #include <thread>
 #include <utility>
@@ -275,6 +276,63 @@ TEST_F(RocksStoreTest, ADamagedSnapshotStopsNoOther) {
     } else {
       EXPECT_EQ(read->snapshot, snapshot_of(i, turn - 1));
     }
+  }
+}
+
+// What lies there of sessions that are gone is read by compactions alone.
+TEST_F(RocksStoreTest, DamageThatIsNoSessionsStopsNoneOfThem) {
+  constexpr uint64_t kSessions = 100;
+  constexpr uint64_t kGone = 90;
+  // Such as is not compressed.
+  const auto noise_of = [](uint64_t i) {
+    std::mt19937_64 random(i);
+    std::string bytes(1000, '\0');
+    for (char& byte : bytes) byte = static_cast<char>(random());
+    return bytes;
+  };
+  {
+    const auto store = Open();
+    for (uint64_t i = 0; i < kSessions; ++i) {
+      ASSERT_TRUE(store->Put(MakeSession(i), noise_of(i), "").ok());
+    }
+  }
+  Open().reset();  // now they are in tables
+  size_t damaged = 0;
+  for (const auto& entry :
+       std::filesystem::directory_iterator(options_.directory)) {
+    if (entry.path().extension() != ".sst") continue;
+    std::string bytes = TextOf(entry.path());
+    const size_t at = bytes.find(noise_of(7));
+    if (at == std::string::npos) continue;
+    ++damaged;
+    bytes[at + 50] = static_cast<char>(~bytes[at + 50]);
+    std::ofstream(entry.path(), std::ios::binary) << bytes;
+  }
+  ASSERT_EQ(damaged, 1u);
+  const auto store = Open();
+  for (uint64_t i = 0; i < kGone; ++i) {
+    const SessionUid uid = MakeSession(i).card.uid;
+    ASSERT_TRUE(store->Remove({&uid, 1}).ok());
+  }
+  int failures = 0;
+  for (uint64_t turn = 1; turn <= 40; ++turn) {
+    for (uint64_t i = kGone; i < kSessions; ++i) {
+      const std::string snapshot =
+          MakeSnapshot(i, turn) + std::string(500'000, static_cast<char>(i));
+      absl::Status status;
+      for (bool failed = false;; std::this_thread::yield()) {
+        status = store->Put(MakeSession(i), snapshot, "");
+        if (!absl::IsUnavailable(status)) break;
+        if (!std::exchange(failed, true)) ++failures;
+      }
+      ASSERT_TRUE(status.ok()) << status;
+    }
+  }
+  EXPECT_LE(failures, 2);
+  EXPECT_EQ(List(*store).size(), kSessions - kGone);
+  for (uint64_t i = kGone; i < kSessions; ++i) {
+    EXPECT_EQ(store->Read(MakeSession(i).card.uid)->snapshot,
+              MakeSnapshot(i, 40) + std::string(500'000, static_cast<char>(i)));
   }
 }
 

@@ -52,6 +52,11 @@ class SmallDisk final : public FileCalls {
     }
     return FileCalls::ReadAt(file, to, count, at);
   }
+  int Create(const char* path) override {
+    if (!fails_creates) return FileCalls::Create(path);
+    errno = EIO;
+    return -1;
+  }
   uint64_t Boot() override { return boot; }
   int Truncate(int file, off_t size) override {
     if (!fails_truncates) return FileCalls::Truncate(file, size);
@@ -63,6 +68,7 @@ class SmallDisk final : public FileCalls {
   size_t syncs = 0;
   bool fails_syncs = false;
   bool fails_truncates = false;
+  bool fails_creates = false;
   // Sectors that cannot be read, in every file.
   size_t bad_begin = 0;
   size_t bad_end = 0;
@@ -249,6 +255,38 @@ TEST_F(RoundLogTest, ADamagedFileIsNotTheEndOfTheLog) {
 }
 
 // A bad sector must not end the process, nor count as the log's end.
+TEST_F(RoundLogTest, AFileThatIsMissingIsTold) {
+  const std::string path = Directory() + "/rounds-00000000000000000007";
+  {
+    const auto log = Open();
+    ASSERT_TRUE(log->Append(7, "seven").ok());
+    ASSERT_TRUE(log->Append(8, "eight").ok());
+  }
+  ASSERT_TRUE(std::filesystem::remove(path));
+  const auto log = RoundLog::Open({.directory = Directory(), .calls = &disk_});
+  EXPECT_EQ(log.status().code(), absl::StatusCode::kDataLoss) << log.status();
+  EXPECT_TRUE(absl::StrContains(log.status().message(), path)) << log.status();
+  allow_damage_ = true;
+  const auto without = Open();
+  EXPECT_EQ(Read(*without), Rounds());
+  ASSERT_TRUE(without->Append(9, "nine").ok());
+  allow_damage_ = false;
+  EXPECT_EQ(Read(*Open()), (Rounds{{9, "nine"}}));
+}
+
+// A kill between the note of a file and the file itself.
+TEST_F(RoundLogTest, AFileThatWasNotBegunIsNotMissed) {
+  {
+    const auto log = Open(1);
+    ASSERT_TRUE(log->Append(1, "one").ok());
+    ASSERT_TRUE(log->Append(2, "two").ok());
+    disk_.left = 0;
+    EXPECT_FALSE(log->Append(3, "three").ok());
+  }
+  disk_.left = SIZE_MAX;
+  EXPECT_EQ(Read(*Open()), (Rounds{{1, "one"}, {2, "two"}}));
+}
+
 TEST_F(RoundLogTest, WhatCannotBeReadIsToldAndCostsItsRounds) {
   {
     const auto log = Open();
@@ -294,8 +332,12 @@ TEST_F(RoundLogTest, ANoteIsOfOneFileAlone) {
     EXPECT_EQ(Reopened().size(), 1u);
   }
   // A process that ended before it made the file that it had noted.
-  std::filesystem::remove(Files().front());
-  EXPECT_EQ(Reopened().size(), 0u);
+  disk_.fails_creates = true;
+  EXPECT_FALSE(Open()->Append(2, "b").ok());
+  disk_.fails_creates = false;
+  for (int power_lost = 0; power_lost < 2; ++power_lost, ++disk_.boot) {
+    EXPECT_EQ(Reopened().size(), 1u);
+  }
 }
 
 TEST_F(RoundLogTest, AFileThatCannotBeCutIsFollowedByNone) {
