@@ -11,6 +11,8 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
 #include "server/base/byte_size.h"
 #include "server/base/error.h"
 #include "server/base/logging.h"
@@ -33,6 +35,21 @@ constexpr size_t kLookedIntoForNumerics = 16;
 
 // How long one operation of the store may take beyond the time that there is.
 constexpr absl::Duration kStoreGrace = absl::Seconds(5);
+
+// What the store meets for the first time it may put right by itself, such as
+// damage that is no session's.
+absl::StatusOr<RecoveredSessions> RecoverWithPatience(SessionArchive& archive) {
+  absl::StatusOr<RecoveredSessions> recovered = RecoverSessions(archive);
+  const std::optional<ErrorDetails> details =
+      GetErrorDetails(recovered.status());
+  if (!details.has_value() || !details->retry_after.has_value()) {
+    return recovered;
+  }
+  LogWarning("sessions cannot be taken up yet",
+             {{"error", recovered.status().message()}});
+  absl::SleepFor(*details->retry_after);
+  return RecoverSessions(archive);
+}
 
 size_t StoredSessions(uint64_t store_bytes, const SessionArchive* archive) {
   return archive == nullptr
@@ -137,7 +154,7 @@ SessionKeeper::~SessionKeeper() {
 absl::Status SessionKeeper::TakeUpStored() {
   const Moment now = clock_.Read();
   STEADYSTATE_ASSIGN_OR_RETURN(RecoveredSessions recovered,
-                               RecoverSessions(*archive_));
+                               RecoverWithPatience(*archive_));
   STEADYSTATE_ASSIGN_OR_RETURN(const std::vector<ExpiredId> expired,
                                archive_->Expired());
   const auto failed = [this](uint64_t first, uint64_t last) {

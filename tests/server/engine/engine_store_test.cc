@@ -5,6 +5,7 @@
 // told to; engines that follow each other; the keeper's thread held while it
 // moves a state.
 #include <chrono>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <random>
@@ -772,6 +773,30 @@ TEST_F(EngineStoreTest, ScoresAndEmbedsNeedMemoryToo) {
   ASSERT_TRUE(scored->done().Get().ok()) << scored->done().Get().status();
   EXPECT_EQ(scored->done().Get()->total_logprob,
             expected->done().Get()->total_logprob);
+}
+
+// A store that is put right by being tried again.
+class OnceUnreadableStore final : public MemoryStore {
+ public:
+  absl::Status ForEach(
+      const std::function<void(StoredSession session)>& each) override {
+    if (++tries == 1) {
+      return MakeError(ErrorReason::kStoreUnavailable, "not yet", {},
+                       absl::Milliseconds(1));
+    }
+    return MemoryStore::ForEach(each);
+  }
+
+  int tries = 0;
+};
+
+TEST(EngineStartTest, WhatPassesByItselfStopsNoStart) {
+  OnceUnreadableStore store;
+  Metrics metrics("tiny");
+  const auto engine = Engine::Create(OptionsFor(kInMemory), SharedTinyModel(),
+                                     Clock::Real(), metrics, &store);
+  EXPECT_TRUE(engine.ok()) << engine.status();
+  EXPECT_EQ(store.tries, 2);
 }
 
 }  // namespace
