@@ -150,15 +150,15 @@ size_t SessionTable::claimed(SessionKind kind) const {
       [kind](const SessionKey& key) { return KindOfId(key.id) == kind; }));
 }
 
-Session& SessionTable::Add(std::unique_ptr<Session> session) {
-  claimed_.erase(session->key());
-  SetOrder(*session, session->expire_time());
-  expired_.Forget(session->key());
-  Session& added = *session;
+Session& SessionTable::Add(std::unique_ptr<Session> claimed) {
+  claimed_.erase(claimed->key());
+  SetOrder(*claimed, claimed->expire_time());
+  expired_.Forget(claimed->key());
+  Session& added = *claimed;
   ++CountOf(added).all;
   if (added.stream != 0) of_streams_.emplace(added.stream, &added);
   keys_.insert(added.key());
-  sessions_.emplace(added.key(), std::move(session));
+  sessions_.emplace(added.key(), std::move(claimed));
   return added;
 }
 
