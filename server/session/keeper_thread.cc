@@ -267,9 +267,7 @@ absl::Status KeeperThread::LoadSlot(Session& session) {
   const bool finite = status.ok() && health_.IsStateFinite(session.state);
   if (!status.ok()) {
     LeaveSlot(session);
-    if (absl::IsDataLoss(status)) {
-      saver_.NoteCorrupt(session.key(), session.uid, status);
-    }
+    saver_.NoteUnusable(session.key(), session.uid, status);
     return status;
   }
   const MutexLock lock(shelf_.mutex);

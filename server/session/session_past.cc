@@ -220,7 +220,7 @@ absl::StatusOr<WayBack> SessionPast::FindCheckpoint(const SessionKey& key) {
   }
   if (stored.has_value() && way.begin > 0) {
     const absl::Status read = ReadSnapshot(*stored, way).status();
-    if (absl::IsDataLoss(read)) saver_.NoteCorrupt(key, *stored, read);
+    if (!read.ok()) saver_.NoteUnusable(key, *stored, read);
     STEADYSTATE_RETURN_IF_ERROR(read);
   }
   return way;

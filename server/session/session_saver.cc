@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "server/base/error.h"
 #include "server/base/logging.h"
 #include "server/base/parking.h"
 #include "server/base/status_macros.h"
@@ -24,6 +25,17 @@ constexpr uint64_t kLongLogBytes = uint64_t{64} << 20;
 // Of those that are not in the store at the end.
 constexpr size_t kMostNamed = 10;
 
+// What such an error of reading a session from the store says of it, if another
+// try does not help.
+Unusable UnusableBecause(const absl::Status& error) {
+  if (absl::IsDataLoss(error)) return Unusable::kSnapshotCorrupt;
+  const auto details = GetErrorDetails(error);
+  return details.has_value() &&
+                 details->reason == ErrorReason::kNumericsMismatch
+             ? Unusable::kOtherNumerics
+             : Unusable::kNo;
+}
+
 }  // namespace
 
 bool SessionSaver::MayStore() const {
@@ -31,20 +43,31 @@ bool SessionSaver::MayStore() const {
 }
 
 // Of one that lies in the store the log has nothing but uses.
-void SessionSaver::NoteCorrupt(const SessionKey& key, const SessionUid& uid,
-                               const absl::Status& why) {
+void SessionSaver::NoteUnusable(const SessionKey& key, const SessionUid& uid,
+                                const absl::Status& why) {
+  const Unusable unusable = UnusableBecause(why);
+  if (unusable == Unusable::kNo) return;
   const MutexLock lock(shelf_.mutex);
   Session* const session = shelf_.table.FindAny(key);
   // Nobody asks for one that has ended meanwhile.
   if (session == nullptr || session->uid != uid) return;
-  session->stored_step = session->last_step.steady;
-  if (LiesInStore(*session)) {
-    shelf_.log.Covered(*session, session->log.last, absl::ZeroDuration());
+  if (unusable == Unusable::kSnapshotCorrupt) {
+    session->stored_step = session->last_step.steady;
+    if (LiesInStore(*session)) {
+      shelf_.log.Covered(*session, session->log.last, absl::ZeroDuration());
+    }
   }
-  if (!shelf_.SetUnusable(*session, Unusable::kSnapshotCorrupt)) return;
-  LogError(
-      "stored session is damaged",
-      {{"session", key.id}, {"uid", ToString(uid)}, {"error", why.message()}});
+  if (!shelf_.SetUnusable(*session, unusable)) return;
+  if (unusable == Unusable::kSnapshotCorrupt) {
+    LogError("stored session is damaged", {{"session", key.id},
+                                           {"uid", ToString(uid)},
+                                           {"error", why.message()}});
+  } else {
+    LogWarning("stored session is of other numerics",
+               {{"session", key.id},
+                {"uid", ToString(uid)},
+                {"error", why.message()}});
+  }
 }
 
 void SessionSaver::NoteFailure(const absl::Status& failure) {
@@ -107,7 +130,7 @@ absl::Status SessionSaver::SaveLastUse(Session& session, Safety safety) {
   }
   absl::StatusOr<StoredState> stored = archive_->store().Read(session.uid);
   if (absl::IsDataLoss(stored.status())) {
-    NoteCorrupt(session.key(), session.uid, stored.status());
+    NoteUnusable(session.key(), session.uid, stored.status());
     return stored.status();
   }
   if (!stored.ok()) {

@@ -48,10 +48,11 @@ class SessionSaver {
   // The last one.
   const absl::Status& failure() const { return failure_; }
 
-  // What the store has of the session is damaged, which another try does not
-  // cure: says so, once, and lets nobody wait for more of it to be stored.
-  void NoteCorrupt(const SessionKey& key, const SessionUid& uid,
-                   const absl::Status& why) ABSL_LOCKS_EXCLUDED(shelf_.mutex);
+  // The session could not be read from the store because of an error. If
+  // another try does not cure that, says so, once; and lets nobody wait for
+  // more of one to be stored that is damaged.
+  void NoteUnusable(const SessionKey& key, const SessionUid& uid,
+                    const absl::Status& why) ABSL_LOCKS_EXCLUDED(shelf_.mutex);
 
   // Puts the session into the store, unless the store has it as it is. A state
   // that is not finite takes no other one's place: where the store, or the log,
@@ -115,7 +116,7 @@ class SessionSaver {
  private:
   // Of a session whose state the store has as it is, and memory has not: when
   // it was used last, which a request changes that ended before the state was
-  // in memory, or that took the session back. DATA_LOSS: NoteCorrupt.
+  // in memory, or that took the session back. DATA_LOSS: NoteUnusable.
   absl::Status SaveLastUse(Session& session, Safety safety = Safety::kFromKill);
   // What the store lacks of it.
   absl::Status SaveLacking(Session& session);
