@@ -15,7 +15,7 @@ class FileCalls {
  public:
   virtual ~FileCalls() = default;
   // A new file, for appending. As open(2), write(2), pread(2), fdatasync(2) and
-  // ftruncate(2): -1 with errno.
+  // ftruncate(2): -1 with errno. To sync what has been removed is an error.
   virtual int Create(const char* path);
   virtual ssize_t Write(int file, const char* bytes, size_t count);
   virtual ssize_t ReadAt(int file, char* to, size_t count, off_t at);

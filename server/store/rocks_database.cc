@@ -1,6 +1,10 @@
 #include "server/store/rocks_database.h"
 
+#include <unistd.h>
+
 #include <algorithm>
+#include <cerrno>
+#include <cstring>
 #include <optional>
 
 #include "absl/strings/str_cat.h"
@@ -241,6 +245,18 @@ absl::Status RocksDatabase::CheckWorks(absl::string_view doing) {
   LogInfo("store works again", {{"after", failure_}});
   failure_.clear();
   return absl::OkStatus();
+}
+
+absl::Status RocksDatabase::CheckWritable() {
+  STEADYSTATE_RETURN_IF_ERROR(CheckWorks("be written"));
+  // Another takes its place now and then, but one is always there.
+  const std::string path = options_.directory + "/CURRENT";
+  if (access(path.c_str(), F_OK) == 0) return absl::OkStatus();
+  return StoreUnavailable(
+      "be written",
+      absl::StrCat(path, ": ", std::strerror(errno),
+                   "; if the directory was moved or removed, put it back: "
+                   "what the server still reads is gone when it ends"));
 }
 
 absl::Status RocksDatabase::Write(rocksdb::WriteBatch& batch, Safety safety) {

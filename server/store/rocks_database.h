@@ -51,6 +51,9 @@ class RocksDatabase {
   // Gets it going again after an error, if it is time to try: UNAVAILABLE, what
   // was to be done included.
   absl::Status CheckWorks(absl::string_view doing);
+  // The same before something is written: UNAVAILABLE also if its files have
+  // been removed, which it would not notice.
+  absl::Status CheckWritable();
   // Has it been opened? Then it can be read, also after an error.
   bool is_open() const { return database_ != nullptr; }
 

@@ -233,7 +233,7 @@ absl::Status RocksSessionStore::Put(const StoredSession& session,
   const SessionUid& uid = session.card.uid;
   const rocksdb::Slice key = KeyOf(uid);
   const MutexLock lock(mutex_);
-  STEADYSTATE_RETURN_IF_ERROR(database_.CheckWorks("be written"));
+  STEADYSTATE_RETURN_IF_ERROR(database_.CheckWritable());
   std::optional<SnapshotFile> file;
   if (snapshot.size() > options_.snapshot_file_bytes) {
     absl::StatusOr<SnapshotFile> written = files_.Write(snapshot);
@@ -296,7 +296,7 @@ absl::Status RocksSessionStore::PutChanges(
     std::span<const StoredChange> changes) {
   rocksdb::WriteBatch batch;
   const MutexLock lock(mutex_);
-  STEADYSTATE_RETURN_IF_ERROR(database_.CheckWorks("be written"));
+  STEADYSTATE_RETURN_IF_ERROR(database_.CheckWritable());
   for (const auto& [session, tail] : changes) {
     const rocksdb::Slice key = KeyOf(session.card.uid);
     batch.Put(database_.sessions(), key, EncodeStored(session));
@@ -341,7 +341,7 @@ absl::StatusOr<StoredState> RocksSessionStore::Read(const SessionUid& uid) {
 absl::Status RocksSessionStore::Remove(std::span<const SessionUid> uids) {
   rocksdb::WriteBatch batch;
   const MutexLock lock(mutex_);
-  STEADYSTATE_RETURN_IF_ERROR(database_.CheckWorks("be written"));
+  STEADYSTATE_RETURN_IF_ERROR(database_.CheckWritable());
   for (const SessionUid& uid : uids) {
     batch.Delete(database_.sessions(), KeyOf(uid));
     batch.Delete(database_.snapshots(), KeyOf(uid));
@@ -372,7 +372,7 @@ absl::Status RocksSessionStore::ForEachExpired(
 absl::Status RocksSessionStore::PutExpired(std::span<const ExpiredId> expired) {
   rocksdb::WriteBatch batch;
   const MutexLock lock(mutex_);
-  STEADYSTATE_RETURN_IF_ERROR(database_.CheckWorks("be written"));
+  STEADYSTATE_RETURN_IF_ERROR(database_.CheckWritable());
   for (const auto& [name, time] : expired) {
     if (time.has_value()) {
       batch.Put(database_.expired(), name, EncodeExpiry(*time));
@@ -385,7 +385,7 @@ absl::Status RocksSessionStore::PutExpired(std::span<const ExpiredId> expired) {
 
 absl::Status RocksSessionStore::Sync() {
   const MutexLock lock(mutex_);
-  STEADYSTATE_RETURN_IF_ERROR(database_.CheckWorks("be written"));
+  STEADYSTATE_RETURN_IF_ERROR(database_.CheckWritable());
   return database_.Sync();
 }
 
@@ -393,7 +393,7 @@ absl::Status RocksSessionStore::Sync() {
 // each snapshot twice, into its log and into its tables.
 absl::Status RocksSessionStore::Try(absl::string_view snapshot) {
   const MutexLock lock(mutex_);
-  STEADYSTATE_RETURN_IF_ERROR(database_.CheckWorks("be written"));
+  STEADYSTATE_RETURN_IF_ERROR(database_.CheckWritable());
   const int times = snapshot.size() > options_.snapshot_file_bytes ? 1 : 2;
   for (int i = 0; i < times; ++i) {
     const absl::StatusOr<SnapshotFile> written = files_.Write(snapshot);

@@ -220,6 +220,21 @@ TEST_F(RocksStoreTest, WhatHasNoFileAnyMoreIsLostAndNotTriedAgain) {
 
 // The database reads old snapshots when it frees the room of those that were
 // replaced.
+// What is open can be read still, for instance to export it.
+TEST_F(RocksStoreTest, ADirectoryThatIsTakenAwayIsToldUntilItIsBack) {
+  const auto store = Open();
+  const std::string elsewhere = options_.directory + "-elsewhere";
+  ASSERT_TRUE(store->Put(MakeSession(1), MakeSnapshot(1), "").ok());
+  std::filesystem::rename(options_.directory, elsewhere);
+  const absl::Status put = store->Put(MakeSession(2), MakeSnapshot(2), "");
+  EXPECT_EQ(put.code(), absl::StatusCode::kUnavailable) << put;
+  EXPECT_TRUE(absl::StrContains(put.message(), options_.directory)) << put;
+  EXPECT_FALSE(store->Sync().ok());
+  EXPECT_EQ(store->Read(MakeSession(1).card.uid)->snapshot, MakeSnapshot(1));
+  std::filesystem::rename(elsewhere, options_.directory);
+  EXPECT_TRUE(store->Put(MakeSession(2), MakeSnapshot(2), "").ok());
+}
+
 TEST_F(RocksStoreTest, ADamagedSnapshotStopsNoOther) {
   constexpr uint64_t kSessions = 100;
   constexpr uint64_t kDamaged = 37;

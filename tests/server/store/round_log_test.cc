@@ -386,6 +386,17 @@ TEST_F(RoundLogTest, AFileThatCouldNotBeSyncedIsNotWrittenAgain) {
   EXPECT_EQ(Reopened().size(), 3u);
 }
 
+// Bytes that nobody finds any more are synced to nothing.
+TEST_F(RoundLogTest, AFileThatIsRemovedCannotBeSynced) {
+  const auto log = Open();
+  ASSERT_TRUE(log->Append(1, "first").ok());
+  ASSERT_TRUE(log->Sync().ok());
+  ASSERT_TRUE(log->Append(2, "second").ok());
+  std::filesystem::remove_all(Directory());
+  EXPECT_EQ(log->Sync().code(), absl::StatusCode::kUnavailable);
+  EXPECT_EQ(log->Append(3, "third").code(), absl::StatusCode::kUnavailable);
+}
+
 TEST_F(RoundLogTest, ADiskThatStaysFullIsNotFilledWithFiles) {
   const auto log = Open();
   ASSERT_TRUE(log->Append(1, "first").ok());
