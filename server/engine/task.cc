@@ -2,6 +2,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "server/base/error.h"
+#include "server/session/session_limits.h"
 
 namespace steadystate {
 
@@ -16,13 +17,15 @@ void Inputs::Set(size_t first, size_t rows, Piece& piece) const {
 }
 
 absl::Status CheckContextCap(const SessionState& session, uint64_t rows) {
-  const uint64_t cap = session.context_cap();
-  if (cap == 0 || rows <= cap - session.position()) return absl::OkStatus();
+  const bool grows = session.context_cap() != 0;
+  const uint64_t cap = grows ? session.context_cap() : kMaxPosition;
+  if (rows <= cap - session.position()) return absl::OkStatus();
   return MakeError(
       ErrorReason::kContextCapReached,
-      absl::StrCat("the model's softmax layers hold ", cap,
-                   " tokens; the session is at position ", session.position(),
-                   " and cannot absorb ", rows, " more"),
+      absl::StrCat(
+          grows ? "the model's softmax layers hold " : "a session has ", cap,
+          " tokens", grows ? "" : " at most", "; the session is at position ",
+          session.position(), " and cannot absorb ", rows, " more"),
       {{"context_cap", absl::StrCat(cap)},
        {"position", absl::StrCat(session.position())},
        {"tokens", absl::StrCat(rows)}});

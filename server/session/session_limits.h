@@ -10,6 +10,10 @@
 
 namespace steadystate {
 
+// How many inputs a session absorbs at most, whatever its model holds: clients
+// in which numbers are doubles can still count them.
+inline constexpr uint64_t kMaxPosition = uint64_t{1} << 53;
+
 // Of all sessions of a SessionKeeper.
 struct SessionLimits {
   uint64_t memory_bytes = 0;  // what all sessions may be charged

@@ -13,6 +13,7 @@
 #include "server/model/sampler.h"
 #include "server/session/record_form.h"
 #include "server/session/sections.h"
+#include "server/session/session_limits.h"
 
 namespace steadystate {
 namespace {
@@ -31,7 +32,6 @@ enum SectionKind : uint32_t {
 // Beyond these there is no session's.
 constexpr size_t kMaxFacts = 256;
 constexpr size_t kMaxUnfinishedBytes = 3;  // of a UTF-8 character
-constexpr uint64_t kMaxPosition = uint64_t{1} << 53;
 
 uint8_t CodeOf(SlotType type) {
   switch (type) {

@@ -95,6 +95,17 @@ class EngineForgedTest : public testing::Test {
   EngineHarness harness_;
 };
 
+// The model's layers hold any number; counting ends all the same.
+TEST_F(EngineForgedTest, APositionAtTheEndOfAllPositions) {
+  Absorb({}, (size_t{1} << 53) - 1, false);
+  Import();
+  const auto last = harness_.Step(StepOf("s", {1}));
+  ASSERT_TRUE(last.ok()) << last.status();
+  EXPECT_EQ(last->position, uint64_t{1} << 53);
+  EXPECT_EQ(ReasonOf(harness_.Step(StepOf("s", {1})).status()),
+            ErrorReason::kContextCapReached);
+}
+
 TEST_F(EngineForgedTest, APromptWithoutLogits) {
   for (const bool finished : {false, true}) {
     const GenerateRequest request = Prompt(5);
