@@ -45,7 +45,9 @@ absl::StatusOr<ForkOptions> ToForkOptions(
   ForkOptions options;
   options.checkpoints = true;
   const std::string& id = request.checkpoint_id();
-  if (!id.empty()) STEADYSTATE_RETURN_IF_ERROR(ValidateSessionId(id));
+  if (!id.empty()) {
+    STEADYSTATE_RETURN_IF_ERROR(ValidateSessionId(id, "checkpoint_id"));
+  }
   options.ids = {CheckpointId(id.empty() ? NewSessionId() : id)};
   STEADYSTATE_RETURN_IF_ERROR(
       ValidateLabelCount(request.checkpoint().labels().size()));

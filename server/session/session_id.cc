@@ -125,21 +125,21 @@ std::string NewSessionId() {
   return id;
 }
 
-absl::Status ValidateSessionId(absl::string_view id) {
+absl::Status ValidateSessionId(absl::string_view id, absl::string_view field) {
   if (IsSessionId(id)) return absl::OkStatus();
   return MakeError(
       ErrorReason::kInvalidArgument,
-      absl::StrCat("session_id ", Quoted(id),
+      absl::StrCat(field, " ", Quoted(id),
                    " is not 1 to 63 of [a-z0-9-], beginning with a letter or "
                    "digit"),
-      {{"field", "session_id"},
+      {{"field", std::string(field)},
        {"value", Quoted(id)},
        {"bounds", "1 to 63 of [a-z0-9-], beginning with a letter or digit"}});
 }
 
 absl::Status ValidateSessionIds(std::span<const std::string> ids) {
   for (const std::string& id : ids) {
-    STEADYSTATE_RETURN_IF_ERROR(ValidateSessionId(id));
+    STEADYSTATE_RETURN_IF_ERROR(ValidateSessionId(id, "session_ids"));
   }
   std::vector<absl::string_view> sorted(ids.begin(), ids.end());
   std::sort(sorted.begin(), sorted.end());

@@ -60,7 +60,8 @@ SessionUid NewSessionUid();
 std::string ToString(const SessionUid& uid);
 
 // Each returns INVALID_ARGUMENT naming the value and the bound.
-absl::Status ValidateSessionId(absl::string_view id);
+absl::Status ValidateSessionId(absl::string_view id,
+                               absl::string_view field = "session_id");
 // Of sessions that are to be made together: also that none is there twice.
 absl::Status ValidateSessionIds(std::span<const std::string> ids);
 absl::Status ValidateSessionTtl(absl::Duration ttl);

@@ -175,7 +175,7 @@ TEST_F(CheckpointTest, WrongRequestsAreRefused) {
   EXPECT_THAT(Keep(keep, checkpoint), HasReason(ErrorReason::kSessionNotFound));
   keep.set_session(session_);
   keep.set_checkpoint_id("!x");
-  EXPECT_THAT(Keep(keep, checkpoint), IsAboutField("session_id"));
+  EXPECT_THAT(Keep(keep, checkpoint), IsAboutField("checkpoint_id"));
   keep.clear_checkpoint_id();
   keep.set_expected_position(3);
   EXPECT_THAT(Keep(keep, checkpoint),

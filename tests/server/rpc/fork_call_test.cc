@@ -88,7 +88,7 @@ TEST(ForkCallTest, WrongRequestsAreRefused) {
   request.add_session_ids("one");
   EXPECT_THAT(Fork(server, request, response), IsAboutField("session_ids"));
   request.set_session_ids(1, "Not an id");
-  EXPECT_THAT(Fork(server, request, response), IsAboutField("session_id"));
+  EXPECT_THAT(Fork(server, request, response), IsAboutField("session_ids"));
   for (int i = 0; i < 300; ++i) request.add_session_ids(absl::StrCat(i));
   EXPECT_THAT(Fork(server, request, response), IsAboutField("session_ids"));
   request.clear_session_ids();

@@ -149,7 +149,7 @@ TEST(SessionIdTest, IdsOfSessionsThatAreMadeTogetherAreValidAndDistinct) {
   const auto field = [](const Ids& ids) {
     return GetErrorDetails(ValidateSessionIds(ids))->metadata.front().second;
   };
-  EXPECT_EQ(field({"a", "not an id"}), "session_id");
+  EXPECT_EQ(field({"a", "not an id"}), "session_ids");
   EXPECT_EQ(field({"a", "b", "a"}), "session_ids");
 }
 
