@@ -217,6 +217,70 @@ class AioTest(TimedCase):
                  self.client.list_sessions(page_size=2)]
         self.assertEqual([n for n in found if "/list-" in n], names)
 
+    async def test_lists_of_some(self):
+        for i in range(3):
+            await self.session(f"some-{i}", labels={"i": str(i), "of": "some"})
+        await self.session("other")
+
+        async def found(*arguments, **keywords):
+            return [each.name.removeprefix("sessions/") async for each in
+                    self.client.list_sessions(*arguments, **keywords)]
+
+        self.assertEqual(await found("some-?"), ["some-0", "some-1", "some-2"])
+        self.assertEqual(await found("*-1"), ["some-1"])
+        self.assertEqual(await found(labels={"of": "some", "i": "2"}),
+                         ["some-2"])
+        self.assertEqual(await found("other", labels={"of": "some"}), [])
+
+    async def test_a_generation_without_a_session(self):
+        before = [each.name async for each in self.client.list_sessions()]
+        session = await self.session()
+        wanted = [part async for part in session.generate(
+            "The ", max_tokens=20, sampling=GREEDY, logprobs=1)]
+        await session.delete()
+        told = [part async for part in self.client.generate(
+            "The ", max_tokens=20, sampling=GREEDY, logprobs=1)]
+        self.assertEqual(
+            [token for part in told for token in part.tokens],
+            [token for part in wanted for token in part.tokens])
+        self.assertEqual("".join(map(str, told)), "".join(map(str, wanted)))
+        self.assertEqual(told[-1].finish_reason, "LENGTH")
+        self.assertEqual(told[-1].position, len("The ") + 20)
+        self.assertEqual(
+            [each.name async for each in self.client.list_sessions()], before)
+        with self.assertRaises(steadystate.InvalidArgument) as caught:
+            await text_of(self.client.generate("The ", max_tokens=1,
+                                               stop=[""]))
+        self.assertIn("stop", caught.exception.field)
+
+    async def test_what_happens_to_sessions(self):
+        async with (contextlib.aclosing(self.client.watch_sessions()) as all_,
+                    contextlib.aclosing(self.client.watch_sessions(
+                        "watched")) as watched):
+            first = await anext(all_)
+            self.assertEqual((await anext(watched)).events, ())
+            session = await self.session("watched")
+            await self.session("unwatched")
+            await session.absorb("abc")
+            await session.rewind(2)
+            await session.delete()
+            seen = []
+            while len(seen) < 3:
+                seen += (await anext(watched)).events
+            self.assertEqual(
+                [(event.kind, event.session, event.position) for event in seen],
+                [("CREATED", session.name, 0), ("REWOUND", session.name, 2),
+                 ("DELETED", session.name, 2)])
+            self.assertEqual({event.uid for event in seen},
+                             {session.created_as.uid})
+        async with contextlib.aclosing(self.client.watch_sessions(
+                cursor=first.cursor)) as again:
+            names = set()
+            while "sessions/unwatched" not in names:
+                names |= {event.session for event in (await anext(again)).events}
+        with self.assertRaises(steadystate.InvalidArgument):
+            await anext(self.client.watch_sessions(cursor="none"))
+
     async def test_the_model_and_its_tokens(self):
         model = await self.client.model()
         self.assertEqual(model.tokenizer, "bytes")

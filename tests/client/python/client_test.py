@@ -63,6 +63,13 @@ class ClientTest(unittest.TestCase):
             each.name for each in client.list_sessions()])
         for name in (session.name, twin.name, "imported"):
             client.delete_session(name)
+        self.assertEqual("".join(map(str, client.generate(
+            "The ", max_tokens=10, ignore_eos=True, sampling=GREEDY))),
+            "".join(map(str, parts)))
+        with client.watch_sessions("watched") as watch:
+            self.assertEqual(next(watch).events, ())
+            client.create_session("watched").delete()
+            self.assertEqual(next(watch).events[0].kind, "CREATED")
         self.assertEqual(client.detokenize(client.tokenize("a b")), "a b")
         self.assertEqual(client.health(), "SERVING")
 

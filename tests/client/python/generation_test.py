@@ -66,6 +66,29 @@ class GenerationTest(TimedCase):
             await parts_of(session, lambda count: self.proxy.cut(),
                            logprobs=1)
 
+    async def test_without_a_session_a_break_is_told_once_it_has_begun(self):
+        await self.client.model()  # there is a connection
+        self.proxy.cut()
+        generated = self.client.generate("The ", **ASKED)
+        parts = []
+        with self.assertRaises(steadystate.ConnectionLost):
+            async for part in generated:
+                parts.append(part)
+                self.proxy.cut()
+        self.assertTrue(parts)
+
+    async def test_a_watch_goes_on_after_a_break(self):
+        watch = self.client.watch_sessions()
+        await anext(watch)
+        names = [(await self.client.create_session()).name for _ in range(3)]
+        self.proxy.cut()
+        names.append((await self.client.create_session()).name)
+        seen = []
+        while len(seen) < len(names):
+            seen += (await anext(watch)).events
+        self.assertEqual([event.session for event in seen], names)
+        await watch.aclose()
+
     async def test_a_step_whose_answer_is_lost_is_carried_out_once(self):
         session = await self.client.create_session()
         other = await self.enterAsyncContext(AsyncClient(self.server.grpc))

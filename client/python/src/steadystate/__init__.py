@@ -27,8 +27,9 @@ from .errors import (AlreadyExists, BudgetExhausted, Cancelled, ClientClosed,
 from .multiplexer import AsyncMultiplexer, CarriedSession, StreamedToken
 from .retry import Retry
 from .types import (CheckpointInfo, EmbedResult, GeneratedToken, GeneratePart,
-                    ModelInfo, Sampling, ScoredToken, ScoreResult, SessionInfo,
-                    SpecialToken, StepResult, TextPart, TokenLogprob, Usage)
+                    ModelInfo, Sampling, ScoredToken, ScoreResult,
+                    SessionEvent, SessionInfo, SpecialToken, StepResult,
+                    TextPart, TokenLogprob, Usage, WatchPart)
 
 __all__ = [
     "AlreadyExists", "AsyncChat", "AsyncClient", "AsyncMultiplexer",
@@ -39,9 +40,9 @@ __all__ = [
     "InvalidArgument", "MessageTooLarge", "ModelInfo", "Multiplexer",
     "NotFound", "OutOfRange", "Parts", "PositionMismatch", "QueueFull",
     "ReplayUnavailable", "ResourceExhausted", "Retry", "Sampling",
-    "ScoreResult", "ScoredToken", "Session", "SessionBusy", "SessionExpired",
-    "SessionInfo", "SessionNotFound", "SnapshotRejected", "SpecialToken",
+    "ScoreResult", "ScoredToken", "Session", "SessionBusy", "SessionEvent",
+    "SessionExpired", "SessionInfo", "SessionNotFound", "SnapshotRejected", "SpecialToken",
     "StateNotFinite", "SteadystateError", "StepResult", "StoreUnavailable",
     "StreamedToken", "TextPart", "TokenLogprob", "TokenizerUnavailable",
-    "Unavailable", "Usage", "__version__", "render_chat",
+    "Unavailable", "Usage", "WatchPart", "__version__", "render_chat",
 ]

@@ -3,14 +3,57 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 
 from . import _wire
 from ._transport import Deadline, Transport
 from .errors import ConnectionLost, SteadystateError
 from .retry import Backoff
-from .types import GeneratePart, read
+from .types import GeneratePart, Prompt, Sampling, read, write_prompt
+
+
+def request_of(prompt: Prompt | None, max_tokens: int | None,
+               sampling: Sampling | None, stop: Sequence[str],
+               stop_tokens: Sequence[int], ignore_eos: bool,
+               logprobs: int | None) -> _wire.Message:
+    """A GenerateRequest that names no session."""
+    request = _wire.v1.GenerateRequest(stop=stop, stop_tokens=stop_tokens,
+                                       ignore_eos=ignore_eos)
+    write_prompt(prompt, request)
+    if max_tokens is not None:
+        request.max_tokens = max_tokens
+    if logprobs is not None:
+        request.logprobs = logprobs
+    if sampling is not None:
+        sampling.write(request.sampling)
+    return request
+
+
+async def generate_alone(
+        transport: Transport, request: _wire.Message,
+        timeout: float | None) -> AsyncGenerator[GeneratePart, None]:
+    """The parts of one Generate without a session. Is tried again until its
+    first part has come: later the server has forgotten it."""
+    deadline = Deadline(timeout)
+    backoff = Backoff(transport.retry)
+    begun = False
+    while True:
+        try:
+            async with aclosing(transport.messages(
+                    "Generate", request, deadline.left())) as messages:
+                async for message in messages:
+                    begun = True
+                    yield _part(message)
+                    if message.finish_reason:
+                        return
+            raise ConnectionLost("the generation's end is missing",
+                                 code="UNAVAILABLE")
+        except SteadystateError as error:
+            wait = None if begun else backoff.next_wait(error)
+            if wait is None:
+                raise
+            await deadline.sleep(wait, error)
 
 
 async def generate(transport: Transport, request: _wire.Message,

@@ -10,7 +10,7 @@ from contextlib import aclosing
 from typing import TYPE_CHECKING, Any
 
 from . import _wire
-from ._generation import generate
+from ._generation import generate, request_of
 from ._snapshot import receive_snapshot
 from ._transport import Deadline, Transport
 from .errors import AlreadyExists, SteadystateError
@@ -84,18 +84,12 @@ class AsyncSession:
         rewind(position=part.position) takes that back.
         """
         deadline = Deadline(timeout)
-        request = _wire.v1.GenerateRequest(
-            session=self.name, stop=stop, stop_tokens=stop_tokens,
-            ignore_eos=ignore_eos, reuse_prefix=reuse_prefix,
-            request_id=uuid.uuid4().hex,
-            expected_position=await self._position_now(deadline))
-        write_prompt(prompt, request)
-        if max_tokens is not None:
-            request.max_tokens = max_tokens
-        if logprobs is not None:
-            request.logprobs = logprobs
-        if sampling is not None:
-            sampling.write(request.sampling)
+        request = request_of(prompt, max_tokens, sampling, stop, stop_tokens,
+                             ignore_eos, logprobs)
+        request.session = self.name
+        request.reuse_prefix = reuse_prefix
+        request.request_id = uuid.uuid4().hex
+        request.expected_position = await self._position_now(deadline)
         self._position = None
         async with aclosing(generate(self._transport, request,
                                      deadline.left())) as parts:

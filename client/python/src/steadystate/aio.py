@@ -5,21 +5,24 @@ from __future__ import annotations
 import os
 import uuid
 from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
+from contextlib import aclosing
 from typing import Any
 
 import grpc
 
 from . import _wire
 from ._address import DEFAULT_ADDRESS, read_address
+from ._generation import generate_alone, request_of
 from ._session import AsyncSession, embed_of, score_of
 from ._snapshot import Source, send_snapshot
 from ._transport import Deadline, Transport
-from .errors import (AlreadyExists, FailedPrecondition, NotFound,
-                     SteadystateError)
+from .errors import (AlreadyExists, ConnectionLost, FailedPrecondition,
+                     NotFound, SteadystateError)
 from .multiplexer import AsyncMultiplexer
-from .retry import Retry
-from .types import (CheckpointInfo, EmbedResult, ModelInfo, Prompt, ScoreResult,
-                    SessionInfo, TextPart, read, write_session)
+from .retry import Backoff, Retry
+from .types import (CheckpointInfo, EmbedResult, GeneratePart, ModelInfo,
+                    Prompt, Sampling, ScoreResult, SessionInfo, TextPart,
+                    WatchPart, read, write_session)
 
 
 class AsyncClient:
@@ -123,13 +126,52 @@ class AsyncClient:
         return self._session(await self._get(name, timeout))
 
     async def list_sessions(
-            self, *, page_size: int = 0,
+            self, match: str | None = None, *,
+            labels: Mapping[str, str] | None = None, page_size: int = 0,
             timeout: float | None = None) -> AsyncGenerator[SessionInfo, None]:
         """All sessions, in the order of their ids, a page at a time; `timeout`
-        is each page's."""
-        async for page in self._pages("ListSessions", page_size, timeout):
+        is each page's.
+
+        match   only those with such an id: `*` stands for any characters, `?`
+                for one
+        labels  only those that have all of these
+        """
+        request = _wire.v1.ListSessionsRequest(
+            match=match or "", labels=labels or {}, page_size=page_size)
+        async for page in self._pages("ListSessions", request, timeout):
             for session in page.sessions:
                 yield read(SessionInfo, session)
+
+    async def watch_sessions(
+            self, session: str | None = None, *, cursor: str = "",
+            timeout: float | None = None) -> AsyncGenerator[WatchPart, None]:
+        """What happens to sessions, or to those of one name or id, from now on
+        or from a WatchPart's cursor on. The first part comes at once, maybe
+        without events: who lists the sessions then misses nothing. Goes on by
+        itself where the stream breaks; does not end by itself.
+
+        OutOfRange: events are lost that came after the cursor, for instance
+        because the server was restarted.
+        """
+        request = _wire.v1.WatchSessionsRequest(cursor=cursor)
+        if session is not None:
+            request.session = _wire.session_name(session)
+        deadline = Deadline(timeout)
+        backoff = Backoff(self._transport.retry)
+        while True:
+            try:
+                async with aclosing(self._transport.messages(
+                        "WatchSessions", request, deadline.left())) as messages:
+                    async for message in messages:
+                        backoff.succeed()
+                        request.cursor = message.cursor
+                        yield read(WatchPart, message)
+                raise ConnectionLost("the watch has ended", code="UNAVAILABLE")
+            except SteadystateError as error:
+                wait = backoff.next_wait(error)
+                if wait is None:
+                    raise
+                await deadline.sleep(wait, error)
 
     async def delete_session(self, name: str, *,
                              timeout: float | None = None) -> None:
@@ -154,6 +196,41 @@ class AsyncClient:
         return self._session(await send_snapshot(self._transport, snapshot,
                                                  first, timeout))
 
+    # -- Without a session
+
+    async def generate(
+            self, prompt: Prompt, *, max_tokens: int | None = None,
+            sampling: Sampling | None = None, stop: Sequence[str] = (),
+            stop_tokens: Sequence[int] = (), ignore_eos: bool = False,
+            logprobs: int | None = None,
+            timeout: float | None = None) -> AsyncGenerator[GeneratePart, None]:
+        """As AsyncSession.generate, from a state of its own, which is gone at
+        the end. Is tried again until its first part has come; a stream that
+        breaks later is ConnectionLost."""
+        request = request_of(prompt, max_tokens, sampling, stop, stop_tokens,
+                             ignore_eos, logprobs)
+        async with aclosing(generate_alone(self._transport, request,
+                                           timeout)) as parts:
+            async for part in parts:
+                yield part
+
+    async def score(
+            self, text: Prompt, *, top_logprobs: int | None = None,
+            logits: bool = False,
+            timeout: float | None = None) -> ScoreResult:
+        """The log-probability of each token of a text, from a fresh state.
+        Logits are f32[vocab_size] for each token: memory is yours to bound."""
+        return await score_of(self._transport, _wire.v1.ScoreRequest(), text,
+                              top_logprobs, logits, timeout)
+
+    async def embed(self, text: Prompt, *, pooling: str | None = None,
+                    bidirectional: bool = False,
+                    timeout: float | None = None) -> EmbedResult:
+        """Hidden vectors of a text, from a fresh state: each, or with `pooling`
+        "MEAN" or "LAST" one."""
+        request = _wire.v1.EmbedRequest(bidirectional=bidirectional)
+        return await embed_of(self._transport, request, text, pooling, timeout)
+
     # -- Checkpoints
 
     async def list_checkpoints(
@@ -162,7 +239,8 @@ class AsyncClient:
             ) -> AsyncGenerator[CheckpointInfo, None]:
         """All checkpoints, as list_sessions. AsyncSession.checkpoint makes
         them."""
-        async for page in self._pages("ListCheckpoints", page_size, timeout):
+        request = _wire.v1.ListCheckpointsRequest(page_size=page_size)
+        async for page in self._pages("ListCheckpoints", request, timeout):
             for checkpoint in page.checkpoints:
                 yield read(CheckpointInfo, checkpoint)
 
@@ -215,22 +293,6 @@ class AsyncClient:
                                             timeout=timeout)
         return str(answer.text)
 
-    async def score(self, text: Prompt, *, top_logprobs: int | None = None,
-                    logits: bool = False,
-                    timeout: float | None = None) -> ScoreResult:
-        """The log-probability of each token of a text, from a fresh state.
-        Logits are f32[vocab_size] for each token: memory is yours to bound."""
-        return await score_of(self._transport, _wire.v1.ScoreRequest(), text,
-                              top_logprobs, logits, timeout)
-
-    async def embed(self, text: Prompt, *, pooling: str | None = None,
-                    bidirectional: bool = False,
-                    timeout: float | None = None) -> EmbedResult:
-        """Hidden vectors of a text, from a fresh state: each, or with `pooling`
-        "MEAN" or "LAST" one."""
-        request = _wire.v1.EmbedRequest(bidirectional=bidirectional)
-        return await embed_of(self._transport, request, text, pooling, timeout)
-
     # -- The server
 
     async def health(self, *, timeout: float | None = None) -> str:
@@ -282,9 +344,8 @@ class AsyncClient:
         await self._transport.call(method, request, timeout=timeout,
                                    recover=gone_before)
 
-    async def _pages(self, method: str, page_size: int,
+    async def _pages(self, method: str, request: _wire.Message,
                      timeout: float | None) -> AsyncGenerator[Any, None]:
-        request = _wire.METHODS[method].request(page_size=page_size)
         while True:
             page = await self._transport.call(method, request, timeout=timeout)
             yield page

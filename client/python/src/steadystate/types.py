@@ -70,6 +70,7 @@ class SessionInfo:
     durability: str = "DURABILITY_UNSPECIFIED"
     earliest_position: int = 0
     state_not_finite: bool = False
+    ephemeral: bool = False
     unusable: str = ""
 
 
@@ -85,6 +86,29 @@ class CheckpointInfo:
     uid: str = ""
     other_numerics: bool = False
     durability: str = "DURABILITY_UNSPECIFIED"
+
+
+@dataclasses.dataclass(frozen=True)
+class SessionEvent:
+    """What happened to a session: `kind` is "CREATED", "FORKED", "IMPORTED",
+    "HIBERNATED", "EVICTED", "WOKEN", "REWOUND", "EXPIRED" or "DELETED". Later
+    sessions of its name do not have its uid."""
+
+    kind: str = "KIND_UNSPECIFIED"
+    session: str = ""
+    uid: str = ""
+    position: int = 0
+    time: datetime.datetime | None = None
+    parent: str = ""
+
+
+@dataclasses.dataclass(frozen=True)
+class WatchPart:
+    """Events in their order, each once; `cursor` lets another watch go on after
+    them, as long as the server runs."""
+
+    events: tuple[SessionEvent, ...] = ()
+    cursor: str = ""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -244,6 +268,7 @@ _NESTED: dict[str, Any] = {
     "steadystate.v1.GenerateResponse.Usage": Usage,
     "steadystate.v1.ScoreResponse.ScoredToken": ScoredToken,
     "steadystate.v1.Model.SpecialToken": SpecialToken,
+    "steadystate.v1.SessionEvent": SessionEvent,
 }
 
 
