@@ -156,7 +156,8 @@ absl::Status Chat::Run() {
     if (event == LineReader::Event::kEnd) break;
     const absl::Status taken =
         event == LineReader::Event::kLine ? Take(line) : Interrupted(event);
-    if (taken.ok()) continue;
+    // What a signal has ended is no error.
+    if (taken.ok() || ended()) continue;
     if (!interactive_ || IsReaderGone(taken) || IsUnreachable(taken)) {
       return taken;
     }

@@ -33,7 +33,11 @@ ExitCode Report(const absl::Status& status, const Canceller& canceller) {
   if (status.ok()) return kOk;
   if (IsReaderGone(status)) return kReaderGone;
   if (canceller.cancelled()) return kInterrupted;
-  std::fprintf(stderr, "error: %s\n", Described(status).c_str());
+  // The server's own deadlines say themselves what they are.
+  const bool timed_out =
+      absl::IsDeadlineExceeded(status) && !GetErrorDetails(status);
+  std::fprintf(stderr, "error: %s%s\n", Described(status).c_str(),
+               timed_out ? "; --timeout says how long a call may take" : "");
   return IsUnreachable(status) ? kUnreachable : kFailed;
 }
 

@@ -213,7 +213,8 @@ absl::Status SweepVerdict(const SweepResult& result) {
   if (result.spec.variable != SweepVariable::kNothing) {
     if (result.knee) return absl::OkStatus();
     return absl::FailedPreconditionError(
-        absl::StrCat("no knee was found: ", KneeRule(result)));
+        absl::StrCat("no knee was found among these values; it would be ",
+                     KneeRule(result), ": try lower ones"));
   }
   for (const LoadResult& run : result.points[0].runs) {
     const absl::Status verdict = RunVerdict(run);

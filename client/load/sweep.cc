@@ -240,7 +240,9 @@ std::string KneeRule(const SweepResult& result) {
 }
 
 std::string DescribeKnee(const SweepResult& result) {
-  if (!result.knee) return absl::StrCat("none: ", KneeRule(result));
+  if (!result.knee) {
+    return absl::StrCat("none; it would be ", KneeRule(result));
+  }
   std::string text =
       absl::StrCat(VariableName(result.spec.variable), " ",
                    result.points[*result.knee].value, ": ", KneeRule(result));

@@ -87,7 +87,7 @@ TEST(SweepTest, PointsBelowTheKneeThatDidNotHoldAreSaid) {
   EXPECT_EQ(DescribeKnee(Sweep(ManySessions(), "rate:20,60,140")),
             "rate 60: the highest rate at which every run was valid");
   EXPECT_THAT(DescribeKnee(Sweep(ManySessions(), "rate:140,200")),
-              HasSubstr("none: the highest rate"));
+              HasSubstr("none; it would be the highest rate"));
   const auto result = RunSweep(ManySessions(), ParseSweep("rate:20,60").value(),
                                1, [](const LoadOptions& options) {
                                  LoadResult one = ResultOf(options);
