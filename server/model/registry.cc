@@ -34,6 +34,7 @@ std::vector<Family> AllFamilies() {
                              OlmoHybridFamily(),
                              Qwen35Family(),
                              Qwen35MoeFamily(),
+                             Qwen3NextFamily(),
                              RetnetFamily(),
                              Rwkv6Family(),
                              Rwkv7Family(),

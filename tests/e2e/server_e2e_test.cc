@@ -250,9 +250,15 @@ TEST(ServerE2eTest, AStoppedComputeThreadTurnsHealthAndGoingOnTurnsItBack) {
 }
 
 // Runs the binary to its end.
+// On free ports, unless the arguments say otherwise: somebody else may have a
+// server on this machine.
 Outcome RunServer(const std::string& arguments) {
   const TempDirectory directory;
-  return RunShell(absl::StrCat(kServer, " ", arguments), directory.path());
+  return RunShell(
+      absl::StrCat(kServer,
+                   " --listen 127.0.0.1:0 --metrics_listen 127.0.0.1:0 ",
+                   arguments),
+      directory.path());
 }
 
 class EndsInOrderOn : public testing::TestWithParam<int> {};

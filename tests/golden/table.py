@@ -101,6 +101,16 @@ SIZES = {
         "moe_intermediate_size": 16,
         "shared_expert_intermediate_size": 16,
     },
+    "qwen3_next": {
+        "num_hidden_layers": 4,
+        "num_attention_heads": 8,
+        "num_key_value_heads": 2,
+        "linear_num_value_heads": 16,
+        "num_experts": 2,
+        "num_experts_per_tok": 1,
+        "moe_intermediate_size": 16,
+        "shared_expert_intermediate_size": 16,
+    },
     "retnet": {},
     "rwkv6": {},
     "rwkv7": {

@@ -32,6 +32,7 @@ Family NemotronHFamily();
 Family OlmoHybridFamily();
 Family Qwen35Family();
 Family Qwen35MoeFamily();
+Family Qwen3NextFamily();
 Family RetnetFamily();
 Family Rwkv6Family();
 Family Rwkv7Family();

@@ -13,6 +13,10 @@
 // In "qwen3_5_moe" ("qwen3_5_moe_text") the MLP of every layer is a mixture of
 // experts (parts/mixture.h): the best of a softmax over all, their weights
 // divided by their sum, beside one that all tokens have, times a sigmoid.
+//
+// "qwen3_next" is the same, earlier: W_qkv and W_z are one matrix, W_b and W_a
+// another, both by key head; and its config says which layers have a mixture,
+// and whether the weights of experts are divided.
 #include <string>
 #include <vector>
 
@@ -47,6 +51,21 @@ constexpr absl::string_view kMixtureKeys[] = {"attention_bias",
                                               "moe_intermediate_size",
                                               "shared_expert_intermediate_size",
                                               "hidden_act"};
+constexpr absl::string_view kNextKeys[] = {"attention_bias",
+                                           "full_attention_interval",
+                                           "linear_num_key_heads",
+                                           "linear_num_value_heads",
+                                           "linear_key_head_dim",
+                                           "linear_value_head_dim",
+                                           "linear_conv_kernel_dim",
+                                           "num_experts",
+                                           "num_experts_per_tok",
+                                           "moe_intermediate_size",
+                                           "shared_expert_intermediate_size",
+                                           "decoder_sparse_step",
+                                           "mlp_only_layers",
+                                           "norm_topk_prob",
+                                           "hidden_act"};
 constexpr absl::string_view kInertKeys[] = {
     "language_model_only",   "mamba_ssm_dtype",
     "mtp_num_hidden_layers", "mtp_use_dedicated_embeddings",
@@ -61,9 +80,8 @@ constexpr absl::string_view kInnerModels[] = {"model.language_model."};
 constexpr absl::string_view kForeign[] = {"model.visual.", "visual.", "mtp.",
                                           "model.mtp."};
 
-absl::StatusOr<std::unique_ptr<Mixer>> MakeGatedDeltaNet(
-    const MixerBuilder& builder) {
-  const Config& config = builder.config;
+// But for what tensors are called.
+absl::StatusOr<DeltaLayerOptions> ReadGatedDeltaNet(const Config& config) {
   const Bounds heads = {1, 4096};
   const Bounds width = {1, 1 << 16};
   DeltaLayerOptions options;
@@ -81,16 +99,24 @@ absl::StatusOr<std::unique_ptr<Mixer>> MakeGatedDeltaNet(
                                config.Size("linear_key_head_dim", 128, width));
   STEADYSTATE_ASSIGN_OR_RETURN(
       options.V, config.Size("linear_value_head_dim", 128, width));
-  STEADYSTATE_ASSIGN_OR_RETURN(options.gate_activation,
-                               config.ActivationOf("output_gate_type", "silu"));
-  if (options.gate_activation != Activation::kSilu) {
-    return config.Unsupported("output_gate_type",
-                              "supported are \"swish\" and \"silu\"");
-  }
   STEADYSTATE_ASSIGN_OR_RETURN(
       options.conv_taps, config.Size("linear_conv_kernel_dim", 4, {1, 64}));
   options.decay = Decay::kScalar;
   options.gate = DeltaLayerOptions::Gate::kFull;
+  return options;
+}
+
+absl::StatusOr<std::unique_ptr<Mixer>> MakeGatedDeltaNet(
+    const MixerBuilder& builder) {
+  STEADYSTATE_ASSIGN_OR_RETURN(DeltaLayerOptions options,
+                               ReadGatedDeltaNet(builder.config));
+  STEADYSTATE_ASSIGN_OR_RETURN(
+      options.gate_activation,
+      builder.config.ActivationOf("output_gate_type", "silu"));
+  if (options.gate_activation != Activation::kSilu) {
+    return builder.config.Unsupported("output_gate_type",
+                                      "supported are \"swish\" and \"silu\"");
+  }
   options.names = {.qkv = "in_proj_qkv",
                    .beta = "in_proj_b",
                    .decay = "in_proj_a",
@@ -100,12 +126,24 @@ absl::StatusOr<std::unique_ptr<Mixer>> MakeGatedDeltaNet(
   return DeltaLayer::Make(builder, options);
 }
 
-absl::StatusOr<std::unique_ptr<Mixer>> MakeMixture(const MixerBuilder& from) {
+absl::StatusOr<std::unique_ptr<Mixer>> MakeGatedDeltaNetByHead(
+    const MixerBuilder& builder) {
+  STEADYSTATE_ASSIGN_OR_RETURN(DeltaLayerOptions options,
+                               ReadGatedDeltaNet(builder.config));
+  options.gate_activation = Activation::kSilu;
+  options.names = {.qkvz = "in_proj_qkvz",
+                   .ba = "in_proj_ba",
+                   .norm = "norm",
+                   .out = "out_proj"};
+  return DeltaLayer::Make(builder, options);
+}
+
+absl::StatusOr<std::unique_ptr<Mixer>> MakeMixtureOf(
+    const ExpertDefaults& defaults, const MixerBuilder& from,
+    MixtureOptions options = {}) {
   const Config& config = from.config;
   const Bounds widths = {1, 1 << 20};
-  MixtureOptions options;
-  STEADYSTATE_RETURN_IF_ERROR(
-      ReadExperts(config, {.count = 256, .chosen = 8}, options.router));
+  STEADYSTATE_RETURN_IF_ERROR(ReadExperts(config, defaults, options.router));
   options.router.shared_gate = "shared_expert_gate.weight";
   STEADYSTATE_ASSIGN_OR_RETURN(options.activation,
                                config.ActivationOf("hidden_act", "silu"));
@@ -126,6 +164,39 @@ absl::StatusOr<std::unique_ptr<Mixer>> MakeMixture(const MixerBuilder& from) {
                      builder.Child("shared_expert."));
   };
   return Mixture::Make(from, options);
+}
+
+absl::StatusOr<std::unique_ptr<Mixer>> MakeMixture(const MixerBuilder& from) {
+  return MakeMixtureOf({.count = 256, .chosen = 8}, from);
+}
+
+absl::StatusOr<std::unique_ptr<Mixer>> MakeNextMixture(
+    const MixerBuilder& from) {
+  MixtureOptions options;
+  STEADYSTATE_ASSIGN_OR_RETURN(const bool divided,
+                               from.config.Bool("norm_topk_prob", true));
+  if (!divided) options.router.divided_with = -1;
+  return MakeMixtureOf({.count = 512, .chosen = 10}, from, options);
+}
+
+// Which layers have a mixture; the others have an MLP.
+absl::Status ReadMixtureLayers(const Config& config, ModelConfig& model) {
+  const size_t layers = model.layers.size();
+  STEADYSTATE_ASSIGN_OR_RETURN(
+      const size_t step, config.Size("decoder_sparse_step", 1, {1, 1 << 16}));
+  STEADYSTATE_ASSIGN_OR_RETURN(
+      const auto without,
+      config.SizeList("mlp_only_layers", {0, static_cast<double>(layers - 1)},
+                      layers));
+  for (size_t i = 0; i < layers; ++i) {
+    model.layers[i].channels =
+        (i + 1) % step == 0 ? ChannelMixer::kFamily : ChannelMixer::kGatedMlp;
+  }
+  if (!without.has_value()) return absl::OkStatus();
+  for (const size_t layer : *without) {
+    model.layers[layer].channels = ChannelMixer::kGatedMlp;
+  }
+  return absl::OkStatus();
 }
 
 // Every layer, as `layer_types` or `full_attention_interval` says.
@@ -174,6 +245,11 @@ absl::Status ReadMixtureConfig(const Config& config, ModelConfig& model) {
   return ReadLanguageModel(config, 2, model);
 }
 
+absl::Status ReadNextConfig(const Config& config, ModelConfig& model) {
+  STEADYSTATE_RETURN_IF_ERROR(ReadMixtureLayers(config, model));
+  return ReadLanguageModel(config, 2, model);
+}
+
 }  // namespace
 
 Family Qwen35Family() {
@@ -214,6 +290,21 @@ Family Qwen35MoeFamily() {
   family.layer.channels = ChannelMixer::kFamily;
   family.read_config = ReadMixtureConfig;
   family.make_channel_mixer = MakeMixture;
+  return family;
+}
+
+Family Qwen3NextFamily() {
+  Family family = Qwen35MoeFamily();
+  family.model_type = "qwen3_next";
+  family.inner_model_type = "";
+  family.keys = {.used = kNextKeys, .inert = kInertKeys, .must_be_default = {}};
+  family.defaults.layers = 48;
+  family.defaults.vocab_size = 151936;
+  family.defaults.intermediate_size = 5632;
+  family.layer.channels = ChannelMixer::kGatedMlp;  // or as the config says
+  family.read_config = ReadNextConfig;
+  family.make_token_mixer = MakeGatedDeltaNetByHead;
+  family.make_channel_mixer = MakeNextMixture;
   return family;
 }
 

@@ -125,7 +125,7 @@ absl::Status SoftmaxAttention::TakeWeights(
   ProjectionStack stack(from.weights, D_);
   if (gated_) {
     STEADYSTATE_RETURN_IF_ERROR(
-        stack.AddEveryOther("q_proj", 2 * H_, d_, 0, bias).status());
+        stack.AddOfEach("q_proj", {H_, 2 * d_, 0, d_}, bias).status());
   } else {
     STEADYSTATE_RETURN_IF_ERROR(stack.Add("q_proj", H_ * d_, bias).status());
   }
@@ -133,7 +133,7 @@ absl::Status SoftmaxAttention::TakeWeights(
   STEADYSTATE_RETURN_IF_ERROR(stack.Add("v_proj", G_ * d_, bias).status());
   if (gated_) {
     STEADYSTATE_RETURN_IF_ERROR(
-        stack.AddEveryOther("q_proj", 2 * H_, d_, 1, bias).status());
+        stack.AddOfEach("q_proj", {H_, 2 * d_, d_, d_}, bias).status());
   }
   STEADYSTATE_ASSIGN_OR_RETURN(fused_, stack.Pack(from.linears));
   STEADYSTATE_ASSIGN_OR_RETURN(

@@ -78,11 +78,33 @@ absl::Status ReadValueHeads(const Config& config, size_t default_heads,
   return absl::OkStatus();
 }
 
-absl::Status DeltaLayer::TakeProjections(const MixerBuilder& from) {
+absl::Status DeltaLayer::AddPartsByHead(ProjectionStack& stack) {
+  const DeltaLayerOptions& o = options_;
+  const size_t sharing = o.HV / o.H;
+  const size_t values = sharing * o.V;
+  const size_t block = 2 * o.K + 2 * values;
+  const absl::string_view qkvz = o.names.qkvz;
+  const absl::string_view ba = o.names.ba;
+  const RowsOfEach decays = {o.H, 2 * sharing, sharing, sharing};
+  STEADYSTATE_ASSIGN_OR_RETURN(q_, stack.AddOfEach(qkvz, {o.H, block, 0, o.K}));
+  STEADYSTATE_ASSIGN_OR_RETURN(k_,
+                               stack.AddOfEach(qkvz, {o.H, block, o.K, o.K}));
+  STEADYSTATE_ASSIGN_OR_RETURN(
+      v_, stack.AddOfEach(qkvz, {o.H, block, 2 * o.K, values}));
+  STEADYSTATE_ASSIGN_OR_RETURN(
+      beta_, stack.AddOfEach(ba, {o.H, 2 * sharing, 0, sharing}));
+  STEADYSTATE_ASSIGN_OR_RETURN(decay_up_.column, stack.AddOfEach(ba, decays));
+  STEADYSTATE_ASSIGN_OR_RETURN(
+      gate_up_.column,
+      stack.AddOfEach(qkvz, {o.H, block, 2 * o.K + values, values}));
+  return absl::OkStatus();
+}
+
+absl::Status DeltaLayer::AddParts(const MixerBuilder& from,
+                                  ProjectionStack& stack) {
   const DeltaLayerOptions& o = options_;
   const size_t gate_heads = o.gates_per_key_head ? o.H : o.HV;
   const size_t sharing = o.HV / gate_heads;
-  ProjectionStack stack(from.weights, D_);
   if (o.names.qkv.empty()) {
     STEADYSTATE_ASSIGN_OR_RETURN(q_, stack.Add("q_proj", o.H * o.K));
     STEADYSTATE_ASSIGN_OR_RETURN(k_, stack.Add("k_proj", o.H * o.K));
@@ -116,6 +138,14 @@ absl::Status DeltaLayer::TakeProjections(const MixerBuilder& from) {
         gate_up_, TakeLowRank(from, "g_proj.0", "g_proj.1", {o.HV, o.V},
                               Bias::kYes, stack));
   }
+  return absl::OkStatus();
+}
+
+absl::Status DeltaLayer::TakeProjections(const MixerBuilder& from) {
+  const DeltaLayerOptions& o = options_;
+  ProjectionStack stack(from.weights, D_);
+  STEADYSTATE_RETURN_IF_ERROR(o.names.qkvz.empty() ? AddParts(from, stack)
+                                                   : AddPartsByHead(stack));
   columns_ = stack.columns();
   STEADYSTATE_ASSIGN_OR_RETURN(fused_, stack.Pack(from.linears));
   STEADYSTATE_ASSIGN_OR_RETURN(
@@ -128,7 +158,7 @@ absl::Status DeltaLayer::TakeConvs(const MixerBuilder& from) {
   const DeltaLayerOptions& o = options_;
   if (!o.conv_taps.has_value()) return absl::OkStatus();
   const size_t taps = *o.conv_taps;
-  if (!o.names.qkv.empty()) {
+  if (!o.names.qkv.empty() || !o.names.qkvz.empty()) {
     return convs_.Add(from, ConvNames(), q_, 2 * o.H * o.K + o.HV * o.V, taps,
                       Activation::kSilu);
   }

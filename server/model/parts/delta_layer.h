@@ -28,6 +28,11 @@ struct DeltaLayerNames {
   // q, k and v one after the other, with one convolution, conv1d, over them
   // all. Empty: q_proj, k_proj, v_proj and a convolution each.
   absl::string_view qkv = "";
+  // Instead of all of qkv, gate, beta and decay, by key head: of each head the
+  // rows of q, k, v and the gate; and those of beta and decay. Needs
+  // Gate::kFull, Decay::kScalar and betas, and one convolution as of qkv.
+  absl::string_view qkvz = "";
+  absl::string_view ba = "";
   absl::string_view beta = "b_proj";
   absl::string_view decay = "a_proj";  // of kScalar
   absl::string_view gate = "g_proj";   // of Gate::kFull
@@ -115,6 +120,9 @@ class DeltaLayer final : public Mixer {
   };
 
   absl::Status TakeProjections(const MixerBuilder& from);
+  // Adds those of the input to the stack.
+  absl::Status AddParts(const MixerBuilder& from, ProjectionStack& stack);
+  absl::Status AddPartsByHead(ProjectionStack& stack);
   absl::Status TakeConvs(const MixerBuilder& from);
   void PlanScratch(RowScratchPlan plan);
   Parts PartsOf(const RowScratch& scratch) const;

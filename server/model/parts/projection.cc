@@ -56,14 +56,13 @@ absl::StatusOr<size_t> ProjectionStack::AddRepeated(absl::string_view name,
   return std::exchange(columns_, bias_.size());
 }
 
-absl::StatusOr<size_t> ProjectionStack::AddEveryOther(absl::string_view name,
-                                                      size_t blocks,
-                                                      size_t rows, size_t first,
-                                                      Bias bias) {
+absl::StatusOr<size_t> ProjectionStack::AddOfEach(absl::string_view name,
+                                                  const RowsOfEach& rows,
+                                                  Bias bias) {
   STEADYSTATE_ASSIGN_OR_RETURN(const Stored stored,
-                               Take(name, blocks * rows, bias));
-  for (size_t block = first; block < blocks; block += 2) {
-    AddRows(stored, block * rows, rows);
+                               Take(name, rows.blocks * rows.block, bias));
+  for (size_t block = 0; block < rows.blocks; ++block) {
+    AddRows(stored, block * rows.block + rows.first, rows.rows);
   }
   return std::exchange(columns_, bias_.size());
 }

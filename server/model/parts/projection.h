@@ -35,6 +35,14 @@ struct RepeatedRows {
   size_t times = 1;
 };
 
+// Rows of each of the blocks that a matrix consists of.
+struct RowsOfEach {
+  size_t blocks = 0;
+  size_t block = 0;  // rows of a block
+  size_t first = 0;  // of those taken, within the block
+  size_t rows = 0;
+};
+
 // Gathers projections of one input, so that a single matrix product computes
 // all of them. Lives while a mixer is made.
 class ProjectionStack {
@@ -54,11 +62,10 @@ class ProjectionStack {
   absl::StatusOr<size_t> AddRepeated(absl::string_view name, RepeatedRows rows,
                                      Bias bias = Bias::kNone);
 
-  // The same of `<name>.weight`, [blocks, rows, in]: of every second block,
-  // from the first or second on (`first` is 0 or 1).
-  absl::StatusOr<size_t> AddEveryOther(absl::string_view name, size_t blocks,
-                                       size_t rows, size_t first,
-                                       Bias bias = Bias::kNone);
+  // The same of a part of each block of `<name>.weight`, [blocks, block, in].
+  absl::StatusOr<size_t> AddOfEach(absl::string_view name,
+                                   const RowsOfEach& rows,
+                                   Bias bias = Bias::kNone);
 
   // Columns in all, so far.
   size_t columns() const { return columns_; }

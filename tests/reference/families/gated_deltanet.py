@@ -63,9 +63,12 @@ class Mixer(Layer):
         beta = sigmoid(self.project("b_proj", x))
         return 2 * beta if self.config["allow_neg_eigval"] else beta
 
+    def decay_input(self, x):
+        return self.project(self.DECAY, x)
+
     def decay(self, x):
         """[HV, 1]: one number serves all key channels."""
-        a = self.project(self.DECAY, x) + self.tensor("dt_bias")
+        a = self.decay_input(x) + self.tensor("dt_bias")
         return np.exp(-np.exp(self.tensor("A_log")) * softplus(a))[:, None]
 
     def gate(self, x):

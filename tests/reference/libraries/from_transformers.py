@@ -58,6 +58,7 @@ MODELS = {
                     "Qwen3_5MoeForConditionalGeneration"),
     "qwen3_5_moe_text": ("Qwen3_5MoeTextConfig", "Qwen3_5MoeForCausalLM"),
     "qwen3_5_text": ("Qwen3_5TextConfig", "Qwen3_5ForCausalLM"),
+    "qwen3_next": ("Qwen3NextConfig", "Qwen3NextForCausalLM"),
     "xlstm": ("xLSTMConfig", "xLSTMForCausalLM"),
 }
 

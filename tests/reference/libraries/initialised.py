@@ -120,6 +120,8 @@ SMALL = {
         },
         "qwen3_5_moe_text": QWEN3_5_MOE,
         "qwen3_5_text": QWEN3_5,
+        "qwen3_next": {**QWEN3_5_MOE, "intermediate_size": 96,
+                       "mlp_only_layers": [0]},
         "xlstm": {"num_heads": 4},
     },
 }

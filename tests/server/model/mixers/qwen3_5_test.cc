@@ -49,6 +49,20 @@ TEST(Qwen35Test, BadMixturesAreRefusedByName) {
   ExpectRefusals("qwen3_5_moe", refusals);
 }
 
+TEST(Qwen35Test, BadNextModelsAreRefusedByName) {
+  const Refusal refusals[] = {
+      {"linear_num_value_heads", 3, kInvalid},
+      {"linear_conv_kernel_dim", 0, kInvalid},
+      {"num_experts_per_tok", 7, kInvalid},
+      {"decoder_sparse_step", 0, kInvalid},
+      {"mlp_only_layers", {2}, kInvalid},
+      {"mlp_only_layers", "none", kInvalid},
+      {"norm_topk_prob", 1, kInvalid},
+      {"hidden_act", "relu", kUnimplemented},
+  };
+  ExpectRefusals("qwen3_next", refusals);
+}
+
 void ExpectServedAsALanguageModel(const std::string& family, bool tied) {
   const auto model =
       Model::Load({.path = absl::StrCat(STEADYSTATE_SOURCE_DIR "/tests/golden/",
