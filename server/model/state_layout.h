@@ -1,6 +1,7 @@
 #ifndef STEADYSTATE_SERVER_MODEL_STATE_LAYOUT_H_
 #define STEADYSTATE_SERVER_MODEL_STATE_LAYOUT_H_
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -77,7 +78,13 @@ class StateLayout {
 
   // Bytes of one session's state, caps of per-token slots included. A multiple
   // of 64.
-  size_t bytes() const { return fixed_bytes_ + token_bytes_ * context_cap_; }
+  size_t bytes() const { return bytes_at(context_cap_); }
+  // The same of a session that stops at an earlier cap: what lies where does
+  // not depend on it.
+  size_t bytes_at(uint64_t cap) const {
+    return fixed_bytes_ +
+           token_bytes_ * static_cast<size_t>(std::min(cap, context_cap_));
+  }
   // In use from the start. A multiple of 64.
   size_t fixed_bytes() const { return fixed_bytes_; }
   // What each token adds; 0 without per-token slots. A multiple of 64.

@@ -47,7 +47,7 @@ KeeperThread::KeeperThread(const Parts& parts, absl::Duration hibernate_after,
       remover_(parts.shelf, parts.archive, saver_, parts.clock),
       past_(parts.layout, parts.shelf, parts.archive, saver_, parts.clock),
       undo_(parts.layout, parts.shelf, saver_, past_, parts.clock,
-            [this] { return NewSlot(); }),
+            [this](uint64_t cap) { return NewSlot(cap); }),
       prefixes_(parts.shelf, parts.archive, saver_, past_, parts.clock,
                 parts.metrics,
                 [this](const SessionState& state) { return CopyOf(state); }),
@@ -118,7 +118,7 @@ void KeeperThread::EndFirstWait() {
 bool KeeperThread::GiveSlot(Job& job) {
   SessionState& state = job.session->state;
   if (state.has_slot() || state.TakeOver()) return true;
-  absl::StatusOr<StateLease> lease = parts_.pool.Allocate();
+  absl::StatusOr<StateLease> lease = parts_.pool.Allocate(state.lease_bytes());
   if (lease.ok()) {
     state.SetSlot(*std::move(lease));
     return true;
@@ -359,15 +359,15 @@ bool KeeperThread::ClearOne() {
 
 absl::StatusOr<std::shared_ptr<SessionState>> KeeperThread::CopyOf(
     const SessionState& state) {
-  auto copy = NewState();
+  auto copy = NewState(state.context_cap());
   if (copy.ok()) (*copy)->CopyFrom(state);
   return copy;
 }
 
 absl::StatusOr<std::shared_ptr<SessionState>> KeeperThread::CopyOf(
-    const WayBack& way) {
+    const WayBack& way, uint64_t context_cap) {
   if (way.begin == 0) return nullptr;
-  auto copy = NewState();
+  auto copy = NewState(context_cap);
   if (copy.ok()) {
     STEADYSTATE_RETURN_IF_ERROR(past_.Restore(way, **copy));
   }
@@ -375,14 +375,18 @@ absl::StatusOr<std::shared_ptr<SessionState>> KeeperThread::CopyOf(
 }
 
 // At position 0, with a slot.
-absl::StatusOr<std::shared_ptr<SessionState>> KeeperThread::NewState() {
-  STEADYSTATE_ASSIGN_OR_RETURN(StateLease slot, NewSlot());
-  return std::make_shared<SessionState>(parts_.layout, std::move(slot));
+absl::StatusOr<std::shared_ptr<SessionState>> KeeperThread::NewState(
+    uint64_t context_cap) {
+  STEADYSTATE_ASSIGN_OR_RETURN(StateLease slot, NewSlot(context_cap));
+  auto state = std::make_shared<SessionState>(parts_.layout, std::move(slot));
+  state->set_context_cap(context_cap);
+  return state;
 }
 
-absl::StatusOr<StateLease> KeeperThread::NewSlot() {
+absl::StatusOr<StateLease> KeeperThread::NewSlot(uint64_t context_cap) {
+  const uint64_t bytes = parts_.layout.lease_bytes(context_cap);
   while (true) {
-    absl::StatusOr<StateLease> lease = parts_.pool.Allocate();
+    absl::StatusOr<StateLease> lease = parts_.pool.Allocate(bytes);
     if (lease.ok()) return lease;
     if (ClearOne() || FillOne()) continue;
     // Without a store what is charged has a slot by now, and those that have

@@ -67,9 +67,10 @@ class KeeperThread {
   // STATE_BUDGET_EXHAUSTED: all slots are in use.
   absl::StatusOr<std::shared_ptr<SessionState>> CopyOf(
       const SessionState& state);
-  // The same of what the way leads to, but for its pieces; null if that is
-  // position 0.
-  absl::StatusOr<std::shared_ptr<SessionState>> CopyOf(const WayBack& way);
+  // The same of what the way leads to, but for its pieces, with that cap; null
+  // if that is position 0.
+  absl::StatusOr<std::shared_ptr<SessionState>> CopyOf(const WayBack& way,
+                                                       uint64_t context_cap);
   // Puts the session into the store. Called by Work.
   absl::Status Save(Session& session) { return saver_.Save(session); }
   // Of some that it was told to put there in the making. The same.
@@ -85,8 +86,8 @@ class KeeperThread {
   SessionUndo& undo() { return undo_; }
 
  private:
-  absl::StatusOr<std::shared_ptr<SessionState>> NewState();
-  absl::StatusOr<StateLease> NewSlot();
+  absl::StatusOr<std::shared_ptr<SessionState>> NewState(uint64_t context_cap);
+  absl::StatusOr<StateLease> NewSlot(uint64_t context_cap);
   // Why a session leaves memory: others wait for a slot, or it is due.
   enum Reason : uint8_t { kForOthers, kForItself };
   // What became of an attempt to make room in memory.

@@ -178,6 +178,7 @@ struct Session {
   uint64_t stream = 0;
 
   Tier charged = Tier::kMemory;  // what for
+  uint64_t charge = 0;           // and how much, in bytes
   // The position of what the store has of it, and of the snapshot in that;
   // absent: it has nothing.
   std::optional<uint64_t> stored;

@@ -51,12 +51,6 @@ absl::StatusOr<RecoveredSessions> RecoverWithPatience(SessionArchive& archive) {
   return RecoverSessions(archive);
 }
 
-size_t StoredSessions(uint64_t store_bytes, const SessionArchive* archive) {
-  return archive == nullptr
-             ? 0
-             : static_cast<size_t>(store_bytes / archive->session_bytes());
-}
-
 absl::Status NoStore() {
   return MakeError(ErrorReason::kNoStore,
                    "this server keeps sessions in memory only: start it with "
@@ -120,13 +114,11 @@ SessionKeeper::SessionKeeper(const SessionLimits& limits,
       allow_other_numerics_(limits.allow_other_numerics),
       clock_(clock),
       metrics_(metrics),
-      pool_(layout.slot(), layout.charge_bytes(), limits.memory_bytes,
-            1 + layout.snapshots()),
+      pool_(layout.slot(), layout.lease_bytes(layout.context_cap()),
+            limits.memory_bytes, layout.lease_bytes(1)),
       shelf_(SessionTable(layout, limits.default_ttl,
                           limits.max_expired_remembered, archive != nullptr),
-             Charges(pool_.capacity() / (1 + layout.snapshots()),
-                     StoredSessions(limits.store_bytes, archive)),
-             pool_, archive, limits, metrics),
+             layout, pool_, archive, limits, metrics),
       thread_({.shelf = shelf_,
                .layout = layout,
                .pool = pool_,
@@ -255,9 +247,10 @@ void SessionKeeper::TakeUp(StoredSession stored, const Moment& now) {
   session->log.last = RoundOf(stored);
   session->repeatable_from = stored.repeatable_from;
   session->stored_tail = stored.tail;
-  session->charged = Tier::kStore;
+  const uint64_t charge = shelf_.ChargeOf(Tier::kStore, layout_.context_cap());
+  Shelf::NoteCharge(*session, Tier::kStore, charge);
   session->state.Leave();
-  shelf_.charges.Take(Tier::kStore, 1);
+  shelf_.charges.Take(Tier::kStore, charge);
   SessionOptions options;
   options.owner = std::move(card.owner);
   options.id = std::move(card.id);

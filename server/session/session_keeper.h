@@ -211,9 +211,19 @@ class SessionKeeper {
   }
 
  private:
-  absl::Status Charge(Tier tier, size_t sessions, const Moment& now)
+  // For so many sessions, bytes each.
+  absl::Status Charge(Tier tier, uint64_t each, size_t sessions,
+                      const Moment& now)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(shelf_.mutex);
-  absl::Status Refused(Tier tier, const Moment& now) const
+  absl::Status Refused(Tier tier, uint64_t bytes, const Moment& now) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(shelf_.mutex);
+  // A session's charge, and in memory its slot; none if that comes later.
+  struct ChargedSlot {
+    uint64_t bytes = 0;
+    StateLease lease{};
+  };
+  absl::StatusOr<ChargedSlot> ChargeOne(Tier tier, uint64_t context_cap,
+                                        const Moment& now)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(shelf_.mutex);
   absl::StatusOr<WayBack> WayTo(Session& parent, uint64_t position,
                                 absl::string_view text)

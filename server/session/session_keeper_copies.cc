@@ -125,7 +125,9 @@ absl::StatusOr<Forks> SessionKeeper::Fork(Session& parent,
   Forks forks = {.ids = options.ids, .position = position};
   while (forks.ids.size() < options.count) forks.ids.push_back(NewSessionId());
   const Moment now = clock_.Read();
-  while (shelf_.MoreExpiryMayMakeRoom(forks.ids.size(), now)) {
+  const uint64_t charge =
+      shelf_.ChargeOf(shelf_.listed_tier(), layout_.context_cap());
+  while (shelf_.MoreExpiryMayMakeRoom(charge * forks.ids.size(), now)) {
   }
   SessionOptions each;
   each.ttl = options.ttl;
@@ -286,8 +288,10 @@ absl::Status SessionKeeper::NewForks::Reserve(const Session& parent,
   if (each.ttl == absl::InfiniteDuration()) {
     STEADYSTATE_RETURN_IF_ERROR(CheckCheckpoints(keeper_.shelf_, ids.size()));
   }
-  STEADYSTATE_RETURN_IF_ERROR(
-      keeper_.Charge(keeper_.shelf_.listed_tier(), ids.size(), now_));
+  const Tier tier = keeper_.shelf_.listed_tier();
+  const uint64_t charge =
+      keeper_.shelf_.ChargeOf(tier, keeper_.layout_.context_cap());
+  STEADYSTATE_RETURN_IF_ERROR(keeper_.Charge(tier, charge, ids.size(), now_));
   each.owner = parent.owner;
   // A checkpoint's own are not for what is made of it, nor a session's for a
   // checkpoint.
@@ -301,7 +305,7 @@ absl::Status SessionKeeper::NewForks::Reserve(const Session& parent,
     SessionOptions options = each;
     options.id = id;
     auto fork = std::make_unique<Session>(keeper_.layout_);
-    fork->charged = keeper_.shelf_.listed_tier();
+    Shelf::NoteCharge(*fork, tier, charge);
     fork->durability = *each.durability;
     fork->in_making = ids.size() > 1;
     keeper_.shelf_.table.Claim(*fork, std::move(options), now_);
@@ -316,8 +320,9 @@ absl::Status SessionKeeper::NewForks::GoThatWay(
   prefix_ = prefix;
   KeeperThread& thread = keeper_.thread_;
   const absl::StatusOr<std::shared_ptr<SessionState>> origin =
-      way_.kept == &parent.state ? thread.CopyOf(parent.state)
-                                 : thread.CopyOf(way_);
+      way_.kept == &parent.state
+          ? thread.CopyOf(parent.state)
+          : thread.CopyOf(way_, parent.state.context_cap());
   // With a store it does not matter who uses all slots.
   if (keeper_.archive_ != nullptr && IsExhausted(origin.status())) {
     BecomeStored(parent);
@@ -377,9 +382,10 @@ absl::StatusOr<SessionInfo> SessionKeeper::Enlist(Session& session,
     STEADYSTATE_RETURN_IF_ERROR(shelf_.table.CheckNew(options));
     const Tier tier = shelf_.listed_tier();
     if (tier != session.charged) {
-      STEADYSTATE_RETURN_IF_ERROR(Charge(tier, 1, now));
-      shelf_.charges.GiveBack(session.charged, 1);
-      session.charged = tier;
+      const uint64_t charge = shelf_.ChargeOf(tier, layout_.context_cap());
+      STEADYSTATE_RETURN_IF_ERROR(Charge(tier, charge, 1, now));
+      shelf_.charges.GiveBack(session.charged, session.charge);
+      Shelf::NoteCharge(session, tier, charge);
     }
     session.position = session.state.position();
     session.repeatable_from = session.state.repeatable_from();

@@ -25,10 +25,10 @@ constexpr absl::Duration kMaxStateRetry = absl::Seconds(60);
 // The charges decide, not the free slots: some of these are for sessions that
 // have been charged and have not asked for theirs. An empty lease if the slot
 // comes later.
-absl::StatusOr<StateLease> LeaseIfFree(StatePool& pool) {
-  // One that is free by the charges is being cleared, or will be.
-  if (pool.lent() == pool.capacity()) return StateLease();
-  return pool.Allocate();
+absl::StatusOr<StateLease> LeaseIfFree(StatePool& pool, uint64_t bytes) {
+  // Room that there is by the charges is being cleared, or will be.
+  if (!pool.HasRoom(bytes)) return StateLease();
+  return pool.Allocate(bytes);
 }
 
 }  // namespace
@@ -36,7 +36,9 @@ absl::StatusOr<StateLease> LeaseIfFree(StatePool& pool) {
 absl::StatusOr<SessionInfo> SessionKeeper::Create(const SessionOptions& options,
                                                   Created* created) {
   const Moment now = clock_.Read();
-  while (shelf_.MoreExpiryMayMakeRoom(1, now)) {
+  const uint64_t charge =
+      shelf_.ChargeOf(shelf_.listed_tier(), layout_.context_cap());
+  while (shelf_.MoreExpiryMayMakeRoom(charge, now)) {
   }
   const MutexLock lock(shelf_.mutex);
   STEADYSTATE_ASSIGN_OR_RETURN(const Session* const session,
@@ -56,20 +58,12 @@ absl::StatusOr<Session*> SessionKeeper::CreateNow(const SessionOptions& options,
     STEADYSTATE_RETURN_IF_ERROR(shelf_.journal->Health());
   }
   const Tier tier = shelf_.listed_tier();
-  STEADYSTATE_RETURN_IF_ERROR(Charge(tier, 1, now));
-  StateLease lease;
-  if (tier == Tier::kMemory) {
-    absl::StatusOr<StateLease> free = LeaseIfFree(pool_);
-    if (!free.ok()) {
-      shelf_.charges.GiveBack(tier, 1);
-      return free.status();
-    }
-    lease = *std::move(free);
-  }
+  STEADYSTATE_ASSIGN_OR_RETURN(ChargedSlot charged,
+                               ChargeOne(tier, layout_.context_cap(), now));
   Session& session = shelf_.table.Add(options, now);
-  session.charged = tier;
+  Shelf::NoteCharge(session, tier, charged.bytes);
   session.durability = durability;
-  session.state.SetSlot(std::move(lease));
+  session.state.SetSlot(std::move(charged.lease));
   metrics_.SessionCreated();
   shelf_.Note(SessionEventKind::kCreated, session, now.wall);
   UpdateGauges();
@@ -111,14 +105,12 @@ void SessionKeeper::LogCreated(Session& session, const SessionInfo& info,
 
 absl::StatusOr<Session*> SessionKeeper::CreateUnlisted(const Moment& now) {
   shelf_.EndExpired(now);
-  STEADYSTATE_RETURN_IF_ERROR(Charge(Tier::kMemory, 1, now));
-  absl::StatusOr<StateLease> lease = LeaseIfFree(pool_);
-  if (!lease.ok()) {
-    shelf_.charges.GiveBack(Tier::kMemory, 1);
-    return lease.status();
-  }
+  STEADYSTATE_ASSIGN_OR_RETURN(
+      ChargedSlot charged,
+      ChargeOne(Tier::kMemory, layout_.context_cap(), now));
   Session& session = shelf_.KeepUnlisted(std::make_unique<Session>(layout_));
-  session.state.SetSlot(*std::move(lease));
+  Shelf::NoteCharge(session, Tier::kMemory, charged.bytes);
+  session.state.SetSlot(std::move(charged.lease));
   return &session;
 }
 
@@ -136,15 +128,13 @@ absl::StatusOr<Session*> SessionKeeper::FindEphemeral(const SessionKey& key,
 absl::StatusOr<Session*> SessionKeeper::CreateEphemeral(const SessionKey& key,
                                                         uint64_t stream,
                                                         const Moment& now) {
-  if (shelf_.stores && !shelf_.LeavesSlots()) {
-    return Refused(Tier::kMemory, now);
+  const uint64_t bytes = shelf_.ChargeOf(Tier::kMemory, layout_.context_cap());
+  if (shelf_.stores && !shelf_.LeavesRoom(bytes)) {
+    return Refused(Tier::kMemory, bytes, now);
   }
-  STEADYSTATE_RETURN_IF_ERROR(Charge(Tier::kMemory, 1, now));
-  absl::StatusOr<StateLease> lease = LeaseIfFree(pool_);
-  if (!lease.ok()) {
-    shelf_.charges.GiveBack(Tier::kMemory, 1);
-    return lease.status();
-  }
+  STEADYSTATE_ASSIGN_OR_RETURN(
+      ChargedSlot charged,
+      ChargeOne(Tier::kMemory, layout_.context_cap(), now));
   auto created = std::make_unique<Session>(layout_);
   created->stream = stream;
   SessionOptions options;
@@ -153,25 +143,42 @@ absl::StatusOr<Session*> SessionKeeper::CreateEphemeral(const SessionKey& key,
   options.ttl = absl::InfiniteDuration();
   Session& session =
       shelf_.table.Add(std::move(created), std::move(options), now);
-  session.state.SetSlot(*std::move(lease));
+  Shelf::NoteCharge(session, Tier::kMemory, charged.bytes);
+  session.state.SetSlot(std::move(charged.lease));
   metrics_.SessionCreated();
   shelf_.Note(SessionEventKind::kCreated, session, now.wall);
   UpdateGauges();
   return &session;
 }
 
-absl::Status SessionKeeper::Charge(Tier tier, size_t sessions,
+absl::Status SessionKeeper::Charge(Tier tier, uint64_t each, size_t sessions,
                                    const Moment& now) {
-  while (sessions > shelf_.charges.left(tier)) {
+  while (each * sessions > shelf_.charges.left(tier)) {
     if (tier != shelf_.listed_tier() || !shelf_.EndOldestPrefix()) {
-      return Refused(tier, now);
+      return Refused(tier, each, now);
     }
   }
-  shelf_.charges.Take(tier, sessions);
+  shelf_.charges.Take(tier, each * sessions);
   return absl::OkStatus();
 }
 
-absl::Status SessionKeeper::Refused(Tier tier, const Moment& now) const {
+absl::StatusOr<SessionKeeper::ChargedSlot> SessionKeeper::ChargeOne(
+    Tier tier, uint64_t context_cap, const Moment& now) {
+  ChargedSlot charged = {.bytes = shelf_.ChargeOf(tier, context_cap)};
+  STEADYSTATE_RETURN_IF_ERROR(Charge(tier, charged.bytes, 1, now));
+  if (tier == Tier::kStore) return charged;
+  absl::StatusOr<StateLease> lease =
+      LeaseIfFree(pool_, layout_.lease_bytes(context_cap));
+  if (!lease.ok()) {
+    shelf_.charges.GiveBack(tier, charged.bytes);
+    return lease.status();
+  }
+  charged.lease = *std::move(lease);
+  return charged;
+}
+
+absl::Status SessionKeeper::Refused(Tier tier, uint64_t bytes,
+                                    const Moment& now) const {
   const absl::Duration retry = std::clamp(
       shelf_.table.NextExpiry() - now.steady, kMinStateRetry, kMaxStateRetry);
   if (tier == Tier::kStore) {
@@ -179,16 +186,16 @@ absl::Status SessionKeeper::Refused(Tier tier, const Moment& now) const {
         ErrorReason::kStateBudgetExhausted,
         absl::StrCat("sessions take all ", FormatByteSize(store_bytes_),
                      " that they may take in the store; one is counted as ",
-                     FormatByteSize(archive_->session_bytes()),
+                     FormatByteSize(bytes),
                      ": delete sessions or raise --store_budget"),
         {{"budget_bytes", absl::StrCat(store_bytes_)},
-         {"session_bytes", absl::StrCat(archive_->session_bytes())}},
+         {"session_bytes", absl::StrCat(bytes)}},
         retry);
   }
-  const std::optional<ErrorDetails> details =
-      GetErrorDetails(pool_.Exhausted());
-  return MakeError(details->reason, pool_.Exhausted().message(),
-                   details->metadata, retry);
+  const absl::Status exhausted = pool_.Exhausted(bytes);
+  const std::optional<ErrorDetails> details = GetErrorDetails(exhausted);
+  return MakeError(details->reason, exhausted.message(), details->metadata,
+                   retry);
 }
 
 }  // namespace steadystate

@@ -104,13 +104,14 @@ void SessionPrefixes::Keep(Session& session, std::span<const int32_t> prompt) {
   }
   const PrefixDigest& prefix = digests.back();
   const Tier tier = shelf_.listed_tier();
+  const uint64_t charge = shelf_.ChargeOf(tier, session.state.context_cap());
   {
     const MutexLock lock(shelf_.mutex);
     if (session.other_numerics || shelf_.table.FindPrefix(prefix) != nullptr ||
-        !shelf_.MakeRoomForPrefix()) {
+        !shelf_.MakeRoomForPrefix(charge)) {
       return;
     }
-    shelf_.charges.Take(tier, 1);
+    shelf_.charges.Take(tier, charge);
   }
   MayPark("SessionPrefixes::Keep");
   auto copy = copy_of_(session.state);
@@ -118,14 +119,14 @@ void SessionPrefixes::Keep(Session& session, std::span<const int32_t> prompt) {
   const Moment now = clock_.Read();
   const MutexLock lock(shelf_.mutex);
   if (!copy.ok()) {
-    shelf_.charges.GiveBack(tier, 1);
+    shelf_.charges.GiveBack(tier, charge);
     return;
   }
   SessionOptions options;
   options.owner = session.owner;
   options.id = PrefixId(prefix);
   Session& kept = shelf_.table.Add(std::move(options), now);
-  kept.charged = tier;
+  Shelf::NoteCharge(kept, tier, charge);
   kept.durability = shelf_.stores ? Durability::kShutdown : Durability::kNone;
   kept.position = (*copy)->position();
   kept.repeatable_from = (*copy)->repeatable_from();

@@ -21,11 +21,15 @@ size_t Align(size_t bytes) {
 }  // namespace
 
 SessionLayout::SessionLayout(const StateLayout& state, size_t hidden_size,
-                             size_t history, size_t snapshots)
+                             size_t history, size_t snapshots,
+                             uint64_t context_cap)
     : state_(state),
       hidden_size_(hidden_size),
       history_(history),
       snapshots_(snapshots),
+      context_cap_(context_cap == 0
+                       ? state.context_cap()
+                       : std::min(context_cap, state.context_cap())),
       recent_offset_(Align(hidden_size * sizeof(float))),
       records_offset_(recent_offset_ +
                       Align(kMaxPenaltyWindow * sizeof(int32_t))),
@@ -37,8 +41,9 @@ SessionLayout::SessionLayout(const StateLayout& state, size_t hidden_size,
   if (state.fixed_bytes() == state.bytes()) slot_.fixed_bytes = slot_.bytes;
 }
 
-uint64_t SessionLayout::charge_bytes() const {
-  return (1 + snapshots_) * slot_.bytes + kBesideSlotBytes;
+uint64_t SessionLayout::charge_bytes(uint64_t cap) const {
+  const size_t slot = state_offset_ + Align(state_.bytes_at(cap));
+  return (1 + snapshots_) * slot + kBesideSlotBytes;
 }
 
 void SessionState::CopyFrom(const SessionState& other) {
@@ -86,7 +91,10 @@ StateLease SessionState::Leave() {
 }
 
 bool SessionState::TakeOver() {
-  if (origin_ == nullptr || origin_.use_count() > 1) return false;
+  if (origin_ == nullptr || origin_.use_count() > 1 ||
+      !origin_->lease_.Recharge(lease_bytes())) {
+    return false;
+  }
   lease_ = std::move(origin_->lease_);
   origin_.reset();
   return true;

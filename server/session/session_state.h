@@ -31,9 +31,10 @@ inline constexpr size_t kMinSnapshotDistance = 16;
 class SessionLayout {
  public:
   // `history`: how many of its latest inputs a session remembers; `snapshots`:
-  // how many states that it had it keeps in memory, beside the present one.
+  // how many states that it had it keeps in memory, beside the present one;
+  // `context_cap`: that of sessions that ask for none, 0 for the largest.
   SessionLayout(const StateLayout& state, size_t hidden_size, size_t history,
-                size_t snapshots = 0);
+                size_t snapshots = 0, uint64_t context_cap = 0);
 
   const StateLayout& state() const { return state_; }
   size_t hidden_size() const { return hidden_size_; }
@@ -41,9 +42,14 @@ class SessionLayout {
   size_t snapshots() const { return snapshots_; }
   SlotSize slot() const { return slot_; }
 
-  // Everything one session takes, its record included: what the budget is
-  // charged, exactly.
-  uint64_t charge_bytes() const;
+  // Everything that a session of this cap takes, its record included: what the
+  // budget is charged, exactly. Of what does not grow the cap does not matter.
+  uint64_t charge_bytes(uint64_t cap) const;
+  uint64_t charge_bytes() const { return charge_bytes(context_cap_); }
+  // What of that each of its slots is charged.
+  uint64_t lease_bytes(uint64_t cap) const {
+    return charge_bytes(cap) / (1 + snapshots_);
+  }
 
   // How much of the slot a session at `position` >= 1 has written at most.
   size_t used_bytes(uint64_t position) const {
@@ -51,8 +57,10 @@ class SessionLayout {
                     state_offset_ + state_.used_bytes(position));
   }
 
-  // The position beyond which a session cannot advance, or 0 for none.
-  uint64_t context_cap() const { return state_.context_cap(); }
+  // The position beyond which a session cannot advance that asks for none, and
+  // the largest that one may ask for; 0 for none.
+  uint64_t context_cap() const { return context_cap_; }
+  uint64_t max_context_cap() const { return state_.context_cap(); }
 
  private:
   friend class SessionState;
@@ -60,6 +68,7 @@ class SessionLayout {
   size_t hidden_size_;
   size_t history_;
   size_t snapshots_;
+  uint64_t context_cap_;
   // A slot is: pending hidden f32[D] | recent tokens | records of requests |
   // history | the model's state, each 64-byte aligned. The state comes last
   // because it may grow.
@@ -91,7 +100,9 @@ class SessionState {
   // At position 0. `lease` is a fresh slot of a pool of layout.slot(), or none
   // yet.
   explicit SessionState(const SessionLayout& layout, StateLease lease = {})
-      : layout_(layout), lease_(std::move(lease)) {}
+      : layout_(layout),
+        lease_(std::move(lease)),
+        context_cap_(layout.context_cap()) {}
   SessionState(const SessionState&) = delete;
   SessionState& operator=(const SessionState&) = delete;
 
@@ -117,7 +128,7 @@ class SessionState {
   // no slot and is at position 0; the origin is in memory.
   void Follow(std::shared_ptr<SessionState> origin);
   // True if it stands for a copy, and no other state does for the same: then it
-  // has the origin's slot from now on.
+  // has the origin's slot from now on, unless there is no room for its charge.
   bool TakeOver();
   // REQUIRES: it has a slot.
   void CopyOrigin();
@@ -146,7 +157,15 @@ class SessionState {
   std::byte* model_state() const;
 
   uint64_t position() const { return position_; }
-  uint64_t context_cap() const { return layout_.context_cap(); }
+  // The position beyond which it cannot advance, or 0 for none; SessionLayout's
+  // unless it was set, to at most the largest.
+  uint64_t context_cap() const { return context_cap_; }
+  void set_context_cap(uint64_t cap) { context_cap_ = cap; }
+  // What its slot is charged.
+  uint64_t lease_bytes() const { return layout_.lease_bytes(context_cap_); }
+  // Charges its slot, if it has one, for another cap than before. False without
+  // room for that.
+  bool Recharge() { return !has_slot() || lease_.Recharge(lease_bytes()); }
 
   // The hidden vector f32[D] after the last token, from which the logits of the
   // next can be computed again, bit for bit. Null if there is none: nothing has
@@ -210,6 +229,7 @@ class SessionState {
 
   const SessionLayout& layout_;
   StateLease lease_;
+  uint64_t context_cap_;
   std::shared_ptr<SessionState> origin_;  // null if it stands for itself
   bool stored_ = false;                   // its bytes are in a store
   uint64_t position_ = 0;

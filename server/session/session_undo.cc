@@ -42,18 +42,21 @@ void SessionUndo::Hold(Session& session) {
 // if the state is not finite.
 std::unique_ptr<Session> SessionUndo::CopyOf(const SessionState& state) {
   if (!saver_.health().IsStateFinite(state)) return nullptr;
+  const uint64_t charge = layout_.charge_bytes(state.context_cap());
   {
     const MutexLock lock(shelf_.mutex);
-    if (shelf_.charges.left(Tier::kMemory) == 0) return nullptr;
-    shelf_.charges.Take(Tier::kMemory, 1);
+    if (shelf_.charges.left(Tier::kMemory) < charge) return nullptr;
+    shelf_.charges.Take(Tier::kMemory, charge);
   }
-  absl::StatusOr<StateLease> slot = new_slot_();
+  absl::StatusOr<StateLease> slot = new_slot_(state.context_cap());
   if (!slot.ok()) {
     const MutexLock lock(shelf_.mutex);
-    shelf_.charges.GiveBack(Tier::kMemory, 1);
+    shelf_.charges.GiveBack(Tier::kMemory, charge);
     return nullptr;
   }
   auto copy = std::make_unique<Session>(layout_);
+  Shelf::NoteCharge(*copy, Tier::kMemory, charge);
+  copy->state.set_context_cap(state.context_cap());
   copy->state.SetSlot(*std::move(slot));
   copy->state.CopyFrom(state);
   return copy;

@@ -24,7 +24,8 @@ namespace steadystate {
 // the sessions' states.
 class SessionUndo {
  public:
-  using NewSlot = std::function<absl::StatusOr<StateLease>()>;
+  using NewSlot =
+      std::function<absl::StatusOr<StateLease>(uint64_t context_cap)>;
 
   // All outlive it.
   SessionUndo(const SessionLayout& layout, Shelf& shelf, SessionSaver& saver,

@@ -29,7 +29,7 @@ void Shelf::End(std::unique_ptr<Session> session) {
   DropHeld(*session);
   if (std::exchange(session->unstored, false)) --unstored;
   SetUnusable(*session, Unusable::kNo);
-  charges.GiveBack(session->charged, 1);
+  charges.GiveBack(session->charged, session->charge);
   log.Forget(*session);
   ended.push_back(std::move(session));
   slot_may_come = true;
@@ -100,10 +100,10 @@ void Shelf::EndExpired(const Moment& now) {
 
 // Nobody is refused for the memory of sessions that have expired, however many
 // others stand before them. Between two calls others get the lock.
-bool Shelf::MoreExpiryMayMakeRoom(size_t sessions, const Moment& now) {
+bool Shelf::MoreExpiryMayMakeRoom(uint64_t bytes, const Moment& now) {
   const MutexLock lock(mutex);
   EndExpired(now);
-  return sessions > charges.left(listed_tier()) &&
+  return bytes > charges.left(listed_tier()) &&
          table.NextExpiry() <= now.steady;
 }
 
@@ -155,10 +155,13 @@ void Shelf::EndPrefixesAbove(size_t most) {
   while (table.kept_prefixes() > most) EndOldestPrefix();
 }
 
-bool Shelf::MakeRoomForPrefix() {
+bool Shelf::MakeRoomForPrefix(uint64_t bytes) {
   if (max_prefixes == 0) return false;
   EndPrefixesAbove(max_prefixes - 1);
-  return charges.left(listed_tier()) > 0 || EndOldestPrefix();
+  while (bytes > charges.left(listed_tier())) {
+    if (!EndOldestPrefix()) return false;
+  }
+  return true;
 }
 
 Session& Shelf::KeepUnlisted(std::unique_ptr<Session> session) {
@@ -215,9 +218,9 @@ void Shelf::UpdateGauges() const {
   if (stores) metrics.SetDrainEstimate(archive->TimeFor(unstored));
   // With a store, what is in use; else what is charged, whose slots may come
   // later, or be on their way back.
-  const size_t in_memory = stores ? pool.lent() : charges.used(Tier::kMemory);
-  metrics.SetStateBytes(in_memory * pool.charge_bytes(), pool.budget_bytes(),
-                        pool.charge_bytes());
+  const uint64_t in_memory =
+      stores ? pool.lent_bytes() : charges.used(Tier::kMemory);
+  metrics.SetStateBytes(in_memory, pool.budget_bytes(), layout.charge_bytes());
 }
 
 }  // namespace steadystate

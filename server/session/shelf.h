@@ -35,26 +35,26 @@
 
 namespace steadystate {
 
-// What sessions are charged. Thread-compatible.
+// What sessions are charged, in bytes. Thread-compatible.
 class Charges {
  public:
-  // The most sessions of each.
-  Charges(size_t memory, size_t store) : most_{memory, store} {}
+  // The most of each.
+  Charges(uint64_t memory, uint64_t store) : most_{memory, store} {}
 
-  size_t most(Tier tier) const { return most_[Index(tier)]; }
-  size_t used(Tier tier) const { return used_[Index(tier)]; }
-  // None where more were taken up than there may be.
-  size_t left(Tier tier) const {
+  uint64_t most(Tier tier) const { return most_[Index(tier)]; }
+  uint64_t used(Tier tier) const { return used_[Index(tier)]; }
+  // None where more was taken up than there may be.
+  uint64_t left(Tier tier) const {
     return most_[Index(tier)] - std::min(used(tier), most_[Index(tier)]);
   }
-  void Take(Tier tier, size_t sessions) { used_[Index(tier)] += sessions; }
-  void GiveBack(Tier tier, size_t sessions) { used_[Index(tier)] -= sessions; }
+  void Take(Tier tier, uint64_t bytes) { used_[Index(tier)] += bytes; }
+  void GiveBack(Tier tier, uint64_t bytes) { used_[Index(tier)] -= bytes; }
 
  private:
   static size_t Index(Tier tier) { return static_cast<size_t>(tier); }
 
-  std::array<size_t, 2> most_;
-  std::array<size_t, 2> used_{};
+  std::array<uint64_t, 2> most_;
+  std::array<uint64_t, 2> used_{};
 };
 
 class Journal;
@@ -73,27 +73,40 @@ struct Shelf {
   };
 
   // `store`: null without one.
-  Shelf(SessionTable sessions, Charges limits, const StatePool& slots,
-        const SessionArchive* store, const SessionLimits& limits_of_all,
-        Metrics& counters)
-      : piece_rows(limits_of_all.piece_rows),
+  Shelf(SessionTable sessions, const SessionLayout& layout_of_all,
+        const StatePool& slots, const SessionArchive* store,
+        const SessionLimits& limits_of_all, Metrics& counters)
+      : layout(layout_of_all),
+        piece_rows(limits_of_all.piece_rows),
         prefix_numerics(limits_of_all.prefix_numerics),
         max_prefixes(limits_of_all.max_prefixes),
-        max_checkpoints(limits_of_all.max_checkpoints.value_or(std::max<size_t>(
-            limits.most(store != nullptr ? Tier::kStore : Tier::kMemory) / 4,
-            1))),
         table(std::move(sessions)),
-        charges(limits),
+        charges(limits_of_all.memory_bytes, limits_of_all.store_bytes),
         removals(table),
         pool(slots),
         archive(store),
         stores(store != nullptr),
-        metrics(counters) {}
+        metrics(counters),
+        max_checkpoints(limits_of_all.max_checkpoints.value_or(std::max<size_t>(
+            charges.most(listed_tier()) /
+                ChargeOf(listed_tier(), layout.context_cap()) / 4,
+            1))) {}
 
-  // With a store: may one more session be in memory that cannot leave it, so
-  // that others find slots to wake in?
-  bool LeavesSlots() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex) {
-    return charges.used(Tier::kMemory) < charges.most(Tier::kMemory) / 2;
+  // What a session of this cap is charged.
+  uint64_t ChargeOf(Tier tier, uint64_t context_cap) const {
+    return tier == Tier::kMemory ? layout.charge_bytes(context_cap)
+                                 : archive->session_bytes();
+  }
+  // Has been charged so.
+  static void NoteCharge(Session& session, Tier tier, uint64_t bytes) {
+    session.charged = tier;
+    session.charge = bytes;
+  }
+  // With a store: may a session be in memory that cannot leave it, and takes so
+  // much, so that others find room to wake in?
+  bool LeavesRoom(uint64_t bytes) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex) {
+    return charges.used(Tier::kMemory) + bytes <=
+           charges.most(Tier::kMemory) / 2;
   }
   // What sessions that can be named are charged for.
   Tier listed_tier() const { return stores ? Tier::kStore : Tier::kMemory; }
@@ -129,8 +142,8 @@ struct Shelf {
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex);
   // Takes out some of the sessions that have expired.
   void EndExpired(const Moment& now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex);
-  // The same; true if more of that may make room for so many sessions.
-  bool MoreExpiryMayMakeRoom(size_t sessions, const Moment& now)
+  // The same; true if more of that may make room for what is charged so much.
+  bool MoreExpiryMayMakeRoom(uint64_t bytes, const Moment& now)
       ABSL_LOCKS_EXCLUDED(mutex);
 
   // The same for the one of that name, if it has: its name is free then.
@@ -151,8 +164,8 @@ struct Shelf {
   bool EndOldestPrefix() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex);
   // So many may stay.
   void EndPrefixesAbove(size_t most) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex);
-  // True if one more may be kept and charged, once such have given way.
-  bool MakeRoomForPrefix() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex);
+  // True if one more may be kept and charged so much, once such have given way.
+  bool MakeRoomForPrefix(uint64_t bytes) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex);
 
   // A session that was taken out of the table since it had expired.
   void EndTaken(std::unique_ptr<Session> expired, absl::Time now)
@@ -178,11 +191,11 @@ struct Shelf {
   }
   void UpdateGauges() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex);
 
+  const SessionLayout& layout;
   // As SessionLimits.
   const size_t piece_rows;
   const uint64_t prefix_numerics;
   const size_t max_prefixes;
-  const size_t max_checkpoints;
 
   Mutex mutex;
   CondVar wake;  // the thread: something was noted
@@ -219,6 +232,7 @@ struct Shelf {
   const SessionArchive* const archive;  // null without a store
   const bool stores;
   Metrics& metrics;
+  const size_t max_checkpoints;  // as SessionLimits
 };
 
 }  // namespace steadystate

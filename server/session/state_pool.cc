@@ -53,6 +53,7 @@ StateLease& StateLease::operator=(StateLease&& other) noexcept {
     bytes_ = std::exchange(other.bytes_, nullptr);
     slot_ = other.slot_;
     used_bytes_ = other.used_bytes_;
+    charge_ = std::exchange(other.charge_, 0);
   }
   return *this;
 }
@@ -63,6 +64,13 @@ void StateLease::GiveBack() {
   if (pool_ != nullptr) pool_->Release(*this);
   pool_ = nullptr;
   bytes_ = nullptr;
+  charge_ = 0;
+}
+
+bool StateLease::Recharge(uint64_t bytes) {
+  if (!pool_->Recharge(charge_, bytes)) return false;
+  charge_ = bytes;
+  return true;
 }
 
 void StateLease::Clear() {
@@ -70,50 +78,67 @@ void StateLease::Clear() {
   used_bytes_ = 0;
 }
 
-StatePool::StatePool(SlotSize size, uint64_t charge_bytes,
-                     uint64_t budget_bytes, size_t slots_per_charge)
+StatePool::StatePool(SlotSize size, uint64_t lease_bytes, uint64_t budget_bytes,
+                     uint64_t least_bytes)
     : size_(size),
-      charge_bytes_(charge_bytes),
+      lease_bytes_(lease_bytes),
       budget_bytes_(budget_bytes),
-      capacity_(budget_bytes / charge_bytes * slots_per_charge),
+      most_(budget_bytes / (least_bytes == 0 ? lease_bytes : least_bytes)),
       slots_per_slab_(std::clamp<size_t>(kSlabBytes / size.bytes, 1,
-                                         std::max<size_t>(capacity_, 1))) {}
+                                         std::max<size_t>(most_, 1))) {}
 
 StatePool::~StatePool() {
   for (const Slab& slab : slabs_) munmap(slab.bytes, slab.mapped_bytes);
 }
 
-absl::StatusOr<StateLease> StatePool::Allocate() {
+absl::StatusOr<StateLease> StatePool::Allocate(uint64_t bytes) {
   MutexLock lock(mutex_);
-  if (lent_ == capacity_) return Exhausted();
+  if (lent_ == most_ || bytes > budget_bytes_ - lent_bytes_) {
+    return Exhausted(bytes);
+  }
   if (free_.empty() && !AddSlab()) {
     return MakeError(
         ErrorReason::kStateBudgetExhausted,
         absl::StrCat("the system refused memory for another session of ",
-                     FormatByteSize(charge_bytes_),
+                     FormatByteSize(bytes),
                      " although the budget allows it: lower "
                      "--state_memory"),
         {{"budget_bytes", absl::StrCat(budget_bytes_)},
-         {"session_bytes", absl::StrCat(charge_bytes_)}});
+         {"session_bytes", absl::StrCat(bytes)}});
   }
   StateLease lease;
   lease.pool_ = this;
   lease.slot_ = free_.back();
   free_.pop_back();
   lease.bytes_ = SlotBytes(lease.slot_);
+  lease.charge_ = bytes;
   ++lent_;
+  lent_bytes_ += bytes;
   return lease;
 }
 
-absl::Status StatePool::Exhausted() const {
+bool StatePool::HasRoom(uint64_t bytes) const {
+  MutexLock lock(mutex_);
+  return lent_ < most_ && bytes <= budget_bytes_ - lent_bytes_;
+}
+
+bool StatePool::Recharge(uint64_t from, uint64_t to) {
+  MutexLock lock(mutex_);
+  const uint64_t others = lent_bytes_ - from;
+  if (to > budget_bytes_ - others) return false;
+  lent_bytes_ = others + to;
+  return true;
+}
+
+absl::Status StatePool::Exhausted(uint64_t session_bytes) const {
   return MakeError(ErrorReason::kStateBudgetExhausted,
                    absl::StrCat("all ", FormatByteSize(budget_bytes_),
                                 " of state memory are in use; a session takes ",
-                                FormatByteSize(charge_bytes_),
+                                FormatByteSize(session_bytes),
                                 ": delete sessions or raise "
                                 "the server's --state_memory"),
                    {{"budget_bytes", absl::StrCat(budget_bytes_)},
-                    {"session_bytes", absl::StrCat(charge_bytes_)}});
+                    {"session_bytes", absl::StrCat(session_bytes)}});
 }
 
 size_t StatePool::lent() const {
@@ -121,11 +146,17 @@ size_t StatePool::lent() const {
   return lent_;
 }
 
+uint64_t StatePool::lent_bytes() const {
+  MutexLock lock(mutex_);
+  return lent_bytes_;
+}
+
 void StatePool::Release(const StateLease& lease) {
   Clear(lease.bytes_, lease.used_bytes_);
   MutexLock lock(mutex_);
   free_.push_back(lease.slot_);
   --lent_;
+  lent_bytes_ -= lease.charge_;
 }
 
 void StatePool::Clear(std::byte* slot, size_t used_bytes) const {
@@ -152,7 +183,7 @@ void StatePool::Clear(std::byte* slot, size_t used_bytes) const {
 
 bool StatePool::AddSlab() {
   const size_t first_slot = slabs_.size() * slots_per_slab_;
-  const size_t slots = std::min(slots_per_slab_, capacity_ - first_slot);
+  const size_t slots = std::min(slots_per_slab_, most_ - first_slot);
   Slab slab;
   slab.mapped_bytes = RoundUp(slots * size_.bytes, PageBytes());
   slab.bytes = MapAligned(slab.mapped_bytes);

@@ -40,6 +40,12 @@ class StateLease {
   // Makes the slot all zeros again. REQUIRES: there is one.
   void Clear();
 
+  // What it takes of the pool's budget; 0 without a slot.
+  uint64_t charge() const { return charge_; }
+  // Takes so much from now on. False if the budget does not hold that: then
+  // nothing has changed. REQUIRES: there is a slot.
+  bool Recharge(uint64_t bytes);
+
  private:
   friend class StatePool;
   void GiveBack();
@@ -48,9 +54,12 @@ class StateLease {
   std::byte* bytes_ = nullptr;
   size_t slot_ = 0;
   size_t used_bytes_ = 0;
+  uint64_t charge_ = 0;
 };
 
-// Slots of equal size for session states, lent against an exact byte budget.
+// Slots of equal size for session states, lent against an exact byte budget: of
+// a slot that grows, a lease may be charged for less than all, and then uses no
+// more.
 // Slots lie in slabs that are mapped when they are first needed and stay; a
 // slot's memory is touched by its user only, so an unused budget costs nothing.
 // Slabs of fixed slots ask for huge pages. Slots that grow do without, since
@@ -59,26 +68,31 @@ class StateLease {
 // Every slot is all zeros when it is lent. Thread-safe.
 class StatePool {
  public:
-  // Every `slots_per_charge` leases cost `charge_bytes` of `budget_bytes`.
-  // REQUIRES: size.bytes > 0 is a multiple of 64; size.fixed_bytes <=
-  // size.bytes, and slots_per_charge of those <= charge_bytes.
-  StatePool(SlotSize size, uint64_t charge_bytes, uint64_t budget_bytes,
-            size_t slots_per_charge = 1);
+  // `lease_bytes`: what a lease takes of `budget_bytes` as a rule, and
+  // `least_bytes`, if not 0, what it takes at least. REQUIRES: size.bytes > 0
+  // is a multiple of 64; size.fixed_bytes <= size.bytes and both of these.
+  StatePool(SlotSize size, uint64_t lease_bytes, uint64_t budget_bytes,
+            uint64_t least_bytes = 0);
   ~StatePool();
   StatePool(const StatePool&) = delete;
   StatePool& operator=(const StatePool&) = delete;
 
-  // STATE_BUDGET_EXHAUSTED if the budget does not hold another slot, or the
+  // STATE_BUDGET_EXHAUSTED if the budget does not hold so much more, or the
   // system refuses the memory. The caller adds a retry hint if it knows one.
-  absl::StatusOr<StateLease> Allocate();
+  absl::StatusOr<StateLease> Allocate(uint64_t bytes);
+  absl::StatusOr<StateLease> Allocate() { return Allocate(lease_bytes_); }
+  // Does the budget?
+  bool HasRoom(uint64_t bytes) const;
 
-  // STATE_BUDGET_EXHAUSTED: what is to be answered when all slots are taken.
-  absl::Status Exhausted() const;
+  // STATE_BUDGET_EXHAUSTED: what is to be answered where a session of so many
+  // bytes finds no room.
+  absl::Status Exhausted(uint64_t session_bytes) const;
 
-  uint64_t charge_bytes() const { return charge_bytes_; }
   uint64_t budget_bytes() const { return budget_bytes_; }
-  size_t capacity() const { return capacity_; }  // slots
-  size_t lent() const;                           // slots
+  // Leases that are charged as a rule.
+  size_t capacity() const { return budget_bytes_ / lease_bytes_; }
+  size_t lent() const;  // leases
+  uint64_t lent_bytes() const;
 
  private:
   friend class StateLease;
@@ -88,14 +102,15 @@ class StatePool {
   };
 
   void Release(const StateLease& lease);
+  bool Recharge(uint64_t from, uint64_t to);
   void Clear(std::byte* slot, size_t used_bytes) const;
   bool AddSlab() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   std::byte* SlotBytes(size_t slot) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   const SlotSize size_;
-  const uint64_t charge_bytes_;
+  const uint64_t lease_bytes_;
   const uint64_t budget_bytes_;
-  const size_t capacity_;
+  const size_t most_;  // slots
   const size_t slots_per_slab_;
 
   mutable Mutex
@@ -103,6 +118,7 @@ class StatePool {
   std::vector<Slab> slabs_ ABSL_GUARDED_BY(mutex_);
   std::vector<size_t> free_ ABSL_GUARDED_BY(mutex_);  // last one in is next out
   size_t lent_ ABSL_GUARDED_BY(mutex_) = 0;
+  uint64_t lent_bytes_ ABSL_GUARDED_BY(mutex_) = 0;
 };
 
 }  // namespace steadystate
