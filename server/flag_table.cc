@@ -202,9 +202,15 @@ void AppendCaches(Flags& flags, OptionTable& table) {
        }}));
   table.push_back(LongCount(
       {"context_cap",
-       "Most tokens of a session of a model with softmax layers, whose state "
-       "is reserved up to this. 0: the model's own bound, at most 8192."},
+       "Most tokens of a session of a model with softmax layers that asks for "
+       "no other number (Session.context_cap); memory for them is charged when "
+       "it is created. 0: the model's own bound, at most 8192."},
       &model.context_cap));
+  table.push_back(LongCount(
+      {"max_context_cap",
+       "The largest Session.context_cap that clients may ask for. 0: the "
+       "model's own bound, if that is more than --context_cap."},
+      &model.max_context_cap.emplace(0)));
 }
 
 void AppendSessions(Flags& flags, OptionTable& table) {

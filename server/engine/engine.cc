@@ -27,13 +27,6 @@
 namespace steadystate {
 namespace {
 
-// Without larger tiles more rows are not faster, and live streams wait longer.
-constexpr size_t kFewest = 64;
-// With AMX and mamba2-130m 64, 128, 256 and 512 rows read prompts beside live
-// streams at 1,096, 1,635, 1,765 and 2,023 tokens/s, and the streams' p99 is
-// 102, 91, 107 and 113 ms: beyond 256 they would pay more than prompts gain.
-constexpr size_t kMost = 256;
-
 // About what the options take while they wait.
 uint64_t MemoryOf(const ForkOptions& options) {
   constexpr uint64_t kPartBytes = 128;
@@ -126,21 +119,6 @@ struct PoolOf : RequestPool {
 };
 
 }  // namespace
-
-SessionLayout SessionLayoutOf(const Model& model,
-                              const EngineOptions& options) {
-  return {model.state_layout(), model.description().hidden_size,
-          options.history, options.snapshots};
-}
-
-size_t PrefillChunkRowsFor(const LinearReport& linear, size_t max_batch_rows) {
-  size_t largest = kFewest;
-  for (const LinearReport::Shape& shape : linear.shapes) {
-    if (shape.prefill_tiles.empty()) continue;
-    largest = std::max(largest, shape.prefill_tiles.back());
-  }
-  return std::min({largest, kMost, max_batch_rows});
-}
 
 // The engine behind its facade, from what everybody uses to the thread that
 // uses all of it.
@@ -351,6 +329,25 @@ WorkRequest Engine::RewindWork(const PastPoint& to,
   return request;
 }
 
+WorkRequest Engine::UpdateWork(SessionChanges changes,
+                               std::shared_ptr<SessionInfo> updated) {
+  WorkRequest request;
+  request.work = [&keeper = core_->keeper, changes = std::move(changes),
+                  updated = std::move(updated)](Session& session) {
+    STEADYSTATE_ASSIGN_OR_RETURN(*updated, keeper.Update(session, changes));
+    return absl::OkStatus();
+  };
+  return request;
+}
+
+uint64_t Engine::max_context_cap() const {
+  return core_->keeper.most_context_cap();
+}
+
+size_t Engine::max_snapshot_bytes() const {
+  return core_->snapshots.max_bytes(max_context_cap());
+}
+
 WorkRequest Engine::CreateWork(std::vector<int32_t> prompt,
                                SessionOptions options,
                                std::shared_ptr<SessionInfo> created) {
@@ -364,6 +361,8 @@ WorkRequest Engine::CreateWork(std::vector<int32_t> prompt,
         CheckInputLength(kField, prompt.size(), core->options));
     STEADYSTATE_RETURN_IF_ERROR(
         CheckTokens(kField, prompt, core->model->description().vocab_size));
+    STEADYSTATE_RETURN_IF_ERROR(
+        core->keeper.GiveCap(session, options.context_cap, 0, 0));
     STEADYSTATE_ASSIGN_OR_RETURN(
         const SessionPrefixes::Reused reused,
         core->keeper.prefixes().Reuse(session, options.owner, prompt,
@@ -412,6 +411,9 @@ WorkRequest Engine::ImportWork(std::string snapshot, SessionOptions options,
                   created = std::move(created)](Session& session) {
     STEADYSTATE_ASSIGN_OR_RETURN(const Snapshot read,
                                  core->snapshots.Read(bytes));
+    STEADYSTATE_RETURN_IF_ERROR(
+        core->keeper.GiveCap(session, options.context_cap,
+                             read.card.context_cap, read.contents.position));
     core->snapshots.Restore(read, session.state);
     session.state.NoteImported();
     session.other_numerics = read.other_numerics;

@@ -134,6 +134,16 @@ class Engine {
   WorkRequest RewindWork(const PastPoint& to,
                          std::shared_ptr<SessionInfo> rewound);
 
+  // Work, for Submit, that changes what a client may choose of the request's
+  // session. `updated` is filled in before the request is answered. As
+  // SessionKeeper::Update.
+  WorkRequest UpdateWork(SessionChanges changes,
+                         std::shared_ptr<SessionInfo> updated);
+  // The largest cap that a session may have; 0 if they need none. And the
+  // largest snapshot of one.
+  uint64_t max_context_cap() const;
+  size_t max_snapshot_bytes() const;
+
   // Work, for Submit with no session, that creates a session which begins where
   // earlier prompts like this one have been: at the end of the longest
   // beginning of it that is kept, where the rest of the prompt goes on.

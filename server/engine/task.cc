@@ -1,5 +1,7 @@
 #include "server/engine/task.h"
 
+#include <algorithm>
+
 #include "absl/strings/str_cat.h"
 #include "server/base/error.h"
 #include "server/session/session_limits.h"
@@ -19,13 +21,15 @@ void Inputs::Set(size_t first, size_t rows, Piece& piece) const {
 absl::Status CheckContextCap(const SessionState& session, uint64_t rows) {
   const bool grows = session.context_cap() != 0;
   const uint64_t cap = grows ? session.context_cap() : kMaxPosition;
-  if (rows <= cap - session.position()) return absl::OkStatus();
+  const uint64_t left = cap - std::min(cap, session.position());
+  if (rows <= left) return absl::OkStatus();
   return MakeError(
       ErrorReason::kContextCapReached,
       absl::StrCat(
-          grows ? "the model's softmax layers hold " : "a session has ", cap,
+          grows ? "the session's softmax layers hold " : "a session has ", cap,
           " tokens", grows ? "" : " at most", "; the session is at position ",
-          session.position(), " and cannot absorb ", rows, " more"),
+          session.position(), " and cannot absorb ", rows, " more",
+          grows ? "; UpdateSession raises its context_cap" : ""),
       {{"context_cap", absl::StrCat(cap)},
        {"position", absl::StrCat(session.position())},
        {"tokens", absl::StrCat(rows)}});

@@ -46,19 +46,39 @@ size_t SoftmaxLayers(const ModelConfig& config) {
   return layers;
 }
 
-// The cap of softmax layers without a window.
-absl::StatusOr<uint64_t> ContextCap(const ModelOptions& options,
-                                    const ModelConfig& config) {
-  const uint64_t cap =
+// Of softmax layers without a window: the caps of sessions that ask for none,
+// and the largest.
+struct ContextCaps {
+  uint64_t usual = 0;
+  uint64_t most = 0;
+};
+
+absl::StatusOr<ContextCaps> ReadContextCaps(const ModelOptions& options,
+                                            const ModelConfig& config) {
+  ContextCaps caps;
+  caps.usual =
       options.context_cap != 0
           ? options.context_cap
           : std::min(config.max_position_embeddings, kDefaultContextCap);
-  if (SoftmaxLayers(config) > 0 && cap > kMaxContextCap) {
+  caps.most = options.max_context_cap.value_or(caps.usual);
+  if (caps.most == 0) {
+    caps.most = std::max(
+        caps.usual, std::min(config.max_position_embeddings, kMaxContextCap));
+  }
+  if (SoftmaxLayers(config) == 0) return caps;
+  if (caps.most < caps.usual) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--max_context_cap is ", caps.most,
+                     "; it must be at least the cap of sessions that ask for "
+                     "none, ",
+                     caps.usual, ", or 0"));
+  }
+  if (caps.most > kMaxContextCap) {
     return absl::InvalidArgumentError(absl::StrCat(
-        "a context cap of ", cap, " tokens for softmax layers; at most ",
+        "a context cap of ", caps.most, " tokens for softmax layers; at most ",
         kMaxContextCap, " are possible"));
   }
-  return cap;
+  return caps;
 }
 
 SlotType CacheType(const ModelOptions& options, DType weights) {
@@ -121,6 +141,7 @@ ModelDescription Describe(const ModelOptions& options,
           .layers = config.layers.size(),
           .softmax_layers = SoftmaxLayers(config),
           .layer_kinds = LayerKinds(config),
+          .context_cap = 0,
           .norm = config.norm.kind == NormStyle::Kind::kRms ? "rmsnorm"
                                                             : "layernorm",
           .norm_eps = config.norm.eps,
@@ -198,8 +219,8 @@ absl::StatusOr<std::shared_ptr<const Model>> Model::Load(
     model_config.readings.emplace_back(
         "a model of several media: its language model alone, without images");
   }
-  STEADYSTATE_ASSIGN_OR_RETURN(const uint64_t context_cap,
-                               ContextCap(options, model_config));
+  STEADYSTATE_ASSIGN_OR_RETURN(const ContextCaps caps,
+                               ReadContextCaps(options, model_config));
   const DType weights = options.weight_dtype.value_or(
       LinearFactory::HasNativeBf16() ? DType::kBf16 : DType::kF32);
   STEADYSTATE_ASSIGN_OR_RETURN(const std::unique_ptr<LinearFactory> linears,
@@ -214,13 +235,14 @@ absl::StatusOr<std::shared_ptr<const Model>> Model::Load(
   contents->description = Describe(options, checkpoint, model_config);
   WeightStore store(checkpoint, options.progress);
   StateLayoutBuilder state(options.state_dtype, CacheType(options, weights));
-  STEADYSTATE_ASSIGN_OR_RETURN(contents->decoder,
-                               Decoder::Make(config, model_config, context_cap,
-                                             weights, store, *linears, state));
+  STEADYSTATE_ASSIGN_OR_RETURN(
+      contents->decoder, Decoder::Make(config, model_config, caps.most, weights,
+                                       store, *linears, state));
   STEADYSTATE_RETURN_IF_ERROR(
       CheckStateDType(options, *model_config.family, state));
   contents->layout = std::move(state).Build();
   ModelDescription& description = contents->description;
+  if (contents->layout.context_cap() != 0) description.context_cap = caps.usual;
   STEADYSTATE_ASSIGN_OR_RETURN(
       contents->tokenizer,
       ReadText(checkpoint.directory(), model_config, description));

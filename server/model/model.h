@@ -53,9 +53,12 @@ struct ModelOptions {
   // read: a number of `all`. Some may never be read.
   std::function<void(uint64_t read, uint64_t all)> progress{};
 
-  // Cap of softmax layers in tokens; 0 takes max_position_embeddings, but at
-  // most kDefaultContextCap.
+  // Cap of softmax layers in tokens, of sessions that ask for none; 0 takes
+  // max_position_embeddings, but at most kDefaultContextCap.
   uint64_t context_cap = 0;
+  // The largest that sessions may ask for. Absent: the same; 0:
+  // max_position_embeddings, if that is more.
+  std::optional<uint64_t> max_context_cap{};
 };
 
 // What GetModel and the metrics tell about a model.
@@ -69,6 +72,9 @@ struct ModelDescription {
   size_t softmax_layers = 0;
   // Of each layer: the family's name, "softmax" or "softmax window".
   std::vector<std::string> layer_kinds;
+  // The cap of sessions that ask for none; 0: they need none. The largest is
+  // that of the layout.
+  uint64_t context_cap = 0;
   std::string norm;  // of the residual stream: "rmsnorm" or "layernorm"
   float norm_eps = 0;
   bool tied_head = false;  // the head is the embedding table

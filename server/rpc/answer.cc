@@ -104,11 +104,12 @@ void SetLayerKinds(const Model& model, v1::Model& to) {
     entry.set_layer_count(entry.layer_count() + 1);
     entry.set_fixed_bytes(entry.fixed_bytes() + use.fixed_bytes);
     entry.set_bytes_per_token(entry.bytes_per_token() + use.token_bytes);
-    if (use.token_bytes > 0) entry.set_cap_tokens(layout.context_cap());
+    if (use.token_bytes > 0) entry.set_cap_tokens(to.context_cap());
     entry.set_bytes_at_cap(entry.bytes_at_cap() + use.fixed_bytes +
-                           use.token_bytes * layout.context_cap());
+                           use.token_bytes * to.context_cap());
   }
-  to.set_bookkeeping_bytes(to.session_bytes() - layout.bytes());
+  to.set_bookkeeping_bytes(to.session_bytes() -
+                           layout.bytes_at(to.context_cap()));
 }
 
 void SetExecution(const Engine& engine, v1::Model::Execution& to) {
@@ -232,7 +233,8 @@ void ToProto(const Engine& engine, v1::Model& to) {
   to.set_parameter_count(from.parameters);
   to.set_session_bytes(
       SessionLayoutOf(engine.model(), engine.options()).charge_bytes());
-  to.set_context_cap(layout.context_cap());
+  to.set_context_cap(from.context_cap);
+  to.set_max_context_cap(engine.max_context_cap());
   to.set_weight_dtype(from.linear.weight_dtype);
   to.set_state_dtype(layout.dtype());
   if (const Tokenizer* tokenizer = engine.model().tokenizer()) {
@@ -255,6 +257,10 @@ void ToProto(const Engine& engine, v1::Model& to) {
     for (const size_t dimension : slot.shape) added.add_shape(dimension);
     added.set_bytes(slot.bytes);
     added.set_grows(slot.growth == SlotGrowth::kPerToken);
+    if (added.grows()) {
+      added.set_shape(0, from.context_cap);
+      added.set_bytes(slot.bytes / slot.shape[0] * from.context_cap);
+    }
     added.set_dtype(std::string(Name(slot.type)));
   }
   SetLayerKinds(engine.model(), to);

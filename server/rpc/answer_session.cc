@@ -98,6 +98,7 @@ void ToProto(const SessionInfo& info, absl::string_view model_id,
   to.set_durability(ToProto(info.durability));
   to.set_state_not_finite(info.not_finite);
   to.set_ephemeral(info.ephemeral);
+  to.set_context_cap(info.context_cap);
   if (const auto why = WhyUnusable(info))
     to.set_unusable(std::string(Name(*why)));
   if (info.prefix_reuse.has_value()) {

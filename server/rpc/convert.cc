@@ -166,7 +166,7 @@ namespace {
 
 // `Options`: SessionOptions or ForkOptions.
 template <typename Options>
-absl::Status SetTtlAndLabels(const v1::Session& from, Options& to) {
+absl::Status SetChoices(const v1::Session& from, Options& to) {
   if (from.has_ttl()) {
     STEADYSTATE_ASSIGN_OR_RETURN(to.ttl, ParseTtl(from.ttl()));
   }
@@ -174,6 +174,7 @@ absl::Status SetTtlAndLabels(const v1::Session& from, Options& to) {
   STEADYSTATE_RETURN_IF_ERROR(
       Within("session", ValidateLabelCount(from.labels().size())));
   to.labels.insert(from.labels().begin(), from.labels().end());
+  if (from.context_cap() != 0) to.context_cap = from.context_cap();
   return Within("session", ValidateLabels(to.labels));
 }
 
@@ -219,7 +220,7 @@ absl::StatusOr<SessionOptions> Converter::ToSessionOptions(
     STEADYSTATE_RETURN_IF_ERROR(
         CheckModelName("model", request.model(), model_.description().id));
   }
-  STEADYSTATE_RETURN_IF_ERROR(SetTtlAndLabels(request.session(), options));
+  STEADYSTATE_RETURN_IF_ERROR(SetChoices(request.session(), options));
   STEADYSTATE_RETURN_IF_ERROR(SetDurability(request.session(), options));
   return options;
 }
@@ -231,7 +232,7 @@ absl::StatusOr<SessionOptions> Converter::ToSessionOptions(
     STEADYSTATE_RETURN_IF_ERROR(ValidateSessionId(request.session_id()));
   }
   options.id = request.session_id();
-  STEADYSTATE_RETURN_IF_ERROR(SetTtlAndLabels(request.session(), options));
+  STEADYSTATE_RETURN_IF_ERROR(SetChoices(request.session(), options));
   STEADYSTATE_RETURN_IF_ERROR(SetDurability(request.session(), options));
   return options;
 }
@@ -255,7 +256,7 @@ absl::StatusOr<ForkOptions> Converter::ToForkOptions(
   forks.count = count;
   forks.ids.assign(request.session_ids().begin(), request.session_ids().end());
   STEADYSTATE_RETURN_IF_ERROR(ValidateSessionIds(forks.ids));
-  STEADYSTATE_RETURN_IF_ERROR(SetTtlAndLabels(request.session(), forks));
+  STEADYSTATE_RETURN_IF_ERROR(SetChoices(request.session(), forks));
   if (request.has_position()) forks.at.position = request.position();
   return forks;
 }

@@ -40,6 +40,9 @@ ForkOptions ToForkOptions(const SessionOptions& options);
 absl::StatusOr<SessionQuery> ToQuery(const v1::ListSessionsRequest& request);
 
 // Where RewindSession goes.
+// `default_ttl`: of a session whose ttl is to be that of the server.
+absl::StatusOr<SessionChanges> ToChanges(
+    const v1::UpdateSessionRequest& request, absl::Duration default_ttl);
 absl::StatusOr<PastPoint> ToPastPoint(const v1::RewindSessionRequest& request);
 
 // The id in "sessions/{id}", a part of `name`.

@@ -3,6 +3,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
+#include "absl/time/time.h"
 #include "server/base/error.h"
 #include "server/base/status_macros.h"
 #include "server/rpc/convert.h"
@@ -62,6 +63,7 @@ ForkOptions ToForkOptions(const SessionOptions& options) {
   fork.ttl = options.ttl;
   fork.labels = options.labels;
   fork.durability = options.durability;
+  fork.context_cap = options.context_cap;
   return fork;
 }
 
@@ -77,6 +79,34 @@ absl::StatusOr<SessionQuery> ToQuery(const v1::ListSessionsRequest& request) {
   query.labels.insert(request.labels().begin(), request.labels().end());
   STEADYSTATE_RETURN_IF_ERROR(ValidateLabels(query.labels));
   return query;
+}
+
+absl::StatusOr<SessionChanges> ToChanges(
+    const v1::UpdateSessionRequest& request, absl::Duration default_ttl) {
+  const v1::Session& from = request.session();
+  SessionChanges changes;
+  if (request.update_mask().paths().empty()) {
+    return MissingField("update_mask",
+                        "the fields to change: context_cap, ttl, labels");
+  }
+  for (const std::string& path : request.update_mask().paths()) {
+    if (path == "context_cap") {
+      changes.context_cap = from.context_cap();
+    } else if (path == "ttl") {
+      changes.ttl = default_ttl;
+      if (from.has_ttl()) {
+        STEADYSTATE_ASSIGN_OR_RETURN(changes.ttl, ParseTtl(from.ttl()));
+      }
+    } else if (path == "labels") {
+      STEADYSTATE_RETURN_IF_ERROR(
+          Within("session", ValidateLabelCount(from.labels().size())));
+      changes.labels.emplace(from.labels().begin(), from.labels().end());
+    } else {
+      return OutOfBounds("update_mask.paths", path,
+                         "context_cap, ttl or labels");
+    }
+  }
+  return changes;
 }
 
 absl::StatusOr<PastPoint> ToPastPoint(const v1::RewindSessionRequest& request) {

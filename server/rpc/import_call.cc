@@ -103,7 +103,7 @@ absl::StatusOr<bool> ImportCall::TakeFirst() {
   begun_ = true;
   STEADYSTATE_RETURN_IF_ERROR(
       CheckRange<uint64_t>("snapshot_bytes", message_.snapshot_bytes(), 1,
-                           services_.engine.snapshots().max_bytes()));
+                           services_.engine.max_snapshot_bytes()));
   STEADYSTATE_ASSIGN_OR_RETURN(options_,
                                services_.converter.ToSessionOptions(message_));
   expected_bytes_ = static_cast<size_t>(message_.snapshot_bytes());

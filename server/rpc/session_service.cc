@@ -128,6 +128,8 @@ SessionService::SessionService(ServiceContext& services)
       &SessionService::ListSessions);
   Add("/steadystate.v1.SessionService/ForkSession",
       &SessionService::ForkSession);
+  Add("/steadystate.v1.SessionService/UpdateSession",
+      &SessionService::UpdateSession);
   Add("/steadystate.v1.SessionService/RewindSession",
       &SessionService::RewindSession);
   Add("/steadystate.v1.SessionService/CreateCheckpoint",
@@ -268,6 +270,16 @@ grpc::ServerUnaryReactor* SessionService::ForkSession(
                          });
 }
 
+grpc::ServerUnaryReactor* SessionService::UpdateSession(
+    grpc::CallbackServerContext* context,
+    const v1::UpdateSessionRequest* request, v1::Session* response) {
+  const auto updated = std::make_shared<SessionInfo>();
+  return WorkCall::Start(
+      "steadystate.v1.SessionService/UpdateSession", services_, *context,
+      UpdateWork(*request, updated),
+      [this, updated, response] { SetSession(*updated, *response); });
+}
+
 grpc::ServerUnaryReactor* SessionService::RewindSession(
     grpc::CallbackServerContext* context,
     const v1::RewindSessionRequest* request, v1::Session* response) {
@@ -366,6 +378,20 @@ absl::StatusOr<WorkRequest> SessionService::ForkWork(
     work.expected_position = request.expected_position();
   }
   return work;
+}
+
+absl::StatusOr<WorkRequest> SessionService::UpdateWork(
+    const v1::UpdateSessionRequest& request,
+    const std::shared_ptr<SessionInfo>& updated) const {
+  STEADYSTATE_ASSIGN_OR_RETURN(
+      const absl::string_view id,
+      ParseSessionName("session.name", request.session().name()));
+  STEADYSTATE_ASSIGN_OR_RETURN(
+      SessionChanges changes,
+      ToChanges(request, services_.engine.options().session_ttl));
+  WorkRequest update = services_.engine.UpdateWork(std::move(changes), updated);
+  update.session = std::string(id);
+  return update;
 }
 
 absl::StatusOr<WorkRequest> SessionService::RewindWork(

@@ -27,6 +27,9 @@ class SessionService final : public TypedService {
   grpc::ServerUnaryReactor* ForkSession(grpc::CallbackServerContext* context,
                                         const v1::ForkSessionRequest* request,
                                         v1::ForkSessionResponse* response);
+  grpc::ServerUnaryReactor* UpdateSession(
+      grpc::CallbackServerContext* context,
+      const v1::UpdateSessionRequest* request, v1::Session* response);
   grpc::ServerUnaryReactor* RewindSession(
       grpc::CallbackServerContext* context,
       const v1::RewindSessionRequest* request, v1::Session* response);
@@ -66,6 +69,9 @@ class SessionService final : public TypedService {
   absl::StatusOr<WorkRequest> ForkWork(
       const v1::ForkSessionRequest& request,
       const std::shared_ptr<Forks>& forks) const;
+  absl::StatusOr<WorkRequest> UpdateWork(
+      const v1::UpdateSessionRequest& request,
+      const std::shared_ptr<SessionInfo>& updated) const;
   absl::StatusOr<WorkRequest> RewindWork(
       const v1::RewindSessionRequest& request,
       const std::shared_ptr<SessionInfo>& rewound) const;

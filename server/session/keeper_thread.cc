@@ -50,7 +50,9 @@ KeeperThread::KeeperThread(const Parts& parts, absl::Duration hibernate_after,
             [this](uint64_t cap) { return NewSlot(cap); }),
       prefixes_(parts.shelf, parts.archive, saver_, past_, parts.clock,
                 parts.metrics,
-                [this](const SessionState& state) { return CopyOf(state); }),
+                [this](const SessionState& state) {
+                  return CopyOf(state, state.context_cap());
+                }),
       thread_([this] { Loop(); }) {}
 
 KeeperThread::~KeeperThread() { thread_.join(); }
@@ -218,7 +220,7 @@ void KeeperThread::KeepIfDue(Session& session) {
   }
   // Its slot is the next one's.
   oldest.reset();
-  auto copy = CopyOf(session.state);
+  auto copy = CopyOf(session.state, session.state.context_cap());
   if (!copy.ok()) return;
   const MutexLock lock(shelf_.mutex);
   session.kept.push_back(*std::move(copy));
@@ -298,6 +300,8 @@ absl::Status KeeperThread::LoadSlot(Session& session) {
 
 // May what the session has absorbed since its snapshot be absorbed again?
 absl::Status KeeperThread::CheckTail(const Session& session) const {
+  STEADYSTATE_RETURN_IF_ERROR(
+      CheckCapReaches(session.state.context_cap(), session.position));
   if (!session.stored_tail.has_value()) return absl::OkStatus();
   if (session.stored_tail->damaged) {
     return MakeError(ErrorReason::kSnapshotCorrupt,
@@ -358,8 +362,8 @@ bool KeeperThread::ClearOne() {
 }
 
 absl::StatusOr<std::shared_ptr<SessionState>> KeeperThread::CopyOf(
-    const SessionState& state) {
-  auto copy = NewState(state.context_cap());
+    const SessionState& state, uint64_t context_cap) {
+  auto copy = NewState(context_cap);
   if (copy.ok()) (*copy)->CopyFrom(state);
   return copy;
 }

@@ -66,13 +66,14 @@ class KeeperThread {
   // A state that others can stand for copies of. Called by Work.
   // STATE_BUDGET_EXHAUSTED: all slots are in use.
   absl::StatusOr<std::shared_ptr<SessionState>> CopyOf(
-      const SessionState& state);
-  // The same of what the way leads to, but for its pieces, with that cap; null
-  // if that is position 0.
+      const SessionState& state, uint64_t context_cap);
+  // The same of what the way leads to, but for its pieces; null if that is
+  // position 0.
   absl::StatusOr<std::shared_ptr<SessionState>> CopyOf(const WayBack& way,
                                                        uint64_t context_cap);
   // Puts the session into the store. Called by Work.
   absl::Status Save(Session& session) { return saver_.Save(session); }
+  absl::Status SaveState(Session& session) { return saver_.SaveState(session); }
   // Of some that it was told to put there in the making. The same.
   absl::Status PutMade(std::span<const std::unique_ptr<Session>> sessions) {
     return saver_.PutMade(sessions);

@@ -123,7 +123,8 @@ struct Session {
             .labels = labels,
             .ttl = ttl,
             .create_time = created.wall,
-            .last_step_time = last_step.wall};
+            .last_step_time = last_step.wall,
+            .context_cap = state.context_cap()};
   }
   StoredSession ToStored() const {
     return {.card = card(),

@@ -21,6 +21,8 @@ void WriteCard(const SessionCard& card, std::string& to) {
   writer.Number(absl::ToInt64Nanoseconds(card.ttl));
   writer.Number(absl::ToUnixNanos(card.create_time));
   writer.Number(absl::ToUnixNanos(card.last_step_time));
+  // Where there is none, as before there were any.
+  if (card.context_cap != 0) writer.Number(card.context_cap);
 }
 
 absl::Status ReadCard(BinaryReader from, SessionCard& to) {
@@ -38,6 +40,7 @@ absl::Status ReadCard(BinaryReader from, SessionCard& to) {
   to.ttl = absl::Nanoseconds(from.Number<int64_t>());
   to.create_time = absl::FromUnixNanos(from.Number<int64_t>());
   to.last_step_time = absl::FromUnixNanos(from.Number<int64_t>());
+  if (from.left() > 0) to.context_cap = from.Number<uint64_t>();
   if (!from.complete())
     return SnapshotCorrupt("the session's card is not as it should be");
   const std::optional<absl::string_view> checkpoint = CheckpointName(to.id);

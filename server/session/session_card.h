@@ -22,6 +22,7 @@ struct SessionCard {
   absl::Duration ttl;
   absl::Time create_time;     // to the nanosecond
   absl::Time last_step_time;  // to the nanosecond
+  uint64_t context_cap = 0;   // 0: none, or not known
 };
 
 // Appends it in the form that SNAPSHOT.md specifies.

@@ -83,6 +83,14 @@ struct SessionOptions {
   std::optional<absl::Duration> ttl;          // absent: the server's default
   std::map<std::string, std::string> labels;  // bounded, see session_id.h
   std::optional<Durability> durability;       // absent: the server's default
+  std::optional<uint64_t> context_cap{};      // the same
+};
+
+// What of a session its client changes; the rest stays.
+struct SessionChanges {
+  std::optional<uint64_t> context_cap{};
+  std::optional<absl::Duration> ttl{};
+  std::optional<std::map<std::string, std::string>> labels{};
 };
 
 // The most copies of a session that are made at once.
@@ -122,6 +130,7 @@ struct ForkOptions {
   std::optional<absl::Duration> ttl;
   std::map<std::string, std::string> labels;
   std::optional<Durability> durability;
+  std::optional<uint64_t> context_cap{};  // absent: of what is copied
 };
 
 // Copies of a session.
@@ -160,7 +169,8 @@ struct SessionInfo {
   Durability durability = Durability::kNone;
   bool not_finite = false;  // Health::kNotFinite
   Unusable unusable = Unusable::kNo;
-  bool ephemeral = false;  // ends with the stream that made it
+  bool ephemeral = false;    // ends with the stream that made it
+  uint64_t context_cap = 0;  // it absorbs so many inputs; 0: any number
   // Of the answer to its creation alone.
   std::optional<PrefixReuse> prefix_reuse{};
 };

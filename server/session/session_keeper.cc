@@ -107,7 +107,6 @@ SessionKeeper::SessionKeeper(const SessionLimits& limits,
                              KeeperThread::Due due)
     : layout_(layout),
       archive_(archive),
-      store_bytes_(limits.store_bytes),
       default_durability_(limits.default_durability),
       log_sync_interval_(limits.log_sync_interval),
       max_replay_(limits.max_replay),
@@ -247,7 +246,14 @@ void SessionKeeper::TakeUp(StoredSession stored, const Moment& now) {
   session->log.last = RoundOf(stored);
   session->repeatable_from = stored.repeatable_from;
   session->stored_tail = stored.tail;
-  const uint64_t charge = shelf_.ChargeOf(Tier::kStore, layout_.context_cap());
+  const uint64_t most = shelf_.MostContextCap();
+  session->state.set_context_cap(
+      std::min(card.context_cap != 0
+                   ? card.context_cap
+                   : std::max(layout_.context_cap(), session->position),
+               most));
+  const uint64_t charge =
+      shelf_.ChargeOf(Tier::kStore, session->state.context_cap());
   Shelf::NoteCharge(*session, Tier::kStore, charge);
   session->state.Leave();
   shelf_.charges.Take(Tier::kStore, charge);

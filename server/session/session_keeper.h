@@ -114,7 +114,6 @@ class SessionKeeper {
   // `removed` is taken, and told by another thread whether it will come back.
   bool Delete(Session& session, const Moment& now, Shelf::Removed& removed)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(shelf_.mutex);
-
   // The same of one that was deleted before, if the store may have it still.
   bool JoinDeletion(const SessionKey& key, Shelf::Removed& removed)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(shelf_.mutex);
@@ -128,7 +127,6 @@ class SessionKeeper {
   // Its state has absorbed something. REQUIRES: it is in use.
   void Advanced(Session& session, const Moment& now)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(shelf_.mutex);
-
   // Its requests wait for their client: until GoOn the state may leave memory,
   // as that of an idle session. False if that cannot be: it has no place in a
   // store. REQUIRES: it is in use, and nothing is ordered for it.
@@ -150,7 +148,6 @@ class SessionKeeper {
   }
   // All of Session::tail has been absorbed.
   void Replayed(Session& session) ABSL_EXCLUSIVE_LOCKS_REQUIRED(shelf_.mutex);
-
   void DropHeld(Session& session) ABSL_EXCLUSIVE_LOCKS_REQUIRED(shelf_.mutex) {
     shelf_.DropHeld(session);
   }
@@ -173,7 +170,6 @@ class SessionKeeper {
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(shelf_.mutex);
   // Takes back what waits for a slot; it is not returned. False: too late.
   bool Withdraw(Session& session) ABSL_EXCLUSIVE_LOCKS_REQUIRED(shelf_.mutex);
-
   // Makes copies of `parent` as it was at `position`, all of them or none. They
   // are charged now; till their first steps want memory one copy serves all.
   // For Work on it, without mutex(), which is not done when this returns: they
@@ -182,11 +178,22 @@ class SessionKeeper {
   absl::StatusOr<Forks> Fork(Session& parent, const ForkOptions& options,
                              uint64_t position, absl::string_view text)
       ABSL_LOCKS_EXCLUDED(shelf_.mutex);
-
   // Takes the session where `find` says; called by Work on it, without mutex().
   using FindWay = std::function<absl::StatusOr<WayBack>(SessionPast&)>;
   absl::StatusOr<SessionInfo> Rewind(Session& session, const FindWay& find)
       ABSL_LOCKS_EXCLUDED(shelf_.mutex);
+  // Changes what its client may choose, also in the store; called likewise.
+  // After INVALID_ARGUMENT, STATE_BUDGET_EXHAUSTED or STORE_UNAVAILABLE it is
+  // as it was.
+  absl::StatusOr<SessionInfo> Update(Session& session,
+                                     const SessionChanges& changes)
+      ABSL_LOCKS_EXCLUDED(shelf_.mutex);
+  // Gives one without a name the cap that is asked for, or that a snapshot has,
+  // if that is not 0. The same.
+  absl::Status GiveCap(Session& session, std::optional<uint64_t> asked,
+                       uint64_t of_snapshot, uint64_t position)
+      ABSL_LOCKS_EXCLUDED(shelf_.mutex);
+  uint64_t most_context_cap() const { return shelf_.MostContextCap(); }
   size_t slots() const { return pool_.capacity(); }           // that memory has
   SessionPrefixes& prefixes() { return thread_.prefixes(); }  // for it, too
   SessionHealth& health() { return thread_.health(); }
@@ -201,7 +208,6 @@ class SessionKeeper {
                                      const SessionOptions& options,
                                      SessionEventKind how)
       ABSL_LOCKS_EXCLUDED(shelf_.mutex);
-
   // Sessions that are in use and can be named.
   size_t active() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(shelf_.mutex) {
     return shelf_.table.active();
@@ -211,20 +217,6 @@ class SessionKeeper {
   }
 
  private:
-  // For so many sessions, bytes each.
-  absl::Status Charge(Tier tier, uint64_t each, size_t sessions,
-                      const Moment& now)
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(shelf_.mutex);
-  absl::Status Refused(Tier tier, uint64_t bytes, const Moment& now) const
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(shelf_.mutex);
-  // A session's charge, and in memory its slot; none if that comes later.
-  struct ChargedSlot {
-    uint64_t bytes = 0;
-    StateLease lease{};
-  };
-  absl::StatusOr<ChargedSlot> ChargeOne(Tier tier, uint64_t context_cap,
-                                        const Moment& now)
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(shelf_.mutex);
   absl::StatusOr<WayBack> WayTo(Session& parent, uint64_t position,
                                 absl::string_view text)
       ABSL_LOCKS_EXCLUDED(shelf_.mutex);
@@ -240,7 +232,6 @@ class SessionKeeper {
 
   const SessionLayout& layout_;
   SessionArchive* const archive_;
-  const uint64_t store_bytes_;
   const Durability default_durability_;
   const absl::Duration log_sync_interval_;
   const absl::Duration max_replay_;

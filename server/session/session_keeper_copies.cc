@@ -56,6 +56,17 @@ bool IsExhausted(const absl::Status& status) {
          details->reason == ErrorReason::kStateBudgetExhausted;
 }
 
+// That of the parent, unless another one is asked for.
+absl::StatusOr<uint64_t> CapOfFork(const Shelf& shelf,
+                                   const ForkOptions& options,
+                                   const Session& parent, uint64_t position) {
+  STEADYSTATE_ASSIGN_OR_RETURN(
+      const uint64_t cap,
+      shelf.CapOf(options.context_cap, parent.state.context_cap()));
+  STEADYSTATE_RETURN_IF_ERROR(CheckCapReaches(cap, position));
+  return cap;
+}
+
 absl::Status ValidateForks(const ForkOptions& options) {
   if (options.ttl.has_value()) {
     STEADYSTATE_RETURN_IF_ERROR(ValidateSessionTtl(*options.ttl));
@@ -125,11 +136,13 @@ absl::StatusOr<Forks> SessionKeeper::Fork(Session& parent,
   Forks forks = {.ids = options.ids, .position = position};
   while (forks.ids.size() < options.count) forks.ids.push_back(NewSessionId());
   const Moment now = clock_.Read();
-  const uint64_t charge =
-      shelf_.ChargeOf(shelf_.listed_tier(), layout_.context_cap());
+  STEADYSTATE_ASSIGN_OR_RETURN(const uint64_t cap,
+                               CapOfFork(shelf_, options, parent, position));
+  const uint64_t charge = shelf_.ChargeOf(shelf_.listed_tier(), cap);
   while (shelf_.MoreExpiryMayMakeRoom(charge * forks.ids.size(), now)) {
   }
   SessionOptions each;
+  each.context_cap = cap;
   each.ttl = options.ttl;
   each.labels = options.labels;
   if (options.checkpoints) each.ttl = absl::InfiniteDuration();
@@ -289,9 +302,9 @@ absl::Status SessionKeeper::NewForks::Reserve(const Session& parent,
     STEADYSTATE_RETURN_IF_ERROR(CheckCheckpoints(keeper_.shelf_, ids.size()));
   }
   const Tier tier = keeper_.shelf_.listed_tier();
-  const uint64_t charge =
-      keeper_.shelf_.ChargeOf(tier, keeper_.layout_.context_cap());
-  STEADYSTATE_RETURN_IF_ERROR(keeper_.Charge(tier, charge, ids.size(), now_));
+  const uint64_t charge = keeper_.shelf_.ChargeOf(tier, *each.context_cap);
+  STEADYSTATE_RETURN_IF_ERROR(
+      keeper_.shelf_.Charge(tier, charge, ids.size(), now_));
   each.owner = parent.owner;
   // A checkpoint's own are not for what is made of it, nor a session's for a
   // checkpoint.
@@ -306,6 +319,7 @@ absl::Status SessionKeeper::NewForks::Reserve(const Session& parent,
     options.id = id;
     auto fork = std::make_unique<Session>(keeper_.layout_);
     Shelf::NoteCharge(*fork, tier, charge);
+    fork->state.set_context_cap(*each.context_cap);
     fork->durability = *each.durability;
     fork->in_making = ids.size() > 1;
     keeper_.shelf_.table.Claim(*fork, std::move(options), now_);
@@ -319,10 +333,10 @@ absl::Status SessionKeeper::NewForks::GoThatWay(
   way_ = std::move(way);
   prefix_ = prefix;
   KeeperThread& thread = keeper_.thread_;
+  const uint64_t cap = sessions_.front()->state.context_cap();
   const absl::StatusOr<std::shared_ptr<SessionState>> origin =
-      way_.kept == &parent.state
-          ? thread.CopyOf(parent.state)
-          : thread.CopyOf(way_, parent.state.context_cap());
+      way_.kept == &parent.state ? thread.CopyOf(parent.state, cap)
+                                 : thread.CopyOf(way_, cap);
   // With a store it does not matter who uses all slots.
   if (keeper_.archive_ != nullptr && IsExhausted(origin.status())) {
     BecomeStored(parent);
@@ -382,8 +396,9 @@ absl::StatusOr<SessionInfo> SessionKeeper::Enlist(Session& session,
     STEADYSTATE_RETURN_IF_ERROR(shelf_.table.CheckNew(options));
     const Tier tier = shelf_.listed_tier();
     if (tier != session.charged) {
-      const uint64_t charge = shelf_.ChargeOf(tier, layout_.context_cap());
-      STEADYSTATE_RETURN_IF_ERROR(Charge(tier, charge, 1, now));
+      const uint64_t charge =
+          shelf_.ChargeOf(tier, session.state.context_cap());
+      STEADYSTATE_RETURN_IF_ERROR(shelf_.Charge(tier, charge, 1, now));
       shelf_.charges.GiveBack(session.charged, session.charge);
       Shelf::NoteCharge(session, tier, charge);
     }

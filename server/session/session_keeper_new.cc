@@ -15,29 +15,14 @@
 #include "server/session/session_keeper.h"
 
 namespace steadystate {
-namespace {
-
-// State memory becomes free when a session expires or is deleted: when the next
-// one expires is the best guess, within these bounds.
-constexpr absl::Duration kMinStateRetry = absl::Seconds(1);
-constexpr absl::Duration kMaxStateRetry = absl::Seconds(60);
-
-// The charges decide, not the free slots: some of these are for sessions that
-// have been charged and have not asked for theirs. An empty lease if the slot
-// comes later.
-absl::StatusOr<StateLease> LeaseIfFree(StatePool& pool, uint64_t bytes) {
-  // Room that there is by the charges is being cleared, or will be.
-  if (!pool.HasRoom(bytes)) return StateLease();
-  return pool.Allocate(bytes);
-}
-
-}  // namespace
 
 absl::StatusOr<SessionInfo> SessionKeeper::Create(const SessionOptions& options,
                                                   Created* created) {
   const Moment now = clock_.Read();
-  const uint64_t charge =
-      shelf_.ChargeOf(shelf_.listed_tier(), layout_.context_cap());
+  STEADYSTATE_ASSIGN_OR_RETURN(
+      const uint64_t cap,
+      shelf_.CapOf(options.context_cap, layout_.context_cap()));
+  const uint64_t charge = shelf_.ChargeOf(shelf_.listed_tier(), cap);
   while (shelf_.MoreExpiryMayMakeRoom(charge, now)) {
   }
   const MutexLock lock(shelf_.mutex);
@@ -58,9 +43,13 @@ absl::StatusOr<Session*> SessionKeeper::CreateNow(const SessionOptions& options,
     STEADYSTATE_RETURN_IF_ERROR(shelf_.journal->Health());
   }
   const Tier tier = shelf_.listed_tier();
-  STEADYSTATE_ASSIGN_OR_RETURN(ChargedSlot charged,
-                               ChargeOne(tier, layout_.context_cap(), now));
+  STEADYSTATE_ASSIGN_OR_RETURN(
+      const uint64_t cap,
+      shelf_.CapOf(options.context_cap, layout_.context_cap()));
+  STEADYSTATE_ASSIGN_OR_RETURN(Shelf::ChargedSlot charged,
+                               shelf_.ChargeOne(tier, cap, now));
   Session& session = shelf_.table.Add(options, now);
+  session.state.set_context_cap(cap);
   Shelf::NoteCharge(session, tier, charged.bytes);
   session.durability = durability;
   session.state.SetSlot(std::move(charged.lease));
@@ -106,8 +95,8 @@ void SessionKeeper::LogCreated(Session& session, const SessionInfo& info,
 absl::StatusOr<Session*> SessionKeeper::CreateUnlisted(const Moment& now) {
   shelf_.EndExpired(now);
   STEADYSTATE_ASSIGN_OR_RETURN(
-      ChargedSlot charged,
-      ChargeOne(Tier::kMemory, layout_.context_cap(), now));
+      Shelf::ChargedSlot charged,
+      shelf_.ChargeOne(Tier::kMemory, layout_.context_cap(), now));
   Session& session = shelf_.KeepUnlisted(std::make_unique<Session>(layout_));
   Shelf::NoteCharge(session, Tier::kMemory, charged.bytes);
   session.state.SetSlot(std::move(charged.lease));
@@ -130,11 +119,11 @@ absl::StatusOr<Session*> SessionKeeper::CreateEphemeral(const SessionKey& key,
                                                         const Moment& now) {
   const uint64_t bytes = shelf_.ChargeOf(Tier::kMemory, layout_.context_cap());
   if (shelf_.stores && !shelf_.LeavesRoom(bytes)) {
-    return Refused(Tier::kMemory, bytes, now);
+    return shelf_.Refused(Tier::kMemory, bytes, now);
   }
   STEADYSTATE_ASSIGN_OR_RETURN(
-      ChargedSlot charged,
-      ChargeOne(Tier::kMemory, layout_.context_cap(), now));
+      Shelf::ChargedSlot charged,
+      shelf_.ChargeOne(Tier::kMemory, layout_.context_cap(), now));
   auto created = std::make_unique<Session>(layout_);
   created->stream = stream;
   SessionOptions options;
@@ -149,53 +138,6 @@ absl::StatusOr<Session*> SessionKeeper::CreateEphemeral(const SessionKey& key,
   shelf_.Note(SessionEventKind::kCreated, session, now.wall);
   UpdateGauges();
   return &session;
-}
-
-absl::Status SessionKeeper::Charge(Tier tier, uint64_t each, size_t sessions,
-                                   const Moment& now) {
-  while (each * sessions > shelf_.charges.left(tier)) {
-    if (tier != shelf_.listed_tier() || !shelf_.EndOldestPrefix()) {
-      return Refused(tier, each, now);
-    }
-  }
-  shelf_.charges.Take(tier, each * sessions);
-  return absl::OkStatus();
-}
-
-absl::StatusOr<SessionKeeper::ChargedSlot> SessionKeeper::ChargeOne(
-    Tier tier, uint64_t context_cap, const Moment& now) {
-  ChargedSlot charged = {.bytes = shelf_.ChargeOf(tier, context_cap)};
-  STEADYSTATE_RETURN_IF_ERROR(Charge(tier, charged.bytes, 1, now));
-  if (tier == Tier::kStore) return charged;
-  absl::StatusOr<StateLease> lease =
-      LeaseIfFree(pool_, layout_.lease_bytes(context_cap));
-  if (!lease.ok()) {
-    shelf_.charges.GiveBack(tier, charged.bytes);
-    return lease.status();
-  }
-  charged.lease = *std::move(lease);
-  return charged;
-}
-
-absl::Status SessionKeeper::Refused(Tier tier, uint64_t bytes,
-                                    const Moment& now) const {
-  const absl::Duration retry = std::clamp(
-      shelf_.table.NextExpiry() - now.steady, kMinStateRetry, kMaxStateRetry);
-  if (tier == Tier::kStore) {
-    return MakeError(
-        ErrorReason::kStateBudgetExhausted,
-        absl::StrCat("sessions take all ", FormatByteSize(store_bytes_),
-                     " that they may take in the store; one is counted as ",
-                     FormatByteSize(bytes),
-                     ": delete sessions or raise --store_budget"),
-        {{"budget_bytes", absl::StrCat(store_bytes_)},
-         {"session_bytes", absl::StrCat(bytes)}},
-        retry);
-  }
-  const absl::Status exhausted = pool_.Exhausted(bytes);
-  const std::optional<ErrorDetails> details = GetErrorDetails(exhausted);
-  return MakeError(details->reason, exhausted.message(), details->metadata,
-                   retry);
 }
 
 }  // namespace steadystate

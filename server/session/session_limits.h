@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <optional>
 
+#include "absl/status/status.h"
 #include "absl/time/time.h"
 #include "server/session/session_info.h"
 
@@ -13,6 +14,10 @@ namespace steadystate {
 // How many inputs a session absorbs at most, whatever its model holds: clients
 // in which numbers are doubles can still count them.
 inline constexpr uint64_t kMaxPosition = uint64_t{1} << 53;
+
+// CONTEXT_CAP_REACHED if a session of this cap, 0 for none, cannot be at that
+// position.
+absl::Status CheckCapReaches(uint64_t context_cap, uint64_t position);
 
 // Of all sessions of a SessionKeeper.
 struct SessionLimits {

@@ -14,6 +14,7 @@
 #include "server/session/log_entry.h"
 #include "server/session/session_health.h"
 #include "server/session/session_id.h"
+#include "server/session/session_limits.h"
 #include "server/session/session_memory.h"
 
 namespace steadystate {
@@ -253,6 +254,8 @@ absl::Status SessionPast::Rewind(Session& session, const WayBack& way) {
     session.health = Health::kSound;
     return absl::OkStatus();
   }
+  STEADYSTATE_RETURN_IF_ERROR(
+      CheckCapReaches(session.state.context_cap(), way.end));
   absl::Status stored = Store(session, way);
   if (stored.ok() && IsLogged(session.durability)) stored = archive_->Sync();
   if (!stored.ok()) {

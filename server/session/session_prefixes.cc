@@ -19,7 +19,7 @@ absl::StatusOr<SessionPrefixes::Reused> SessionPrefixes::Reuse(
     Session& session, absl::string_view owner, std::span<const int32_t> prompt,
     const std::function<void(SessionState&)>& begun) {
   Reused reused;
-  const Found found = Find(owner, prompt);
+  const Found found = Find(owner, prompt, session.state.context_cap());
   if (found.tokens > 0 && Restore(found, owner, session).ok()) {
     session.state.records().Clear();
     begun(session.state);
@@ -32,20 +32,22 @@ absl::StatusOr<SessionPrefixes::Reused> SessionPrefixes::Reuse(
   return reused;
 }
 
-SessionPrefixes::Found SessionPrefixes::Find(
-    absl::string_view owner, std::span<const int32_t> prompt) const {
+SessionPrefixes::Found SessionPrefixes::Find(absl::string_view owner,
+                                             std::span<const int32_t> prompt,
+                                             uint64_t context_cap) const {
   const std::vector<PrefixDigest> digests = PrefixesOf(OriginOf(owner), prompt);
   for (size_t left = digests.size(); left > 0;) {
     const MutexLock lock(shelf_.mutex);
     for (size_t looks = 0; looks < kLooksAtOnce && left > 0; ++looks, --left) {
+      const size_t tokens =
+          left == digests.size() ? prompt.size() : left * shelf_.piece_rows;
+      if (context_cap != 0 && tokens > context_cap) continue;
       Session* const session = shelf_.table.FindPrefix(digests[left - 1]);
       if (session == nullptr) continue;
       if (PrefixOfId(session->id).has_value()) {
         session->last_step = clock_.Read();
       }
-      return {.id = session->id,
-              .tokens = left == digests.size() ? prompt.size()
-                                               : left * shelf_.piece_rows};
+      return {.id = session->id, .tokens = tokens};
     }
   }
   return {};

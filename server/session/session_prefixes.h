@@ -79,8 +79,9 @@ class SessionPrefixes {
     std::string id;
     uint64_t tokens = 0;
   };
-  Found Find(absl::string_view owner, std::span<const int32_t> prompt) const
-      ABSL_LOCKS_EXCLUDED(shelf_.mutex);
+  // At most `context_cap` of it, if that is not 0.
+  Found Find(absl::string_view owner, std::span<const int32_t> prompt,
+             uint64_t context_cap) const ABSL_LOCKS_EXCLUDED(shelf_.mutex);
   absl::Status Restore(const Found& found, absl::string_view owner,
                        Session& session);
   absl::Status Begun(Session& session);

@@ -262,7 +262,7 @@ SessionInfo SessionTable::Describe(const Session& session,
           .uid = ToString(session.uid),
           .position = session.position,
           .earliest_position = session.EarliestPosition(layout_.history()),
-          .state_bytes = layout_.charge_bytes(),
+          .state_bytes = layout_.charge_bytes(session.state.context_cap()),
           .active = session.active,
           .tier = TierOf(session.state),
           .create_time = session.created.wall,
@@ -274,7 +274,8 @@ SessionInfo SessionTable::Describe(const Session& session,
           .durability = session.durability,
           .not_finite = session.health == Health::kNotFinite,
           .unusable = session.unusable,
-          .ephemeral = session.stream != 0};
+          .ephemeral = session.stream != 0,
+          .context_cap = session.state.context_cap()};
 }
 
 void SessionTable::SetActive(Session& session, const Moment& now) {

@@ -16,11 +16,13 @@
 
 #include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 #include "server/base/clock.h"
 #include "server/base/mutex.h"
 #include "server/metrics/metrics.h"
+#include "server/session/charges.h"
 #include "server/session/job_queue.h"
 #include "server/session/log_book.h"
 #include "server/session/prefix.h"
@@ -34,28 +36,6 @@
 #include "server/session/state_pool.h"
 
 namespace steadystate {
-
-// What sessions are charged, in bytes. Thread-compatible.
-class Charges {
- public:
-  // The most of each.
-  Charges(uint64_t memory, uint64_t store) : most_{memory, store} {}
-
-  uint64_t most(Tier tier) const { return most_[Index(tier)]; }
-  uint64_t used(Tier tier) const { return used_[Index(tier)]; }
-  // None where more was taken up than there may be.
-  uint64_t left(Tier tier) const {
-    return most_[Index(tier)] - std::min(used(tier), most_[Index(tier)]);
-  }
-  void Take(Tier tier, uint64_t bytes) { used_[Index(tier)] += bytes; }
-  void GiveBack(Tier tier, uint64_t bytes) { used_[Index(tier)] -= bytes; }
-
- private:
-  static size_t Index(Tier tier) { return static_cast<size_t>(tier); }
-
-  std::array<uint64_t, 2> most_;
-  std::array<uint64_t, 2> used_{};
-};
 
 class Journal;
 
@@ -74,7 +54,7 @@ struct Shelf {
 
   // `store`: null without one.
   Shelf(SessionTable sessions, const SessionLayout& layout_of_all,
-        const StatePool& slots, const SessionArchive* store,
+        StatePool& slots, const SessionArchive* store,
         const SessionLimits& limits_of_all, Metrics& counters)
       : layout(layout_of_all),
         piece_rows(limits_of_all.piece_rows),
@@ -92,11 +72,36 @@ struct Shelf {
                 ChargeOf(listed_tier(), layout.context_cap()) / 4,
             1))) {}
 
+  // The cap of a session for which one is asked, or none. INVALID_ARGUMENT:
+  // none can have it.
+  absl::StatusOr<uint64_t> CapOf(std::optional<uint64_t> asked,
+                                 uint64_t otherwise) const;
+  // The largest: what memory has room for.
+  uint64_t MostContextCap() const;
+
   // What a session of this cap is charged.
   uint64_t ChargeOf(Tier tier, uint64_t context_cap) const {
     return tier == Tier::kMemory ? layout.charge_bytes(context_cap)
                                  : archive->session_bytes();
   }
+  // Charges for so many, bytes each; what is kept of prompts gives way.
+  // STATE_BUDGET_EXHAUSTED, with a retry hint.
+  absl::Status Charge(Tier tier, uint64_t each, size_t sessions,
+                      const Moment& now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex);
+  absl::Status Refused(Tier tier, uint64_t bytes, const Moment& now) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex);
+  // A session's charge, and in memory its slot; none if that comes later.
+  struct ChargedSlot {
+    uint64_t bytes = 0;
+    StateLease lease{};
+  };
+  absl::StatusOr<ChargedSlot> ChargeOne(Tier tier, uint64_t context_cap,
+                                        const Moment& now)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex);
+  // Gives a session another cap, and charges it for that. The same errors; then
+  // nothing has changed. REQUIRES: its state is at rest, and not beyond it.
+  absl::Status Resize(Session& session, uint64_t context_cap, const Moment& now)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex);
   // Has been charged so.
   static void NoteCharge(Session& session, Tier tier, uint64_t bytes) {
     session.charged = tier;
@@ -228,7 +233,7 @@ struct Shelf {
   bool stopping ABSL_GUARDED_BY(mutex) = false;
 
   SessionEvents events;                 // self-synchronised
-  const StatePool& pool;                // the same
+  StatePool& pool;                      // the same
   const SessionArchive* const archive;  // null without a store
   const bool stores;
   Metrics& metrics;

@@ -272,16 +272,16 @@ constexpr size_t kSlotBytes = 512;
 
 }  // namespace
 
-size_t SnapshotFormat::max_bytes() const {
+size_t SnapshotFormat::max_bytes(uint64_t context_cap) const {
   constexpr size_t kHistoryBytes = kMaxHistory * (sizeof(int32_t) + 1);
   // What stands before the slots.
   constexpr size_t kHeadBytes = size_t{64} << 10;
-  return layout_.slot().bytes + kHistoryBytes +
+  return layout_.charge_bytes(context_cap) + kHistoryBytes +
          layout_.state().slots().size() * kSlotBytes + kHeadBytes;
 }
 
 size_t SnapshotFormat::bytes_at(uint64_t position) const {
-  const uint64_t cap = layout_.context_cap();
+  const uint64_t cap = layout_.max_context_cap();
   const uint64_t within = cap == 0 ? position : std::min(position, cap);
   // A session's slot has its history and records as well, in about as many
   // bytes; the card comes on top.
@@ -375,12 +375,12 @@ absl::Status SnapshotFormat::ReadSequence(BinaryReader from,
       to.unfinished_text.size() > kMaxUnfinishedBytes) {
     return Strange("its position or text is out of bounds");
   }
-  const uint64_t cap = layout_.context_cap();
+  const uint64_t cap = layout_.max_context_cap();
   if (cap == 0 || to.position <= cap) return absl::OkStatus();
   return MakeError(ErrorReason::kContextCapReached,
                    absl::StrCat("the snapshot is at position ", to.position,
                                 ", and sessions of this server hold ", cap,
-                                " tokens: raise --context_cap"),
+                                " tokens at most: raise --max_context_cap"),
                    {{"context_cap", absl::StrCat(cap)},
                     {"position", absl::StrCat(to.position)}});
 }

@@ -63,8 +63,8 @@ class SnapshotFormat {
   const Numerics& numerics() const { return origin_.numerics; }
   const SessionLayout& layout() const { return layout_; }
 
-  // More bytes no snapshot that can be read has.
-  size_t max_bytes() const;
+  // More bytes no snapshot has that can be read, of a session of this cap.
+  size_t max_bytes(uint64_t context_cap) const;
   // About what Write returns for a session at this position, or more.
   size_t bytes_at(uint64_t position) const;
 

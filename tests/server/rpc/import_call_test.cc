@@ -262,7 +262,7 @@ TEST(ImportCallTest, UploadsThatStandStillLeaveRoomForOthers) {
     still.push_back(std::make_unique<Upload>(server));
     v1::ImportSessionRequest first;
     // As much as any snapshot may have: more than a share.
-    first.set_snapshot_bytes(server.engine().snapshots().max_bytes());
+    first.set_snapshot_bytes(server.engine().max_snapshot_bytes());
     ASSERT_TRUE(still.back()->writer->Write(first));
   }
   server.Step(StepOf(server.CreateSession(), {1, 2, 3}));

@@ -185,7 +185,7 @@ TEST(SnapshotTest, ASessionComesBackToTheByte) {
       const auto made = MakeState(room, static_cast<uint32_t>(rows), rows);
       const SessionState& state = *made;
       const std::string bytes = room.format.Write(MakeCard(), state);
-      EXPECT_LE(bytes.size(), room.format.max_bytes());
+      EXPECT_LE(bytes.size(), room.format.max_bytes(room.layout.context_cap()));
       EXPECT_LE(bytes.size(), room.format.bytes_at(rows));
       const auto snapshot = room.format.Read(bytes);
       ASSERT_TRUE(snapshot.ok()) << snapshot.status();
