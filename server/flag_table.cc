@@ -240,7 +240,7 @@ void AppendSessions(Flags& flags, OptionTable& table) {
        "its present one, spread over what it remembers (--history), so that it "
        "can be taken back; each costs as much memory as the session. With a "
        "store it must be 0: there the latest snapshot of each session serves.",
-       "0 to 64"},
+       "0 to 64, and to a 16th of --history"},
       &engine.snapshots));
   table.push_back(Count(
       {"prefix_cache",

@@ -109,6 +109,7 @@ std::vector<std::unique_ptr<Command>> AllCommands() {
   commands.push_back(MakeSessionListCommand());
   commands.push_back(MakeSessionForkCommand());
   commands.push_back(MakeSessionRewindCommand());
+  commands.push_back(MakeSessionUpdateCommand());
   commands.push_back(MakeSessionCheckpointCommand());
   commands.push_back(MakeSessionExportCommand());
   commands.push_back(MakeSessionImportCommand());

@@ -81,6 +81,7 @@ std::unique_ptr<Command> MakeSessionGetCommand();
 std::unique_ptr<Command> MakeSessionListCommand();
 std::unique_ptr<Command> MakeSessionForkCommand();
 std::unique_ptr<Command> MakeSessionRewindCommand();
+std::unique_ptr<Command> MakeSessionUpdateCommand();
 std::unique_ptr<Command> MakeSessionCheckpointCommand();
 std::unique_ptr<Command> MakeCheckpointListCommand();
 std::unique_ptr<Command> MakeCheckpointDeleteCommand();

@@ -59,6 +59,10 @@ class SessionCreateCommand : public Command {
            request_.set_from_checkpoint(CheckpointName(id));
            return absl::OkStatus();
          }},
+        {"context_cap", "N",
+         "Most tokens of the session, of a model with softmax layers: memory "
+         "for them is reserved. Default: the server's.",
+         &context_cap_},
         {"durability", "MODE",
          "What of the session outlives the server: none, shutdown, log or "
          "sync. Default: the server's.",
@@ -73,10 +77,10 @@ class SessionCreateCommand : public Command {
 
   absl::Status Prepare(const std::vector<std::string>& arguments) override {
     if (ttl_ != absl::InfiniteDuration()) {
-      auto* ttl = request_.mutable_session()->mutable_ttl();
-      absl::Duration rest = ttl_;
-      ttl->set_seconds(absl::IDivDuration(rest, absl::Seconds(1), &rest));
-      ttl->set_nanos(static_cast<int32_t>(absl::ToInt64Nanoseconds(rest)));
+      SetTtl(ttl_, *request_.mutable_session());
+    }
+    if (context_cap_.has_value()) {
+      request_.mutable_session()->set_context_cap(*context_cap_);
     }
     return CheckIds(arguments, 0, 0);
   }
@@ -92,6 +96,7 @@ class SessionCreateCommand : public Command {
  private:
   v1::CreateSessionRequest request_;
   absl::Duration ttl_ = absl::InfiniteDuration();  // the server's
+  std::optional<uint64_t> context_cap_;            // the same
   bool json_ = false;
 };
 
@@ -298,6 +303,13 @@ absl::Status ReadLabel(
   }
   labels[parts[0]] = parts[1];
   return absl::OkStatus();
+}
+
+void SetTtl(absl::Duration ttl, v1::Session& session) {
+  absl::Duration rest = ttl;
+  auto& to = *session.mutable_ttl();
+  to.set_seconds(absl::IDivDuration(rest, absl::Seconds(1), &rest));
+  to.set_nanos(static_cast<int32_t>(absl::ToInt64Nanoseconds(rest)));
 }
 
 absl::StatusOr<v1::Session::Durability> ParseDurability(

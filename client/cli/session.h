@@ -32,6 +32,8 @@ absl::Status CheckIds(const std::vector<std::string>& arguments, size_t least,
 absl::Status ReadLabel(absl::string_view text,
                        google::protobuf::Map<std::string, std::string>& labels);
 
+void SetTtl(absl::Duration ttl, v1::Session& session);
+
 // "none", "shutdown", "log" or "sync"; an error if it is something else.
 absl::StatusOr<v1::Session::Durability> ParseDurability(absl::string_view text);
 

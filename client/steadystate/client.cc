@@ -140,6 +140,12 @@ absl::StatusOr<v1::ForkSessionResponse> Client::ForkSession(
                    options);
 }
 
+absl::StatusOr<v1::Session> Client::UpdateSession(
+    const v1::UpdateSessionRequest& request, const CallOptions& options) const {
+  return CallUnary(*sessions_, &v1::SessionService::Stub::UpdateSession,
+                   request, options);
+}
+
 absl::StatusOr<v1::Session> Client::RewindSession(
     const v1::RewindSessionRequest& request, const CallOptions& options) const {
   return CallUnary(*sessions_, &v1::SessionService::Stub::RewindSession,

@@ -86,6 +86,9 @@ class Client {
   absl::StatusOr<v1::ForkSessionResponse> ForkSession(
       const v1::ForkSessionRequest& request,
       const CallOptions& options = {}) const;
+  absl::StatusOr<v1::Session> UpdateSession(
+      const v1::UpdateSessionRequest& request,
+      const CallOptions& options = {}) const;
   absl::StatusOr<v1::Session> RewindSession(
       const v1::RewindSessionRequest& request,
       const CallOptions& options = {}) const;

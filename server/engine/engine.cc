@@ -416,7 +416,7 @@ WorkRequest Engine::ImportWork(std::string snapshot, SessionOptions options,
                              read.card.context_cap, read.contents.position));
     core->snapshots.Restore(read, session.state);
     session.state.NoteImported();
-    session.other_numerics = read.other_numerics;
+    session.other_numerics = read.other_numerics && read.contents.position > 0;
     STEADYSTATE_ASSIGN_OR_RETURN(
         *created, core->keeper.Enlist(session, Completed(options, read.card),
                                       SessionEventKind::kImported));

@@ -2,8 +2,6 @@
 
 #include <algorithm>
 
-#include "kernels/linear/linear.h"
-
 namespace steadystate {
 namespace {
 

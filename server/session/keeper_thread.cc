@@ -290,9 +290,11 @@ absl::Status KeeperThread::LoadSlot(Session& session) {
   } else {
     session.log.replay = absl::ZeroDuration();  // it begins anew
   }
+  const bool absorbed_any =
+      session.tail != nullptr || session.state.position() > 0;
   session.other_numerics =
-      session.other_numerics || other_numerics ||
-      parts_.archive->IsOfOtherNumerics(session.stored_tail);
+      absorbed_any && (session.other_numerics || other_numerics ||
+                       parts_.archive->IsOfOtherNumerics(session.stored_tail));
   session.NoteRecords();
   shelf_.Note(SessionEventKind::kWoken, session, parts_.clock.WallNow());
   return status;

@@ -246,17 +246,10 @@ void SessionKeeper::TakeUp(StoredSession stored, const Moment& now) {
   session->log.last = RoundOf(stored);
   session->repeatable_from = stored.repeatable_from;
   session->stored_tail = stored.tail;
-  const uint64_t most = shelf_.MostContextCap();
   session->state.set_context_cap(
-      std::min(card.context_cap != 0
-                   ? card.context_cap
-                   : std::max(layout_.context_cap(), session->position),
-               most));
-  const uint64_t charge =
-      shelf_.ChargeOf(Tier::kStore, session->state.context_cap());
-  Shelf::NoteCharge(*session, Tier::kStore, charge);
+      shelf_.CapOfStored(card.context_cap, session->position));
   session->state.Leave();
-  shelf_.charges.Take(Tier::kStore, charge);
+  shelf_.TakeUp(*session);
   SessionOptions options;
   options.owner = std::move(card.owner);
   options.id = std::move(card.id);

@@ -182,9 +182,8 @@ class SessionKeeper {
   using FindWay = std::function<absl::StatusOr<WayBack>(SessionPast&)>;
   absl::StatusOr<SessionInfo> Rewind(Session& session, const FindWay& find)
       ABSL_LOCKS_EXCLUDED(shelf_.mutex);
-  // Changes what its client may choose, also in the store; called likewise.
-  // After INVALID_ARGUMENT, STATE_BUDGET_EXHAUSTED or STORE_UNAVAILABLE it is
-  // as it was.
+  // Changes what its client may choose, also in the store; called likewise. An
+  // error (INVALID_ARGUMENT, STATE_BUDGET_EXHAUSTED, ...) leaves all as it was.
   absl::StatusOr<SessionInfo> Update(Session& session,
                                      const SessionChanges& changes)
       ABSL_LOCKS_EXCLUDED(shelf_.mutex);

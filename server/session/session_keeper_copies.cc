@@ -248,7 +248,7 @@ void SessionKeeper::NewForks::Enlist() {
     // A checkpoint's is a new session.
     shelf.Note(CheckpointName(parent_).has_value() ? SessionEventKind::kCreated
                                                    : SessionEventKind::kForked,
-               fork, now_.wall, parent_);
+               fork, keeper_.clock_.WallNow(), parent_);
   }
   shelf.NoteSlotMayCome();
   shelf.UpdateGauges();

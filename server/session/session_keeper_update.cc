@@ -51,12 +51,9 @@ absl::Status ApplyChanges(Shelf& shelf, Session& session,
 absl::Status SessionKeeper::GiveCap(Session& session,
                                     std::optional<uint64_t> asked,
                                     uint64_t of_snapshot, uint64_t position) {
-  const uint64_t otherwise = of_snapshot != 0
-                                 ? of_snapshot
-                                 : std::max(layout_.context_cap(), position);
   STEADYSTATE_ASSIGN_OR_RETURN(
       const uint64_t cap,
-      shelf_.CapOf(asked, std::min(otherwise, shelf_.MostContextCap())));
+      shelf_.CapOf(asked, shelf_.CapOfStored(of_snapshot, position)));
   STEADYSTATE_RETURN_IF_ERROR(CheckCapReaches(cap, position));
   const Moment now = clock_.Read();
   const MutexLock lock(shelf_.mutex);

@@ -78,6 +78,8 @@ struct Shelf {
                                  uint64_t otherwise) const;
   // The largest: what memory has room for.
   uint64_t MostContextCap() const;
+  // As near as can be to that of one that was stored; 0: that is not known.
+  uint64_t CapOfStored(uint64_t context_cap, uint64_t position) const;
 
   // What a session of this cap is charged.
   uint64_t ChargeOf(Tier tier, uint64_t context_cap) const {
@@ -102,6 +104,8 @@ struct Shelf {
   // nothing has changed. REQUIRES: its state is at rest, and not beyond it.
   absl::Status Resize(Session& session, uint64_t context_cap, const Moment& now)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex);
+  // Charges for one that the store has, whether there is room or not.
+  void TakeUp(Session& session) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex);
   // Has been charged so.
   static void NoteCharge(Session& session, Tier tier, uint64_t bytes) {
     session.charged = tier;

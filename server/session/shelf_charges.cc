@@ -47,6 +47,17 @@ uint64_t Shelf::MostContextCap() const {
                   (pool.budget_bytes() - none) / token);
 }
 
+uint64_t Shelf::CapOfStored(uint64_t context_cap, uint64_t position) const {
+  if (context_cap == 0) context_cap = std::max(layout.context_cap(), position);
+  return std::min(context_cap, MostContextCap());
+}
+
+void Shelf::TakeUp(Session& session) {
+  NoteCharge(session, Tier::kStore,
+             ChargeOf(Tier::kStore, session.state.context_cap()));
+  charges.Take(Tier::kStore, session.charge);
+}
+
 absl::StatusOr<uint64_t> Shelf::CapOf(std::optional<uint64_t> asked,
                                       uint64_t otherwise) const {
   if (!asked.has_value()) return otherwise;

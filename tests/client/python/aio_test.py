@@ -281,6 +281,24 @@ class AioTest(TimedCase):
         with self.assertRaises(steadystate.InvalidArgument):
             await anext(self.client.watch_sessions(cursor="none"))
 
+    async def test_a_session_is_changed(self):
+        session = await self.session(ttl=90, labels={"a": "b"})
+        self.assertEqual((await session.update(ttl=7)).labels, {"a": "b"})
+        info = await session.update(labels={"c": "d"})
+        self.assertEqual(info.ttl.total_seconds(), 7)
+        self.assertEqual(info.labels, {"c": "d"})
+        self.assertEqual((await session.update(labels={})).labels, {})
+        with self.assertRaises(ValueError):
+            await session.update()
+        # This model's sessions absorb any number.
+        self.assertEqual(info.context_cap, 0)
+        self.assertEqual((await self.client.model()).max_context_cap, 0)
+        with self.assertRaises(steadystate.InvalidArgument) as caught:
+            await session.update(context_cap=100)
+        self.assertEqual(caught.exception.field, "session.context_cap")
+        with self.assertRaises(steadystate.InvalidArgument):
+            await self.client.create_session(context_cap=100)
+
     async def test_the_model_and_its_tokens(self):
         model = await self.client.model()
         self.assertEqual(model.tokenizer, "bytes")

@@ -160,6 +160,29 @@ TEST_F(EngineEventsTest, WhoGivesItsPlaceToAnotherIsEvicted) {
   EXPECT_THAT(News(1), ElementsAre("hibernated a 2"));
 }
 
+// Others' events are told while forks are made.
+TEST_F(EngineEventsTest, AForkIsToldWithTheTimeAtWhichItIsThere) {
+  Start();
+  harness_->CreateSession("a");
+  Step("a", {1});
+  ForkOptions forks;
+  forks.ids = {"b"};
+  ThreadHold hold("SessionKeeper::SaveSome");
+  const Future<absl::Status> forked = harness_->WorkAsync(
+      "a", engine().ForkWork(forks, std::make_shared<Forks>()));
+  hold.WaitUntilHeld();
+  harness_->clock().Advance(absl::Seconds(1));
+  harness_->CreateSession("c");
+  hold.Release();
+  ASSERT_TRUE(forked.Get().ok());
+  const auto page = engine().session_events().Read({}, 0, 1000);
+  ASSERT_TRUE(page.ok());
+  ASSERT_EQ(page->events.size(), 3u);
+  EXPECT_EQ(page->events[1].id, "c");
+  EXPECT_EQ(page->events[2].id, "b");
+  EXPECT_EQ(page->events[2].time, page->events[1].time);
+}
+
 TEST_F(EngineEventsTest, AnEventSaysWhichSessionAndWhen) {
   Start();
   harness_->CreateSession("a");

@@ -36,8 +36,9 @@ class EngineUnusableTest : public testing::Test {
  protected:
   EngineUnusableTest() { Start(); }
 
-  void Start(std::shared_ptr<const Model> model = SharedTinyModel()) {
-    harness_.emplace(EngineOptions(), std::move(model), &store_);
+  void Start(std::shared_ptr<const Model> model = SharedTinyModel(),
+             const EngineOptions& options = {}) {
+    harness_.emplace(options, std::move(model), &store_);
   }
 
   Engine& engine() { return harness_->engine(); }
@@ -165,6 +166,31 @@ TEST_F(EngineUnusableTest, StatesOfAnotherFormWaitForAnEngineThatHasIt) {
   EXPECT_EQ(Counted("numerics_mismatch"), 0);
   Advance("used", 2);
   EXPECT_EQ(Get("used").position, 2u);
+}
+
+// What others computed is nothing of a session that has absorbed nothing.
+TEST_F(EngineUnusableTest, AtPositionZeroNumericsDoNotMatter) {
+  harness_->CreateSession("begun");
+  Advance("begun", 1);
+  harness_->CreateSession("fresh");
+  const auto exported = std::make_shared<Engine::Export>();
+  ASSERT_TRUE(harness_->Work("fresh", engine().ExportWork(exported)).ok());
+  EXPECT_EQ(engine().StoreSessions(absl::Minutes(1)), 0u);
+  harness_.reset();
+  EngineOptions others;
+  others.prefill_chunk_rows = 7;
+  Start(SharedTinyModel(), others);
+  SessionOptions options;
+  options.id = "imported";
+  ASSERT_TRUE(
+      harness_
+          ->Work("", engine().ImportWork(exported->snapshot, options,
+                                         std::make_shared<SessionInfo>()))
+          .ok());
+  for (const char* const id : {"begun", "fresh", "imported"}) Advance(id, 1);
+  EXPECT_TRUE(Get("begun").other_numerics);
+  EXPECT_FALSE(Get("fresh").other_numerics);
+  EXPECT_FALSE(Get("imported").other_numerics);
 }
 
 }  // namespace

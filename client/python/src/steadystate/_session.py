@@ -224,6 +224,30 @@ class AsyncSession:
         self._position = found.position
         return found
 
+    async def update(self, *, context_cap: int | None = None,
+                     ttl: float | None = None,
+                     labels: Mapping[str, str] | None = None,
+                     timeout: float | None = None) -> SessionInfo:
+        """Changes what is given: how many tokens the session can absorb, how
+        many seconds it may be idle, all of its labels.
+
+        BudgetExhausted: there is no room for so many; OutOfRange: the session
+        has absorbed more.
+        """
+        request = _wire.v1.UpdateSessionRequest()
+        request.session.name = self.name
+        write_session(request.session, ttl=ttl, labels=labels,
+                      context_cap=context_cap)
+        for path, value in (("context_cap", context_cap), ("ttl", ttl),
+                            ("labels", labels)):
+            if value is not None:
+                request.update_mask.paths.append(path)
+        if not request.update_mask.paths:
+            raise ValueError("nothing is to change: context_cap, ttl or labels "
+                             "is needed")
+        return read(SessionInfo, await self._transport.call(
+            "UpdateSession", request, timeout=timeout))
+
     async def checkpoint(self, checkpoint_id: str | None = None, *,
                          labels: Mapping[str, str] | None = None,
                          timeout: float | None = None) -> CheckpointInfo:

@@ -87,6 +87,7 @@ class AsyncClient:
             labels: Mapping[str, str] | None = None,
             durability: str | None = None, from_checkpoint: str | None = None,
             reuse_prefix: Sequence[int] | None = None,
+            context_cap: int | None = None,
             timeout: float | None = None) -> AsyncSession:
         """Creates a session. Without an id the client draws one, so that no
         second session is made where an answer is lost.
@@ -97,6 +98,7 @@ class AsyncClient:
         from_checkpoint  a checkpoint's name or id: begins as that is
         reuse_prefix     tokens of a prompt, see the proto; Session.position
                          says how many of them need not be sent
+        context_cap      most tokens, of a model with softmax layers
 
         AlreadyExists, BudgetExhausted, NotFound, InvalidArgument,
         FailedPrecondition.
@@ -104,7 +106,7 @@ class AsyncClient:
         request = _wire.v1.CreateSessionRequest(
             session_id=session_id or uuid.uuid4().hex)
         write_session(request.session, ttl=ttl, labels=labels,
-                      durability=durability)
+                      durability=durability, context_cap=context_cap)
         if from_checkpoint is not None:
             request.from_checkpoint = _wire.checkpoint_name(from_checkpoint)
         if reuse_prefix is not None:
@@ -182,7 +184,7 @@ class AsyncClient:
     async def import_session(
             self, snapshot: Source, session_id: str | None = None, *,
             ttl: float | None = None, labels: Mapping[str, str] | None = None,
-            durability: str | None = None,
+            durability: str | None = None, context_cap: int | None = None,
             timeout: float | None = None) -> AsyncSession:
         """Creates a session from a snapshot: its bytes, or the path of a file.
         Without an id it gets that of the session that was exported. Is not
@@ -192,7 +194,7 @@ class AsyncClient:
         """
         first = _wire.v1.ImportSessionRequest(session_id=session_id or "")
         write_session(first.session, ttl=ttl, labels=labels,
-                      durability=durability)
+                      durability=durability, context_cap=context_cap)
         return self._session(await send_snapshot(self._transport, snapshot,
                                                  first, timeout))
 

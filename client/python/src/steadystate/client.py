@@ -119,6 +119,7 @@ class Session:
     score = _waits(AsyncSession.score)
     embed = _waits(AsyncSession.embed)
     rewind = _waits(AsyncSession.rewind)
+    update = _waits(AsyncSession.update)
     checkpoint = _waits(AsyncSession.checkpoint)
     export = _waits(AsyncSession.export)
     export_to = _waits(AsyncSession.export_to)

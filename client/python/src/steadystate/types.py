@@ -71,6 +71,7 @@ class SessionInfo:
     earliest_position: int = 0
     state_not_finite: bool = False
     ephemeral: bool = False
+    context_cap: int = 0
     unusable: str = ""
 
 
@@ -143,6 +144,7 @@ class ModelInfo:
     parameter_count: int = 0
     session_bytes: int = 0
     context_cap: int = 0
+    max_context_cap: int = 0
     weight_dtype: str = ""
     state_dtype: str = ""
     tokenizer: str = ""
@@ -340,8 +342,11 @@ def _seconds(name: str, value: float) -> datetime.timedelta:
 
 def write_session(message: _wire.Message, *, ttl: float | None = None,
                   labels: Mapping[str, str] | None = None,
-                  durability: str | None = None) -> None:
+                  durability: str | None = None,
+                  context_cap: int | None = None) -> None:
     """Sets what of a Session is the client's to choose. ttl is in seconds."""
+    if context_cap is not None:
+        message.context_cap = context_cap
     if ttl is not None:
         message.ttl.FromTimedelta(_seconds("ttl", ttl))
     if labels:
