@@ -29,6 +29,16 @@ ExitCode UsageError(absl::string_view message, absl::string_view command,
   return kUsage;
 }
 
+// What a connection that has broken is said with.
+absl::Status WithAddress(const absl::Status& status,
+                         const std::string& address) {
+  if (!IsUnreachable(status)) return status;
+  return absl::Status(
+      status.code(),
+      absl::StrCat(status.message(), "; the connection to ", address,
+                   " is lost: is steadystate-server still running there?"));
+}
+
 ExitCode Report(const absl::Status& status, const Canceller& canceller) {
   if (status.ok()) return kOk;
   if (IsReaderGone(status)) return kReaderGone;
@@ -60,7 +70,7 @@ ExitCode Execute(Command& command, const CommonOptions& common) {
                                             std::min(work, kUnaryTimeout)),
                                         .canceller = &canceller},
                               .interrupt = &interrupt};
-  return Report(command.Run(connection), canceller);
+  return Report(WithAddress(command.Run(connection), *address), canceller);
 }
 
 ExitCode RunCommand(Command& command,

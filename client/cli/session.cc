@@ -43,7 +43,14 @@ class SessionCreateCommand : public Command {
         {"id", "ID",
          "1 to 63 of a-z, 0-9 and -, beginning with a letter or digit. "
          "Default: the server makes one.",
-         request_.mutable_session_id()},
+         [this](absl::string_view id) -> absl::Status {
+           if (id.empty()) {
+             return absl::InvalidArgumentError(
+                 "'' is no id: leave it out, and the server makes one");
+           }
+           request_.set_session_id(std::string(id));
+           return absl::OkStatus();
+         }},
         {"ttl", "DURATION",
          "How long the session may be idle, such as 90s or 12h; 1s to 720h. "
          "Default: the server's.",
