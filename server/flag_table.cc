@@ -211,7 +211,7 @@ void AppendSessions(Flags& flags, OptionTable& table) {
   table.push_back(Bytes({"state_memory",
                          "Memory for the states of all sessions, for instance "
                          "4GiB.",
-                         "at least one session's"},
+                         "at least what a session takes"},
                         &engine.state_memory_bytes));
   table.push_back(
       Time({"session_ttl",

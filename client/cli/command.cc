@@ -29,9 +29,18 @@ ExitCode UsageError(absl::string_view message, absl::string_view command,
   return kUsage;
 }
 
-// What a connection that has broken is said with.
-absl::Status WithAddress(const absl::Status& status,
-                         const std::string& address) {
+// What gRPC says by itself lacks where that was, and what to do.
+absl::Status WithAdvice(const absl::Status& status,
+                        const std::string& address) {
+  if (absl::IsResourceExhausted(status) && !GetErrorDetails(status) &&
+      absl::StrContains(status.message(), "larger than max")) {
+    return absl::Status(
+        status.code(),
+        absl::StrCat(status.message(),
+                     "; that many bytes are the most of one message "
+                     "(--max_message_bytes of steadystate-server): give less "
+                     "at once"));
+  }
   if (!IsUnreachable(status)) return status;
   return absl::Status(
       status.code(),
@@ -70,7 +79,7 @@ ExitCode Execute(Command& command, const CommonOptions& common) {
                                             std::min(work, kUnaryTimeout)),
                                         .canceller = &canceller},
                               .interrupt = &interrupt};
-  return Report(WithAddress(command.Run(connection), *address), canceller);
+  return Report(WithAdvice(command.Run(connection), *address), canceller);
 }
 
 ExitCode RunCommand(Command& command,

@@ -136,10 +136,10 @@ class SessionGetCommand : public Command {
         connection.client.GetSession(request_, connection.call);
     if (!session.ok()) return session.status();
     if (json_) return PrintJson(ToJson(*session));
-    v1::Session shown = *session;
-    shown.clear_state_norms();
-    return Print(absl::StrCat(FormatLines(ToJson(shown)),
-                              norms_ ? FormatNorms(*session) : ""));
+    Json shown = ToJson(*session);
+    shown.erase("state_norms");  // which a table shows
+    return Print(
+        absl::StrCat(FormatLines(shown), norms_ ? FormatNorms(*session) : ""));
   }
 
  private:
@@ -166,7 +166,8 @@ class SessionExportCommand : public Command {
     return {"session export", "ID FILE", "Writes a session to a file",
             "Writes a snapshot of a session, as it is now, from which `session "
             "import` makes a session on any server with the same model. FILE "
-            "is there only when it is whole; '-' is standard output.",
+            "is there only when it is whole, and one of before is replaced; "
+            "'-' is standard output.",
             "  steadystate session export my-session my-session.snapshot\n"};
   }
 

@@ -11,6 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
+#include "absl/strings/strip.h"
 #include "server/base/mapped_file.h"
 
 namespace steadystate {
@@ -62,16 +63,20 @@ bool IsHubName(absl::string_view text) {
 }
 
 absl::Status NothingThere(const std::string& given) {
-  if (!IsHubName(given)) {
+  absl::string_view name = given;
+  if (absl::ConsumePrefix(&name, "https://huggingface.co/")) {
+    absl::ConsumeSuffix(&name, "/");
+  }
+  if (!IsHubName(name)) {
     return absl::NotFoundError(
         absl::StrCat("no checkpoint directory '", given, "'"));
   }
-  const std::vector<absl::string_view> parts = absl::StrSplit(given, '/');
+  const std::vector<absl::string_view> parts = absl::StrSplit(name, '/');
   return absl::NotFoundError(absl::StrCat(
       "no checkpoint directory '", given,
       "'. If that is a model's name on Hugging Face's hub, it has not been "
       "fetched: `hf download ",
-      given, " --local-dir ", parts[1], "`, and then --model ", parts[1]));
+      name, " --local-dir ", parts[1], "`, and then --model ", parts[1]));
 }
 
 // The names within a directory, in their order.

@@ -143,6 +143,8 @@ TEST_F(CliTest, SessionsLiveAsLongAsTheyAreTold) {
   EXPECT_EQ(session["ttl"], 600);
   EXPECT_EQ(session["labels"]["user"], "ada");
   EXPECT_EQ(session["state_norms"].size(), 0u);
+  EXPECT_THAT(Print("session get my-session"),
+              testing::Not(HasSubstr("state_norms")));
   const nlohmann::json norms = Json("session get my-session --norms");
   ASSERT_GT(norms["state_norms"].size(), 0u);
   EXPECT_EQ(norms["state_norms"][0]["layer"], 0);
@@ -433,6 +435,14 @@ TEST_F(CliTest, AddressesMayBeWrittenAsPeopleDo) {
        {port, port.substr(1), "http://127.0.0.1" + port + "/"}) {
     EXPECT_EQ(Print("health --address " + address), "SERVING\n") << address;
   }
+}
+
+TEST_F(CliTest, WhatIsTooLargeForAMessageIsSaid) {
+  const std::string file =
+      directory_.Write("large", std::string(5'000'000, 'a'));
+  EXPECT_THAT(Fail(1, "embed --pooling mean --text_file " + file),
+              HasSubstr("--max_message_bytes of steadystate-server): give less "
+                        "at once"));
 }
 
 TEST_F(CliTest, TimeoutEndsACall) {

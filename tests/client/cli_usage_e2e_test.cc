@@ -157,6 +157,7 @@ TEST_F(CliUsageTest, ValuesThatNoServerTakesAreRefusedHere) {
       {"generate a --stop \"$(printf '\\377')\"", "--stop: text must be UTF-8"},
       {"session create --id \"$(printf '\\377')\"", "--id: text must be UTF-8"},
       {"session create --id ''", "--id: '' is no id: leave it out"},
+      {"session fork a --id x --id x", "--id: 'x' is given twice"},
       {"session list --match ''", "--match: '' matches no id"},
       {"load --html -", "--html '-' names no file"},
       {"load --warmup 5", "--warmup: '5' has no unit"},

@@ -82,6 +82,8 @@ TEST(FindCheckpointTest, ARevisionInTheHubsCacheIsFound) {
 }
 
 TEST(FindCheckpointTest, ANameOfAModelIsNotFetched) {
+  EXPECT_THAT(Message("https://huggingface.co/org/name/"),
+              HasSubstr("`hf download org/name --local-dir name`"));
   EXPECT_THAT(
       Message("state-spaces/mamba2-130m"),
       HasSubstr(
