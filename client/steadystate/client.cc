@@ -108,11 +108,10 @@ absl::Status NotConnected(const std::string& address,
 
 }  // namespace
 
-absl::StatusOr<Client> Client::Connect(const std::string& given,
+absl::StatusOr<Client> Client::Connect(const std::string& address,
                                        const ClientOptions& options) {
-  const auto read = ReadAddress(given);
-  if (!read.ok()) return read.status();
-  const std::string& address = *read;
+  const auto place = ReadAddress(address);
+  if (!place.ok()) return place.status();
   grpc::ChannelArguments arguments;
   arguments.SetInt(GRPC_ARG_ENABLE_RETRIES, 0);
   // A proxy that is set for web pages is not meant for a server next door.
@@ -131,14 +130,14 @@ absl::StatusOr<Client> Client::Connect(const std::string& given,
   std::shared_ptr<grpc::Channel> channel;
   for (int attempt = 0; attempt < kConnectAttempts; ++attempt) {
     channel = grpc::CreateCustomChannel(
-        address, grpc::InsecureChannelCredentials(), arguments);
+        *place, grpc::InsecureChannelCredentials(), arguments);
     if (WaitForConnection(*channel, deadline)) {
-      return Client(address, options, channel);
+      return Client(*place, options, channel);
     }
   }
-  if (absl::Now() < end) return NotConnected(address, channel);
+  if (absl::Now() < end) return NotConnected(*place, channel);
   return absl::UnavailableError(
-      absl::StrCat("no server answered at ", address, " within ",
+      absl::StrCat("no server answered at ", *place, " within ",
                    absl::FormatDuration(options.connect_timeout),
                    ": give it more time, or another address"));
 }
