@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <limits>
 #include <string>
 #include <vector>
 
@@ -38,8 +39,7 @@ Option Count(const About& about, size_t* target) {
   const auto read = [target](absl::string_view text) -> absl::Status {
     uint32_t value = 0;
     if (!absl::SimpleAtoi(text, &value)) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("'", text, "' is not a whole number"));
+      return client::NotWhole(text, std::numeric_limits<uint32_t>::max());
     }
     *target = value;
     return absl::OkStatus();
@@ -51,8 +51,7 @@ Option Count(const About& about, size_t* target) {
 Option LongCount(const About& about, uint64_t* target) {
   const auto read = [target](absl::string_view text) -> absl::Status {
     if (absl::SimpleAtoi(text, target)) return absl::OkStatus();
-    return absl::InvalidArgumentError(
-        absl::StrCat("'", text, "' is not a whole number"));
+    return client::NotWhole(text, std::numeric_limits<uint64_t>::max());
   };
   return {about.name, "N",         about.help,           read,
           0,          about.range, absl::StrCat(*target)};
@@ -218,7 +217,7 @@ void AppendSessions(Flags& flags, OptionTable& table) {
   table.push_back(Bytes({"state_memory",
                          "Memory for the states of all sessions, for instance "
                          "4GiB.",
-                         "at least one session's"},
+                         "at least what a session takes"},
                         &engine.state_memory_bytes));
   table.push_back(
       Time({"session_ttl",
@@ -253,8 +252,7 @@ void AppendSessions(Flags& flags, OptionTable& table) {
   const auto read_most = [&engine](absl::string_view text) -> absl::Status {
     uint32_t most = 0;
     if (!absl::SimpleAtoi(text, &most)) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("'", text, "' is not a whole number"));
+      return client::NotWhole(text, std::numeric_limits<uint32_t>::max());
     }
     engine.max_checkpoints.reset();
     if (most > 0) engine.max_checkpoints = most;
@@ -289,7 +287,7 @@ void AppendStore(Flags& flags, OptionTable& table) {
             "loss of power."},
            {"none|shutdown|log|sync", "log", [&flags](size_t index) {
               flags.engine.durability = static_cast<Durability>(index);
-              flags.durability_is_given = true;
+              flags.needs_store = index > 0 ? "durability" : "";
             }}));
   table.push_back(
       Time({"log_sync_interval",
@@ -313,12 +311,18 @@ void AppendStore(Flags& flags, OptionTable& table) {
                          "What all sessions together may take in the store, "
                          "for instance 500GiB."},
                         &engine.store_budget_bytes));
+  const auto read_after = [&flags](absl::string_view text) -> absl::Status {
+    STEADYSTATE_ASSIGN_OR_RETURN(flags.engine.hibernate_after,
+                                 client::ParseTime(text));
+    flags.needs_store = "hibernate_after";
+    return absl::OkStatus();
+  };
   table.push_back(
-      Time({"hibernate_after",
-            "With a store: how long a session may be idle before its state "
-            "leaves memory; inf: only when others need the memory.",
-            "at least 1s, or inf"},
-           &engine.hibernate_after));
+      {"hibernate_after", "DURATION",
+       "With a store: how long a session may be idle before its state leaves "
+       "memory; inf: only when others need the memory.",
+       read_after, 0, "at least 1s, or inf",
+       absl::FormatDuration(engine.hibernate_after)});
 }
 
 void AppendBatches(Flags& flags, OptionTable& table) {

@@ -28,6 +28,8 @@ namespace {
 
 using client::OptionTable;
 
+constexpr size_t kMaxThreads = 1024;
+
 // What flags hold that are not given.
 Flags Defaults() {
   Flags flags;
@@ -129,6 +131,14 @@ absl::Status CheckOthers(const std::vector<std::string>& others,
                    client::DidYouMean(others[0], names, "--"), "; see --help"));
 }
 
+// Before 0 becomes what it stands for.
+absl::Status CheckThreads(size_t threads) {
+  if (threads <= kMaxThreads) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("--threads is ", threads, "; it must be in [0, ",
+                   kMaxThreads, "], 0 being as many as there are processors"));
+}
+
 absl::Status CheckDrain(absl::string_view name, absl::Duration time) {
   if (time >= absl::ZeroDuration() && time <= absl::Hours(1)) {
     return absl::OkStatus();
@@ -165,11 +175,11 @@ absl::Status CheckAddresses(const Flags& flags) {
 
 // What the model's loading would come before.
 absl::Status CheckStore(const Flags& flags) {
-  if (flags.store.empty() && flags.durability_is_given &&
-      flags.engine.durability != Durability::kNone) {
-    return absl::InvalidArgumentError(
-        "--durability needs a store: give --store DIRECTORY as well, or leave "
-        "it out, and sessions are in memory only");
+  if (flags.store.empty() && !flags.needs_store.empty()) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "--", flags.needs_store,
+        " needs a store: give --store DIRECTORY as well, or leave it out, and "
+        "sessions are in memory only"));
   }
   std::error_code error;
   if (flags.store.empty() || !std::filesystem::exists(flags.store, error) ||
@@ -202,10 +212,12 @@ absl::Status Check(const Flags& flags) {
         absl::StrCat("--transformers_version is '", version,
                      "'; it must be a version such as 4.57.6"));
   }
-  const absl::Status ttl = ValidateSessionTtl(flags.engine.session_ttl);
-  if (!ttl.ok()) {
+  const absl::Duration ttl = flags.engine.session_ttl;
+  if (!ValidateSessionTtl(ttl).ok()) {
     return absl::InvalidArgumentError(
-        absl::StrCat("--session_ttl: ", ttl.message()));
+        absl::StrCat("--session_ttl is ", absl::FormatDuration(ttl),
+                     "; it must be in [", absl::FormatDuration(kMinSessionTtl),
+                     ", ", absl::FormatDuration(kMaxSessionTtl), "]"));
   }
   STEADYSTATE_RETURN_IF_ERROR(CheckDrain("drain_lag", flags.drain_lag));
   STEADYSTATE_RETURN_IF_ERROR(CheckDrain("drain_timeout", flags.drain_timeout));
@@ -232,6 +244,7 @@ absl::StatusOr<Flags> ParseFlags(int argc, char** argv) {
   STEADYSTATE_ASSIGN_OR_RETURN(flags.text,
                                Answered(questions, std::move(table)));
   if (flags.text.has_value()) return flags;
+  STEADYSTATE_RETURN_IF_ERROR(CheckThreads(flags.engine.threads));
   if (flags.engine.threads == 0) flags.engine.threads = UsableCpus();
   STEADYSTATE_RETURN_IF_ERROR(Check(flags));
   return flags;

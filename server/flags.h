@@ -24,8 +24,8 @@ struct Flags {
   absl::Duration drain_lag;
   absl::Duration drain_timeout;
   absl::Duration drain_budget;
-  std::string store;  // a directory; empty: none
-  bool durability_is_given = false;
+  std::string store;        // a directory; empty: none
+  std::string needs_store;  // a flag that was given and needs one
   bool allow_damaged_store = false;
   LogLevel log_level = LogLevel::kInfo;
   LogFormat log_format = LogFormat::kText;

@@ -194,6 +194,10 @@ absl::Status Chat::Take(const std::string& line) {
   return Obey(said);
 }
 
+std::vector<absl::string_view> Commands() {
+  return {"/undo", "/fork", "/save", "/help", "/quit"};
+}
+
 absl::Status Chat::Obey(absl::string_view line) {
   const size_t blank = line.find(' ');
   const absl::string_view command = line.substr(0, blank);
@@ -205,6 +209,11 @@ absl::Status Chat::Obey(absl::string_view line) {
   if (takes_name && name.empty()) {
     return absl::InvalidArgumentError(
         absl::StrCat(command, " needs a name: ", command, " NAME"));
+  }
+  if (!takes_name && !name.empty() && Closest(command, Commands()) == command) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        command, " takes nothing more, and '", name, "' came with it",
+        command == "/undo" ? "; each /undo takes one turn back" : ""));
   }
   const Canceller& end = *connection_.call.canceller;
   if (command == "/fork") return WhileBusy([&] { return Fork(name); }, end);
@@ -219,8 +228,7 @@ absl::Status Chat::Obey(absl::string_view line) {
     return absl::OkStatus();
   }
   return absl::InvalidArgumentError(absl::StrCat(
-      "there is no ", command,
-      DidYouMean(command, {"/undo", "/fork", "/save", "/help", "/quit"}),
+      "there is no ", command, DidYouMean(command, Commands()),
       "; /help lists what there is. A line that begins with / is said as /",
       command));
 }

@@ -29,6 +29,25 @@ ExitCode UsageError(absl::string_view message, absl::string_view command,
   return kUsage;
 }
 
+// What gRPC says by itself lacks where that was, and what to do.
+absl::Status WithAdvice(const absl::Status& status,
+                        const std::string& address) {
+  if (absl::IsResourceExhausted(status) && !GetErrorDetails(status) &&
+      absl::StrContains(status.message(), "larger than max")) {
+    return absl::Status(
+        status.code(),
+        absl::StrCat(status.message(),
+                     "; that many bytes are the most of one message "
+                     "(--max_message_bytes of steadystate-server): give less "
+                     "at once"));
+  }
+  if (!IsUnreachable(status)) return status;
+  return absl::Status(
+      status.code(),
+      absl::StrCat(status.message(), "; the connection to ", address,
+                   " is lost: is steadystate-server still running there?"));
+}
+
 ExitCode Report(const absl::Status& status, const Canceller& canceller) {
   if (status.ok()) return kOk;
   if (IsReaderGone(status)) return kReaderGone;
@@ -60,7 +79,7 @@ ExitCode Execute(Command& command, const CommonOptions& common) {
                                             std::min(work, kUnaryTimeout)),
                                         .canceller = &canceller},
                               .interrupt = &interrupt};
-  return Report(command.Run(connection), canceller);
+  return Report(WithAdvice(command.Run(connection), *address), canceller);
 }
 
 ExitCode RunCommand(Command& command,

@@ -3,7 +3,7 @@
 #include <cstdlib>
 
 #include "absl/strings/str_cat.h"
-#include "client/cli/address.h"
+#include "steadystate/address.h"
 
 namespace steadystate::client {
 namespace {

@@ -155,6 +155,10 @@ absl::Status GenerateCommand::Prepare(
   const auto input = input_.Read();
   if (!input.ok()) return input.status();
   if (*input) pieces_ = Cut(**input, kPromptPiece);
+  if (*input && pieces_.empty() && !session_id_) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        input_.Source(), " is empty, and a fresh session needs a prompt"));
+  }
   if (pieces_.empty() && !session_id_) {
     return absl::InvalidArgumentError(absl::StrCat(
         "a fresh session needs a prompt: one of ", input_.Names()));
@@ -247,6 +251,12 @@ absl::Status GenerateCommand::Run(const Connection& connection) {
                  ? SessionUse::Open(connection, session_id_)
                  : SessionUse::OpenEphemeral(connection);
   if (!use.ok()) return use.status();
+  if (session_id_ && reuse_prefix_ && use->session().position() > 0) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "--reuse_prefix is for sessions that have absorbed nothing, and ",
+        use->session().name(), " is at position ", use->session().position(),
+        ": leave it out, or generate without --session"));
+  }
   if (keep_) {
     use->Keep();
     std::fprintf(stderr, "%s\n", use->session().name().c_str());

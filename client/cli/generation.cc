@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <utility>
 
 #include "absl/strings/numbers.h"
@@ -80,15 +81,14 @@ absl::StatusOr<std::optional<uint64_t>> ParseMaxTokens(absl::string_view text) {
   uint64_t count = 0;
   if (text == "none") return std::nullopt;
   if (absl::SimpleAtoi(text, &count)) return count;
-  return absl::InvalidArgumentError(
-      absl::StrCat("'", text, "' is neither a whole number nor none"));
+  return NotWhole(text, std::numeric_limits<uint64_t>::max(),
+                  "a whole number, nor none");
 }
 
 absl::StatusOr<int32_t> ParseTokenId(absl::string_view text) {
   int32_t token = 0;
   if (!absl::SimpleAtoi(text, &token) || token < 0) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("'", text, "' is not a token id"));
+    return NotWhole(text, std::numeric_limits<int32_t>::max(), "a token id");
   }
   return token;
 }
@@ -135,7 +135,9 @@ std::optional<double> GenerationReport::tokens_per_second() const {
   const double seconds =
       absl::ToDoubleSeconds(absl::FromChrono(last_token_ - first_token_));
   const uint64_t count = tokens_.size() - first_message_token_count_;
-  if (count == 0 || seconds <= 0) return {};
+  // Messages that came together say nothing of speed.
+  constexpr double kLeastSeconds = 0.001;
+  if (count == 0 || seconds < kLeastSeconds) return {};
   return static_cast<double>(count) / seconds;
 }
 

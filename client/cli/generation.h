@@ -83,7 +83,7 @@ class GenerationReport {
   std::optional<absl::Duration> time_to_first_token() const;
 
   // Tokens per second after those of the first message; nothing if no others
-  // came.
+  // came, or all within a millisecond.
   std::optional<double> tokens_per_second() const;
 
   // All of it, for programs: text, token ids and, where they were asked for,

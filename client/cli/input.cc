@@ -157,6 +157,12 @@ absl::StatusOr<std::optional<Input>> InputOptions::Read() const {
   return Input(*std::move(ids));
 }
 
+std::string InputOptions::Source() const {
+  if (text_file_) return *text_file_;
+  if (ids_file_) return *ids_file_;
+  return text_ ? absl::StrCat("--", name_) : "TEXT";
+}
+
 std::string InputOptions::Names() const {
   return absl::StrCat("TEXT, --", name_, ", --", file_name_,
                       " and --token_ids_file");

@@ -73,6 +73,9 @@ class InputOptions {
   // more than one was, or if the content is neither UTF-8 nor token ids.
   absl::StatusOr<std::optional<Input>> Read() const;
 
+  // Where what was given comes from, for messages: "FILE" or "--text".
+  std::string Source() const;
+
   // The names of the options, for messages: "--text, --text_file or ...".
   std::string Names() const;
 

@@ -145,6 +145,12 @@ absl::Status LoadCommand::Prepare(const std::vector<std::string>& arguments) {
   auto order = flags_.Read();
   if (!order.ok()) return order.status();
   order_ = *std::move(order);
+  if (html_ && (html_->empty() || *html_ == "-")) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--html '", *html_,
+                     "' names no file: give one, such as report.html; --json "
+                     "and --csv go to standard output"));
+  }
   // Rather than when the run is over.
   return html_ ? CheckWritable(*html_) : absl::OkStatus();
 }
@@ -171,7 +177,10 @@ absl::StatusOr<LoadResult> RunWithBar(const Connection& connection,
 absl::Status RunVerdict(const LoadResult& result) {
   const Tally& tally = result.tally;
   if (result.sessions_created == 0) {
-    return absl::FailedPreconditionError("no session could be created");
+    return absl::FailedPreconditionError(absl::StrCat(
+        "no session could be created",
+        result.refusal.ok() ? ""
+                            : absl::StrCat(": ", Described(result.refusal))));
   }
   if (result.going_away) {
     return absl::FailedPreconditionError(
@@ -202,19 +211,37 @@ absl::Status RunVerdict(const LoadResult& result) {
   return absl::OkStatus();
 }
 
+// What kept the lowest value of a sweep without a knee from being one, and what
+// may help.
+std::string WhyTheLowestDidNotHold(const SweepResult& result) {
+  const SweepPoint& lowest = result.points[0];
+  for (const LoadResult& run : lowest.runs) {
+    const absl::Status verdict = RunVerdict(run);
+    if (verdict.ok()) continue;
+    return absl::StrCat("At ", VariableName(result.spec.variable), " ",
+                        lowest.value, ", the lowest, ", verdict.message(),
+                        Objections(run).empty() ? "; try lower ones" : "");
+  }
+  return "Try other ones";
+}
+
 // The same of several runs: a sweep goes where the server cannot follow.
 absl::Status SweepVerdict(const SweepResult& result) {
   if (result.interrupted) return absl::CancelledError("interrupted");
   if (!result.complete) {
-    return absl::FailedPreconditionError(
-        "not every run was made: the last one completed no request or had no "
-        "session, or the server is about to shut down");
+    const SweepPoint* const last =
+        result.points.empty() ? nullptr : &result.points.back();
+    const LoadResult& run =
+        last == nullptr ? *result.calibration : last->runs.back();
+    const absl::Status verdict = RunVerdict(run);
+    return absl::FailedPreconditionError(absl::StrCat(
+        "not every run was made; the last one: ", verdict.message()));
   }
   if (result.spec.variable != SweepVariable::kNothing) {
     if (result.knee) return absl::OkStatus();
     return absl::FailedPreconditionError(
         absl::StrCat("no knee was found among these values; it would be ",
-                     KneeRule(result), ": try lower ones"));
+                     KneeRule(result), ". ", WhyTheLowestDidNotHold(result)));
   }
   for (const LoadResult& run : result.points[0].runs) {
     const absl::Status verdict = RunVerdict(run);

@@ -176,11 +176,19 @@ bool IsVariable(const Report& report, absl::string_view path) {
           (path == "/options/streams" || path == "/options/connections"));
 }
 
+// Which runs it is about, for people.
+std::string Kind(const Report& report) {
+  if (report.schema == kLoadReportSchema) return "a report of one run";
+  if (report.variable.empty()) return "one of repeated runs (--repeat)";
+  return absl::StrCat("one of a sweep over ", report.variable);
+}
+
 absl::Status CheckSameLoad(const Report& a, const Report& b) {
   if (a.schema != b.schema || a.variable != b.variable) {
-    return absl::FailedPreconditionError(absl::StrCat(
-        "A is a report ", a.schema, " of '", a.variable, "' and B one ",
-        b.schema, " of '", b.variable, "'; only like can be compared"));
+    return absl::FailedPreconditionError(
+        absl::StrCat("A is ", Kind(a), " and B is ", Kind(b),
+                     "; only like can be compared: make both with the same "
+                     "--sweep and --repeat, or without"));
   }
   std::vector<std::string> differences;
   for (const Setting& setting : Settings()) {

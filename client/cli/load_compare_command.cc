@@ -38,6 +38,7 @@ class LoadCompareCommand : public PrintCommand {
       return absl::InvalidArgumentError(absl::StrCat(
           "needs two files, A.json and B.json, not ", arguments.size()));
     }
+    files_ = arguments;
     for (size_t i = 0; i < 2; ++i) {
       auto text = ReadShortFile(arguments[i]);
       if (!text.ok()) return text.status();
@@ -48,12 +49,17 @@ class LoadCompareCommand : public PrintCommand {
 
   absl::Status PrintText() const override {
     const auto comparison = CompareReports(reports_[0], reports_[1]);
-    if (!comparison.ok()) return comparison.status();
+    if (!comparison.ok()) {
+      return absl::Status(comparison.status().code(),
+                          absl::StrCat(comparison.status().message(), " (A is ",
+                                       files_[0], ", B is ", files_[1], ")"));
+    }
     return json_ ? PrintJson(FormatComparisonJson(*comparison))
                  : Print(FormatComparisonText(*comparison));
   }
 
  private:
+  std::vector<std::string> files_;
   std::string reports_[2];
   bool json_ = false;
 };

@@ -7,8 +7,10 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
 #include "client/cli/session.h"
 #include "client/load/http_get.h"
+#include "client/options/utf8.h"
 
 namespace steadystate::client {
 namespace {
@@ -27,18 +29,23 @@ OptionTarget Parsed(T* target, F parse) {
   };
 }
 
-// A duration that may be 0.
-absl::StatusOr<absl::Duration> DurationOrZero(absl::string_view text) {
-  absl::Duration duration;
-  if (absl::ParseDuration(text, &duration)) return duration;
-  return absl::InvalidArgumentError(
-      absl::StrCat("'", text, "' is not a duration such as 500ms, 10s or 0"));
-}
-
 absl::StatusOr<std::string> CheckedUrl(absl::string_view text) {
   const auto address = ParseHttpAddress(text);
   if (!address.ok()) return address.status();
   return std::string(text);
+}
+
+// As it would be checked where it is given as a prompt.
+absl::Status CheckLines(absl::string_view text) {
+  size_t number = 0;
+  for (const absl::string_view line : absl::StrSplit(text, '\n')) {
+    ++number;
+    const absl::Status checked = CheckUtf8(line);
+    if (checked.ok()) continue;
+    return absl::InvalidArgumentError(
+        absl::StrCat("line ", number, ": ", checked.message()));
+  }
+  return absl::OkStatus();
 }
 
 absl::Status Of(absl::string_view file, const absl::Status& status) {
@@ -156,22 +163,22 @@ void LoadFlags::AppendArrivals(OptionTable& table) {
 
 void LoadFlags::AppendTimes(OptionTable& table) {
   table.push_back({"warmup", "DURATION", "Before measuring begins. Default 2s.",
-                   Parsed(&warmup_, DurationOrZero)});
+                   Parsed(&warmup_, ParseTime)});
   table.push_back(
       {"duration", "DURATION",
        "How long to measure. 0: until SIGINT, SIGTERM or SIGHUP, which is then "
        "no failure. Default 10s.",
-       Parsed(&duration_, DurationOrZero)});
+       Parsed(&duration_, ParseTime)});
   table.push_back(
       {"drain", "DURATION",
        "How long requests that are under way may go on at the end before they "
        "are cut. Default 10s.",
-       Parsed(&options_.drain, DurationOrZero)});
+       Parsed(&options_.drain, ParseTime)});
   table.push_back(
       {"max_send_lag", "DURATION",
        "Open loop: the run is INVALID if the tester itself sends more than 1 % "
        "of the requests later than this. Default 1ms.",
-       Parsed(&options_.max_send_lag, DurationOrZero)});
+       Parsed(&max_send_lag_, ParseTime)});
 }
 
 void LoadFlags::AppendAims(OptionTable& table) {
@@ -233,6 +240,8 @@ absl::Status LoadFlags::ReadFiles(LoadOptions& options) const {
   if (prompt_file_) {
     const auto text = ReadShortFile(*prompt_file_);
     if (!text.ok()) return text.status();
+    const absl::Status checked = CheckLines(*text);
+    if (!checked.ok()) return Of(*prompt_file_, checked);
     auto prompts = ParsePrompts(*text);
     if (!prompts.ok()) return Of(*prompt_file_, prompts.status());
     options.prompts =
@@ -299,6 +308,21 @@ absl::Status LoadFlags::CheckSweep() const {
   return absl::OkStatus();
 }
 
+// What would have no effect.
+absl::Status LoadFlags::CheckNeeded(const LoadOptions& options) const {
+  if (attainment_ && options.slo.empty()) {
+    return absl::InvalidArgumentError(
+        "--slo_attainment is for --slo, which says what a good request is");
+  }
+  if (max_send_lag_ && !options.open_loop() &&
+      sweep_.variable != SweepVariable::kRate) {
+    return absl::InvalidArgumentError(
+        "--max_send_lag is for requests that arrive by themselves: give "
+        "--rate, --stages, --trace or --sweep rate as well");
+  }
+  return absl::OkStatus();
+}
+
 absl::StatusOr<LoadOrder> LoadFlags::Read() const {
   if (streams_ && options_.rpc == LoadRpc::kGenerate) {
     return absl::InvalidArgumentError(
@@ -314,10 +338,12 @@ absl::StatusOr<LoadOrder> LoadFlags::Read() const {
   options.streams = streams_.value_or(options.streams);
   options.connections = connections_.value_or(options.connections);
   options.rate = rate_.value_or(options.rate);
+  options.max_send_lag = max_send_lag_.value_or(options.max_send_lag);
   options.slo.attainment = attainment_.value_or(options.slo.attainment);
   options.seed = seed_.value_or(options.seed);
   for (const absl::Status& status :
-       {CheckSweep(), ReadFiles(options), ReadTimes(options)}) {
+       {CheckSweep(), ReadFiles(options), ReadTimes(options),
+        CheckNeeded(options)}) {
     if (!status.ok()) return status;
   }
   LoadOptions checked = options;

@@ -58,6 +58,7 @@ class LoadFlags {
   absl::Status ReadFiles(LoadOptions& options) const;
   absl::Status ReadTimes(LoadOptions& options) const;
   absl::Status CheckSweep() const;
+  absl::Status CheckNeeded(const LoadOptions& options) const;
 
   LoadOptions options_;
   SweepSpec sweep_;
@@ -69,6 +70,7 @@ class LoadFlags {
   std::optional<std::string> trace_;
   std::optional<absl::Duration> warmup_;
   std::optional<absl::Duration> duration_;
+  std::optional<absl::Duration> max_send_lag_;
   std::optional<double> attainment_;
   std::optional<uint64_t> repeat_;
   std::optional<uint64_t> seed_;

@@ -37,6 +37,11 @@ class HealthCommand : public Command {
 
   absl::Status Run(const Connection& connection) override {
     const auto status = connection.client.Health(service_, connection.call);
+    if (absl::IsNotFound(status.status())) {
+      return absl::NotFoundError(absl::StrCat(
+          "the server has no service '", service_,
+          "'; --service takes names such as steadystate.v1.GenerationService"));
+    }
     if (!status.ok()) return status.status();
     const std::string& name = HealthCheckResponse::ServingStatus_Name(*status);
     const absl::Status printed = Print(absl::StrCat(name, "\n"));

@@ -43,7 +43,14 @@ class SessionCreateCommand : public Command {
         {"id", "ID",
          "1 to 63 of a-z, 0-9 and -, beginning with a letter or digit. "
          "Default: the server makes one.",
-         request_.mutable_session_id()},
+         [this](absl::string_view id) -> absl::Status {
+           if (id.empty()) {
+             return absl::InvalidArgumentError(
+                 "'' is no id: leave it out, and the server makes one");
+           }
+           request_.set_session_id(std::string(id));
+           return absl::OkStatus();
+         }},
         {"ttl", "DURATION",
          "How long the session may be idle, such as 90s or 12h; 1s to 720h. "
          "Default: the server's.",
@@ -134,10 +141,10 @@ class SessionGetCommand : public Command {
         connection.client.GetSession(request_, connection.call);
     if (!session.ok()) return session.status();
     if (json_) return PrintJson(ToJson(*session));
-    v1::Session shown = *session;
-    shown.clear_state_norms();
-    return Print(absl::StrCat(FormatLines(ToJson(shown)),
-                              norms_ ? FormatNorms(*session) : ""));
+    Json shown = ToJson(*session);
+    shown.erase("state_norms");  // which a table shows
+    return Print(
+        absl::StrCat(FormatLines(shown), norms_ ? FormatNorms(*session) : ""));
   }
 
  private:
@@ -164,7 +171,8 @@ class SessionExportCommand : public Command {
     return {"session export", "ID FILE", "Writes a session to a file",
             "Writes a snapshot of a session, as it is now, from which `session "
             "import` makes a session on any server with the same model. FILE "
-            "is there only when it is whole; '-' is standard output.",
+            "is there only when it is whole, and one of before is replaced; "
+            "'-' is standard output.",
             "  steadystate session export my-session my-session.snapshot\n"};
   }
 

@@ -30,7 +30,12 @@ class SessionForkCommand : public Command {
         {"id", "NEW",
          "The copy's id. May be repeated, for several copies. Default: the "
          "server makes one.",
-         [this](absl::string_view id) {
+         [this](absl::string_view id) -> absl::Status {
+           for (const std::string& given : request_.session_ids()) {
+             if (given != id) continue;
+             return absl::InvalidArgumentError(absl::StrCat(
+                 "'", id, "' is given twice: each copy has an id of its own"));
+           }
            request_.add_session_ids(std::string(id));
            return absl::OkStatus();
          }},

@@ -64,7 +64,7 @@ class SessionFilter {
   absl::Status SetMatch(absl::string_view glob) {
     if (glob.empty()) {
       return absl::InvalidArgumentError(
-          "--match '' matches no id: for all sessions leave it out");
+          "'' matches no id: for all sessions leave it out");
     }
     request_.set_match(std::string(glob));
     return absl::OkStatus();

@@ -204,8 +204,14 @@ absl::StatusOr<std::string> HttpGet(const HttpAddress& address,
   if (!answer.ok()) return answer.status();
   const size_t body = answer->find("\r\n\r\n");
   const std::string first = answer->substr(0, answer->find("\r\n"));
-  if (!absl::StartsWith(first, "HTTP/1.") ||
-      !absl::StrContains(first, " 200") || body == std::string::npos) {
+  if (!absl::StartsWith(first, "HTTP/")) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        "what listens at ", Name(address),
+        " does not speak HTTP/1, as the server's gRPC port does not: give its "
+        "metrics port, which is 9464 unless it was started with "
+        "--metrics_listen"));
+  }
+  if (!absl::StrContains(first, " 200") || body == std::string::npos) {
     return absl::FailedPreconditionError(
         absl::StrCat(Name(address), " is no page: it answers '",
                      absl::CHexEscape(first.substr(0, 80)), "'"));

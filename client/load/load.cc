@@ -134,6 +134,12 @@ bool MeetsSlo(const LoadResult& result) {
 
 std::vector<std::string> Objections(const LoadResult& result) {
   std::vector<std::string> objections;
+  if (result.sessions_created < result.options.sessions) {
+    objections.push_back(absl::StrCat(
+        "of ", result.options.sessions, " sessions ", result.sessions_created,
+        " could be created, so this was another load than was asked for",
+        result.refusal.ok() ? "" : ": ", result.refusal.message()));
+  }
   if (result.tally.window_unanswered > 0) {
     objections.push_back(absl::StrCat(
         result.tally.window_unanswered,
@@ -182,11 +188,10 @@ std::vector<std::string> Remarks(const LoadResult& result) {
         " sessions could not be deleted and may still be on the server; see "
         "`steadystate session list`"));
   }
-  if (result.sessions_left < result.options.sessions) {
-    remarks.push_back(
-        absl::StrCat("of ", result.options.sessions, " sessions ",
-                     result.sessions_created, " could be created and ",
-                     result.sessions_left, " were in use at the end"));
+  if (result.sessions_left < result.sessions_created) {
+    remarks.push_back(absl::StrCat("of ", result.sessions_created, " sessions ",
+                                   result.sessions_left,
+                                   " were in use at the end"));
   }
   if (result.going_away) {
     remarks.emplace_back(

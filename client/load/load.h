@@ -29,6 +29,7 @@ struct LoadResult {
   bool going_away = false;  // the server shut down, which ended the run
 
   uint64_t sessions_created = 0;  // at the start
+  absl::Status refusal;           // of the last one that could not be
   uint64_t sessions_left = 0;     // that were still of use at the end
   uint64_t sessions_unheard = 0;  // whose requests never got an answer
   // That may still be on the server, since it could not be made to delete them

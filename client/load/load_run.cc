@@ -217,6 +217,7 @@ absl::Status LoadRun::CreateEach(SessionStore& store) {
       return created;
     } else {
       ++refusals;
+      result_.refusal = created;
     }
   }
   return absl::OkStatus();

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <numeric>
 
 #include "absl/strings/match.h"
@@ -77,8 +78,8 @@ class Reader {
   absl::Status Whole(std::optional<T>* target, absl::string_view bounds) const {
     T value = 0;
     if (!absl::SimpleAtoi(text_, &value)) {
-      return Unreadable(
-          text_, absl::StrCat("a whole number", has_range_ ? "" : bounds));
+      return NotWhole(text_, std::numeric_limits<T>::max(),
+                      absl::StrCat("a whole number", has_range_ ? "" : bounds));
     }
     *target = value;
     return absl::OkStatus();
@@ -131,6 +132,13 @@ absl::Status Unknown(const OptionTable& table, absl::string_view dashes,
                                                    name, ", did you mean --",
                                                    meant->name, "?"));
   }
+  if (absl::StrContains(name, ' ')) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("'", dashes, name,
+                     "' begins as an option does: a text that does comes "
+                     "after --, as in -- '",
+                     dashes, name, "'"));
+  }
   std::vector<absl::string_view> names;
   for (const Option& option : table) names.push_back(option.name);
   return absl::InvalidArgumentError(
@@ -155,7 +163,12 @@ absl::StatusOr<Written> TakeApart(const OptionTable& table,
   written.option = FindName(table, name);
   if (written.option != nullptr) return written;
   written.option = FindNegated(table, name);
-  if (written.option != nullptr && !written.value) {
+  if (written.option != nullptr) {
+    if (written.value) {
+      return absl::InvalidArgumentError(
+          absl::StrCat(written.as, " takes no value: leave '=", *written.value,
+                       "' out, or give --", written.option->name, "=false"));
+    }
     written.value = "false";
     return written;
   }
@@ -265,6 +278,16 @@ absl::string_view Closest(absl::string_view word,
     }
   }
   return closest;
+}
+
+absl::Status NotWhole(absl::string_view text, uint64_t most,
+                      absl::string_view wanted) {
+  const bool digits =
+      !text.empty() && std::all_of(text.begin(), text.end(),
+                                   [](char c) { return c >= '0' && c <= '9'; });
+  if (!digits) return Unreadable(text, wanted);
+  return absl::InvalidArgumentError(
+      absl::StrCat("'", text, "' is more than ", most, ", the most"));
 }
 
 std::string DidYouMean(absl::string_view word,

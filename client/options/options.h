@@ -62,6 +62,11 @@ absl::StatusOr<std::vector<std::string>> ParseOptions(
 // else: a number alone is told to take a unit.
 absl::StatusOr<absl::Duration> ParseTime(absl::string_view text);
 
+// What a text that could not be read as a whole number up to `most` is: none,
+// or a larger one. `wanted`: what it should be, "a whole number".
+absl::Status NotWhole(absl::string_view text, uint64_t most,
+                      absl::string_view wanted = "a whole number");
+
 // The one of `candidates` that `word` was probably meant to be, or "".
 absl::string_view Closest(absl::string_view word,
                           const std::vector<absl::string_view>& candidates);

@@ -8,12 +8,15 @@
 #include <utility>
 
 #include "absl/base/thread_annotations.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
 #include "client/mutex.h"
 #include "google/protobuf/timestamp.pb.h"
 #include "grpcpp/create_channel.h"
 #include "grpcpp/security/credentials.h"
 #include "grpcpp/support/client_callback.h"
+#include "steadystate/address.h"
 #include "steadystate/error.h"
 
 namespace steadystate::client {
@@ -76,10 +79,39 @@ bool WaitForConnection(grpc::Channel& channel, gpr_timespec deadline) {
   return true;
 }
 
+// How long a channel that cannot connect may take to say why.
+constexpr absl::Duration kReasonTime = absl::Milliseconds(500);
+
+// Why there is no connection, by what gRPC says of a call that needs one.
+absl::Status NotConnected(const std::string& address,
+                          const std::shared_ptr<grpc::Channel>& channel) {
+  Call call({.timeout = kReasonTime});
+  grpc::health::v1::HealthCheckResponse ignored;
+  const std::string why = grpc::health::v1::Health::NewStub(channel)
+                              ->Check(call.context(), {}, &ignored)
+                              .error_message();
+  if (absl::StrContains(why, "DNS resolution failed")) {
+    return absl::UnavailableError(absl::StrCat(
+        "the name in ", address,
+        " is not known: give another address, such as ", kDefaultAddress));
+  }
+  if (absl::StrContains(why, "http1.x")) {
+    return absl::UnavailableError(absl::StrCat(
+        "what listens at ", address,
+        " speaks HTTP/1, not gRPC, as the server's metrics port does: give its "
+        "other port, which is 50051 unless it was started with --listen"));
+  }
+  return absl::UnavailableError(absl::StrCat(
+      "no server answers at ", address,
+      ": start steadystate-server there, or give another address"));
+}
+
 }  // namespace
 
 absl::StatusOr<Client> Client::Connect(const std::string& address,
                                        const ClientOptions& options) {
+  const auto place = ReadAddress(address);
+  if (!place.ok()) return place.status();
   grpc::ChannelArguments arguments;
   arguments.SetInt(GRPC_ARG_ENABLE_RETRIES, 0);
   // A proxy that is set for web pages is not meant for a server next door.
@@ -93,17 +125,21 @@ absl::StatusOr<Client> Client::Connect(const std::string& address,
                    Milliseconds(options.keepalive_timeout));
   // Else gRPC stops asking a server that has long said nothing.
   arguments.SetInt(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);
+  const absl::Time end = absl::Now() + options.connect_timeout;
   const gpr_timespec deadline = DeadlineIn(options.connect_timeout);
+  std::shared_ptr<grpc::Channel> channel;
   for (int attempt = 0; attempt < kConnectAttempts; ++attempt) {
-    const auto channel = grpc::CreateCustomChannel(
-        address, grpc::InsecureChannelCredentials(), arguments);
+    channel = grpc::CreateCustomChannel(
+        *place, grpc::InsecureChannelCredentials(), arguments);
     if (WaitForConnection(*channel, deadline)) {
-      return Client(address, options, channel);
+      return Client(*place, options, channel);
     }
   }
-  return absl::UnavailableError(absl::StrCat(
-      "no server answers at ", address,
-      ": start steadystate-server there, or give another address"));
+  if (absl::Now() < end) return NotConnected(*place, channel);
+  return absl::UnavailableError(
+      absl::StrCat("no server answered at ", *place, " within ",
+                   absl::FormatDuration(options.connect_timeout),
+                   ": give it more time, or another address"));
 }
 
 Client::Client(const std::string& address, const ClientOptions& options,

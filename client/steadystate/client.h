@@ -62,8 +62,10 @@ absl::Time RequestsUntil(const v1::GoingAway& going_away);
 // Many steps on many sessions: steadystate/step_stream.h.
 class Client {
  public:
-  // Connects to "host:port" without encryption. UNAVAILABLE if nothing listens
-  // there or connect_timeout passes.
+  // Connects to "host:port" without encryption, or to what people mean by
+  // "localhost", ":50052" or "http://host:50051/". UNAVAILABLE, and why, if
+  // nothing listens there or connect_timeout passes; INVALID_ARGUMENT for what
+  // is no address.
   static absl::StatusOr<Client> Connect(const std::string& address,
                                         const ClientOptions& options = {});
 

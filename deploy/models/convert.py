@@ -6,7 +6,8 @@
 SOURCE is one of
   * a folder with config.json and pytorch_model.bin as mamba_ssm writes them
     (state-spaces/mamba-*, state-spaces/mamba2-*: Mamba-1 and Mamba-2);
-  * a .pth file of RWKV-6 or RWKV-7 in the names of its authors.
+  * a .pth file, not its folder, of RWKV-6 or RWKV-7 in the names of its
+    authors.
 DESTINATION is a folder, made if need be, that gets config.json and
 model.safetensors. Nothing there is overwritten.
 
@@ -445,6 +446,12 @@ def convert(source):
         tensors = read_pickle(source)
         converted = convert_rwkv(tensors)
     else:
+        pickles = [name for name in sorted(os.listdir(source))
+                   if name.endswith(".pth")]
+        if pickles and not os.path.exists(
+                os.path.join(source, "pytorch_model.bin")):
+            raise Refused(f"{source} has {pickles[0]}: of RWKV give the file, "
+                          f"{os.path.join(source, pickles[0])}")
         config = read_json(os.path.join(source, "config.json"))
         tensors = read_pickle(os.path.join(source, "pytorch_model.bin"))
         converted = convert_mamba(config, tensors)

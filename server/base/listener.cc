@@ -33,7 +33,7 @@ absl::StatusOr<Addresses> LookUp(const HostPort& address) {
   const int error =
       getaddrinfo(address.host.c_str(), std::to_string(address.port).c_str(),
                   &hints, &found);
-  if (error != 0) return absl::UnavailableError(gai_strerror(error));
+  if (error != 0) return absl::NotFoundError(gai_strerror(error));
   return Addresses(found);
 }
 
@@ -119,6 +119,13 @@ absl::Status CannotHave(absl::string_view host_port, absl::string_view why) {
       "); another port can be given, and port 0 picks a free one"));
 }
 
+absl::Status UnknownName(absl::string_view host_port, absl::string_view host,
+                         absl::string_view why) {
+  return absl::UnavailableError(absl::StrCat(
+      "cannot listen on ", host_port, ": the name ", host, " is not known (",
+      why, "); give an address of this machine, such as 127.0.0.1"));
+}
+
 bool IsPort(absl::string_view text) {
   int port = 0;
   return !text.empty() &&
@@ -176,6 +183,9 @@ absl::StatusOr<Listener> Bind(const std::string& host_port, AnyAddress any) {
   absl::StatusOr<Listener> listener = IsBothFamilies(address, any)
                                           ? BindToAnyAddress(address)
                                           : BindToAll(address, false);
+  if (absl::IsNotFound(listener.status())) {
+    return UnknownName(host_port, address.host, listener.status().message());
+  }
   if (!listener.ok()) {
     return CannotHave(host_port, listener.status().message());
   }

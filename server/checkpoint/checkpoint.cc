@@ -14,6 +14,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "nlohmann/json.hpp"
+#include "server/base/fetched_file.h"
 #include "server/base/json.h"
 #include "server/base/mapped_file.h"
 #include "server/base/sha256.h"
@@ -220,7 +221,7 @@ absl::StatusOr<absl::string_view> HeaderText(absl::string_view path,
 
 absl::StatusOr<std::map<std::string, StoredTensor>> ReadTensors(
     absl::string_view what, std::span<const std::byte> file) {
-  STEADYSTATE_RETURN_IF_ERROR(CheckIsNoLfsPointer(
+  STEADYSTATE_RETURN_IF_ERROR(CheckIsFetched(
       what, {reinterpret_cast<const char*>(file.data()), file.size()}));
   STEADYSTATE_ASSIGN_OR_RETURN(const absl::string_view text,
                                HeaderText(what, file));
@@ -280,6 +281,13 @@ absl::StatusOr<json> ReadWeightMap(const std::string& path,
   return std::move(index["weight_map"]);
 }
 
+absl::Status NoShard(const std::string& path, const std::string& index_path) {
+  return absl::NotFoundError(
+      absl::StrCat("there is no ", path, ", which ", index_path,
+                   " names. Were all shards fetched? `hf download` goes on "
+                   "where it ended"));
+}
+
 void HashFile(std::span<const std::byte> bytes, Sha256& hash) {
   std::byte length[8];
   for (size_t i = 0; i < 8; ++i) {
@@ -291,7 +299,8 @@ void HashFile(std::span<const std::byte> bytes, Sha256& hash) {
 
 }  // namespace
 
-absl::StatusOr<Checkpoint> Checkpoint::Open(const std::string& given) {
+absl::StatusOr<Checkpoint> Checkpoint::Open(const std::string& given,
+                                            const ConfigCheck& check) {
   STEADYSTATE_ASSIGN_OR_RETURN(FoundCheckpoint found, FindCheckpoint(given));
   Checkpoint checkpoint;
   checkpoint.directory_ = std::move(found.directory);
@@ -302,7 +311,11 @@ absl::StatusOr<Checkpoint> Checkpoint::Open(const std::string& given) {
       checkpoint.config_text_,
       ReadFile(checkpoint.config_path_, kMaxConfigBytes));
   STEADYSTATE_RETURN_IF_ERROR(
-      CheckIsNoLfsPointer(checkpoint.config_path_, checkpoint.config_text_));
+      CheckIsFetched(checkpoint.config_path_, checkpoint.config_text_));
+  if (check) {
+    STEADYSTATE_RETURN_IF_ERROR(
+        check(checkpoint.config_text_, checkpoint.config_path_));
+  }
   const std::string single = absl::StrCat(directory, "/model.safetensors");
   const std::string index = absl::StrCat(single, ".index.json");
   if (Exists(single)) {
@@ -346,9 +359,10 @@ absl::Status Checkpoint::OpenShards(const std::string& directory,
         return absl::InvalidArgumentError(absl::StrCat(
             index_path, ": more than ", kMaxShards, " weight files"));
       }
-      STEADYSTATE_ASSIGN_OR_RETURN(
-          SafetensorsFile opened,
-          SafetensorsFile::Open(absl::StrCat(directory, "/", shard)));
+      const std::string path = absl::StrCat(directory, "/", shard);
+      if (!Exists(path)) return NoShard(path, index_path);
+      STEADYSTATE_ASSIGN_OR_RETURN(SafetensorsFile opened,
+                                   SafetensorsFile::Open(path));
       file = files_.emplace(shard, std::move(opened)).first;
     }
     const auto tensor = file->second.tensors().find(name);

@@ -2,6 +2,7 @@
 #define STEADYSTATE_SERVER_CHECKPOINT_CHECKPOINT_H_
 
 #include <cstddef>
+#include <functional>
 #include <map>
 #include <span>
 #include <string>
@@ -55,6 +56,10 @@ class SafetensorsFile {
   std::map<std::string, StoredTensor> tensors_;
 };
 
+// What may refuse a config.json; `path` names it in messages.
+using ConfigCheck =
+    std::function<absl::Status(absl::string_view text, absl::string_view path)>;
+
 // The files of a checkpoint directory: config.json and the weights, in one
 // model.safetensors or in the shards that model.safetensors.index.json lists.
 // Immutable; thread-safe.
@@ -63,8 +68,10 @@ class Checkpoint {
   // NOT_FOUND if the directory or a file is missing; INVALID_ARGUMENT, naming
   // file and tensor, if it is no directory, a file is malformed, or the index
   // names a file outside of the directory or a tensor that its shard lacks.
-  // `given`: as FindCheckpoint takes it.
-  static absl::StatusOr<Checkpoint> Open(const std::string& given);
+  // `given`: as FindCheckpoint takes it. `check`: looks at config.json before
+  // weights are looked for, which are not worth fetching if it refuses that.
+  static absl::StatusOr<Checkpoint> Open(const std::string& given,
+                                         const ConfigCheck& check = {});
 
   const std::string& directory() const { return directory_; }
   // What the model is called by where it lies.

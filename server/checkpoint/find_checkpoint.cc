@@ -11,6 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
+#include "absl/strings/strip.h"
 #include "server/base/mapped_file.h"
 
 namespace steadystate {
@@ -62,16 +63,20 @@ bool IsHubName(absl::string_view text) {
 }
 
 absl::Status NothingThere(const std::string& given) {
-  if (!IsHubName(given)) {
+  absl::string_view name = given;
+  if (absl::ConsumePrefix(&name, "https://huggingface.co/")) {
+    absl::ConsumeSuffix(&name, "/");
+  }
+  if (!IsHubName(name)) {
     return absl::NotFoundError(
         absl::StrCat("no checkpoint directory '", given, "'"));
   }
-  const std::vector<absl::string_view> parts = absl::StrSplit(given, '/');
+  const std::vector<absl::string_view> parts = absl::StrSplit(name, '/');
   return absl::NotFoundError(absl::StrCat(
       "no checkpoint directory '", given,
       "'. If that is a model's name on Hugging Face's hub, it has not been "
       "fetched: `hf download ",
-      given, " --local-dir ", parts[1], "`, and then --model ", parts[1]));
+      name, " --local-dir ", parts[1], "`, and then --model ", parts[1]));
 }
 
 // The names within a directory, in their order.
@@ -122,16 +127,51 @@ absl::StatusOr<std::string> RevisionIn(const std::string& folder) {
       snapshots, "/ and ", absl::StrJoin(revisions, ", ")));
 }
 
+// What to do with a file of weights in a form that is not read, for people, as
+// further sentences; nothing for other files.
+std::string AboutWeights(const std::string& path) {
+  if (absl::EndsWith(path, ".gguf")) {
+    return "a format that is not read: fetch the model's safetensors";
+  }
+  const bool rwkv = absl::EndsWith(path, ".pth");
+  if (!rwkv && !absl::EndsWith(path, ".bin") && !absl::EndsWith(path, ".pt")) {
+    return "";
+  }
+  return absl::StrCat(
+      "which is pickled: reading that can run code, so it is converted "
+      "beforehand: `deploy/models/convert.py ",
+      rwkv ? path : fs::path(path).parent_path().string(), " DESTINATION` for ",
+      rwkv ? "RWKV" : "Mamba",
+      ", or load it with its library and save it with safe_serialization");
+}
+
+// The same of the first such file in a directory, pickled ones before others.
+std::string OtherWeightsIn(const std::string& directory) {
+  std::string told;
+  for (const std::string& name : NamesIn(directory)) {
+    const std::string about = AboutWeights(absl::StrCat(directory, "/", name));
+    if (about.empty()) continue;
+    if (told.empty() || absl::StartsWith(about, "which is pickled")) {
+      told = absl::StrCat(". It has ", name, ", ", about);
+    }
+  }
+  return told;
+}
+
+absl::Status NoDirectory(const std::string& given) {
+  const std::string about = AboutWeights(given);
+  return absl::InvalidArgumentError(absl::StrCat(
+      "'", given, "' is not a directory",
+      about.empty() ? "; give the directory with config.json and "
+                      "model.safetensors"
+                    : absl::StrCat(", but a file of weights, ", about)));
+}
+
 }  // namespace
 
 absl::StatusOr<FoundCheckpoint> FindCheckpoint(const std::string& given) {
   if (!IsThere(given)) return NothingThere(given);
-  if (!IsDirectory(given)) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("'", given,
-                     "' is not a directory; give the directory with "
-                     "config.json and model.safetensors"));
-  }
+  if (!IsDirectory(given)) return NoDirectory(given);
   const std::string name = BaseName(given);
   if (HasConfig(given)) {
     // A revision within a cache is called as its model is.
@@ -152,52 +192,20 @@ absl::StatusOr<FoundCheckpoint> FindCheckpoint(const std::string& given) {
     return FoundCheckpoint{.directory = *std::move(revision),
                            .name = NameInCache(name)};
   }
+  const std::string other = OtherWeightsIn(given);
   return absl::NotFoundError(
-      absl::StrCat(given,
-                   ": no config.json; give the directory that has it, with "
-                   "model.safetensors or its shards beside it"));
+      absl::StrCat(given, ": no config.json",
+                   other.empty() ? "; give the directory that has it, with "
+                                   "model.safetensors or its shards beside it"
+                                 : other));
 }
 
 absl::Status NoWeights(const std::string& directory) {
-  std::string pickled;
-  std::string gguf;
-  for (const std::string& name : NamesIn(directory)) {
-    if (absl::EndsWith(name, ".gguf")) gguf = name;
-    if (absl::EndsWith(name, ".bin") || absl::EndsWith(name, ".pth") ||
-        absl::EndsWith(name, ".pt")) {
-      pickled = name;
-    }
-  }
-  std::string what = absl::StrCat(
-      directory,
-      ": neither model.safetensors nor model.safetensors.index.json");
-  if (!pickled.empty()) {
-    absl::StrAppend(
-        &what, ". It has ", pickled,
-        ", which is pickled: reading that can run code, so it is converted "
-        "beforehand: `deploy/models/convert.py ",
-        directory,
-        " DESTINATION` for Mamba and RWKV, or load it with its "
-        "library and save it with safe_serialization");
-  } else if (!gguf.empty()) {
-    absl::StrAppend(&what, ". It has ", gguf,
-                    ", a format that is not read: fetch the model's "
-                    "safetensors");
-  } else {
-    absl::StrAppend(&what, ". Were its weights fetched? `hf download` does");
-  }
-  return absl::NotFoundError(what);
-}
-
-absl::Status CheckIsNoLfsPointer(absl::string_view path,
-                                 absl::string_view bytes) {
-  constexpr absl::string_view kBegin =
-      "version https://git-lfs.github.com/spec";
-  if (!absl::StartsWith(bytes, kBegin)) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat(
-      path,
-      ": this is what Git LFS leaves in a file's place, not the file: run `git "
-      "lfs pull` where it was cloned, or fetch the model with `hf download`"));
+  const std::string other = OtherWeightsIn(directory);
+  return absl::NotFoundError(absl::StrCat(
+      directory, ": neither model.safetensors nor model.safetensors.index.json",
+      other.empty() ? ". Were its weights fetched? `hf download` does"
+                    : other));
 }
 
 }  // namespace steadystate

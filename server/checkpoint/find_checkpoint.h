@@ -26,11 +26,6 @@ absl::StatusOr<FoundCheckpoint> FindCheckpoint(const std::string& given);
 // instead, and what to do. NOT_FOUND.
 absl::Status NoWeights(const std::string& directory);
 
-// INVALID_ARGUMENT if the bytes of a file are what Git LFS leaves in its place
-// when it has not been fetched.
-absl::Status CheckIsNoLfsPointer(absl::string_view path,
-                                 absl::string_view bytes);
-
 }  // namespace steadystate
 
 #endif  // STEADYSTATE_SERVER_CHECKPOINT_FIND_CHECKPOINT_H_

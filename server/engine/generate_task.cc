@@ -156,8 +156,12 @@ absl::Status GenerateTask::Resume(const RequestRecord& record,
   }
   if (replay_next_ < session.history_begin()) {
     return ReplayUnavailable(
-        record, absl::StrCat("the session remembers its tokens from position ",
-                             session.history_begin(), " on"));
+        record,
+        absl::StrCat("of these the session remembers the tokens from position ",
+                     session.history_begin(),
+                     " on (--history): rewind it to where the last one that "
+                     "has arrived took it, and generate without a prompt by "
+                     "the same seed, or leave out what is missing"));
   }
   return absl::OkStatus();
 }

@@ -30,12 +30,22 @@ constexpr uint64_t kMaxContextCap = uint64_t{1} << 24;
 
 // config.json, as of the version that it shall be read as.
 absl::StatusOr<Config> ReadConfig(const ModelOptions& options,
-                                  const Checkpoint& checkpoint) {
-  STEADYSTATE_ASSIGN_OR_RETURN(
-      Config config,
-      Config::Parse(checkpoint.config_text(), checkpoint.config_path()));
+                                  absl::string_view text,
+                                  absl::string_view path) {
+  STEADYSTATE_ASSIGN_OR_RETURN(Config config, Config::Parse(text, path));
   if (options.transformers_version.empty()) return config;
   return config.With("transformers_version", options.transformers_version);
+}
+
+absl::StatusOr<Checkpoint> OpenCheckpoint(const ModelOptions& options) {
+  const auto check = [&options](absl::string_view text,
+                                absl::string_view path) -> absl::Status {
+    STEADYSTATE_ASSIGN_OR_RETURN(const Config whole,
+                                 ReadConfig(options, text, path));
+    STEADYSTATE_ASSIGN_OR_RETURN(const Config config, LanguageConfig(whole));
+    return ReadModelConfig(config).status();
+  };
+  return Checkpoint::Open(options.path, check);
 }
 
 size_t SoftmaxLayers(const ModelConfig& config) {
@@ -207,9 +217,10 @@ struct Model::Contents {
 absl::StatusOr<std::shared_ptr<const Model>> Model::Load(
     const ModelOptions& options) {
   STEADYSTATE_ASSIGN_OR_RETURN(const Checkpoint checkpoint,
-                               Checkpoint::Open(options.path));
-  STEADYSTATE_ASSIGN_OR_RETURN(const Config whole,
-                               ReadConfig(options, checkpoint));
+                               OpenCheckpoint(options));
+  STEADYSTATE_ASSIGN_OR_RETURN(
+      const Config whole,
+      ReadConfig(options, checkpoint.config_text(), checkpoint.config_path()));
   STEADYSTATE_ASSIGN_OR_RETURN(const Config config, LanguageConfig(whole));
   STEADYSTATE_ASSIGN_OR_RETURN(ModelConfig model_config,
                                ReadModelConfig(config));

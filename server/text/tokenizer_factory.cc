@@ -11,6 +11,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
+#include "server/base/fetched_file.h"
 #include "server/base/mapped_file.h"
 #include "server/base/status_macros.h"
 #include "server/text/marked_text.h"
@@ -117,6 +118,7 @@ absl::StatusOr<TokenizerChoice> MakeTokenizer(const std::string& directory,
     const std::string path = absl::StrCat(directory, "/", name);
     STEADYSTATE_ASSIGN_OR_RETURN(const std::string text,
                                  ReadFile(path, kMaxFileBytes));
+    STEADYSTATE_RETURN_IF_ERROR(CheckIsFetched(path, text));
     Made made = MakeFromText(name, text, path, vocab_size, choice.warnings);
     if (made.ok()) {
       choice.tokenizer = *std::move(made);

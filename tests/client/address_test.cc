@@ -1,6 +1,6 @@
 // Goal: what people write for an address is understood, or answered with the
 // form to use. Method: tables.
-#include "client/cli/address.h"
+#include "steadystate/address.h"
 
 #include <map>
 

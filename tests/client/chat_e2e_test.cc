@@ -114,6 +114,9 @@ TEST_F(ChatTest, CommandsAreExplained) {
   EXPECT_THAT(help.err, HasSubstr("/fork NAME"));
   EXPECT_THAT(Chat("/udno\\n", "").err, HasSubstr("did you mean /undo?"));
   EXPECT_THAT(Chat("/fork\\n", "").err, HasSubstr("/fork needs a name"));
+  EXPECT_THAT(Chat("/undo 2\\n", "").err,
+              HasSubstr("/undo takes nothing more, and '2' came with it; each "
+                        "/undo takes one turn back"));
   EXPECT_EQ(Chat("//\\n", "-n 0 -s slash").code, 0);
   EXPECT_EQ(Position("slash"), 7 + 12);
   EXPECT_THAT(Chat("\\377\\n", "").err, HasSubstr("must be UTF-8"));

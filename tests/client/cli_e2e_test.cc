@@ -30,7 +30,8 @@ TEST_F(CliTest, HealthIsServing) {
   EXPECT_EQ(Print("health --service steadystate.v1.SessionService"),
             "SERVING\n");
   EXPECT_THAT(Fail(1, "health --service no.such.Service"),
-              StartsWith("error: NOT_FOUND"));
+              StartsWith("error: NOT_FOUND: the server has no service "
+                         "'no.such.Service'; --service takes names such as"));
 }
 
 TEST_F(CliTest, NoServerIsItsOwnExitCode) {
@@ -38,6 +39,18 @@ TEST_F(CliTest, NoServerIsItsOwnExitCode) {
               HasSubstr("no server answers at 127.0.0.1:1"));
   EXPECT_THAT(Fail(kNoServer, "generate --prompt a --address 127.0.0.1:1"),
               StartsWith("error: UNAVAILABLE"));
+}
+
+TEST_F(CliTest, WhyThereIsNoConnectionIsSaid) {
+  EXPECT_THAT(Fail(kNoServer, "health --timeout 1ns"),
+              HasSubstr("no server answered at " + address_ +
+                        " within 1ns: "
+                        "give it more time"));
+  EXPECT_THAT(Fail(kNoServer, "health --address " + metrics_),
+              HasSubstr("speaks HTTP/1, not gRPC"));
+  // Too long for a name, so that nobody is asked for it.
+  EXPECT_THAT(Fail(kNoServer, "health --address " + std::string(70, 'a')),
+              HasSubstr(":50051 is not known"));
 }
 
 // The connection does not get their numbers, and what is written there.
@@ -94,11 +107,11 @@ TEST_F(CliTest, ZeroIsSentAndNotTakenForAbsent) {
 
 TEST_F(CliTest, SummaryGoesToStandardError) {
   const Outcome outcome =
-      Run("generate --prompt 'The ' --seed 1 --max_tokens 30 --ignore_eos "
+      Run("generate --prompt 'The ' --seed 1 --max_tokens 600 --ignore_eos "
           "--summary");
   EXPECT_EQ(outcome.code, 0);
   EXPECT_THAT(outcome.out, testing::Not(HasSubstr("position")));
-  EXPECT_THAT(outcome.err, HasSubstr("position             34 tokens"));
+  EXPECT_THAT(outcome.err, HasSubstr("position             604 tokens"));
   EXPECT_THAT(outcome.err, ContainsRegex("speed +[0-9.]+ tokens/s"));
 }
 
@@ -130,6 +143,8 @@ TEST_F(CliTest, SessionsLiveAsLongAsTheyAreTold) {
   EXPECT_EQ(session["ttl"], 600);
   EXPECT_EQ(session["labels"]["user"], "ada");
   EXPECT_EQ(session["state_norms"].size(), 0u);
+  EXPECT_THAT(Print("session get my-session"),
+              testing::Not(HasSubstr("state_norms")));
   const nlohmann::json norms = Json("session get my-session --norms");
   ASSERT_GT(norms["state_norms"].size(), 0u);
   EXPECT_EQ(norms["state_norms"][0]["layer"], 0);
@@ -193,6 +208,10 @@ TEST_F(CliTest, APromptIsReadOnce) {
   EXPECT_EQ(again["prompt_tokens"], 700);
   EXPECT_EQ(again["tokens"], first["tokens"]);
   EXPECT_EQ(Print("checkpoint list"), "");
+  Print("session create --id old");
+  Print("generate -s old --reuse_prefix -n 1 --prompt " + prompt);
+  EXPECT_THAT(Fail(1, "generate -s old --reuse_prefix --prompt b"),
+              HasSubstr("sessions/old is at position 701: leave it out"));
 }
 
 TEST_F(CliTest, ACheckpointIsKeptForOthers) {
@@ -416,6 +435,14 @@ TEST_F(CliTest, AddressesMayBeWrittenAsPeopleDo) {
        {port, port.substr(1), "http://127.0.0.1" + port + "/"}) {
     EXPECT_EQ(Print("health --address " + address), "SERVING\n") << address;
   }
+}
+
+TEST_F(CliTest, WhatIsTooLargeForAMessageIsSaid) {
+  const std::string file =
+      directory_.Write("large", std::string(5'000'000, 'a'));
+  EXPECT_THAT(Fail(1, "embed --pooling mean --text_file " + file),
+              HasSubstr("--max_message_bytes of steadystate-server): give less "
+                        "at once"));
 }
 
 TEST_F(CliTest, TimeoutEndsACall) {

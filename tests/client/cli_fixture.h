@@ -27,7 +27,10 @@ class CliFixture : public testing::Test {
     const std::string ready = server_.ReadLine();
     const std::vector<std::string> words =
         absl::StrSplit(ready, absl::ByAnyChar(" ="));
-    if (words.size() == 5) address_ = words[2];
+    if (words.size() == 5) {
+      address_ = words[2];
+      metrics_ = words[4];
+    }
     EXPECT_FALSE(address_.empty())
         << ready << ReadWholeFile(directory_.path() + "/log");
   }
@@ -72,6 +75,7 @@ class CliFixture : public testing::Test {
   const TempDirectory directory_;
   Process server_;
   std::string address_;
+  std::string metrics_;  // where they are served
 };
 
 }  // namespace steadystate

@@ -43,6 +43,9 @@ TEST_F(CliUsageTest, WrongCommandLinesAreExplained) {
   EXPECT_THAT(Fail(2, "session"), HasSubstr("session create"));
   EXPECT_THAT(Fail(2, "generate --promt a"), HasSubstr("mean --prompt?"));
   EXPECT_THAT(Fail(2, "generate"), HasSubstr("needs a prompt"));
+  EXPECT_THAT(Fail(2, "generate --prompt_file /dev/null"),
+              HasSubstr("/dev/null is empty, and a fresh session needs"));
+  EXPECT_THAT(Fail(2, "generate '- a list'"), HasSubstr("-- '- a list'"));
   EXPECT_THAT(Fail(2, "generate a b"), HasSubstr("in quotes, such as 'a b'"));
   EXPECT_THAT(Fail(2, "sesion"), HasSubstr("did you mean session?"));
   EXPECT_THAT(Fail(2, "session delet a"), HasSubstr("mean session delete?"));
@@ -153,6 +156,13 @@ TEST_F(CliUsageTest, ValuesThatNoServerTakesAreRefusedHere) {
       {"generate a --logit_bias 1=inf", "'1=inf' is not TOKEN=BIAS"},
       {"generate a --stop \"$(printf '\\377')\"", "--stop: text must be UTF-8"},
       {"session create --id \"$(printf '\\377')\"", "--id: text must be UTF-8"},
+      {"session create --id ''", "--id: '' is no id: leave it out"},
+      {"session fork a --id x --id x", "--id: 'x' is given twice"},
+      {"session list --match ''", "--match: '' matches no id"},
+      {"load --html -", "--html '-' names no file"},
+      {"load --warmup 5", "--warmup: '5' has no unit"},
+      {"load --slo_attainment 1", "--slo_attainment is for --slo"},
+      {"load --max_send_lag 1s", "--max_send_lag is for requests that arrive"},
       {"session get \"$(printf '\\377')\"", "text must be UTF-8"},
       {"model -a ipv4:localhost:1", "after ipv4: come numbers"},
       {"model -a '[x]:1'", "in brackets is an IPv6 address"},

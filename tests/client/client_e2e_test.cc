@@ -107,6 +107,14 @@ TEST_F(ClientE2eTest, StepGenerateScoreAndEmbedAnswer) {
   EXPECT_GE(messages, 3);
 }
 
+TEST_F(ClientE2eTest, AddressesMayBeWrittenAsPeopleDo) {
+  const std::string port = address_.substr(address_.rfind(':'));
+  for (const std::string& address : {port, "http://127.0.0.1" + port + "/"}) {
+    EXPECT_TRUE(Client::Connect(address).ok()) << address;
+  }
+  EXPECT_TRUE(absl::IsInvalidArgument(Client::Connect("a b").status()));
+}
+
 TEST_F(ClientE2eTest, DeadlinesEndCalls) {
   v1::GenerateRequest endless;
   endless.set_session(Create().name());

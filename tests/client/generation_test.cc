@@ -87,6 +87,20 @@ TEST(GenerationReportTest, WithoutTokensThereIsNoSpeed) {
       report.ToJson(SomeSession()).contains("time_to_first_token_seconds"));
 }
 
+// What comes together says how it was sent, not how fast it was drawn.
+TEST(GenerationReportTest, TokensThatComeTogetherHaveNoSpeed) {
+  const std::chrono::steady_clock::time_point start;
+  GenerationReport report(start);
+  AddTokens(1, start, report);
+  AddTokens(1, start + std::chrono::microseconds(4), report);
+  EXPECT_EQ(report.tokens_per_second(), std::nullopt);
+  EXPECT_FALSE(report.ToJson(SomeSession()).contains("tokens_per_second"));
+  AddTokens(1, start + std::chrono::microseconds(999), report);
+  EXPECT_EQ(report.tokens_per_second(), std::nullopt);
+  AddTokens(1, start + std::chrono::milliseconds(10), report);
+  EXPECT_EQ(report.tokens_per_second(), 300.0);
+}
+
 // The last message, which has the counts, never comes.
 TEST(GenerationReportTest, ACutGenerationIsCountedByItsPositions) {
   GenerationReport report{std::chrono::steady_clock::time_point()};
@@ -109,6 +123,8 @@ TEST(ParseMaxTokensTest, TakesNumbersAndNone) {
   EXPECT_EQ(*ParseMaxTokens("12"), 12u);
   EXPECT_EQ(*ParseMaxTokens("none"), std::nullopt);
   EXPECT_FALSE(ParseMaxTokens("-1").ok());
+  EXPECT_THAT(ParseMaxTokens("18446744073709551616").status().message(),
+              HasSubstr("more than 18446744073709551615"));
 }
 
 }  // namespace

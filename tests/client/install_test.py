@@ -1,14 +1,17 @@
 """Goal: what is installed serves others: find_package(Steadystate) finds it,
-a program outside the tree is built with it and talks to a real server, and
-programs come without what it takes to develop. Method: `cmake --install` into a
-temporary folder, by component; tests/client/consumer is built against it.
+a program outside the tree is built with it and talks to a real server, as does
+the one of client/README.md, and programs come without what it takes to develop.
+Method: `cmake --install` into a temporary folder, by component;
+tests/client/consumer is built against it.
 """
 
 import pathlib
+import shutil
 import subprocess
 import tempfile
 import unittest
 
+from readme.blocks import CLIENT_README, read_blocks
 from testing.server_process import BIN_DIR, ROOT, ServerProcess
 
 BUILD_DIR = BIN_DIR.parent
@@ -36,6 +39,14 @@ def cached(name):
 def files_of(prefix):
     return sorted(str(path.relative_to(prefix))
                   for path in prefix.rglob("*") if path.is_file())
+
+
+def readme_program(address):
+    """The example of client/README.md, as a whole program."""
+    code = next(block.code for block in read_blocks(CLIENT_README.read_text())
+                if block.language == "cpp").replace("127.0.0.1:50051", address)
+    head, begin, body = code.partition("using ")
+    return f"{head}int main() {{\n{begin}{body}}}\n"
 
 
 class InstallTest(unittest.TestCase):
@@ -85,16 +96,23 @@ class InstallTest(unittest.TestCase):
         self.assertEqual(headers, [
             "include/steadystate/" + name + ".h"
             for name in ("call", "client", "error", "step_stream")])
+        source = shutil.copytree(CONSUMER, self.directory / "consumer")
+        with open(source / "CMakeLists.txt", "a") as project:
+            project.write("add_executable(readme readme.cc)\n"
+                          "target_link_libraries(readme PRIVATE "
+                          "Steadystate::client)\n")
         build = self.directory / "build"
-        run("cmake", "-S", CONSUMER, "-B", build, "-G", "Ninja",
-            "-DCMAKE_PREFIX_PATH=%s" % self.prefix,
-            "-DCMAKE_CXX_COMPILER=" + cached("CMAKE_CXX_COMPILER"),
-            "-DCMAKE_CXX_FLAGS=-Wall -Wextra -Werror")
-        run("cmake", "--build", build)
         with ServerProcess() as server:
+            (source / "readme.cc").write_text(readme_program(server.grpc))
+            run("cmake", "-S", source, "-B", build, "-G", "Ninja",
+                "-DCMAKE_PREFIX_PATH=%s" % self.prefix,
+                "-DCMAKE_CXX_COMPILER=" + cached("CMAKE_CXX_COMPILER"),
+                "-DCMAKE_CXX_FLAGS=-Wall -Wextra -Werror")
+            run("cmake", "--build", build)
             self.assertEqual(
                 run(build / "consumer", server.grpc, "some text"),
                 "position 9\n")
+            self.assertEqual(run(build / "readme"), "3\n")
 
 
 if __name__ == "__main__":

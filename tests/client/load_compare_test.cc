@@ -136,7 +136,8 @@ TEST(CompareReportsTest, OtherLoadsAreRefusedWithWhatDiffers) {
                     HasSubstr("prompt_lengths \"16\" and \"uniform:8:24\"")));
   EXPECT_THAT(
       ErrorOf(Text(SomeResult()), FormatSweepJson(Repeated({1, 2})).dump()),
-      HasSubstr("only like can be compared"));
+      AllOf(HasSubstr("A is a report of one run and B is one of repeated runs"),
+            HasSubstr("only like can be compared: make both")));
 }
 
 TEST(CompareReportsTest, InvalidOnesAreRefusedWithTheReason) {

@@ -53,10 +53,27 @@ class RunTest(unittest.TestCase):
                             ("127.0.0.1:99999", "127.0.0.1:50051"),
                             ("", "127.0.0.1:50051")):
             with self.subTest(text):
-                said = f"'{text}' is not HOST:PORT, such as {meant}\n"
-                self.assert_told(("--listen", text), 2, said)
+                said = f"'{text}' is not HOST:PORT, such as {meant}"
+                self.assert_told(("--listen", text), 2, said + "\n")
+                if text != "50051":
+                    said = said.replace("50051", "9464")
                 self.assert_told(("--listen=127.0.0.1:0",
-                                  "--metrics-listen=" + text), 2, said)
+                                  "--metrics-listen=" + text), 2,
+                                 said + "; off: no metrics\n")
+
+    def test_addresses_that_cannot_be_had_are_told(self):
+        name = 70 * "a"  # too long for one, so that nobody is asked for it
+        self.assert_told(("--listen", name + ":5"), 1,
+                         f"the name {name} is not known")
+        for address in ("192.0.2.1:5", "192.0.2.1:0"):  # of documents
+            self.assert_told(("--listen", address), 1,
+                             "192.0.2.1 is not an address of this machine")
+        self.assert_told(("--listen=127.0.0.1:0", "--metrics_listen=none"), 2,
+                         "such as 127.0.0.1:9464; off: no metrics")
+        with socket.create_server(("127.0.0.1", 0)) as free:
+            address = "127.0.0.1:%d" % free.getsockname()[1]
+        self.assert_told(("--listen", address, "--metrics_listen", address), 2,
+                         f"are both {address}: give each a port of its own")
 
     def test_a_port_that_is_taken_is_told(self):
         with socket.create_server(("127.0.0.1", 0)) as taken:
@@ -69,6 +86,10 @@ class RunTest(unittest.TestCase):
         self.assert_told(("--listne", "127.0.0.1:0"), 2,
                          "unknown option --listne")
         self.assert_told(("--prompt",), 2, "--prompt needs a value")
+        self.assert_told(("--listen", "--once"), 2,
+                         "--listen needs a value, and --once is an option; as "
+                         "a value it is written --listen=--once")
+        self.assert_told(("--once=no",), 2, "--once takes no value")
 
 
 if __name__ == "__main__":

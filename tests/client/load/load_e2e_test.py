@@ -255,14 +255,20 @@ class ErrorsTest(LoadTest):
         with TinyServer("--state_memory", str(3 * session_bytes)) as server:
             code, report, err = run(server, "--sessions", "8", "--warmup", "0",
                                     "--duration", "300ms")
-            self.assertEqual((code, err), (0, ""))
+            self.assertEqual(code, 1)
+            self.assertIn("the run is INVALID: of 8 sessions 3 could be", err)
+            self.assertFalse(report["valid"])
             self.assert_counts_equal(server, report)
             totals = report["totals"]
             self.assertEqual(totals["server_errors"],
                              {"STATE_BUDGET_EXHAUSTED": 3})
             self.assertEqual(totals["sessions_created"], 3)
             self.assertGreater(totals["completed"], 0)
-            self.assertIn("3 could be created", report["remarks"][0])
+            # Of a sweep, what has fewer sessions than it says is no knee.
+            code, report, _ = run(server, "--sweep", "sessions:3,4",
+                                  "--warmup", "0", "--duration", "300ms",
+                                  "--slo", "e2e:1h")
+            self.assertEqual((code, report["knee"]["value"]), (0, 3))
 
     def test_without_any_session_the_run_fails(self):
         session_bytes = json.loads(
@@ -272,7 +278,8 @@ class ErrorsTest(LoadTest):
             code, report, err = run(server, "--sessions", "2", "--duration",
                                     "10s")
             self.assertEqual(code, 1)
-            self.assertIn("no session could be created", err)
+            self.assertIn("no session could be created: RESOURCE_EXHAUSTED "
+                          "STATE_BUDGET_EXHAUSTED: ", err)
             self.assertEqual(report["totals"]["server_errors"],
                              {"STATE_BUDGET_EXHAUSTED": 2})
 
@@ -573,7 +580,7 @@ class ShapesTest(LoadTest):
 
     def write(self, name, text):
         path = self.folder / name
-        path.write_text(text)
+        path.write_bytes(text if isinstance(text, bytes) else text.encode())
         return str(path)
 
     def test_lengths_that_differ_are_counted_to_the_token(self):
@@ -615,6 +622,26 @@ class ShapesTest(LoadTest):
                                 self.write("prompts.txt", "One\n"))
         self.assertEqual((code, report), (1, None))
         self.assertIn("tokenizer", err)
+        latin = self.write("latin.txt", b"One\nZw\xf6lf\n")
+        code, report, err = run(self.server, "--prompt_file", latin)
+        self.assertEqual((code, report), (2, None))
+        self.assertIn(f"{latin}: line 2: text must be UTF-8; the byte at offset"
+                      " 2 is not", err)
+
+    def test_a_sweep_without_a_knee_says_what_its_lowest_value_lacked(self):
+        code, _, err = run(self.server, "--sweep", "rate:50,60", "--warmup",
+                           "0", "--duration", "200ms", "--max_send_lag", "0")
+        self.assertEqual(code, 1)
+        self.assertIn("At rate 50, the lowest, the run is INVALID: the tester "
+                      "itself sent late", err)
+        self.assertNotIn("lower ones", err)
+
+    def test_a_durability_needs_a_store(self):
+        code, _, err = run(self.server, "--durability", "log", "--duration",
+                           "1s")
+        self.assertEqual(code, 1)
+        self.assertRegex(err, "no session could be created: "
+                         "FAILED_PRECONDITION NO_STORE: ")
 
     def test_constant_arrivals_are_exact(self):
         code, report, err = run(
@@ -734,7 +761,7 @@ class AimsTest(LoadTest):
     def test_metrics_that_are_not_there_are_an_error_before_the_run(self):
         for url, words in (("127.0.0.1:1", "cannot be read"),
                            (f"{self.server.metrics}/none", "cannot be read"),
-                           (self.server.grpc, "cannot be read")):
+                           (self.server.grpc, "not speak HTTP/1, as the")):
             with self.subTest(url):
                 code, report, err = run(self.server, "--metrics", url)
                 self.assertEqual((code, report), (1, None))
@@ -765,6 +792,7 @@ class AimsTest(LoadTest):
             other = compare(paths[0], paths[2])
             self.assertEqual((other.returncode, other.stdout), (1, ""))
             self.assertIn("sessions 4 and 2", other.stderr)
+            self.assertIn(f"B is {paths[2]}", other.stderr)
             text = compare("--help").stdout
             self.assertIn("Examples:", text)
             self.assertNotIn("--address", text)
@@ -779,7 +807,7 @@ class StallTest(LoadTest):
         with self.shared_server() as server:
             load = start(server, "--warmup", "0", "--duration", "4s",
                          "--prompt_tokens", "1", "--generate_tokens", "1",
-                         "--max_send_lag", "1h", *options)
+                         *options)
             self.wait_for_tokens(server)
             os.kill(server.pid, signal.SIGSTOP)
             time.sleep(1)
@@ -789,7 +817,8 @@ class StallTest(LoadTest):
         return report["latency_seconds"]["time_to_first_token"]
 
     def test_an_open_loop_sees_what_all_users_would(self):
-        latency = self.run_with_stall("--sessions", "4", "--rate", "250")
+        latency = self.run_with_stall("--sessions", "4", "--rate", "250",
+                                      "--max_send_lag", "1h")
         # A quarter of the requests were to be sent while it stood.
         self.assertGreaterEqual(latency["p99"], 0.85)
         self.assertGreaterEqual(latency["p90"], 0.4)

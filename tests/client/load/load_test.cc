@@ -246,10 +246,21 @@ TEST(LoadResultTest, GoodputIsOfWhatWasDue) {
   EXPECT_DOUBLE_EQ(SloAttainment(LoadResult()), 0);
 }
 
+TEST(LoadResultTest, FewerSessionsAreAnotherLoad) {
+  LoadResult result = GoodResult();
+  result.options.sessions = 64;
+  result.refusal = absl::ResourceExhaustedError("the budget is spent");
+  EXPECT_THAT(Objections(result),
+              ElementsAre("of 64 sessions 8 could be created, so this was "
+                          "another load than was asked for: the budget is "
+                          "spent"));
+}
+
 TEST(LoadResultTest, CallsBeyondWhatAConnectionCarriesAreSaid) {
   LoadResult result = GoodResult();
   result.options.rpc = LoadRpc::kGenerate;
-  result.options.sessions = result.sessions_left = 2000;
+  result.options.sessions = 2000;
+  result.sessions_created = result.sessions_left = 2000;
   result.peak_calls = 1024;
   EXPECT_THAT(Remarks(result), IsEmpty());
   result.peak_calls = 2000;

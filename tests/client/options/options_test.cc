@@ -73,6 +73,22 @@ TEST_F(OptionsTest, WhatIsNotGivenStaysAbsentAndZeroIsAValue) {
   EXPECT_EQ(timeout_, absl::Seconds(7));
 }
 
+TEST_F(OptionsTest, NumbersThatAreTooLargeAreSaidToBe) {
+  EXPECT_EQ(Error({"--top_k=5000000000"}),
+            "--top_k: '5000000000' is more than 4294967295, the most");
+  EXPECT_THAT(Error({"--max_tokens=18446744073709551616"}),
+              HasSubstr("is more than 18446744073709551615"));
+  EXPECT_THAT(Error({"--top_k=-1"}),
+              HasSubstr("'-1' is not a whole number from 0 to 4294967295"));
+}
+
+TEST_F(OptionsTest, TextsThatBeginAsOptionsAreToldWhereToBe) {
+  EXPECT_EQ(Error({"- a list"}),
+            "'- a list' begins as an option does: a text that does comes after "
+            "--, as in -- '- a list'");
+  EXPECT_THAT(*Parse({"--", "- a list"}), ElementsAre("- a list"));
+}
+
 TEST_F(OptionsTest, AnEmptyValueIsAValue) {
   ASSERT_TRUE(Parse({"--name="}).ok());
   EXPECT_EQ(name_, "");
@@ -133,7 +149,7 @@ TEST_F(OptionsTest, SwitchesAreTurnedOffByNo) {
     EXPECT_FALSE(verbose_) << off;
   }
   EXPECT_THAT(Error({"--noname"}), HasSubstr("unknown option --noname"));
-  EXPECT_THAT(Error({"--noverbose=true"}), HasSubstr("unknown option"));
+  EXPECT_THAT(Error({"--noverbose=true"}), HasSubstr("takes no value"));
 }
 
 TEST_F(OptionsTest, ErrorsTellTheUnitAndTheRange) {

@@ -329,8 +329,8 @@ class AioTest(TimedCase):
         self.assertEqual(len(last.vectors[0]), model.hidden_size)
         mean = await session.embed("ab", pooling="MEAN")
         self.assertEqual((len(mean.vectors), mean.position), (1, 4))
-        with self.assertRaisesRegex(ValueError, "MEAN or LAST"):
-            await self.client.embed("ab", pooling="mean")
+        with self.assertRaisesRegex(ValueError, "one of MEAN, LAST is"):
+            await self.client.embed("ab", pooling="MOST")
         with self.assertRaises(steadystate.FailedPrecondition) as caught:
             await self.client.embed("ab", bidirectional=True)
         self.assertEqual(caught.exception.reason, "BIDIRECTIONAL_UNSUPPORTED")

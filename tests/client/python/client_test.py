@@ -78,6 +78,45 @@ class ClientTest(unittest.TestCase):
             self.client().get_session("nobody")
         self.assertIn("nobody", str(caught.exception))
 
+    def test_errors_name_what_was_given(self):
+        client = self.client()
+        session = client.create_session()
+        self.assertEqual(repr(client), f"<Client of {self.server.grpc}>")
+        with client.multiplexer() as multiplexer:
+            carried = multiplexer.carry(session)
+            for call, said in (
+                    (lambda: session.rewind(-2), "position is -2, .* of 0 to"),
+                    (lambda: session.fork(-1), "count is -1, 1 to 256"),
+                    (lambda: session.checkpoint(labels={"k": 1}), "labels is"),
+                    (lambda: client.tokenize(b"abc"), "text is b'abc', a str"),
+                    (lambda: client.embed("a", pooling="sum"),
+                     "pooling is 'sum', one of MEAN, LAST"),
+                    (lambda: list(carried.generate("a", stop_tokens=3)),
+                     "stop_tokens is 3, a sequence of token ids"),
+                    (lambda: multiplexer.carry("mx"), "'mx', a Session, such"),
+                    (lambda: list(carried.generate()),
+                     "A session's own generate"),
+                    (lambda: steadystate.Chat(client), "Client of .* a Sess"),
+                    (lambda: steadystate.Chat("x"), "session is 'x', a Sess"),
+                    (lambda: Client(50051), "address is 50051, a str, such")):
+                with self.subTest(said=said), self.assertRaisesRegex(
+                        (TypeError, ValueError), said):
+                    call()
+        with self.assertRaisesRegex(IndexError, "no turn to take back"):
+            steadystate.Chat(session).undo()
+
+    def test_what_may_be_written_in_several_ways(self):
+        client = self.client()
+        said = "".join(map(str, client.generate("The ", sampling=GREEDY,
+                                                max_tokens=40)))
+        stop = said[10:13]
+        for stops in (stop, [stop]):
+            self.assertEqual("".join(map(str, client.generate(
+                "The ", sampling=GREEDY, stop=stops))),
+                said[:said.index(stop)])
+        self.assertEqual(client.embed("ab", pooling="mean"),
+                         client.embed("ab", pooling="MEAN"))
+
     def test_a_loop_that_is_left(self):
         session = self.client().create_session()
         with session.generate("The ", ignore_eos=True) as parts:

@@ -9,6 +9,7 @@ import asyncio
 import signal
 import tempfile
 import unittest
+from contextlib import aclosing
 
 import steadystate
 from client.python.breakable_proxy import BreakableProxy
@@ -22,17 +23,38 @@ ASKED = {"max_tokens": 800, "ignore_eos": True,
          "sampling": Sampling(temperature=0.7, seed=5)}
 
 
-async def parts_of(session, on_part=lambda count: None, **changed):
+async def parts_of(session, on_part=lambda parts: None, **changed):
     parts = []
     async for part in session.generate("The ", **{**ASKED, **changed}):
         parts.append(part)
-        on_part(len(parts))
+        on_part(parts)
     return parts
 
 
 def said(parts):
     return ([token.token for part in parts for token in part.tokens],
             "".join(map(str, parts)))
+
+
+class Forgetful:
+    """A transport to a server that once, after so many tokens, does not know
+    any more how the generation began."""
+
+    def __init__(self, transport, tokens):
+        self._transport = transport
+        self._left = tokens
+
+    def __getattr__(self, name):
+        return getattr(self._transport, name)
+
+    async def messages(self, method, request, timeout):
+        async with aclosing(self._transport.messages(
+                method, request, timeout)) as messages:
+            async for message in messages:
+                yield message
+                was, self._left = self._left, self._left - len(message.tokens)
+                if self._left <= 0 < was:
+                    raise steadystate.ReplayUnavailable("it is forgotten")
 
 
 class GenerationTest(TimedCase):
@@ -50,8 +72,8 @@ class GenerationTest(TimedCase):
         wanted = said(await parts_of(await self.client.create_session()))
         self.assertEqual(len(wanted[0]), ASKED["max_tokens"])
 
-        def break_often(count):
-            if count in (1, 2, 4):
+        def break_often(parts):
+            if len(parts) in (1, 2, 4):
                 self.proxy.cut()
 
         session = await self.client.create_session()
@@ -63,8 +85,26 @@ class GenerationTest(TimedCase):
     async def test_what_is_not_kept_is_not_told_again(self):
         session = await self.client.create_session()
         with self.assertRaises(steadystate.ReplayUnavailable):
-            await parts_of(session, lambda count: self.proxy.cut(),
+            await parts_of(session, lambda parts: self.proxy.cut(),
                            logprobs=1)
+
+    async def test_goes_on_where_the_server_remembers_no_beginning(self):
+        async def parts_through_a_break(**changed):
+            session = await self.client.create_session()
+            session._transport = Forgetful(session._transport, 100)
+            return await parts_of(session, **changed)
+
+        parts = await parts_through_a_break(sampling=Sampling(temperature=0.7))
+        usage = parts[-1].usage
+        self.assertEqual((usage.prompt_tokens, usage.generated_tokens),
+                         (len("The "), ASKED["max_tokens"]))
+        self.assertEqual(said(parts), said(await parts_of(
+            await self.client.create_session(),
+            sampling=Sampling(temperature=0.7, seed=usage.seed))))
+        # What might begin a stop string was held back: nobody has it.
+        for changed in ({"stop": "no such text"}, {"logprobs": 1}):
+            with self.assertRaises(steadystate.ReplayUnavailable):
+                await parts_through_a_break(**changed)
 
     async def test_without_a_session_a_break_is_told_once_it_has_begun(self):
         await self.client.model()  # there is a connection
@@ -141,7 +181,9 @@ class RestartTest(TimedCase):
                 wanted = said(await parts_of(await client.create_session()))
         for how in (signal.SIGKILL, signal.SIGTERM):
             with self.subTest(how=how):
-                self.assertEqual(said(await self.parts_through(how)), wanted)
+                parts = await self.parts_through(how)
+                self.assertGreater(parts[-1].usage.replayed_tokens, 0)
+                self.assertEqual(said(parts), wanted)
 
     async def parts_through(self, how):
         """The parts of a generation whose server ends amid it."""
@@ -151,15 +193,13 @@ class RestartTest(TimedCase):
         client = await self.enterAsyncContext(AsyncClient(server.grpc))
         session = await client.create_session()
 
-        def restart(count):
-            if count == 3:
+        def restart(parts):
+            if len(parts) == 3:
                 server.end(how)
                 self.enterContext(
                     ServerProcess(*flags, "--listen", server.grpc))
 
-        parts = await parts_of(session, restart)
-        self.assertGreater(parts[-1].usage.replayed_tokens, 0)
-        return parts
+        return await parts_of(session, restart)
 
 
 class ToldTest(unittest.TestCase):

@@ -10,6 +10,7 @@ import unittest
 
 import steadystate
 from steadystate import _wire, types
+from steadystate._generation import request_of
 
 MESSAGES = {
     "Session": steadystate.SessionInfo,
@@ -70,8 +71,48 @@ class TypesTest(unittest.TestCase):
                          {"temperature", "seed", "logit_bias"})
 
     def test_a_durability_that_there_is_not(self):
-        with self.assertRaisesRegex(ValueError, "'FOREVER', one of NONE"):
-            types.write_session(_wire.v1.Session(), durability="FOREVER")
+        for wrong in ("FOREVER", 3):
+            with self.assertRaisesRegex(ValueError, f"{wrong!r}, one of NONE"):
+                types.write_session(_wire.v1.Session(), durability=wrong)
+
+    def test_names_of_enums_may_be_in_lower_case(self):
+        session = _wire.v1.Session()
+        types.write_session(session, durability="log")
+        self.assertEqual(types.read(steadystate.SessionInfo,
+                                    session).durability, "LOG")
+
+    def test_a_single_stop_text_is_no_sequence_of_letters(self):
+        def asked(**given):
+            return request_of(**{
+                "prompt": None, "max_tokens": None, "sampling": None,
+                "stop": (), "stop_tokens": (), "ignore_eos": False,
+                "logprobs": None, **given})
+
+        self.assertEqual(asked(stop="END").stop, ["END"])
+        self.assertEqual(asked(stop=("a", "b")).stop, ["a", "b"])
+        self.assertEqual(asked(stop_tokens={3}).stop_tokens, [3])
+        for given, said in (
+                ({"stop": 3}, "stop is 3, a str, or a sequence"),
+                ({"stop": [b"x"]}, "stop is .b'x'., a str, or a sequence"),
+                ({"stop_tokens": 3}, "stop_tokens is 3, a sequence"),
+                ({"stop_tokens": "x"}, "stop_tokens is 'x', a sequence"),
+                ({"prompt": 7}, "the prompt is 7, a sequence of token ids"),
+                ({"max_tokens": -1}, "max_tokens is -1, .* 0 to 184467440737"),
+                ({"max_tokens": "9"}, "max_tokens is '9', a whole number"),
+                ({"logprobs": -1}, "logprobs is -1, .* of 0 to 4294967295"),
+                ({"sampling": 0.7}, r"sampling is 0.7, .*temperature=0.7\)"),
+                ({"sampling": {"temperature": 1}}, "sampling is {.*a Sampling"),
+                ({"sampling": steadystate.Sampling(seed=-1)}, "seed is -1, "),
+                ({"sampling": steadystate.Sampling(logit_bias={"a": 1})},
+                 "logit_bias is {'a': 1}, a mapping of token ids")):
+            with self.subTest(given=given), self.assertRaisesRegex(
+                    (TypeError, ValueError), said):
+                asked(**given)
+
+    def test_labels_are_texts(self):
+        for wrong in ({"k": 1}, 3, ["k"]):
+            with self.assertRaisesRegex(TypeError, "labels is .* str to str"):
+                types.write_session(_wire.v1.Session(), labels=wrong)
 
     def test_a_ttl_that_is_no_number_of_seconds(self):
         message = _wire.v1.Session()

@@ -150,5 +150,15 @@ TEST(ListenTest, RefusesForeignAddresses) {
             absl::StatusCode::kUnavailable);
 }
 
+TEST(ListenTest, SaysThatANameIsNotKnown) {
+  // Too long for a name, so that nobody is asked for it.
+  const std::string host(70, 'a');
+  const absl::Status status =
+      Listen(host + ":5", AnyAddress::kIpv4Only).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable);
+  EXPECT_THAT(std::string(status.message()),
+              HasSubstr(absl::StrCat("the name ", host, " is not known (")));
+}
+
 }  // namespace
 }  // namespace steadystate

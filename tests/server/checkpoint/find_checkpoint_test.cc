@@ -82,6 +82,8 @@ TEST(FindCheckpointTest, ARevisionInTheHubsCacheIsFound) {
 }
 
 TEST(FindCheckpointTest, ANameOfAModelIsNotFetched) {
+  EXPECT_THAT(Message("https://huggingface.co/org/name/"),
+              HasSubstr("`hf download org/name --local-dir name`"));
   EXPECT_THAT(
       Message("state-spaces/mamba2-130m"),
       HasSubstr(
@@ -111,8 +113,47 @@ TEST(FindCheckpointTest, OtherWeightsAreNamedWithWhatToDo) {
   directory.Write("model.gguf", "");
   EXPECT_THAT(message(), HasSubstr("model.gguf, a format that is not read"));
   directory.Write("pytorch_model.bin", "");
-  EXPECT_THAT(message(), AllOf(HasSubstr("pytorch_model.bin"),
-                               HasSubstr("deploy/models/convert.py")));
+  EXPECT_THAT(message(),
+              AllOf(HasSubstr("pytorch_model.bin"),
+                    HasSubstr("deploy/models/convert.py " + directory.path() +
+                              " DESTINATION` for Mamba,")));
+}
+
+// Authors' files have no config.json; convert.py takes RWKV's by itself.
+TEST(FindCheckpointTest, WeightsAloneAreNamedWithWhatToDo) {
+  const TempDirectory directory;
+  const std::string gguf = directory.Write("model.gguf", "");
+  EXPECT_THAT(Message(directory.path()),
+              AllOf(HasSubstr("no config.json. It has model.gguf, a format"),
+                    HasSubstr("safetensors")));
+  EXPECT_THAT(Message(gguf), HasSubstr("but a file of weights, a format that"));
+  const std::string pth = directory.Write("RWKV-x070.pth", "");
+  for (const std::string& given : {directory.path(), pth}) {
+    EXPECT_THAT(Message(given), AllOf(HasSubstr("which is pickled"),
+                                      HasSubstr("convert.py " + pth +
+                                                " DESTINATION` for RWKV")));
+  }
+}
+
+TEST(FindCheckpointTest, AShardThatIsMissingIsNamedWithWhatToDo) {
+  const TempDirectory directory;
+  directory.Write("config.json", "{}");
+  directory.Write(
+      "model.safetensors.index.json",
+      R"({"weight_map": {"a": "model-00001-of-00002.safetensors"}})");
+  EXPECT_THAT(Checkpoint::Open(directory.path()).status().message(),
+              AllOf(HasSubstr("/model-00001-of-00002.safetensors, which "),
+                    HasSubstr("`hf download`")));
+}
+
+TEST(FindCheckpointTest, TheConfigIsLookedAtBeforeTheWeights) {
+  const TempDirectory directory;
+  directory.Write("config.json", "{}");
+  const auto refuse = [](absl::string_view text, absl::string_view path) {
+    return absl::UnimplementedError(absl::StrCat(path, " is ", text));
+  };
+  EXPECT_THAT(Checkpoint::Open(directory.path(), refuse).status().message(),
+              HasSubstr("/config.json is {}"));
 }
 
 TEST(FindCheckpointTest, WhatGitLfsLeavesIsNotTheFile) {

@@ -198,6 +198,16 @@ TEST(ModelLoadTest, FilesThatAreNoCheckpointAreRefused) {
   EXPECT_EQ(Load(model.path()).status().code(), absl::StatusCode::kNotFound);
 }
 
+// Its weights would be fetched for nothing.
+TEST(ModelLoadTest, WhatIsNotServedIsSaidBeforeWeightsAreLookedFor) {
+  const TempDirectory directory;
+  directory.Write("config.json", R"({"model_type": "bert"})");
+  EXPECT_EQ(Load(directory.path()).status().code(), kUnimplemented);
+  directory.Write("config.json", "<!DOCTYPE html>");
+  EXPECT_THAT(Load(directory.path()).status().message(),
+              HasSubstr("config.json: this is a web page"));
+}
+
 TEST(ModelLoadTest, ConfigsThatAreNoJsonAreRefused) {
   const TinyModel model;
   for (const std::string& text :

@@ -46,6 +46,14 @@ TEST(TokenizerFactoryTest, FilesAreTriedInOrder) {
   EXPECT_EQ(KindOf(MakeTokenizer(directory.path(), true, kVocabSize)), "bytes");
 }
 
+TEST(TokenizerFactoryTest, WhatWasNotFetchedIsSaid) {
+  const TempDirectory directory;
+  directory.Write("tokenizer.json",
+                  "version https://git-lfs.github.com/spec/v1\noid sha256:0\n");
+  EXPECT_THAT(KindOf(MakeTokenizer(directory.path(), false, kVocabSize)),
+              HasSubstr("`git lfs pull`"));
+}
+
 TEST(TokenizerFactoryTest, UnsupportedKindsArePassedOver) {
   const TempDirectory directory;
   directory.Write("tokenizer.json", R"({"model": {"type": "Unigram"}})");

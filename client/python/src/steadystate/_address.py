@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 
+from ._fields import refuse
+
 DEFAULT_ADDRESS = "127.0.0.1:50051"
 _HOST, _PORT = DEFAULT_ADDRESS.rsplit(":", 1)
 _FORMS_OF_GRPC = ("unix:", "dns:", "ipv4:", "ipv6:")
@@ -16,6 +18,8 @@ def read_address(text: str, *, encrypted: bool = False) -> str:
 
     Raises ValueError, with the form to use, for what is no address, and for
     "https://..." without credentials."""
+    if not isinstance(text, str):
+        refuse("address", text, f"a str, such as {DEFAULT_ADDRESS!r},")
     if text.startswith(_FORMS_OF_GRPC):
         return text
     scheme, separator, rest = text.partition("://")

@@ -10,13 +10,14 @@ from contextlib import aclosing
 from typing import TYPE_CHECKING, Any
 
 from . import _wire
+from ._fields import value_of, write_field, write_labels, write_tokens
 from ._generation import generate, request_of
 from ._snapshot import receive_snapshot
 from ._transport import Deadline, Transport
 from .errors import AlreadyExists, SteadystateError
 from .types import (CheckpointInfo, EmbedResult, GeneratePart, Prompt, Sampling,
                     ScoredToken, ScoreResult, SessionInfo, StepResult, read,
-                    write_prompt, write_session)
+                    write_prompt, write_sampling, write_session)
 
 if TYPE_CHECKING:
     from .aio import AsyncClient
@@ -64,18 +65,22 @@ class AsyncSession:
     async def generate(
             self, prompt: Prompt | None = None, *,
             max_tokens: int | None = None, sampling: Sampling | None = None,
-            stop: Sequence[str] = (), stop_tokens: Sequence[int] = (),
+            stop: str | Sequence[str] = (), stop_tokens: Sequence[int] = (),
             ignore_eos: bool = False, logprobs: int | None = None,
             reuse_prefix: bool = False,
             timeout: float | None = None) -> AsyncGenerator[GeneratePart, None]:
         """Absorbs the prompt, then draws tokens; gives them as they come. Goes
         on by itself where the stream breaks or the server restarts, if the
-        server still has the session (and no `logprobs` were asked for).
+        server still has the session and remembers its tokens from the
+        generation's first on (--history: 4,096), and no `logprobs` were asked
+        for. A longer one goes on if no `stop` was given and the session stands
+        at, or can be taken back to, what has arrived; ReplayUnavailable if not.
 
         prompt      text or token ids; None goes on after the last token
         max_tokens  None: until a stop token or stop string ends it; 0: absorbs
                     the prompt alone, of any length
-        stop        texts that end it; stop_tokens the same by id
+        stop        a text, or several, that end it; stop_tokens the same by
+                    their ids
         ignore_eos  the model's end token does not end it
         logprobs    of each token, and of so many others in its place
 
@@ -127,7 +132,8 @@ class AsyncSession:
         if embeddings is not None:
             request.embeddings.values.extend(embeddings)
         if logits or hidden:
-            request.output.logits, request.output.hidden = logits, hidden
+            write_field(request.output, "logits", logits)
+            write_field(request.output, "hidden", hidden)
         self._position = None
         answer = read(StepResult, await self._transport.call(
             "Step", request, timeout=deadline.left()))
@@ -180,10 +186,9 @@ class AsyncSession:
         elif count not in (None, len(ids)):
             raise ValueError(f"count is {count}, with {len(ids)} session_ids")
         if not ids:
-            raise ValueError("count is 0, 1 to 256 is needed")
+            raise ValueError(f"count is {count}, 1 to 256 is needed")
         request = _wire.v1.ForkSessionRequest(name=self.name, session_ids=ids)
-        if position is not None:
-            request.position = position
+        write_field(request, "position", position)
         write_session(request.session, ttl=ttl, labels=labels)
 
         async def made_before(error: SteadystateError) -> Any:
@@ -217,7 +222,7 @@ class AsyncSession:
                 if position < 0:
                     raise ValueError(f"tokens is {tokens}, but the session has "
                                      f"absorbed {position + tokens}")
-            request.position = position
+            write_field(request, "position", position)
         self._position = None
         found = read(SessionInfo, await self._transport.call(
             "RewindSession", request, timeout=deadline.left()))
@@ -255,8 +260,7 @@ class AsyncSession:
         BudgetExhausted."""
         request = _wire.v1.CreateCheckpointRequest(
             session=self.name, checkpoint_id=checkpoint_id or uuid.uuid4().hex)
-        if labels:
-            request.checkpoint.labels.update(labels)
+        write_labels(request.checkpoint.labels, labels)
 
         async def made_before(error: SteadystateError) -> Any:
             name = _wire.checkpoint_name(request.checkpoint_id)
@@ -318,13 +322,12 @@ def write_step(request: _wire.Message, tokens: Prompt,
     if isinstance(tokens, str):
         request.text = tokens
     elif tokens:
-        request.tokens.ids.extend(tokens)
+        write_tokens(request.tokens.ids, "tokens", tokens)
     if text:
         request.output.text = True
-    if sampling is not None:
-        sampling.write(request.output.sample)
+    write_sampling(sampling, request.output.sample)
     if top_logprobs is not None:
-        request.output.top_logprobs = top_logprobs
+        write_field(request.output, "top_logprobs", top_logprobs)
 
 
 async def score_of(transport: Transport, request: _wire.Message, text: Prompt,
@@ -332,9 +335,8 @@ async def score_of(transport: Transport, request: _wire.Message, text: Prompt,
                    timeout: float | None) -> ScoreResult:
     """Carries out a ScoreRequest that has its session, or none."""
     write_prompt(text, request)
-    request.logits = logits
-    if top_logprobs is not None:
-        request.top_logprobs = top_logprobs
+    write_field(request, "logits", logits)
+    write_field(request, "top_logprobs", top_logprobs)
     messages = await transport.collect("Score", request, timeout=timeout,
                                        repeat=not request.session)
     summary = messages[-1].summary
@@ -351,9 +353,8 @@ async def embed_of(transport: Transport, request: _wire.Message, text: Prompt,
     """Carries out an EmbedRequest that has its session, or none."""
     write_prompt(text, request)
     if pooling is not None:
-        if pooling not in ("MEAN", "LAST"):
-            raise ValueError(f"pooling is {pooling!r}, MEAN or LAST is needed")
-        request.MergeFrom(_wire.v1.EmbedRequest(pooling=pooling))
+        request.pooling = value_of("pooling", pooling,
+                                   "steadystate.v1.Pooling")
     messages = await transport.collect("Embed", request, timeout=timeout,
                                        repeat=not request.session)
     summary = messages[-1].summary

@@ -12,6 +12,7 @@ import grpc
 
 from . import _wire
 from ._address import DEFAULT_ADDRESS, read_address
+from ._fields import refuse, write_field, write_labels, write_tokens
 from ._generation import generate_alone, request_of
 from ._session import AsyncSession, embed_of, score_of
 from ._snapshot import Source, send_snapshot
@@ -68,9 +69,12 @@ class AsyncClient:
     async def __aexit__(self, *error: object) -> None:
         await self.close()
 
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} of {self.address}>"
+
     @property
     def address(self) -> str:
-        """Where the server is, as given."""
+        """Where the server is, as gRPC takes it."""
         return self._transport.address
 
     async def close(self) -> None:
@@ -111,7 +115,8 @@ class AsyncClient:
             request.from_checkpoint = _wire.checkpoint_name(from_checkpoint)
         if reuse_prefix is not None:
             request.reuse_prefix.SetInParent()
-            request.reuse_prefix.ids.extend(reuse_prefix)
+            write_tokens(request.reuse_prefix.ids, "reuse_prefix",
+                         reuse_prefix)
 
         async def made_before(error: SteadystateError) -> Any:
             if not isinstance(error, AlreadyExists):
@@ -138,8 +143,9 @@ class AsyncClient:
                 for one
         labels  only those that have all of these
         """
-        request = _wire.v1.ListSessionsRequest(
-            match=match or "", labels=labels or {}, page_size=page_size)
+        request = _wire.v1.ListSessionsRequest(match=match or "")
+        write_labels(request.labels, labels)
+        write_field(request, "page_size", page_size)
         async for page in self._pages("ListSessions", request, timeout):
             for session in page.sessions:
                 yield read(SessionInfo, session)
@@ -202,7 +208,7 @@ class AsyncClient:
 
     async def generate(
             self, prompt: Prompt, *, max_tokens: int | None = None,
-            sampling: Sampling | None = None, stop: Sequence[str] = (),
+            sampling: Sampling | None = None, stop: str | Sequence[str] = (),
             stop_tokens: Sequence[int] = (), ignore_eos: bool = False,
             logprobs: int | None = None,
             timeout: float | None = None) -> AsyncGenerator[GeneratePart, None]:
@@ -241,7 +247,8 @@ class AsyncClient:
             ) -> AsyncGenerator[CheckpointInfo, None]:
         """All checkpoints, as list_sessions. AsyncSession.checkpoint makes
         them."""
-        request = _wire.v1.ListCheckpointsRequest(page_size=page_size)
+        request = _wire.v1.ListCheckpointsRequest()
+        write_field(request, "page_size", page_size)
         async for page in self._pages("ListCheckpoints", request, timeout):
             for checkpoint in page.checkpoints:
                 yield read(CheckpointInfo, checkpoint)
@@ -270,6 +277,10 @@ class AsyncClient:
         literal. TokenizerUnavailable; FailedPrecondition: the server is too old
         to tell parts apart."""
         deadline = Deadline(timeout)
+        if not isinstance(text, str) and not (
+                isinstance(text, (list, tuple)) and
+                all(isinstance(part, TextPart) for part in text)):
+            refuse("text", text, "a str, or a list of TextPart,")
         whole = (text if isinstance(text, str) else
                  "".join(part.text for part in text))
         request = _wire.v1.TokenizeRequest(text=whole)
@@ -290,7 +301,8 @@ class AsyncClient:
     async def detokenize(self, tokens: Iterable[int], *,
                          timeout: float | None = None) -> str:
         """The text of tokens. TokenizerUnavailable, InvalidArgument."""
-        request = _wire.v1.DetokenizeRequest(tokens=tokens)
+        request = _wire.v1.DetokenizeRequest()
+        write_tokens(request.tokens, "tokens", tokens)
         answer = await self._transport.call("Detokenize", request,
                                             timeout=timeout)
         return str(answer.text)

@@ -9,6 +9,7 @@ from contextlib import aclosing
 from typing import Any
 
 from . import _said
+from ._fields import refuse, texts_of
 from ._session import AsyncSession
 from ._transport import Deadline
 from .chat_template import render_chat
@@ -64,6 +65,9 @@ class AsyncChat:
                 None, None):
             raise ValueError("template and prefixes are two ways to write a "
                              "turn: give one of them")
+        if not isinstance(session, AsyncSession):
+            refuse("session", session,
+                   "an AsyncSession, such as await client.create_session(),")
         self.session = session
         self.messages: list[dict[str, str]] = []
         if system is not None:
@@ -78,7 +82,7 @@ class AsyncChat:
 
     async def send(
             self, text: str, *, max_tokens: int | None = None,
-            sampling: Sampling | None = None, stop: Sequence[str] = (),
+            sampling: Sampling | None = None, stop: str | Sequence[str] = (),
             timeout: float | None = None) -> AsyncGenerator[GeneratePart, None]:
         """Says something, and gives the answer as it comes. Both are in
         `messages` then; of an answer that is left early, what had come. After
@@ -91,10 +95,11 @@ class AsyncChat:
         said = [*self.messages, {"role": "user", "content": text}]
         if template:
             parts_read = self._render(template, said, model)
-            stops = list(stop)
+            stops = texts_of("stop", stop)
         else:
             parts_read = self._write(said)
-            stops = [self._user_prefix.rstrip(" ") or self._user_prefix, *stop]
+            stops = [self._user_prefix.rstrip(" ") or self._user_prefix,
+                     *texts_of("stop", stop)]
         rendered = "".join(words for words, _ in parts_read)
         tokens = await self._unread(parts_read, rendered, model, not template,
                                     deadline)
@@ -122,6 +127,8 @@ class AsyncChat:
         IndexError: there is none."""
         turns = [index for index, message in enumerate(self.messages)
                  if message["role"] == "user"]
+        if not turns:
+            raise IndexError("there is no turn to take back")
         last = turns[-1]
         text = self.messages[last]["content"]
         del self.messages[last:]
@@ -236,6 +243,9 @@ class Chat:
                  template: str | None = None, user_prefix: str | None = None,
                  assistant_prefix: str | None = None,
                  **variables: Any) -> None:
+        if not isinstance(session, Session):
+            refuse("session", session,
+                   "a Session, such as client.create_session(),")
         self.session = session
         self._runner = session._runner
         self._wrapped = AsyncChat(

@@ -9,6 +9,7 @@ from typing import Any, Concatenate, Generic, ParamSpec, TypeVar
 
 import grpc
 
+from ._fields import refuse
 from ._loop_thread import Runner, _close
 from ._session import AsyncSession
 from .aio import AsyncClient
@@ -172,6 +173,9 @@ class Client:
     def __exit__(self, *error: object) -> None:
         self.close()
 
+    def __repr__(self) -> str:
+        return repr(self._wrapped).replace("AsyncClient", "Client", 1)
+
     @property
     def address(self) -> str:
         """Where the server is, as gRPC takes it."""
@@ -227,6 +231,10 @@ class Multiplexer:
 
     def carry(self, session: Session) -> Carried:
         """As AsyncMultiplexer.carry."""
+        if not isinstance(session, Session):
+            refuse("session", session,
+                   "a Session, such as client.create_session(),")
+
         async def take_up() -> CarriedSession:
             return self._wrapped.carry(session._wrapped)
 

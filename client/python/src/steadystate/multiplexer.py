@@ -11,11 +11,12 @@ from collections.abc import AsyncGenerator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from . import _wire
+from ._fields import refuse, write_tokens
 from ._session import AsyncSession, write_step
 from ._step_stream import PendingStep, StepStream
 from ._transport import Deadline
 from .errors import ClientClosed, PositionMismatch, ReplayUnavailable
-from .types import Prompt, Sampling, StepResult
+from .types import Prompt, Sampling, StepResult, write_sampling
 
 if TYPE_CHECKING:
     from .aio import AsyncClient
@@ -113,6 +114,9 @@ class AsyncMultiplexer:
         """Takes up a session, or gives the one that is carried by its name.
         Until `release` nobody else should write to it. ValueError: there are
         max_sessions."""
+        if not isinstance(session, AsyncSession):
+            refuse("session", session,
+                   "an AsyncSession, such as await client.create_session(),")
         if self._closed:
             raise ClientClosed("the multiplexer has been closed",
                                code="CANCELLED")
@@ -235,9 +239,11 @@ class CarriedSession:
         model = await client.model()
         tokens = (await client.tokenize(prompt) if isinstance(prompt, str)
                   else list(prompt or ()))
-        ends = {*stop_tokens, *(() if ignore_eos else model.eos_tokens)}
+        stops = _wire.v1.GenerateRequest().stop_tokens
+        write_tokens(stops, "stop_tokens", stop_tokens)
+        ends = {*stops, *(() if ignore_eos else model.eos_tokens)}
         output = _wire.v1.StepOutput()
-        (sampling or Sampling()).write(output.sample)
+        write_sampling(sampling or Sampling(), output.sample)
         output.text = text
         most = model.max_step_tokens or 4096
         generation = object()
@@ -247,7 +253,7 @@ class CarriedSession:
             if not tokens and not self._carry:
                 raise ValueError(
                     "a prompt is needed: no token was drawn that is not "
-                    "absorbed. AsyncSession.generate() goes on without one")
+                    "absorbed. A session's own generate() goes on without one")
             room = most - len(self._carry)
             while len(tokens) > room:
                 await self._step(tokens[:room], None)

@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, TypeAlias, TypeVar
 
 from . import _wire
+from ._fields import refuse, value_of, write_field, write_labels, write_tokens
 
 T = TypeVar("T")
 
@@ -45,10 +46,14 @@ class Sampling:
         message.SetInParent()
         for field in dataclasses.fields(self):
             value = getattr(self, field.name)
-            if field.name != "logit_bias" and value is not None:
-                setattr(message, field.name, value)
-        for token, bias in self.logit_bias.items():
-            message.logit_bias[token] = bias
+            if field.name != "logit_bias":
+                write_field(message, field.name, value)
+        try:
+            for token, bias in self.logit_bias.items():
+                message.logit_bias[token] = bias
+        except (AttributeError, TypeError, ValueError) as error:
+            refuse("logit_bias", self.logit_bias,
+                   "a mapping of token ids to numbers", error)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -326,7 +331,17 @@ def write_prompt(prompt: Prompt | None, message: _wire.Message) -> None:
         message.text = prompt
     else:
         message.tokens.SetInParent()
-        message.tokens.ids.extend(prompt)
+        write_tokens(message.tokens.ids, "the prompt", prompt)
+
+
+def write_sampling(sampling: Sampling | None, message: _wire.Message) -> None:
+    """Sets the fields of a proto's Sampling, if there is one."""
+    if sampling is None:
+        return
+    if not isinstance(sampling, Sampling):
+        refuse("sampling", sampling,
+               "a Sampling, such as Sampling(temperature=0.7),")
+    sampling.write(message)
 
 
 def _seconds(name: str, value: float) -> datetime.timedelta:
@@ -349,11 +364,7 @@ def write_session(message: _wire.Message, *, ttl: float | None = None,
         message.context_cap = context_cap
     if ttl is not None:
         message.ttl.FromTimedelta(_seconds("ttl", ttl))
-    if labels:
-        message.labels.update(labels)
+    write_labels(message.labels, labels)
     if durability is not None:
-        known = _wire.enum_values("steadystate.v1.Session.Durability")
-        if durability not in known:
-            raise ValueError(f"durability is {durability!r}, one of "
-                             f"{', '.join(list(known)[1:])} is needed")
-        message.durability = known[durability]
+        message.durability = value_of("durability", durability,
+                                      "steadystate.v1.Session.Durability")

@@ -1,4 +1,4 @@
-#include "client/cli/address.h"
+#include "steadystate/address.h"
 
 #include <arpa/inet.h>
 #include <netinet/in.h>

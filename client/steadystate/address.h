@@ -1,5 +1,5 @@
-#ifndef STEADYSTATE_CLIENT_CLI_ADDRESS_H_
-#define STEADYSTATE_CLIENT_CLI_ADDRESS_H_
+#ifndef STEADYSTATE_CLIENT_STEADYSTATE_ADDRESS_H_
+#define STEADYSTATE_CLIENT_STEADYSTATE_ADDRESS_H_
 
 #include <string>
 
@@ -21,4 +21,4 @@ absl::StatusOr<std::string> ReadAddress(absl::string_view text);
 
 }  // namespace steadystate::client
 
-#endif  // STEADYSTATE_CLIENT_CLI_ADDRESS_H_
+#endif  // STEADYSTATE_CLIENT_STEADYSTATE_ADDRESS_H_
