@@ -77,34 +77,39 @@ rocksdb::DBOptions RocksDatabase::DatabaseOptionsHere() const {
 // Whether it is this model's, and has all that was written there. Before it is
 // opened: that throws away what comes after a record that is damaged, and the
 // files that only such records name.
-absl::Status RocksDatabase::Check() const {
+absl::Status RocksDatabase::Check() {
   const std::string& directory = options_.directory;
   STEADYSTATE_RETURN_IF_ERROR(
       CheckCurrent(directory, *options_.env, options_.allow_damage));
   DatabaseLook look;
   const rocksdb::Status looked =
       LookInto(directory, DatabaseOptionsHere(), look);
+  lacks_logs_ = LacksLogs(looked);
+  // What there is can be read only by opening it without them.
+  if (lacks_logs_) return Lost(looked.ToString());
   if (!looked.ok()) return CannotBeOpened(directory, looked);
   STEADYSTATE_RETURN_IF_ERROR(
       CheckModel(directory, look.model, options_.model));
   if (look.writes >= written_.written) return absl::OkStatus();
-  const std::string lost =
-      absl::StrCat("of ", written_.written, " writes to its database ",
-                   look.writes, " can be read");
+  return Lost(absl::StrCat("of ", written_.written, " writes to its database ",
+                           look.writes, " can be read"));
+}
+
+absl::Status RocksDatabase::Lost(absl::string_view what) const {
   if (options_.allow_damage) {
     LogError("writes to the store are lost",
-             {{"directory", directory}, {"what", lost}});
+             {{"directory", options_.directory}, {"what", what}});
     return absl::OkStatus();
   }
   return absl::DataLossError(absl::StrCat(
-      "--store ", directory, " is damaged: ", lost,
+      "--store ", options_.directory, " is damaged: ", what,
       ". It has been left as it is: put a sound copy of it in its place, or "
       "keep a copy of this one and start once with --allow_damaged_store. Then "
       "the rest is lost: sessions may be what they were earlier, or not be "
       "there, and some that were deleted may be back"));
 }
 
-rocksdb::Status RocksDatabase::OpenChecked() {
+rocksdb::Status RocksDatabase::OpenFamilies(const rocksdb::DBOptions& options) {
   rocksdb::ColumnFamilyOptions blobs = BlobFamilyOptions();
   rocksdb::ColumnFamilyOptions others = FamilyOptions();
   // Not before what is damaged is out of the way (GiveUpDamaged).
@@ -118,11 +123,25 @@ rocksdb::Status RocksDatabase::OpenChecked() {
       {"in_files", others},
       {"expired", others}};
   rocksdb::DB* database = nullptr;
-  rocksdb::Status status =
-      rocksdb::DB::Open(DatabaseOptionsHere(), options_.directory, families,
-                        &handles_, &database);
+  const rocksdb::Status status = rocksdb::DB::Open(
+      options, options_.directory, families, &handles_, &database);
+  if (status.ok()) database_.reset(database);
+  return status;
+}
+
+rocksdb::Status RocksDatabase::OpenChecked() {
+  rocksdb::DBOptions options = DatabaseOptionsHere();
+  rocksdb::Status status;
+  if (lacks_logs_) {
+    // It forgets which ones it had.
+    options.track_and_verify_wals_in_manifest = false;
+    status = OpenFamilies(options);
+    Close();
+    options.track_and_verify_wals_in_manifest = true;
+    lacks_logs_ = !status.ok();
+  }
+  if (status.ok()) status = OpenFamilies(options);
   if (!status.ok()) return status;
-  database_.reset(database);
   written_.written = database_->GetLatestSequenceNumber();
   written_.synced = std::min(written_.synced, written_.written);
   const absl::Status noted = note_.Begin(written_);

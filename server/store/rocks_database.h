@@ -81,7 +81,9 @@ class RocksDatabase {
 
  private:
   rocksdb::DBOptions DatabaseOptionsHere() const;
-  absl::Status Check() const;
+  absl::Status Check();
+  absl::Status Lost(absl::string_view what) const;
+  rocksdb::Status OpenFamilies(const rocksdb::DBOptions& options);
   rocksdb::Status OpenChecked();
   rocksdb::Status OpenAnew();
   // Of how many sessions.
@@ -100,6 +102,8 @@ class RocksDatabase {
   bool damaged_ = false;
   // That cannot be helped: no more work in the background.
   bool without_compactions_ = false;
+  // Of its own log earlier files are missing, or shorter, and are given up.
+  bool lacks_logs_ = false;
   // An operation has failed: what the database said, and when it is tried
   // again.
   std::string failure_;

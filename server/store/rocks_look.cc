@@ -141,6 +141,12 @@ rocksdb::Status LookInto(const std::string& directory,
   return status;
 }
 
+// The text alone tells. Where it is another one, --allow_damaged_store does not
+// help.
+bool LacksLogs(const rocksdb::Status& opened) {
+  return opened.IsCorruption() && absl::StrContains(opened.ToString(), "WAL");
+}
+
 absl::StatusOr<std::unique_ptr<DatabaseLock>> DatabaseLock::Take(
     const std::string& directory, rocksdb::Env& env) {
   rocksdb::FileLock* lock = nullptr;

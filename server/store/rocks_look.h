@@ -52,6 +52,10 @@ struct DatabaseLook {
 rocksdb::Status LookInto(const std::string& directory,
                          const rocksdb::DBOptions& options, DatabaseLook& look);
 
+// Whether a database cannot be opened, nor looked into, since earlier files of
+// its log are missing, or shorter than they were.
+bool LacksLogs(const rocksdb::Status& opened);
+
 // Keeps all others out of a directory's database, as one that is open does.
 class DatabaseLock {
  public:

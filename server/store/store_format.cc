@@ -22,9 +22,10 @@ namespace steadystate {
 namespace {
 
 // The version of what is in the directory. 1 had no log, 2 no files of
-// snapshots, 3 did not tell what has expired, 4 had other checksums of files;
-// all are read.
-constexpr int kFormat = 5;
+// snapshots, 3 did not tell what has expired, 4 had other checksums of files, 5
+// did not list the database's logs; all are read. RocksDB ends an earlier
+// server's process where it finds such a list.
+constexpr int kFormat = 6;
 constexpr char kFormatFile[] = "FORMAT";
 
 constexpr char kPart[] = ".part";

@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <fstream>
 #include <random>
+#include <set>
 #include <string>
 #include <thread>
 #include <utility>
@@ -137,6 +138,57 @@ TEST_F(CutRocksStoreTest, WhatIsLostCanBeGivenUp) {
   options_.allow_damage = false;
   ++calls_.boot;
   ExpectSessions(kSessions - 1);
+}
+
+// Which is not the last: what comes after it is there.
+TEST_F(CutRocksStoreTest, AnEarlierLogThatIsMissingOrCutIsTold) {
+  {
+    const auto store = Open();
+    for (uint64_t i = 0; i < kSessions; ++i) {
+      ASSERT_TRUE(store->Put(MakeSession(i), MakeSnapshot(i), "").ok());
+    }
+    // Until another log is begun, since these are in tables.
+    const std::string large(size_t{1} << 20, 'x');
+    for (int i = 0; i < 20; ++i) {
+      ASSERT_TRUE(store->Put(MakeSession(kSessions), large, "").ok());
+    }
+    ASSERT_TRUE(store->Sync().ok());
+    ASSERT_TRUE(store->Put(MakeSession(kSessions), "small", "").ok());
+  }
+  std::set<std::string> logs;
+  for (const auto& file :
+       std::filesystem::directory_iterator(options_.directory)) {
+    if (file.path().extension() == ".log") logs.insert(file.path());
+  }
+  ASSERT_EQ(logs.size(), 2u);
+  const std::string earlier = *logs.begin();
+  const std::string bytes = TextOf(earlier);
+  for (const size_t left : {bytes.size(), bytes.size() - 1, size_t{0}}) {
+    if (left == bytes.size()) {
+      std::filesystem::remove(earlier);
+    } else {
+      std::ofstream(earlier, std::ios::binary) << bytes.substr(0, left);
+    }
+    for (int power_lost = 0; power_lost < 2; ++power_lost, ++calls_.boot) {
+      const auto store = RocksStore::Open(options_);
+      ASSERT_EQ(store.status().code(), absl::StatusCode::kDataLoss);
+      EXPECT_TRUE(
+          absl::StrContains(store.status().message(), "--allow_damaged_store"))
+          << store.status();
+    }
+    std::ofstream(earlier, std::ios::binary) << bytes;
+  }
+  const std::string whole = options_.directory + "-whole";
+  std::filesystem::copy(options_.directory, whole,
+                        std::filesystem::copy_options::recursive);
+  EXPECT_EQ(List(*Open()).size(), kSessions + 1);
+  std::filesystem::remove_all(options_.directory);
+  std::filesystem::rename(whole, options_.directory);
+  std::filesystem::remove(earlier);
+  options_.allow_damage = true;
+  EXPECT_EQ(List(*Open()).size(), 1u);
+  options_.allow_damage = false;
+  EXPECT_EQ(List(*Open()).size(), 1u);
 }
 
 TEST_F(CutRocksStoreTest, ADatabaseThatIsGoneIsNotBegunAnew) {
