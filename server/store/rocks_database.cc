@@ -50,6 +50,14 @@ RocksDatabase::RocksDatabase(Options options, Opened opened)
       opened_(std::move(opened)),
       note_(absl::StrCat(options_.directory, "/WRITTEN"), *options_.calls) {}
 
+RocksDatabase::~RocksDatabase() {
+  if (database_ == nullptr) return;
+  Close();
+  // It may have grown since something was written last.
+  written_.manifest = options_.files->manifest();
+  note_.More(written_);
+}
+
 absl::Status RocksDatabase::Open() {
   const std::string& directory = options_.directory;
   const StoreFormat ours = OurFormat(ROCKSDB_MAJOR, ROCKSDB_MINOR);
@@ -59,7 +67,12 @@ absl::Status RocksDatabase::Open() {
     // another model's, or damaged.
     STEADYSTATE_ASSIGN_OR_RETURN(const std::unique_ptr<DatabaseLock> alone,
                                  DatabaseLock::Take(directory, *options_.env));
-    if (const auto least = note_.Read()) written_.written = least->there;
+    const absl::Status held = options_.files->directory().Hold();
+    if (!held.ok()) return StoreUnavailable("be opened", held.message());
+    if (const auto least = note_.Read()) {
+      written_.written = least->there;
+      written_.manifest = least->manifest;
+    }
     STEADYSTATE_RETURN_IF_ERROR(Check());
     // Before a later version of RocksDB writes there.
     STEADYSTATE_RETURN_IF_ERROR(ClaimDirectory(directory, ours));
@@ -79,8 +92,13 @@ rocksdb::DBOptions RocksDatabase::DatabaseOptionsHere() const {
 // files that only such records name.
 absl::Status RocksDatabase::Check() {
   const std::string& directory = options_.directory;
+  STEADYSTATE_RETURN_IF_ERROR(options_.files->directory().Check());
   STEADYSTATE_RETURN_IF_ERROR(
       CheckCurrent(directory, *options_.env, options_.allow_damage));
+  if (const auto lost =
+          LostOfManifest(directory, *options_.env, written_.manifest)) {
+    STEADYSTATE_RETURN_IF_ERROR(Lost(*lost));
+  }
   DatabaseLook look;
   const rocksdb::Status looked =
       LookInto(directory, DatabaseOptionsHere(), look);
@@ -144,6 +162,7 @@ rocksdb::Status RocksDatabase::OpenChecked() {
   if (!status.ok()) return status;
   written_.written = database_->GetLatestSequenceNumber();
   written_.synced = std::min(written_.synced, written_.written);
+  written_.manifest = options_.files->manifest();
   const absl::Status noted = note_.Begin(written_);
   status = noted.ok() ? opened_()
                       : rocksdb::Status::IOError(std::string(noted.message()));
@@ -267,6 +286,8 @@ absl::Status RocksDatabase::CheckWorks(absl::string_view doing) {
 }
 
 absl::Status RocksDatabase::CheckWritable() {
+  const absl::Status there = options_.files->directory().Check();
+  if (!there.ok()) return StoreUnavailable("be written", there.message());
   STEADYSTATE_RETURN_IF_ERROR(CheckWorks("be written"));
   // Another takes its place now and then, but one is always there.
   const std::string path = options_.directory + "/CURRENT";
@@ -312,6 +333,7 @@ absl::Status RocksDatabase::Sync() {
 void RocksDatabase::NoteWritten(Safety safety) {
   written_.written = database_->GetLatestSequenceNumber();
   if (safety == Safety::kFromLossOfPower) written_.synced = written_.written;
+  written_.manifest = options_.files->manifest();
   note_.More(written_);
 }
 

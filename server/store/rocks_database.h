@@ -17,6 +17,7 @@
 #include "rocksdb/write_batch.h"
 #include "server/store/file_calls.h"
 #include "server/store/rocks_look.h"
+#include "server/store/store_files.h"
 #include "server/store/written_note.h"
 
 namespace steadystate {
@@ -32,6 +33,7 @@ class RocksDatabase {
     std::string directory;  // of the store
     ModelOfStore model;     // this server's
     rocksdb::Env* env = nullptr;
+    StoreFiles* files = nullptr;  // those of the directory, as `env` has them
     FileCalls* calls = nullptr;
     bool allow_damage = false;  // go on with what can be read
   };
@@ -40,7 +42,7 @@ class RocksDatabase {
 
   // What it is lent outlives it.
   RocksDatabase(Options options, Opened opened);
-  ~RocksDatabase() { Close(); }
+  ~RocksDatabase();
   RocksDatabase(const RocksDatabase&) = delete;
   RocksDatabase& operator=(const RocksDatabase&) = delete;
 
@@ -108,7 +110,7 @@ class RocksDatabase {
   // again.
   std::string failure_;
   std::chrono::steady_clock::time_point retry_;
-  // How many writes there are, or must be before it is opened.
+  // How much there is, or must be before it is opened.
   Written written_;
   WrittenNote note_;
 };

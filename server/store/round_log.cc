@@ -77,6 +77,10 @@ absl::StatusOr<std::unique_ptr<RoundLog>> RoundLog::Open(Options options) {
                                     std::strerror(errno)));
   }
   std::unique_ptr<RoundLog> log(new RoundLog(std::move(options)));
+  const absl::Status held = log->place_.Hold();
+  if (!held.ok()) {
+    return Unavailable(absl::StrCat("cannot be read: ", held.message()));
+  }
   STEADYSTATE_RETURN_IF_ERROR(log->FindFiles());
   return log;
 }
@@ -84,8 +88,15 @@ absl::StatusOr<std::unique_ptr<RoundLog>> RoundLog::Open(Options options) {
 RoundLog::RoundLog(Options options)
     : options_(std::move(options)),
       calls_(*options_.calls),
+      place_(directory_),
       list_(directory_, calls_),
       note_(absl::StrCat(directory_, "/WRITTEN"), calls_) {}
+
+absl::Status RoundLog::CheckPlace() const {
+  absl::Status there =
+      options_.store == nullptr ? absl::OkStatus() : options_.store->Check();
+  return there.ok() ? place_.Check() : there;
+}
 
 absl::Status RoundLog::FindFiles() {
   const MutexLock lock(mutex_);
@@ -154,6 +165,10 @@ std::string RoundLog::PathOf(uint64_t first_round) const {
 }
 
 absl::Status RoundLog::ForEach(uint64_t from, const Each& each) const {
+  const absl::Status there = CheckPlace();
+  if (!there.ok()) {
+    return Unavailable(absl::StrCat("cannot be read: ", there.message()));
+  }
   std::map<uint64_t, uint64_t> files;
   {
     const MutexLock lock(mutex_);
@@ -245,6 +260,10 @@ absl::Status RoundLog::BeginFile(uint64_t round) {
                      ", since snapshots cannot be written that would shorten "
                      "it"));
   }
+  const absl::Status there = CheckPlace();
+  if (!there.ok()) {
+    return Unavailable(absl::StrCat("cannot be begun: ", there.message()));
+  }
   STEADYSTATE_RETURN_IF_ERROR(CutFailed());
   const Written nothing = {.which = round};
   // The note tells no more of the one before.
@@ -254,11 +273,12 @@ absl::Status RoundLog::BeginFile(uint64_t round) {
     return Unavailable(absl::StrCat("cannot be begun: ", noted.message()));
   }
   const int file = calls_.Create(PathOf(round).c_str());
-  if (file < 0) return Failed("be begun");
+  if (file < 0) return Failed("be begun", std::strerror(errno));
   current_ = std::make_shared<File>(file, calls_);
   written_ = nothing;
   // Else a loss of power might take the file with its synced bytes.
-  if (SyncDirectory(directory_, calls_) != 0) return Failed("be begun");
+  if (SyncDirectory(directory_, calls_) != 0)
+    return Failed("be begun", std::strerror(errno));
   return absl::OkStatus();
 }
 
@@ -279,7 +299,7 @@ absl::Status RoundLog::ListFiles() {
 // What was written before is safe before anything is written after it: only the
 // last file can have lost something.
 absl::Status RoundLog::EndFile() {
-  if (!current_->Sync()) return Failed("be synced");
+  if (!current_->Sync()) return Failed("be synced", std::strerror(errno));
   complete_[written_.which] = {.bytes = written_.written,
                                .synced = written_.written};
   current_.reset();
@@ -292,7 +312,7 @@ absl::Status RoundLog::WriteAll(absl::string_view bytes) {
     const ssize_t written =
         calls_.Write(current_->number, bytes.data(), bytes.size());
     if (written < 0 && errno == EINTR) continue;
-    if (written < 0) return Failed("be written");
+    if (written < 0) return Failed("be written", std::strerror(errno));
     bytes.remove_prefix(static_cast<size_t>(written));
   }
   written_.written += size;
@@ -301,8 +321,7 @@ absl::Status RoundLog::WriteAll(absl::string_view bytes) {
 }
 
 // What a file holds after an error is not known, so nothing is added to it.
-absl::Status RoundLog::Failed(absl::string_view doing) {
-  const std::string why = std::strerror(errno);
+absl::Status RoundLog::Failed(absl::string_view doing, absl::string_view why) {
   if (current_ != nullptr) {
     if (written_.written > 0) {
       complete_[written_.which] = {.bytes = written_.written,
@@ -319,6 +338,12 @@ absl::Status RoundLog::Failed(absl::string_view doing) {
 // is whole.
 absl::Status RoundLog::CutFailed() {
   if (failed_ == nullptr) return absl::OkStatus();
+  if (of_failed_.written == 0) {
+    const absl::Status there = CheckPlace();
+    if (!there.ok()) {
+      return Unavailable(absl::StrCat("cannot be begun: ", there.message()));
+    }
+  }
   const bool cut =
       of_failed_.written == 0
           ? unlink(PathOf(of_failed_.which).c_str()) == 0 || errno == ENOENT
@@ -345,19 +370,24 @@ absl::Status RoundLog::Sync() {
     file = current_;
     bytes = written_.written;
   }
-  // The complete ones are synced.
-  if (file == nullptr) return absl::OkStatus();
-  const bool synced = file->Sync();
+  std::string why;
+  const absl::Status there = CheckPlace();
+  if (!there.ok()) {
+    why = std::string(there.message());
+  } else if (file != nullptr && !file->Sync()) {
+    why = std::strerror(errno);
+  }
   const MutexLock lock(mutex_);
-  if (synced) {
+  if (file == nullptr && why.empty()) return absl::OkStatus();
+  if (why.empty()) {
     if (current_ == file) {
       written_.synced = std::max(written_.synced, bytes);
       note_.More(written_);
     }
     return absl::OkStatus();
   }
-  if (current_ == file) return Failed("be synced");
-  return Unavailable("cannot be synced");
+  if (current_ == file) return Failed("be synced", why);
+  return Unavailable(absl::StrCat("cannot be synced: ", why));
 }
 
 // A file may have all rounds up to the next one's first. Without a next one, of
@@ -377,7 +407,8 @@ absl::Status RoundLog::Drop(uint64_t below) {
   }
   const bool all = current_ == nullptr && below == UINT64_MAX;
   if (dropped.empty() && !(all && found_.has_value())) return absl::OkStatus();
-  absl::Status gone = all ? note_.Begin({}) : absl::OkStatus();
+  absl::Status gone = CheckPlace();
+  if (gone.ok() && all) gone = note_.Begin({});
   if (gone.ok()) gone = Unlist(dropped);
   if (!gone.ok()) {
     return Unavailable(absl::StrCat("cannot be shortened: ", gone.message()));

@@ -17,6 +17,7 @@
 #include "server/base/mutex.h"
 #include "server/store/file_calls.h"
 #include "server/store/file_list.h"
+#include "server/store/held_directory.h"
 #include "server/store/written_note.h"
 
 namespace steadystate {
@@ -29,8 +30,9 @@ namespace steadystate {
 // of power took, ends with the last whole round.
 //
 // Errors are UNAVAILABLE / STORE_UNAVAILABLE. After one the log goes on in a
-// new file: what is in the old one is never written again. Thread-safe; a call
-// of Append does not wait for one of Sync.
+// new file: what is in the old one is never written again. While another
+// directory is in its place, or none, nothing is begun, synced or removed.
+// Thread-safe; a call of Append does not wait for one of Sync.
 class RoundLog {
  public:
   // A file is full when it has so much.
@@ -42,6 +44,7 @@ class RoundLog {
     std::string directory;  // made if it is not there; its parent must be
     FileCalls* calls = &FileCalls::System();  // lent
     uint64_t file_bytes = kFileBytes;
+    const HeldDirectory* store = nullptr;  // in which it lies; lent
     // Rounds that are damaged are left out, and those that follow are read.
     bool allow_damage = false;
   };
@@ -86,6 +89,7 @@ class RoundLog {
   using Files = std::map<uint64_t, Complete>;  // by their first rounds
   explicit RoundLog(Options options);
 
+  absl::Status CheckPlace() const;
   absl::Status FindFiles();
   absl::Status CheckFiles() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::Status Lacks(uint64_t first, uint64_t bytes) const
@@ -104,13 +108,14 @@ class RoundLog {
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   uint64_t EndOf(Files::const_iterator file) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  absl::Status Failed(absl::string_view doing)
+  absl::Status Failed(absl::string_view doing, absl::string_view why)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::Status CutFailed() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   const Options options_;
   const std::string& directory_ = options_.directory;
   FileCalls& calls_;
+  HeldDirectory place_;
   std::optional<WrittenNote::Least> found_;  // what the note said at first
 
   mutable Mutex mutex_;

@@ -528,6 +528,49 @@ TEST_F(RoundLogTest, AFileThatIsRemovedCannotBeSynced) {
   EXPECT_EQ(log->Append(3, "third").code(), absl::StatusCode::kUnavailable);
 }
 
+TEST_F(RoundLogTest, ADirectoryThatIsNotItsOwnIsLeftAlone) {
+  const std::string elsewhere = directory_.path() + "/elsewhere";
+  const auto log = Open(/*file_bytes=*/60);
+  for (uint64_t i = 1; i <= 3; ++i) {
+    ASSERT_TRUE(log->Append(i, std::string(40, 'a')).ok());
+  }
+  std::filesystem::rename(Directory(), elsewhere);
+  for (const bool other : {false, true}) {
+    // With files of the same names.
+    if (other) std::filesystem::copy(elsewhere, Directory());
+    const absl::Status synced = log->Sync();
+    EXPECT_EQ(synced.code(), absl::StatusCode::kUnavailable);
+    EXPECT_TRUE(absl::StrContains(synced.message(), Directory())) << synced;
+    EXPECT_FALSE(log->Append(4, std::string(40, 'a')).ok());
+    EXPECT_FALSE(log->Drop(3).ok());
+    EXPECT_FALSE(log->ForEach(0, [](uint64_t, auto) {}).ok());
+  }
+  EXPECT_EQ(Files().size(), 3u);
+  std::filesystem::remove_all(Directory());
+  std::filesystem::rename(elsewhere, Directory());
+  EXPECT_EQ(Files().size(), 3u);
+  ASSERT_TRUE(log->Append(5, std::string(40, 'b')).ok());
+  EXPECT_TRUE(log->Sync().ok());
+  EXPECT_EQ(Read(*log).size(), 4u);
+  EXPECT_EQ(Reopened().size(), 4u);
+  EXPECT_TRUE(log->Drop(5).ok());
+  EXPECT_EQ(Reopened(), (Rounds{{5, std::string(40, 'b')}}));
+}
+
+// Also when the log's own is where it was.
+TEST_F(RoundLogTest, AStoreThatIsNotItsOwnIsLeftAlone) {
+  std::filesystem::create_directory(directory_.path() + "/store");
+  HeldDirectory store(directory_.path() + "/store");
+  ASSERT_TRUE(store.Hold().ok());
+  const auto log = RoundLog::Open(
+      {.directory = Directory(), .calls = &disk_, .store = &store});
+  ASSERT_TRUE((*log)->Append(1, "one").ok());
+  ASSERT_TRUE((*log)->Sync().ok());
+  std::filesystem::remove(directory_.path() + "/store");
+  EXPECT_FALSE((*log)->Sync().ok());
+  EXPECT_FALSE((*log)->Append(2, "two").ok());
+}
+
 TEST_F(RoundLogTest, ADiskThatStaysFullIsNotFilledWithFiles) {
   const auto log = Open();
   ASSERT_TRUE(log->Append(1, "first").ok());
