@@ -8,6 +8,7 @@
 #include <optional>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
 #include "absl/time/time.h"
 #include "rocksdb/env.h"
 #include "rocksdb/version.h"
@@ -61,7 +62,8 @@ RocksDatabase::~RocksDatabase() {
 absl::Status RocksDatabase::Open() {
   const std::string& directory = options_.directory;
   const StoreFormat ours = OurFormat(ROCKSDB_MAJOR, ROCKSDB_MINOR);
-  STEADYSTATE_RETURN_IF_ERROR(CheckDirectory(directory, ours));
+  STEADYSTATE_RETURN_IF_ERROR(
+      CheckDirectory(directory, ours, options_.allow_damage));
   {
     // Nothing is changed in a directory that another server uses, or that is
     // another model's, or damaged.
@@ -104,7 +106,9 @@ absl::Status RocksDatabase::Check() {
       LookInto(directory, DatabaseOptionsHere(), look);
   lacks_logs_ = LacksLogs(looked);
   // What there is can be read only by opening it without them.
-  if (lacks_logs_) return Lost(looked.ToString());
+  if (lacks_logs_) {
+    return Lost(absl::StripSuffix(looked.ToString(), "."));
+  }
   if (!looked.ok()) return CannotBeOpened(directory, looked);
   STEADYSTATE_RETURN_IF_ERROR(
       CheckModel(directory, look.model, options_.model));

@@ -411,8 +411,10 @@ absl::Status RocksSessionStore::Try(absl::string_view snapshot) {
 }  // namespace
 
 absl::Status RocksStore::Check(const std::string& directory) {
+  // Whether it may be damaged is Open's to say.
   STEADYSTATE_RETURN_IF_ERROR(
-      CheckDirectory(directory, OurFormat(ROCKSDB_MAJOR, ROCKSDB_MINOR)));
+      CheckDirectory(directory, OurFormat(ROCKSDB_MAJOR, ROCKSDB_MINOR),
+                     /*allow_damage=*/true));
   return DatabaseLock::Take(directory, *rocksdb::Env::Default()).status();
 }
 

@@ -259,6 +259,31 @@ TEST_F(CutRocksStoreTest, AnEarlierLogThatIsMissingOrCutIsTold) {
   EXPECT_EQ(List(*Open()).size(), 1u);
 }
 
+TEST_F(CutRocksStoreTest, AFormatThatIsMissingIsToldAndCanBeWrittenAnew) {
+  Write(/*synced=*/kSessions);
+  const std::string format = options_.directory + "/FORMAT";
+  const std::string bytes = TextOf(format);
+  for (const bool there : {false, true}) {
+    if (there) {
+      std::ofstream(format) << std::string(bytes.size(), '\0');
+    } else {
+      std::filesystem::remove(format);
+    }
+    const absl::Status told = RocksStore::Open(options_).status();
+    EXPECT_EQ(told.code(), absl::StatusCode::kDataLoss) << told;
+    EXPECT_TRUE(absl::StrContains(told.message(), "FORMAT")) << told;
+    EXPECT_TRUE(absl::StrContains(told.message(), "--allow_damaged_store"));
+    // Which takes no option that would let it go on.
+    EXPECT_TRUE(RocksStore::Check(options_.directory).ok());
+    EXPECT_EQ(std::filesystem::exists(format), there);
+    options_.allow_damage = true;
+    ExpectSessions(kSessions);
+    options_.allow_damage = false;
+    EXPECT_EQ(TextOf(format), bytes);
+    ExpectSessions(kSessions);
+  }
+}
+
 TEST_F(CutRocksStoreTest, ADatabaseThatIsGoneIsNotBegunAnew) {
   Write(/*synced=*/0);
   std::filesystem::remove(options_.directory + "/CURRENT");

@@ -120,7 +120,11 @@ TEST_F(RocksStoreTest, ADirectoryThatIsNotThisModelsStoreIsLeftAlone) {
   EXPECT_TRUE(absl::StrContains(Refusal(), "is of format 7"));
   std::ofstream(format) << "store 1\nrocksdb 99 0\n";
   EXPECT_TRUE(absl::StrContains(Refusal(), "written by RocksDB 99.0"));
-  std::filesystem::remove(format);
+  options_.directory = directory_.path() + "/other";
+  std::filesystem::create_directory(options_.directory);
+  std::ofstream(options_.directory + "/CURRENT") << "another program's\n";
+  EXPECT_TRUE(absl::StrContains(Refusal(), "is no store"));
+  options_.allow_damage = true;
   EXPECT_TRUE(absl::StrContains(Refusal(), "is no store"));
   options_.directory = directory_.path() + "/no/such/parent";
   EXPECT_TRUE(absl::StrContains(Refusal(), "cannot be made"));
