@@ -8,6 +8,7 @@
 #include <optional>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
 #include "absl/time/time.h"
 #include "rocksdb/env.h"
 #include "rocksdb/version.h"
@@ -50,16 +51,30 @@ RocksDatabase::RocksDatabase(Options options, Opened opened)
       opened_(std::move(opened)),
       note_(absl::StrCat(options_.directory, "/WRITTEN"), *options_.calls) {}
 
+RocksDatabase::~RocksDatabase() {
+  if (database_ == nullptr) return;
+  Close();
+  // It may have grown since something was written last.
+  written_.manifest = options_.files->manifest();
+  note_.More(written_);
+}
+
 absl::Status RocksDatabase::Open() {
   const std::string& directory = options_.directory;
   const StoreFormat ours = OurFormat(ROCKSDB_MAJOR, ROCKSDB_MINOR);
-  STEADYSTATE_RETURN_IF_ERROR(CheckDirectory(directory, ours));
+  STEADYSTATE_RETURN_IF_ERROR(
+      CheckDirectory(directory, ours, options_.allow_damage));
   {
     // Nothing is changed in a directory that another server uses, or that is
     // another model's, or damaged.
     STEADYSTATE_ASSIGN_OR_RETURN(const std::unique_ptr<DatabaseLock> alone,
                                  DatabaseLock::Take(directory, *options_.env));
-    if (const auto least = note_.Read()) written_.written = least->there;
+    const absl::Status held = options_.files->directory().Hold();
+    if (!held.ok()) return StoreUnavailable("be opened", held.message());
+    if (const auto least = note_.Read()) {
+      written_.written = least->there;
+      written_.manifest = least->manifest;
+    }
     STEADYSTATE_RETURN_IF_ERROR(Check());
     // Before a later version of RocksDB writes there.
     STEADYSTATE_RETURN_IF_ERROR(ClaimDirectory(directory, ours));
@@ -77,34 +92,46 @@ rocksdb::DBOptions RocksDatabase::DatabaseOptionsHere() const {
 // Whether it is this model's, and has all that was written there. Before it is
 // opened: that throws away what comes after a record that is damaged, and the
 // files that only such records name.
-absl::Status RocksDatabase::Check() const {
+absl::Status RocksDatabase::Check() {
   const std::string& directory = options_.directory;
+  STEADYSTATE_RETURN_IF_ERROR(options_.files->directory().Check());
   STEADYSTATE_RETURN_IF_ERROR(
       CheckCurrent(directory, *options_.env, options_.allow_damage));
+  if (const auto lost =
+          LostOfManifest(directory, *options_.env, written_.manifest)) {
+    STEADYSTATE_RETURN_IF_ERROR(Lost(*lost));
+  }
   DatabaseLook look;
   const rocksdb::Status looked =
       LookInto(directory, DatabaseOptionsHere(), look);
+  lacks_logs_ = LacksLogs(looked);
+  // What there is can be read only by opening it without them.
+  if (lacks_logs_) {
+    return Lost(absl::StripSuffix(looked.ToString(), "."));
+  }
   if (!looked.ok()) return CannotBeOpened(directory, looked);
   STEADYSTATE_RETURN_IF_ERROR(
       CheckModel(directory, look.model, options_.model));
   if (look.writes >= written_.written) return absl::OkStatus();
-  const std::string lost =
-      absl::StrCat("of ", written_.written, " writes to its database ",
-                   look.writes, " can be read");
+  return Lost(absl::StrCat("of ", written_.written, " writes to its database ",
+                           look.writes, " can be read"));
+}
+
+absl::Status RocksDatabase::Lost(absl::string_view what) const {
   if (options_.allow_damage) {
     LogError("writes to the store are lost",
-             {{"directory", directory}, {"what", lost}});
+             {{"directory", options_.directory}, {"what", what}});
     return absl::OkStatus();
   }
   return absl::DataLossError(absl::StrCat(
-      "--store ", directory, " is damaged: ", lost,
+      "--store ", options_.directory, " is damaged: ", what,
       ". It has been left as it is: put a sound copy of it in its place, or "
       "keep a copy of this one and start once with --allow_damaged_store. Then "
       "the rest is lost: sessions may be what they were earlier, or not be "
       "there, and some that were deleted may be back"));
 }
 
-rocksdb::Status RocksDatabase::OpenChecked() {
+rocksdb::Status RocksDatabase::OpenFamilies(const rocksdb::DBOptions& options) {
   rocksdb::ColumnFamilyOptions blobs = BlobFamilyOptions();
   rocksdb::ColumnFamilyOptions others = FamilyOptions();
   // Not before what is damaged is out of the way (GiveUpDamaged).
@@ -118,13 +145,28 @@ rocksdb::Status RocksDatabase::OpenChecked() {
       {"in_files", others},
       {"expired", others}};
   rocksdb::DB* database = nullptr;
-  rocksdb::Status status =
-      rocksdb::DB::Open(DatabaseOptionsHere(), options_.directory, families,
-                        &handles_, &database);
+  const rocksdb::Status status = rocksdb::DB::Open(
+      options, options_.directory, families, &handles_, &database);
+  if (status.ok()) database_.reset(database);
+  return status;
+}
+
+rocksdb::Status RocksDatabase::OpenChecked() {
+  rocksdb::DBOptions options = DatabaseOptionsHere();
+  rocksdb::Status status;
+  if (lacks_logs_) {
+    // It forgets which ones it had.
+    options.track_and_verify_wals_in_manifest = false;
+    status = OpenFamilies(options);
+    Close();
+    options.track_and_verify_wals_in_manifest = true;
+    lacks_logs_ = !status.ok();
+  }
+  if (status.ok()) status = OpenFamilies(options);
   if (!status.ok()) return status;
-  database_.reset(database);
   written_.written = database_->GetLatestSequenceNumber();
   written_.synced = std::min(written_.synced, written_.written);
+  written_.manifest = options_.files->manifest();
   const absl::Status noted = note_.Begin(written_);
   status = noted.ok() ? opened_()
                       : rocksdb::Status::IOError(std::string(noted.message()));
@@ -248,6 +290,8 @@ absl::Status RocksDatabase::CheckWorks(absl::string_view doing) {
 }
 
 absl::Status RocksDatabase::CheckWritable() {
+  const absl::Status there = options_.files->directory().Check();
+  if (!there.ok()) return StoreUnavailable("be written", there.message());
   STEADYSTATE_RETURN_IF_ERROR(CheckWorks("be written"));
   // Another takes its place now and then, but one is always there.
   const std::string path = options_.directory + "/CURRENT";
@@ -293,6 +337,7 @@ absl::Status RocksDatabase::Sync() {
 void RocksDatabase::NoteWritten(Safety safety) {
   written_.written = database_->GetLatestSequenceNumber();
   if (safety == Safety::kFromLossOfPower) written_.synced = written_.written;
+  written_.manifest = options_.files->manifest();
   note_.More(written_);
 }
 

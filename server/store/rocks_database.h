@@ -17,6 +17,7 @@
 #include "rocksdb/write_batch.h"
 #include "server/store/file_calls.h"
 #include "server/store/rocks_look.h"
+#include "server/store/store_files.h"
 #include "server/store/written_note.h"
 
 namespace steadystate {
@@ -32,6 +33,7 @@ class RocksDatabase {
     std::string directory;  // of the store
     ModelOfStore model;     // this server's
     rocksdb::Env* env = nullptr;
+    StoreFiles* files = nullptr;  // those of the directory, as `env` has them
     FileCalls* calls = nullptr;
     bool allow_damage = false;  // go on with what can be read
   };
@@ -40,7 +42,7 @@ class RocksDatabase {
 
   // What it is lent outlives it.
   RocksDatabase(Options options, Opened opened);
-  ~RocksDatabase() { Close(); }
+  ~RocksDatabase();
   RocksDatabase(const RocksDatabase&) = delete;
   RocksDatabase& operator=(const RocksDatabase&) = delete;
 
@@ -81,7 +83,9 @@ class RocksDatabase {
 
  private:
   rocksdb::DBOptions DatabaseOptionsHere() const;
-  absl::Status Check() const;
+  absl::Status Check();
+  absl::Status Lost(absl::string_view what) const;
+  rocksdb::Status OpenFamilies(const rocksdb::DBOptions& options);
   rocksdb::Status OpenChecked();
   rocksdb::Status OpenAnew();
   // Of how many sessions.
@@ -100,11 +104,13 @@ class RocksDatabase {
   bool damaged_ = false;
   // That cannot be helped: no more work in the background.
   bool without_compactions_ = false;
+  // Of its own log earlier files are missing, or shorter, and are given up.
+  bool lacks_logs_ = false;
   // An operation has failed: what the database said, and when it is tried
   // again.
   std::string failure_;
   std::chrono::steady_clock::time_point retry_;
-  // How many writes there are, or must be before it is opened.
+  // How much there is, or must be before it is opened.
   Written written_;
   WrittenNote note_;
 };

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
@@ -62,6 +63,31 @@ absl::Status DatabaseDamaged(absl::string_view directory,
                    "the database's own"));
 }
 
+uint64_t ManifestNumber(absl::string_view name) {
+  uint64_t number = 0;
+  const bool is_one = absl::ConsumePrefix(&name, "MANIFEST-") &&
+                      absl::SimpleAtoi(name, &number);
+  return is_one ? number : 0;
+}
+
+std::optional<std::string> LostOfManifest(const std::string& directory,
+                                          rocksdb::Env& env,
+                                          const Manifest& least) {
+  std::string name;
+  uint64_t bytes = 0;
+  if (!rocksdb::ReadFileToString(&env, directory + "/CURRENT", &name).ok()) {
+    return std::nullopt;
+  }
+  absl::StripTrailingAsciiWhitespace(&name);
+  if (least.number == 0 || ManifestNumber(name) != least.number ||
+      !env.GetFileSize(absl::StrCat(directory, "/", name), &bytes).ok() ||
+      bytes >= least.bytes) {
+    return std::nullopt;
+  }
+  return absl::StrCat("of ", least.bytes, " bytes of its ", name, " ", bytes,
+                      " are there");
+}
+
 namespace {
 
 // What a directory has of a database.
@@ -74,10 +100,8 @@ DatabaseFiles FilesAmong(const std::vector<std::string>& names) {
   DatabaseFiles files;
   uint64_t latest = 0;
   for (const std::string& name : names) {
-    absl::string_view rest = name;
-    uint64_t number = 0;
-    if (absl::ConsumePrefix(&rest, "MANIFEST-") &&
-        absl::SimpleAtoi(rest, &number) && number >= latest) {
+    const uint64_t number = ManifestNumber(name);
+    if (number > latest) {
       latest = number;
       files.manifest = name;
     }
@@ -139,6 +163,12 @@ rocksdb::Status LookInto(const std::string& directory,
     database->DestroyColumnFamilyHandle(handle).PermitUncheckedError();
   }
   return status;
+}
+
+// The text alone tells. Where it is another one, --allow_damaged_store does not
+// help.
+bool LacksLogs(const rocksdb::Status& opened) {
+  return opened.IsCorruption() && absl::StrContains(opened.ToString(), "WAL");
 }
 
 absl::StatusOr<std::unique_ptr<DatabaseLock>> DatabaseLock::Take(

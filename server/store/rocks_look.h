@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "absl/status/status.h"
@@ -12,6 +13,7 @@
 #include "rocksdb/env.h"
 #include "rocksdb/options.h"
 #include "rocksdb/status.h"
+#include "server/store/written_note.h"
 
 namespace steadystate {
 
@@ -41,6 +43,15 @@ absl::Status DatabaseDamaged(absl::string_view directory,
 absl::Status CheckCurrent(const std::string& directory, rocksdb::Env& env,
                           bool mend);
 
+// The number of the manifest that has this name; 0: it is none.
+uint64_t ManifestNumber(absl::string_view name);
+// What of the manifest is gone, if it is the one that CURRENT names; nothing if
+// all of it is there, or another one has taken its place. What it does not list
+// any more would be removed when the database is opened.
+std::optional<std::string> LostOfManifest(const std::string& directory,
+                                          rocksdb::Env& env,
+                                          const Manifest& least);
+
 // What there is in a database.
 struct DatabaseLook {
   ModelOfStore model;
@@ -51,6 +62,10 @@ struct DatabaseLook {
 // also where opening it would: that throws away what it cannot read.
 rocksdb::Status LookInto(const std::string& directory,
                          const rocksdb::DBOptions& options, DatabaseLook& look);
+
+// Whether a database cannot be opened, nor looked into, since earlier files of
+// its log are missing, or shorter than they were.
+bool LacksLogs(const rocksdb::Status& opened);
 
 // Keeps all others out of a directory's database, as one that is open does.
 class DatabaseLock {

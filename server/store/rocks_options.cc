@@ -52,6 +52,9 @@ rocksdb::DBOptions DatabaseOptions() {
   options.info_log = std::make_shared<RocksLog>();
   options.listeners.push_back(std::make_shared<NoAutomaticRecovery>());
   // Whatever a loss of power left, up to the first record that is not whole.
+  // Else an earlier log that is missing, or shorter than it was, is read as one
+  // in which nothing was written.
+  options.track_and_verify_wals_in_manifest = true;
   options.wal_recovery_mode = rocksdb::WALRecoveryMode::kPointInTimeRecovery;
   // What is read at the next start.
   options.max_total_wal_size = uint64_t{64} << 20;

@@ -28,6 +28,7 @@
 #include "server/store/rocks_options.h"
 #include "server/store/round_log.h"
 #include "server/store/snapshot_files.h"
+#include "server/store/store_files.h"
 #include "server/store/store_format.h"
 #include "server/store/stored_form.h"
 
@@ -50,20 +51,20 @@ class RocksSessionStore final : public SessionStore {
  public:
   explicit RocksSessionStore(RocksStoreOptions options)
       : options_(std::move(options)),
-        env_(options_.file_system == nullptr
-                 ? nullptr
-                 : rocksdb::NewCompositeEnv(options_.file_system)),
-        database_(
-            {.directory = options_.directory,
-             .model = {options_.model, options_.fingerprint},
-             .env = env_ != nullptr ? env_.get() : rocksdb::Env::Default(),
-             .calls = options_.calls,
-             .allow_damage = options_.allow_damage},
-            [this]() ABSL_NO_THREAD_SAFETY_ANALYSIS { return FindFiles(); }),
-        files_(absl::StrCat(options_.directory, "/snapshots"),
-               options_.file_system != nullptr
-                   ? options_.file_system
-                   : rocksdb::FileSystem::Default()) {}
+        file_system_(std::make_shared<StoreFiles>(
+            options_.directory, options_.file_system != nullptr
+                                    ? options_.file_system
+                                    : rocksdb::FileSystem::Default())),
+        env_(rocksdb::NewCompositeEnv(file_system_)),
+        database_({.directory = options_.directory,
+                   .model = {options_.model, options_.fingerprint},
+                   .env = env_.get(),
+                   .files = file_system_.get(),
+                   .calls = options_.calls,
+                   .allow_damage = options_.allow_damage},
+                  [this]()
+                      ABSL_NO_THREAD_SAFETY_ANALYSIS { return FindFiles(); }),
+        files_(absl::StrCat(options_.directory, "/snapshots"), file_system_) {}
 
   absl::Status Open();
 
@@ -107,7 +108,8 @@ class RocksSessionStore final : public SessionStore {
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   const RocksStoreOptions options_;
-  const std::unique_ptr<rocksdb::Env> env_;  // null: the machine's
+  const std::shared_ptr<StoreFiles> file_system_;
+  const std::unique_ptr<rocksdb::Env> env_;  // which has that
   std::unique_ptr<RoundLog> log_;            // after Open
   Mutex mutex_;
   RocksDatabase database_ ABSL_GUARDED_BY(mutex_);
@@ -129,6 +131,7 @@ absl::Status RocksSessionStore::Open() {
       log_, RoundLog::Open({.directory = options_.directory + "/rounds",
                             .calls = options_.calls,
                             .file_bytes = options_.log_file_bytes,
+                            .store = &file_system_->directory(),
                             .allow_damage = options_.allow_damage}));
   return SyncDirectories();
 }
@@ -408,8 +411,10 @@ absl::Status RocksSessionStore::Try(absl::string_view snapshot) {
 }  // namespace
 
 absl::Status RocksStore::Check(const std::string& directory) {
+  // Whether it may be damaged is Open's to say.
   STEADYSTATE_RETURN_IF_ERROR(
-      CheckDirectory(directory, OurFormat(ROCKSDB_MAJOR, ROCKSDB_MINOR)));
+      CheckDirectory(directory, OurFormat(ROCKSDB_MAJOR, ROCKSDB_MINOR),
+                     /*allow_damage=*/true));
   return DatabaseLock::Take(directory, *rocksdb::Env::Default()).status();
 }
 

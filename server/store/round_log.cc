@@ -13,6 +13,7 @@
 #include <optional>
 #include <system_error>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
@@ -76,6 +77,10 @@ absl::StatusOr<std::unique_ptr<RoundLog>> RoundLog::Open(Options options) {
                                     std::strerror(errno)));
   }
   std::unique_ptr<RoundLog> log(new RoundLog(std::move(options)));
+  const absl::Status held = log->place_.Hold();
+  if (!held.ok()) {
+    return Unavailable(absl::StrCat("cannot be read: ", held.message()));
+  }
   STEADYSTATE_RETURN_IF_ERROR(log->FindFiles());
   return log;
 }
@@ -83,7 +88,15 @@ absl::StatusOr<std::unique_ptr<RoundLog>> RoundLog::Open(Options options) {
 RoundLog::RoundLog(Options options)
     : options_(std::move(options)),
       calls_(*options_.calls),
+      place_(directory_),
+      list_(directory_, calls_),
       note_(absl::StrCat(directory_, "/WRITTEN"), calls_) {}
+
+absl::Status RoundLog::CheckPlace() const {
+  absl::Status there =
+      options_.store == nullptr ? absl::OkStatus() : options_.store->Check();
+  return there.ok() ? place_.Check() : there;
+}
 
 absl::Status RoundLog::FindFiles() {
   const MutexLock lock(mutex_);
@@ -96,31 +109,52 @@ absl::Status RoundLog::FindFiles() {
     uint64_t first = 0;
     if (absl::ConsumePrefix(&number, kPrefix) &&
         absl::SimpleAtoi(number, &first)) {
-      complete_[first] = entry.file_size(error);
+      const uint64_t size = entry.file_size(error);
+      complete_[first] = {.bytes = size, .synced = size};
     }
   }
   if (error) {
     return Unavailable(
         absl::StrCat("cannot be read in ", directory_, ": ", error.message()));
   }
-  return CheckLast();
+  if (!complete_.empty()) {
+    Complete& last = complete_.rbegin()->second;
+    last.synced = 0;
+    last.found = true;
+  }
+  return CheckFiles();
 }
 
-// The file of which the note says that something was written is never removed
-// before another note is.
-absl::Status RoundLog::CheckLast() const {
-  if (!found_.has_value() || found_->there == 0 ||
-      complete_.contains(found_->which)) {
-    return absl::OkStatus();
+// What a note or the list says of a file is there until another note or list
+// is.
+absl::Status RoundLog::CheckFiles() {
+  if (found_.has_value() && found_->there > 0 &&
+      !complete_.contains(found_->which)) {
+    STEADYSTATE_RETURN_IF_ERROR(Lacks(found_->which, found_->there));
   }
-  const std::string path = PathOf(found_->which);
+  for (const auto& [first, bytes] : list_.Read()) {
+    const auto file = complete_.find(first);
+    if (file == complete_.end() || file->second.bytes < bytes) {
+      STEADYSTATE_RETURN_IF_ERROR(Lacks(first, bytes));
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status RoundLog::Lacks(uint64_t first, uint64_t bytes) const {
+  const std::string path = PathOf(first);
+  const auto file = complete_.find(first);
+  const bool missing = file == complete_.end();
+  const uint64_t left = missing ? 0 : file->second.bytes;
   if (!options_.allow_damage) {
     return Damaged(
-        path, 0,
-        absl::StrCat("is missing, which had ", found_->there, " bytes"));
+        path, left,
+        absl::StrCat(missing ? "is missing, which had " : "ends, which had ",
+                     bytes, " bytes"));
   }
-  LogError("a file of the log of sessions is missing",
-           {{"file", path}, {"bytes", found_->there}});
+  LogError(missing ? "a file of the log of sessions is missing"
+                   : "a file of the log of sessions is cut",
+           {{"file", path}, {"bytes", bytes}, {"left", left}});
   return absl::OkStatus();
 }
 
@@ -131,10 +165,14 @@ std::string RoundLog::PathOf(uint64_t first_round) const {
 }
 
 absl::Status RoundLog::ForEach(uint64_t from, const Each& each) const {
+  const absl::Status there = CheckPlace();
+  if (!there.ok()) {
+    return Unavailable(absl::StrCat("cannot be read: ", there.message()));
+  }
   std::map<uint64_t, uint64_t> files;
   {
     const MutexLock lock(mutex_);
-    files = complete_;
+    for (const auto& [first, file] : complete_) files[first] = file.bytes;
     if (current_ != nullptr && written_.written > 0) {
       files[written_.which] = written_.written;
     }
@@ -214,7 +252,7 @@ absl::Status RoundLog::Append(uint64_t round, absl::string_view content) {
 
 absl::Status RoundLog::BeginFile(uint64_t round) {
   uint64_t all = 0;
-  for (const auto& [first, size] : complete_) all += size;
+  for (const auto& [first, file] : complete_) all += file.bytes;
   const uint64_t next = options_.file_bytes;
   if (all + next > std::max(kMaxBytes, 2 * next)) {
     return Unavailable(
@@ -222,26 +260,48 @@ absl::Status RoundLog::BeginFile(uint64_t round) {
                      ", since snapshots cannot be written that would shorten "
                      "it"));
   }
+  const absl::Status there = CheckPlace();
+  if (!there.ok()) {
+    return Unavailable(absl::StrCat("cannot be begun: ", there.message()));
+  }
   STEADYSTATE_RETURN_IF_ERROR(CutFailed());
   const Written nothing = {.which = round};
-  const absl::Status noted = note_.Begin(nothing);
+  // The note tells no more of the one before.
+  absl::Status noted = ListFiles();
+  if (noted.ok()) noted = note_.Begin(nothing);
   if (!noted.ok()) {
     return Unavailable(absl::StrCat("cannot be begun: ", noted.message()));
   }
   const int file = calls_.Create(PathOf(round).c_str());
-  if (file < 0) return Failed("be begun");
+  if (file < 0) return Failed("be begun", std::strerror(errno));
   current_ = std::make_shared<File>(file, calls_);
   written_ = nothing;
   // Else a loss of power might take the file with its synced bytes.
-  if (SyncDirectory(directory_, calls_) != 0) return Failed("be begun");
+  if (SyncDirectory(directory_, calls_) != 0)
+    return Failed("be begun", std::strerror(errno));
   return absl::OkStatus();
+}
+
+// What no loss of power takes of the complete files.
+absl::Status RoundLog::ListFiles() {
+  FileList::Sizes sizes;
+  for (auto& [first, complete] : complete_) {
+    if (std::exchange(complete.found, false)) {
+      const int file = open(PathOf(first).c_str(), O_RDONLY | O_CLOEXEC);
+      if (file >= 0 && calls_.Sync(file) == 0) complete.synced = complete.bytes;
+      if (file >= 0) close(file);
+    }
+    sizes[first] = complete.synced;
+  }
+  return list_.Write(sizes);
 }
 
 // What was written before is safe before anything is written after it: only the
 // last file can have lost something.
 absl::Status RoundLog::EndFile() {
-  if (!current_->Sync()) return Failed("be synced");
-  complete_[written_.which] = written_.written;
+  if (!current_->Sync()) return Failed("be synced", std::strerror(errno));
+  complete_[written_.which] = {.bytes = written_.written,
+                               .synced = written_.written};
   current_.reset();
   return absl::OkStatus();
 }
@@ -252,7 +312,7 @@ absl::Status RoundLog::WriteAll(absl::string_view bytes) {
     const ssize_t written =
         calls_.Write(current_->number, bytes.data(), bytes.size());
     if (written < 0 && errno == EINTR) continue;
-    if (written < 0) return Failed("be written");
+    if (written < 0) return Failed("be written", std::strerror(errno));
     bytes.remove_prefix(static_cast<size_t>(written));
   }
   written_.written += size;
@@ -261,10 +321,12 @@ absl::Status RoundLog::WriteAll(absl::string_view bytes) {
 }
 
 // What a file holds after an error is not known, so nothing is added to it.
-absl::Status RoundLog::Failed(absl::string_view doing) {
-  const std::string why = std::strerror(errno);
+absl::Status RoundLog::Failed(absl::string_view doing, absl::string_view why) {
   if (current_ != nullptr) {
-    if (written_.written > 0) complete_[written_.which] = written_.written;
+    if (written_.written > 0) {
+      complete_[written_.which] = {.bytes = written_.written,
+                                   .synced = written_.synced};
+    }
     failed_ = std::move(current_);
     of_failed_ = written_;
     (void)CutFailed();  // else it is tried again before a file follows it
@@ -276,6 +338,12 @@ absl::Status RoundLog::Failed(absl::string_view doing) {
 // is whole.
 absl::Status RoundLog::CutFailed() {
   if (failed_ == nullptr) return absl::OkStatus();
+  if (of_failed_.written == 0) {
+    const absl::Status there = CheckPlace();
+    if (!there.ok()) {
+      return Unavailable(absl::StrCat("cannot be begun: ", there.message()));
+    }
+  }
   const bool cut =
       of_failed_.written == 0
           ? unlink(PathOf(of_failed_.which).c_str()) == 0 || errno == ENOENT
@@ -286,7 +354,10 @@ absl::Status RoundLog::CutFailed() {
         absl::StrCat("cannot be cut to what is whole: ", std::strerror(errno)));
   }
   // A file whose sync has failed never is synced.
-  (void)failed_->Sync();
+  const auto complete = complete_.find(of_failed_.which);
+  if (failed_->Sync() && complete != complete_.end()) {
+    complete->second.synced = complete->second.bytes;
+  }
   failed_.reset();
   return absl::OkStatus();
 }
@@ -299,43 +370,51 @@ absl::Status RoundLog::Sync() {
     file = current_;
     bytes = written_.written;
   }
-  // The complete ones are synced.
-  if (file == nullptr) return absl::OkStatus();
-  const bool synced = file->Sync();
+  std::string why;
+  const absl::Status there = CheckPlace();
+  if (!there.ok()) {
+    why = std::string(there.message());
+  } else if (file != nullptr && !file->Sync()) {
+    why = std::strerror(errno);
+  }
   const MutexLock lock(mutex_);
-  if (synced) {
+  if (file == nullptr && why.empty()) return absl::OkStatus();
+  if (why.empty()) {
     if (current_ == file) {
       written_.synced = std::max(written_.synced, bytes);
       note_.More(written_);
     }
     return absl::OkStatus();
   }
-  if (current_ == file) return Failed("be synced");
-  return Unavailable("cannot be synced");
+  if (current_ == file) return Failed("be synced", why);
+  return Unavailable(absl::StrCat("cannot be synced: ", why));
 }
 
-// Of the oldest complete file: it may have all rounds up to the next one's
-// first. Without one, of a log that has just been opened, nobody knows.
-uint64_t RoundLog::OldestEnd() const {
-  const auto next = std::next(complete_.begin());
+// A file may have all rounds up to the next one's first. Without a next one, of
+// a log that has just been opened, nobody knows.
+uint64_t RoundLog::EndOf(Files::const_iterator file) const {
+  const auto next = std::next(file);
   if (next != complete_.end()) return next->first;
   return current_ != nullptr ? written_.which : UINT64_MAX;
 }
 
 absl::Status RoundLog::Drop(uint64_t below) {
   const MutexLock lock(mutex_);
-  if (complete_.empty() || OldestEnd() > below) return absl::OkStatus();
-  if (current_ == nullptr && below == UINT64_MAX) {
-    // The last one goes, too: nobody is to miss it.
-    const absl::Status noted = note_.Begin({});
-    if (!noted.ok()) {
-      return Unavailable(
-          absl::StrCat("cannot be shortened: ", noted.message()));
-    }
+  std::vector<uint64_t> dropped;
+  for (auto file = complete_.cbegin();
+       file != complete_.cend() && EndOf(file) <= below; ++file) {
+    dropped.push_back(file->first);
   }
-  while (!complete_.empty() && OldestEnd() <= below) {
-    const auto first = complete_.begin();
-    if (unlink(PathOf(first->first).c_str()) != 0 && errno != ENOENT) {
+  const bool all = current_ == nullptr && below == UINT64_MAX;
+  if (dropped.empty() && !(all && found_.has_value())) return absl::OkStatus();
+  absl::Status gone = CheckPlace();
+  if (gone.ok() && all) gone = note_.Begin({});
+  if (gone.ok()) gone = Unlist(dropped);
+  if (!gone.ok()) {
+    return Unavailable(absl::StrCat("cannot be shortened: ", gone.message()));
+  }
+  for (const uint64_t first : dropped) {
+    if (unlink(PathOf(first).c_str()) != 0 && errno != ENOENT) {
       return Unavailable(
           absl::StrCat("cannot be shortened: ", std::strerror(errno)));
     }
@@ -346,15 +425,26 @@ absl::Status RoundLog::Drop(uint64_t below) {
   return absl::OkStatus();
 }
 
+// These files are nobody's any more, nor are those that were listed and are not
+// there.
+absl::Status RoundLog::Unlist(const std::vector<uint64_t>& files) {
+  FileList::Sizes left;
+  for (const auto& [first, file] : complete_) left[first] = file.synced;
+  for (const uint64_t first : files) left.erase(first);
+  const absl::Status listed = list_.Write(left);
+  // On a full disk there is no room for a list.
+  return listed.ok() ? listed : list_.Write({});
+}
+
 bool RoundLog::CanDrop(uint64_t below) const {
   const MutexLock lock(mutex_);
-  return !complete_.empty() && OldestEnd() <= below;
+  return !complete_.empty() && EndOf(complete_.begin()) <= below;
 }
 
 uint64_t RoundLog::bytes() const {
   const MutexLock lock(mutex_);
   uint64_t all = current_ != nullptr ? written_.written : 0;
-  for (const auto& [first, size] : complete_) all += size;
+  for (const auto& [first, file] : complete_) all += file.bytes;
   return all;
 }
 

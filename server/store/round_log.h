@@ -8,6 +8,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
@@ -15,19 +16,23 @@
 #include "absl/strings/string_view.h"
 #include "server/base/mutex.h"
 #include "server/store/file_calls.h"
+#include "server/store/file_list.h"
+#include "server/store/held_directory.h"
 #include "server/store/written_note.h"
 
 namespace steadystate {
 
 // A log of numbered rounds (RoundFrame) in the files of a directory, each of
 // which is named after the first round that may be in it. What is in a file
-// that another follows is whole, and synced. Of the last a note says how far it
-// was written (WrittenNote): what comes after that, of a write that was cut
-// short, or of one that a loss of power took, ends with the last whole round.
+// that another follows is whole, and synced, and a list says how much that is
+// (FileList). Of the last a note says how far it was written (WrittenNote):
+// what comes after that, of a write that was cut short, or of one that a loss
+// of power took, ends with the last whole round.
 //
 // Errors are UNAVAILABLE / STORE_UNAVAILABLE. After one the log goes on in a
-// new file: what is in the old one is never written again. Thread-safe; a call
-// of Append does not wait for one of Sync.
+// new file: what is in the old one is never written again. While another
+// directory is in its place, or none, nothing is begun, synced or removed.
+// Thread-safe; a call of Append does not wait for one of Sync.
 class RoundLog {
  public:
   // A file is full when it has so much.
@@ -39,10 +44,12 @@ class RoundLog {
     std::string directory;  // made if it is not there; its parent must be
     FileCalls* calls = &FileCalls::System();  // lent
     uint64_t file_bytes = kFileBytes;
+    const HeldDirectory* store = nullptr;  // in which it lies; lent
     // Rounds that are damaged are left out, and those that follow are read.
     bool allow_damage = false;
   };
-  // DATA_LOSS if the last file is missing.
+  // DATA_LOSS if a file is missing, or one that another follows is shorter than
+  // it was.
   static absl::StatusOr<std::unique_ptr<RoundLog>> Open(Options options);
   ~RoundLog();
   RoundLog(const RoundLog&) = delete;
@@ -73,32 +80,47 @@ class RoundLog {
 
  private:
   struct File;
+  // A file that is not written any more.
+  struct Complete {
+    uint64_t bytes = 0;
+    uint64_t synced = 0;
+    bool found = false;  // as another process left it, and nobody synced it yet
+  };
+  using Files = std::map<uint64_t, Complete>;  // by their first rounds
   explicit RoundLog(Options options);
 
+  absl::Status CheckPlace() const;
   absl::Status FindFiles();
-  absl::Status CheckLast() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  absl::Status CheckFiles() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  absl::Status Lacks(uint64_t first, uint64_t bytes) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   std::string PathOf(uint64_t first_round) const;
   using Each = std::function<void(uint64_t round, absl::string_view content)>;
   absl::Status ReadFile(uint64_t first, uint64_t size, bool last,
                         const Each& each) const;
   std::optional<uint64_t> LeastOf(uint64_t first, bool last) const;
   absl::Status BeginFile(uint64_t round) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  absl::Status ListFiles() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  absl::Status Unlist(const std::vector<uint64_t>& files)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::Status EndFile() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::Status WriteAll(absl::string_view bytes)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  uint64_t OldestEnd() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  absl::Status Failed(absl::string_view doing)
+  uint64_t EndOf(Files::const_iterator file) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  absl::Status Failed(absl::string_view doing, absl::string_view why)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::Status CutFailed() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   const Options options_;
   const std::string& directory_ = options_.directory;
   FileCalls& calls_;
+  HeldDirectory place_;
   std::optional<WrittenNote::Least> found_;  // what the note said at first
 
   mutable Mutex mutex_;
-  // Those that are complete: their sizes by the first round they may have.
-  std::map<uint64_t, uint64_t> complete_ ABSL_GUARDED_BY(mutex_);
+  Files complete_ ABSL_GUARDED_BY(mutex_);
+  FileList list_ ABSL_GUARDED_BY(mutex_);  // of them
   // The one that is written; null: the next round begins one. Shared with Sync.
   std::shared_ptr<File> current_ ABSL_GUARDED_BY(mutex_);
   Written written_ ABSL_GUARDED_BY(mutex_);  // of it

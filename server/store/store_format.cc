@@ -16,15 +16,17 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_split.h"
 #include "server/base/error.h"
+#include "server/base/logging.h"
 #include "server/base/status_macros.h"
 
 namespace steadystate {
 namespace {
 
 // The version of what is in the directory. 1 had no log, 2 no files of
-// snapshots, 3 did not tell what has expired, 4 had other checksums of files;
-// all are read.
-constexpr int kFormat = 5;
+// snapshots, 3 did not tell what has expired, 4 had other checksums of files, 5
+// did not list the database's logs; all are read. RocksDB ends an earlier
+// server's process where it finds such a list.
+constexpr int kFormat = 6;
 constexpr char kFormatFile[] = "FORMAT";
 
 constexpr char kPart[] = ".part";
@@ -85,6 +87,34 @@ absl::StatusOr<bool> IsEmpty(const std::string& directory) {
                         absl::StrCat("cannot be read: ", error.message()));
 }
 
+// Whether it is a store that has lost the file. Others have a CURRENT of
+// RocksDB's as well, but none of these beside it.
+bool LacksFormat(const std::string& directory) {
+  const auto has = [&directory](const char* name) {
+    return access(absl::StrCat(directory, "/", name).c_str(), F_OK) == 0;
+  };
+  return has("CURRENT") && (has("WRITTEN") || has("rounds"));
+}
+
+absl::Status CheckWithoutFormat(const std::string& directory,
+                                bool allow_damage) {
+  STEADYSTATE_ASSIGN_OR_RETURN(const bool empty, IsEmpty(directory));
+  if (empty) return absl::OkStatus();
+  if (!LacksFormat(directory)) {
+    return WrongDirectory(
+        directory, "is no store of sessions, and not empty: give another one");
+  }
+  if (allow_damage) return absl::OkStatus();
+  return absl::DataLossError(absl::StrCat(
+      "--store ", directory, " is damaged: ", kFormatFile,
+      ", which says what versions can read it, is missing or cannot be read. "
+      "It has been left as it is: put a sound copy of that file in its place, "
+      "or the one of another store that the same version of the server wrote "
+      "last, on the same system. If no later version has written here, keep a "
+      "copy of the store and start once with --allow_damaged_store, which "
+      "writes the file anew: nothing is lost then"));
+}
+
 }  // namespace
 
 absl::Status WrongDirectory(absl::string_view directory,
@@ -101,18 +131,13 @@ StoreFormat OurFormat(int rocksdb_major, int rocksdb_minor) {
 
 // Before RocksDB looks at it: an older one might spoil what a newer one wrote.
 absl::Status CheckDirectory(const std::string& directory,
-                            const StoreFormat& ours) {
+                            const StoreFormat& ours, bool allow_damage) {
   if (mkdir(directory.c_str(), 0700) != 0 && errno != EEXIST) {
     return WrongDirectory(directory,
                           absl::StrCat("cannot be made: ", strerror(errno)));
   }
   const StoreFormat found = ReadFormat(directory);
-  if (found.store == 0) {
-    STEADYSTATE_ASSIGN_OR_RETURN(const bool empty, IsEmpty(directory));
-    if (empty) return absl::OkStatus();
-    return WrongDirectory(
-        directory, "is no store of sessions, and not empty: give another one");
-  }
+  if (found.store == 0) return CheckWithoutFormat(directory, allow_damage);
   if (found.store > kFormat) {
     return WrongDirectory(
         directory,
@@ -134,7 +159,12 @@ absl::Status CheckDirectory(const std::string& directory,
 
 absl::Status ClaimDirectory(const std::string& directory,
                             const StoreFormat& ours) {
-  if (ReadFormat(directory) == ours) return absl::OkStatus();
+  const StoreFormat found = ReadFormat(directory);
+  if (found == ours) return absl::OkStatus();
+  if (found.store == 0 && LacksFormat(directory)) {
+    LogError("FORMAT was missing in the store, and is written anew",
+             {{"directory", directory}});
+  }
   return WriteFormat(absl::StrCat(directory, "/", kFormatFile), ours);
 }
 

@@ -27,9 +27,11 @@ StoreFormat OurFormat(int rocksdb_major, int rocksdb_minor);
 
 // Makes the directory, if it is not there, and sees whether it can be a store
 // of this server's: it is empty, or is one that this server can read. Else
-// FAILED_PRECONDITION, and nothing is changed.
+// FAILED_PRECONDITION, and nothing is changed. DATA_LOSS: it is a store, but
+// its FORMAT file is not there.
+//   allow_damage  that does not matter
 absl::Status CheckDirectory(const std::string& directory,
-                            const StoreFormat& ours);
+                            const StoreFormat& ours, bool allow_damage);
 
 // Makes a directory that was checked one of this server's stores: its FORMAT
 // file says so from then on. REQUIRES: nobody else uses it. UNAVAILABLE if the

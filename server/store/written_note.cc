@@ -16,9 +16,12 @@
 namespace steadystate {
 namespace {
 
-// Boot, which, written, synced; and the CRC32C of those.
+// Boot, which, written, synced; and the CRC32C of those. Where there is a
+// manifest, its number and bytes follow, and the CRC32C of all before.
 constexpr size_t kBytes = 4 * sizeof(uint64_t);
-constexpr size_t kAllBytes = kBytes + sizeof(uint32_t);
+constexpr size_t kShortBytes = kBytes + sizeof(uint32_t);
+constexpr size_t kLongBytes = kShortBytes + 2 * sizeof(uint64_t);
+constexpr size_t kAllBytes = kLongBytes + sizeof(uint32_t);
 
 }  // namespace
 
@@ -39,15 +42,21 @@ std::optional<WrittenNote::Least> WrittenNote::Read() const {
   what.which = from.Number<uint64_t>();
   what.written = from.Number<uint64_t>();
   what.synced = from.Number<uint64_t>();
-  const auto checksum = from.Number<uint32_t>();
-  if (!from.complete() || checksum != Crc32cOf({bytes, kBytes})) {
+  bool whole = from.Number<uint32_t>() == Crc32cOf({bytes, kBytes});
+  if (from.left() > 0) {
+    what.manifest.number = from.Number<uint64_t>();
+    what.manifest.bytes = from.Number<uint64_t>();
+    whole = whole && from.Number<uint32_t>() == Crc32cOf({bytes, kLongBytes});
+  }
+  if (!from.complete() || !whole) {
     LogWarning("what was written to the store is not known: a note is damaged",
                {{"file", path_}});
     return std::nullopt;
   }
   const bool same_boot = boot != 0 && boot == calls_.Boot();
   return Least{.which = what.which,
-               .there = same_boot ? what.written : what.synced};
+               .there = same_boot ? what.written : what.synced,
+               .manifest = what.manifest};
 }
 
 absl::Status WrittenNote::Begin(const Written& what) {
@@ -76,6 +85,11 @@ bool WrittenNote::Write(const Written& what) {
   to.Number(what.written);
   to.Number(what.synced);
   to.Number(Crc32cOf(bytes));
+  if (what.manifest.number > 0) {
+    to.Number(what.manifest.number);
+    to.Number(what.manifest.bytes);
+    to.Number(Crc32cOf(bytes));
+  }
   return pwrite(file_, bytes.data(), bytes.size(), 0) ==
          static_cast<ssize_t>(bytes.size());
 }

@@ -12,12 +12,19 @@
 
 namespace steadystate {
 
+// What lists the other files of a database.
+struct Manifest {
+  uint64_t number = 0;  // 0: none
+  uint64_t bytes = 0;
+};
+
 // How far something has been written that only grows: a file, in bytes, or a
 // database, in writes.
 struct Written {
-  uint64_t which = 0;    // the file, if there may be several
-  uint64_t written = 0;  // there when the process is killed
-  uint64_t synced = 0;   // there after a loss of power, too
+  uint64_t which = 0;      // the file, if there may be several
+  uint64_t written = 0;    // there when the process is killed
+  uint64_t synced = 0;     // there after a loss of power, too
+  Manifest manifest = {};  // of a database; there after a loss of power, too
 };
 
 // Says in a small file how far something beside it has been written, so that
@@ -36,10 +43,11 @@ class WrittenNote {
   WrittenNote& operator=(const WrittenNote&) = delete;
 
   // What must be there of what another process has written: of `which`, so
-  // much.
+  // much; and of the manifest, if there is one.
   struct Least {
     uint64_t which = 0;
     uint64_t there = 0;
+    Manifest manifest = {};
   };
   // Nothing if there is no note, or none that can be read.
   std::optional<Least> Read() const;

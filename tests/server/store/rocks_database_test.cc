@@ -5,7 +5,9 @@
 
 #include <filesystem>
 #include <fstream>
+#include <map>
 #include <random>
+#include <set>
 #include <string>
 #include <thread>
 #include <utility>
@@ -15,6 +17,7 @@
 #include "gtest/gtest.h"
 #include "server/base/error.h"
 #include "server/store/rocks_store.h"
+#include "server/store/written_note.h"
 #include "tests/server/store/rocks_store_harness.h"
 
 namespace steadystate {
@@ -139,6 +142,148 @@ TEST_F(CutRocksStoreTest, WhatIsLostCanBeGivenUp) {
   ExpectSessions(kSessions - 1);
 }
 
+// The database takes a manifest that is shorter for one of earlier, and removes
+// the files that the rest of it lists. A copy of a store that is open is what a
+// kill leaves.
+TEST_F(CutRocksStoreTest, AManifestThatIsShorterIsTold) {
+  Write(/*synced=*/kSessions);
+  ExpectSessions(kSessions);  // from now on they are in tables
+  const std::string ended = options_.directory;
+  const std::string killed = ended + "-killed";
+  {
+    const auto store = Open();
+    ASSERT_TRUE(store->Put(MakeSession(0), MakeSnapshot(0), "").ok());
+    std::filesystem::copy(ended, killed,
+                          std::filesystem::copy_options::recursive);
+  }
+  for (const std::string& directory : {ended, killed}) {
+    options_.directory = directory;
+    std::string current = TextOf(directory + "/CURRENT");
+    current.pop_back();
+    const std::string manifest = absl::StrCat(directory, "/", current);
+    const std::string bytes = TextOf(manifest);
+    for (size_t size = 0; size < bytes.size(); size += 1 + size / 10) {
+      std::ofstream(manifest, std::ios::binary) << bytes.substr(0, size);
+      const auto store = RocksStore::Open(options_);
+      ASSERT_EQ(store.status().code(), absl::StatusCode::kDataLoss) << size;
+      EXPECT_TRUE(absl::StrContains(store.status().message(), current));
+      ++calls_.boot;
+    }
+    std::ofstream(manifest, std::ios::binary)
+        << bytes.substr(0, bytes.size() - 1);
+    EXPECT_EQ(RocksStore::Open(options_).status().code(),
+              absl::StatusCode::kDataLoss);
+    const std::string whole = directory + "-whole";
+    std::filesystem::copy(directory, whole,
+                          std::filesystem::copy_options::recursive);
+    options_.allow_damage = true;
+    EXPECT_TRUE(Open() != nullptr);
+    options_.allow_damage = false;
+    EXPECT_TRUE(Open() != nullptr);
+    // Nothing had been made worse.
+    options_.directory = whole;
+    std::ofstream(absl::StrCat(whole, "/", current), std::ios::binary) << bytes;
+    ExpectSessions(kSessions);
+  }
+}
+
+// Of which an earlier server has told nothing.
+TEST_F(CutRocksStoreTest, ANoteWithoutTheManifestIsRead) {
+  Write(/*synced=*/kSessions);
+  const std::string note = options_.directory + "/WRITTEN";
+  const std::string bytes = TextOf(note);
+  ASSERT_EQ(bytes.size(), 56u);
+  std::filesystem::resize_file(note, 36);
+  Cut(37);
+  EXPECT_EQ(RocksStore::Open(options_).status().code(),
+            absl::StatusCode::kDataLoss);
+  // Nor does one that is damaged, as any other.
+  for (size_t bit = 0; bit < 8 * bytes.size(); bit += 31) {
+    std::string damaged = bytes;
+    damaged[bit / 8] = static_cast<char>(damaged[bit / 8] ^ (1 << bit % 8));
+    std::ofstream(note, std::ios::binary) << damaged;
+    EXPECT_FALSE(WrittenNote(note, calls_).Read().has_value()) << bit;
+  }
+  std::filesystem::remove(note);
+  ExpectSessions(kSessions - 1);
+}
+
+// Which is not the last: what comes after it is there.
+TEST_F(CutRocksStoreTest, AnEarlierLogThatIsMissingOrCutIsTold) {
+  {
+    const auto store = Open();
+    for (uint64_t i = 0; i < kSessions; ++i) {
+      ASSERT_TRUE(store->Put(MakeSession(i), MakeSnapshot(i), "").ok());
+    }
+    // Until another log is begun, since these are in tables.
+    const std::string large(size_t{1} << 20, 'x');
+    for (int i = 0; i < 20; ++i) {
+      ASSERT_TRUE(store->Put(MakeSession(kSessions), large, "").ok());
+    }
+    ASSERT_TRUE(store->Sync().ok());
+    ASSERT_TRUE(store->Put(MakeSession(kSessions), "small", "").ok());
+  }
+  std::set<std::string> logs;
+  for (const auto& file :
+       std::filesystem::directory_iterator(options_.directory)) {
+    if (file.path().extension() == ".log") logs.insert(file.path());
+  }
+  ASSERT_EQ(logs.size(), 2u);
+  const std::string earlier = *logs.begin();
+  const std::string bytes = TextOf(earlier);
+  for (const size_t left : {bytes.size(), bytes.size() - 1, size_t{0}}) {
+    if (left == bytes.size()) {
+      std::filesystem::remove(earlier);
+    } else {
+      std::ofstream(earlier, std::ios::binary) << bytes.substr(0, left);
+    }
+    for (int power_lost = 0; power_lost < 2; ++power_lost, ++calls_.boot) {
+      const auto store = RocksStore::Open(options_);
+      ASSERT_EQ(store.status().code(), absl::StatusCode::kDataLoss);
+      EXPECT_TRUE(
+          absl::StrContains(store.status().message(), "--allow_damaged_store"))
+          << store.status();
+    }
+    std::ofstream(earlier, std::ios::binary) << bytes;
+  }
+  const std::string whole = options_.directory + "-whole";
+  std::filesystem::copy(options_.directory, whole,
+                        std::filesystem::copy_options::recursive);
+  EXPECT_EQ(List(*Open()).size(), kSessions + 1);
+  std::filesystem::remove_all(options_.directory);
+  std::filesystem::rename(whole, options_.directory);
+  std::filesystem::remove(earlier);
+  options_.allow_damage = true;
+  EXPECT_EQ(List(*Open()).size(), 1u);
+  options_.allow_damage = false;
+  EXPECT_EQ(List(*Open()).size(), 1u);
+}
+
+TEST_F(CutRocksStoreTest, AFormatThatIsMissingIsToldAndCanBeWrittenAnew) {
+  Write(/*synced=*/kSessions);
+  const std::string format = options_.directory + "/FORMAT";
+  const std::string bytes = TextOf(format);
+  for (const bool there : {false, true}) {
+    if (there) {
+      std::ofstream(format) << std::string(bytes.size(), '\0');
+    } else {
+      std::filesystem::remove(format);
+    }
+    const absl::Status told = RocksStore::Open(options_).status();
+    EXPECT_EQ(told.code(), absl::StatusCode::kDataLoss) << told;
+    EXPECT_TRUE(absl::StrContains(told.message(), "FORMAT")) << told;
+    EXPECT_TRUE(absl::StrContains(told.message(), "--allow_damaged_store"));
+    // Which takes no option that would let it go on.
+    EXPECT_TRUE(RocksStore::Check(options_.directory).ok());
+    EXPECT_EQ(std::filesystem::exists(format), there);
+    options_.allow_damage = true;
+    ExpectSessions(kSessions);
+    options_.allow_damage = false;
+    EXPECT_EQ(TextOf(format), bytes);
+    ExpectSessions(kSessions);
+  }
+}
+
 TEST_F(CutRocksStoreTest, ADatabaseThatIsGoneIsNotBegunAnew) {
   Write(/*synced=*/0);
   std::filesystem::remove(options_.directory + "/CURRENT");
@@ -218,8 +363,6 @@ TEST_F(RocksStoreTest, WhatHasNoFileAnyMoreIsLostAndNotTriedAgain) {
       << lost.status();
 }
 
-// The database reads old snapshots when it frees the room of those that were
-// replaced.
 // What is open can be read still, for instance to export it.
 TEST_F(RocksStoreTest, ADirectoryThatIsTakenAwayIsToldUntilItIsBack) {
   const auto store = Open();
@@ -235,6 +378,69 @@ TEST_F(RocksStoreTest, ADirectoryThatIsTakenAwayIsToldUntilItIsBack) {
   EXPECT_TRUE(store->Put(MakeSession(2), MakeSnapshot(2), "").ok());
 }
 
+// The database has files of the same names there, and at its end it removes
+// those that it does not know.
+TEST_F(RocksStoreTest, AnotherStoreInItsPlaceIsLeftAlone) {
+  const std::string elsewhere = options_.directory + "-elsewhere";
+  options_.snapshot_file_bytes = 30'000;
+  const std::string large(40'000, 'x');
+  auto store = Open();
+  ASSERT_TRUE(store->Put(MakeSession(1), MakeSnapshot(1), "").ok());
+  ASSERT_TRUE(store->Put(MakeSession(2), large, "").ok());
+  ASSERT_TRUE(store->AppendRound(1, "round").ok());
+  std::filesystem::rename(options_.directory, elsewhere);
+  const std::string directory = options_.directory;
+  options_.directory += "-other";
+  for (uint64_t i = 1; i <= 3; ++i) {
+    const auto other = Open();
+    ASSERT_TRUE(other->Put(MakeSession(i), MakeSnapshot(i), "").ok());
+    ASSERT_TRUE(other->Put(MakeSession(7), large, "").ok());
+    ASSERT_TRUE(other->AppendRound(i, "other").ok());
+  }
+  std::filesystem::rename(options_.directory, directory);
+  options_.directory = directory;
+  const auto files_there = [this] {
+    std::map<std::string, std::string> files;
+    for (const auto& entry :
+         std::filesystem::recursive_directory_iterator(options_.directory)) {
+      if (entry.is_regular_file()) files[entry.path()] = TextOf(entry.path());
+    }
+    return files;
+  };
+  const auto before = files_there();
+  const SessionUid gone[] = {MakeSession(2).card.uid};
+  for (const absl::Status& status :
+       {store->Put(MakeSession(1), MakeSnapshot(1), ""),
+        store->Put(MakeSession(2), large, ""), store->Remove(gone),
+        store->Sync(), store->Try(large), store->SyncRounds(),
+        store->AppendRound(2, "round"), store->DropRounds(2),
+        store->Read(gone[0]).status()}) {
+    EXPECT_EQ(GetErrorDetails(status)->reason, ErrorReason::kStoreUnavailable)
+        << status;
+  }
+  store.reset();
+  EXPECT_EQ(files_there(), before);
+  EXPECT_EQ(List(*Open()).size(), 4u);
+  options_.directory = elsewhere;
+  store = Open();
+  EXPECT_EQ(store->Read(gone[0])->snapshot, large);
+  EXPECT_EQ(store->Read(MakeSession(1).card.uid)->snapshot, MakeSnapshot(1));
+}
+
+TEST_F(RocksStoreTest, AStoreThatAnotherServerMayHaveIsNotWritten) {
+  const auto store = Open();
+  ASSERT_TRUE(store->Put(MakeSession(1), MakeSnapshot(1), "").ok());
+  ASSERT_TRUE(store->AppendRound(1, "round").ok());
+  std::filesystem::remove(options_.directory + "/LOCK");
+  const absl::Status put = store->Put(MakeSession(2), MakeSnapshot(2), "");
+  EXPECT_EQ(put.code(), absl::StatusCode::kUnavailable);
+  EXPECT_TRUE(absl::StrContains(put.message(), "/LOCK")) << put;
+  EXPECT_FALSE(store->SyncRounds().ok());
+  EXPECT_FALSE(store->AppendRound(2, "round").ok());
+}
+
+// The database reads old snapshots when it frees the room of those that were
+// replaced.
 TEST_F(RocksStoreTest, ADamagedSnapshotStopsNoOther) {
   constexpr uint64_t kSessions = 100;
   constexpr uint64_t kDamaged = 37;

@@ -116,11 +116,15 @@ TEST_F(RocksStoreTest, ADirectoryThatIsNotThisModelsStoreIsLeftAlone) {
     EXPECT_TRUE(absl::StrContains(Refusal(), "in use by another server"));
     EXPECT_EQ(TextOf(format), other_version);
   }
-  std::ofstream(format) << "store 6\nrocksdb 7 8\n";
-  EXPECT_TRUE(absl::StrContains(Refusal(), "is of format 6"));
+  std::ofstream(format) << "store 7\nrocksdb 7 8\n";
+  EXPECT_TRUE(absl::StrContains(Refusal(), "is of format 7"));
   std::ofstream(format) << "store 1\nrocksdb 99 0\n";
   EXPECT_TRUE(absl::StrContains(Refusal(), "written by RocksDB 99.0"));
-  std::filesystem::remove(format);
+  options_.directory = directory_.path() + "/other";
+  std::filesystem::create_directory(options_.directory);
+  std::ofstream(options_.directory + "/CURRENT") << "another program's\n";
+  EXPECT_TRUE(absl::StrContains(Refusal(), "is no store"));
+  options_.allow_damage = true;
   EXPECT_TRUE(absl::StrContains(Refusal(), "is no store"));
   options_.directory = directory_.path() + "/no/such/parent";
   EXPECT_TRUE(absl::StrContains(Refusal(), "cannot be made"));
@@ -524,7 +528,7 @@ TEST_F(FilesOfRocksStoreTest, AnOlderDirectoryIsGoneOnWith) {
   EXPECT_EQ(SnapshotIn(*store, 1), "little");
   ASSERT_TRUE(store->Put(MakeSession(1), LargeSnapshot(1), "").ok());
   EXPECT_EQ(SnapshotIn(*store, 1), LargeSnapshot(1));
-  EXPECT_TRUE(absl::StartsWith(TextOf(path + "/FORMAT"), "store 5\n"));
+  EXPECT_TRUE(absl::StartsWith(TextOf(path + "/FORMAT"), "store 6\n"));
 }
 
 }  // namespace

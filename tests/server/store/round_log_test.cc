@@ -53,7 +53,10 @@ class SmallDisk final : public FileCalls {
     return FileCalls::ReadAt(file, to, count, at);
   }
   int Create(const char* path) override {
-    if (!fails_creates) return FileCalls::Create(path);
+    const bool is_list = absl::EndsWith(path, "/FILES.part");
+    if (!(is_list ? fails_lists : fails_creates)) {
+      return FileCalls::Create(path);
+    }
     errno = EIO;
     return -1;
   }
@@ -68,7 +71,8 @@ class SmallDisk final : public FileCalls {
   size_t syncs = 0;
   bool fails_syncs = false;
   bool fails_truncates = false;
-  bool fails_creates = false;
+  bool fails_creates = false;  // of files of rounds
+  bool fails_lists = false;
   // Sectors that cannot be read, in every file.
   size_t bad_begin = 0;
   size_t bad_end = 0;
@@ -98,9 +102,13 @@ class RoundLogTest : public testing::Test {
     return rounds;
   }
   Rounds Reopened() { return Read(*Open()); }
-  // What another process is told when it reads the log.
+  // What another process is told when it opens and reads the log.
   absl::Status Reading() {
-    return Open()->ForEach(0, [](uint64_t, auto) {});
+    const auto log = RoundLog::Open({.directory = Directory(),
+                                     .calls = &disk_,
+                                     .allow_damage = allow_damage_});
+    if (!log.ok()) return log.status();
+    return (*log)->ForEach(0, [](uint64_t, auto) {});
   }
 
   // Rounds of one size, in one file; so many of them are synced.
@@ -116,7 +124,8 @@ class RoundLogTest : public testing::Test {
   std::vector<std::filesystem::path> Files() const {
     std::vector<std::filesystem::path> files;
     for (const auto& entry : std::filesystem::directory_iterator(Directory())) {
-      if (entry.path().filename() == "WRITTEN") continue;
+      const std::string name = entry.path().filename().string();
+      if (name == "WRITTEN" || name == "FILES") continue;
       files.push_back(entry.path());
     }
     std::sort(files.begin(), files.end());
@@ -254,7 +263,6 @@ TEST_F(RoundLogTest, ADamagedFileIsNotTheEndOfTheLog) {
   EXPECT_EQ(rounds[1].first, 3u);
 }
 
-// A bad sector must not end the process, nor count as the log's end.
 TEST_F(RoundLogTest, AFileThatIsMissingIsTold) {
   const std::string path = Directory() + "/rounds-00000000000000000007";
   {
@@ -280,13 +288,136 @@ TEST_F(RoundLogTest, AFileThatWasNotBegunIsNotMissed) {
     const auto log = Open(1);
     ASSERT_TRUE(log->Append(1, "one").ok());
     ASSERT_TRUE(log->Append(2, "two").ok());
-    disk_.left = 0;
+    disk_.fails_creates = true;
     EXPECT_FALSE(log->Append(3, "three").ok());
   }
-  disk_.left = SIZE_MAX;
+  disk_.fails_creates = false;
   EXPECT_EQ(Read(*Open()), (Rounds{{1, "one"}, {2, "two"}}));
 }
 
+// Which is not the last: of the last one the note tells.
+TEST_F(RoundLogTest, AnEarlierFileThatIsMissingOrCutIsTold) {
+  {
+    const auto log = Open(/*file_bytes=*/130);
+    for (uint64_t i = 1; i <= 12; ++i) {
+      ASSERT_TRUE(log->Append(i, std::string(20, 'a')).ok());
+    }
+  }
+  const std::vector<std::filesystem::path> files = Files();
+  ASSERT_EQ(files.size(), 4u);
+  for (size_t i = 0; i < 3; ++i) {
+    const std::string whole = Bytes(files[i]);
+    for (size_t cut = 0; cut <= 3; ++cut) {
+      // After so many rounds; and none of the file.
+      if (cut == 3) {
+        std::filesystem::remove(files[i]);
+      } else {
+        SetBytes(files[i], whole.substr(0, cut * whole.size() / 3));
+      }
+      for (int power_lost = 0; power_lost < 2; ++power_lost, ++disk_.boot) {
+        const absl::Status read = Reading();
+        ASSERT_EQ(read.code(), absl::StatusCode::kDataLoss) << cut;
+        EXPECT_TRUE(absl::StrContains(read.message(), files[i].string()));
+        EXPECT_TRUE(absl::StrContains(read.message(),
+                                      absl::StrCat(whole.size(), " bytes")));
+      }
+      allow_damage_ = true;
+      EXPECT_EQ(Reopened().size(), cut == 3 ? 9 : 9 + cut);
+      allow_damage_ = false;
+      std::ofstream(files[i], std::ios::binary) << whole;
+    }
+  }
+  EXPECT_EQ(Reopened().size(), 12u);
+}
+
+TEST_F(RoundLogTest, WhatIsGivenUpIsNotMissedAgain) {
+  {
+    const auto log = Open(/*file_bytes=*/1);
+    ASSERT_TRUE(log->Append(1, "one").ok());
+    ASSERT_TRUE(log->Append(2, "two").ok());
+  }
+  for (const auto& file : Files()) std::filesystem::remove(file);
+  allow_damage_ = true;
+  // As a server does that has taken up what there is.
+  ASSERT_TRUE(Open()->Drop(UINT64_MAX).ok());
+  allow_damage_ = false;
+  EXPECT_EQ(Reopened(), Rounds());
+}
+
+// By no process that ends in between, and no loss of power.
+TEST_F(RoundLogTest, FilesThatAreDroppedAreNotListed) {
+  {
+    const auto log = Open(/*file_bytes=*/1);
+    for (uint64_t i = 1; i <= 4; ++i) {
+      ASSERT_TRUE(log->Append(i, "round").ok());
+    }
+    // The list is written before they go.
+    disk_.fails_lists = true;
+    ASSERT_TRUE(log->Drop(3).ok());
+    EXPECT_FALSE(std::filesystem::exists(Directory() + "/FILES"));
+    disk_.fails_lists = false;
+    ASSERT_TRUE(log->Append(5, "round").ok());
+    disk_.fails_syncs = true;
+    EXPECT_EQ(log->Drop(4).code(), absl::StatusCode::kUnavailable);
+    EXPECT_EQ(Files().size(), 3u);
+    disk_.fails_syncs = false;
+    ASSERT_TRUE(log->Drop(4).ok());
+    EXPECT_EQ(Files().size(), 2u);
+  }
+  EXPECT_EQ(Reopened(), (Rounds{{4, "round"}, {5, "round"}}));
+  EXPECT_FALSE(std::filesystem::exists(Directory() + "/FILES.part"));
+  ASSERT_TRUE(Open()->Drop(UINT64_MAX).ok());
+  EXPECT_EQ(Reopened(), Rounds());
+}
+
+TEST_F(RoundLogTest, AFileIsListedBeforeTheNextIsBegun) {
+  const auto log = Open(/*file_bytes=*/1);
+  ASSERT_TRUE(log->Append(1, "one").ok());
+  disk_.fails_lists = true;
+  EXPECT_EQ(log->Append(2, "two").code(), absl::StatusCode::kUnavailable);
+  EXPECT_EQ(Files().size(), 1u);
+  disk_.fails_lists = false;
+  ASSERT_TRUE(log->Append(3, "three").ok());
+  EXPECT_EQ(Reopened(), (Rounds{{1, "one"}, {3, "three"}}));
+}
+
+// What its process has not synced a loss of power may take.
+TEST_F(RoundLogTest, AFileOfAnotherProcessIsSyncedBeforeItIsListed) {
+  ASSERT_TRUE(Open()->Append(1, "one").ok());
+  const std::string first = Files().front();
+  const std::string whole = Bytes(first);
+  for (const bool synced : {false, true}) {
+    {
+      const auto log = Open();
+      disk_.fails_syncs = !synced;
+      EXPECT_EQ(log->Append(2, "two").ok(), synced);
+      disk_.fails_syncs = false;
+    }
+    SetBytes(first, "");
+    ++disk_.boot;
+    EXPECT_EQ(Reading().ok(), !synced) << Reading();
+    SetBytes(first, whole);
+  }
+}
+
+TEST_F(RoundLogTest, AListThatIsGoneOrDamagedCostsNothing) {
+  {
+    const auto log = Open(/*file_bytes=*/1);
+    ASSERT_TRUE(log->Append(1, "one").ok());
+    ASSERT_TRUE(log->Append(2, "two").ok());
+  }
+  const std::string list = Directory() + "/FILES";
+  const std::string whole = Bytes(list);
+  SetBytes(list, "no list");
+  ASSERT_EQ(Reopened().size(), 2u);
+  std::filesystem::remove(list);
+  ASSERT_EQ(Reopened().size(), 2u);
+  // And the next one is written.
+  ASSERT_TRUE(Open()->Append(3, "three").ok());
+  EXPECT_EQ(Bytes(list).size(), whole.size() + 16);
+}
+
+// A bad sector must not end the process, nor count as the log's end.
 TEST_F(RoundLogTest, WhatCannotBeReadIsToldAndCostsItsRounds) {
   {
     const auto log = Open();
@@ -395,6 +526,49 @@ TEST_F(RoundLogTest, AFileThatIsRemovedCannotBeSynced) {
   std::filesystem::remove_all(Directory());
   EXPECT_EQ(log->Sync().code(), absl::StatusCode::kUnavailable);
   EXPECT_EQ(log->Append(3, "third").code(), absl::StatusCode::kUnavailable);
+}
+
+TEST_F(RoundLogTest, ADirectoryThatIsNotItsOwnIsLeftAlone) {
+  const std::string elsewhere = directory_.path() + "/elsewhere";
+  const auto log = Open(/*file_bytes=*/60);
+  for (uint64_t i = 1; i <= 3; ++i) {
+    ASSERT_TRUE(log->Append(i, std::string(40, 'a')).ok());
+  }
+  std::filesystem::rename(Directory(), elsewhere);
+  for (const bool other : {false, true}) {
+    // With files of the same names.
+    if (other) std::filesystem::copy(elsewhere, Directory());
+    const absl::Status synced = log->Sync();
+    EXPECT_EQ(synced.code(), absl::StatusCode::kUnavailable);
+    EXPECT_TRUE(absl::StrContains(synced.message(), Directory())) << synced;
+    EXPECT_FALSE(log->Append(4, std::string(40, 'a')).ok());
+    EXPECT_FALSE(log->Drop(3).ok());
+    EXPECT_FALSE(log->ForEach(0, [](uint64_t, auto) {}).ok());
+  }
+  EXPECT_EQ(Files().size(), 3u);
+  std::filesystem::remove_all(Directory());
+  std::filesystem::rename(elsewhere, Directory());
+  EXPECT_EQ(Files().size(), 3u);
+  ASSERT_TRUE(log->Append(5, std::string(40, 'b')).ok());
+  EXPECT_TRUE(log->Sync().ok());
+  EXPECT_EQ(Read(*log).size(), 4u);
+  EXPECT_EQ(Reopened().size(), 4u);
+  EXPECT_TRUE(log->Drop(5).ok());
+  EXPECT_EQ(Reopened(), (Rounds{{5, std::string(40, 'b')}}));
+}
+
+// Also when the log's own is where it was.
+TEST_F(RoundLogTest, AStoreThatIsNotItsOwnIsLeftAlone) {
+  std::filesystem::create_directory(directory_.path() + "/store");
+  HeldDirectory store(directory_.path() + "/store");
+  ASSERT_TRUE(store.Hold().ok());
+  const auto log = RoundLog::Open(
+      {.directory = Directory(), .calls = &disk_, .store = &store});
+  ASSERT_TRUE((*log)->Append(1, "one").ok());
+  ASSERT_TRUE((*log)->Sync().ok());
+  std::filesystem::remove(directory_.path() + "/store");
+  EXPECT_FALSE((*log)->Sync().ok());
+  EXPECT_FALSE((*log)->Append(2, "two").ok());
 }
 
 TEST_F(RoundLogTest, ADiskThatStaysFullIsNotFilledWithFiles) {
