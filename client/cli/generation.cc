@@ -132,12 +132,15 @@ std::optional<int32_t> GenerationReport::last_token() const {
 }
 
 std::optional<double> GenerationReport::tokens_per_second() const {
-  const double seconds =
-      absl::ToDoubleSeconds(absl::FromChrono(last_token_ - first_token_));
-  const uint64_t count = tokens_.size() - first_message_token_count_;
   // Messages that came together say nothing of speed.
-  constexpr double kLeastSeconds = 0.001;
-  if (count == 0 || seconds < kLeastSeconds) return {};
+  constexpr std::chrono::milliseconds kLeast{1};
+  const bool together = last_token_ - first_token_ < kLeast;
+  const uint64_t count =
+      tokens_.size() - (together ? 0 : first_message_token_count_);
+  const auto since = together ? start_ : first_token_;
+  const double seconds =
+      absl::ToDoubleSeconds(absl::FromChrono(last_token_ - since));
+  if (tokens_.size() < 2 || seconds <= 0) return {};
   return static_cast<double>(count) / seconds;
 }
 

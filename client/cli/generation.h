@@ -82,8 +82,8 @@ class GenerationReport {
   // From the start to the first token; nothing before it.
   std::optional<absl::Duration> time_to_first_token() const;
 
-  // Tokens per second after those of the first message; nothing if no others
-  // came, or all within a millisecond.
+  // Tokens per second after those of the first message; since the start where
+  // all came within a millisecond. Nothing before there are two.
   std::optional<double> tokens_per_second() const;
 
   // All of it, for programs: text, token ids and, where they were asked for,

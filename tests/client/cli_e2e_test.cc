@@ -107,11 +107,11 @@ TEST_F(CliTest, ZeroIsSentAndNotTakenForAbsent) {
 
 TEST_F(CliTest, SummaryGoesToStandardError) {
   const Outcome outcome =
-      Run("generate --prompt 'The ' --seed 1 --max_tokens 600 --ignore_eos "
+      Run("generate --prompt 'The ' --seed 1 --max_tokens 30 --ignore_eos "
           "--summary");
   EXPECT_EQ(outcome.code, 0);
   EXPECT_THAT(outcome.out, testing::Not(HasSubstr("position")));
-  EXPECT_THAT(outcome.err, HasSubstr("position             604 tokens"));
+  EXPECT_THAT(outcome.err, HasSubstr("position             34 tokens"));
   EXPECT_THAT(outcome.err, ContainsRegex("speed +[0-9.]+ tokens/s"));
 }
 

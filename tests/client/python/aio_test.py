@@ -335,6 +335,13 @@ class AioTest(TimedCase):
             await self.client.embed("ab", bidirectional=True)
         self.assertEqual(caught.exception.reason, "BIDIRECTIONAL_UNSUPPORTED")
 
+    async def test_what_is_no_session_is_said_to_be_none(self):
+        async with self.client.multiplexer() as multiplexer:
+            with self.assertRaisesRegex(TypeError, "'mx', an AsyncSession"):
+                multiplexer.carry("mx")
+        with self.assertRaisesRegex(TypeError, "an AsyncSession, such as await"):
+            steadystate.AsyncChat(self.client)
+
     async def test_what_the_server_refuses(self):
         session = await self.session()
         with self.assertRaises(steadystate.InvalidArgument) as caught:
