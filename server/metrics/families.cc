@@ -22,6 +22,7 @@ constexpr const char* kMethods[] = {
     "steadystate.v1.SessionService/DeleteSession",
     "steadystate.v1.SessionService/ForkSession",
     "steadystate.v1.SessionService/RewindSession",
+    "steadystate.v1.SessionService/UpdateSession",
     "steadystate.v1.SessionService/CreateCheckpoint",
     "steadystate.v1.SessionService/ListCheckpoints",
     "steadystate.v1.SessionService/DeleteCheckpoint",

@@ -46,7 +46,7 @@ TEST(ToJsonTest, FieldsHaveTheNamesAndKindsOfTheContract) {
       R"("other_numerics":false,)"
       R"("durability":"DURABILITY_UNSPECIFIED","earliest_position":0,)"
       R"("state_not_finite":false,"state_norms":[],"ephemeral":false,)"
-      R"("unusable":""})");
+      R"("unusable":"","context_cap":0})");
 }
 
 TEST(ToJsonTest, RepeatedAndNestedMessagesAreArraysAndObjects) {
