@@ -25,7 +25,7 @@
 namespace steadystate {
 
 // RPC methods that have series of their own, and one for all others.
-inline constexpr size_t kMethodCount = 32;
+inline constexpr size_t kMethodCount = 33;
 inline constexpr size_t kCodeCount = 17;  // canonical codes 0 to 16
 
 // Which of them it is, by its full name.
