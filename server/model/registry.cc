@@ -19,6 +19,7 @@ std::vector<Family> AllFamilies() {
   std::vector<Family> all = {DeltaNetFamily(),
                              GatedDeltanetFamily(),
                              FalconH1Family(),
+                             FalconMambaFamily(),
                              GlaFamily(),
                              GraniteMoeHybridFamily(),
                              HgrnFamily(),

@@ -74,6 +74,7 @@ SIZES = {
     },
     "linear_attn": {"feature_map": "elu", "num_heads": 8},
     "linear_recurrence": {"num_heads": 8, "head_k_dim": 64, "head_v_dim": 128},
+    "falcon_mamba": {},
     "mamba": {},
     "mamba2": {"num_heads": 32, "n_groups": 1},
     "nemotron_h": {

@@ -4,6 +4,9 @@
 //   h_e <- exp(-dt_e exp(A_log_e)) o h_e + dt_e x_e B  h_e, B, C of width N
 //   y_e = h_e . C + D_e x_e
 //   out = W_out (y * silu(z))
+// In "falcon_mamba" (TII 2024) low, B and C are each normalised, x / sqrt(mean
+// x^2 + mixer_rms_eps), before they are used; it is else the same.
+//
 // The token's own input is in y. In the words of the recurrence B is the key, C
 // the query, dt o x the value and the decay a full matrix; the E channels are
 // columns of the state, cut into heads only to share the work.
@@ -13,6 +16,7 @@
 #include <vector>
 
 #include "kernels/pointwise/activation.h"
+#include "kernels/pointwise/norm.h"
 #include "server/base/status_macros.h"
 #include "server/checkpoint/config.h"
 #include "server/model/mixers/mixers.h"
@@ -54,6 +58,22 @@ constexpr absl::string_view kInertKeys[] = {"d_inner",
                                             "use_associative_scan",
                                             "use_mambapy"};
 constexpr FixedKey kFixedKeys[] = {{"attn", "null"}};
+// Of falcon_mamba beside the first. Its files state both expand and
+// intermediate_size, of which the latter counts.
+constexpr absl::string_view kFalconKeys[] = {
+    "state_size", "expand",        "intermediate_size", "conv_kernel",
+    "use_bias",   "use_conv_bias", "hidden_act",        "time_step_rank",
+    "dt_rank",    "mixer_rms_eps"};
+constexpr absl::string_view kFalconInertKeys[] = {"rescale_prenorm_residual",
+                                                  "residual_in_fp32",
+                                                  "time_step_floor",
+                                                  "time_step_init_scheme",
+                                                  "time_step_max",
+                                                  "time_step_min",
+                                                  "time_step_scale",
+                                                  "use_associative_scan",
+                                                  "use_falcon_mambapy",
+                                                  "use_mambapy"};
 
 // Columns of the state that one task advances: the largest divisor of E up to
 // 256, unless that is so small that the tasks would be mere overhead.
@@ -76,6 +96,8 @@ absl::StatusOr<size_t> ReadRank(const MixerBuilder& from) {
 class Mamba final : public Mixer {
  public:
   static absl::StatusOr<std::unique_ptr<Mixer>> Make(const MixerBuilder& from);
+  static absl::StatusOr<std::unique_ptr<Mixer>> MakeFalcon(
+      const MixerBuilder& from);
 
   void Forward(std::span<const Segment> segments, size_t rows, const float* x,
                float* y, Workspace& workspace) const override;
@@ -90,18 +112,23 @@ class Mamba final : public Mixer {
     RowSlice out;  // E
   };
 
+  // All of it but its width.
+  absl::Status Take(const MixerBuilder& from);
   absl::Status TakeProjections(const MixerBuilder& from);
   absl::Status MakeRecurrence(const MixerBuilder& from);
+  // Normalises low, B and C of a row, if that is asked for.
+  void Normalize(float* low) const;
 
-  size_t D_ = 0;                 // hidden_size
-  size_t E_ = 0;                 // channels
-  size_t N_ = 0;                 // state width of a channel
-  size_t rank_ = 0;              // of dt's projection
-  size_t columns_ = 0;           // channels of a head
-  std::unique_ptr<Linear> in_;   // D -> 2 E: x, z
-  std::unique_ptr<Linear> x_;    // E -> rank + 2 N: low, B, C
-  std::unique_ptr<Linear> dt_;   // rank -> E
-  std::unique_ptr<Linear> out_;  // E -> D
+  size_t D_ = 0;                   // hidden_size
+  size_t E_ = 0;                   // channels
+  size_t N_ = 0;                   // state width of a channel
+  size_t rank_ = 0;                // of dt's projection
+  size_t columns_ = 0;             // channels of a head
+  std::optional<float> norm_eps_;  // of low, B and C; absent: they have no norm
+  std::unique_ptr<Linear> in_;     // D -> 2 E: x, z
+  std::unique_ptr<Linear> x_;      // E -> rank + 2 N: low, B, C
+  std::unique_ptr<Linear> dt_;     // rank -> E
+  std::unique_ptr<Linear> out_;    // E -> D
   CausalConvs conv_;
   GatedRecurrence recurrence_;
   std::vector<float> skip_;  // D of the formula, f32[E]
@@ -146,28 +173,53 @@ absl::Status Mamba::MakeRecurrence(const MixerBuilder& from) {
 
 absl::StatusOr<std::unique_ptr<Mixer>> Mamba::Make(const MixerBuilder& from) {
   auto mamba = std::make_unique<Mamba>();
-  mamba->D_ = from.hidden_size;
   STEADYSTATE_ASSIGN_OR_RETURN(mamba->E_, ReadMambaWidth(from));
-  STEADYSTATE_ASSIGN_OR_RETURN(mamba->N_,
+  STEADYSTATE_RETURN_IF_ERROR(mamba->Take(from));
+  return mamba;
+}
+
+absl::StatusOr<std::unique_ptr<Mixer>> Mamba::MakeFalcon(
+    const MixerBuilder& from) {
+  auto mamba = std::make_unique<Mamba>();
+  STEADYSTATE_ASSIGN_OR_RETURN(
+      mamba->E_, from.config.Size("intermediate_size", 0, {1, 1 << 24}));
+  if (mamba->E_ == 0) {
+    STEADYSTATE_ASSIGN_OR_RETURN(mamba->E_, ReadMambaWidth(from));
+  }
+  STEADYSTATE_ASSIGN_OR_RETURN(
+      const double eps, from.config.Number("mixer_rms_eps", 1e-6, {0, 1}));
+  mamba->norm_eps_ = static_cast<float>(eps);
+  STEADYSTATE_RETURN_IF_ERROR(mamba->Take(from));
+  return mamba;
+}
+
+absl::Status Mamba::Take(const MixerBuilder& from) {
+  D_ = from.hidden_size;
+  STEADYSTATE_ASSIGN_OR_RETURN(N_,
                                from.config.Size("state_size", 16, {1, 65536}));
-  STEADYSTATE_ASSIGN_OR_RETURN(mamba->rank_, ReadRank(from));
-  mamba->columns_ = ColumnsOfHead(mamba->E_);
-  STEADYSTATE_RETURN_IF_ERROR(mamba->TakeProjections(from));
+  STEADYSTATE_ASSIGN_OR_RETURN(rank_, ReadRank(from));
+  columns_ = ColumnsOfHead(E_);
+  STEADYSTATE_RETURN_IF_ERROR(TakeProjections(from));
   STEADYSTATE_ASSIGN_OR_RETURN(const MambaConv conv,
                                ReadMambaConv(from.config));
-  STEADYSTATE_RETURN_IF_ERROR(mamba->conv_.Add(from, ConvNames(), 0, mamba->E_,
-                                               conv.taps, Activation::kSilu,
-                                               conv.bias));
-  STEADYSTATE_RETURN_IF_ERROR(mamba->MakeRecurrence(from));
-  STEADYSTATE_ASSIGN_OR_RETURN(mamba->skip_,
-                               from.weights.TakeFloats("D", {mamba->E_}));
+  STEADYSTATE_RETURN_IF_ERROR(conv_.Add(from, ConvNames(), 0, E_, conv.taps,
+                                        Activation::kSilu, conv.bias));
+  STEADYSTATE_RETURN_IF_ERROR(MakeRecurrence(from));
+  STEADYSTATE_ASSIGN_OR_RETURN(skip_, from.weights.TakeFloats("D", {E_}));
   RowScratchPlan plan(from.scratch);
-  mamba->at_ = {.xz = plan.Add(2 * mamba->E_),
-                .low = plan.Add(mamba->rank_ + 2 * mamba->N_),
-                .dt = plan.Add(mamba->E_),
-                .v = plan.Add(mamba->E_),
-                .out = plan.Add(mamba->E_)};
-  return mamba;
+  at_ = {.xz = plan.Add(2 * E_),
+         .low = plan.Add(rank_ + 2 * N_),
+         .dt = plan.Add(E_),
+         .v = plan.Add(E_),
+         .out = plan.Add(E_)};
+  return absl::OkStatus();
+}
+
+void Mamba::Normalize(float* low) const {
+  float* const B = low + rank_;
+  RmsNorm(rank_, low, nullptr, *norm_eps_, low);
+  RmsNorm(N_, B, nullptr, *norm_eps_, B);
+  RmsNorm(N_, B + N_, nullptr, *norm_eps_, B + N_);
 }
 
 void Mamba::Forward(std::span<const Segment> segments, size_t rows,
@@ -185,6 +237,11 @@ void Mamba::Forward(std::span<const Segment> segments, size_t rows,
   buffers.Project(*in_, rows, x, D_, xz, 2 * E_);
   conv_.Run(segments, xz, 2 * E_, buffers);
   buffers.Project(*x_, rows, xz, 2 * E_, low, low_width);
+  if (norm_eps_.has_value()) {
+    buffers.ForRows(rows, low_width, [&](size_t row, size_t) {
+      Normalize(low + row * low_width);
+    });
+  }
   buffers.Project(*dt_, rows, low, low_width, dt, E_);
   buffers.ForRows(rows, 2 * E_, [&](size_t row, size_t) {
     float* step = dt + row * E_;
@@ -239,6 +296,23 @@ Family MambaFamily() {
           .hybrid = false,
           .bf16_states = true,
           .make_token_mixer = Mamba::Make};
+}
+
+Family FalconMambaFamily() {
+  Family family = MambaFamily();
+  family.model_type = "falcon_mamba";
+  family.keys = {
+      .used = kFalconKeys, .inert = kFalconInertKeys, .must_be_default = {}};
+  family.defaults = {.hidden_size = 768,
+                     .layers = 32,
+                     .vocab_size = 50280,
+                     .norm_eps = 1e-5,
+                     .bos_token = 0,
+                     .eos_token = 0,
+                     .tied_head = TiedHead::kYes};
+  family.read_defaults = nullptr;
+  family.make_token_mixer = Mamba::MakeFalcon;
+  return family;
 }
 
 }  // namespace steadystate

@@ -17,6 +17,7 @@ namespace steadystate {
 Family DeltaNetFamily();
 Family GatedDeltanetFamily();
 Family FalconH1Family();
+Family FalconMambaFamily();
 Family GlaFamily();
 Family GraniteMoeHybridFamily();
 Family HgrnFamily();

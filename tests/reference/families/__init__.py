@@ -28,6 +28,7 @@ and, where it needs them,
 from families import (
     delta_net,
     falcon_h1,
+    falcon_mamba,
     gated_deltanet,
     gla,
     granitemoehybrid,
@@ -56,6 +57,7 @@ from families import (
 FAMILIES = {
     "delta_net": delta_net,
     "falcon_h1": falcon_h1,
+    "falcon_mamba": falcon_mamba,
     "gated_deltanet": gated_deltanet,
     "gla": gla,
     "granitemoehybrid": granitemoehybrid,

@@ -37,10 +37,14 @@ class Mixer(Layer):
         self.R = self.tensor("dt_proj.weight").shape[1]
         self.h = np.zeros((self.E, self.N))
 
+    def low_parts(self, x):
+        """What dt is made of, B and C."""
+        return np.split(self.project("x_proj", x), [self.R, self.R + self.N])
+
     def step(self, u, position):
         x, z = np.split(self.project("in_proj", u), 2)
         x = silu(self.conv.step(x))
-        low, B, C = np.split(self.project("x_proj", x), [self.R, self.R + self.N])
+        low, B, C = self.low_parts(x)
         dt = softplus(self.project("dt_proj", low))
         D = self.tensor("D")
         y = np.zeros(self.E)
@@ -103,6 +107,11 @@ def convolution(case, p, channels):
         case.vector(p + "conv1d.bias", channels, 0.0, 0.5)
 
 
+def width(config):
+    stated = config.get("intermediate_size")
+    return stated or int(config["expand"] * config["hidden_size"])
+
+
 def rank(config):
     R = config.get("time_step_rank", config.get("dt_rank", "auto"))
     return math.ceil(config["hidden_size"] / 16) if R == "auto" else R
@@ -110,7 +119,7 @@ def rank(config):
 
 def tensors(case, n, p):
     config, D = case.config, case.config["hidden_size"]
-    E, N, R = int(config["expand"] * D), config["state_size"], rank(config)
+    E, N, R = width(config), config["state_size"], rank(config)
     linear(case, p, "in_proj", 2 * E, D)
     convolution(case, p, E)
     case.matrix(p + "x_proj.weight", R + 2 * N, E)

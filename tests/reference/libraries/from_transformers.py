@@ -45,6 +45,7 @@ FOREIGN = "model.visual."
 
 MODELS = {
     "falcon_h1": ("FalconH1Config", "FalconH1ForCausalLM"),
+    "falcon_mamba": ("FalconMambaConfig", "FalconMambaForCausalLM"),
     "granitemoehybrid": ("GraniteMoeHybridConfig",
                          "GraniteMoeHybridForCausalLM"),
     "lfm2": ("Lfm2Config", "Lfm2ForCausalLM"),

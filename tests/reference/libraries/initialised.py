@@ -58,6 +58,7 @@ SMALL = {
             "ssm_out_multiplier": 0.25,
             "ssm_multipliers": [0.5, 0.25, 0.75, 0.5, 0.375],
             "mlp_multipliers": [0.875, 0.625]},
+        "falcon_mamba": {"state_size": 8},
         "granitemoehybrid": {
             "num_local_experts": 0, "num_hidden_layers": 3,
             "layer_types": ["linear_attention", "full_attention",

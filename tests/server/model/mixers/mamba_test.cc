@@ -16,6 +16,7 @@
 #include "tests/testing/checkpoint_writer.h"
 #include "tests/testing/direct_session.h"
 #include "tests/testing/golden_checkpoint.h"
+#include "tests/testing/golden_options.h"
 #include "tests/testing/temp_directory.h"
 
 namespace steadystate {
@@ -245,6 +246,17 @@ TEST(MambaTest, BadValuesAreRefusedByName) {
 TEST(MambaTest, ARankThatTheTensorsDoNotHaveIsRefused) {
   const auto model = LoadGoldenWith("mamba", {{"time_step_rank", 9}});
   EXPECT_THAT(model.status().message(), HasSubstr("x_proj.weight"));
+}
+
+TEST(MambaTest, BadValuesOfFalconMambaAreRefusedByName) {
+  const Refusal refusals[] = {
+      {"intermediate_size", -1, absl::StatusCode::kInvalidArgument},
+      {"mixer_rms_eps", -1, absl::StatusCode::kInvalidArgument},
+      {"mixer_rms_eps", "small", absl::StatusCode::kInvalidArgument},
+      {"state_size", 0, absl::StatusCode::kInvalidArgument},
+      {"hidden_act", "relu", absl::StatusCode::kUnimplemented},
+  };
+  ExpectRefusals("falcon_mamba", refusals);
 }
 
 }  // namespace
