@@ -44,19 +44,8 @@ constexpr Bounds kWidth = {1, 1 << 20};
 constexpr Bounds kFactor = {1e-6, 1e6};
 
 absl::StatusOr<std::unique_ptr<Mixer>> MakeMamba2(const MixerBuilder& from) {
-  const Config& config = from.config;
-  Mamba2Options options;
-  STEADYSTATE_ASSIGN_OR_RETURN(const size_t expand,
-                               config.Size("mamba_expand", 2, {1, 64}));
-  STEADYSTATE_RETURN_IF_ERROR(ReadMamba2Shape(config, expand * from.hidden_size,
-                                              "mamba_expand times hidden_size",
-                                              options));
-  STEADYSTATE_ASSIGN_OR_RETURN(const bool conv_bias,
-                               config.Bool("mamba_conv_bias", true));
-  STEADYSTATE_ASSIGN_OR_RETURN(const bool bias,
-                               config.Bool("mamba_proj_bias", false));
-  options.conv_bias = conv_bias ? Bias::kYes : Bias::kNone;
-  options.in_bias = options.out_bias = bias ? Bias::kYes : Bias::kNone;
+  STEADYSTATE_ASSIGN_OR_RETURN(const Mamba2Options options,
+                               ReadMamba2Options(from));
   return Mamba2Layer::Make(from, options);
 }
 

@@ -142,18 +142,11 @@ absl::Status ReadLayers(const Config& config, ModelConfig& model) {
       ReadLayerTypes(config, std::span<const Choice<TokenMixer>>(kKinds),
                      model));
   if (named) return absl::OkStatus();
-  const size_t layers = model.layers.size();
   STEADYSTATE_ASSIGN_OR_RETURN(
-      const auto indices,
-      config.SizeList("full_attn_idxs", {0, static_cast<double>(layers - 1)},
-                      layers));
-  if (!indices.has_value()) {
-    for (LayerPlan& plan : model.layers) plan.tokens = TokenMixer::kSoftmax;
-    return absl::OkStatus();
-  }
-  for (const size_t layer : *indices) {
-    model.layers[layer].tokens = TokenMixer::kSoftmax;
-  }
+      const bool listed,
+      ReadLayerIndices(config, "full_attn_idxs", TokenMixer::kSoftmax, model));
+  if (listed) return absl::OkStatus();
+  for (LayerPlan& plan : model.layers) plan.tokens = TokenMixer::kSoftmax;
   return absl::OkStatus();
 }
 

@@ -108,6 +108,19 @@ absl::StatusOr<bool> ReadLayerTypes(const Config& config,
   return true;
 }
 
+absl::StatusOr<bool> ReadLayerIndices(const Config& config,
+                                      absl::string_view key, TokenMixer mixer,
+                                      ModelConfig& model) {
+  if (config.IsNull(key)) return false;
+  const size_t layers = model.layers.size();
+  STEADYSTATE_ASSIGN_OR_RETURN(
+      const auto indices,
+      config.SizeList(key, {0, static_cast<double>(layers - 1)}, layers));
+  if (!indices.has_value()) return false;
+  for (const size_t layer : *indices) model.layers[layer].tokens = mixer;
+  return true;
+}
+
 absl::StatusOr<SoftmaxAttentionOptions> ReadAttention(
     const Config& config, const AttentionDefaults& defaults,
     ModelConfig& model) {

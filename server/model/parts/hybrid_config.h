@@ -22,6 +22,12 @@ absl::StatusOr<bool> ReadLayerTypes(const Config& config,
                                     std::span<const Choice<TokenMixer>> kinds,
                                     ModelConfig& model);
 
+// Gives the layers whose indices the key lists, from 0, a token mixer. False
+// if there is no such list, or null in its place. Errors name the key.
+absl::StatusOr<bool> ReadLayerIndices(const Config& config,
+                                      absl::string_view key, TokenMixer mixer,
+                                      ModelConfig& model);
+
 // A scalar that multiplies something, 1 where the config is silent.
 absl::StatusOr<float> ReadFactor(const Config& config, absl::string_view key);
 

@@ -73,6 +73,23 @@ absl::Status ReadMamba2Shape(const Config& config, size_t E,
   return absl::OkStatus();
 }
 
+absl::StatusOr<Mamba2Options> ReadMamba2Options(const MixerBuilder& from) {
+  const Config& config = from.config;
+  Mamba2Options options;
+  STEADYSTATE_ASSIGN_OR_RETURN(const size_t expand,
+                               config.Size("mamba_expand", 2, {1, 64}));
+  STEADYSTATE_RETURN_IF_ERROR(ReadMamba2Shape(config, expand * from.hidden_size,
+                                              "mamba_expand times hidden_size",
+                                              options));
+  STEADYSTATE_ASSIGN_OR_RETURN(const bool conv_bias,
+                               config.Bool("mamba_conv_bias", true));
+  STEADYSTATE_ASSIGN_OR_RETURN(const bool bias,
+                               config.Bool("mamba_proj_bias", false));
+  options.conv_bias = conv_bias ? Bias::kYes : Bias::kNone;
+  options.in_bias = options.out_bias = bias ? Bias::kYes : Bias::kNone;
+  return options;
+}
+
 absl::StatusOr<std::unique_ptr<Mixer>> Mamba2Layer::Make(
     const MixerBuilder& from, const Mamba2Options& options) {
   auto made = std::make_unique<Mamba2Layer>();

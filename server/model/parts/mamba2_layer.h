@@ -59,6 +59,11 @@ absl::Status ReadMamba2Shape(const Config& config, size_t E,
                              absl::string_view channels,
                              Mamba2Options& options);
 
+// All options of a layer as Granite 4.0 H and Bamba have it: the shape of
+// mamba_expand times hidden_size channels, mamba_conv_bias and mamba_proj_bias.
+// Errors name the key.
+absl::StatusOr<Mamba2Options> ReadMamba2Options(const MixerBuilder& from);
+
 // A layer of Mamba-2 (Dao and Gu 2024):
 //   z, x, B, C, dt = W_in u;  [x, B, C] <- silu(conv([x, B, C]))
 //   dt_h = clamp(softplus(dt_h + dt_bias_h)),  a_h = exp(-exp(A_log_h) dt_h)

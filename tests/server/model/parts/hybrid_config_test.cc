@@ -57,6 +57,23 @@ TEST_F(HybridConfigTest, LayersHaveTheirKindByName) {
   EXPECT_FALSE(*Types("{}"));
 }
 
+TEST_F(HybridConfigTest, LayersMayBeListedByTheirIndices) {
+  const auto read = [&](const std::string& text) {
+    return ReadLayerIndices(*Config::Parse(text, "config.json"), "indices",
+                            TokenMixer::kSoftmax, model_);
+  };
+  EXPECT_FALSE(*read("{}"));
+  EXPECT_FALSE(*read(R"({"indices": null})"));
+  const auto listed = read(R"({"indices": [1]})");
+  ASSERT_TRUE(listed.ok()) << listed.status();
+  EXPECT_TRUE(*listed);
+  EXPECT_EQ(model_.layers[0].tokens, TokenMixer::kFamily);
+  EXPECT_EQ(model_.layers[1].tokens, TokenMixer::kSoftmax);
+  const auto beyond = read(R"({"indices": [2]})");
+  EXPECT_EQ(beyond.status().code(), kInvalid);
+  EXPECT_THAT(beyond.status().message(), HasSubstr("indices"));
+}
+
 TEST_F(HybridConfigTest, AKindThatIsNotKnownIsNamedWithThoseThatAre) {
   const auto named = Types(R"({"layer_types": ["conv", "moe"]})");
   EXPECT_EQ(named.status().code(), kUnimplemented);
