@@ -16,7 +16,8 @@ namespace steadystate {
 namespace {
 
 std::vector<Family> AllFamilies() {
-  std::vector<Family> all = {DeltaNetFamily(),
+  std::vector<Family> all = {BambaFamily(),
+                             DeltaNetFamily(),
                              GatedDeltanetFamily(),
                              FalconH1Family(),
                              FalconMambaFamily(),
@@ -24,6 +25,7 @@ std::vector<Family> AllFamilies() {
                              GraniteMoeHybridFamily(),
                              HgrnFamily(),
                              Hgrn2Family(),
+                             JambaFamily(),
                              KdaFamily(),
                              Lfm2Family(),
                              Lfm2MoeFamily(),
@@ -36,6 +38,7 @@ std::vector<Family> AllFamilies() {
                              Qwen35Family(),
                              Qwen35MoeFamily(),
                              Qwen3NextFamily(),
+                             RecurrentGemmaFamily(),
                              RetnetFamily(),
                              Rwkv6Family(),
                              Rwkv7Family(),

@@ -35,6 +35,14 @@ WIDTH, LAYERS = 1024, 24
 # What a config of that width has beside the family's defaults; as many layers
 # as tell the shares of their kinds, 1 where there is one kind.
 SIZES = {
+    "bamba": {
+        "num_hidden_layers": 6,
+        "attn_layer_indices": [5],
+        "num_attention_heads": 8,
+        "num_key_value_heads": 2,
+        "mamba_n_heads": 32,
+        "mamba_d_state": 128,
+    },
     "delta_net": {"num_heads": 8},
     "falcon_h1": {
         "hidden_size": 1024,
@@ -58,6 +66,12 @@ SIZES = {
     },
     "hgrn": {},
     "hgrn2": {},
+    "jamba": {
+        "num_hidden_layers": 8,
+        "num_attention_heads": 8,
+        "num_key_value_heads": 2,
+        "num_experts": 1,
+    },
     "kda": {"num_heads": 8, "head_dim": 128},
     "lfm2": {
         "num_hidden_layers": 3,
@@ -111,6 +125,11 @@ SIZES = {
         "num_experts_per_tok": 1,
         "moe_intermediate_size": 16,
         "shared_expert_intermediate_size": 16,
+    },
+    "recurrent_gemma": {
+        "num_hidden_layers": 3,
+        "num_attention_heads": 4,
+        "num_key_value_heads": 1,
     },
     "retnet": {},
     "rwkv6": {},

@@ -14,6 +14,7 @@ namespace steadystate {
 
 // The rows of the registry. Each stands in the file that its `source` names,
 // whose head comment has the formulas.
+Family BambaFamily();
 Family DeltaNetFamily();
 Family GatedDeltanetFamily();
 Family FalconH1Family();
@@ -22,6 +23,7 @@ Family GlaFamily();
 Family GraniteMoeHybridFamily();
 Family HgrnFamily();
 Family Hgrn2Family();
+Family JambaFamily();
 Family KdaFamily();
 Family Lfm2Family();
 Family Lfm2MoeFamily();
@@ -34,6 +36,7 @@ Family OlmoHybridFamily();
 Family Qwen35Family();
 Family Qwen35MoeFamily();
 Family Qwen3NextFamily();
+Family RecurrentGemmaFamily();
 Family RetnetFamily();
 Family Rwkv6Family();
 Family Rwkv7Family();

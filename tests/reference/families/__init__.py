@@ -26,6 +26,7 @@ and, where it needs them,
 """
 
 from families import (
+    bamba,
     delta_net,
     falcon_h1,
     falcon_mamba,
@@ -34,6 +35,7 @@ from families import (
     granitemoehybrid,
     hgrn,
     hgrn2,
+    jamba,
     kda,
     lfm2,
     lfm2_moe,
@@ -46,6 +48,7 @@ from families import (
     qwen3_5,
     qwen3_5_moe,
     qwen3_next,
+    recurrent_gemma,
     retnet,
     rwkv6,
     rwkv7,
@@ -55,6 +58,7 @@ from families import (
 )
 
 FAMILIES = {
+    "bamba": bamba,
     "delta_net": delta_net,
     "falcon_h1": falcon_h1,
     "falcon_mamba": falcon_mamba,
@@ -63,6 +67,7 @@ FAMILIES = {
     "granitemoehybrid": granitemoehybrid,
     "hgrn": hgrn,
     "hgrn2": hgrn2,
+    "jamba": jamba,
     "kda": kda,
     "lfm2": lfm2,
     "lfm2_moe": lfm2_moe,
@@ -75,6 +80,7 @@ FAMILIES = {
     "qwen3_5": qwen3_5,
     "qwen3_5_moe": qwen3_5_moe,
     "qwen3_next": qwen3_next,
+    "recurrent_gemma": recurrent_gemma,
     "retnet": retnet,
     "rwkv6": rwkv6,
     "rwkv7": rwkv7,

@@ -25,13 +25,17 @@ DOUBLE = ", float64"
 # Keys that are in files and are nothing to the library. norm_scope is ours;
 # norm_before_gate is in files that its own script wrote; the others are in
 # published ones.
-INERT = ("norm_scope", "norm_before_gate", "attn_output_gate", "block_dim",
-         "block_mlp_init_scale", "block_norm_eps", "block_out_init_scale",
-         "block_use_swiglu", "block_use_xavier_init", "conv_dim",
-         "conv_dim_out", "conv_use_xavier_init", "init_method",
-         "logits_to_keep", "mamba_ssm_dtype", "mamba_use_mlp",
-         "mlp_expansion_factor", "mlp_only_layers", "mtp_num_hidden_layers",
-         "normalization_function", "num_heads", "theta", "use_pos_enc")
+INERT = ("norm_scope", "norm_before_gate", "_block_types", "attn_output_gate",
+         "attn_rotary_emb", "block_dim", "block_mlp_init_scale",
+         "block_norm_eps", "block_out_init_scale", "block_use_swiglu",
+         "block_use_xavier_init", "calc_logits_for_entire_prompt", "conv_dim",
+         "conv_dim_out", "conv_use_xavier_init",
+         "embeddings_scale_by_sqrt_dim", "init_method", "initializer_range",
+         "logits_to_keep", "mamba_inner_layernorms", "mamba_ssm_dtype",
+         "mamba_use_mlp", "mlp_expansion_factor", "mlp_only_layers",
+         "mtp_num_hidden_layers", "n_ctx", "normalization_function",
+         "num_heads", "num_logits_to_keep", "sliding_window", "theta",
+         "use_mamba_kernels", "use_pos_enc")
 
 # Keys that it reads and has under other names.
 READ = ("block_ff_dim", "full_attention_interval", "head_dim",
@@ -44,10 +48,12 @@ KEYS = INERT + READ
 FOREIGN = "model.visual."
 
 MODELS = {
+    "bamba": ("BambaConfig", "BambaForCausalLM"),
     "falcon_h1": ("FalconH1Config", "FalconH1ForCausalLM"),
     "falcon_mamba": ("FalconMambaConfig", "FalconMambaForCausalLM"),
     "granitemoehybrid": ("GraniteMoeHybridConfig",
                          "GraniteMoeHybridForCausalLM"),
+    "jamba": ("JambaConfig", "JambaForCausalLM"),
     "lfm2": ("Lfm2Config", "Lfm2ForCausalLM"),
     "lfm2_moe": ("Lfm2MoeConfig", "Lfm2MoeForCausalLM"),
     "mamba": ("MambaConfig", "MambaForCausalLM"),
@@ -60,6 +66,8 @@ MODELS = {
     "qwen3_5_moe_text": ("Qwen3_5MoeTextConfig", "Qwen3_5MoeForCausalLM"),
     "qwen3_5_text": ("Qwen3_5TextConfig", "Qwen3_5ForCausalLM"),
     "qwen3_next": ("Qwen3NextConfig", "Qwen3NextForCausalLM"),
+    "recurrent_gemma": ("RecurrentGemmaConfig",
+                        "RecurrentGemmaForCausalLM"),
     "xlstm": ("xLSTMConfig", "xLSTMForCausalLM"),
 }
 
