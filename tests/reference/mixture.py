@@ -105,11 +105,13 @@ class Mixture(Layer):
         return y
 
 
-def mixture_tensors(case, p, shape, fused):
-    """Random tensors; `fused`: those of all experts in one."""
-    D, E, width = case.config["hidden_size"], shape.experts, shape.width
+def mixture_tensors(case, p, shape, fused, inner=None):
+    """Random tensors; `fused`: those of all experts in one; `inner`: the width
+    of what experts see, if that is not hidden_size."""
+    E, width, D = shape.experts, shape.width, case.config["hidden_size"]
     # Far apart, so that rounding changes no choice.
     case.matrix(p + shape.matrix, E, D, 3.0)
+    D = inner or D
     if shape.bias:
         case.vector(p + shape.bias, E, 0.0, 0.5)
     gate, up, down = shape.names

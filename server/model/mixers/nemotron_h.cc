@@ -5,13 +5,15 @@
 //   y = W_down relu(W_up x)^2 (+ biases),
 // or a mixture of such experts (parts/mixture.h) beside one that all tokens
 // have: the sigmoid of each expert's product, chosen with a correction added,
-// of the best groups, and weighed without.
+// of the best groups, and weighed without. With moe_latent_size the experts but
+// for that one work on a projection of that width.
 // Which layers there are says hybrid_override_pattern, a letter for each, or a
 // list of names; num_hidden_layers is nothing. Steps of time are bounded by
 // time_step_limit in every path, as NVIDIA trained it; one path of transformers
 // bounds them by time_step_min.
 #include <algorithm>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -47,6 +49,7 @@ constexpr absl::string_view kUsedKeys[] = {
     "use_bias",
     "use_conv_bias",
     "moe_intermediate_size",
+    "moe_latent_size",
     "moe_shared_expert_intermediate_size",
     "n_group",
     "n_routed_experts",
@@ -80,7 +83,6 @@ constexpr absl::string_view kInertKeys[] = {"chunk_size",
 constexpr FixedKey kFixedKeys[] = {{"attention_bias", "false"},
                                    {"mamba_hidden_act", "\"silu\""},
                                    {"mlp_hidden_act", "\"relu2\""},
-                                   {"moe_latent_size", "null"},
                                    {"sliding_window", "null"}};
 
 // How the names of tensors begin, of published files and of newer ones.
@@ -169,6 +171,9 @@ absl::StatusOr<std::unique_ptr<Mixer>> MakeMixture(const MixerBuilder& from) {
   STEADYSTATE_RETURN_IF_ERROR(ReadRouter(config, options.router));
   STEADYSTATE_ASSIGN_OR_RETURN(
       options.width, config.Size("moe_intermediate_size", 7688, kWidth));
+  STEADYSTATE_ASSIGN_OR_RETURN(const std::optional<size_t> latent,
+                               config.OptionalSize("moe_latent_size", kWidth));
+  options.latent.width = latent.value_or(0);
   options.activation = Activation::kSqrelu;
   options.names.each.gate = "";
   constexpr ExpertNames::Fused kFused[] = {
@@ -179,6 +184,7 @@ absl::StatusOr<std::unique_ptr<Mixer>> MakeMixture(const MixerBuilder& from) {
       config.Size("moe_shared_expert_intermediate_size", 7688, kWidth));
   STEADYSTATE_ASSIGN_OR_RETURN(const Bias bias,
                                ReadBias(config, "mlp_bias", false));
+  options.latent.bias = bias;
   options.make_shared = [shared, bias](const MixerBuilder& builder) {
     return PlainMlp::Make(shared, Activation::kSqrelu, bias,
                           builder.Child("shared_experts."));

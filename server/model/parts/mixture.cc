@@ -43,6 +43,7 @@ absl::StatusOr<std::unique_ptr<Mixer>> Mixture::Make(
   static_assert(sizeof(Share) == 2 * sizeof(float));
   auto mixture = std::make_unique<Mixture>();
   mixture->D_ = from.hidden_size;
+  mixture->L_ = options.latent.width > 0 ? options.latent.width : mixture->D_;
   mixture->I_ = options.width;
   mixture->gated_ = !options.names.each.gate.empty();
   mixture->activation_ = options.activation;
@@ -50,21 +51,43 @@ absl::StatusOr<std::unique_ptr<Mixer>> Mixture::Make(
   STEADYSTATE_ASSIGN_OR_RETURN(mixture->router_,
                                Router::Make(from, options.router));
   STEADYSTATE_RETURN_IF_ERROR(mixture->TakeExperts(from, options.names));
+  STEADYSTATE_RETURN_IF_ERROR(mixture->TakeLatent(from, options.latent));
   if (options.make_shared) {
     // Its memory may be where the others' is: it comes first.
     STEADYSTATE_ASSIGN_OR_RETURN(mixture->shared_, options.make_shared(from));
   }
-  RowScratchPlan plan(from.scratch);
-  mixture->chosen_ = plan.Add(2 * options.router.chosen);
-  mixture->shares_ = plan.Add(2 * options.router.chosen);
-  mixture->gate_ = plan.Add(1);
-  mixture->gathered_ = plan.Add(mixture->D_);
-  mixture->hidden_ = plan.Add((mixture->gated_ ? 2 : 1) * mixture->I_);
-  mixture->out_ = plan.Add(mixture->D_);
-  mixture->router_.Plan(plan);
-  mixture->starts_ =
-      WorkerScratchPlan(from.scratch).Add<uint32_t>(options.router.experts + 1);
+  mixture->Plan(from);
   return mixture;
+}
+
+void Mixture::Plan(const MixerBuilder& from) {
+  const size_t chosen = router_.chosen();
+  RowScratchPlan plan(from.scratch);
+  chosen_ = plan.Add(2 * chosen);
+  shares_ = plan.Add(2 * chosen);
+  gate_ = plan.Add(1);
+  gathered_ = plan.Add(L_);
+  hidden_ = plan.Add((gated_ ? 2 : 1) * I_);
+  out_ = plan.Add(std::max(D_, L_));
+  if (latent_in_ != nullptr) {
+    latent_ = plan.Add(L_);
+    sum_ = plan.Add(L_);
+  }
+  router_.Plan(plan);
+  starts_ =
+      WorkerScratchPlan(from.scratch).Add<uint32_t>(router_.experts() + 1);
+}
+
+absl::Status Mixture::TakeLatent(const MixerBuilder& from,
+                                 const LatentOptions& latent) {
+  if (latent.width == 0) return absl::OkStatus();
+  STEADYSTATE_ASSIGN_OR_RETURN(
+      latent_in_, MakeProjection(from.weights, latent.in, D_, L_, from.linears,
+                                 latent.bias));
+  STEADYSTATE_ASSIGN_OR_RETURN(latent_out_,
+                               MakeProjection(from.weights, latent.out, L_, D_,
+                                              from.linears, latent.bias));
+  return absl::OkStatus();
 }
 
 absl::Status Mixture::TakeExperts(const MixerBuilder& from,
@@ -84,7 +107,7 @@ absl::StatusOr<Mixture::Expert> Mixture::TakeExpert(
     const MixerBuilder& from, size_t expert, const MlpNames& names) const {
   const WeightScope weights =
       from.weights.Child(absl::StrCat("experts.", expert, "."));
-  ProjectionStack stack(weights, D_);
+  ProjectionStack stack(weights, L_);
   if (gated_) {
     STEADYSTATE_RETURN_IF_ERROR(stack.Add(names.gate, I_).status());
   }
@@ -92,7 +115,7 @@ absl::StatusOr<Mixture::Expert> Mixture::TakeExpert(
   Expert taken;
   STEADYSTATE_ASSIGN_OR_RETURN(taken.up, stack.Pack(from.linears));
   STEADYSTATE_ASSIGN_OR_RETURN(
-      taken.down, MakeProjection(weights, names.down, I_, D_, from.linears));
+      taken.down, MakeProjection(weights, names.down, I_, L_, from.linears));
   return taken;
 }
 
@@ -101,15 +124,15 @@ absl::Status Mixture::TakeFused(const MixerBuilder& from,
   const size_t E = router_.experts();
   const size_t up_rows = (gated_ ? 2 : 1) * I_;
   STEADYSTATE_ASSIGN_OR_RETURN(const TypedData up,
-                               from.weights.Take(names.up, {E, up_rows, D_}));
+                               from.weights.Take(names.up, {E, up_rows, L_}));
   STEADYSTATE_ASSIGN_OR_RETURN(const TypedData down,
-                               from.weights.Take(names.down, {E, D_, I_}));
+                               from.weights.Take(names.down, {E, L_, I_}));
   for (size_t e = 0; e < E; ++e) {
     Expert& taken = experts_.emplace_back();
     STEADYSTATE_ASSIGN_OR_RETURN(
-        taken.up, from.linears.Make(D_, {{RowsOfExpert(up, e, up_rows, D_)}}));
+        taken.up, from.linears.Make(L_, {{RowsOfExpert(up, e, up_rows, L_)}}));
     STEADYSTATE_ASSIGN_OR_RETURN(
-        taken.down, from.linears.Make(I_, {{RowsOfExpert(down, e, D_, I_)}}));
+        taken.down, from.linears.Make(I_, {{RowsOfExpert(down, e, L_, I_)}}));
   }
   return absl::OkStatus();
 }
@@ -124,13 +147,29 @@ void Mixture::Forward(std::span<const Segment> segments, size_t rows,
   Workspace::Buffers& buffers = workspace.buffers();
   const RowScratch scratch = buffers.OfRows(rows);
   auto* const chosen = reinterpret_cast<Chosen*>(scratch[chosen_]);
-  auto* const shares = reinterpret_cast<Share*>(scratch[shares_]);
-  uint32_t* const starts = buffers.OfWorker(0)[starts_];
   float* const gate = scratch[gate_];
   router_.Route(rows, x, chosen, gates_shared_ ? gate : nullptr, buffers);
   if (gates_shared_) {
     for (size_t row = 0; row < rows; ++row) Scale(gate[row], D_, y + row * D_);
   }
+  if (latent_in_ == nullptr) {
+    AddExperts(rows, chosen, x, y, buffers);
+    return;
+  }
+  float* const latent = scratch[latent_];
+  float* const sum = scratch[sum_];
+  float* const out = scratch[out_];
+  buffers.Project(*latent_in_, rows, x, D_, latent, L_);
+  std::fill_n(sum, rows * L_, 0.0F);
+  AddExperts(rows, chosen, latent, sum, buffers);
+  buffers.Project(*latent_out_, rows, sum, L_, out, D_);
+  AddTo(rows * D_, out, y);
+}
+
+void Mixture::AddExperts(size_t rows, const Chosen* chosen, const float* x,
+                         float* y, Workspace::Buffers& buffers) const {
+  auto* const shares = reinterpret_cast<Share*>(buffers.OfRows(rows)[shares_]);
+  uint32_t* const starts = buffers.OfWorker(0)[starts_];
   Sort(rows, chosen, starts, shares);
   for (size_t e = 0; e < experts_.size(); ++e) {
     const size_t count = starts[e + 1] - starts[e];
@@ -165,10 +204,10 @@ void Mixture::AddExpert(const Expert& expert, std::span<const Share> shares,
   float* const hidden = scratch[hidden_];
   float* const out = scratch[out_];
   for (size_t i = 0; i < count; ++i) {
-    std::memcpy(gathered + i * D_, x + shares[i].row * D_, D_ * sizeof(float));
+    std::memcpy(gathered + i * L_, x + shares[i].row * L_, L_ * sizeof(float));
   }
   const size_t width = expert.up->out();
-  buffers.Project(*expert.up, count, gathered, D_, hidden, width);
+  buffers.Project(*expert.up, count, gathered, L_, hidden, width);
   buffers.ForRows(count, width, [&](size_t i, size_t) {
     float* const row = hidden + i * width;
     if (gated_) {
@@ -177,10 +216,10 @@ void Mixture::AddExpert(const Expert& expert, std::span<const Share> shares,
       Activate(activation_, I_, row, row);
     }
   });
-  buffers.Project(*expert.down, count, hidden, width, out, D_);
-  buffers.ForRows(count, D_, [&](size_t i, size_t) {
-    Scale(shares[i].weight, D_, out + i * D_);
-    AddTo(D_, out + i * D_, y + shares[i].row * D_);
+  buffers.Project(*expert.down, count, hidden, width, out, L_);
+  buffers.ForRows(count, L_, [&](size_t i, size_t) {
+    Scale(shares[i].weight, L_, out + i * L_);
+    AddTo(L_, out + i * L_, y + shares[i].row * L_);
   });
 }
 

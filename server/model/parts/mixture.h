@@ -29,15 +29,26 @@ struct ExpertNames {
   MlpNames each{};  // an empty gate: experts have none
   // The first pair of which there is the first.
   struct Fused {
+    // D, or what their inputs are projected to.
     absl::string_view up;    // [E, 2 I, D], or [E, I, D] without gates
     absl::string_view down;  // [E, D, I]
   };
   std::span<const Fused> fused{};
 };
 
+// Experts that work on a narrower projection of what the mixture gets, while
+// its router and the shared expert see the whole.
+struct LatentOptions {
+  size_t width = 0;  // L; 0: experts see the whole, too
+  Bias bias = Bias::kNone;
+  absl::string_view in = "fc1_latent_proj";   // [L, D]
+  absl::string_view out = "fc2_latent_proj";  // [D, L]
+};
+
 struct MixtureOptions {
   RouterOptions router;
   size_t width = 0;  // I, of an expert
+  LatentOptions latent{};
   Activation activation = Activation::kSilu;
   ExpertNames names{};
   // Makes the expert that all tokens have; null: there is none.
@@ -62,6 +73,7 @@ absl::Status ReadExperts(const Config& config, const ExpertDefaults& defaults,
 //   y = sum_e w_e E_e(x) + g E_shared(x), over the experts e that the router
 //   chose, with weights w_e; g = sigmoid(w_s x), or 1
 //   E(x) = W_down (act(W_gate x) * (W_up x)), or W_down act(W_up x)
+// or with W_in and W_out around the sum, W_out sum_e w_e E_e(W_in x).
 // The rows of a batch are taken expert by expert: the weights of each are read
 // once, and those of an expert that no row has, not at all. What a row gets is
 // added in the order of the experts, whoever shares its batch. Immutable;
@@ -78,8 +90,8 @@ class Mixture final : public Mixer {
 
  private:
   struct Expert {
-    std::unique_ptr<Linear> up;    // D -> 2 I, the gate first; or I
-    std::unique_ptr<Linear> down;  // I -> D
+    std::unique_ptr<Linear> up;    // L -> 2 I, the gate first; or I
+    std::unique_ptr<Linear> down;  // I -> L
   };
   // A row that an expert has, and what its output counts for.
   struct Share {
@@ -93,30 +105,44 @@ class Mixture final : public Mixer {
   absl::Status TakeFused(const MixerBuilder& from,
                          const ExpertNames::Fused& names);
 
+  void Plan(const MixerBuilder& from);
+  absl::Status TakeLatent(const MixerBuilder& from,
+                          const LatentOptions& latent);
+
   // Sorts what was chosen by expert: those of expert e are [starts[e],
   // starts[e + 1]), in the order of their rows.
   //   starts  u32[experts + 1]  overwritten
   void Sort(size_t rows, const Chosen* chosen, uint32_t* starts,
             Share* shares) const;
+  // Adds what all experts make of their rows.
+  //   x  f32[rows, L]  in
+  //   y  f32[rows, L]  in/out
+  void AddExperts(size_t rows, const Chosen* chosen, const float* x, float* y,
+                  Workspace::Buffers& buffers) const;
   // Adds what one expert makes of its rows.
   void AddExpert(const Expert& expert, std::span<const Share> shares,
                  size_t rows, const float* x, float* y,
                  Workspace::Buffers& buffers) const;
 
   size_t D_ = 0;
+  size_t L_ = 0;  // width of what experts see; D where nothing is projected
   size_t I_ = 0;
   bool gated_ = true;
   Activation activation_ = Activation::kSilu;
   Router router_;
   std::vector<Expert> experts_;
-  std::unique_ptr<Mixer> shared_;  // or null
+  std::unique_ptr<Linear> latent_in_;   // D -> L, or null
+  std::unique_ptr<Linear> latent_out_;  // L -> D, or null
+  std::unique_ptr<Mixer> shared_;       // or null
   bool gates_shared_ = false;
   RowSlice chosen_;               // Chosen[chosen()]
   RowSlice shares_;               // Share[chosen()]
   RowSlice gate_;                 // 1, of the shared expert
-  RowSlice gathered_;             // D
+  RowSlice gathered_;             // L
   RowSlice hidden_;               // 2 I, or I
-  RowSlice out_;                  // D
+  RowSlice out_;                  // max(D, L)
+  RowSlice latent_;               // L, where there is a projection
+  RowSlice sum_;                  // likewise
   WorkerSlice<uint32_t> starts_;  // experts + 1
 };
 

@@ -151,13 +151,24 @@ class Experts(Mixture):
         super().__init__(model, prefix, mixture_shape(model.config))
 
     def step(self, x, position):
-        return super().step(x)
+        if self.config.get("moe_latent_size") is None:
+            return super().step(x)
+        latent = self.project("fc1_latent_proj", x)
+        parts = [weight * self.expert(e, latent) for e, weight in self.choose(x)]
+        return self.project("fc2_latent_proj", sum(parts)) + self.shared(x)
 
 
 def experts_tensors(case, n, p):
     fused = case.stored.get("fused", False)
-    mixture_tensors(case, p, mixture_shape(case.config), fused)
+    latent = case.config.get("moe_latent_size")
     D = case.config["hidden_size"]
+    mixture_tensors(case, p, mixture_shape(case.config), fused, latent or D)
+    if latent:
+        for name, rows, columns in (("fc1", latent, D), ("fc2", D, latent)):
+            q = p + name + "_latent_proj."
+            case.matrix(q + "weight", rows, columns)
+            if case.config["mlp_bias"]:
+                case.vector(q + "bias", rows, 0.0, 0.5)
     width = case.config["moe_shared_expert_intermediate_size"]
     q = p + "shared_experts."
     for name, rows, columns in (("up_proj", width, D), ("down_proj", D, width)):
@@ -327,6 +338,36 @@ CASES = {
             "topk_group": 1,
         },
         {"root": "backbone.", "seed": 35},
+    ),
+    # Experts in a latent width, as published.
+    "nemotron_h-latent": (
+        {
+            **SMALL,
+            "hybrid_override_pattern": "EM*E",
+            "n_groups": 1,
+            "moe_intermediate_size": 20,
+            "moe_latent_size": 16,
+            "moe_shared_expert_intermediate_size": 24,
+            "n_routed_experts": 5,
+            "num_experts_per_tok": 2,
+            "routed_scaling_factor": 5.0,
+        },
+        {"root": "backbone.", "dtype": "BF16", "seed": 35},
+    ),
+    # The same in the layout of transformers, with biases.
+    "nemotron_h-latent-wide": (
+        {
+            **SMALL,
+            "layers_block_type": ["linear_attention", "moe"],
+            "n_groups": 2,
+            "mlp_bias": True,
+            "moe_intermediate_size": 12,
+            "moe_latent_size": 40,
+            "moe_shared_expert_intermediate_size": 16,
+            "n_routed_experts": 4,
+            "num_experts_per_tok": 2,
+        },
+        {"fused": True, "seed": 5},
     ),
     # As transformers has them in memory, of the best groups.
     "nemotron_h-expert-groups": (

@@ -111,6 +111,14 @@ SMALL = {
             "num_attention_heads": 4, "num_key_value_heads": 2,
             "head_dim": 16, "mamba_num_heads": 8, "mamba_head_dim": 16,
             "n_groups": 2, "ssm_state_size": 16, "time_step_min": 1e-30},
+        "nemotron_h latent": {
+            "layers_block_type": ["moe", "linear_attention"],
+            "n_routed_experts": 8, "num_experts_per_tok": 3,
+            "moe_intermediate_size": 40, "moe_latent_size": 24,
+            "moe_shared_expert_intermediate_size": 56,
+            "num_attention_heads": 4, "num_key_value_heads": 2,
+            "head_dim": 16, "mamba_num_heads": 8, "mamba_head_dim": 16,
+            "n_groups": 2, "ssm_state_size": 16, "time_step_min": 1e-30},
         "olmo_hybrid": {
             "num_hidden_layers": 4, "intermediate_size": 96,
             "num_attention_heads": 4, "num_key_value_heads": 2,

@@ -48,7 +48,8 @@ TEST(NemotronHTest, BadMixturesAreRefusedByName) {
       {"topk_group", 0, kInvalid},
       {"norm_topk_prob", "yes", kInvalid},
       {"routed_scaling_factor", 0, kInvalid},
-      {"moe_latent_size", 16, kUnsupported},
+      {"moe_latent_size", "half", kInvalid},
+      {"moe_latent_size", 0, kInvalid},
       {"moe_intermediate_size", 0, kInvalid},
   };
   ExpectRefusals("nemotron_h-expert-groups", refusals);
