@@ -1,6 +1,5 @@
 #include "server/model/parts/cached_attention.h"
 
-#include "kernels/attention/softmax_attention.h"
 #include "server/base/status_macros.h"
 
 namespace steadystate {
@@ -29,18 +28,26 @@ void CachedAttention::Keep(const Segment& segment, size_t kv_head, size_t t,
               rows.v + at);
 }
 
+size_t CachedAttention::Pieces(const Segment& segment) const {
+  const size_t all = Together(segment) ? segment.rows : group();
+  const size_t each = Together(segment) ? tokens_at_once() : heads_at_once();
+  return (all + each - 1) / each;
+}
+
 void CachedAttention::AttendEach(const Segment& segment, size_t kv_head,
-                                 const AttentionRows& rows,
+                                 size_t first, const AttentionRows& rows,
                                  float* scratch) const {
-  const size_t head = kv_head * group();
+  const size_t d = options_.d;
+  const size_t head = kv_head * group() + first;
+  const size_t heads = std::min(heads_at_once(), group() - first);
   for (size_t t = 0; t < segment.rows; ++t) {
     const size_t row = segment.first_row + t;
     const size_t live = cache_.LiveAt(segment.position + t);
-    Keep(segment, kv_head, t, rows);
-    SoftmaxAttentionStep(
-        cache_.Rows(segment.state, kv_head, live), group(), options_.scale,
-        rows.q + row * rows.q_stride + head * options_.d, scratch,
-        rows.o + (row * options_.heads + head) * options_.d);
+    if (!KeepsBefore(segment)) Keep(segment, kv_head, t, rows);
+    SoftmaxAttentionStep(cache_.Rows(segment.state, kv_head, live), heads,
+                         options_.scale,
+                         rows.q + row * rows.q_stride + head * d, scratch,
+                         rows.o + (row * options_.heads + head) * d);
   }
 }
 
@@ -72,21 +79,19 @@ void CachedAttention::Run(std::span<const Segment> segments,
   const size_t G = options_.kv_heads;
   size_t pieces = 1;
   for (const Segment& segment : segments) {
-    if (!Together(segment)) continue;
-    const size_t each = tokens_at_once();
-    pieces = std::max(pieces, (segment.rows + each - 1) / each);
+    pieces = std::max(pieces, Pieces(segment));
   }
   buffers.pool.ParallelFor(segments.size() * pieces * G, [&](size_t i,
                                                              size_t worker) {
     const Segment& segment = segments[i / G / pieces];
     // The last, which look back farthest, take longest.
     const size_t piece = pieces - 1 - i / G % pieces;
+    if (piece >= Pieces(segment)) return;
     float* const scratch = buffers.OfWorker(worker)[scratch_];
-    if (!Together(segment)) {
-      if (piece > 0) return;
-      AttendEach(segment, i % G, rows, scratch);
-    } else if (piece * tokens_at_once() < segment.rows) {
+    if (Together(segment)) {
       AttendTogether(segment, i % G, piece * tokens_at_once(), rows, scratch);
+    } else {
+      AttendEach(segment, i % G, piece * heads_at_once(), rows, scratch);
     }
   });
 }
@@ -94,17 +99,20 @@ void CachedAttention::Run(std::span<const Segment> segments,
 void CachedAttention::KeepAll(std::span<const Segment> segments,
                               const AttentionRows& rows,
                               Workspace::Buffers& buffers) const {
-  if (std::ranges::none_of(segments, [this](const Segment& segment) {
-        return Together(segment);
-      })) {
-    return;
+  size_t longest = 0;
+  for (const Segment& segment : segments) {
+    if (KeepsBefore(segment)) longest = std::max(longest, segment.rows);
   }
+  if (longest == 0) return;
   const size_t G = options_.kv_heads;
-  buffers.pool.ParallelFor(segments.size() * G, [&](size_t i, size_t) {
-    const Segment& segment = segments[i / G];
-    if (!Together(segment)) return;
-    for (size_t t = 0; t < segment.rows; ++t) Keep(segment, i % G, t, rows);
-  });
+  buffers.ForRows(segments.size() * G, 2 * options_.d * longest,
+                  [&](size_t i, size_t) {
+                    const Segment& segment = segments[i / G];
+                    if (!KeepsBefore(segment)) return;
+                    for (size_t t = 0; t < segment.rows; ++t) {
+                      Keep(segment, i % G, t, rows);
+                    }
+                  });
 }
 
 }  // namespace steadystate

@@ -7,6 +7,7 @@
 #include <span>
 
 #include "absl/status/statusor.h"
+#include "kernels/attention/softmax_attention.h"
 #include "server/model/mixer.h"
 #include "server/model/mixer_builder.h"
 #include "server/model/parts/key_value_cache.h"
@@ -64,20 +65,33 @@ class CachedAttention {
   size_t tokens_at_once() const {
     return std::max(kQueriesAtOnce / group(), size_t{1});
   }
+  // So many query heads of a token, where it is computed by itself. What a ring
+  // keeps comes and goes with each token: all that share it see it at once.
+  size_t heads_at_once() const {
+    return cache_.is_ring() ? group() : std::min(group(), kHeadsAtOnce);
+  }
   // True if the segment's tokens are computed together: there are enough of
   // them, and no key of theirs takes the place of one that is still needed.
   bool Together(const Segment& segment) const {
     return !cache_.is_ring() && segment.rows >= kWorthProducts;
   }
 
+  // True if several pieces of work look back at what the segment's tokens keep.
+  bool KeepsBefore(const Segment& segment) const {
+    return Together(segment) || heads_at_once() < group();
+  }
+  // Pieces of work of a segment, for each key head.
+  size_t Pieces(const Segment& segment) const;
+
   // Puts the keys and values of one row of the batch into the cache.
   void Keep(const Segment& segment, size_t kv_head, size_t t,
             const AttentionRows& rows) const;
-  // Keeps what the segments have whose tokens are computed together.
+  // Keeps what several pieces of work need.
   void KeepAll(std::span<const Segment> segments, const AttentionRows& rows,
                Workspace::Buffers& buffers) const;
-  // One segment and key head, token after token.
-  void AttendEach(const Segment& segment, size_t kv_head,
+  // One segment and key head, token after token: its query heads from `first`
+  // on, heads_at_once() of them.
+  void AttendEach(const Segment& segment, size_t kv_head, size_t first,
                   const AttentionRows& rows, float* scratch) const;
   // The same of some tokens from `first` on, whose keys are kept already.
   void AttendTogether(const Segment& segment, size_t kv_head, size_t first,
