@@ -59,6 +59,20 @@ SIZES = {
     "hgrn": {},
     "hgrn2": {},
     "kda": {"num_heads": 8, "head_dim": 128},
+    "kimi_linear": {
+        "num_hidden_layers": 4,
+        "num_attention_heads": 8,
+        "linear_attn_config": {
+            "num_heads": 8,
+            "head_dim": 128,
+            "short_conv_kernel_size": 4,
+            "kda_layers": [1, 2, 3],
+            "full_attn_layers": [4],
+        },
+        "num_experts": 2,
+        "num_experts_per_token": 1,
+        "moe_intermediate_size": 16,
+    },
     "lfm2": {
         "num_hidden_layers": 3,
         "num_attention_heads": 16,

@@ -23,6 +23,7 @@ Family GraniteMoeHybridFamily();
 Family HgrnFamily();
 Family Hgrn2Family();
 Family KdaFamily();
+Family KimiLinearFamily();
 Family Lfm2Family();
 Family Lfm2MoeFamily();
 Family LinearAttnFamily();

@@ -9,8 +9,8 @@ absl::StatusOr<CachedAttention> CachedAttention::Make(
   CachedAttention made;
   made.options_ = options;
   STEADYSTATE_ASSIGN_OR_RETURN(
-      made.cache_,
-      KeyValueCache::Make(from, options.window, options.kv_heads, options.d));
+      made.cache_, KeyValueCache::Make(from, options.window, options.kv_heads,
+                                       options.d, options.values_are_keys));
   const size_t longest = options.window.value_or(from.context_cap);
   made.scratch_ =
       WorkerScratchPlan(from.scratch)
@@ -25,7 +25,7 @@ void CachedAttention::Keep(const Segment& segment, size_t kv_head, size_t t,
   const size_t at =
       (segment.first_row + t) * rows.kv_stride + kv_head * options_.d;
   cache_.Keep(segment.state, kv_head, segment.position + t, rows.k + at,
-              rows.v + at);
+              options_.values_are_keys ? nullptr : rows.v + at);
 }
 
 size_t CachedAttention::Pieces(const Segment& segment) const {

@@ -23,6 +23,8 @@ struct CachedAttentionOptions {
   float scale = 1;      // of scores
   // How many of the latest tokens are seen, the own one included; absent: all.
   std::optional<size_t> window{};
+  // Keys are values, too, and kept once.
+  bool values_are_keys = false;
 };
 
 // What the rows of a batch ask of a layer's cache, and what they add to it.
@@ -30,7 +32,7 @@ struct AttentionRows {
   const float* q = nullptr;  // f32[rows, H, d; q_stride]
   size_t q_stride = 0;
   const float* k = nullptr;  // f32[rows, G, d; kv_stride]
-  const float* v = nullptr;  // likewise
+  const float* v = nullptr;  // likewise; unused where values are keys
   size_t kv_stride = 0;
   float* o = nullptr;  // f32[rows, H, d]  out
 };

@@ -22,8 +22,21 @@ absl::StatusOr<bool> ReadLayerTypes(const Config& config,
                                     std::span<const Choice<TokenMixer>> kinds,
                                     ModelConfig& model);
 
-// A scalar that multiplies something, 1 where the config is silent.
-absl::StatusOr<float> ReadFactor(const Config& config, absl::string_view key);
+// A scalar that multiplies something, 1 where the config is silent, or
+// `fallback`.
+absl::StatusOr<float> ReadFactor(const Config& config, absl::string_view key,
+                                 double fallback = 1);
+
+// The key that the config has of the two, the first where it has neither.
+absl::string_view Either(const Config& config, absl::string_view key,
+                         absl::string_view other);
+
+// Reads num_attention_heads, and the widths as DeepSeek-V3's config has them:
+// kv_lora_rank, q_lora_rank, qk_nope_head_dim, qk_rope_head_dim, v_head_dim and
+// attention_bias; as many heads of keys as of queries are possible. Errors name
+// the key.
+absl::StatusOr<LatentAttentionOptions> ReadLatentAttention(
+    const Config& config);
 
 // What a family's softmax attention is where the config is silent.
 struct AttentionDefaults {

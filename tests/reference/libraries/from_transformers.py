@@ -25,18 +25,21 @@ DOUBLE = ", float64"
 # Keys that are in files and are nothing to the library. norm_scope is ours;
 # norm_before_gate is in files that its own script wrote; the others are in
 # published ones.
-INERT = ("norm_scope", "norm_before_gate", "attn_output_gate", "block_dim",
-         "block_mlp_init_scale", "block_norm_eps", "block_out_init_scale",
-         "block_use_swiglu", "block_use_xavier_init", "conv_dim",
+INERT = ("norm_scope", "norm_before_gate", "attn_output_gate", "auto_map",
+         "block_dim", "block_mlp_init_scale", "block_norm_eps",
+         "block_out_init_scale", "block_use_swiglu", "block_use_xavier_init", "conv_dim",
          "conv_dim_out", "conv_use_xavier_init", "init_method",
          "logits_to_keep", "mamba_ssm_dtype", "mamba_use_mlp",
-         "mlp_expansion_factor", "mlp_only_layers", "mtp_num_hidden_layers",
-         "normalization_function", "num_heads", "theta", "use_pos_enc")
+         "mla_use_nope", "mlp_expansion_factor", "mlp_only_layers",
+         "moe_layer_freq", "moe_router_activation_func",
+         "mtp_num_hidden_layers", "normalization_function", "num_heads",
+         "num_nextn_predict_layers", "rope_scaling", "theta",
+         "use_grouped_topk", "use_pos_enc")
 
 # Keys that it reads and has under other names.
-READ = ("block_ff_dim", "full_attention_interval", "head_dim",
-        "mamba_conv_bias", "mamba_d_conv", "mamba_n_groups",
-        "partial_rotary_factor", "rope_theta", "tie_embedding", "torch_dtype")
+READ = ("block_ff_dim", "first_k_dense_replace", "full_attention_interval",
+        "head_dim", "linear_attn_config", "mamba_conv_bias", "mamba_d_conv",
+        "mamba_n_groups", "partial_rotary_factor", "rope_theta", "tie_embedding", "torch_dtype")
 
 KEYS = INERT + READ
 
@@ -48,6 +51,7 @@ MODELS = {
     "falcon_mamba": ("FalconMambaConfig", "FalconMambaForCausalLM"),
     "granitemoehybrid": ("GraniteMoeHybridConfig",
                          "GraniteMoeHybridForCausalLM"),
+    "kimi_linear": ("KimiLinearConfig", "KimiLinearForCausalLM"),
     "lfm2": ("Lfm2Config", "Lfm2ForCausalLM"),
     "lfm2_moe": ("Lfm2MoeConfig", "Lfm2MoeForCausalLM"),
     "mamba": ("MambaConfig", "MambaForCausalLM"),
