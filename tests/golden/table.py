@@ -35,6 +35,13 @@ WIDTH, LAYERS = 1024, 24
 # What a config of that width has beside the family's defaults; as many layers
 # as tell the shares of their kinds, 1 where there is one kind.
 SIZES = {
+    "bailing_hybrid": {
+        "num_hidden_layers": 6,
+        "num_attention_heads": 8,
+        "num_experts": 8,
+        "num_experts_per_tok": 1,
+        "moe_intermediate_size": 16,
+    },
     "delta_net": {"num_heads": 8},
     "falcon_h1": {
         "hidden_size": 1024,

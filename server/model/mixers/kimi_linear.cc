@@ -21,7 +21,7 @@
 #include "server/model/parts/delta_layer.h"
 #include "server/model/parts/hybrid_config.h"
 #include "server/model/parts/mixture.h"
-#include "server/model/parts/projection.h"
+#include "server/model/parts/shared_mixture.h"
 
 namespace steadystate {
 namespace {
@@ -123,36 +123,14 @@ absl::StatusOr<std::unique_ptr<Mixer>> MakeDeltaAttention(
 }
 
 absl::StatusOr<std::unique_ptr<Mixer>> MakeMixture(const MixerBuilder& from) {
-  const Config& config = from.config;
   MixtureOptions options;
-  STEADYSTATE_RETURN_IF_ERROR(ReadGroupedRouter(
-      config,
-      {.experts = {.count = 256,
-                   .chosen = 8,
-                   .count_key =
-                       Either(config, "num_experts", "num_local_experts"),
-                   .chosen_key = Either(config, "num_experts_per_token",
-                                        "num_experts_per_tok")},
-       .factor = 2.446F,
-       .divided_key = Either(config, "moe_renormalize", "norm_topk_prob"),
-       .groups_key = Either(config, "num_expert_group", "n_group")},
+  STEADYSTATE_RETURN_IF_ERROR(ReadSharedRouter(
+      from.config, {.experts = {.count = 256, .chosen = 8}, .factor = 2.446F},
       options.router));
   STEADYSTATE_ASSIGN_OR_RETURN(
-      options.width, config.Size("moe_intermediate_size", 1024, kWidth));
+      options.width, from.config.Size("moe_intermediate_size", 1024, kWidth));
   options.names.each = {.gate = "w1", .up = "w3", .down = "w2"};
-  constexpr ExpertNames::Fused kFused[] = {
-      {"experts.gate_up_proj", "experts.down_proj"}};
-  options.names.fused = kFused;
-  STEADYSTATE_ASSIGN_OR_RETURN(
-      const size_t shared,
-      config.Size(Either(config, "num_shared_experts", "n_shared_experts"), 1,
-                  {1, 1024}));
-  const size_t width = shared * options.width;
-  options.make_shared = [width](const MixerBuilder& builder) {
-    return Mlp::Make(width, Activation::kSilu,
-                     builder.Child("shared_experts."));
-  };
-  return Mixture::Make(from, options);
+  return MakeSharedMixture(from, options.width, {}, options);
 }
 
 // As linear_attn_config has it: each layer is in one of its lists. False if it
@@ -183,10 +161,11 @@ absl::StatusOr<bool> ReadListedLayers(const Config& object,
                         "a layer is neither there nor in full_attn_layers");
 }
 
+constexpr Choice<TokenMixer> kKinds[] = {
+    {"linear_attention", TokenMixer::kFamily},
+    {"full_attention", TokenMixer::kLatent}};
+
 absl::Status ReadLayers(const Config& config, ModelConfig& model) {
-  constexpr Choice<TokenMixer> kKinds[] = {
-      {"linear_attention", TokenMixer::kFamily},
-      {"full_attention", TokenMixer::kLatent}};
   STEADYSTATE_ASSIGN_OR_RETURN(
       const bool named,
       ReadLayerTypes(config, std::span<const Choice<TokenMixer>>(kKinds),
@@ -207,34 +186,6 @@ absl::Status ReadLayers(const Config& config, ModelConfig& model) {
   }
   for (size_t i = 4; i < model.layers.size(); i += 4) {
     model.layers[i].tokens = TokenMixer::kLatent;
-  }
-  return absl::OkStatus();
-}
-
-// Which layers have a mixture; the others have an MLP.
-absl::Status ReadMixtureLayers(const Config& config, size_t dense_layers,
-                               ModelConfig& model) {
-  constexpr absl::string_view kKey = "mlp_layer_types";
-  constexpr Choice<ChannelMixer> kKinds[] = {{"dense", ChannelMixer::kGatedMlp},
-                                             {"sparse", ChannelMixer::kFamily}};
-  const size_t layers = model.layers.size();
-  STEADYSTATE_ASSIGN_OR_RETURN(const auto types,
-                               config.StringList(kKey, layers));
-  STEADYSTATE_ASSIGN_OR_RETURN(
-      const size_t dense,
-      config.Size("first_k_dense_replace", dense_layers, {0, 1024}));
-  if (types.has_value() && types->size() != layers) {
-    return config.Invalid(
-        kKey, absl::StrCat("it must have one name for each of the ", layers,
-                           " layers"));
-  }
-  for (size_t i = 0; i < layers; ++i) {
-    ChannelMixer& channels = model.layers[i].channels;
-    channels = i < dense ? ChannelMixer::kGatedMlp : ChannelMixer::kFamily;
-    if (!types.has_value()) continue;
-    STEADYSTATE_ASSIGN_OR_RETURN(
-        channels, ChoiceOf(config, kKey, absl::string_view((*types)[i]),
-                           std::span<const Choice<ChannelMixer>>(kKinds)));
   }
   return absl::OkStatus();
 }

@@ -14,6 +14,7 @@ namespace steadystate {
 
 // The rows of the registry. Each stands in the file that its `source` names,
 // whose head comment has the formulas.
+Family BailingHybridFamily();
 Family DeltaNetFamily();
 Family GatedDeltanetFamily();
 Family FalconH1Family();

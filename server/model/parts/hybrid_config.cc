@@ -145,6 +145,18 @@ absl::StatusOr<SoftmaxAttentionOptions> ReadAttention(
   return options;
 }
 
+absl::StatusOr<double> ReadRopeTheta(const Config& config, double fallback,
+                                     ModelConfig& model) {
+  STEADYSTATE_ASSIGN_OR_RETURN(
+      double theta, config.Number("rope_theta", fallback, {1, 1e15}));
+  double share = 1;
+  for (const absl::string_view key : {"rope_scaling", "rope_parameters"}) {
+    STEADYSTATE_RETURN_IF_ERROR(
+        ReadRotaryObject(config, key, theta, share, model));
+  }
+  return theta;
+}
+
 absl::StatusOr<LatentAttentionOptions> ReadLatentAttention(
     const Config& config) {
   LatentAttentionOptions options;

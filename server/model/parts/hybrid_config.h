@@ -31,6 +31,11 @@ absl::StatusOr<float> ReadFactor(const Config& config, absl::string_view key,
 absl::string_view Either(const Config& config, absl::string_view key,
                          absl::string_view other);
 
+// Reads the base of the rotary embedding where all of a part turns: as
+// ReadAttention does, whatever the share is that the config names.
+absl::StatusOr<double> ReadRopeTheta(const Config& config, double fallback,
+                                     ModelConfig& model);
+
 // Reads num_attention_heads, and the widths as DeepSeek-V3's config has them:
 // kv_lora_rank, q_lora_rank, qk_nope_head_dim, qk_rope_head_dim, v_head_dim and
 // attention_bias; as many heads of keys as of queries are possible. Errors name

@@ -80,6 +80,7 @@ absl::StatusOr<std::unique_ptr<Mixer>> Mixture::Make(
   mixture->I_ = options.width;
   mixture->gated_ = !options.names.each.gate.empty();
   mixture->activation_ = options.activation;
+  mixture->limit_ = options.limit;
   mixture->gates_shared_ = !options.router.shared_gate.empty();
   STEADYSTATE_ASSIGN_OR_RETURN(mixture->router_,
                                Router::Make(from, options.router));
@@ -206,7 +207,7 @@ void Mixture::AddExpert(const Expert& expert, std::span<const Share> shares,
   buffers.ForRows(count, width, [&](size_t i, size_t) {
     float* const row = hidden + i * width;
     if (gated_) {
-      ActivateAndMultiply(activation_, I_, row, row + I_, row);
+      ActivateGated(activation_, limit_, I_, row, row + I_, row);
     } else {
       Activate(activation_, I_, row, row);
     }

@@ -39,6 +39,7 @@ struct MixtureOptions {
   RouterOptions router;
   size_t width = 0;  // I, of an expert
   Activation activation = Activation::kSilu;
+  float limit = 0;  // as MlpScale::limit, of experts with gates
   ExpertNames names{};
   // Makes the expert that all tokens have; null: there is none.
   std::function<absl::StatusOr<std::unique_ptr<Mixer>>(
@@ -124,6 +125,7 @@ class Mixture final : public Mixer {
   size_t D_ = 0;
   size_t I_ = 0;
   bool gated_ = true;
+  float limit_ = 0;
   Activation activation_ = Activation::kSilu;
   Router router_;
   std::vector<Expert> experts_;

@@ -26,6 +26,7 @@ and, where it needs them,
 """
 
 from families import (
+    bailing_hybrid,
     delta_net,
     falcon_h1,
     falcon_mamba,
@@ -56,6 +57,7 @@ from families import (
 )
 
 FAMILIES = {
+    "bailing_hybrid": bailing_hybrid,
     "delta_net": delta_net,
     "falcon_h1": falcon_h1,
     "falcon_mamba": falcon_mamba,
