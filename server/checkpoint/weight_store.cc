@@ -67,6 +67,12 @@ bool WeightStore::Has(const std::string& name) const {
   return checkpoint_.tensors().contains(name);
 }
 
+bool WeightStore::HasAny(const std::string& prefix) const {
+  const auto first = checkpoint_.tensors().lower_bound(prefix);
+  return first != checkpoint_.tensors().end() &&
+         absl::StartsWith(first->first, prefix);
+}
+
 std::optional<std::vector<size_t>> WeightStore::ShapeOf(
     const std::string& name) const {
   const auto found = checkpoint_.tensors().find(name);
@@ -146,6 +152,8 @@ std::vector<std::string> WeightStore::Unused(
 WeightScope WeightScope::Child(absl::string_view prefix) const {
   return WeightScope(*store_, FullName(prefix));
 }
+
+bool WeightScope::HasAny() const { return store_->HasAny(prefix_); }
 
 bool WeightScope::Has(absl::string_view name) const {
   return store_->Has(FullName(name));

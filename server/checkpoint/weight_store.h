@@ -33,6 +33,9 @@ class WeightStore {
 
   bool Has(const std::string& name) const;
 
+  // True if there is a tensor whose name begins so.
+  bool HasAny(const std::string& prefix) const;
+
   // The shape of a tensor, or nothing if there is none of that name.
   std::optional<std::vector<size_t>> ShapeOf(const std::string& name) const;
 
@@ -83,6 +86,8 @@ class WeightScope {
   WeightScope Child(absl::string_view prefix) const;
 
   bool Has(absl::string_view name) const;
+  // True if there is a tensor in this part at all.
+  bool HasAny() const;
   std::optional<std::vector<size_t>> ShapeOf(absl::string_view name) const;
   bool Equal(absl::string_view name, absl::string_view other) const;
 

@@ -41,6 +41,8 @@ struct ModelFrame {
   absl::string_view softmax_mixer = "";
   absl::string_view channel_norm = "mlp_norm";
   absl::string_view channel_mixer = "mlp.";
+  // Where a layer has tensors of this name; empty: nowhere.
+  absl::string_view other_channel_mixer = "";
   // What other checkpoints of the family call these norms; empty: nothing else.
   absl::string_view other_token_norm = "";
   absl::string_view other_channel_norm = "";
@@ -109,10 +111,27 @@ struct SoftmaxAttentionOptions {
   absl::string_view out = "o_proj";
 };
 
+// How a layer of latent attention is made (parts/latent_attention.h).
+struct LatentAttentionOptions {
+  size_t num_heads = 0;     // H
+  size_t latent = 0;        // width of what keys and values are made from
+  size_t query_latent = 0;  // of what queries are; 0: they are of full rank
+  size_t nope = 0;          // width of a head's own keys
+  size_t rope = 0;          // of the key that all heads share
+  size_t value = 0;         // of a head's values
+  bool rotary = false;      // the shared key turns, pairs being interleaved
+  double rope_theta = 10000;
+  float norm_eps = 1e-6F;
+  bool bias = false;   // of projections to latents, and of the output's
+  bool gated = false;  // each head's output times sigmoid of one number
+  absl::string_view out = "o_proj";
+};
+
 // What a layer mixes tokens with.
 enum class TokenMixer : uint8_t {
   kFamily,   // Family::make_token_mixer
   kSoftmax,  // softmax attention
+  kLatent,   // the same over latents
   kBoth,     // the sum of both, of the same input
   kNone,     // it does not: Family::make_channel_mixer in that place
 };
@@ -137,6 +156,7 @@ struct LayerPlan {
   // h += norm(mixer(h)); else h += mixer(norm(h)).
   bool norm_after = false;
   SoftmaxAttentionOptions softmax{};  // of kSoftmax and kBoth
+  LatentAttentionOptions latent{};    // of kLatent
   MixerScale family_scale{};          // of kBoth
   MixerScale softmax_scale{};         // of kBoth
 
@@ -144,7 +164,8 @@ struct LayerPlan {
     return tokens == TokenMixer::kFamily || tokens == TokenMixer::kBoth;
   }
   bool has_softmax() const {
-    return tokens == TokenMixer::kSoftmax || tokens == TokenMixer::kBoth;
+    return tokens == TokenMixer::kSoftmax || tokens == TokenMixer::kBoth ||
+           tokens == TokenMixer::kLatent;
   }
 };
 

@@ -7,6 +7,7 @@
 #include "kernels/pointwise/activation.h"
 #include "server/base/status_macros.h"
 #include "server/model/mixers/mixers.h"
+#include "server/model/parts/latent_attention.h"
 #include "server/model/parts/mixer_sum.h"
 #include "server/model/parts/projection.h"
 #include "server/model/workspace.h"
@@ -29,6 +30,8 @@ absl::StatusOr<std::unique_ptr<Mixer>> MakeTokenMixer(
   switch (plan.tokens) {
     case TokenMixer::kSoftmax:
       return make_softmax(builder);
+    case TokenMixer::kLatent:
+      return MakeLatentAttention(plan.latent, builder.Child(softmax_name));
     case TokenMixer::kNone:
       return family.make_channel_mixer(builder.Child(names.token_mixer));
     case TokenMixer::kBoth:
@@ -85,9 +88,13 @@ absl::StatusOr<Layer> Layer::Make(const ModelConfig& config,
   }
   STEADYSTATE_ASSIGN_OR_RETURN(steps[0].mixer, MakeTokenMixer(config, builder));
   if (mixes_channels) {
-    STEADYSTATE_ASSIGN_OR_RETURN(
-        steps[1].mixer,
-        MakeChannelMixer(config, builder.Child(names.channel_mixer)));
+    MixerBuilder from = builder.Child(names.channel_mixer);
+    if (!names.other_channel_mixer.empty()) {
+      const MixerBuilder other = builder.Child(names.other_channel_mixer);
+      if (other.weights.HasAny()) from.weights = other.weights;
+    }
+    STEADYSTATE_ASSIGN_OR_RETURN(steps[1].mixer,
+                                 MakeChannelMixer(config, from));
   }
   return Layer(std::move(steps), plan.norm_after, config.residual_multiplier);
 }

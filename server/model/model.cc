@@ -132,6 +132,8 @@ std::vector<std::string> LayerKinds(const ModelConfig& config) {
       if (plan.has_softmax()) kinds.back() += " and softmax";
     } else if (plan.tokens == TokenMixer::kNone) {
       kinds.emplace_back("mlp");
+    } else if (plan.tokens == TokenMixer::kLatent) {
+      kinds.emplace_back("softmax latent");
     } else {
       kinds.emplace_back(plan.softmax.window.has_value() ? "softmax window"
                                                          : "softmax");

@@ -16,7 +16,8 @@ namespace steadystate {
 namespace {
 
 std::vector<Family> AllFamilies() {
-  std::vector<Family> all = {BambaFamily(),
+  std::vector<Family> all = {BailingHybridFamily(),
+                             BambaFamily(),
                              DeltaNetFamily(),
                              GatedDeltanetFamily(),
                              FalconH1Family(),
@@ -27,6 +28,7 @@ std::vector<Family> AllFamilies() {
                              Hgrn2Family(),
                              JambaFamily(),
                              KdaFamily(),
+                             KimiLinearFamily(),
                              Lfm2Family(),
                              Lfm2MoeFamily(),
                              LinearAttnFamily(),

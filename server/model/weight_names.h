@@ -20,10 +20,13 @@ struct MlpNames {
 };
 
 // What is multiplied within a gated MLP: what goes into the activation, and
-// what comes out of the whole.
+// what comes out of the whole; and what bounds the factors in between.
 struct MlpScale {
   float gate = 1;
   float down = 1;
+  // Of what the activation gives, from above, and of what it is multiplied by,
+  // on both sides; 0: nothing does.
+  float limit = 0;
 };
 
 }  // namespace steadystate

@@ -35,6 +35,13 @@ WIDTH, LAYERS = 1024, 24
 # What a config of that width has beside the family's defaults; as many layers
 # as tell the shares of their kinds, 1 where there is one kind.
 SIZES = {
+    "bailing_hybrid": {
+        "num_hidden_layers": 6,
+        "num_attention_heads": 8,
+        "num_experts": 8,
+        "num_experts_per_tok": 1,
+        "moe_intermediate_size": 16,
+    },
     "bamba": {
         "num_hidden_layers": 6,
         "attn_layer_indices": [5],
@@ -73,6 +80,20 @@ SIZES = {
         "num_experts": 1,
     },
     "kda": {"num_heads": 8, "head_dim": 128},
+    "kimi_linear": {
+        "num_hidden_layers": 4,
+        "num_attention_heads": 8,
+        "linear_attn_config": {
+            "num_heads": 8,
+            "head_dim": 128,
+            "short_conv_kernel_size": 4,
+            "kda_layers": [1, 2, 3],
+            "full_attn_layers": [4],
+        },
+        "num_experts": 2,
+        "num_experts_per_token": 1,
+        "moe_intermediate_size": 16,
+    },
     "lfm2": {
         "num_hidden_layers": 3,
         "num_attention_heads": 16,

@@ -3,7 +3,7 @@
 A case is (config values, options of storage). The values are added to BASE;
 None removes a key of BASE, other keys are null then. Options: "dtype" (F16), "shards" (1), "fused_mlp"
 (gate and up in one matrix), "seed" (of the name), "one_way" (no bidirectional
-pass), and what a family's own functions ask for.
+pass), "tokens" (40), and what a family's own functions ask for.
 """
 
 import json
@@ -134,7 +134,7 @@ def write_case(root, name):
     os.makedirs(folder, exist_ok=True)
     seed = stored.get("seed", zlib.crc32(name.encode()))
     tensors = Case(family_of(model_type), values, stored, seed).make()
-    tokens = np.random.default_rng(100 + seed).integers(0, VOCAB, TOKENS)
+    tokens = np.random.default_rng(100 + seed).integers(0, VOCAB, stored.get("tokens", TOKENS))
     with open(os.path.join(folder, "config.json"), "w") as file:
         json.dump(values, file, indent=1)
         file.write("\n")

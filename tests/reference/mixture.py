@@ -5,7 +5,8 @@ perhaps one that all tokens have.
     the k experts of the largest s (+ bias), of the best groups if there are
     w_e = factor s_e / (sum of those chosen + divided_with)
     y = sum_e w_e E_e(x) + g shared(x),  g = sigmoid(w_s . x) or 1
-    E(x) = W_d (act(W_g x) * (W_u x)), or W_d act(W_u x) without gates
+    E(x) = W_d (act(W_g x) * (W_u x)), or W_d act(W_u x) without gates;
+    with a limit L: W_d (min(act(W_g x), L) * clamp(W_u x, -L, L))
 
 The router is never rounded: it decides.
 """
@@ -36,6 +37,15 @@ class Shape:
     shared: str = ""  # prefix of the shared expert; "": none
     shared_names: tuple = ("gate_proj", "up_proj", "down_proj")
     shared_gate: str = ""
+    limit: float = 0.0  # 0: none
+    shared_limit: float = 0.0
+
+
+def gated(act, gate, up, limit):
+    """What goes into the last matrix of an expert with gates."""
+    if not limit:
+        return act(gate) * up
+    return np.minimum(act(gate), limit) * np.clip(up, -limit, limit)
 
 
 class Mixture(Layer):
@@ -79,7 +89,10 @@ class Mixture(Layer):
         gate, up, down = self.matrices(e)
         act = ACTIVATIONS[self.shape.act]
         y = self.multiply(up, x)
-        y = act(y) if gate is None else act(self.multiply(gate, x)) * y
+        if gate is None:
+            y = act(y)
+        else:
+            y = gated(act, self.multiply(gate, x), y, self.shape.limit)
         return self.multiply(down, y)
 
     def shared(self, x):
@@ -92,7 +105,8 @@ class Mixture(Layer):
             g, y = np.split(y, 2)
             y = act(g) * y
         else:
-            y = act(self.project(p + gate, x)) * y
+            limit = self.shape.shared_limit
+            y = gated(act, self.project(p + gate, x), y, limit)
         y = self.project(p + down, y)
         if self.shape.shared_gate:
             y = y * sigmoid(self.tensor(self.shape.shared_gate) @ x)

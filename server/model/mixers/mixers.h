@@ -14,6 +14,7 @@ namespace steadystate {
 
 // The rows of the registry. Each stands in the file that its `source` names,
 // whose head comment has the formulas.
+Family BailingHybridFamily();
 Family BambaFamily();
 Family DeltaNetFamily();
 Family GatedDeltanetFamily();
@@ -25,6 +26,7 @@ Family HgrnFamily();
 Family Hgrn2Family();
 Family JambaFamily();
 Family KdaFamily();
+Family KimiLinearFamily();
 Family Lfm2Family();
 Family Lfm2MoeFamily();
 Family LinearAttnFamily();

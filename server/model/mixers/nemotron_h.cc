@@ -95,12 +95,6 @@ constexpr Bounds kHeads = {1, 65536};
 constexpr Bounds kWidth = {1, 1 << 20};
 constexpr size_t kMaxLayers = 1024;
 
-// The key that the file has of the two, the first where it has neither.
-absl::string_view Either(const Config& config, absl::string_view key,
-                         absl::string_view older) {
-  return !config.Has(key) && config.Has(older) ? older : key;
-}
-
 absl::StatusOr<Bias> ReadBias(const Config& config, absl::string_view key,
                               bool fallback) {
   STEADYSTATE_ASSIGN_OR_RETURN(const bool bias, config.Bool(key, fallback));
@@ -137,38 +131,13 @@ absl::StatusOr<std::unique_ptr<Mixer>> MakeMamba2(const MixerBuilder& from) {
   return Mamba2Layer::Make(from, options);
 }
 
-absl::Status ReadRouter(const Config& config, RouterOptions& router) {
-  router.scores = RouterOptions::Scores::kSigmoid;
-  router.bias = "gate.e_score_correction_bias";
-  STEADYSTATE_RETURN_IF_ERROR(ReadExperts(
-      config, {.count = 8, .chosen = 2, .count_key = "n_routed_experts"},
-      router));
-  STEADYSTATE_ASSIGN_OR_RETURN(const bool divided,
-                               config.Bool("norm_topk_prob", true));
-  router.divided_with = divided ? 1e-20F : -1;
-  STEADYSTATE_ASSIGN_OR_RETURN(router.factor,
-                               ReadFactor(config, "routed_scaling_factor"));
-  const Bounds groups = {1, RouterOptions::kMaxGroups};
-  STEADYSTATE_ASSIGN_OR_RETURN(router.groups,
-                               config.Size("n_group", 1, groups));
-  STEADYSTATE_ASSIGN_OR_RETURN(router.groups_kept,
-                               config.Size("topk_group", 1, groups));
-  if (router.experts % router.groups != 0) {
-    return config.Invalid("n_group", "it must divide n_routed_experts");
-  }
-  if (router.groups_kept > router.groups ||
-      router.experts / router.groups * router.groups_kept < router.chosen) {
-    return config.Invalid("topk_group",
-                          "it is at most n_group, and so many groups have at "
-                          "least num_experts_per_tok experts");
-  }
-  return absl::OkStatus();
-}
-
 absl::StatusOr<std::unique_ptr<Mixer>> MakeMixture(const MixerBuilder& from) {
   const Config& config = from.config;
   MixtureOptions options;
-  STEADYSTATE_RETURN_IF_ERROR(ReadRouter(config, options.router));
+  STEADYSTATE_RETURN_IF_ERROR(ReadGroupedRouter(
+      config,
+      {.experts = {.count = 8, .chosen = 2, .count_key = "n_routed_experts"}},
+      options.router));
   STEADYSTATE_ASSIGN_OR_RETURN(
       options.width, config.Size("moe_intermediate_size", 7688, kWidth));
   STEADYSTATE_ASSIGN_OR_RETURN(const std::optional<size_t> latent,

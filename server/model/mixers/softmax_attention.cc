@@ -8,11 +8,7 @@
 //   y   = W_o o (+ b)
 // H query heads share G key/value heads, H/G each. The cache holds rotated
 // keys.
-#include "kernels/attention/softmax_attention.h"
-
-#include <algorithm>
 #include <cmath>
-#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -20,7 +16,7 @@
 #include "kernels/pointwise/norm.h"
 #include "server/base/status_macros.h"
 #include "server/model/mixers/mixers.h"
-#include "server/model/parts/key_value_cache.h"
+#include "server/model/parts/cached_attention.h"
 #include "server/model/parts/projection.h"
 #include "server/model/parts/query_key.h"
 #include "server/model/workspace.h"
@@ -35,11 +31,6 @@ constexpr FixedKey kFixedKeys[] = {{"rope_scaling", "null"}};
 
 constexpr double kMaxWindow = 1 << 24;
 
-// Tokens of a segment from which on matrix products are faster.
-constexpr size_t kWorthProducts = 8;
-// Queries that are columns of one product.
-constexpr size_t kQueriesAtOnce = 64;
-
 class SoftmaxAttention final : public Mixer {
  public:
   SoftmaxAttention(const SoftmaxAttentionOptions& options, size_t hidden_size)
@@ -47,16 +38,12 @@ class SoftmaxAttention final : public Mixer {
         H_(options.num_heads),
         G_(options.num_kv_heads),
         d_(options.head_dim),
-        gated_(options.gated),
-        window_(options.window),
-        scale_(options.key_multiplier *
-               (options.scale.has_value()
-                    ? static_cast<float>(*options.scale)
-                    : 1.0f / std::sqrt(static_cast<float>(d_)))) {}
+        gated_(options.gated) {}
 
   absl::Status TakeWeights(const SoftmaxAttentionOptions& options,
                            const MixerBuilder& from);
-  absl::Status DeclareMemory(const MixerBuilder& from);
+  absl::Status DeclareMemory(const SoftmaxAttentionOptions& options,
+                             const MixerBuilder& from);
   absl::Status MakeRotary(const SoftmaxAttentionOptions& options,
                           const MixerBuilder& from);
 
@@ -70,53 +57,19 @@ class SoftmaxAttention final : public Mixer {
 
   // Normalises q and k of one row.
   void Normalize(float* row) const;
-  // Query heads that share a key head.
-  size_t group() const { return H_ / G_; }
-  // So many tokens of a segment are one piece of work for each key head.
-  size_t tokens_at_once() const {
-    return std::max(kQueriesAtOnce / group(), size_t{1});
-  }
-  // True if the segment's tokens are computed together: there are enough of
-  // them, and no key of theirs takes the place of one that is still needed.
-  bool Together(const Segment& segment) const {
-    return !cache_.is_ring() && segment.rows >= kWorthProducts;
-  }
-
-  // Puts the keys and values of one row of the batch into the cache.
-  void Keep(std::byte* state, size_t kv_head, uint64_t position,
-            const float* fused_row) const {
-    cache_.Keep(state, kv_head, position, fused_row + (H_ + kv_head) * d_,
-                fused_row + (H_ + G_ + kv_head) * d_);
-  }
-
-  // Answers the query heads of all segments, whose keys go into the cache.
-  void AttendAll(std::span<const Segment> segments, const float* fused,
-                 float* out, Workspace::Buffers& buffers) const;
-  // Keeps what the segments have whose tokens are computed together.
-  void KeepAll(std::span<const Segment> segments, const float* fused,
-               Workspace::Buffers& buffers) const;
-  // One segment and key head, token after token.
-  void AttendEach(const Segment& segment, size_t kv_head, const float* fused,
-                  float* scratch, float* out) const;
-  // The same of some tokens from `first` on, whose keys are kept already.
-  void AttendTogether(const Segment& segment, size_t kv_head, size_t first,
-                      const float* fused, float* scratch, float* out) const;
 
   const size_t D_, H_, G_;
   const size_t d_;  // width of a head
   const bool gated_;
-  const std::optional<size_t> window_;
-  const float scale_;
   std::unique_ptr<Linear> fused_;       // D -> columns()
   std::unique_ptr<Linear> out_;         // H d -> D
   std::vector<float> q_norm_, k_norm_;  // f32[d], or [., d], or empty
   bool all_heads_ = false;              // are normalised together
   float norm_eps_ = 0;
   RotaryRows rotary_;  // of q and k
-  KeyValueCache cache_;
-  RowSlice fused_rows_;         // columns()
-  RowSlice out_rows_;           // H d
-  WorkerSlice<float> scratch_;  // of attention
+  CachedAttention attention_;
+  RowSlice fused_rows_;  // columns()
+  RowSlice out_rows_;    // H d
 };
 
 absl::Status SoftmaxAttention::TakeWeights(
@@ -156,17 +109,21 @@ absl::Status SoftmaxAttention::TakeWeights(
   return take(norm.k, G_, k_norm_);
 }
 
-absl::Status SoftmaxAttention::DeclareMemory(const MixerBuilder& from) {
-  STEADYSTATE_ASSIGN_OR_RETURN(cache_,
-                               KeyValueCache::Make(from, window_, G_, d_));
-  const size_t longest = window_.value_or(from.context_cap);
+absl::Status SoftmaxAttention::DeclareMemory(
+    const SoftmaxAttentionOptions& options, const MixerBuilder& from) {
+  const float scale = options.scale.has_value()
+                          ? static_cast<float>(*options.scale)
+                          : 1.0f / std::sqrt(static_cast<float>(d_));
+  STEADYSTATE_ASSIGN_OR_RETURN(
+      attention_,
+      CachedAttention::Make(from, {.heads = H_,
+                                   .kv_heads = G_,
+                                   .d = d_,
+                                   .scale = options.key_multiplier * scale,
+                                   .window = options.window}));
   RowScratchPlan plan(from.scratch);
   fused_rows_ = plan.Add(columns());
   out_rows_ = plan.Add(H_ * d_);
-  scratch_ =
-      WorkerScratchPlan(from.scratch)
-          .Add(std::max(std::min(group(), kHeadsAtOnce) * longest,
-                        AttentionScratch(tokens_at_once() * group(), d_)));
   return absl::OkStatus();
 }
 
@@ -197,7 +154,14 @@ void SoftmaxAttention::Forward(std::span<const Segment> segments, size_t rows,
     });
   }
   rotary_.Run(segments, fused, columns(), buffers);
-  AttendAll(segments, fused, out, buffers);
+  attention_.Run(segments,
+                 {.q = fused,
+                  .q_stride = columns(),
+                  .k = fused + H_ * d_,
+                  .v = fused + (H_ + G_) * d_,
+                  .kv_stride = columns(),
+                  .o = out},
+                 buffers);
   if (gated_) {
     const size_t width = H_ * d_;
     buffers.ForRows(rows, width, [&](size_t row, size_t) {
@@ -220,84 +184,6 @@ void SoftmaxAttention::Normalize(float* row) const {
     const std::vector<float>& norm = head < H_ ? q_norm_ : k_norm_;
     RmsNorm(d_, row + head * d_, norm.data(), norm_eps_, row + head * d_);
   }
-}
-
-void SoftmaxAttention::AttendEach(const Segment& segment, size_t kv_head,
-                                  const float* fused, float* scratch,
-                                  float* out) const {
-  for (size_t t = 0; t < segment.rows; ++t) {
-    const uint64_t position = segment.position + t;
-    const size_t row = segment.first_row + t;
-    const float* in = fused + row * columns();
-    Keep(segment.state, kv_head, position, in);
-    SoftmaxAttentionStep(
-        cache_.Rows(segment.state, kv_head, cache_.LiveAt(position)), group(),
-        scale_, in + kv_head * group() * d_, scratch,
-        out + (row * H_ + kv_head * group()) * d_);
-  }
-}
-
-void SoftmaxAttention::AttendTogether(const Segment& segment, size_t kv_head,
-                                      size_t first, const float* fused,
-                                      float* scratch, float* out) const {
-  const size_t tokens = std::min(tokens_at_once(), segment.rows - first);
-  const size_t row = segment.first_row + first;
-  const size_t position = segment.position + first;
-  SoftmaxAttentionTokens(cache_.Rows(segment.state, kv_head, position + tokens),
-                         {.tokens = tokens,
-                          .heads = group(),
-                          .position = position,
-                          .scale = scale_,
-                          .q = fused + row * columns() + kv_head * group() * d_,
-                          .q_stride = columns(),
-                          .o = out + (row * H_ + kv_head * group()) * d_,
-                          .o_stride = H_ * d_},
-                         scratch);
-}
-
-void SoftmaxAttention::AttendAll(std::span<const Segment> segments,
-                                 const float* fused, float* out,
-                                 Workspace::Buffers& buffers) const {
-  // Before anybody looks back at them.
-  KeepAll(segments, fused, buffers);
-  size_t pieces = 1;
-  for (const Segment& segment : segments) {
-    if (!Together(segment)) continue;
-    const size_t each = tokens_at_once();
-    pieces = std::max(pieces, (segment.rows + each - 1) / each);
-  }
-  buffers.pool.ParallelFor(
-      segments.size() * pieces * G_, [&](size_t i, size_t worker) {
-        const Segment& segment = segments[i / G_ / pieces];
-        // The last, which look back farthest, take longest.
-        const size_t piece = pieces - 1 - i / G_ % pieces;
-        float* const scratch = buffers.OfWorker(worker)[scratch_];
-        if (!Together(segment)) {
-          if (piece > 0) return;
-          AttendEach(segment, i % G_, fused, scratch, out);
-        } else if (piece * tokens_at_once() < segment.rows) {
-          AttendTogether(segment, i % G_, piece * tokens_at_once(), fused,
-                         scratch, out);
-        }
-      });
-}
-
-void SoftmaxAttention::KeepAll(std::span<const Segment> segments,
-                               const float* fused,
-                               Workspace::Buffers& buffers) const {
-  if (std::ranges::none_of(segments, [this](const Segment& segment) {
-        return Together(segment);
-      })) {
-    return;
-  }
-  buffers.pool.ParallelFor(segments.size() * G_, [&](size_t i, size_t) {
-    const Segment& segment = segments[i / G_];
-    if (!Together(segment)) return;
-    for (size_t t = 0; t < segment.rows; ++t) {
-      Keep(segment.state, i % G_, segment.position + t,
-           fused + (segment.first_row + t) * columns());
-    }
-  });
 }
 
 }  // namespace
@@ -345,7 +231,7 @@ absl::StatusOr<std::unique_ptr<Mixer>> MakeSoftmaxAttention(
     const SoftmaxAttentionOptions& options, const MixerBuilder& builder) {
   auto mixer = std::make_unique<SoftmaxAttention>(options, builder.hidden_size);
   STEADYSTATE_RETURN_IF_ERROR(mixer->TakeWeights(options, builder));
-  STEADYSTATE_RETURN_IF_ERROR(mixer->DeclareMemory(builder));
+  STEADYSTATE_RETURN_IF_ERROR(mixer->DeclareMemory(options, builder));
   STEADYSTATE_RETURN_IF_ERROR(mixer->MakeRotary(options, builder));
   return mixer;
 }

@@ -63,8 +63,12 @@ absl::StatusOr<SoftplusDecay> SoftplusDecay::Make(
     decay.lower_bound_ = static_cast<float>(*lower_bound);
   }
   const size_t stored = heads / sharing;
-  STEADYSTATE_ASSIGN_OR_RETURN(const std::vector<float> rates,
-                               TakeRates(builder.weights, "A_log", {stored}));
+  const auto shape = builder.weights.ShapeOf("A_log");
+  const bool spread = shape.has_value() && shape->size() == 4;
+  STEADYSTATE_ASSIGN_OR_RETURN(
+      const std::vector<float> rates,
+      spread ? TakeRates(builder.weights, "A_log", {1, 1, stored, 1})
+             : TakeRates(builder.weights, "A_log", {stored}));
   STEADYSTATE_ASSIGN_OR_RETURN(
       const std::vector<float> biases,
       builder.weights.TakeFloats("dt_bias", {stored * factors}));

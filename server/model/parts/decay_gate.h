@@ -40,7 +40,8 @@ class SoftplusDecay {
  public:
   SoftplusDecay() = default;
 
-  // Pulls `A_log`, [heads], and `dt_bias`, [heads factors], with so many
+  // Pulls `A_log`, [heads] or [1, 1, heads, 1], and `dt_bias`, [heads factors],
+  // with so many
   // factors for each head. `lower_bound` is below 0, or nothing. If `sharing`
   // heads in a row have the same rate and biases, a divisor of heads, they are
   // stored once for those. Errors as WeightStore::Take.

@@ -119,13 +119,13 @@ absl::Status DeltaLayer::AddParts(const MixerBuilder& from,
     STEADYSTATE_ASSIGN_OR_RETURN(
         beta_, stack.AddRepeated(o.names.beta, {gate_heads, 1, sharing}));
   }
-  if (o.decay == Decay::kScalar) {
+  if (o.decay != Decay::kNone && !LowRankDecay()) {
     STEADYSTATE_ASSIGN_OR_RETURN(decay_up_.column,
-                                 stack.Add(o.names.decay, o.HV));
+                                 stack.Add(o.names.decay, factors()));
   }
-  if (o.decay == Decay::kKey) {
+  if (LowRankDecay()) {
     STEADYSTATE_ASSIGN_OR_RETURN(
-        decay_up_, TakeLowRank(from, "f_proj.0", "f_proj.1",
+        decay_up_, TakeLowRank(from, o.names.decay_down, o.names.decay_up,
                                {gate_heads, o.K, sharing}, Bias::kNone, stack));
   }
   if (o.gate == DeltaLayerOptions::Gate::kFull) {
@@ -135,8 +135,8 @@ absl::Status DeltaLayer::AddParts(const MixerBuilder& from,
   if (o.gate == DeltaLayerOptions::Gate::kLowRank) {
     // fla's rank is V; another one is as good.
     STEADYSTATE_ASSIGN_OR_RETURN(
-        gate_up_, TakeLowRank(from, "g_proj.0", "g_proj.1", {o.HV, o.V},
-                              Bias::kYes, stack));
+        gate_up_, TakeLowRank(from, o.names.gate_down, o.names.gate_up,
+                              {o.HV, o.V}, o.gate_bias, stack));
   }
   return absl::OkStatus();
 }

@@ -35,7 +35,13 @@ struct DeltaLayerNames {
   absl::string_view ba = "";
   absl::string_view beta = "b_proj";
   absl::string_view decay = "a_proj";  // of kScalar
-  absl::string_view gate = "g_proj";   // of Gate::kFull
+  // Of kKey; an empty one: that is of full rank, and called as of kScalar.
+  absl::string_view decay_down = "f_proj.0";
+  absl::string_view decay_up = "f_proj.1";
+  absl::string_view gate = "g_proj";  // of Gate::kFull
+  // Of Gate::kLowRank.
+  absl::string_view gate_down = "g_proj.0";
+  absl::string_view gate_up = "g_proj.1";
   absl::string_view norm = "o_norm";
   absl::string_view out = "o_proj";
 };
@@ -49,8 +55,8 @@ struct DeltaLayerOptions {
   };
   enum class Gate : uint8_t {
     kNone,
-    kFull,     // g_proj
-    kLowRank,  // g_proj.0, g_proj.1 with a bias
+    kFull,
+    kLowRank,
   };
 
   size_t H = 0;   // query and key heads
@@ -60,14 +66,14 @@ struct DeltaLayerOptions {
   std::optional<size_t> conv_taps{};  // nothing: no convolution
   Activation qk_activation = Activation::kSilu;
   QkNorm qk_norm = QkNorm::kL2;
-  bool beta = true;       // sigmoid(b_proj x); else 1
-  float beta_factor = 1;  // 2: eigenvalues down to -1
-  // kNone; kScalar: from a_proj; kKey: from f_proj.0 and f_proj.1.
-  Decay decay = Decay::kNone;
+  bool beta = true;            // sigmoid(b_proj x); else 1
+  float beta_factor = 1;       // 2: eigenvalues down to -1
+  Decay decay = Decay::kNone;  // kNone, kScalar or kKey
   // beta and decay are stored per key head, for all value heads that share it.
   bool gates_per_key_head = false;
   std::optional<double> decay_lower_bound{};
   Gate gate = Gate::kNone;
+  Bias gate_bias = Bias::kYes;  // of kLowRank
   Activation gate_activation = Activation::kSilu;
   std::optional<float> head_norm_eps{};  // nothing: that of the model
   DeltaLayerNames names{};
@@ -129,6 +135,9 @@ class DeltaLayer final : public Mixer {
   // Activates, normalises and gates one row.
   void Prepare(float* fused, float* decay, float* low) const;
 
+  bool LowRankDecay() const {
+    return options_.decay == Decay::kKey && !options_.names.decay_down.empty();
+  }
   // Decays of a row.
   size_t factors() const {
     if (options_.decay == Decay::kNone) return 0;

@@ -81,9 +81,15 @@ absl::Status ReadRotary(const Config& config, const AttentionDefaults& defaults,
 
 }  // namespace
 
-absl::StatusOr<float> ReadFactor(const Config& config, absl::string_view key) {
+absl::string_view Either(const Config& config, absl::string_view key,
+                         absl::string_view other) {
+  return !config.Has(key) && config.Has(other) ? other : key;
+}
+
+absl::StatusOr<float> ReadFactor(const Config& config, absl::string_view key,
+                                 double fallback) {
   STEADYSTATE_ASSIGN_OR_RETURN(const double factor,
-                               config.Number(key, 1, {1e-6, 1e6}));
+                               config.Number(key, fallback, {1e-6, 1e6}));
   return static_cast<float>(factor);
 }
 
@@ -149,6 +155,49 @@ absl::StatusOr<SoftmaxAttentionOptions> ReadAttention(
   }
   options.head_dim = width != 0 ? width : model.hidden_size / options.num_heads;
   STEADYSTATE_RETURN_IF_ERROR(ReadRotary(config, defaults, options, model));
+  return options;
+}
+
+absl::StatusOr<double> ReadRopeTheta(const Config& config, double fallback,
+                                     ModelConfig& model) {
+  STEADYSTATE_ASSIGN_OR_RETURN(
+      double theta, config.Number("rope_theta", fallback, {1, 1e15}));
+  double share = 1;
+  for (const absl::string_view key : {"rope_scaling", "rope_parameters"}) {
+    STEADYSTATE_RETURN_IF_ERROR(
+        ReadRotaryObject(config, key, theta, share, model));
+  }
+  return theta;
+}
+
+absl::StatusOr<LatentAttentionOptions> ReadLatentAttention(
+    const Config& config) {
+  LatentAttentionOptions options;
+  STEADYSTATE_ASSIGN_OR_RETURN(options.num_heads,
+                               config.Size("num_attention_heads", 32, kHeads));
+  STEADYSTATE_ASSIGN_OR_RETURN(
+      const size_t kv_heads,
+      config.Size("num_key_value_heads", options.num_heads, kHeads));
+  if (kv_heads != options.num_heads) {
+    return config.Invalid("num_key_value_heads",
+                          absl::StrCat("of latents each query head makes keys "
+                                       "of its own: it must be "
+                                       "num_attention_heads, ",
+                                       options.num_heads));
+  }
+  STEADYSTATE_ASSIGN_OR_RETURN(options.latent,
+                               config.Size("kv_lora_rank", 512, kHeadWidth));
+  STEADYSTATE_ASSIGN_OR_RETURN(const std::optional<size_t> query_latent,
+                               config.OptionalSize("q_lora_rank", kHeadWidth));
+  options.query_latent = query_latent.value_or(0);
+  STEADYSTATE_ASSIGN_OR_RETURN(
+      options.nope, config.Size("qk_nope_head_dim", 128, kHeadWidth));
+  STEADYSTATE_ASSIGN_OR_RETURN(options.rope,
+                               config.Size("qk_rope_head_dim", 64, kHeadWidth));
+  STEADYSTATE_ASSIGN_OR_RETURN(options.value,
+                               config.Size("v_head_dim", 128, kHeadWidth));
+  STEADYSTATE_ASSIGN_OR_RETURN(options.bias,
+                               config.Bool("attention_bias", false));
   return options;
 }
 

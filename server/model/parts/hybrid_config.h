@@ -22,14 +22,32 @@ absl::StatusOr<bool> ReadLayerTypes(const Config& config,
                                     std::span<const Choice<TokenMixer>> kinds,
                                     ModelConfig& model);
 
+// A scalar that multiplies something, 1 where the config is silent, or
+// `fallback`.
+absl::StatusOr<float> ReadFactor(const Config& config, absl::string_view key,
+                                 double fallback = 1);
+
+// The key that the config has of the two, the first where it has neither.
+absl::string_view Either(const Config& config, absl::string_view key,
+                         absl::string_view other);
+
+// Reads the base of the rotary embedding where all of a part turns: as
+// ReadAttention does, whatever the share is that the config names.
+absl::StatusOr<double> ReadRopeTheta(const Config& config, double fallback,
+                                     ModelConfig& model);
+
+// Reads num_attention_heads, and the widths as DeepSeek-V3's config has them:
+// kv_lora_rank, q_lora_rank, qk_nope_head_dim, qk_rope_head_dim, v_head_dim and
+// attention_bias; as many heads of keys as of queries are possible. Errors name
+// the key.
+absl::StatusOr<LatentAttentionOptions> ReadLatentAttention(
+    const Config& config);
+
 // Gives the layers whose indices the key lists, from 0, a token mixer. False
 // if there is no such list, or null in its place. Errors name the key.
 absl::StatusOr<bool> ReadLayerIndices(const Config& config,
                                       absl::string_view key, TokenMixer mixer,
                                       ModelConfig& model);
-
-// A scalar that multiplies something, 1 where the config is silent.
-absl::StatusOr<float> ReadFactor(const Config& config, absl::string_view key);
 
 // What a family's softmax attention is where the config is silent.
 struct AttentionDefaults {

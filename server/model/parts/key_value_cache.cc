@@ -24,20 +24,24 @@ DType TypeOf(SlotType cache) {
 
 absl::StatusOr<KeyValueCache> KeyValueCache::Make(const MixerBuilder& from,
                                                   std::optional<size_t> window,
-                                                  size_t heads, size_t d) {
+                                                  size_t heads, size_t d,
+                                                  bool values_are_keys) {
   KeyValueCache cache;
   cache.window_ = window;
   cache.heads_ = heads;
   cache.d_ = d;
+  cache.values_are_keys_ = values_are_keys;
+  const size_t parts = values_are_keys ? 1 : 2;
   cache.dtype_ = TypeOf(from.state.cache_type());
   if (window.has_value()) {
     STEADYSTATE_ASSIGN_OR_RETURN(
         cache.ring_,
-        from.state.AddRing(from.layer, "kv", {*window, 2, heads, d}));
+        from.state.AddRing(from.layer, "kv", {*window, parts, heads, d}));
   } else {
     STEADYSTATE_ASSIGN_OR_RETURN(
-        cache.tokens_, from.state.AddPerToken(from.layer, "kv",
-                                              from.context_cap, {2, heads, d}));
+        cache.tokens_,
+        from.state.AddPerToken(from.layer, "kv", from.context_cap,
+                               {parts, heads, d}));
   }
   return cache;
 }
@@ -51,15 +55,16 @@ void KeyValueCache::Keep(std::byte* state, size_t head, uint64_t position,
                          const float* key, const float* value) const {
   const size_t slot = window_.has_value() ? position % *window_ : position;
   KeepRow(RowAt(state, slot, head), key);
-  KeepRow(RowAt(state, slot, heads_ + head), value);
+  if (values_are_keys_) return;
+  KeepRow(RowAt(state, slot, values() + head), value);
 }
 
 KeyValueRows KeyValueCache::Rows(std::byte* state, size_t head,
                                  size_t n) const {
   const Row key = RowAt(state, 0, head);
-  const Row value = RowAt(state, 0, heads_ + head);
+  const Row value = RowAt(state, 0, values() + head);
   const size_t stride = window_.has_value()
-                            ? 2 * heads_ * d_
+                            ? matrices() * d_
                             : tokens_.elements.stride() / SizeOf(dtype_);
   KeyValueRows rows = {.d = d_,
                        .n = n,
@@ -71,19 +76,19 @@ KeyValueRows KeyValueCache::Rows(std::byte* state, size_t head,
     rows.key_units = key.unit;
     rows.value_units = value.unit;
     rows.unit_stride = window_.has_value()
-                           ? 2 * heads_
+                           ? matrices()
                            : tokens_.units.stride() / sizeof(float);
   }
   return rows;
 }
 
-// `matrix`: of the 2 * heads that a token has.
+// `matrix`: of the matrices() that a token has.
 KeyValueCache::Row KeyValueCache::RowAt(std::byte* state, size_t slot,
                                         size_t matrix) const {
   const size_t row_bytes = d_ * SizeOf(dtype_);
   const bool has_unit = dtype_ == DType::kI8;
   if (window_.has_value()) {
-    const size_t index = slot * 2 * heads_ + matrix;
+    const size_t index = slot * matrices() + matrix;
     return {.elements = ring_.elements.In(state) + index * row_bytes,
             .unit = has_unit ? ring_.units.In(state) + index : nullptr};
   }

@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "server/base/status_macros.h"
+#include "server/model/parts/hybrid_config.h"
 #include "server/model/parts/projection.h"
 #include "server/model/workspace.h"
 
@@ -30,11 +31,44 @@ absl::Status ReadExperts(const Config& config, const ExpertDefaults& defaults,
       config.Size(defaults.count_key, defaults.count, kExperts));
   STEADYSTATE_ASSIGN_OR_RETURN(
       router.chosen,
-      config.Size("num_experts_per_tok", defaults.chosen, kExperts));
+      config.Size(defaults.chosen_key, defaults.chosen, kExperts));
   if (router.chosen <= router.experts) return absl::OkStatus();
   return config.Invalid(
-      "num_experts_per_tok",
+      defaults.chosen_key,
       absl::StrCat("it is at most ", defaults.count_key, ", ", router.experts));
+}
+
+absl::Status ReadGroupedRouter(const Config& config,
+                               const GroupedRouterDefaults& defaults,
+                               RouterOptions& router) {
+  router.scores = RouterOptions::Scores::kSigmoid;
+  router.bias = "gate.e_score_correction_bias";
+  STEADYSTATE_RETURN_IF_ERROR(ReadExperts(config, defaults.experts, router));
+  STEADYSTATE_ASSIGN_OR_RETURN(const bool divided,
+                               config.Bool(defaults.divided_key, true));
+  router.divided_with = divided ? 1e-20F : -1;
+  STEADYSTATE_ASSIGN_OR_RETURN(
+      router.factor,
+      ReadFactor(config, "routed_scaling_factor", defaults.factor));
+  const Bounds groups = {1, RouterOptions::kMaxGroups};
+  STEADYSTATE_ASSIGN_OR_RETURN(
+      router.groups, config.Size(defaults.groups_key, defaults.groups, groups));
+  STEADYSTATE_ASSIGN_OR_RETURN(
+      router.groups_kept,
+      config.Size("topk_group", defaults.groups_kept, groups));
+  if (router.experts % router.groups != 0) {
+    return config.Invalid(
+        defaults.groups_key,
+        absl::StrCat("it must divide ", defaults.experts.count_key));
+  }
+  if (router.groups_kept > router.groups ||
+      router.experts / router.groups * router.groups_kept < router.chosen) {
+    return config.Invalid(
+        "topk_group", absl::StrCat("it is at most ", defaults.groups_key,
+                                   ", and so many groups have at least ",
+                                   defaults.experts.chosen_key, " experts"));
+  }
+  return absl::OkStatus();
 }
 
 absl::StatusOr<std::unique_ptr<Mixer>> Mixture::Make(
@@ -47,6 +81,7 @@ absl::StatusOr<std::unique_ptr<Mixer>> Mixture::Make(
   mixture->I_ = options.width;
   mixture->gated_ = !options.names.each.gate.empty();
   mixture->activation_ = options.activation;
+  mixture->limit_ = options.limit;
   mixture->gates_shared_ = !options.router.shared_gate.empty();
   STEADYSTATE_ASSIGN_OR_RETURN(mixture->router_,
                                Router::Make(from, options.router));
@@ -211,7 +246,7 @@ void Mixture::AddExpert(const Expert& expert, std::span<const Share> shares,
   buffers.ForRows(count, width, [&](size_t i, size_t) {
     float* const row = hidden + i * width;
     if (gated_) {
-      ActivateAndMultiply(activation_, I_, row, row + I_, row);
+      ActivateGated(activation_, limit_, I_, row, row + I_, row);
     } else {
       Activate(activation_, I_, row, row);
     }

@@ -50,6 +50,7 @@ struct MixtureOptions {
   size_t width = 0;  // I, of an expert
   LatentOptions latent{};
   Activation activation = Activation::kSilu;
+  float limit = 0;  // as MlpScale::limit, of experts with gates
   ExpertNames names{};
   // Makes the expert that all tokens have; null: there is none.
   std::function<absl::StatusOr<std::unique_ptr<Mixer>>(
@@ -62,12 +63,30 @@ struct ExpertDefaults {
   size_t count = 0;
   size_t chosen = 0;
   absl::string_view count_key = "num_experts";
+  absl::string_view chosen_key = "num_experts_per_tok";
 };
 
-// Reads how many experts there are, at least 1, and `num_experts_per_tok`, at
+// Reads how many experts there are, at least 1, and how many a token has, at
 // most so many. Errors name the key.
 absl::Status ReadExperts(const Config& config, const ExpertDefaults& defaults,
                          RouterOptions& router);
+
+// The same of a router as DeepSeek-V3's.
+struct GroupedRouterDefaults {
+  ExpertDefaults experts{};
+  size_t groups = 1;
+  size_t groups_kept = 1;  // `topk_group`
+  float factor = 1;        // `routed_scaling_factor`
+  absl::string_view divided_key = "norm_topk_prob";
+  absl::string_view groups_key = "n_group";
+};
+
+// Reads the router of a mixture as DeepSeek-V3 has it: sigmoids, of the best
+// groups the best with a correction added, divided by their sum unless the
+// config says otherwise. Errors name the key.
+absl::Status ReadGroupedRouter(const Config& config,
+                               const GroupedRouterDefaults& defaults,
+                               RouterOptions& router);
 
 // A mixture of experts, for each token by itself: no state.
 //   y = sum_e w_e E_e(x) + g E_shared(x), over the experts e that the router
@@ -128,6 +147,7 @@ class Mixture final : public Mixer {
   size_t L_ = 0;  // width of what experts see; D where nothing is projected
   size_t I_ = 0;
   bool gated_ = true;
+  float limit_ = 0;
   Activation activation_ = Activation::kSilu;
   Router router_;
   std::vector<Expert> experts_;

@@ -1,5 +1,6 @@
 #include "server/model/parts/projection.h"
 
+#include <algorithm>
 #include <cstddef>
 #include <utility>
 #include <vector>
@@ -103,6 +104,18 @@ absl::StatusOr<LowRank> TakeLowRank(const MixerBuilder& from,
   return taken;
 }
 
+void ActivateGated(Activation activation, float limit, size_t n,
+                   const float* gate, const float* up, float* y) {
+  if (limit == 0) {
+    ActivateAndMultiply(activation, n, gate, up, y);
+    return;
+  }
+  Activate(activation, n, gate, y);
+  for (size_t i = 0; i < n; ++i) {
+    y[i] = std::min(y[i], limit) * std::clamp(up[i], -limit, limit);
+  }
+}
+
 absl::StatusOr<std::unique_ptr<Mixer>> Mlp::Make(size_t intermediate_size,
                                                  Activation activation,
                                                  const MixerBuilder& builder,
@@ -142,7 +155,7 @@ void Mlp::Forward(std::span<const Segment>, size_t rows, const float* x,
   buffers.ForRows(rows, 2 * I, [&](size_t row, size_t) {
     float* gate = gate_up + row * 2 * I;
     Scale(scale_.gate, I, gate);
-    ActivateAndMultiply(activation_, I, gate, gate + I, gate);
+    ActivateGated(activation_, scale_.limit, I, gate, gate + I, gate);
   });
   buffers.Project(*down_, rows, gate_up, 2 * I, y, D);
   if (scale_.down == 1) return;

@@ -115,8 +115,14 @@ absl::StatusOr<LowRank> TakeLowRank(const MixerBuilder& from,
                                     absl::string_view up, RepeatedRows out,
                                     Bias bias, ProjectionStack& stack);
 
+// y = act(gate) * up, or with a limit above 0, min(act(gate), limit) * up', up'
+// being up within [-limit, limit]. All f32[n]; y may be gate.
+void ActivateGated(Activation activation, float limit, size_t n,
+                   const float* gate, const float* up, float* y);
+
 // y = b W_down (act(a W_gate x) * (W_up x)), plus biases, for each token by
-// itself: no state. Its scale has a and b; biases are multiplied, too.
+// itself: no state. Its scale has a and b, and perhaps a limit as above; biases
+// are multiplied, too.
 class Mlp final : public Mixer {
  public:
   // Pulls the three matrices; also the older layout that has no up_proj and

@@ -26,6 +26,7 @@ and, where it needs them,
 """
 
 from families import (
+    bailing_hybrid,
     bamba,
     delta_net,
     falcon_h1,
@@ -37,6 +38,7 @@ from families import (
     hgrn2,
     jamba,
     kda,
+    kimi_linear,
     lfm2,
     lfm2_moe,
     linear_attn,
@@ -58,6 +60,7 @@ from families import (
 )
 
 FAMILIES = {
+    "bailing_hybrid": bailing_hybrid,
     "bamba": bamba,
     "delta_net": delta_net,
     "falcon_h1": falcon_h1,
@@ -69,6 +72,7 @@ FAMILIES = {
     "hgrn2": hgrn2,
     "jamba": jamba,
     "kda": kda,
+    "kimi_linear": kimi_linear,
     "lfm2": lfm2,
     "lfm2_moe": lfm2_moe,
     "linear_attn": linear_attn,

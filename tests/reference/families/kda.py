@@ -27,6 +27,14 @@ DEFAULTS = {
 
 
 class Mixer(gated_deltanet.Mixer):
+    DECAY_PARTS, GATE_PARTS = ("f_proj.0", "f_proj.1"), ("g_proj.0", "g_proj.1")
+
+    def chain(self, names, x):
+        """Of several matrices, one after the other."""
+        for name in names:
+            x = self.project(name, x)
+        return x
+
     def per_value_head(self, x):
         """[HV, ...] of what is stored per value head or per key head."""
         return np.repeat(x, self.HV // len(x), axis=0)
@@ -36,17 +44,21 @@ class Mixer(gated_deltanet.Mixer):
 
     def decay(self, x):
         """[HV, K]"""
-        f = self.project("f_proj.1", self.project("f_proj.0", x))
+        f = self.chain(self.DECAY_PARTS, x)
         f = (f + self.tensor("dt_bias")).reshape(-1, self.K)
         f = self.per_value_head(f)
         rate = self.per_value_head(np.exp(self.tensor("A_log")).reshape(-1, 1))
-        bound = self.config.get("lower_bound")
+        bound = self.lower_bound()
         if bound is not None:
             return np.exp(bound * sigmoid(rate * f))
         return np.exp(-rate * softplus(f))
 
+    def lower_bound(self):
+        """Of log decays, or None."""
+        return self.config.get("lower_bound")
+
     def gate(self, x):
-        g = self.project("g_proj.1", self.project("g_proj.0", x))
+        g = self.chain(self.GATE_PARTS, x)
         return sigmoid(g).reshape(self.HV, self.V)
 
 

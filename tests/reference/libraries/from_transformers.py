@@ -26,21 +26,32 @@ DOUBLE = ", float64"
 # norm_before_gate is in files that its own script wrote; the others are in
 # published ones.
 INERT = ("norm_scope", "norm_before_gate", "_block_types", "attn_output_gate",
-         "attn_rotary_emb", "block_dim", "block_mlp_init_scale",
+         "attn_rotary_emb", "auto_map", "block_dim", "block_mlp_init_scale",
          "block_norm_eps", "block_out_init_scale", "block_use_swiglu",
          "block_use_xavier_init", "calc_logits_for_entire_prompt", "conv_dim",
-         "conv_dim_out", "conv_use_xavier_init",
-         "embeddings_scale_by_sqrt_dim", "init_method", "initializer_range",
-         "logits_to_keep", "mamba_inner_layernorms", "mamba_ssm_dtype",
-         "mamba_use_mlp", "mlp_expansion_factor", "mlp_only_layers",
-         "mtp_num_hidden_layers", "n_ctx", "normalization_function",
-         "num_heads", "num_logits_to_keep", "sliding_window", "theta",
-         "use_mamba_kernels", "use_pos_enc")
+         "conv_dim_out", "conv_use_xavier_init", "embedding_dropout",
+         "embeddings_scale_by_sqrt_dim", "expert_swiglu_limit_list",
+         "gated_attention_proj_granularity_type", "group_norm_size",
+         "init_method", "initializer_range", "linear_silu", "logits_to_keep",
+         "mamba_inner_layernorms", "mamba_ssm_dtype", "mamba_use_mlp",
+         "max_window_layers", "mla_use_nope", "mlp_expansion_factor",
+         "mlp_only_layers", "moe_layer_freq", "moe_router_activation_func",
+         "moe_router_enable_expert_bias",
+         "moe_shared_expert_intermediate_size", "mtp_num_hidden_layers",
+         "mtp_use_kda", "n_ctx", "no_kda_lora", "normalization_function",
+         "num_heads", "num_kv_heads_for_linear_attn", "num_logits_to_keep",
+         "num_nextn_predict_layers", "output_dropout", "q_lora_rank",
+         "rope_interleave", "rope_scaling", "rotary_dim", "router_dtype",
+         "scale_router_input", "score_function",
+         "share_expert_swiglu_limit_list", "sliding_window", "theta",
+         "use_bias", "use_grouped_topk", "use_kda_lora", "use_mamba_kernels",
+         "use_mla_nope", "use_pos_enc", "use_qk_norm", "use_qkv_bias")
 
 # Keys that it reads and has under other names.
-READ = ("block_ff_dim", "full_attention_interval", "head_dim",
-        "mamba_conv_bias", "mamba_d_conv", "mamba_n_groups",
-        "partial_rotary_factor", "rope_theta", "tie_embedding", "torch_dtype")
+READ = ("block_ff_dim", "first_k_dense_replace", "full_attention_interval",
+        "head_dim", "linear_attn_config", "mamba_conv_bias", "mamba_d_conv",
+        "mamba_n_groups", "partial_rotary_factor", "rope_theta",
+        "tie_embedding", "torch_dtype")
 
 KEYS = INERT + READ
 
@@ -48,12 +59,14 @@ KEYS = INERT + READ
 FOREIGN = "model.visual."
 
 MODELS = {
+    "bailing_hybrid": ("BailingHybridConfig", "BailingHybridForCausalLM"),
     "bamba": ("BambaConfig", "BambaForCausalLM"),
     "falcon_h1": ("FalconH1Config", "FalconH1ForCausalLM"),
     "falcon_mamba": ("FalconMambaConfig", "FalconMambaForCausalLM"),
     "granitemoehybrid": ("GraniteMoeHybridConfig",
                          "GraniteMoeHybridForCausalLM"),
     "jamba": ("JambaConfig", "JambaForCausalLM"),
+    "kimi_linear": ("KimiLinearConfig", "KimiLinearForCausalLM"),
     "lfm2": ("Lfm2Config", "Lfm2ForCausalLM"),
     "lfm2_moe": ("Lfm2MoeConfig", "Lfm2MoeForCausalLM"),
     "mamba": ("MambaConfig", "MambaForCausalLM"),
@@ -82,6 +95,8 @@ def load(folder):
     values = read_config(folder)
     if values.get("add_out_norm") is False:
         raise Unsupported("it has its last norm whatever add_out_norm says")
+    if any(values.get("expert_swiglu_limit_list") or ()):
+        raise Unsupported("it passes over the limits of experts' factors")
     if values["model_type"] == "nemotron_h" and "mamba_dt_limit" in values:
         raise Unsupported("one of its paths passes over bounds of time steps")
     if values["model_type"] == "olmo_hybrid" and not values.get(

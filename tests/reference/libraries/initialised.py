@@ -48,6 +48,15 @@ SMALL = {
         "transformer": {"num_heads": 4},
     },
     "transformers": {
+        "bailing_hybrid": {
+            "num_hidden_layers": 2, "intermediate_size": 96,
+            "pad_token_id": 0, "eos_token_id": 2, "num_attention_heads": 4,
+            "num_key_value_heads": 4, "head_dim": 16, "kv_lora_rank": 24,
+            "qk_nope_head_dim": 16, "qk_rope_head_dim": 8, "v_head_dim": 12,
+            "layer_group_size": 2, "first_k_dense_replace": 1,
+            "num_experts": 8, "num_experts_per_token": 3,
+            "moe_intermediate_size": 40, "num_expert_group": 4,
+            "topk_group": 2},
         "bamba": {"attn_layer_indices": [1], "num_hidden_layers": 3,
                   "intermediate_size": 96, "num_attention_heads": 4,
                   "num_key_value_heads": 2, "mamba_n_heads": 8,
@@ -84,6 +93,17 @@ SMALL = {
                   "num_attention_heads": 4, "num_key_value_heads": 2,
                   "num_experts": 8, "num_experts_per_tok": 3,
                   "mamba_d_state": 8},
+        "kimi_linear": {
+            "num_hidden_layers": 2, "intermediate_size": 96,
+            "pad_token_id": 0, "num_attention_heads": 4,
+            "num_key_value_heads": 4, "kv_lora_rank": 24,
+            "qk_nope_head_dim": 16, "qk_rope_head_dim": 8, "v_head_dim": 12,
+            "linear_attn_config": {
+                "head_dim": 16, "num_heads": 2, "short_conv_kernel_size": 4,
+                "kda_layers": [1], "full_attn_layers": [2]},
+            "num_experts": 8, "num_experts_per_token": 3,
+            "moe_intermediate_size": 40, "num_expert_group": 4,
+            "topk_group": 2},
         "lfm2": {"num_hidden_layers": 3, "full_attn_idxs": [1],
                  "intermediate_size": 144, "block_multiple_of": 32,
                  "num_attention_heads": 4, "num_key_value_heads": 2},

@@ -113,6 +113,10 @@ TEST_F(WeightStoreTest, ShapesCanBeAsked) {
   EXPECT_THAT(*scope_->ShapeOf("a"), ElementsAre(2, 1));
   EXPECT_FALSE(scope_->ShapeOf("x").has_value());
   EXPECT_TRUE(WeightScope(*store_, "").Child("l.").Has("a"));
+  EXPECT_TRUE(scope_->HasAny());
+  EXPECT_TRUE(scope_->Child("rotary.").HasAny());
+  EXPECT_FALSE(scope_->Child("z.").HasAny());
+  EXPECT_FALSE(scope_->Child("a.").HasAny());
 }
 
 TEST_F(WeightStoreTest, AnOpenDimensionIsReadFromTheTensor) {

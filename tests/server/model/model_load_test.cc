@@ -128,7 +128,7 @@ TEST(ModelLoadTest, WhatWouldChangeResultsIsUnimplemented) {
           Key("feature_map", "hedgehog", kUnimplemented, "feature_map"),
           Key("tokenizer", "sentencepiece", kUnimplemented, "tokenizer"),
           Key("model_type", "llama", kUnimplemented,
-              "\"llama\": supported are: bamba, "),
+              "\"llama\": supported are: bailing_hybrid, "),
           Key("attn",
               {{"layers", {0}}, {"num_heads", 2}, {"rope_scaling", {{"t", 2}}}},
               kUnimplemented, "attn.rope_scaling"),

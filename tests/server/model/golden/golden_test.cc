@@ -217,7 +217,9 @@ INSTANTIATE_TEST_SUITE_P(Softmax, CacheGoldenTest,
                                          "transformer-groups-norm-bias",
                                          "gla-hybrid-window", "qwen3_5", "lfm2",
                                          "granitemoehybrid", "falcon_h1",
-                                         "nemotron_h", "olmo_hybrid"),
+                                         "nemotron_h", "olmo_hybrid",
+                                         "kimi_linear", "kimi_linear-long",
+                                         "bailing_hybrid"),
                          [](const auto& instance) {
                            std::string name = instance.param;
                            std::replace(name.begin(), name.end(), '-', '_');
