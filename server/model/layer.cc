@@ -66,25 +66,38 @@ absl::StatusOr<Norm> MakeNorm(const ModelConfig& config,
 
 }  // namespace
 
+absl::Status Layer::TakeNorms(const ModelConfig& config,
+                              const MixerBuilder& builder, bool channels,
+                              Step& step) {
+  const ModelFrame& names = config.family->frame;
+  const NormPlace place = config.layers[builder.layer].norms;
+  if (place != NormPlace::kAfter) {
+    STEADYSTATE_ASSIGN_OR_RETURN(
+        step.before, channels
+                         ? MakeNorm(config, builder.weights, names.channel_norm,
+                                    names.other_channel_norm)
+                         : MakeNorm(config, builder.weights, names.token_norm,
+                                    names.other_token_norm));
+  }
+  if (place != NormPlace::kBefore) {
+    STEADYSTATE_ASSIGN_OR_RETURN(
+        step.after,
+        channels
+            ? MakeNorm(config, builder.weights, names.channel_post_norm, "")
+            : MakeNorm(config, builder.weights, names.token_post_norm,
+                       names.other_token_post_norm));
+  }
+  return absl::OkStatus();
+}
+
 absl::StatusOr<Layer> Layer::Make(const ModelConfig& config,
                                   const MixerBuilder& builder) {
   const ModelFrame& names = config.family->frame;
   const LayerPlan& plan = config.layers[builder.layer];
   const bool mixes_channels = plan.channels != ChannelMixer::kNone;
   std::vector<Step> steps(mixes_channels ? 2 : 1);
-  STEADYSTATE_ASSIGN_OR_RETURN(
-      steps[0].norm,
-      plan.norm_after ? MakeNorm(config, builder.weights, names.token_post_norm,
-                                 names.other_token_post_norm)
-                      : MakeNorm(config, builder.weights, names.token_norm,
-                                 names.other_token_norm));
-  if (mixes_channels) {
-    STEADYSTATE_ASSIGN_OR_RETURN(
-        steps[1].norm,
-        plan.norm_after
-            ? MakeNorm(config, builder.weights, names.channel_post_norm, "")
-            : MakeNorm(config, builder.weights, names.channel_norm,
-                       names.other_channel_norm));
+  for (size_t i = 0; i < steps.size(); ++i) {
+    STEADYSTATE_RETURN_IF_ERROR(TakeNorms(config, builder, i > 0, steps[i]));
   }
   STEADYSTATE_ASSIGN_OR_RETURN(steps[0].mixer, MakeTokenMixer(config, builder));
   if (mixes_channels) {
@@ -96,14 +109,14 @@ absl::StatusOr<Layer> Layer::Make(const ModelConfig& config,
     STEADYSTATE_ASSIGN_OR_RETURN(steps[1].mixer,
                                  MakeChannelMixer(config, from));
   }
-  return Layer(std::move(steps), plan.norm_after, config.residual_multiplier);
+  return Layer(std::move(steps), config.hidden_size,
+               config.residual_multiplier);
 }
 
 void Layer::AddMixed(const Step& step, float* mixed, float* residual) const {
-  const size_t D = step.norm.size();
-  if (norm_after_) step.norm.Apply(mixed, mixed);
-  Scale(multiplier_, D, mixed);
-  AddTo(D, mixed, residual);
+  if (step.after.has_value()) step.after->Apply(mixed, mixed);
+  Scale(multiplier_, D_, mixed);
+  AddTo(D_, mixed, residual);
 }
 
 void Layer::Forward(std::span<const Segment> segments, size_t rows,
@@ -111,19 +124,19 @@ void Layer::Forward(std::span<const Segment> segments, size_t rows,
   Workspace::Buffers& buffers = workspace.buffers();
   float* normed = buffers.normed.data();
   float* mixed = buffers.mixed.data();
-  const size_t D = steps_.front().norm.size();
   for (size_t i = 0; i < steps_.size(); ++i) {
     const Step& step = steps_[i];
-    buffers.ForRows(rows, 2 * D, [&](size_t row, size_t) {
-      float* const h = residual + row * D;
-      if (i > 0) AddMixed(steps_[i - 1], mixed + row * D, h);
-      if (!norm_after_) step.norm.Apply(h, normed + row * D);
+    buffers.ForRows(rows, 2 * D_, [&](size_t row, size_t) {
+      float* const h = residual + row * D_;
+      if (i > 0) AddMixed(steps_[i - 1], mixed + row * D_, h);
+      if (step.before.has_value()) step.before->Apply(h, normed + row * D_);
     });
-    step.mixer->Forward(segments, rows, norm_after_ ? residual : normed, mixed,
+    step.mixer->Forward(segments, rows,
+                        step.before.has_value() ? normed : residual, mixed,
                         workspace);
   }
-  buffers.ForRows(rows, D, [&](size_t row, size_t) {
-    AddMixed(steps_.back(), mixed + row * D, residual + row * D);
+  buffers.ForRows(rows, D_, [&](size_t row, size_t) {
+    AddMixed(steps_.back(), mixed + row * D_, residual + row * D_);
   });
 }
 
@@ -140,13 +153,13 @@ void Layer::Absorb(std::span<const Segment> segments, size_t rows,
   Workspace::Buffers& buffers = workspace.buffers();
   float* normed = buffers.normed.data();
   const Step& first = steps_.front();
-  const size_t D = first.norm.size();
-  if (!norm_after_) {
-    buffers.ForRows(rows, D, [&](size_t row, size_t) {
-      first.norm.Apply(residual + row * D, normed + row * D);
+  if (first.before.has_value()) {
+    buffers.ForRows(rows, D_, [&](size_t row, size_t) {
+      first.before->Apply(residual + row * D_, normed + row * D_);
     });
   }
-  first.mixer->Forward(segments, rows, norm_after_ ? residual : normed,
+  first.mixer->Forward(segments, rows,
+                       first.before.has_value() ? normed : residual,
                        buffers.mixed.data(), workspace);
 }
 

@@ -3,10 +3,12 @@
 
 #include <cstddef>
 #include <memory>
+#include <optional>
 #include <span>
 #include <utility>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "server/model/family.h"
 #include "server/model/mixer.h"
@@ -16,8 +18,8 @@
 namespace steadystate {
 
 // One layer, as its LayerPlan says: residual steps
-// h += residual_multiplier mixer(norm(h)), or norm(mixer(h)) if that is the
-// plan, first with the token mixer, then with the channel mixer if there is
+// h += residual_multiplier mixer(norm(h)), with norms where the plan has them,
+// first with the token mixer, then with the channel mixer if there is
 // one. Immutable; thread-safe given distinct workspaces.
 class Layer {
  public:
@@ -42,18 +44,20 @@ class Layer {
 
  private:
   struct Step {
-    Norm norm;
+    std::optional<Norm> before, after;
     std::unique_ptr<Mixer> mixer;
   };
-  Layer(std::vector<Step> steps, bool norm_after, float multiplier)
-      : steps_(std::move(steps)),
-        norm_after_(norm_after),
-        multiplier_(multiplier) {}
+  Layer(std::vector<Step> steps, size_t hidden_size, float multiplier)
+      : steps_(std::move(steps)), D_(hidden_size), multiplier_(multiplier) {}
+  // The norms of the token mixer, or of the channel mixer.
+  static absl::Status TakeNorms(const ModelConfig& config,
+                                const MixerBuilder& builder, bool channels,
+                                Step& step);
   // Adds what a step's mixer has put out, f32[D], to a row of the residual.
   void AddMixed(const Step& step, float* mixed, float* residual) const;
 
   std::vector<Step> steps_;
-  bool norm_after_;   // the mixers
+  size_t D_;
   float multiplier_;  // of what mixers put out
 };
 

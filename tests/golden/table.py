@@ -107,9 +107,14 @@ SIZES = {
         "num_experts_per_tok": 1,
         "moe_intermediate_size": 16,
     },
+    "lfm3": {
+        "num_hidden_layers": 6,
+        "num_attention_heads": 8,
+        "num_key_value_heads": 2,
+    },
     "linear_attn": {"feature_map": "elu", "num_heads": 8},
     "linear_recurrence": {"num_heads": 8, "head_k_dim": 64, "head_v_dim": 128},
-    "falcon_mamba": {},
+    "falcon_mamba": {"intermediate_size": 2048},
     "mamba": {},
     "mamba2": {"num_heads": 32, "n_groups": 1},
     "nemotron_h": {

@@ -97,9 +97,12 @@ def rotary_angles(position, width, theta):
     return position * theta ** (-2.0 * np.arange(width // 2) / width)
 
 
-def rotate_half(x, position, theta=10000.0):
-    """Rotary embedding of one head; i pairs with i + width / 2."""
+def rotate_half(x, position, theta=10000.0, turning=None):
+    """Rotary embedding of one head; i pairs with i + width / 2. `turning`: of
+    the pairs only the first so many."""
     angle = rotary_angles(position, len(x), theta)
+    if turning is not None:
+        angle[turning:] = 0.0
     x1, x2 = np.split(x, 2)
     cos, sin = np.cos(angle), np.sin(angle)
     return np.concatenate([x1 * cos - x2 * sin, x1 * sin + x2 * cos])

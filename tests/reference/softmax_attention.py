@@ -31,6 +31,8 @@ class Shape:
     norms: tuple = ()  # the names of those of q and k
     eps: float = 1e-5  # of norms
     gated: bool = False  # q_proj has a head's rows of q, then of its gate
+    head_gate: str = ""  # a gate of one number for each head
+    turning: int | None = None  # of the pairs that turn, the first; None: all
     out: str = "o_proj"
     biases: str = ""  # of which of q, k, v, o
 
@@ -50,7 +52,8 @@ class SoftmaxAttention(Layer):
 
     def rotate(self, x, position):
         turned, rest = np.split(x, [self.shape.rotary])
-        turned = rotate_half(turned, position, self.shape.theta)
+        turned = rotate_half(
+            turned, position, self.shape.theta, self.shape.turning)
         return np.concatenate([turned, rest])
 
     def step(self, x, position):
@@ -70,6 +73,8 @@ class SoftmaxAttention(Layer):
             out[h] = sum(s * u[j] for s, u in zip(weights, self.values[first:]))
         if self.shape.gated:
             out *= sigmoid(gate)
+        if self.shape.head_gate:
+            out *= sigmoid(self.project(self.shape.head_gate, x))[:, None]
         return self.project(self.shape.out, out.reshape(-1))
 
 
@@ -81,6 +86,8 @@ def softmax_tensors(case, p, shape):
         case.matrix(p + part + "_proj.weight", n, D)
         if part in shape.biases:
             case.vector(p + part + "_proj.bias", n, 0.0, 0.5)
+    if shape.head_gate:
+        case.matrix(p + shape.head_gate + ".weight", H, D)
     for name in shape.norms:
         case.vector(p + name + ".weight", d, 1.5, 0.3)
     case.matrix(p + shape.out + ".weight", D, H * d)

@@ -203,7 +203,7 @@ TEST(TidyTest, IncludesPointDownTheLayersOnly) {
 // file includes files of its own floor and of those below.
 const std::vector<std::vector<std::string>> kModelFloors = {
     {"sampler", "scratch_plan", "slot_handles", "state_layout", "state_norms",
-     "workspace", "norm", "weight_names"},
+     "workspace", "norm", "weight_names", "attention_options"},
     {"mixer.h"},
     {"mixer_builder.h"},
     {"family.h"},

@@ -10,6 +10,13 @@
 // In "lfm2_moe" all layers but the first have a mixture of experts
 // (parts/mixture.h) in place of the MLP: the sigmoid of each expert's product,
 // chosen with a bias added and weighed without.
+//
+// "lfm3" has norms before and behind each mixer, h += norm(mixer(norm h)), its
+// own width of heads, and two kinds of softmax layers: over a window, and over
+// all tokens. There each head's output is multiplied by the sigmoid of one
+// number; heads turn whole, or "proportional"ly, their first pairs alone, at
+// the angles that these pairs have where all turn.
+#include <algorithm>
 #include <string>
 #include <vector>
 
@@ -51,6 +58,10 @@ constexpr absl::string_view kMixtureKeys[] = {"conv_bias",
                                               "use_expert_bias",
                                               "norm_topk_prob",
                                               "routed_scaling_factor"};
+constexpr absl::string_view kLfm3Keys[] = {
+    "attention_bias",    "conv_bias",      "conv_L_cache",
+    "intermediate_size", "sliding_window", "use_attention_gate",
+    "use_sandwich_norm"};
 constexpr absl::string_view kInertKeys[] = {"block_dim",
                                             "block_mlp_init_scale",
                                             "block_norm_eps",
@@ -72,7 +83,9 @@ constexpr absl::string_view kForeign[] = {"model.vision_tower.",
 
 class GatedShortConv final : public Mixer {
  public:
-  explicit GatedShortConv(size_t hidden_size) : D_(hidden_size) {}
+  // `taps` where the config is silent.
+  GatedShortConv(size_t hidden_size, size_t taps)
+      : D_(hidden_size), taps_(taps) {}
 
   absl::Status Take(const MixerBuilder& from);
 
@@ -81,6 +94,7 @@ class GatedShortConv final : public Mixer {
 
  private:
   const size_t D_;
+  const size_t taps_;
   std::unique_ptr<Linear> in_;   // D -> 3 D: B | C | u
   std::unique_ptr<Linear> out_;  // D -> D
   CausalConvs conv_;             // over the columns of u
@@ -90,8 +104,8 @@ class GatedShortConv final : public Mixer {
 absl::Status GatedShortConv::Take(const MixerBuilder& from) {
   STEADYSTATE_ASSIGN_OR_RETURN(const bool biased,
                                from.config.Bool("conv_bias", false));
-  STEADYSTATE_ASSIGN_OR_RETURN(const size_t taps,
-                               from.config.Size("conv_L_cache", 3, {1, 64}));
+  STEADYSTATE_ASSIGN_OR_RETURN(
+      const size_t taps, from.config.Size("conv_L_cache", taps_, {1, 64}));
   const Bias bias = biased ? Bias::kYes : Bias::kNone;
   STEADYSTATE_ASSIGN_OR_RETURN(in_, MakeProjection(from.weights, "in_proj", D_,
                                                    3 * D_, from.linears, bias));
@@ -127,7 +141,7 @@ void GatedShortConv::Forward(std::span<const Segment> segments, size_t rows,
 
 absl::StatusOr<std::unique_ptr<Mixer>> MakeGatedShortConv(
     const MixerBuilder& builder) {
-  auto mixer = std::make_unique<GatedShortConv>(builder.hidden_size);
+  auto mixer = std::make_unique<GatedShortConv>(builder.hidden_size, 3);
   STEADYSTATE_RETURN_IF_ERROR(mixer->Take(builder));
   return mixer;
 }
@@ -246,6 +260,146 @@ absl::Status ReadMixtureConfig(const Config& config, ModelConfig& model) {
   return ReadLanguageModel(config, model);
 }
 
+enum class Lfm3Kind : uint8_t { kConv, kWindow, kAll };
+
+// Of each layer; where the config is silent every second is softmax attention,
+// in turns over all tokens and over a window.
+absl::StatusOr<std::vector<Lfm3Kind>> ReadLfm3Kinds(const Config& config,
+                                                    size_t layers) {
+  constexpr absl::string_view kKey = "layer_types";
+  constexpr Choice<Lfm3Kind> kNames[] = {
+      {"conv", Lfm3Kind::kConv},
+      {"sliding_attention", Lfm3Kind::kWindow},
+      {"full_attention", Lfm3Kind::kAll}};
+  STEADYSTATE_ASSIGN_OR_RETURN(const auto names,
+                               config.StringList(kKey, layers));
+  std::vector<Lfm3Kind> kinds(layers, Lfm3Kind::kConv);
+  if (!names.has_value()) {
+    for (size_t i = 2; i < layers; i += 2) {
+      kinds[i] = i % 4 == 2 ? Lfm3Kind::kAll : Lfm3Kind::kWindow;
+    }
+    return kinds;
+  }
+  if (names->size() != layers) {
+    return config.Invalid(kKey, absl::StrCat("it must have one name for each "
+                                             "of the ",
+                                             layers, " layers"));
+  }
+  for (size_t i = 0; i < layers; ++i) {
+    STEADYSTATE_ASSIGN_OR_RETURN(
+        kinds[i], ChoiceOf(config, kKey, absl::string_view((*names)[i]),
+                           std::span<const Choice<Lfm3Kind>>(kNames)));
+  }
+  return kinds;
+}
+
+// How heads turn in one kind of layers.
+struct Lfm3Rotary {
+  absl::string_view kind;
+  bool proportional = false;
+  double theta = 1e6;
+  double share = 1;  // of pairs that turn
+};
+
+// `rope_parameters` has an object for each kind; without it, `rotary`.
+absl::StatusOr<Lfm3Rotary> ReadLfm3Rotary(const Config& config,
+                                          Lfm3Rotary rotary) {
+  constexpr Choice<bool> kTypes[] = {{"default", false},
+                                     {"proportional", true}};
+  STEADYSTATE_ASSIGN_OR_RETURN(const std::vector<Config> all,
+                               config.Objects("rope_parameters", 1));
+  if (all.empty()) return rotary;
+  STEADYSTATE_ASSIGN_OR_RETURN(const std::vector<Config> own,
+                               all[0].Objects(rotary.kind, 1));
+  if (own.empty()) {
+    return all[0].Invalid(rotary.kind, "layers of that kind need it");
+  }
+  STEADYSTATE_ASSIGN_OR_RETURN(
+      rotary.proportional,
+      ReadChoice(own[0], "rope_type", std::span<const Choice<bool>>(kTypes)));
+  STEADYSTATE_ASSIGN_OR_RETURN(rotary.theta,
+                               own[0].Number("rope_theta", 1e6, {1, 1e15}));
+  STEADYSTATE_ASSIGN_OR_RETURN(
+      rotary.share, own[0].Number("partial_rotary_factor", 1, {0, 1}));
+  if (!rotary.proportional && rotary.share != 1) {
+    return own[0].Unsupported("partial_rotary_factor",
+                              "only of \"proportional\" it may differ from 1");
+  }
+  return rotary;
+}
+
+void Turn(const Lfm3Rotary& rotary, SoftmaxAttentionOptions& attention) {
+  const auto width = static_cast<double>(attention.head_dim);
+  attention.rotary = attention.head_dim;
+  attention.rope_theta = rotary.theta;
+  if (!rotary.proportional) return;
+  attention.turning_pairs = static_cast<size_t>(rotary.share * width / 2);
+}
+
+absl::StatusOr<SoftmaxAttentionOptions> ReadLfm3Attention(
+    const Config& config, const ModelConfig& model) {
+  STEADYSTATE_ASSIGN_OR_RETURN(
+      SoftmaxAttentionOptions attention,
+      ReadAttentionHeads(config,
+                         {.num_heads = 16, .num_kv_heads = 4, .head_dim = 128},
+                         model.hidden_size));
+  attention.qk_norm = {.eps = model.norm.eps};
+  STEADYSTATE_ASSIGN_OR_RETURN(attention.qkv_bias,
+                               config.Bool("attention_bias", false));
+  attention.out_bias = attention.qkv_bias;
+  STEADYSTATE_ASSIGN_OR_RETURN(const bool gated,
+                               config.Bool("use_attention_gate", true));
+  if (gated) {
+    attention.head_gate = "g_proj";
+    attention.other_head_gate = "gate_proj";
+  }
+  return attention;
+}
+
+absl::Status ReadLfm3Config(const Config& config, ModelConfig& model) {
+  STEADYSTATE_ASSIGN_OR_RETURN(
+      model.intermediate_size,
+      config.Size("intermediate_size", 7680, {1, 1 << 20}));
+  STEADYSTATE_ASSIGN_OR_RETURN(const std::vector<Lfm3Kind> kinds,
+                               ReadLfm3Kinds(config, model.layers.size()));
+  STEADYSTATE_ASSIGN_OR_RETURN(SoftmaxAttentionOptions window,
+                               ReadLfm3Attention(config, model));
+  SoftmaxAttentionOptions all = window;
+  STEADYSTATE_ASSIGN_OR_RETURN(
+      window.window, config.Size("sliding_window", 256, {1, 1 << 24}));
+  if (std::ranges::count(kinds, Lfm3Kind::kWindow) > 0) {
+    STEADYSTATE_ASSIGN_OR_RETURN(
+        const Lfm3Rotary rotary,
+        ReadLfm3Rotary(config, {.kind = "sliding_attention", .theta = 1e4}));
+    Turn(rotary, window);
+  }
+  if (std::ranges::count(kinds, Lfm3Kind::kAll) > 0) {
+    STEADYSTATE_ASSIGN_OR_RETURN(
+        const Lfm3Rotary rotary,
+        ReadLfm3Rotary(
+            config,
+            {.kind = "full_attention", .proportional = true, .share = 0.5}));
+    Turn(rotary, all);
+  }
+  STEADYSTATE_ASSIGN_OR_RETURN(const bool sandwich,
+                               config.Bool("use_sandwich_norm", true));
+  for (size_t i = 0; i < kinds.size(); ++i) {
+    LayerPlan& plan = model.layers[i];
+    plan.norms = sandwich ? NormPlace::kBoth : NormPlace::kBefore;
+    if (kinds[i] == Lfm3Kind::kConv) continue;
+    plan.tokens = TokenMixer::kSoftmax;
+    plan.softmax = kinds[i] == Lfm3Kind::kAll ? all : window;
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::unique_ptr<Mixer>> MakeLfm3Conv(
+    const MixerBuilder& builder) {
+  auto mixer = std::make_unique<GatedShortConv>(builder.hidden_size, 7);
+  STEADYSTATE_RETURN_IF_ERROR(mixer->Take(builder));
+  return mixer;
+}
+
 }  // namespace
 
 Family Lfm2Family() {
@@ -284,6 +438,25 @@ Family Lfm2MoeFamily() {
   family.defaults.hidden_size = 2048;
   family.read_config = ReadMixtureConfig;
   family.make_channel_mixer = MakeMixture;
+  return family;
+}
+
+Family Lfm3Family() {
+  Family family = Lfm2Family();
+  family.model_type = "lfm3";
+  family.keys.used = kLfm3Keys;
+  family.frame.token_post_norm = "post_operator_norm";
+  family.frame.channel_post_norm = "post_ffn_norm";
+  family.defaults = {.hidden_size = 2048,
+                     .layers = 24,
+                     .vocab_size = 128000,
+                     .norm_eps = 1e-5,
+                     .max_position_embeddings = 128000,
+                     .bos_token = 124894,
+                     .eos_token = 124900,
+                     .tied_head = TiedHead::kYes};
+  family.read_config = ReadLfm3Config;
+  family.make_token_mixer = MakeLfm3Conv;
   return family;
 }
 

@@ -29,6 +29,7 @@ Family KdaFamily();
 Family KimiLinearFamily();
 Family Lfm2Family();
 Family Lfm2MoeFamily();
+Family Lfm3Family();
 Family LinearAttnFamily();
 Family LinearRecurrenceFamily();
 Family MambaFamily();

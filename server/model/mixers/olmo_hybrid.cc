@@ -95,7 +95,8 @@ absl::Status ReadLayers(const Config& config, ModelConfig& model) {
     }
   }
   for (LayerPlan& plan : model.layers) {
-    plan.norm_after = plan.tokens == TokenMixer::kSoftmax;
+    plan.norms = plan.tokens == TokenMixer::kSoftmax ? NormPlace::kAfter
+                                                     : NormPlace::kBefore;
   }
   return absl::OkStatus();
 }

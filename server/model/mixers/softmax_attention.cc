@@ -4,7 +4,7 @@
 //   q, k <- rotary(position) of their first elements, half-split
 //   o_h = sum_j softmax_j(scale q_h . k_j) v_j over the tokens j seen; scale is
 //   d^-1/2, or stated
-//   o  <- o sigmoid(g) if gated, g = W_g x
+//   o  <- o sigmoid(g) if gated, g = W_g x, a number for each element or head
 //   y   = W_o o (+ b)
 // H query heads share G key/value heads, H/G each. The cache holds rotated
 // keys.
@@ -38,7 +38,9 @@ class SoftmaxAttention final : public Mixer {
         H_(options.num_heads),
         G_(options.num_kv_heads),
         d_(options.head_dim),
-        gated_(options.gated) {}
+        gate_width_(options.gated               ? H_ * d_
+                    : options.head_gate.empty() ? 0
+                                                : H_) {}
 
   absl::Status TakeWeights(const SoftmaxAttentionOptions& options,
                            const MixerBuilder& from);
@@ -53,14 +55,21 @@ class SoftmaxAttention final : public Mixer {
  private:
   // q | k | v | gate
   size_t gate_column() const { return (H_ + 2 * G_) * d_; }
-  size_t columns() const { return gate_column() + (gated_ ? H_ * d_ : 0); }
+  size_t columns() const { return gate_column() + gate_width_; }
 
+  // The gates of heads, by the name that the file has.
+  absl::Status AddHeadGate(const SoftmaxAttentionOptions& options,
+                           const MixerBuilder& from,
+                           ProjectionStack& stack) const;
   // Normalises q and k of one row.
   void Normalize(float* row) const;
+  // Multiplies the outputs of one row by their gates.
+  //   gate  f32[gate_width_]  in/out
+  void Gate(float* gate, float* out) const;
 
   const size_t D_, H_, G_;
-  const size_t d_;  // width of a head
-  const bool gated_;
+  const size_t d_;                      // width of a head
+  const size_t gate_width_;             // H d, H, or 0: there is none
   std::unique_ptr<Linear> fused_;       // D -> columns()
   std::unique_ptr<Linear> out_;         // H d -> D
   std::vector<float> q_norm_, k_norm_;  // f32[d], or [., d], or empty
@@ -76,7 +85,7 @@ absl::Status SoftmaxAttention::TakeWeights(
     const SoftmaxAttentionOptions& options, const MixerBuilder& from) {
   const Bias bias = options.qkv_bias ? Bias::kYes : Bias::kNone;
   ProjectionStack stack(from.weights, D_);
-  if (gated_) {
+  if (options.gated) {
     STEADYSTATE_RETURN_IF_ERROR(
         stack.AddOfEach("q_proj", {H_, 2 * d_, 0, d_}, bias).status());
   } else {
@@ -84,9 +93,11 @@ absl::Status SoftmaxAttention::TakeWeights(
   }
   STEADYSTATE_RETURN_IF_ERROR(stack.Add("k_proj", G_ * d_, bias).status());
   STEADYSTATE_RETURN_IF_ERROR(stack.Add("v_proj", G_ * d_, bias).status());
-  if (gated_) {
+  if (options.gated) {
     STEADYSTATE_RETURN_IF_ERROR(
         stack.AddOfEach("q_proj", {H_, 2 * d_, d_, d_}, bias).status());
+  } else {
+    STEADYSTATE_RETURN_IF_ERROR(AddHeadGate(options, from, stack));
   }
   STEADYSTATE_ASSIGN_OR_RETURN(fused_, stack.Pack(from.linears));
   STEADYSTATE_ASSIGN_OR_RETURN(
@@ -109,6 +120,16 @@ absl::Status SoftmaxAttention::TakeWeights(
   return take(norm.k, G_, k_norm_);
 }
 
+absl::Status SoftmaxAttention::AddHeadGate(
+    const SoftmaxAttentionOptions& options, const MixerBuilder& from,
+    ProjectionStack& stack) const {
+  if (options.head_gate.empty()) return absl::OkStatus();
+  const bool other =
+      from.weights.Has(absl::StrCat(options.other_head_gate, ".weight"));
+  return stack.Add(other ? options.other_head_gate : options.head_gate, H_)
+      .status();
+}
+
 absl::Status SoftmaxAttention::DeclareMemory(
     const SoftmaxAttentionOptions& options, const MixerBuilder& from) {
   const float scale = options.scale.has_value()
@@ -129,13 +150,14 @@ absl::Status SoftmaxAttention::DeclareMemory(
 
 absl::Status SoftmaxAttention::MakeRotary(
     const SoftmaxAttentionOptions& options, const MixerBuilder& from) {
-  STEADYSTATE_ASSIGN_OR_RETURN(rotary_,
-                               RotaryRows::Make(from,
-                                                {.heads = H_ + G_,
-                                                 .d = d_,
-                                                 .rotated = options.rotary,
-                                                 .base = options.rope_theta},
-                                                "num_heads"));
+  STEADYSTATE_ASSIGN_OR_RETURN(
+      rotary_, RotaryRows::Make(from,
+                                {.heads = H_ + G_,
+                                 .d = d_,
+                                 .rotated = options.rotary,
+                                 .turning = options.turning_pairs,
+                                 .base = options.rope_theta},
+                                "num_heads"));
   return absl::OkStatus();
 }
 
@@ -162,15 +184,23 @@ void SoftmaxAttention::Forward(std::span<const Segment> segments, size_t rows,
                   .kv_stride = columns(),
                   .o = out},
                  buffers);
-  if (gated_) {
-    const size_t width = H_ * d_;
-    buffers.ForRows(rows, width, [&](size_t row, size_t) {
-      ActivateAndMultiply(Activation::kSigmoid, width,
-                          fused + row * columns() + gate_column(),
-                          out + row * width, out + row * width);
+  if (gate_width_ > 0) {
+    buffers.ForRows(rows, H_ * d_, [&](size_t row, size_t) {
+      Gate(fused + row * columns() + gate_column(), out + row * H_ * d_);
     });
   }
   buffers.Project(*out_, rows, out, H_ * d_, y, D_);
+}
+
+void SoftmaxAttention::Gate(float* gate, float* out) const {
+  if (gate_width_ > H_) {
+    ActivateAndMultiply(Activation::kSigmoid, gate_width_, gate, out, out);
+    return;
+  }
+  Activate(Activation::kSigmoid, H_, gate, gate);
+  for (size_t head = 0; head < H_; ++head) {
+    Scale(gate[head], d_, out + head * d_);
+  }
 }
 
 void SoftmaxAttention::Normalize(float* row) const {

@@ -127,9 +127,9 @@ absl::StatusOr<bool> ReadLayerIndices(const Config& config,
   return true;
 }
 
-absl::StatusOr<SoftmaxAttentionOptions> ReadAttention(
+absl::StatusOr<SoftmaxAttentionOptions> ReadAttentionHeads(
     const Config& config, const AttentionDefaults& defaults,
-    ModelConfig& model) {
+    size_t hidden_size) {
   SoftmaxAttentionOptions options;
   STEADYSTATE_ASSIGN_OR_RETURN(
       options.num_heads,
@@ -147,13 +147,22 @@ absl::StatusOr<SoftmaxAttentionOptions> ReadAttention(
   STEADYSTATE_ASSIGN_OR_RETURN(
       const size_t width,
       config.Size("head_dim", defaults.head_dim.value_or(0), kHeadWidth));
-  if (width == 0 && model.hidden_size % options.num_heads != 0) {
+  if (width == 0 && hidden_size % options.num_heads != 0) {
     return config.Invalid(
         "num_attention_heads",
         absl::StrCat("without head_dim it must divide hidden_size, ",
-                     model.hidden_size));
+                     hidden_size));
   }
-  options.head_dim = width != 0 ? width : model.hidden_size / options.num_heads;
+  options.head_dim = width != 0 ? width : hidden_size / options.num_heads;
+  return options;
+}
+
+absl::StatusOr<SoftmaxAttentionOptions> ReadAttention(
+    const Config& config, const AttentionDefaults& defaults,
+    ModelConfig& model) {
+  STEADYSTATE_ASSIGN_OR_RETURN(
+      SoftmaxAttentionOptions options,
+      ReadAttentionHeads(config, defaults, model.hidden_size));
   STEADYSTATE_RETURN_IF_ERROR(ReadRotary(config, defaults, options, model));
   return options;
 }

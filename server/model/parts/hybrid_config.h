@@ -58,6 +58,12 @@ struct AttentionDefaults {
   double rotary_factor = 1;  // the share of a head that turns
 };
 
+// Reads num_attention_heads, num_key_value_heads and head_dim; nothing turns.
+// Errors name the key.
+absl::StatusOr<SoftmaxAttentionOptions> ReadAttentionHeads(
+    const Config& config, const AttentionDefaults& defaults,
+    size_t hidden_size);
+
 // Reads num_attention_heads, num_key_value_heads, head_dim and the rotary
 // embedding: `rope_parameters`, as transformers writes them since its version
 // 5, else rope_theta and partial_rotary_factor; only the plain kind,

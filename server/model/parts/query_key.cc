@@ -28,6 +28,8 @@ absl::StatusOr<RotaryRows> RotaryRows::Make(const MixerBuilder& builder,
   rotary.rotated_ = rotated;
   rotary.frequencies_.resize(rotated / 2);
   RotaryFrequencies(rotated, options.base, rotary.frequencies_.data());
+  const size_t turning = options.turning.value_or(rotated / 2);
+  for (size_t i = turning; i < rotated / 2; ++i) rotary.frequencies_[i] = 0;
   return rotary;
 }
 

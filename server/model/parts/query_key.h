@@ -29,6 +29,7 @@ class RotaryRows {
     size_t heads = 0;                 // that lie side by side in a row
     size_t d = 0;                     // their width
     std::optional<size_t> rotated{};  // r, even; absent: d
+    std::optional<size_t> turning{};  // pairs, the first ones; absent: all
     double base = 10000;
     Pairs pairs = Pairs::kHalves;
   };

@@ -817,7 +817,8 @@ class StallTest(LoadTest):
         return report["latency_seconds"]["time_to_first_token"]
 
     def test_an_open_loop_sees_what_all_users_would(self):
-        latency = self.run_with_stall("--sessions", "4", "--rate", "250",
+        # So few that a busy machine answers all of them.
+        latency = self.run_with_stall("--sessions", "4", "--rate", "50",
                                       "--max_send_lag", "1h")
         # A quarter of the requests were to be sent while it stood.
         self.assertGreaterEqual(latency["p99"], 0.85)

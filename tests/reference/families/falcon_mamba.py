@@ -22,7 +22,11 @@ class Mixer(mamba.Mixer):
 
 Model = mamba.Model
 all_tensors = mamba.all_tensors
-tensors = mamba.tensors
+
+
+def tensors(case, n, p):
+    stated = case.config.get("intermediate_size")
+    mamba.layer_tensors(case, p, stated or mamba.width(case.config))
 
 
 BARE = {**mamba.BARE, "layer_norm_epsilon": 1e-5}

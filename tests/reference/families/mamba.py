@@ -108,8 +108,7 @@ def convolution(case, p, channels):
 
 
 def width(config):
-    stated = config.get("intermediate_size")
-    return stated or int(config["expand"] * config["hidden_size"])
+    return int(config["expand"] * config["hidden_size"])
 
 
 def rank(config):
@@ -117,9 +116,10 @@ def rank(config):
     return math.ceil(config["hidden_size"] / 16) if R == "auto" else R
 
 
-def tensors(case, n, p):
+def layer_tensors(case, p, E):
+    """Of E channels."""
     config, D = case.config, case.config["hidden_size"]
-    E, N, R = width(config), config["state_size"], rank(config)
+    N, R = config["state_size"], rank(config)
     linear(case, p, "in_proj", 2 * E, D)
     convolution(case, p, E)
     case.matrix(p + "x_proj.weight", R + 2 * N, E)
@@ -128,6 +128,10 @@ def tensors(case, n, p):
     case.uniform(p + "A_log", (E, N), 0.0, 1.5)
     case.vector(p + "D", E, 1.0, 0.5)
     linear(case, p, "out_proj", D, E)
+
+
+def tensors(case, n, p):
+    layer_tensors(case, p, width(case.config))
 
 
 # Keys of the common frame that these configurations do not have.

@@ -69,6 +69,7 @@ MODELS = {
     "kimi_linear": ("KimiLinearConfig", "KimiLinearForCausalLM"),
     "lfm2": ("Lfm2Config", "Lfm2ForCausalLM"),
     "lfm2_moe": ("Lfm2MoeConfig", "Lfm2MoeForCausalLM"),
+    "lfm3": ("Lfm3Config", "Lfm3ForCausalLM"),
     "mamba": ("MambaConfig", "MambaForCausalLM"),
     "mamba2": ("Mamba2Config", "Mamba2ForCausalLM"),
     "nemotron_h": ("NemotronHConfig", "NemotronHForCausalLM"),
@@ -142,7 +143,8 @@ def run_double(model, tokens):
         model.set_experts_implementation("eager")
     with float32_is_float64():
         for module in model.double().modules():
-            if hasattr(module, "inv_freq"):  # frequencies in float32
+            names = dict(module.named_buffers(recurse=False))
+            if any(name.endswith("inv_freq") for name in names):  # in float32
                 module.__init__(module.config)
         return run(model, tokens)
 

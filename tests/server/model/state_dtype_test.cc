@@ -55,7 +55,8 @@ TEST(StateDTypeTest, EveryFamilyThatFadesMayBeInInt16) {
     const bool fades = family.model_type != "linear_attn" &&
                        family.model_type != "linear_recurrence" &&
                        family.model_type != "lfm2" &&
-                       family.model_type != "lfm2_moe";
+                       family.model_type != "lfm2_moe" &&
+                       family.model_type != "lfm3";
     EXPECT_EQ(model.ok(), fades && family.layer.has_family())
         << family.model_type << " " << model.status();
   }

@@ -1,17 +1,19 @@
-// Goal: options that LFM2 does not have are refused by name, and its MLP is as
-// wide as its rule says. Method: golden weights with changed configs; configs
-// of published models.
+// Goal: options that LFM2 and LFM3 do not have are refused by name, and MLP and
+// layers are as their rules say. Method: golden weights with changed configs;
+// configs of published models.
 #include <string>
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "server/model/registry.h"
+#include "tests/testing/golden_checkpoint.h"
 #include "tests/testing/golden_options.h"
 
 namespace steadystate {
 namespace {
 
 constexpr absl::StatusCode kInvalid = absl::StatusCode::kInvalidArgument;
+constexpr absl::StatusCode kUnsupported = absl::StatusCode::kUnimplemented;
 
 TEST(Lfm2Test, BadValuesAreRefusedByName) {
   const Refusal refusals[] = {
@@ -73,10 +75,59 @@ TEST(Lfm2Test, WithoutAWordOfLayersAllAreSoftmax) {
   const ModelConfig all = Read(R"({"model_type": "lfm2"})");
   ASSERT_EQ(all.layers.size(), 32u);
   EXPECT_EQ(all.layers[0].tokens, TokenMixer::kSoftmax);
+  const ModelConfig null =
+      Read(R"({"model_type": "lfm2", "full_attn_idxs": null})");
+  EXPECT_EQ(null.layers[0].tokens, TokenMixer::kSoftmax);
   const ModelConfig some =
       Read(R"({"model_type": "lfm2", "full_attn_idxs": [2, 5]})");
   EXPECT_EQ(some.layers[1].tokens, TokenMixer::kFamily);
   EXPECT_EQ(some.layers[2].tokens, TokenMixer::kSoftmax);
+}
+
+TEST(Lfm3Test, BadValuesAreRefusedByName) {
+  const Refusal refusals[] = {
+      {"conv_L_cache", 0, kInvalid},
+      {"sliding_window", 0, kInvalid},
+      {"use_sandwich_norm", 1, kInvalid},
+      {"use_attention_gate", "yes", kInvalid},
+      {"attention_bias", 1, kInvalid},
+      {"intermediate_size", 0, kInvalid},
+      {"layer_types", {"conv", "full_attention"}, kInvalid},
+      {"layer_types", {"conv", "mamba", "conv", "conv", "conv"}, kUnsupported},
+      {"rope_parameters", {{"rope_theta", 1e4}}, kInvalid},
+      {"rope_parameters",
+       {{"sliding_attention", {{"rope_type", "yarn"}}},
+        {"full_attention", nullptr}},
+       kUnsupported},
+      {"rope_parameters",
+       {{"sliding_attention", {{"partial_rotary_factor", 0.5}}}},
+       kUnsupported},
+  };
+  for (const Refusal& refusal : refusals) {
+    const auto model = LoadGoldenWith("lfm3", {{refusal.key, refusal.value}});
+    EXPECT_EQ(model.status().code(), refusal.code) << model.status();
+  }
+}
+
+// LFM3-1.7B, by the defaults of the library.
+TEST(Lfm3Test, WithoutAWordLayersAreThoseOfTheLibrary) {
+  const ModelConfig model = Read(R"({"model_type": "lfm3"})");
+  ASSERT_EQ(model.layers.size(), 24u);
+  for (size_t i = 0; i < 24; ++i) {
+    EXPECT_EQ(model.layers[i].has_softmax(), i % 2 == 0 && i > 0) << i;
+    EXPECT_EQ(model.layers[i].norms, NormPlace::kBoth);
+  }
+  const SoftmaxAttentionOptions& all = model.layers[2].softmax;
+  EXPECT_EQ(all.window, std::nullopt);
+  EXPECT_EQ(all.rotary, 128u);
+  EXPECT_EQ(all.turning_pairs, 32u);
+  EXPECT_EQ(all.rope_theta, 1e6);
+  EXPECT_EQ(all.head_gate, "g_proj");
+  const SoftmaxAttentionOptions& window = model.layers[4].softmax;
+  EXPECT_EQ(window.window, 256u);
+  EXPECT_EQ(window.turning_pairs, std::nullopt);
+  EXPECT_EQ(window.rope_theta, 1e4);
+  EXPECT_EQ(model.intermediate_size, 7680u);
 }
 
 }  // namespace

@@ -46,7 +46,7 @@ std::vector<bool> Softmax(const ModelConfig& model) {
   std::vector<bool> softmax;
   for (const LayerPlan& plan : model.layers) {
     softmax.push_back(plan.tokens == TokenMixer::kSoftmax);
-    EXPECT_EQ(plan.norm_after, softmax.back());
+    EXPECT_EQ(plan.norms == NormPlace::kAfter, softmax.back());
   }
   return softmax;
 }
