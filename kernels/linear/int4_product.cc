@@ -6,8 +6,8 @@
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/linear/int4_product.cc"
-#include "hwy/foreach_target.h"  // IWYU pragma: keep
 #include "hwy/cache_control.h"
+#include "hwy/foreach_target.h"  // IWYU pragma: keep
 #include "hwy/highway.h"
 
 // Compiled without contraction of floats (CMakeLists.txt): see MultiplyInt4.
@@ -56,6 +56,7 @@ using DI = hn::CappedTag<int32_t, kInt4Panel>;
 using DF = hn::Rebind<float, DI>;
 using DS = hn::Repartition<int16_t, DI>;
 using DB = hn::Repartition<uint8_t, DI>;
+using VF = hn::Vec<DF>;
 using VI = hn::Vec<DI>;
 using VS = hn::Vec<DS>;
 using VB = hn::Vec<DB>;
@@ -63,6 +64,8 @@ using VB = hn::Vec<DB>;
 // One group's sums of products of bytes in 16 bits: 8 steps of 2 products of
 // at most 15 times 127 are below 2^15.
 struct PlainSums {
+  using V = VS;
+
   static HWY_INLINE VS Start(int32_t) { return hn::Zero(DS()); }
 
   static HWY_INLINE VS Add(VS sum, VB weights, VI x) {
@@ -95,6 +98,8 @@ struct PlainSums {
 #if HWY_TARGET == HWY_AVX3
 // The same by VNNI instructions, in 32 bits.
 struct VnniSums {
+  using V = VI;
+
   static HWY_INLINE VI Start(int32_t offset) { return hn::Set(DI(), offset); }
 
   static HWY_INLINE VI Add(VI sum, VB weights, VI x) {
@@ -118,73 +123,104 @@ HWY_INLINE VI FourInputs(const int8_t* x) {
 constexpr size_t kFewRows = 8;
 constexpr size_t kAheadBytes = 4096;
 
-// One group of the columns of one vector, for all rows.
-template <class Sums>
-HWY_INLINE void AddGroup(const uint8_t* weights, const uint16_t* scales,
-                         size_t rows, const Int4Inputs* x, float* sums) {
+// Vectors of columns that are multiplied at once, so that inputs are read once
+// for all of them: as many as registers hold the weights of.
+#if HWY_TARGET == HWY_AVX3 || HWY_ARCH_ARM
+constexpr size_t kVectors = 2;
+#else
+constexpr size_t kVectors = 1;
+#endif
+
+// The weights of one group in some vectors of columns, byte by byte.
+template <size_t kCount>
+struct GroupWeights {
+  static constexpr size_t kStep = kInt4Panel * 4;
+  static constexpr size_t kSteps = kInt4Group / 4;
+
+  // Of the vectors from number `first` on; the panels lie one after another.
+  HWY_INLINE GroupWeights(const uint8_t* weights, const uint16_t* scales,
+                          size_t first) {
+    const size_t N = hn::Lanes(DI());
+    for (size_t v = 0; v < kCount; ++v) {
+      const size_t column = (first + v) * N;
+      const size_t panel = column / kInt4Panel;
+      Unpack(weights + panel * kInt4PanelBytes + column % kInt4Panel * 4,
+             steps[v]);
+      const DF df;
+      const hn::Rebind<uint16_t, DF> d16;
+      const hn::RebindToUnsigned<DF> du;
+      const auto bits = hn::PromoteTo(du, hn::LoadU(d16, scales + column));
+      scale[v] = hn::BitCast(df, hn::ShiftLeft<16>(bits));
+    }
+  }
+
+  static HWY_INLINE void Unpack(const uint8_t* from, VB* to) {
+    const DB db;
+    const auto half = hn::Set(db, uint8_t{0x0F});
+    for (size_t i = 0; i < kSteps / 2; ++i) {
+      const VB both = hn::LoadU(db, from + i * kStep);
+      const auto upper = hn::ShiftRight<4>(hn::BitCast(DI(), both));
+      to[i] = hn::And(both, half);
+      to[kSteps / 2 + i] = hn::And(hn::BitCast(db, upper), half);
+    }
+  }
+
+  VB steps[kCount][kSteps];
+  VF scale[kCount];
+};
+
+// One group of these columns, for all rows.
+template <class Sums, size_t kCount>
+HWY_INLINE void AddGroup(const GroupWeights<kCount>& weights, size_t rows,
+                         const Int4Inputs* x, float* sums) {
   const DF df;
-  const DB db;
-  const hn::Rebind<uint16_t, DF> d16;
-  const hn::RebindToUnsigned<DF> du;
-  constexpr size_t kStep = kInt4Panel * 4;
-  const auto half = hn::Set(db, uint8_t{0x0F});
-  const auto upper = [&](VB both) HWY_ATTR {
-    const auto shifted = hn::ShiftRight<4>(hn::BitCast(du, both));
-    return hn::And(hn::BitCast(db, shifted), half);
-  };
-  // Named one by one: some targets have no arrays of vectors.
-  const VB b0 = hn::LoadU(db, weights);
-  const VB b1 = hn::LoadU(db, weights + kStep);
-  const VB b2 = hn::LoadU(db, weights + 2 * kStep);
-  const VB b3 = hn::LoadU(db, weights + 3 * kStep);
-  const VB w0 = hn::And(b0, half);
-  const VB w1 = hn::And(b1, half);
-  const VB w2 = hn::And(b2, half);
-  const VB w3 = hn::And(b3, half);
-  const VB w4 = upper(b0);
-  const VB w5 = upper(b1);
-  const VB w6 = upper(b2);
-  const VB w7 = upper(b3);
-  const auto bits = hn::PromoteTo(du, hn::LoadU(d16, scales));
-  const auto scale = hn::BitCast(df, hn::ShiftLeft<16>(bits));
+  const size_t N = hn::Lanes(df);
   for (size_t r = 0; r < rows; ++r) {
-    const int8_t* const in = x[r].x;
-    auto sum = Sums::Start(x[r].offset);
-    sum = Sums::Add(sum, w0, FourInputs(in));
-    sum = Sums::Add(sum, w1, FourInputs(in + 4));
-    sum = Sums::Add(sum, w2, FourInputs(in + 8));
-    sum = Sums::Add(sum, w3, FourInputs(in + 12));
-    sum = Sums::Add(sum, w4, FourInputs(in + 16));
-    sum = Sums::Add(sum, w5, FourInputs(in + 20));
-    sum = Sums::Add(sum, w6, FourInputs(in + 24));
-    sum = Sums::Add(sum, w7, FourInputs(in + 28));
-    const auto whole = hn::ConvertTo(df, Sums::Finish(sum, x[r].offset));
-    const auto scaled = hn::Mul(whole, hn::Set(df, x[r].scale));
-    float* const to = sums + r * kInt4BlockColumns;
-    hn::StoreU(hn::Add(hn::LoadU(df, to), hn::Mul(scaled, scale)), df, to);
+    typename Sums::V products[kCount];
+    for (size_t v = 0; v < kCount; ++v) {
+      products[v] = Sums::Start(x[r].offset);
+    }
+    for (size_t i = 0; i < GroupWeights<kCount>::kSteps; ++i) {
+      const VI four = FourInputs(x[r].x + 4 * i);
+      for (size_t v = 0; v < kCount; ++v) {
+        products[v] = Sums::Add(products[v], weights.steps[v][i], four);
+      }
+    }
+    const auto input_scale = hn::Set(df, x[r].scale);
+    for (size_t v = 0; v < kCount; ++v) {
+      const VI whole = Sums::Finish(products[v], x[r].offset);
+      const auto scaled = hn::Mul(hn::ConvertTo(df, whole), input_scale);
+      float* const to = sums + r * kInt4BlockColumns + v * N;
+      hn::StoreU(hn::Add(hn::LoadU(df, to), hn::Mul(scaled, weights.scale[v])),
+                 df, to);
+    }
   }
 }
 
 template <class Sums>
 HWY_INLINE void MultiplyWith(const Int4Product& p) {
   const size_t N = hn::Lanes(DI());
+  const size_t vectors = p.panels * kInt4Panel / N;
   const uint8_t* weights = p.weights;
   const uint16_t* scales = p.scales;
   for (size_t group = 0; group < p.groups; ++group) {
     const Int4Inputs* const x = p.x + group * p.x_stride;
-    for (size_t panel = 0; panel < p.panels; ++panel) {
-      if (p.rows <= kFewRows) {
-        for (size_t line = 0; line < kInt4PanelBytes; line += 64) {
-          hwy::Prefetch(weights + kAheadBytes + line);
-        }
+    if (p.rows <= kFewRows) {
+      for (size_t line = 0; line < p.panels * kInt4PanelBytes; line += 64) {
+        hwy::Prefetch(weights + kAheadBytes + line);
       }
-      float* const sums = p.sums + panel * kInt4Panel;
-      for (size_t j = 0; j < kInt4Panel; j += N) {
-        AddGroup<Sums>(weights + 4 * j, scales + j, p.rows, x, sums + j);
-      }
-      weights += kInt4PanelBytes;
-      scales += kInt4Panel;
     }
+    size_t v = 0;
+    for (; v + kVectors <= vectors; v += kVectors) {
+      const GroupWeights<kVectors> some(weights, scales, v);
+      AddGroup<Sums>(some, p.rows, x, p.sums + v * N);
+    }
+    for (; v < vectors; ++v) {
+      const GroupWeights<1> one(weights, scales, v);
+      AddGroup<Sums>(one, p.rows, x, p.sums + v * N);
+    }
+    weights += p.panels * kInt4PanelBytes;
+    scales += p.panels * kInt4Panel;
   }
 }
 

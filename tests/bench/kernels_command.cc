@@ -84,6 +84,7 @@ class KernelsCommand final : public Command {
   std::string only_;
   std::string kernel_;
   std::string sizes_option_;
+  std::string weights_;
   std::vector<ProjectionSize> sizes_;
 };
 
@@ -113,7 +114,10 @@ client::OptionTable KernelsCommand::options() {
       {"sizes", "NxN,...",
        "Inputs and outputs of the projections, 2048x2048 for instance. "
        "Default: those of some models.",
-       &sizes_option_}};
+       &sizes_option_},
+      {"weights", "TYPE",
+       "The projections' weights, f32, bf16, int8 or int4. Default: all.",
+       &weights_}};
 }
 
 absl::Status KernelsCommand::Check(const RunOptions&) {
@@ -126,6 +130,11 @@ absl::Status KernelsCommand::Check(const RunOptions&) {
     return absl::InvalidArgumentError(
         absl::StrCat("--only is '", only_, "'; it must be one of ",
                      absl::StrJoin(kParts, ", ")));
+  }
+  constexpr absl::string_view kWeights[] = {"", "f32", "bf16", "int8", "int4"};
+  if (!absl::c_linear_search(kWeights, weights_)) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "--weights is '", weights_, "'; it must be f32, bf16, int8 or int4"));
   }
   STEADYSTATE_RETURN_IF_ERROR(ReadSizes());
   return CheckKernel();
@@ -340,6 +349,7 @@ absl::StatusOr<Section> KernelsCommand::Projections(
   std::vector<DType> dtypes = {DType::kF32, DType::kI8, DType::kI4};
   if (LinearFactory::HasNativeBf16()) dtypes.push_back(DType::kBf16);
   for (const DType dtype : dtypes) {
+    if (!weights_.empty() && weights_ != Name(dtype)) continue;
     for (const ProjectionSize& size : sizes_) {
       STEADYSTATE_RETURN_IF_ERROR(AddProjections(dtype, size, run, section));
       if (run.quick) break;
