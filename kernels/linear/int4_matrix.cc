@@ -65,8 +65,7 @@ Int4Matrix::Int4Matrix(size_t in, std::span<const WeightRows> parts)
 }
 
 size_t Int4Matrix::PlaneBytes(const Block& block) const {
-  constexpr size_t kEach = kInt4PanelBytes + kInt4Panel * sizeof(uint16_t);
-  return RoundUpToLine(groups_ * block.panels() * kEach);
+  return RoundUpToLine(groups_ * Int4GroupBytes(block.panels()));
 }
 
 size_t Int4Matrix::BlockBytes(const Block& block) const {
@@ -97,17 +96,17 @@ void Int4Matrix::PackBlock(const Block& block, const float* values,
                            std::byte* to) const {
   std::array<float, kInt4Group * kInt4Panel> turned;
   const size_t panels = block.panels();
-  const size_t scales_at = groups_ * panels * kInt4PanelBytes;
   for (size_t i = 0; i < groups_ * panels; ++i) {
     TurnGroup(values, in_, block.width, i % panels * kInt4Panel,
               i / panels * kInt4Group, turned.data());
-    std::byte* plane = to;
+    std::byte* group = to + i / panels * Int4GroupBytes(panels);
     for (int n = 0; n < (block.wide ? 2 : 1); ++n) {
       RoundInt4Weights(
           turned.data(),
-          reinterpret_cast<uint8_t*>(plane + i * kInt4PanelBytes),
-          reinterpret_cast<uint16_t*>(plane + scales_at) + i * kInt4Panel);
-      plane += PlaneBytes(block);
+          reinterpret_cast<uint8_t*>(group + i % panels * kInt4PanelBytes),
+          reinterpret_cast<uint16_t*>(group + panels * kInt4PanelBytes) +
+              i % panels * kInt4Panel);
+      group += PlaneBytes(block);
     }
   }
 }
@@ -143,8 +142,6 @@ void Int4Matrix::RunBlock(const Call& call, const Block& block,
     const std::byte* plane = block.planes;
     for (int n = 0; n < (block.wide ? 2 : 1); ++n) {
       product.weights = reinterpret_cast<const uint8_t*>(plane);
-      product.scales = reinterpret_cast<const uint16_t*>(
-          plane + groups_ * product.panels * kInt4PanelBytes);
       MultiplyInt4(product);
       plane += PlaneBytes(block);
     }

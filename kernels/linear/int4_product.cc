@@ -39,9 +39,13 @@ void MultiplyPlain(const Int4Product& p) {
   for (size_t i = 0; i < p.groups * p.panels; ++i) {
     const Int4Inputs* const x = p.x + i / p.panels * p.x_stride;
     float* const sums = p.sums + i % p.panels * kInt4Panel;
+    const uint8_t* const weights =
+        p.weights + i / p.panels * Int4GroupBytes(p.panels);
+    const auto* const scales =
+        reinterpret_cast<const uint16_t*>(weights + p.panels * kInt4PanelBytes);
     for (size_t j = 0; j < kInt4Panel; ++j) {
-      const uint32_t bits = p.scales[i * kInt4Panel + j];
-      AddColumn(p.weights + i * kInt4PanelBytes + 4 * j,
+      const uint32_t bits = scales[i % p.panels * kInt4Panel + j];
+      AddColumn(weights + i % p.panels * kInt4PanelBytes + 4 * j,
                 std::bit_cast<float>(bits << 16), p.rows, x, sums + j);
     }
   }
@@ -118,9 +122,8 @@ HWY_INLINE VI FourInputs(const int8_t* x) {
   return hn::Set(DI(), four);
 }
 
-// Rows by which one vector of weights is read ahead: with more of them the
-// weights are not what is waited for.
-constexpr size_t kFewRows = 8;
+// What is fetched while a group is worked on: it comes from memory, and the
+// CPU does not foresee enough of it where there are a few rows.
 constexpr size_t kAheadBytes = 4096;
 
 // Vectors of columns that are multiplied at once, so that inputs are read once
@@ -131,41 +134,59 @@ constexpr size_t kVectors = 2;
 constexpr size_t kVectors = 1;
 #endif
 
+constexpr size_t kStep = kInt4Panel * 4;      // bytes of a panel
+constexpr size_t kHalf = kInt4Group / 4 / 2;  // steps
+
+// Where the weights of vector v begin.
+HWY_INLINE const uint8_t* WeightsOf(const uint8_t* weights, size_t v) {
+  const size_t column = v * hn::Lanes(DI());
+  return weights + column / kInt4Panel * kInt4PanelBytes +
+         column % kInt4Panel * 4;
+}
+
+HWY_INLINE VF ScaleOf(const uint16_t* scales, size_t v) {
+  const DF df;
+  const hn::Rebind<uint16_t, DF> d16;
+  const hn::RebindToUnsigned<DF> du;
+  const auto bits = hn::LoadU(d16, scales + v * hn::Lanes(df));
+  return hn::BitCast(df, hn::ShiftLeft<16>(hn::PromoteTo(du, bits)));
+}
+
+HWY_INLINE VB LowerHalves(VB both) {
+  return hn::And(both, hn::Set(DB(), uint8_t{0x0F}));
+}
+
+HWY_INLINE VB UpperHalves(VB both) {
+  return LowerHalves(
+      hn::BitCast(DB(), hn::ShiftRight<4>(hn::BitCast(DI(), both))));
+}
+
+template <class Sums>
+HWY_INLINE void AddProducts(typename Sums::V products, const Int4Inputs& x,
+                            VF scale, float* sums) {
+  const DF df;
+  const auto whole = hn::ConvertTo(df, Sums::Finish(products, x.offset));
+  const auto scaled = hn::Mul(whole, hn::Set(df, x.scale));
+  hn::StoreU(hn::Add(hn::LoadU(df, sums), hn::Mul(scaled, scale)), df, sums);
+}
+
 // The weights of one group in some vectors of columns, byte by byte.
 template <size_t kCount>
 struct GroupWeights {
-  static constexpr size_t kStep = kInt4Panel * 4;
-  static constexpr size_t kSteps = kInt4Group / 4;
-
-  // Of the vectors from number `first` on; the panels lie one after another.
   HWY_INLINE GroupWeights(const uint8_t* weights, const uint16_t* scales,
                           size_t first) {
-    const size_t N = hn::Lanes(DI());
     for (size_t v = 0; v < kCount; ++v) {
-      const size_t column = (first + v) * N;
-      const size_t panel = column / kInt4Panel;
-      Unpack(weights + panel * kInt4PanelBytes + column % kInt4Panel * 4,
-             steps[v]);
-      const DF df;
-      const hn::Rebind<uint16_t, DF> d16;
-      const hn::RebindToUnsigned<DF> du;
-      const auto bits = hn::PromoteTo(du, hn::LoadU(d16, scales + column));
-      scale[v] = hn::BitCast(df, hn::ShiftLeft<16>(bits));
+      const uint8_t* const from = WeightsOf(weights, first + v);
+      for (size_t i = 0; i < kHalf; ++i) {
+        const VB both = hn::LoadU(DB(), from + i * kStep);
+        steps[v][i] = LowerHalves(both);
+        steps[v][kHalf + i] = UpperHalves(both);
+      }
+      scale[v] = ScaleOf(scales, first + v);
     }
   }
 
-  static HWY_INLINE void Unpack(const uint8_t* from, VB* to) {
-    const DB db;
-    const auto half = hn::Set(db, uint8_t{0x0F});
-    for (size_t i = 0; i < kSteps / 2; ++i) {
-      const VB both = hn::LoadU(db, from + i * kStep);
-      const auto upper = hn::ShiftRight<4>(hn::BitCast(DI(), both));
-      to[i] = hn::And(both, half);
-      to[kSteps / 2 + i] = hn::And(hn::BitCast(db, upper), half);
-    }
-  }
-
-  VB steps[kCount][kSteps];
+  VB steps[kCount][2 * kHalf];
   VF scale[kCount];
 };
 
@@ -173,54 +194,95 @@ struct GroupWeights {
 template <class Sums, size_t kCount>
 HWY_INLINE void AddGroup(const GroupWeights<kCount>& weights, size_t rows,
                          const Int4Inputs* x, float* sums) {
-  const DF df;
-  const size_t N = hn::Lanes(df);
   for (size_t r = 0; r < rows; ++r) {
     typename Sums::V products[kCount];
     for (size_t v = 0; v < kCount; ++v) {
       products[v] = Sums::Start(x[r].offset);
     }
-    for (size_t i = 0; i < GroupWeights<kCount>::kSteps; ++i) {
+    for (size_t i = 0; i < 2 * kHalf; ++i) {
       const VI four = FourInputs(x[r].x + 4 * i);
       for (size_t v = 0; v < kCount; ++v) {
         products[v] = Sums::Add(products[v], weights.steps[v][i], four);
       }
     }
-    const auto input_scale = hn::Set(df, x[r].scale);
     for (size_t v = 0; v < kCount; ++v) {
-      const VI whole = Sums::Finish(products[v], x[r].offset);
-      const auto scaled = hn::Mul(hn::ConvertTo(df, whole), input_scale);
-      float* const to = sums + r * kInt4BlockColumns + v * N;
-      hn::StoreU(hn::Add(hn::LoadU(df, to), hn::Mul(scaled, weights.scale[v])),
-                 df, to);
+      AddProducts<Sums>(products[v], x[r], weights.scale[v],
+                        sums + r * kInt4BlockColumns + v * hn::Lanes(DI()));
     }
+  }
+}
+
+// The same for one row, whose inputs are read once for more vectors: it has no
+// use for weights in registers.
+template <class Sums, size_t kCount>
+HWY_INLINE void AddGroupOfOneRow(const uint8_t* weights, const uint16_t* scales,
+                                 size_t first, const Int4Inputs& x,
+                                 float* sums) {
+  typename Sums::V products[kCount];
+  for (size_t v = 0; v < kCount; ++v) products[v] = Sums::Start(x.offset);
+  for (size_t i = 0; i < kHalf; ++i) {
+    const VI lower = FourInputs(x.x + 4 * i);
+    const VI upper = FourInputs(x.x + 4 * (kHalf + i));
+    for (size_t v = 0; v < kCount; ++v) {
+      const VB both =
+          hn::LoadU(DB(), WeightsOf(weights, first + v) + i * kStep);
+      products[v] = Sums::Add(products[v], LowerHalves(both), lower);
+      products[v] = Sums::Add(products[v], UpperHalves(both), upper);
+    }
+  }
+  for (size_t v = 0; v < kCount; ++v) {
+    AddProducts<Sums>(products[v], x, ScaleOf(scales, first + v),
+                      sums + (first + v) * hn::Lanes(DI()));
+  }
+}
+
+// One group of all columns.
+template <class Sums>
+HWY_INLINE void AddGroupOfOneRow(size_t vectors, const uint8_t* weights,
+                                 const uint16_t* scales, const Int4Inputs& x,
+                                 float* sums) {
+  size_t v = 0;
+  for (; v + 4 <= vectors; v += 4) {
+    AddGroupOfOneRow<Sums, 4>(weights, scales, v, x, sums);
+  }
+  for (; v < vectors; ++v) {
+    AddGroupOfOneRow<Sums, 1>(weights, scales, v, x, sums);
+  }
+}
+
+template <class Sums>
+HWY_INLINE void AddGroup(size_t vectors, const uint8_t* weights,
+                         const uint16_t* scales, size_t rows,
+                         const Int4Inputs* x, float* sums) {
+  const size_t N = hn::Lanes(DI());
+  size_t v = 0;
+  for (; v + kVectors <= vectors; v += kVectors) {
+    const GroupWeights<kVectors> some(weights, scales, v);
+    AddGroup<Sums>(some, rows, x, sums + v * N);
+  }
+  for (; v < vectors; ++v) {
+    const GroupWeights<1> one(weights, scales, v);
+    AddGroup<Sums>(one, rows, x, sums + v * N);
   }
 }
 
 template <class Sums>
 HWY_INLINE void MultiplyWith(const Int4Product& p) {
-  const size_t N = hn::Lanes(DI());
-  const size_t vectors = p.panels * kInt4Panel / N;
+  const size_t vectors = p.panels * kInt4Panel / hn::Lanes(DI());
+  const size_t bytes = Int4GroupBytes(p.panels);
   const uint8_t* weights = p.weights;
-  const uint16_t* scales = p.scales;
-  for (size_t group = 0; group < p.groups; ++group) {
+  for (size_t group = 0; group < p.groups; ++group, weights += bytes) {
     const Int4Inputs* const x = p.x + group * p.x_stride;
-    if (p.rows <= kFewRows) {
-      for (size_t line = 0; line < p.panels * kInt4PanelBytes; line += 64) {
-        hwy::Prefetch(weights + kAheadBytes + line);
-      }
+    const auto* const scales =
+        reinterpret_cast<const uint16_t*>(weights + p.panels * kInt4PanelBytes);
+    for (size_t line = 0; line < bytes; line += 64) {
+      hwy::Prefetch(weights + kAheadBytes + line);
     }
-    size_t v = 0;
-    for (; v + kVectors <= vectors; v += kVectors) {
-      const GroupWeights<kVectors> some(weights, scales, v);
-      AddGroup<Sums>(some, p.rows, x, p.sums + v * N);
+    if (p.rows == 1) {
+      AddGroupOfOneRow<Sums>(vectors, weights, scales, *x, p.sums);
+    } else {
+      AddGroup<Sums>(vectors, weights, scales, p.rows, x, p.sums);
     }
-    for (; v < vectors; ++v) {
-      const GroupWeights<1> one(weights, scales, v);
-      AddGroup<Sums>(one, p.rows, x, p.sums + v * N);
-    }
-    weights += p.panels * kInt4PanelBytes;
-    scales += p.panels * kInt4Panel;
   }
 }
 

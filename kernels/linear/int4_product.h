@@ -39,17 +39,20 @@ struct Int4Inputs {
 // All SIMD targets give the same bits. Thread-safe.
 void RoundInt4Inputs(size_t in, const float* x, Int4Inputs* to, size_t stride);
 
+// Bytes of one group of a block of columns: of each panel the weights,
+// u8[4, 16, 4], then of each the scales, bf16[16]. Byte k of a column in step s
+// has input 4 s + k in its lower half and 16 + 4 s + k in its upper one.
+constexpr size_t Int4GroupBytes(size_t panels) {
+  return panels * (kInt4PanelBytes + kInt4Panel * sizeof(uint16_t));
+}
+
 // Some rows of X times one block of columns of W.
 struct Int4Product {
   size_t groups;
-  size_t panels;  // of kInt4Panel columns: 1 to 4
-  // u8[groups, panels, 4, 16, 4], aligned to 64 bytes. Byte k of a column in
-  // step s has input 4 s + k in its lower half and 16 + 4 s + k in its upper.
-  const uint8_t* weights;
-  // bf16[groups, panels, 16]: what a column's weights are multiples of.
-  const uint16_t* scales;
-  size_t rows;          // at most kInt4BlockRows
-  const Int4Inputs* x;  // [groups, rows; stride x_stride]
+  size_t panels;           // of kInt4Panel columns: 1 to 4
+  const uint8_t* weights;  // groups of Int4GroupBytes(panels); even address
+  size_t rows;             // at most kInt4BlockRows
+  const Int4Inputs* x;     // [groups, rows; stride x_stride]
   size_t x_stride;
   float* sums;  // f32[rows, kInt4BlockColumns]  in/out; aligned to 64 bytes
 };

@@ -60,22 +60,25 @@ struct Case {
       : groups(group_count),
         panels(panel_count),
         rows(row_count),
-        weights(groups * panels * kInt4PanelBytes + 64),
-        scales(groups * panels * kInt4Panel),
+        weights(groups * Int4GroupBytes(panels)),
         x(groups * rows) {
     for (uint8_t& byte : weights) {
       byte = static_cast<uint8_t>(numbers.Below(256));
     }
-    for (uint16_t& scale : scales) {
-      const float value = numbers.Uniform(-1.0f, 1.0f);
-      ConvertToBf16(1, &value, &scale);
+    for (size_t g = 0; g < groups; ++g) {
+      for (size_t j = 0; j < panels * kInt4Panel; ++j) {
+        const float value = numbers.Uniform(-1.0f, 1.0f);
+        uint16_t bits = 0;
+        ConvertToBf16(1, &value, &bits);
+        std::memcpy(weights.data() + ScaleAt(g, j), &bits, sizeof(bits));
+      }
     }
     for (size_t r = 0; r < rows; ++r) {
       const Floats row = numbers.Uniform(groups * kInt4Group, -2.0f, 2.0f);
       RoundInt4Inputs(row.size(), row.data(), x.data() + r, rows);
     }
     // The largest sums that there are.
-    std::fill_n(weights.begin(), std::min<size_t>(64, weights.size()), 0xFF);
+    std::fill_n(weights.begin(), kInt4PanelBytes, uint8_t{0xFF});
     for (Int4Inputs& group : x) {
       if (numbers.Below(4) != 0) continue;
       std::fill_n(group.x, kInt4Group, int8_t{127});
@@ -83,17 +86,18 @@ struct Case {
     }
   }
 
-  const uint8_t* aligned() const {
-    const auto at = reinterpret_cast<uintptr_t>(weights.data());
-    return weights.data() + (64 - at % 64) % 64;
+  // The byte where the scale of a column's group is.
+  size_t ScaleAt(size_t group, size_t column) const {
+    return group * Int4GroupBytes(panels) + panels * kInt4PanelBytes +
+           2 * column;
   }
 
   // Rows [first, first + count), onto 1.
   std::vector<float> Run(size_t first, size_t count,
                          ByteProducts products) const {
     std::vector<float> sums(count * kInt4BlockColumns, 1.0f);
-    MultiplyInt4({groups, panels, aligned(), scales.data(), count,
-                  x.data() + first, rows, sums.data()},
+    MultiplyInt4({groups, panels, weights.data(), count, x.data() + first, rows,
+                  sums.data()},
                  products);
     return sums;
   }
@@ -101,17 +105,18 @@ struct Case {
   float Formula(size_t r, size_t column) const {
     float sum = 1.0f;
     for (size_t g = 0; g < groups; ++g) {
-      const size_t at = g * panels + column / kInt4Panel;
+      const uint8_t* const panel = weights.data() + g * Int4GroupBytes(panels) +
+                                   column / kInt4Panel * kInt4PanelBytes;
       const Int4Inputs& in = x[g * rows + r];
       int whole = 0;
       for (size_t k = 0; k < kInt4Group; ++k) {
-        const int weight =
-            Stored(aligned() + at * kInt4PanelBytes, k, column % kInt4Panel);
+        const int weight = Stored(panel, k, column % kInt4Panel);
         whole += (weight - kInt4Zero) * in.x[k];
       }
+      uint16_t bits = 0;
+      std::memcpy(&bits, weights.data() + ScaleAt(g, column), sizeof(bits));
       const float scaled = static_cast<float>(whole) * in.scale;
-      const float scale =
-          FromBf16(scales[at * kInt4Panel + column % kInt4Panel]);
+      const float scale = FromBf16(bits);
       // Rounded before it is added.
       volatile float product = scaled * scale;
       sum += product;
@@ -123,7 +128,6 @@ struct Case {
   size_t panels;
   size_t rows;
   std::vector<uint8_t> weights;
-  std::vector<uint16_t> scales;
   std::vector<Int4Inputs> x;
 };
 
