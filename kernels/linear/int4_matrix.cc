@@ -44,6 +44,18 @@ void TurnGroup(const float* values, size_t in, size_t width, size_t column,
   }
 }
 
+// Where a row of a call is: a tile's rows stand in one piece of memory, which
+// is read from begin to end.
+struct RowPlace {
+  RowPlace(size_t r, size_t all)
+      : tile(r / kInt4BlockRows * kInt4BlockRows),
+        row(r - tile),
+        rows(std::min(kInt4BlockRows, all - tile)) {}
+  size_t tile;  // the first row of the tile
+  size_t row;   // within the tile
+  size_t rows;  // of the tile
+};
+
 }  // namespace
 
 Int4Matrix::Int4Matrix(size_t in, std::span<const WeightRows> parts)
@@ -115,7 +127,9 @@ void Int4Matrix::RoundRows(const Call& call, ThreadPool& pool,
                            Int4Inputs* rows) const {
   const auto round = [&](size_t first, size_t count) {
     for (size_t r = first; r < first + count; ++r) {
-      RoundInt4Inputs(in_, call.x + r * call.x_stride, rows + r, call.rows);
+      const RowPlace at(r, call.rows);
+      RoundInt4Inputs(in_, call.x + r * call.x_stride,
+                      rows + at.tile * groups_ + at.row, at.rows);
     }
   };
   if (call.rows * in_ < kParallelElements) return round(0, call.rows);
@@ -132,12 +146,13 @@ void Int4Matrix::RunBlock(const Call& call, const Block& block,
   Int4Product product{};
   product.groups = groups_;
   product.panels = block.panels();
-  product.x_stride = call.rows;
   product.sums = sums;
   const size_t end = first + count;
-  for (size_t row = first; row < end; row += kInt4BlockRows) {
-    product.rows = std::min(kInt4BlockRows, end - row);
-    product.x = rows + row;
+  for (size_t row = first; row < end; row += product.rows) {
+    const RowPlace at(row, call.rows);
+    product.rows = std::min(at.rows - at.row, end - row);
+    product.x = rows + at.tile * groups_ + at.row;
+    product.x_stride = at.rows;
     std::fill_n(sums, product.rows * kInt4BlockColumns, 0.0f);
     const std::byte* plane = block.planes;
     for (int n = 0; n < (block.wide ? 2 : 1); ++n) {

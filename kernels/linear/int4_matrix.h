@@ -25,7 +25,9 @@ class Int4Matrix {
  public:
   // What Run works with; grows to the largest call.
   struct Scratch {
-    AlignedBytes rows;  // Int4Inputs[groups, rows]
+    // Rows of Int4Inputs in tiles of kInt4BlockRows, the last one of fewer,
+    // each [groups, rows of the tile].
+    AlignedBytes rows;
     AlignedBytes sums;  // f32[workers, kInt4BlockRows, kInt4BlockColumns]
   };
 
