@@ -195,18 +195,23 @@ template <class Sums, size_t kCount>
 HWY_INLINE void AddGroup(const GroupWeights<kCount>& weights, size_t rows,
                          const Int4Inputs* x, float* sums) {
   for (size_t r = 0; r < rows; ++r) {
+    // Two chains for each vector: they are short, so more rows are under way.
     typename Sums::V products[kCount];
+    typename Sums::V others[kCount];
     for (size_t v = 0; v < kCount; ++v) {
       products[v] = Sums::Start(x[r].offset);
+      others[v] = Sums::Start(0);
     }
-    for (size_t i = 0; i < 2 * kHalf; ++i) {
-      const VI four = FourInputs(x[r].x + 4 * i);
+    for (size_t i = 0; i < kHalf; ++i) {
+      const VI lower = FourInputs(x[r].x + 4 * i);
+      const VI upper = FourInputs(x[r].x + 4 * (kHalf + i));
       for (size_t v = 0; v < kCount; ++v) {
-        products[v] = Sums::Add(products[v], weights.steps[v][i], four);
+        products[v] = Sums::Add(products[v], weights.steps[v][i], lower);
+        others[v] = Sums::Add(others[v], weights.steps[v][kHalf + i], upper);
       }
     }
     for (size_t v = 0; v < kCount; ++v) {
-      AddProducts<Sums>(products[v], x[r], weights.scale[v],
+      AddProducts<Sums>(hn::Add(products[v], others[v]), x[r], weights.scale[v],
                         sums + r * kInt4BlockColumns + v * hn::Lanes(DI()));
     }
   }
