@@ -16,6 +16,7 @@ constexpr absl::string_view kNames[] = {
     "dt_proj",      "x_proj",        // Mamba: steps; those, B and C
     "w_proj",                        // RWKV-6; its mixing is x_proj, too
     "w_lora",       "a_lora",        // RWKV-7
+    "f_a_proj",     "f_b_proj",      // Kimi's delta attention
     "igate_preact", "fgate_preact",  // mLSTM
     "decay_proj",   "decay_k_proj",  // the general recurrence
     "decay_v_proj", "decay_phase_proj",

@@ -11,19 +11,16 @@ namespace {
 constexpr size_t kMany = 2048;
 
 TEST(WideWeightsTest, DecaysBetasAndStepsAreWideUnderAnyFamilysName) {
-  for (const char* name : {"a_proj",          "b_proj",
-                           "in_proj_a",       "in_proj_b",
-                           "in_proj_ba",      "gk_proj.0",
-                           "gk_proj.1",       "f_proj",
-                           "f_proj.0",        "f_proj.1",
-                           "dt_proj",         "x_proj",
-                           "x_proj.0.linear", "x_proj.2",
-                           "in_proj.dt",      "w_proj.linear.lora.0",
-                           "w_lora.lora.2",   "a_lora.lora.0",
-                           "igate_preact",    "fgate_preact",
-                           "decay_proj",      "decay_k_proj",
-                           "decay_k_proj.1",  "decay_v_proj",
-                           "decay_phase_proj"}) {
+  for (const char* name :
+       {"a_proj",         "b_proj",        "in_proj_a",
+        "in_proj_b",      "in_proj_ba",    "gk_proj.0",
+        "gk_proj.1",      "f_proj",        "f_proj.0",
+        "f_proj.1",       "f_a_proj",      "f_b_proj",
+        "dt_proj",        "x_proj",        "x_proj.0.linear",
+        "x_proj.2",       "in_proj.dt",    "w_proj.linear.lora.0",
+        "w_lora.lora.2",  "a_lora.lora.0", "igate_preact",
+        "fgate_preact",   "decay_proj",    "decay_k_proj",
+        "decay_k_proj.1", "decay_v_proj",  "decay_phase_proj"}) {
     EXPECT_TRUE(IsWide(name, kMany)) << name;
   }
 }
