@@ -165,7 +165,9 @@ double StepWeightBytes(const Model& model) {
   // Those that are no matrices are kept as f32, and are few.
   for (const WeightType& type : kWeightTypes) {
     if (type.dtype && description.linear.weight_dtype == type.name) {
-      return static_cast<double>(read) * BytesPerWeight(*type.dtype);
+      const DType head = *type.dtype == DType::kI4 ? DType::kI8 : *type.dtype;
+      return static_cast<double>(read - table) * BytesPerWeight(*type.dtype) +
+             static_cast<double>(table) * BytesPerWeight(head);
     }
   }
   return 0;
