@@ -99,6 +99,8 @@ void ConvertToF32(TypedData from, size_t first, size_t n, float* to) {
     case DType::kI8:
       std::copy_n(static_cast<const int8_t*>(from.data) + first, n, to);
       return;
+    case DType::kI4:
+      return;  // of no tensor
   }
 }
 

@@ -6,16 +6,24 @@
 
 namespace steadystate {
 
-// Element types of tensors in checkpoints and of packed weights. kI8 is of the
-// latter only: whole numbers that say nothing without the scale beside them.
-enum class DType : uint8_t { kF32, kBf16, kF16, kI8 };
+// Element types of tensors in checkpoints and of packed weights. kI8 and kI4
+// are of the latter only: whole numbers that say nothing without the scale
+// beside them.
+enum class DType : uint8_t { kF32, kBf16, kF16, kI8, kI4 };
 
-// Bytes of one element.
+// Bytes of one element. REQUIRES: not kI4, two of which share a byte.
 constexpr size_t SizeOf(DType dtype) {
   return dtype == DType::kF32 ? 4 : dtype == DType::kI8 ? 1 : 2;
 }
 
-// The name used in flags, logs and errors: "f32", "bf16", "f16", "int8".
+// Bytes that a packed weight takes. With kI4 every 32 share a scale of bf16;
+// the few columns that are kept wide (WeightRows) take twice as much.
+constexpr double BytesPerWeight(DType dtype) {
+  return dtype == DType::kI4 ? 0.5625 : static_cast<double>(SizeOf(dtype));
+}
+
+// The name used in flags, logs and errors: "f32", "bf16", "f16", "int8",
+// "int4".
 constexpr const char* Name(DType dtype) {
   switch (dtype) {
     case DType::kF32:
@@ -26,6 +34,8 @@ constexpr const char* Name(DType dtype) {
       return "f16";
     case DType::kI8:
       return "int8";
+    case DType::kI4:
+      return "int4";
   }
   return "?";
 }
@@ -37,6 +47,7 @@ struct TypedData {
 };
 
 // Converts n elements starting at element `first` of `from` to f32. Exact.
+// REQUIRES: not of kI4.
 //   to  f32[n]  out
 void ConvertToF32(TypedData from, size_t first, size_t n, float* to);
 

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <map>
 #include <new>
+#include <set>
 #include <string>
 #include <utility>
 
@@ -12,6 +13,7 @@
 #include "kernels/die.h"
 #include "kernels/linear/block_shape.h"
 #include "kernels/linear/call_rows.h"
+#include "kernels/linear/int4_matrix.h"
 #include "kernels/linear/matrix_memory.h"
 #include "kernels/linear/panel_plan.h"
 #include "kernels/linear/tile_matmul.h"
@@ -45,6 +47,10 @@ std::string ImplementationOf(const BlockShape& shape) {
   return by_panels ? absl::StrCat("panels+", tiles) : tiles;
 }
 
+bool AllWide(std::span<const WeightRows> parts) {
+  return std::ranges::all_of(parts, &WeightRows::wide);
+}
+
 // Makes `bytes` at least as large as it has to be.
 void Grow(AlignedBytes& bytes, size_t least) {
   if (bytes.size() < least && !bytes.Allocate(least)) {
@@ -60,7 +66,8 @@ struct Linear::Packed {
   DType dtype = DType::kF32;
   std::vector<Block> blocks;  // at most two shapes: the last may be narrower
   std::shared_ptr<std::byte> weights;
-  std::vector<float> bias;  // f32[out] or empty
+  std::vector<float> bias;           // f32[out] or empty
+  std::unique_ptr<Int4Matrix> int4;  // in place of all above but for the bias
   // With int8 weights:
   ByteRange range;               // of the rows of x
   std::vector<float> scales;     // f32[out]
@@ -99,6 +106,7 @@ struct LinearScratch::Buffers {
 
   InputRows input;
   std::vector<Worker> workers;
+  Int4Matrix::Scratch int4;
 };
 
 namespace {
@@ -174,6 +182,14 @@ void Linear::Run(size_t rows, const float* x, size_t x_stride, float* y,
                  RowClass row_class) const {
   if (rows == 0) return;
   LinearScratch::Buffers& buffers = *scratch.buffers_;
+  const float* bias = packed_->bias.empty() ? nullptr : packed_->bias.data();
+  if (packed_->int4 != nullptr) {
+    if (!packed_->int4->Run({rows, x, x_stride, bias, y, y_stride}, pool,
+                            buffers.int4)) {
+      Die("no memory for a projection's rows");
+    }
+    return;
+  }
   buffers.ReserveWorkers(pool.size());
   InputRows::Request request{packed_->dtype, packed_->in, rows, x,
                              x_stride,       rows,        rows, packed_->range};
@@ -201,7 +217,6 @@ void Linear::Run(size_t rows, const float* x, size_t x_stride, float* y,
     Die("no memory for a projection's rows");
   }
 
-  const float* bias = packed_->bias.empty() ? nullptr : packed_->bias.data();
   const ByteScales scales{buffers.input.scales(), packed_->scales.data(),
                           packed_->offsets.data()};
   const Call call{
@@ -220,8 +235,10 @@ void Linear::Run(size_t rows, const float* x, size_t x_stride, float* y,
 }
 
 struct LinearFactory::Shared {
-  DType dtype = DType::kF32;
+  DType dtype = DType::kF32;  // of what oneDNN multiplies
+  bool int4 = false;          // of what is not wide; oneDNN has the rest
   LinearReport report;
+  std::set<size_t> int4_inputs;  // that are in the report
   WeightArena arena;
   std::map<std::pair<size_t, size_t>, std::shared_ptr<const BlockShape>> shapes;
 
@@ -242,6 +259,9 @@ struct LinearFactory::Shared {
   absl::StatusOr<std::unique_ptr<Linear>> Make(
       size_t in, size_t out, std::span<const WeightRows> parts,
       std::span<const float> bias);
+  // The same in groups of 4 bits.
+  absl::Status PackInt4(std::span<const WeightRows> parts,
+                        Linear::Packed& packed);
   // Cuts the columns into blocks of known shapes.
   absl::Status Cut(Linear::Packed& packed);
   // Fills the blocks' memory.
@@ -291,6 +311,23 @@ absl::Status LinearFactory::Shared::Pack(std::span<const WeightRows> parts,
   return absl::OkStatus();
 }
 
+absl::Status LinearFactory::Shared::PackInt4(std::span<const WeightRows> parts,
+                                             Linear::Packed& packed) {
+  packed.int4 = Int4Matrix::Pack(packed.in, parts, arena);
+  if (packed.int4 == nullptr) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat("no memory for a projection of ", packed.in,
+                     " inputs and ", packed.out, " outputs"));
+  }
+  if (!int4_inputs.insert(packed.in).second) return absl::OkStatus();
+  report.shapes.push_back({packed.in,
+                           kInt4BlockColumns,
+                           {kInt4BlockRows},
+                           {kInt4BlockRows},
+                           "int4_groups"});
+  return absl::OkStatus();
+}
+
 absl::StatusOr<std::unique_ptr<Linear>> LinearFactory::Shared::Make(
     size_t in, size_t out, std::span<const WeightRows> parts,
     std::span<const float> bias) {
@@ -299,8 +336,13 @@ absl::StatusOr<std::unique_ptr<Linear>> LinearFactory::Shared::Make(
   packed->out = out;
   packed->dtype = dtype;
   packed->bias.assign(bias.begin(), bias.end());
-  absl::Status status = Cut(*packed);
-  if (status.ok()) status = Pack(parts, *packed);
+  absl::Status status;
+  if (int4 && !AllWide(parts)) {
+    status = PackInt4(parts, *packed);
+  } else {
+    status = Cut(*packed);
+    if (status.ok()) status = Pack(parts, *packed);
+  }
   if (!status.ok()) return status;
   return std::unique_ptr<Linear>(new Linear(std::move(packed)));
 }
@@ -317,7 +359,7 @@ absl::StatusOr<std::unique_ptr<LinearFactory>> LinearFactory::Create(
     DType weights) {
   if (weights == DType::kF16) {
     return absl::InvalidArgumentError(
-        "projections compute in f32, bf16 or int8");
+        "projections compute in f32, bf16, int8 or int4");
   }
   MatmulLibrary library = DescribeMatmulLibrary();
   if (weights == DType::kBf16 && !library.native_bf16) {
@@ -325,10 +367,11 @@ absl::StatusOr<std::unique_ptr<LinearFactory>> LinearFactory::Create(
         "bf16 weights need a CPU with AVX512_BF16 or AMX, but oneDNN may use ",
         library.isa,
         " here (the CPU's own, or what ONEDNN_MAX_CPU_ISA allows); use "
-        "f32 weights, int8 weights or another machine"));
+        "f32 weights, int8 or int4 weights, or another machine"));
   }
   auto shared = std::make_shared<Shared>();
-  shared->dtype = weights;
+  shared->int4 = weights == DType::kI4;
+  shared->dtype = shared->int4 ? DType::kI8 : weights;
   shared->report.weight_dtype = Name(weights);
   shared->report.isa = std::move(library.isa);
   shared->report.onednn_version = std::move(library.version);
@@ -343,7 +386,9 @@ absl::StatusOr<std::unique_ptr<Linear>> LinearFactory::Make(
     return absl::InvalidArgumentError(absl::StrCat(
         "a bias of ", bias.size(), " elements for ", *out, " outputs"));
   }
-  if (shared_->dtype == DType::kI8 && in > kMaxInt8Inputs) {
+  const bool bytes =
+      shared_->dtype == DType::kI8 && !(shared_->int4 && !AllWide(parts));
+  if (bytes && in > kMaxInt8Inputs) {
     return absl::InvalidArgumentError(absl::StrCat(
         "a projection of ", in, " inputs; with int8 weights at most ",
         kMaxInt8Inputs, " are possible: use f32 or bf16 weights"));

@@ -11,17 +11,10 @@
 #include "absl/status/statusor.h"
 #include "kernels/dtype.h"
 #include "kernels/linear/tiling.h"
+#include "kernels/linear/weight_rows.h"
 #include "kernels/thread_pool.h"
 
 namespace steadystate {
-
-// Part of a weight matrix as stored in a checkpoint: [rows, in], row-major.
-// Several parts stacked make one projection, so that matrices with the same
-// input (q, k, v, gates) cost one pass over the input.
-struct WeightRows {
-  TypedData data;
-  size_t rows = 0;
-};
 
 // Scratch memory of Linear::Run. One per compute thread that calls Run; grows
 // to the largest call and is then reused without allocation.
@@ -53,6 +46,10 @@ class LinearScratch {
 // of x; their bytes are multiplied and added without any rounding, and the sum
 // times both scales is y. A row of x with infinities or NaN gives NaN.
 //
+// With int4 weights each 32 weights of a column have a scale, as have 32 inputs
+// of a row (int4_product.h): oneDNN has no part in it. Parts that are to be
+// wide have 8 bits; a projection all of whose parts are is one of int8 weights.
+//
 // Immutable after creation; thread-safe given distinct scratch and pools.
 class Linear {
  public:
@@ -76,7 +73,7 @@ class Linear {
 
 // How the projections of one model are computed on this machine.
 struct LinearReport {
-  std::string weight_dtype;    // "f32", "bf16" or "int8"
+  std::string weight_dtype;    // "f32", "bf16", "int8" or "int4"
   std::string isa;             // oneDNN's effective instruction set
   std::string onednn_version;  // "2.6.3"
   struct Shape {
@@ -84,7 +81,8 @@ struct LinearReport {
     // Row tiles in use, ascending; bit-equal to each other within a class.
     std::vector<size_t> decode_tiles, prefill_tiles;
     // oneDNN's name, "brg:avx512_core_bf16", after "panels+" if our own loop
-    // takes calls of few rows, or all.
+    // takes calls of few rows, or all; "int4_groups" with int4 weights, whose
+    // one size of tile is the most rows that meet a block at once.
     std::string implementation;
   };
   std::vector<Shape> shapes;
@@ -95,9 +93,9 @@ struct LinearReport {
 // Linears share ownership of what they need.
 class LinearFactory {
  public:
-  // `weights` is kF32, kBf16 or kI8. FAILED_PRECONDITION if bf16 is asked for
-  // and the CPU (or ONEDNN_MAX_CPU_ISA) has no native bf16: the message says
-  // what is missing and names the alternatives.
+  // `weights` is kF32, kBf16, kI8 or kI4. FAILED_PRECONDITION if bf16 is asked
+  // for and the CPU (or ONEDNN_MAX_CPU_ISA) has no native bf16: the message
+  // says what is missing and names the alternatives.
   static absl::StatusOr<std::unique_ptr<LinearFactory>> Create(DType weights);
 
   // True if this CPU, as limited by ONEDNN_MAX_CPU_ISA, multiplies bf16
@@ -108,8 +106,8 @@ class LinearFactory {
 
   // Packs the stacked parts (out = sum of rows). `bias` is empty or f32[out].
   // INVALID_ARGUMENT for empty shapes and for more than 65536 inputs to int8
-  // weights, RESOURCE_EXHAUSTED if memory for the packed weights cannot be had,
-  // INTERNAL if oneDNN refuses.
+  // weights (and int4's, if all parts are wide), RESOURCE_EXHAUSTED if memory
+  // for the packed weights cannot be had, INTERNAL if oneDNN refuses.
   absl::StatusOr<std::unique_ptr<Linear>> Make(
       size_t in, std::span<const WeightRows> parts,
       std::span<const float> bias = {});

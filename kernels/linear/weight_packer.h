@@ -9,7 +9,7 @@
 #include "absl/status/statusor.h"
 #include "kernels/dtype.h"
 #include "kernels/linear/block_shape.h"
-#include "kernels/linear/linear.h"
+#include "kernels/linear/weight_rows.h"
 
 namespace steadystate {
 

@@ -203,6 +203,8 @@ class BenchTest(unittest.TestCase):
                 (("kernels", "--repetitions", "0"), "it must be 1 to 10000"),
                 (("kernels", "--json", "--markdown"), "give only one of"),
                 (("kernels", "--kernel", "Nope"), "there are KeyDecay;"),
+                (("kernels", "--sizes", "9x9,0x9"), "--sizes has '0x9'"),
+                (("kernels", "--weights", "f8"), "--weights is 'f8'"),
                 (("checkpoint", "--shape", "demo"), "--out is missing"),
                 (("checkpoint",), "--shape is missing"),
                 (("sessions", "--count", "5"), "more than --count"),

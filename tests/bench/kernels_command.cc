@@ -6,8 +6,10 @@
 
 #include "absl/algorithm/container.h"
 #include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
 #include "server/base/process.h"
 #include "server/base/status_macros.h"
 #include "tests/bench/bandwidth.h"
@@ -41,15 +43,14 @@ constexpr HeadSize kHeads[] = {{32, 32, "demo"},
                                {256, 512, "gla-1.3b"}};
 
 struct ProjectionSize {
-  const char* name;
+  std::string name;
   size_t in;
   size_t out;
 };
-constexpr ProjectionSize kProjections[] = {
-    {"mamba2-370m in_proj", 1024, 4384},
-    {"mamba2-370m out_proj", 2048, 1024},
-    {"gla-340m q, k, v, gate", 1024, 3088},
-    {"gla-340m gate, up", 1024, 5632}};
+const ProjectionSize kProjections[] = {{"mamba2-370m in_proj", 1024, 4384},
+                                       {"mamba2-370m out_proj", 2048, 1024},
+                                       {"gla-340m q, k, v, gate", 1024, 3088},
+                                       {"gla-340m gate, up", 1024, 5632}};
 constexpr size_t kRows[] = {1, 8, 32, 64, 256, 512};
 // A segment of so many rows is a prompt's.
 constexpr size_t kPrefillRows = 64;
@@ -65,6 +66,7 @@ class KernelsCommand final : public Command {
   bool Wanted(absl::string_view part) const {
     return only_.empty() || only_ == part;
   }
+  absl::Status ReadSizes();
   absl::Status CheckKernel() const;
   // 1 and as many as there are.
   std::vector<size_t> Teams() const;
@@ -81,6 +83,9 @@ class KernelsCommand final : public Command {
   size_t threads_ = 1;
   std::string only_;
   std::string kernel_;
+  std::string sizes_option_;
+  std::string weights_;
+  std::vector<ProjectionSize> sizes_;
 };
 
 CommandText KernelsCommand::text() const {
@@ -105,8 +110,14 @@ client::OptionTable KernelsCommand::options() {
       {"only", "PART",
        "One of bandwidth, steps, chunks, projections. Default: all.", &only_},
       {"kernel", "NAME",
-       "The step kernels whose names begin like this. Default: all.",
-       &kernel_}};
+       "The step kernels whose names begin like this. Default: all.", &kernel_},
+      {"sizes", "NxN,...",
+       "Inputs and outputs of the projections, 2048x2048 for instance. "
+       "Default: those of some models.",
+       &sizes_option_},
+      {"weights", "TYPE",
+       "The projections' weights, f32, bf16, int8 or int4. Default: all.",
+       &weights_}};
 }
 
 absl::Status KernelsCommand::Check(const RunOptions&) {
@@ -120,7 +131,33 @@ absl::Status KernelsCommand::Check(const RunOptions&) {
         absl::StrCat("--only is '", only_, "'; it must be one of ",
                      absl::StrJoin(kParts, ", ")));
   }
+  constexpr absl::string_view kWeights[] = {"", "f32", "bf16", "int8", "int4"};
+  if (!absl::c_linear_search(kWeights, weights_)) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "--weights is '", weights_, "'; it must be f32, bf16, int8 or int4"));
+  }
+  STEADYSTATE_RETURN_IF_ERROR(ReadSizes());
   return CheckKernel();
+}
+
+absl::Status KernelsCommand::ReadSizes() {
+  constexpr size_t kMost = size_t{1} << 16;
+  sizes_.assign(std::begin(kProjections), std::end(kProjections));
+  if (sizes_option_.empty()) return absl::OkStatus();
+  sizes_.clear();
+  for (const absl::string_view part : absl::StrSplit(sizes_option_, ',')) {
+    const std::vector<absl::string_view> sides = absl::StrSplit(part, 'x');
+    ProjectionSize size{std::string(part), 0, 0};
+    if (sides.size() != 2 || !absl::SimpleAtoi(sides[0], &size.in) ||
+        !absl::SimpleAtoi(sides[1], &size.out) || size.in == 0 ||
+        size.out == 0 || size.in > kMost || size.out > kMost) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "--sizes has '", part, "'; it must be two numbers from 1 to ", kMost,
+          ", such as 2048x1024"));
+    }
+    sizes_.push_back(std::move(size));
+  }
+  return absl::OkStatus();
 }
 
 absl::Status KernelsCommand::CheckKernel() const {
@@ -309,10 +346,11 @@ absl::StatusOr<Section> KernelsCommand::Projections(
                    {"gflop_per_second", "GFLOP/s", 0},
                    {"fraction_of_peak", "of best", 2}},
                   {}};
-  std::vector<DType> dtypes = {DType::kF32, DType::kI8};
+  std::vector<DType> dtypes = {DType::kF32, DType::kI8, DType::kI4};
   if (LinearFactory::HasNativeBf16()) dtypes.push_back(DType::kBf16);
   for (const DType dtype : dtypes) {
-    for (const ProjectionSize& size : kProjections) {
+    if (!weights_.empty() && weights_ != Name(dtype)) continue;
+    for (const ProjectionSize& size : sizes_) {
       STEADYSTATE_RETURN_IF_ERROR(AddProjections(dtype, size, run, section));
       if (run.quick) break;
     }

@@ -24,7 +24,8 @@ struct WeightType {
 constexpr WeightType kWeightTypes[] = {{"auto", std::nullopt},
                                        {"f32", DType::kF32},
                                        {"bf16", DType::kBf16},
-                                       {"int8", DType::kI8}};
+                                       {"int8", DType::kI8},
+                                       {"int4", DType::kI4}};
 
 absl::StatusOr<std::optional<DType>> ReadWeightType(const std::string& name) {
   std::string known;
@@ -164,7 +165,9 @@ double StepWeightBytes(const Model& model) {
   // Those that are no matrices are kept as f32, and are few.
   for (const WeightType& type : kWeightTypes) {
     if (type.dtype && description.linear.weight_dtype == type.name) {
-      return static_cast<double>(read * SizeOf(*type.dtype));
+      const DType head = *type.dtype == DType::kI4 ? DType::kI8 : *type.dtype;
+      return static_cast<double>(read - table) * BytesPerWeight(*type.dtype) +
+             static_cast<double>(table) * BytesPerWeight(head);
     }
   }
   return 0;

@@ -21,13 +21,14 @@ absl::StatusOr<std::unique_ptr<ProjectionStack>> ProjectionStack::Create(
     weights[i] = static_cast<float>(RandomBits(1, i) % 2001) * 1e-5f - 1e-2f;
   }
   const WeightRows part = {{weights.data(), DType::kF32}, out};
-  const size_t each = in * out * SizeOf(dtype);
-  const size_t count = std::max(bytes / each, size_t{1});
+  const double each = static_cast<double>(in * out) * BytesPerWeight(dtype);
+  const size_t count = std::max<size_t>(
+      static_cast<size_t>(static_cast<double>(bytes) / each), 1);
   for (size_t i = 0; i < count; ++i) {
     STEADYSTATE_ASSIGN_OR_RETURN(auto linear, factory->Make(in, {&part, 1}));
     stack->linears_.push_back(std::move(linear));
   }
-  stack->weight_bytes_ = static_cast<double>(count * each);
+  stack->weight_bytes_ = static_cast<double>(count) * each;
   return stack;
 }
 

@@ -75,6 +75,17 @@ TEST(FlagsTest, NamesAreWrittenWithDashesOrUnderscores) {
   EXPECT_TRUE(flags->engine.allow_other_numerics);
 }
 
+TEST(FlagsTest, WeightsMayBeInAnyTypeThatIsMultiplied) {
+  for (const auto& [word, dtype] : {std::pair("f32", DType::kF32),
+                                    {"bf16", DType::kBf16},
+                                    {"int8", DType::kI8},
+                                    {"int4", DType::kI4}}) {
+    const auto flags = Serve({"--weight_dtype", word});
+    ASSERT_TRUE(flags.ok()) << flags.status();
+    EXPECT_EQ(flags->model.weight_dtype, dtype);
+  }
+}
+
 TEST(FlagsTest, CachesHaveATypeOfTheirOwn) {
   for (const auto& [word, dtype] : {std::pair("f32", DType::kF32),
                                     {"bf16", DType::kBf16},
@@ -114,7 +125,7 @@ TEST(FlagsTest, WhatIsOutOfBoundsIsNamed) {
       {"--threads=-1", "--threads"},
       {"--threads=5000", "--threads is 5000; it must be in [0, 1024]"},
       {"--state_memory=4XiB", "--state_memory"},
-      {"--weight_dtype=int4", "--weight_dtype"},
+      {"--weight_dtype=int2", "--weight_dtype"},
       {"--state_dtype=f16", "--state_dtype"},
       {"--cache_dtype=int4", "--cache_dtype"},
       {"--log_level=loud", "--log_level"},

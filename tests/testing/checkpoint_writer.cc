@@ -32,6 +32,7 @@ const char* StoredName(DType dtype) {
     case DType::kF16:
       return "F16";
     case DType::kI8:
+    case DType::kI4:
       break;  // no tensor of a checkpoint has it
   }
   return "?";

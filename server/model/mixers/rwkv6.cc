@@ -24,6 +24,7 @@
 #include "server/model/parts/heads.h"
 #include "server/model/parts/projection.h"
 #include "server/model/parts/rwkv_layer.h"
+#include "server/model/parts/wide_weights.h"
 #include "server/model/workspace.h"
 
 namespace steadystate {
@@ -120,7 +121,8 @@ absl::Status Rwkv6::TakeMixing(const MixerBuilder& from) {
       std::copy_n(up.data() + row * stacked + i * rank_, rank_,
                   columns.data() + row * rank_);
     }
-    const WeightRows matrix = {{columns.data(), DType::kF32}, D};
+    const WeightRows matrix = {
+        {columns.data(), DType::kF32}, D, IsWide("x_proj.2", D)};
     STEADYSTATE_ASSIGN_OR_RETURN(
         mix_up_[i],
         from.linears.Make(rank_, {{matrix}}, {bias.data() + i * D, D}));

@@ -122,9 +122,23 @@ absl::Status Mamba2Layer::TakeProjections(const MixerBuilder& from) {
   C_at_ = B_at_ + keys;
   dt_at_ = C_at_ + keys;
   columns_ = dt_at_ + options_.H;
-  STEADYSTATE_ASSIGN_OR_RETURN(
-      in_, MakeProjection(from.weights, "in_proj", D_, columns_, from.linears,
-                          options_.in_bias));
+  ProjectionStack stack(from.weights, D_);
+  STEADYSTATE_RETURN_IF_ERROR(
+      stack
+          .AddOfEach("in_proj",
+                     {.blocks = 1, .block = columns_, .rows = dt_at_},
+                     options_.in_bias)
+          .status());
+  STEADYSTATE_RETURN_IF_ERROR(stack
+                                  .AddOfEach("in_proj",
+                                             {.blocks = 1,
+                                              .block = columns_,
+                                              .first = dt_at_,
+                                              .rows = options_.H,
+                                              .part = "dt"},
+                                             options_.in_bias)
+                                  .status());
+  STEADYSTATE_ASSIGN_OR_RETURN(in_, stack.Pack(from.linears));
   STEADYSTATE_ASSIGN_OR_RETURN(
       out_, MakeProjection(from.weights, "out_proj", E_, D_, from.linears,
                            options_.out_bias));

@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "server/base/status_macros.h"
+#include "server/model/parts/wide_weights.h"
 #include "server/model/workspace.h"
 
 namespace steadystate {
@@ -31,6 +32,7 @@ absl::StatusOr<ProjectionStack::Stored> ProjectionStack::Take(
   STEADYSTATE_ASSIGN_OR_RETURN(
       stored.matrix, weights_.Take(absl::StrCat(name, ".weight"), {rows, in_}));
   stored.bias.resize(rows);
+  stored.wide = IsWide(name, rows);
   if (bias == Bias::kNone) return stored;
   biased_ = true;
   STEADYSTATE_ASSIGN_OR_RETURN(
@@ -39,7 +41,7 @@ absl::StatusOr<ProjectionStack::Stored> ProjectionStack::Take(
 }
 
 void ProjectionStack::AddRows(const Stored& from, size_t first, size_t rows) {
-  parts_.push_back({From(from.matrix, first * in_), rows});
+  parts_.push_back({From(from.matrix, first * in_), rows, from.wide});
   const auto bias = from.bias.begin() + static_cast<ptrdiff_t>(first);
   bias_.insert(bias_.end(), bias, bias + static_cast<ptrdiff_t>(rows));
 }
@@ -60,8 +62,12 @@ absl::StatusOr<size_t> ProjectionStack::AddRepeated(absl::string_view name,
 absl::StatusOr<size_t> ProjectionStack::AddOfEach(absl::string_view name,
                                                   const RowsOfEach& rows,
                                                   Bias bias) {
-  STEADYSTATE_ASSIGN_OR_RETURN(const Stored stored,
+  STEADYSTATE_ASSIGN_OR_RETURN(Stored stored,
                                Take(name, rows.blocks * rows.block, bias));
+  if (!rows.part.empty()) {
+    stored.wide =
+        IsWide(absl::StrCat(name, ".", rows.part), rows.blocks * rows.rows);
+  }
   for (size_t block = 0; block < rows.blocks; ++block) {
     AddRows(stored, block * rows.block + rows.first, rows.rows);
   }

@@ -41,10 +41,12 @@ struct RowsOfEach {
   size_t block = 0;  // rows of a block
   size_t first = 0;  // of those taken, within the block
   size_t rows = 0;
+  absl::string_view part = "";  // what IsWide knows them as, if not the tensor
 };
 
 // Gathers projections of one input, so that a single matrix product computes
-// all of them. Lives while a mixer is made.
+// all of them. Lives while a mixer is made. With int4 weights those that IsWide
+// (wide_weights.h) names have 8 bits.
 class ProjectionStack {
  public:
   // `in` is the width of the input.
@@ -78,6 +80,7 @@ class ProjectionStack {
   struct Stored {
     TypedData matrix;
     std::vector<float> bias;
+    bool wide = false;
   };
   absl::StatusOr<Stored> Take(absl::string_view name, size_t rows, Bias bias);
   void AddRows(const Stored& from, size_t first, size_t rows);

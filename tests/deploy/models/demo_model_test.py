@@ -14,7 +14,7 @@ import measure  # noqa: E402
 
 CLIENT = str(BIN_DIR / "steadystate")
 WINDOW = 64  # bytes
-INT8_BYTES = 20_000  # of the held-out text
+FEW_BITS_BYTES = 20_000  # of the held-out text
 LONG = 1_000_000  # bytes of a stream after which the state must still serve
 
 
@@ -121,19 +121,21 @@ class ServedModelTest(unittest.TestCase):
         self.assertTrue(64 * 1024 <= state <= 128 * 1024, state)
 
 
-class Int8Test(unittest.TestCase):
+class WeightsInFewBitsTest(unittest.TestCase):
 
-    def test_bytes_for_weights_cost_half_a_percent_at_most(self):
+    def test_int8_costs_half_a_percent_and_int4_two_at_most(self):
         _, held_out = baselines.read_texts()
-        text = held_out[:INT8_BYTES]
+        text = held_out[:FEW_BITS_BYTES]
         bits = {}
-        for dtype in ("f32", "int8"):
+        for dtype in ("f32", "int8", "int4"):
             with ServerProcess("--weight_dtype=" + dtype) as server:
                 bits[dtype] = sum(measure.score(CLIENT, server.grpc, text))
-        print(f"bits per byte of {len(text)}: f32 {bits['f32'] / len(text)}, "
-              f"int8 {bits['int8'] / len(text)}", file=sys.stderr)
-        self.assertNotEqual(bits["f32"], bits["int8"])
+        for dtype, count in bits.items():
+            print(f"bits per byte of {len(text)}: {dtype} "
+                  f"{count / len(text)}", file=sys.stderr)
+        self.assertEqual(3, len(set(bits.values())))
         self.assertAlmostEqual(1, bits["int8"] / bits["f32"], delta=0.005)
+        self.assertAlmostEqual(1, bits["int4"] / bits["f32"], delta=0.02)
 
 
 class ReducedStatesTest(unittest.TestCase):

@@ -31,7 +31,7 @@ bool HeldToAvx2() {
   return isa != nullptr && std::string_view(isa) == "AVX2";
 }
 
-// int8 has its own formula, and linear_int8_test.
+// int8 and int4 have formulas and tests of their own.
 std::vector<DType> FloatsOfThisCpu() {
   if (LinearFactory::HasNativeBf16()) return {DType::kF32, DType::kBf16};
   return {DType::kF32};
@@ -40,6 +40,7 @@ std::vector<DType> FloatsOfThisCpu() {
 std::vector<DType> TypesOfThisCpu() {
   std::vector<DType> types = FloatsOfThisCpu();
   types.push_back(DType::kI8);
+  types.push_back(DType::kI4);
   return types;
 }
 
@@ -403,6 +404,7 @@ TEST(LinearFactoryTest, ShapesAreTriedOnceAndReported) {
 // otherwise go unnoticed.
 TEST(LinearFactoryTest, PanelsAreForWhoeverHasAvx512WithoutAmx) {
   for (const DType dtype : TypesOfThisCpu()) {
+    if (dtype == DType::kI4) continue;  // not oneDNN's
     const auto factory = MakeFactory(dtype);
     const std::string isa = factory->report().isa;
     const bool panels = isa == "avx512_core_bf16" ||

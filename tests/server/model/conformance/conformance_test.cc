@@ -22,6 +22,8 @@ namespace {
 
 // Between two ways to add up the same numbers in float32.
 constexpr double kTolerance = 1e-5;
+// The same where inputs of products are rounded to bytes.
+constexpr double kWholeNumberTolerance = 2e-2;
 
 class ConformanceTest : public testing::TestWithParam<std::string> {
  protected:
@@ -109,6 +111,34 @@ TEST_P(ConformanceTest, ABatchIsItsSinglesWithBf16Weights) {
 TEST_P(ConformanceTest, ABatchIsItsSinglesWithInt8Weights) {
   const auto model = LoadGolden(GoldenFolder(GetParam()), DType::kI8);
   ExpectBatchesAreSingles(*model, 2);
+}
+
+TEST_P(ConformanceTest, ABatchIsItsSinglesWithInt4Weights) {
+  const auto model = LoadGolden(GoldenFolder(GetParam()), DType::kI4);
+  ExpectBatchesAreSingles(*model, 1);
+  ExpectBatchesAreSingles(*model, 2);
+}
+
+// Inputs that differ in a float's last place may be rounded to different bytes.
+TEST_P(ConformanceTest, CutsShowOnlyInRoundingWithWholeNumbersForWeights) {
+  for (const DType dtype : {DType::kI8, DType::kI4}) {
+    SCOPED_TRACE(Name(dtype));
+    const auto model = LoadGolden(GoldenFolder(GetParam()), dtype);
+    Runner runner(*model);
+    Runner other(*model, 64, 2);
+    Sequence first(*model);
+    Sequence second(*model);
+    const auto logits = runner.Feed(first, tokens_, pieces_);
+    EXPECT_EQ(logits, other.Feed(second, tokens_, pieces_));
+    EXPECT_EQ(first.state(), second.state());
+    Sequence whole(*model);
+    const size_t one_piece[] = {tokens_.size()};
+    const double difference =
+        RelativeRmsDifference(runner.Feed(whole, tokens_, one_piece), logits);
+    std::printf("%s: %s, other cuts %.1e\n", GetParam().c_str(), Name(dtype),
+                difference);
+    EXPECT_LE(difference, kWholeNumberTolerance);
+  }
 }
 
 // The family's model with states of another type, or null if it refuses that.

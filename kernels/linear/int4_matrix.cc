@@ -1,0 +1,205 @@
+#include "kernels/linear/int4_matrix.h"
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+
+#include "kernels/linear/int4_weights.h"
+#include "kernels/linear/weight_packer.h"
+
+namespace steadystate {
+namespace {
+
+constexpr size_t kLine = AlignedBytes::kAlignment;
+constexpr size_t kWorkerSums = kInt4BlockRows * kInt4BlockColumns;
+
+// About so much of W is one task, unless there were too few for all threads.
+constexpr size_t kTaskBytes = size_t{128} << 10;
+constexpr size_t kTasksPerThread = 4;
+// Rows with which a task is worth its while.
+constexpr size_t kFewestBandRows = 8;
+// Elements from which on rounding is shared among the threads.
+constexpr size_t kParallelElements = size_t{1} << 15;
+constexpr size_t kRowsPerTask = 8;
+
+size_t RoundUpToLine(size_t bytes) {
+  return (bytes + kLine - 1) / kLine * kLine;
+}
+
+// Makes `bytes` at least as large as it has to be.
+bool Grow(AlignedBytes& bytes, size_t least) {
+  return bytes.size() >= least || bytes.Allocate(least);
+}
+
+// One group of 16 columns, turned: [kInt4Group, kInt4Panel], zeros beyond.
+//   values  f32[width, in]
+void TurnGroup(const float* values, size_t in, size_t width, size_t column,
+               size_t input, float* to) {
+  std::fill_n(to, kInt4Group * kInt4Panel, 0.0f);
+  const size_t columns = std::min(kInt4Panel, width - column);
+  const size_t inputs = std::min(kInt4Group, in - input);
+  for (size_t j = 0; j < columns; ++j) {
+    const float* const from = values + (column + j) * in + input;
+    for (size_t k = 0; k < inputs; ++k) to[k * kInt4Panel + j] = from[k];
+  }
+}
+
+// Where a row of a call is: a tile's rows stand in one piece of memory, which
+// is read from begin to end.
+struct RowPlace {
+  RowPlace(size_t r, size_t all)
+      : tile(r / kInt4BlockRows * kInt4BlockRows),
+        row(r - tile),
+        rows(std::min(kInt4BlockRows, all - tile)) {}
+  size_t tile;  // the first row of the tile
+  size_t row;   // within the tile
+  size_t rows;  // of the tile
+};
+
+}  // namespace
+
+Int4Matrix::Int4Matrix(size_t in, std::span<const WeightRows> parts)
+    : in_(in), groups_(Int4Groups(in)) {
+  size_t column = 0;
+  for (const WeightRows& part : parts) {
+    size_t left = part.rows;
+    while (left > 0) {
+      const bool fits = !blocks_.empty() && blocks_.back().wide == part.wide &&
+                        blocks_.back().width < kInt4BlockColumns;
+      if (!fits) blocks_.push_back({column, 0, part.wide, nullptr});
+      Block& block = blocks_.back();
+      const size_t taken = std::min(left, kInt4BlockColumns - block.width);
+      block.width += taken;
+      column += taken;
+      left -= taken;
+    }
+  }
+}
+
+size_t Int4Matrix::PlaneBytes(const Block& block) const {
+  return RoundUpToLine(groups_ * Int4GroupBytes(block.panels()));
+}
+
+size_t Int4Matrix::BlockBytes(const Block& block) const {
+  return (block.wide ? 2 : 1) * PlaneBytes(block);
+}
+
+std::unique_ptr<Int4Matrix> Int4Matrix::Pack(size_t in,
+                                             std::span<const WeightRows> parts,
+                                             WeightArena& arena) {
+  std::unique_ptr<Int4Matrix> matrix(new Int4Matrix(in, parts));
+  for (const Block& block : matrix->blocks_) {
+    matrix->bytes_ += matrix->BlockBytes(block);
+  }
+  matrix->memory_ = arena.Allocate(matrix->bytes_);
+  if (matrix->memory_ == nullptr) return nullptr;
+  std::byte* place = matrix->memory_.get();
+  std::vector<float> values(kInt4BlockColumns * in);
+  for (Block& block : matrix->blocks_) {
+    GatherRows(in, parts, block.first_column, block.width, values.data());
+    matrix->PackBlock(block, values.data(), place);
+    block.planes = place;
+    place += matrix->BlockBytes(block);
+  }
+  return matrix;
+}
+
+void Int4Matrix::PackBlock(const Block& block, const float* values,
+                           std::byte* to) const {
+  std::array<float, kInt4Group * kInt4Panel> turned;
+  const size_t panels = block.panels();
+  for (size_t i = 0; i < groups_ * panels; ++i) {
+    TurnGroup(values, in_, block.width, i % panels * kInt4Panel,
+              i / panels * kInt4Group, turned.data());
+    std::byte* group = to + i / panels * Int4GroupBytes(panels);
+    for (int n = 0; n < (block.wide ? 2 : 1); ++n) {
+      RoundInt4Weights(
+          turned.data(),
+          reinterpret_cast<uint8_t*>(group + i % panels * kInt4PanelBytes),
+          reinterpret_cast<uint16_t*>(group + panels * kInt4PanelBytes) +
+              i % panels * kInt4Panel);
+      group += PlaneBytes(block);
+    }
+  }
+}
+
+void Int4Matrix::RoundRows(const Call& call, ThreadPool& pool,
+                           Int4Inputs* rows) const {
+  const auto round = [&](size_t first, size_t count) {
+    for (size_t r = first; r < first + count; ++r) {
+      const RowPlace at(r, call.rows);
+      RoundInt4Inputs(in_, call.x + r * call.x_stride,
+                      rows + at.tile * groups_ + at.row, at.rows);
+    }
+  };
+  if (call.rows * in_ < kParallelElements) return round(0, call.rows);
+  const size_t tasks = (call.rows + kRowsPerTask - 1) / kRowsPerTask;
+  pool.ParallelFor(tasks, [&](size_t task, size_t) {
+    const size_t first = task * kRowsPerTask;
+    round(first, std::min(kRowsPerTask, call.rows - first));
+  });
+}
+
+void Int4Matrix::RunBlock(const Call& call, const Block& block,
+                          const Int4Inputs* rows, size_t first, size_t count,
+                          float* sums) const {
+  Int4Product product{};
+  product.groups = groups_;
+  product.panels = block.panels();
+  product.sums = sums;
+  const size_t end = first + count;
+  for (size_t row = first; row < end; row += product.rows) {
+    const RowPlace at(row, call.rows);
+    product.rows = std::min(at.rows - at.row, end - row);
+    product.x = rows + at.tile * groups_ + at.row;
+    product.x_stride = at.rows;
+    std::fill_n(sums, product.rows * kInt4BlockColumns, 0.0f);
+    const std::byte* plane = block.planes;
+    for (int n = 0; n < (block.wide ? 2 : 1); ++n) {
+      product.weights = reinterpret_cast<const uint8_t*>(plane);
+      MultiplyInt4(product);
+      plane += PlaneBytes(block);
+    }
+    for (size_t r = 0; r < product.rows; ++r) {
+      const float* const from = sums + r * kInt4BlockColumns;
+      float* const to = call.y + (row + r) * call.y_stride + block.first_column;
+      if (call.bias == nullptr) {
+        std::copy_n(from, block.width, to);
+        continue;
+      }
+      const float* const bias = call.bias + block.first_column;
+      for (size_t j = 0; j < block.width; ++j) to[j] = from[j] + bias[j];
+    }
+  }
+}
+
+bool Int4Matrix::Run(const Call& call, ThreadPool& pool,
+                     Scratch& scratch) const {
+  if (!Grow(scratch.rows, groups_ * call.rows * sizeof(Int4Inputs)) ||
+      !Grow(scratch.sums, pool.size() * kWorkerSums * sizeof(float))) {
+    return false;
+  }
+  auto* const rows = reinterpret_cast<Int4Inputs*>(scratch.rows.data());
+  auto* const sums = reinterpret_cast<float*>(scratch.sums.data());
+  RoundRows(call, pool, rows);
+  // Blocks are shared among the threads; where they are few, the rows too.
+  const size_t wanted = pool.size() == 1 ? 1 : kTasksPerThread * pool.size();
+  const size_t parts = std::clamp<size_t>(
+      bytes_ / kTaskBytes, std::min(wanted, blocks_.size()), blocks_.size());
+  const size_t most_bands = std::max<size_t>(call.rows / kFewestBandRows, 1);
+  const size_t bands = std::clamp<size_t>(wanted / parts, 1, most_bands);
+  pool.ParallelFor(parts * bands, [&](size_t task, size_t worker) {
+    const size_t part = task / bands;
+    const size_t band = task % bands;
+    const size_t first = band * call.rows / bands;
+    const size_t count = (band + 1) * call.rows / bands - first;
+    const size_t end = (part + 1) * blocks_.size() / parts;
+    for (size_t i = part * blocks_.size() / parts; i < end; ++i) {
+      RunBlock(call, blocks_[i], rows, first, count,
+               sums + worker * kWorkerSums);
+    }
+  });
+  return true;
+}
+
+}  // namespace steadystate

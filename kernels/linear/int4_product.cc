@@ -1,0 +1,386 @@
+#include "kernels/linear/int4_product.h"
+
+#include <bit>
+#include <cstring>
+#include <limits>
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "kernels/linear/int4_product.cc"
+#include "hwy/cache_control.h"
+#include "hwy/foreach_target.h"  // IWYU pragma: keep
+#include "hwy/highway.h"
+
+// Compiled without contraction of floats (CMakeLists.txt): see MultiplyInt4.
+
+HWY_BEFORE_NAMESPACE();
+namespace steadystate {
+namespace HWY_NAMESPACE {
+namespace {
+
+namespace hn = hwy::HWY_NAMESPACE;
+
+#if HWY_TARGET == HWY_SCALAR
+
+// Its vectors have no parts.
+void AddColumn(const uint8_t* weights, float scale, size_t rows,
+               const Int4Inputs* x, float* sums) {
+  constexpr size_t kHalf = kInt4Group / 2;
+  for (size_t r = 0; r < rows; ++r) {
+    int32_t sum = x[r].offset;
+    for (size_t i = 0; i < kHalf; ++i) {
+      const uint8_t both = weights[i / 4 * kInt4Panel * 4 + i % 4];
+      sum += (both & 15) * x[r].x[i] + (both >> 4) * x[r].x[kHalf + i];
+    }
+    sums[r * kInt4BlockColumns] += static_cast<float>(sum) * x[r].scale * scale;
+  }
+}
+
+void MultiplyPlain(const Int4Product& p) {
+  for (size_t i = 0; i < p.groups * p.panels; ++i) {
+    const Int4Inputs* const x = p.x + i / p.panels * p.x_stride;
+    float* const sums = p.sums + i % p.panels * kInt4Panel;
+    const uint8_t* const weights =
+        p.weights + i / p.panels * Int4GroupBytes(p.panels);
+    const auto* const scales =
+        reinterpret_cast<const uint16_t*>(weights + p.panels * kInt4PanelBytes);
+    for (size_t j = 0; j < kInt4Panel; ++j) {
+      const uint32_t bits = scales[i % p.panels * kInt4Panel + j];
+      AddColumn(weights + i % p.panels * kInt4PanelBytes + 4 * j,
+                std::bit_cast<float>(bits << 16), p.rows, x, sums + j);
+    }
+  }
+}
+
+void MultiplyBest(const Int4Product& product) { MultiplyPlain(product); }
+
+#else
+
+// A lane is a column; its four bytes meet four inputs.
+using DI = hn::CappedTag<int32_t, kInt4Panel>;
+using DF = hn::Rebind<float, DI>;
+using DS = hn::Repartition<int16_t, DI>;
+using DB = hn::Repartition<uint8_t, DI>;
+using VF = hn::Vec<DF>;
+using VI = hn::Vec<DI>;
+using VS = hn::Vec<DS>;
+using VB = hn::Vec<DB>;
+
+// One group's sums of products of bytes in 16 bits: 8 steps of 2 products of
+// at most 15 times 127 are below 2^15.
+struct PlainSums {
+  using V = VS;
+
+  static HWY_INLINE VS Start(int32_t) { return hn::Zero(DS()); }
+
+  static HWY_INLINE VS Add(VS sum, VB weights, VI x) {
+#if HWY_TARGET == HWY_AVX2
+    return hn::Add(sum, VS{_mm256_maddubs_epi16(weights.raw, x.raw)});
+#elif HWY_TARGET == HWY_AVX3
+    return hn::Add(sum, VS{_mm512_maddubs_epi16(weights.raw, x.raw)});
+#else
+    const DS d;
+    const auto inputs = hn::BitCast(d, x);
+    const auto factors = hn::BitCast(d, weights);
+    const auto even = hn::And(factors, hn::Set(d, int16_t{0xFF}));
+    const auto odd = hn::ShiftRight<8>(factors);  // at most 15: no sign
+    const auto even_inputs = hn::ShiftRight<8>(hn::ShiftLeft<8>(inputs));
+    const auto odd_inputs = hn::ShiftRight<8>(inputs);
+    return hn::Add(
+        sum, hn::Add(hn::Mul(even, even_inputs), hn::Mul(odd, odd_inputs)));
+#endif
+  }
+
+  static HWY_INLINE VI Finish(VS sum, int32_t offset) {
+    const DI d;
+    const auto pairs = hn::BitCast(d, sum);
+    const auto even = hn::ShiftRight<16>(hn::ShiftLeft<16>(pairs));
+    const auto odd = hn::ShiftRight<16>(pairs);
+    return hn::Add(hn::Add(even, odd), hn::Set(d, offset));
+  }
+};
+
+#if HWY_TARGET == HWY_AVX3
+// The same by VNNI instructions, in 32 bits.
+struct VnniSums {
+  using V = VI;
+
+  static HWY_INLINE VI Start(int32_t offset) { return hn::Set(DI(), offset); }
+
+  static HWY_INLINE VI Add(VI sum, VB weights, VI x) {
+    // By name, because the target is that of all CPUs with AVX-512.
+    asm("vpdpbusd %2, %1, %0" : "+v"(sum.raw) : "v"(weights.raw), "v"(x.raw));
+    return sum;
+  }
+
+  static HWY_INLINE VI Finish(VI sum, int32_t) { return sum; }
+};
+#endif
+
+HWY_INLINE VI FourInputs(const int8_t* x) {
+  int32_t four;
+  std::memcpy(&four, x, sizeof(four));
+  return hn::Set(DI(), four);
+}
+
+// What is fetched while a group is worked on: it comes from memory, and the
+// CPU does not foresee enough of it where there are a few rows.
+constexpr size_t kAheadBytes = 4096;
+
+// Vectors of columns that are multiplied at once, so that inputs are read once
+// for all of them: as many as registers hold the weights of.
+#if HWY_TARGET == HWY_AVX3 || HWY_ARCH_ARM
+constexpr size_t kVectors = 2;
+#else
+constexpr size_t kVectors = 1;
+#endif
+
+constexpr size_t kStep = kInt4Panel * 4;      // bytes of a panel
+constexpr size_t kHalf = kInt4Group / 4 / 2;  // steps
+
+// Where the weights of vector v begin.
+HWY_INLINE const uint8_t* WeightsOf(const uint8_t* weights, size_t v) {
+  const size_t column = v * hn::Lanes(DI());
+  return weights + column / kInt4Panel * kInt4PanelBytes +
+         column % kInt4Panel * 4;
+}
+
+HWY_INLINE VF ScaleOf(const uint16_t* scales, size_t v) {
+  const DF df;
+  const hn::Rebind<uint16_t, DF> d16;
+  const hn::RebindToUnsigned<DF> du;
+  const auto bits = hn::LoadU(d16, scales + v * hn::Lanes(df));
+  return hn::BitCast(df, hn::ShiftLeft<16>(hn::PromoteTo(du, bits)));
+}
+
+HWY_INLINE VB LowerHalves(VB both) {
+  return hn::And(both, hn::Set(DB(), uint8_t{0x0F}));
+}
+
+HWY_INLINE VB UpperHalves(VB both) {
+  return LowerHalves(
+      hn::BitCast(DB(), hn::ShiftRight<4>(hn::BitCast(DI(), both))));
+}
+
+template <class Sums>
+HWY_INLINE void AddProducts(typename Sums::V products, const Int4Inputs& x,
+                            VF scale, float* sums) {
+  const DF df;
+  const auto whole = hn::ConvertTo(df, Sums::Finish(products, x.offset));
+  const auto scaled = hn::Mul(whole, hn::Set(df, x.scale));
+  hn::StoreU(hn::Add(hn::LoadU(df, sums), hn::Mul(scaled, scale)), df, sums);
+}
+
+// The weights of one group in some vectors of columns, byte by byte.
+template <size_t kCount>
+struct GroupWeights {
+  HWY_INLINE GroupWeights(const uint8_t* weights, const uint16_t* scales,
+                          size_t first) {
+    for (size_t v = 0; v < kCount; ++v) {
+      const uint8_t* const from = WeightsOf(weights, first + v);
+      for (size_t i = 0; i < kHalf; ++i) {
+        const VB both = hn::LoadU(DB(), from + i * kStep);
+        steps[v][i] = LowerHalves(both);
+        steps[v][kHalf + i] = UpperHalves(both);
+      }
+      scale[v] = ScaleOf(scales, first + v);
+    }
+  }
+
+  VB steps[kCount][2 * kHalf];
+  VF scale[kCount];
+};
+
+// One group of these columns, for all rows.
+template <class Sums, size_t kCount>
+HWY_INLINE void AddGroup(const GroupWeights<kCount>& weights, size_t rows,
+                         const Int4Inputs* x, float* sums) {
+  for (size_t r = 0; r < rows; ++r) {
+    // Two chains for each vector: they are short, so more rows are under way.
+    typename Sums::V products[kCount];
+    typename Sums::V others[kCount];
+    for (size_t v = 0; v < kCount; ++v) {
+      products[v] = Sums::Start(x[r].offset);
+      others[v] = Sums::Start(0);
+    }
+    for (size_t i = 0; i < kHalf; ++i) {
+      const VI lower = FourInputs(x[r].x + 4 * i);
+      const VI upper = FourInputs(x[r].x + 4 * (kHalf + i));
+      for (size_t v = 0; v < kCount; ++v) {
+        products[v] = Sums::Add(products[v], weights.steps[v][i], lower);
+        others[v] = Sums::Add(others[v], weights.steps[v][kHalf + i], upper);
+      }
+    }
+    for (size_t v = 0; v < kCount; ++v) {
+      AddProducts<Sums>(hn::Add(products[v], others[v]), x[r], weights.scale[v],
+                        sums + r * kInt4BlockColumns + v * hn::Lanes(DI()));
+    }
+  }
+}
+
+// The same for one row, whose inputs are read once for more vectors: it has no
+// use for weights in registers.
+template <class Sums, size_t kCount>
+HWY_INLINE void AddGroupOfOneRow(const uint8_t* weights, const uint16_t* scales,
+                                 size_t first, const Int4Inputs& x,
+                                 float* sums) {
+  typename Sums::V products[kCount];
+  for (size_t v = 0; v < kCount; ++v) products[v] = Sums::Start(x.offset);
+  for (size_t i = 0; i < kHalf; ++i) {
+    const VI lower = FourInputs(x.x + 4 * i);
+    const VI upper = FourInputs(x.x + 4 * (kHalf + i));
+    for (size_t v = 0; v < kCount; ++v) {
+      const VB both =
+          hn::LoadU(DB(), WeightsOf(weights, first + v) + i * kStep);
+      products[v] = Sums::Add(products[v], LowerHalves(both), lower);
+      products[v] = Sums::Add(products[v], UpperHalves(both), upper);
+    }
+  }
+  for (size_t v = 0; v < kCount; ++v) {
+    AddProducts<Sums>(products[v], x, ScaleOf(scales, first + v),
+                      sums + (first + v) * hn::Lanes(DI()));
+  }
+}
+
+// One group of all columns.
+template <class Sums>
+HWY_INLINE void AddGroupOfOneRow(size_t vectors, const uint8_t* weights,
+                                 const uint16_t* scales, const Int4Inputs& x,
+                                 float* sums) {
+  size_t v = 0;
+  for (; v + 4 <= vectors; v += 4) {
+    AddGroupOfOneRow<Sums, 4>(weights, scales, v, x, sums);
+  }
+  for (; v < vectors; ++v) {
+    AddGroupOfOneRow<Sums, 1>(weights, scales, v, x, sums);
+  }
+}
+
+template <class Sums>
+HWY_INLINE void AddGroup(size_t vectors, const uint8_t* weights,
+                         const uint16_t* scales, size_t rows,
+                         const Int4Inputs* x, float* sums) {
+  const size_t N = hn::Lanes(DI());
+  size_t v = 0;
+  for (; v + kVectors <= vectors; v += kVectors) {
+    const GroupWeights<kVectors> some(weights, scales, v);
+    AddGroup<Sums>(some, rows, x, sums + v * N);
+  }
+  for (; v < vectors; ++v) {
+    const GroupWeights<1> one(weights, scales, v);
+    AddGroup<Sums>(one, rows, x, sums + v * N);
+  }
+}
+
+template <class Sums>
+HWY_INLINE void MultiplyWith(const Int4Product& p) {
+  const size_t vectors = p.panels * kInt4Panel / hn::Lanes(DI());
+  const size_t bytes = Int4GroupBytes(p.panels);
+  const uint8_t* weights = p.weights;
+  for (size_t group = 0; group < p.groups; ++group, weights += bytes) {
+    const Int4Inputs* const x = p.x + group * p.x_stride;
+    const auto* const scales =
+        reinterpret_cast<const uint16_t*>(weights + p.panels * kInt4PanelBytes);
+    for (size_t line = 0; line < bytes; line += 64) {
+      hwy::Prefetch(weights + kAheadBytes + line);
+    }
+    if (p.rows == 1) {
+      AddGroupOfOneRow<Sums>(vectors, weights, scales, *x, p.sums);
+    } else {
+      AddGroup<Sums>(vectors, weights, scales, p.rows, x, p.sums);
+    }
+  }
+}
+
+void MultiplyPlain(const Int4Product& product) {
+  MultiplyWith<PlainSums>(product);
+}
+
+void MultiplyBest(const Int4Product& product) {
+#if HWY_TARGET == HWY_AVX3
+  static const bool vnni = __builtin_cpu_supports("avx512vnni") != 0;
+  if (vnni) return MultiplyWith<VnniSums>(product);
+#endif
+  MultiplyWith<PlainSums>(product);
+}
+
+#endif  // HWY_TARGET == HWY_SCALAR
+
+// Rounds a group and returns the sum of what comes out.
+int32_t RoundGroupOfTarget(const float* x, float inverse, int8_t* to) {
+  const hn::CappedTag<float, kInt4Group> d;
+  const hn::RebindToSigned<decltype(d)> di;
+  const hn::Rebind<int8_t, decltype(d)> d8;
+  const auto factor = hn::Set(d, inverse);
+  auto sum = hn::Zero(di);
+  for (size_t i = 0; i < kInt4Group; i += hn::Lanes(d)) {
+    const auto whole = hn::NearestInt(hn::Mul(hn::LoadU(d, x + i), factor));
+    sum = hn::Add(sum, whole);
+    hn::StoreU(hn::DemoteTo(d8, whole), d8, to + i);
+  }
+  return hn::GetLane(hn::SumOfLanes(di, sum));
+}
+
+// The largest magnitude, infinity or NaN if any is.
+float LargestOfTarget(const float* x) {
+  const hn::CappedTag<float, kInt4Group> d;
+  const hn::RebindToSigned<decltype(d)> di;
+  // As whole numbers magnitudes are ordered as they are as floats.
+  auto most = hn::Zero(di);
+  for (size_t i = 0; i < kInt4Group; i += hn::Lanes(d)) {
+    most = hn::Max(most, hn::BitCast(di, hn::Abs(hn::LoadU(d, x + i))));
+  }
+  return hn::GetLane(hn::BitCast(d, hn::MaxOfLanes(di, most)));
+}
+
+void RoundInputsOfTarget(size_t in, const float* x, Int4Inputs* to,
+                         size_t stride) {
+  // Below this 1 / s may overflow.
+  constexpr float kLeast = 1e-30f;
+  constexpr float kLimit = 127.0f;
+  float last[kInt4Group] = {};
+  for (size_t i = 0; i < in; i += kInt4Group, to += stride) {
+    const float* group = x + i;
+    if (in - i < kInt4Group) {
+      std::memcpy(last, group, (in - i) * sizeof(float));
+      group = last;
+    }
+    const float largest = LargestOfTarget(group);
+    const bool finite = largest <= std::numeric_limits<float>::max();
+    if (!finite || largest < kLeast) {
+      std::memset(to->x, 0, sizeof(to->x));
+      to->scale = finite ? 0.0f : std::numeric_limits<float>::quiet_NaN();
+      to->offset = 0;
+      continue;
+    }
+    to->scale = largest / kLimit;
+    to->offset =
+        -kInt4Zero * RoundGroupOfTarget(group, kLimit / largest, to->x);
+  }
+}
+
+}  // namespace
+}  // namespace HWY_NAMESPACE
+}  // namespace steadystate
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace steadystate {
+
+HWY_EXPORT(MultiplyBest);
+HWY_EXPORT(MultiplyPlain);
+HWY_EXPORT(RoundInputsOfTarget);
+
+void RoundInt4Inputs(size_t in, const float* x, Int4Inputs* to, size_t stride) {
+  HWY_DYNAMIC_DISPATCH(RoundInputsOfTarget)(in, x, to, stride);
+}
+
+void MultiplyInt4(const Int4Product& product, ByteProducts products) {
+  if (products == ByteProducts::kPlain) {
+    HWY_DYNAMIC_DISPATCH(MultiplyPlain)(product);
+  } else {
+    HWY_DYNAMIC_DISPATCH(MultiplyBest)(product);
+  }
+}
+
+}  // namespace steadystate
+#endif  // HWY_ONCE
