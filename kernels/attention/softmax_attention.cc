@@ -37,6 +37,18 @@ HWY_INLINE float Sum(size_t n, const float* weights) {
   return hn::GetLane(hn::SumOfLanes(d, sum));
 }
 
+// The largest of them.
+HWY_INLINE float Max(size_t n, const float* weights) {
+  const hn::ScalableTag<float> d;
+  const size_t N = hn::Lanes(d);
+  auto most = hn::Set(d, weights[0]);
+  size_t j = 0;
+  for (; j + N <= n; j += N) most = hn::Max(most, hn::LoadU(d, weights + j));
+  float max = hn::GetLane(hn::MaxOfLanes(d, most));
+  for (; j < n; ++j) max = std::max(max, weights[j]);
+  return max;
+}
+
 template <class D>
 HWY_INLINE hn::Vec<D> LoadRow(D d, const float* from) {
   return hn::LoadU(d, from);
@@ -73,18 +85,47 @@ HWY_INLINE size_t AddDots(D d, size_t c, size_t width, const float* q,
   return c;
 }
 
-// Some heads' weighted sums of values, of two vectors of columns, in registers
-// over the loop on cache rows.
+// Rows of a cache lie far apart, and each is short: no stream that a CPU would
+// fetch by itself. They are fetched to the second cache, whose misses may be
+// more at a time. Keys are fetched so many rows ahead.
+constexpr size_t kKeysAhead = 8;
+// Values are summed over so many rows at a time, column after column: few
+// enough to stay in the first cache while the next ones come.
+constexpr size_t kValueRows = 32;
+
+template <typename Element>
+HWY_INLINE void Fetch(const Element* row, size_t width) {
+  constexpr size_t kLine = 64 / sizeof(Element);
+  for (size_t c = 0; c < width; c += kLine) __builtin_prefetch(row + c, 0, 2);
+}
+
+// Rows [first, end) of a cache; `more`: as many follow.
+struct RowBlock {
+  size_t first;
+  size_t end;
+  bool more;
+};
+
+// Adds to some heads' weighted sums of values what a block of rows gives to two
+// vectors of columns, or to one. The first block begins the sums.
+//   o  f32[kHeads, d]  in/out
 template <size_t kHeads, class D, typename Element>
-HWY_INLINE void AddValues(D d, const KeyValueRows& cache, size_t vectors,
-                          size_t c, const float* weights, const float* factors,
+HWY_INLINE void AddValues(D d, const KeyValueRows& cache, const RowBlock& rows,
+                          size_t vectors, size_t c, const float* weights,
                           float* o) {
   const size_t N = hn::Lanes(d);
-  const Element* row = static_cast<const Element*>(cache.values) + c;
+  const Element* row =
+      static_cast<const Element*>(cache.values) + rows.first * cache.stride + c;
   hn::Vec<D> first[kHeads];
   hn::Vec<D> second[kHeads];
-  for (size_t h = 0; h < kHeads; ++h) first[h] = second[h] = hn::Zero(d);
-  for (size_t j = 0; j < cache.n; ++j, row += cache.stride) {
+  for (size_t h = 0; h < kHeads; ++h) {
+    first[h] = second[h] = hn::Zero(d);
+    if (rows.first == 0) continue;
+    first[h] = hn::LoadU(d, o + h * cache.d + c);
+    if (vectors == 2) second[h] = hn::LoadU(d, o + h * cache.d + c + N);
+  }
+  for (size_t j = rows.first; j < rows.end; ++j, row += cache.stride) {
+    if (rows.more) __builtin_prefetch(row + kValueRows * cache.stride, 0, 2);
     const auto v = LoadRow(d, row);
     const auto next = vectors == 2 ? LoadRow(d, row + N) : v;
     for (size_t h = 0; h < kHeads; ++h) {
@@ -94,11 +135,32 @@ HWY_INLINE void AddValues(D d, const KeyValueRows& cache, size_t vectors,
     }
   }
   for (size_t h = 0; h < kHeads; ++h) {
-    const auto factor = hn::Set(d, factors[h]);
-    hn::StoreU(hn::Mul(factor, first[h]), d, o + h * cache.d + c);
-    if (vectors == 2) {
-      hn::StoreU(hn::Mul(factor, second[h]), d, o + h * cache.d + c + N);
-    }
+    hn::StoreU(first[h], d, o + h * cache.d + c);
+    if (vectors == 2) hn::StoreU(second[h], d, o + h * cache.d + c + N);
+  }
+}
+
+// The same of all columns.
+template <size_t kHeads, typename Element>
+HWY_INLINE void AddValueRows(const KeyValueRows& cache, const RowBlock& rows,
+                             const float* weights, float* o) {
+  const hn::ScalableTag<float> d;
+  const hn::CappedTag<float, 4> d4;
+  const hn::CappedTag<float, 1> d1;
+  const size_t N = hn::Lanes(d);
+  const size_t N4 = hn::Lanes(d4);
+  size_t c = 0;
+  for (; c + 2 * N <= cache.d; c += 2 * N) {
+    AddValues<kHeads, decltype(d), Element>(d, cache, rows, 2, c, weights, o);
+  }
+  for (; c + N <= cache.d; c += N) {
+    AddValues<kHeads, decltype(d), Element>(d, cache, rows, 1, c, weights, o);
+  }
+  for (; c + N4 <= cache.d; c += N4) {
+    AddValues<kHeads, decltype(d4), Element>(d4, cache, rows, 1, c, weights, o);
+  }
+  for (; c < cache.d; ++c) {
+    AddValues<kHeads, decltype(d1), Element>(d1, cache, rows, 1, c, weights, o);
   }
 }
 
@@ -111,6 +173,9 @@ HWY_INLINE void StepOfHeads(const KeyValueRows& cache, float scale,
   const size_t width = cache.d;
   const Element* key = static_cast<const Element*>(cache.keys);
   for (size_t j = 0; j < cache.n; ++j, key += cache.stride) {
+    if (j + kKeysAhead < cache.n) {
+      Fetch(key + kKeysAhead * cache.stride, width);
+    }
     float dots[kHeads] = {};
     size_t c = AddDots<kHeads>(d, 0, width, q, key, dots);
     c = AddDots<kHeads>(d4, c, width, q, key, dots);
@@ -126,7 +191,7 @@ HWY_INLINE void StepOfHeads(const KeyValueRows& cache, float scale,
   float factors[kHeads];
   for (size_t h = 0; h < kHeads; ++h) {
     float* weights = scores + h * cache.n;
-    const float max = *std::max_element(weights, weights + cache.n);
+    const float max = Max(cache.n, weights);
     Map(ExpMinusOp{max}, cache.n, weights, weights);
     factors[h] = 1.0f / Sum(cache.n, weights);
     if constexpr (std::is_same_v<Element, int8_t>) {
@@ -135,22 +200,13 @@ HWY_INLINE void StepOfHeads(const KeyValueRows& cache, float scale,
       }
     }
   }
-  const size_t N = hn::Lanes(d);
-  const size_t N4 = hn::Lanes(d4);
-  size_t c = 0;
-  for (; c + 2 * N <= width; c += 2 * N) {
-    AddValues<kHeads, decltype(d), Element>(d, cache, 2, c, scores, factors, o);
+  for (size_t j = 0; j < cache.n; j += kValueRows) {
+    const size_t end = std::min(cache.n, j + kValueRows);
+    AddValueRows<kHeads, Element>(cache, {j, end, end + kValueRows <= cache.n},
+                                  scores, o);
   }
-  for (; c + N <= width; c += N) {
-    AddValues<kHeads, decltype(d), Element>(d, cache, 1, c, scores, factors, o);
-  }
-  for (; c + N4 <= width; c += N4) {
-    AddValues<kHeads, decltype(d4), Element>(d4, cache, 1, c, scores, factors,
-                                             o);
-  }
-  for (; c < width; ++c) {
-    AddValues<kHeads, decltype(d1), Element>(d1, cache, 1, c, scores, factors,
-                                             o);
+  for (size_t h = 0; h < kHeads; ++h) {
+    for (size_t c = 0; c < width; ++c) o[h * width + c] *= factors[h];
   }
 }
 
