@@ -5,6 +5,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "gtest/gtest.h"
+#include "server/model/registry.h"
 #include "tests/testing/direct_session.h"
 
 namespace steadystate {
@@ -17,6 +18,13 @@ std::vector<float> GoldenLogitsWith(const std::string& golden_case,
   EXPECT_TRUE((*model)->description().warnings.empty())
       << (*model)->description().warnings.front();
   return DirectSession(**model).Feed(std::vector<int32_t>{1, 2, 3, 5, 8, 13});
+}
+
+ModelConfig ReadConfigText(const std::string& text) {
+  const auto config = Config::Parse(text, "config.json");
+  const auto model = ReadModelConfig(*config);
+  EXPECT_TRUE(model.ok()) << model.status();
+  return model.value_or(ModelConfig());
 }
 
 void ExpectRefusals(const std::string& golden_case,

@@ -7,6 +7,7 @@
 
 #include "absl/status/status.h"
 #include "nlohmann/json.hpp"
+#include "server/model/family.h"
 #include "tests/testing/golden_checkpoint.h"
 
 namespace steadystate {
@@ -16,6 +17,10 @@ namespace steadystate {
 std::vector<float> GoldenLogitsWith(
     const std::string& golden_case,
     const nlohmann::json& changes = nlohmann::json::object());
+
+// What a config.json of this text says of its model. Fails the test if it is
+// refused.
+ModelConfig ReadConfigText(const std::string& text);
 
 // A value that a key must not have.
 struct Refusal {

@@ -44,19 +44,11 @@ absl::Status CheckRotary(const Config& config, size_t rotary) {
 }
 
 absl::Status ReadConfig(const Config& config, ModelConfig& model) {
-  constexpr Choice<TokenMixer> kKinds[] = {
-      {"mamba", TokenMixer::kFamily},
-      {"linear_attention", TokenMixer::kFamily},
-      {"attention", TokenMixer::kSoftmax},
-      {"full_attention", TokenMixer::kSoftmax}};
   STEADYSTATE_ASSIGN_OR_RETURN(const bool listed,
                                ReadLayerIndices(config, "attn_layer_indices",
                                                 TokenMixer::kSoftmax, model));
   if (!listed) {
-    STEADYSTATE_RETURN_IF_ERROR(
-        ReadLayerTypes(config, std::span<const Choice<TokenMixer>>(kKinds),
-                       model)
-            .status());
+    STEADYSTATE_RETURN_IF_ERROR(ReadMambaLayerTypes(config, model).status());
   }
   STEADYSTATE_ASSIGN_OR_RETURN(
       SoftmaxAttentionOptions attention,
@@ -80,13 +72,7 @@ Family BambaFamily() {
                    .inert = kInertKeys,
                    .must_be_default = kFixedKeys},
           .part_keys = HybridKeys(),
-          .frame = {.embeddings = "embed_tokens.weight",
-                    .final_norm = "final_layernorm",
-                    .token_norm = "input_layernorm",
-                    .token_mixer = "mamba.",
-                    .softmax_mixer = "self_attn.",
-                    .channel_norm = "pre_ff_layernorm",
-                    .channel_mixer = "feed_forward."},
+          .frame = MambaHybridFrame(),
           .defaults = {.hidden_size = 4096,
                        .layers = 32,
                        .vocab_size = 128000,

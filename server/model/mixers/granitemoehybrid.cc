@@ -84,15 +84,7 @@ absl::StatusOr<std::unique_ptr<Mixer>> MakeMixture(const MixerBuilder& from) {
 }
 
 absl::Status ReadAttentionLayers(const Config& config, ModelConfig& model) {
-  // Published files have the names that transformers had first.
-  constexpr Choice<TokenMixer> kKinds[] = {
-      {"mamba", TokenMixer::kFamily},
-      {"linear_attention", TokenMixer::kFamily},
-      {"attention", TokenMixer::kSoftmax},
-      {"full_attention", TokenMixer::kSoftmax}};
-  STEADYSTATE_RETURN_IF_ERROR(
-      ReadLayerTypes(config, std::span<const Choice<TokenMixer>>(kKinds), model)
-          .status());
+  STEADYSTATE_RETURN_IF_ERROR(ReadMambaLayerTypes(config, model).status());
   STEADYSTATE_ASSIGN_OR_RETURN(SoftmaxAttentionOptions attention,
                                ReadAttention(config, {.num_heads = 32}, model));
   STEADYSTATE_ASSIGN_OR_RETURN(attention.qkv_bias,

@@ -35,12 +35,6 @@ constexpr FixedKey kFixedKeys[] = {{"mamba_inner_layernorms", "true"},
 
 constexpr Bounds kWidth = {1, 1 << 20};
 
-absl::StatusOr<Bias> ReadBias(const Config& config, absl::string_view key,
-                              bool fallback) {
-  STEADYSTATE_ASSIGN_OR_RETURN(const bool bias, config.Bool(key, fallback));
-  return bias ? Bias::kYes : Bias::kNone;
-}
-
 absl::StatusOr<std::unique_ptr<Mixer>> MakeMamba1(const MixerBuilder& from) {
   const Config& config = from.config;
   Mamba1Options options;
@@ -129,13 +123,7 @@ Family JambaFamily() {
                    .inert = kInertKeys,
                    .must_be_default = kFixedKeys},
           .part_keys = HybridKeys(),
-          .frame = {.embeddings = "embed_tokens.weight",
-                    .final_norm = "final_layernorm",
-                    .token_norm = "input_layernorm",
-                    .token_mixer = "mamba.",
-                    .softmax_mixer = "self_attn.",
-                    .channel_norm = "pre_ff_layernorm",
-                    .channel_mixer = "feed_forward."},
+          .frame = MambaHybridFrame(),
           .defaults = {.hidden_size = 4096,
                        .layers = 32,
                        .vocab_size = 65536,

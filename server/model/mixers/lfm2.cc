@@ -20,7 +20,6 @@
 #include <string>
 #include <vector>
 
-#include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "kernels/pointwise/activation.h"
 #include "server/base/status_macros.h"
@@ -271,24 +270,13 @@ absl::StatusOr<std::vector<Lfm3Kind>> ReadLfm3Kinds(const Config& config,
       {"conv", Lfm3Kind::kConv},
       {"sliding_attention", Lfm3Kind::kWindow},
       {"full_attention", Lfm3Kind::kAll}};
-  STEADYSTATE_ASSIGN_OR_RETURN(const auto names,
-                               config.StringList(kKey, layers));
+  STEADYSTATE_ASSIGN_OR_RETURN(
+      auto named, ReadLayerKinds(config, kKey, layers,
+                                 std::span<const Choice<Lfm3Kind>>(kNames)));
+  if (named.has_value()) return *std::move(named);
   std::vector<Lfm3Kind> kinds(layers, Lfm3Kind::kConv);
-  if (!names.has_value()) {
-    for (size_t i = 2; i < layers; i += 2) {
-      kinds[i] = i % 4 == 2 ? Lfm3Kind::kAll : Lfm3Kind::kWindow;
-    }
-    return kinds;
-  }
-  if (names->size() != layers) {
-    return config.Invalid(kKey, absl::StrCat("it must have one name for each "
-                                             "of the ",
-                                             layers, " layers"));
-  }
-  for (size_t i = 0; i < layers; ++i) {
-    STEADYSTATE_ASSIGN_OR_RETURN(
-        kinds[i], ChoiceOf(config, kKey, absl::string_view((*names)[i]),
-                           std::span<const Choice<Lfm3Kind>>(kNames)));
+  for (size_t i = 2; i < layers; i += 2) {
+    kinds[i] = i % 4 == 2 ? Lfm3Kind::kAll : Lfm3Kind::kWindow;
   }
   return kinds;
 }

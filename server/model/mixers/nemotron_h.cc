@@ -95,12 +95,6 @@ constexpr Bounds kHeads = {1, 65536};
 constexpr Bounds kWidth = {1, 1 << 20};
 constexpr size_t kMaxLayers = 1024;
 
-absl::StatusOr<Bias> ReadBias(const Config& config, absl::string_view key,
-                              bool fallback) {
-  STEADYSTATE_ASSIGN_OR_RETURN(const bool bias, config.Bool(key, fallback));
-  return bias ? Bias::kYes : Bias::kNone;
-}
-
 absl::StatusOr<std::unique_ptr<Mixer>> MakeMamba2(const MixerBuilder& from) {
   const Config& config = from.config;
   Mamba2Options options;

@@ -197,10 +197,7 @@ void SoftmaxAttention::Gate(float* gate, float* out) const {
     ActivateAndMultiply(Activation::kSigmoid, gate_width_, gate, out, out);
     return;
   }
-  Activate(Activation::kSigmoid, H_, gate, gate);
-  for (size_t head = 0; head < H_; ++head) {
-    Scale(gate[head], d_, out + head * d_);
-  }
+  GateHeads(H_, d_, gate, out);
 }
 
 void SoftmaxAttention::Normalize(float* row) const {

@@ -81,6 +81,12 @@ absl::Status ReadRotary(const Config& config, const AttentionDefaults& defaults,
 
 }  // namespace
 
+absl::StatusOr<Bias> ReadBias(const Config& config, absl::string_view key,
+                              bool fallback) {
+  STEADYSTATE_ASSIGN_OR_RETURN(const bool bias, config.Bool(key, fallback));
+  return bias ? Bias::kYes : Bias::kNone;
+}
+
 absl::string_view Either(const Config& config, absl::string_view key,
                          absl::string_view other) {
   return !config.Has(key) && config.Has(other) ? other : key;
@@ -98,20 +104,25 @@ absl::StatusOr<bool> ReadLayerTypes(const Config& config,
                                     ModelConfig& model) {
   const absl::string_view key =
       config.Has("layer_types") ? "layer_types" : "layers_block_type";
-  STEADYSTATE_ASSIGN_OR_RETURN(const auto types,
-                               config.StringList(key, model.layers.size()));
+  STEADYSTATE_ASSIGN_OR_RETURN(
+      const auto types,
+      ReadLayerKinds(config, key, model.layers.size(), kinds));
   if (!types.has_value()) return false;
-  if (types->size() != model.layers.size()) {
-    return config.Invalid(key,
-                          absl::StrCat("it must have one name for each of the ",
-                                       model.layers.size(), " layers"));
-  }
   for (size_t i = 0; i < types->size(); ++i) {
-    STEADYSTATE_ASSIGN_OR_RETURN(
-        model.layers[i].tokens,
-        ChoiceOf(config, key, absl::string_view((*types)[i]), kinds));
+    model.layers[i].tokens = (*types)[i];
   }
   return true;
+}
+
+absl::StatusOr<bool> ReadMambaLayerTypes(const Config& config,
+                                         ModelConfig& model) {
+  constexpr Choice<TokenMixer> kKinds[] = {
+      {"mamba", TokenMixer::kFamily},
+      {"linear_attention", TokenMixer::kFamily},
+      {"attention", TokenMixer::kSoftmax},
+      {"full_attention", TokenMixer::kSoftmax}};
+  return ReadLayerTypes(config, std::span<const Choice<TokenMixer>>(kKinds),
+                        model);
 }
 
 absl::StatusOr<bool> ReadLayerIndices(const Config& config,
@@ -208,6 +219,16 @@ absl::StatusOr<LatentAttentionOptions> ReadLatentAttention(
   STEADYSTATE_ASSIGN_OR_RETURN(options.bias,
                                config.Bool("attention_bias", false));
   return options;
+}
+
+ModelFrame MambaHybridFrame() {
+  return {.embeddings = "embed_tokens.weight",
+          .final_norm = "final_layernorm",
+          .token_norm = "input_layernorm",
+          .token_mixer = "mamba.",
+          .softmax_mixer = "self_attn.",
+          .channel_norm = "pre_ff_layernorm",
+          .channel_mixer = "feed_forward."};
 }
 
 KeyTable HybridKeys() {

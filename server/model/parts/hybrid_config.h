@@ -4,16 +4,45 @@
 #include <cstddef>
 #include <optional>
 #include <span>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
+#include "server/base/status_macros.h"
 #include "server/checkpoint/config.h"
 #include "server/model/family.h"
+#include "server/model/weight_names.h"
 
 namespace steadystate {
 
 // What the configs of transformers' hybrids have in common: layers of several
 // kinds by name, and softmax attention whose keys are the same everywhere.
+
+// One of the kinds' names for each of the layers, as the list under the key has
+// them; nothing if there is no such list. Errors name the key.
+template <typename Kind>
+absl::StatusOr<std::optional<std::vector<Kind>>> ReadLayerKinds(
+    const Config& config, absl::string_view key, size_t layers,
+    std::span<const Choice<Kind>> kinds) {
+  STEADYSTATE_ASSIGN_OR_RETURN(const auto names,
+                               config.StringList(key, layers));
+  if (!names.has_value()) return std::optional<std::vector<Kind>>();
+  if (names->size() != layers) {
+    return config.Invalid(
+        key, absl::StrCat("it must have one name for each of the ", layers,
+                          " layers"));
+  }
+  std::vector<Kind> of_layers;
+  for (const std::string& name : *names) {
+    STEADYSTATE_ASSIGN_OR_RETURN(
+        of_layers.emplace_back(),
+        ChoiceOf(config, key, absl::string_view(name), kinds));
+  }
+  return std::optional(std::move(of_layers));
+}
 
 // Says of each layer of the model what mixes its tokens: `layer_types`, or
 // `layers_block_type`, one of the kinds' names for each. False if the config
@@ -26,6 +55,10 @@ absl::StatusOr<bool> ReadLayerTypes(const Config& config,
 // `fallback`.
 absl::StatusOr<float> ReadFactor(const Config& config, absl::string_view key,
                                  double fallback = 1);
+
+// Whether there is a bias, as the key says. Errors name the key.
+absl::StatusOr<Bias> ReadBias(const Config& config, absl::string_view key,
+                              bool fallback);
 
 // The key that the config has of the two, the first where it has neither.
 absl::string_view Either(const Config& config, absl::string_view key,
@@ -42,6 +75,12 @@ absl::StatusOr<double> ReadRopeTheta(const Config& config, double fallback,
 // the key.
 absl::StatusOr<LatentAttentionOptions> ReadLatentAttention(
     const Config& config);
+
+// The same of layers of Mamba, by the family's mixer, and of softmax attention:
+// the names that transformers had first, which published files have, and those
+// of today.
+absl::StatusOr<bool> ReadMambaLayerTypes(const Config& config,
+                                         ModelConfig& model);
 
 // Gives the layers whose indices the key lists, from 0, a token mixer. False
 // if there is no such list, or null in its place. Errors name the key.
@@ -75,6 +114,9 @@ absl::StatusOr<SoftmaxAttentionOptions> ReadAttention(
 
 // The keys that the above read.
 KeyTable HybridKeys();
+
+// The names of tensors that Falcon-H1, Bamba and Jamba have in common.
+ModelFrame MambaHybridFrame();
 
 }  // namespace steadystate
 

@@ -233,11 +233,8 @@ void LatentAttention::FromLatents(size_t rows, const Parts& p,
   }
   if (!o_.gated) return;
   buffers.ForRows(rows, H * o_.value, [&](size_t row, size_t) {
-    float* const gates = p.fused + row * columns_ + gate_;
-    Activate(Activation::kSigmoid, H, gates, gates);
-    for (size_t head = 0; head < H; ++head) {
-      Scale(gates[head], o_.value, p.values + (row * H + head) * o_.value);
-    }
+    GateHeads(H, o_.value, p.fused + row * columns_ + gate_,
+              p.values + row * H * o_.value);
   });
 }
 

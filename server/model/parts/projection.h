@@ -27,6 +27,16 @@ inline void Scale(float factor, size_t n, float* x) {
   for (size_t i = 0; i < n; ++i) x[i] *= factor;
 }
 
+// Multiplies what heads put out by the sigmoid of one number each.
+//   gates  f32[heads]    in/out: become the sigmoids
+//   out    f32[heads d]  in/out
+inline void GateHeads(size_t heads, size_t d, float* gates, float* out) {
+  Activate(Activation::kSigmoid, heads, gates, gates);
+  for (size_t head = 0; head < heads; ++head) {
+    Scale(gates[head], d, out + head * d);
+  }
+}
+
 // Rows of a matrix, `heads` times `rows` of them, of which each is taken
 // `times` times in a row: what heads that share it would have of their own.
 struct RepeatedRows {

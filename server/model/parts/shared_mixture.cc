@@ -1,6 +1,5 @@
 #include "server/model/parts/shared_mixture.h"
 
-#include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "kernels/pointwise/activation.h"
 #include "server/base/status_macros.h"
@@ -27,23 +26,17 @@ absl::Status ReadMixtureLayers(const Config& config, size_t dense_layers,
   constexpr Choice<ChannelMixer> kKinds[] = {{"dense", ChannelMixer::kGatedMlp},
                                              {"sparse", ChannelMixer::kFamily}};
   const size_t layers = model.layers.size();
-  STEADYSTATE_ASSIGN_OR_RETURN(const auto types,
-                               config.StringList(kKey, layers));
+  STEADYSTATE_ASSIGN_OR_RETURN(
+      const auto types,
+      ReadLayerKinds(config, kKey, layers,
+                     std::span<const Choice<ChannelMixer>>(kKinds)));
   STEADYSTATE_ASSIGN_OR_RETURN(
       const size_t dense,
       config.Size("first_k_dense_replace", dense_layers, {0, 1024}));
-  if (types.has_value() && types->size() != layers) {
-    return config.Invalid(
-        kKey, absl::StrCat("it must have one name for each of the ", layers,
-                           " layers"));
-  }
   for (size_t i = 0; i < layers; ++i) {
-    ChannelMixer& channels = model.layers[i].channels;
-    channels = i < dense ? ChannelMixer::kGatedMlp : ChannelMixer::kFamily;
-    if (!types.has_value()) continue;
-    STEADYSTATE_ASSIGN_OR_RETURN(
-        channels, ChoiceOf(config, kKey, absl::string_view((*types)[i]),
-                           std::span<const Choice<ChannelMixer>>(kKinds)));
+    const ChannelMixer by_number =
+        i < dense ? ChannelMixer::kGatedMlp : ChannelMixer::kFamily;
+    model.layers[i].channels = types.has_value() ? (*types)[i] : by_number;
   }
   return absl::OkStatus();
 }

@@ -14,13 +14,6 @@ namespace {
 constexpr absl::StatusCode kInvalid = absl::StatusCode::kInvalidArgument;
 constexpr absl::StatusCode kUnsupported = absl::StatusCode::kUnimplemented;
 
-ModelConfig Read(const std::string& text) {
-  const auto config = Config::Parse(text, "config.json");
-  const auto model = ReadModelConfig(*config);
-  EXPECT_TRUE(model.ok()) << model.status();
-  return model.value_or(ModelConfig());
-}
-
 TEST(BambaTest, BadValuesAreRefusedByName) {
   const Refusal refusals[] = {
       {"attn_layer_indices", {3}, kInvalid},
@@ -42,7 +35,7 @@ TEST(BambaTest, BadValuesAreRefusedByName) {
 
 // Bamba-9B.
 TEST(BambaTest, ReadsWhatIsPublished) {
-  const ModelConfig model = Read(
+  const ModelConfig model = ReadConfigText(
       R"({"model_type": "bamba", "attn_layer_indices": [9, 18, 27],
           "attn_rotary_emb": 64, "hidden_size": 4096,
           "intermediate_size": 14336, "num_hidden_layers": 32,
@@ -59,12 +52,13 @@ TEST(BambaTest, ReadsWhatIsPublished) {
 }
 
 TEST(BambaTest, LayersMayHaveTheirKindByName) {
-  const ModelConfig model = Read(
+  const ModelConfig model = ReadConfigText(
       R"({"model_type": "bamba", "num_hidden_layers": 2,
           "layers_block_type": ["full_attention", "linear_attention"]})");
   EXPECT_TRUE(model.layers[0].has_softmax());
   EXPECT_FALSE(model.layers[1].has_softmax());
-  EXPECT_FALSE(Read(R"({"model_type": "bamba"})").layers[0].has_softmax());
+  EXPECT_FALSE(
+      ReadConfigText(R"({"model_type": "bamba"})").layers[0].has_softmax());
 }
 
 }  // namespace

@@ -44,16 +44,9 @@ TEST(FalconH1Test, BadValuesAreRefusedByName) {
   ExpectRefusals("falcon_h1", refusals);
 }
 
-ModelConfig Read(const std::string& text) {
-  const auto config = Config::Parse(text, "config.json");
-  const auto model = ReadModelConfig(*config);
-  EXPECT_TRUE(model.ok()) << model.status();
-  return model.value_or(ModelConfig());
-}
-
 // Falcon-H1-0.5B, of two of its layers.
 TEST(FalconH1Test, ReadsWhatIsPublished) {
-  const ModelConfig model = Read(
+  const ModelConfig model = ReadConfigText(
       R"({"model_type": "falcon_h1", "hidden_size": 1024,
           "num_hidden_layers": 2, "num_attention_heads": 8,
           "num_key_value_heads": 2, "head_dim": 64,
@@ -88,7 +81,7 @@ TEST(FalconH1Test, ReadsWhatIsPublished) {
 }
 
 TEST(FalconH1Test, WithoutAWordOfThemNothingIsMultiplied) {
-  const ModelConfig model = Read(R"({"model_type": "falcon_h1"})");
+  const ModelConfig model = ReadConfigText(R"({"model_type": "falcon_h1"})");
   ASSERT_EQ(model.layers.size(), 32u);
   EXPECT_EQ(model.layers[31].softmax.num_kv_heads, 8u);
   EXPECT_EQ(model.layers[31].softmax.key_multiplier, 1.0F);

@@ -51,16 +51,9 @@ TEST(GraniteMoeHybridTest, BadMixturesAreRefusedByName) {
   ExpectRefusals("granitemoehybrid-experts", refusals);
 }
 
-ModelConfig Read(const std::string& text) {
-  const auto config = Config::Parse(text, "config.json");
-  const auto model = ReadModelConfig(*config);
-  EXPECT_TRUE(model.ok()) << model.status();
-  return model.value_or(ModelConfig());
-}
-
 // Granite-4.0-H-1B.
 TEST(GraniteMoeHybridTest, ReadsWhatIsPublished) {
-  const ModelConfig model = Read(
+  const ModelConfig model = ReadConfigText(
       R"({"model_type": "granitemoehybrid", "hidden_size": 1536,
           "num_hidden_layers": 3, "num_local_experts": 0,
           "num_attention_heads": 12, "num_key_value_heads": 4,
@@ -83,8 +76,8 @@ TEST(GraniteMoeHybridTest, ReadsWhatIsPublished) {
 }
 
 TEST(GraniteMoeHybridTest, WithoutAWordOfThemAllAreAsTheLibraryHasThem) {
-  const ModelConfig model =
-      Read(R"({"model_type": "granitemoehybrid", "num_local_experts": 0,
+  const ModelConfig model = ReadConfigText(
+      R"({"model_type": "granitemoehybrid", "num_local_experts": 0,
                "position_embedding_type": "rope"})");
   ASSERT_EQ(model.layers.size(), 32u);
   EXPECT_EQ(model.layers[31].tokens, TokenMixer::kFamily);

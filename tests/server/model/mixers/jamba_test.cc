@@ -14,13 +14,6 @@ namespace {
 constexpr absl::StatusCode kInvalid = absl::StatusCode::kInvalidArgument;
 constexpr absl::StatusCode kUnsupported = absl::StatusCode::kUnimplemented;
 
-ModelConfig Read(const std::string& text) {
-  const auto config = Config::Parse(text, "config.json");
-  const auto model = ReadModelConfig(*config);
-  EXPECT_TRUE(model.ok()) << model.status();
-  return model.value_or(ModelConfig());
-}
-
 TEST(JambaTest, BadValuesAreRefusedByName) {
   const Refusal refusals[] = {
       {"attn_layer_period", 0, kInvalid},
@@ -45,7 +38,7 @@ TEST(JambaTest, BadValuesAreRefusedByName) {
 // Jamba-v0.1, of whose 32 layers every eighth is softmax attention and every
 // second has experts.
 TEST(JambaTest, ReadsWhatIsPublished) {
-  const ModelConfig model = Read(
+  const ModelConfig model = ReadConfigText(
       R"({"model_type": "jamba", "attn_layer_offset": 4,
           "attn_layer_period": 8, "expert_layer_offset": 1,
           "expert_layer_period": 2, "num_experts": 16,
@@ -62,7 +55,7 @@ TEST(JambaTest, ReadsWhatIsPublished) {
 
 TEST(JambaTest, OneExpertIsAnMlp) {
   const ModelConfig model =
-      Read(R"({"model_type": "jamba", "num_experts": 1})");
+      ReadConfigText(R"({"model_type": "jamba", "num_experts": 1})");
   EXPECT_EQ(model.layers[1].channels, ChannelMixer::kGatedMlp);
 }
 

@@ -43,43 +43,36 @@ TEST(Lfm2Test, BadMixturesAreRefusedByName) {
   ExpectRefusals("lfm2_moe", refusals);
 }
 
-ModelConfig Read(const std::string& text) {
-  const auto config = Config::Parse(text, "config.json");
-  const auto model = ReadModelConfig(*config);
-  EXPECT_TRUE(model.ok()) << model.status();
-  return model.value_or(ModelConfig());
-}
-
 TEST(Lfm2Test, TheWidthOfTheMlpFollowsItsRule) {
   // The 350M, 1.2B and 2.6B.
-  EXPECT_EQ(Read(R"({"model_type": "lfm2", "block_ff_dim": 6656,
+  EXPECT_EQ(ReadConfigText(R"({"model_type": "lfm2", "block_ff_dim": 6656,
                      "block_ffn_dim_multiplier": 1.0})")
                 .intermediate_size,
             4608u);
-  EXPECT_EQ(Read(R"({"model_type": "lfm2", "block_ff_dim": 12288,
+  EXPECT_EQ(ReadConfigText(R"({"model_type": "lfm2", "block_ff_dim": 12288,
                      "intermediate_size": 7})")
                 .intermediate_size,
             8192u);
-  EXPECT_EQ(Read(R"({"model_type": "lfm2", "intermediate_size": 10752,
+  EXPECT_EQ(ReadConfigText(R"({"model_type": "lfm2", "intermediate_size": 10752,
                      "block_auto_adjust_ff_dim": false})")
                 .intermediate_size,
             10752u);
   // Null is no rounding, which the default is not.
-  EXPECT_EQ(Read(R"({"model_type": "lfm2", "intermediate_size": 100,
+  EXPECT_EQ(ReadConfigText(R"({"model_type": "lfm2", "intermediate_size": 100,
                      "block_ffn_dim_multiplier": null})")
                 .intermediate_size,
             66u);
 }
 
 TEST(Lfm2Test, WithoutAWordOfLayersAllAreSoftmax) {
-  const ModelConfig all = Read(R"({"model_type": "lfm2"})");
+  const ModelConfig all = ReadConfigText(R"({"model_type": "lfm2"})");
   ASSERT_EQ(all.layers.size(), 32u);
   EXPECT_EQ(all.layers[0].tokens, TokenMixer::kSoftmax);
   const ModelConfig null =
-      Read(R"({"model_type": "lfm2", "full_attn_idxs": null})");
+      ReadConfigText(R"({"model_type": "lfm2", "full_attn_idxs": null})");
   EXPECT_EQ(null.layers[0].tokens, TokenMixer::kSoftmax);
   const ModelConfig some =
-      Read(R"({"model_type": "lfm2", "full_attn_idxs": [2, 5]})");
+      ReadConfigText(R"({"model_type": "lfm2", "full_attn_idxs": [2, 5]})");
   EXPECT_EQ(some.layers[1].tokens, TokenMixer::kFamily);
   EXPECT_EQ(some.layers[2].tokens, TokenMixer::kSoftmax);
 }
@@ -111,7 +104,7 @@ TEST(Lfm3Test, BadValuesAreRefusedByName) {
 
 // LFM3-1.7B, by the defaults of the library.
 TEST(Lfm3Test, WithoutAWordLayersAreThoseOfTheLibrary) {
-  const ModelConfig model = Read(R"({"model_type": "lfm3"})");
+  const ModelConfig model = ReadConfigText(R"({"model_type": "lfm3"})");
   ASSERT_EQ(model.layers.size(), 24u);
   for (size_t i = 0; i < 24; ++i) {
     EXPECT_EQ(model.layers[i].has_softmax(), i % 2 == 0 && i > 0) << i;

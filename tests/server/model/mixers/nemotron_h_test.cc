@@ -55,13 +55,6 @@ TEST(NemotronHTest, BadMixturesAreRefusedByName) {
   ExpectRefusals("nemotron_h-expert-groups", refusals);
 }
 
-ModelConfig Read(const std::string& text) {
-  const auto config = Config::Parse(text, "config.json");
-  const auto model = ReadModelConfig(*config);
-  EXPECT_TRUE(model.ok()) << model.status();
-  return model.value_or(ModelConfig());
-}
-
 size_t Count(const ModelConfig& model, TokenMixer kind) {
   return static_cast<size_t>(
       std::ranges::count(model.layers, kind, &LayerPlan::tokens));
@@ -69,7 +62,7 @@ size_t Count(const ModelConfig& model, TokenMixer kind) {
 
 // Nemotron-3-Nano-4B, whose num_hidden_layers is nothing.
 TEST(NemotronHTest, LayersAreThoseOfThePattern) {
-  const ModelConfig model = Read(
+  const ModelConfig model = ReadConfigText(
       R"({"model_type": "nemotron_h", "num_hidden_layers": 7,
           "hybrid_override_pattern":
               "M-M-M-MM-M-M*-M-M*-M-M-M*-M-M-MM*-MMM-M-M-"})");
@@ -85,7 +78,7 @@ TEST(NemotronHTest, LayersAreThoseOfThePattern) {
 }
 
 TEST(NemotronHTest, NamesOfLayersComeBeforeLetters) {
-  const ModelConfig model = Read(
+  const ModelConfig model = ReadConfigText(
       R"({"model_type": "nemotron_h", "hybrid_override_pattern": "MM",
           "layers_block_type": ["mlp", "attention", "linear_attention"]})");
   ASSERT_EQ(model.layers.size(), 3u);

@@ -35,13 +35,6 @@ TEST(OlmoHybridTest, BadValuesAreRefusedByName) {
   ExpectRefusals("olmo_hybrid", refusals);
 }
 
-ModelConfig Read(const std::string& text) {
-  const auto config = Config::Parse(text, "config.json");
-  const auto model = ReadModelConfig(*config);
-  EXPECT_TRUE(model.ok()) << model.status();
-  return model.value_or(ModelConfig());
-}
-
 std::vector<bool> Softmax(const ModelConfig& model) {
   std::vector<bool> softmax;
   for (const LayerPlan& plan : model.layers) {
@@ -52,18 +45,18 @@ std::vector<bool> Softmax(const ModelConfig& model) {
 }
 
 TEST(OlmoHybridTest, EveryFourthLayerIsSoftmaxOrTheLast) {
-  EXPECT_THAT(Softmax(Read(R"({"model_type": "olmo_hybrid",
+  EXPECT_THAT(Softmax(ReadConfigText(R"({"model_type": "olmo_hybrid",
                                "num_hidden_layers": 8})")),
               testing::ElementsAre(false, false, false, true, false, false,
                                    false, true));
-  EXPECT_THAT(Softmax(Read(R"({"model_type": "olmo_hybrid",
+  EXPECT_THAT(Softmax(ReadConfigText(R"({"model_type": "olmo_hybrid",
                                "num_hidden_layers": 2})")),
               testing::ElementsAre(false, true));
 }
 
 TEST(OlmoHybridTest, HeadsTurnOnlyWhereTheFileNamesATheta) {
   const auto rotary = [](const std::string& more) {
-    const ModelConfig model = Read(
+    const ModelConfig model = ReadConfigText(
         R"({"model_type": "olmo_hybrid", "num_hidden_layers": 4)" + more + "}");
     return model.layers[3].softmax.rotary;
   };

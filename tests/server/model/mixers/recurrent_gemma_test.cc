@@ -14,13 +14,6 @@ namespace {
 constexpr absl::StatusCode kInvalid = absl::StatusCode::kInvalidArgument;
 constexpr absl::StatusCode kUnsupported = absl::StatusCode::kUnimplemented;
 
-ModelConfig Read(const std::string& text) {
-  const auto config = Config::Parse(text, "config.json");
-  const auto model = ReadModelConfig(*config);
-  EXPECT_TRUE(model.ok()) << model.status();
-  return model.value_or(ModelConfig());
-}
-
 TEST(RecurrentGemmaTest, BadValuesAreRefusedByName) {
   const Refusal refusals[] = {
       {"block_types", {"recurrent", "mamba"}, kUnsupported},
@@ -39,7 +32,7 @@ TEST(RecurrentGemmaTest, BadValuesAreRefusedByName) {
 
 // RecurrentGemma-2B.
 TEST(RecurrentGemmaTest, ReadsWhatIsPublished) {
-  const ModelConfig model = Read(
+  const ModelConfig model = ReadConfigText(
       R"({"model_type": "recurrent_gemma", "attention_window_size": 2048,
           "block_types": ["recurrent", "recurrent", "attention"],
           "embeddings_scale_by_sqrt_dim": true, "head_dim": 256,
