@@ -5,12 +5,12 @@
 #include <cstring>
 
 #include "kernels/linear/int4_weights.h"
+#include "kernels/linear/matrix_memory.h"
 #include "kernels/linear/weight_packer.h"
 
 namespace steadystate {
 namespace {
 
-constexpr size_t kLine = AlignedBytes::kAlignment;
 constexpr size_t kWorkerSums = kInt4BlockRows * kInt4BlockColumns;
 
 // About so much of W is one task, unless there were too few for all threads.
@@ -21,10 +21,6 @@ constexpr size_t kFewestBandRows = 8;
 // Elements from which on rounding is shared among the threads.
 constexpr size_t kParallelElements = size_t{1} << 15;
 constexpr size_t kRowsPerTask = 8;
-
-size_t RoundUpToLine(size_t bytes) {
-  return (bytes + kLine - 1) / kLine * kLine;
-}
 
 // Makes `bytes` at least as large as it has to be.
 bool Grow(AlignedBytes& bytes, size_t least) {

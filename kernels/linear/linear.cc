@@ -36,11 +36,6 @@ struct Block {
   TileMatmul::Weights weights;
 };
 
-size_t RoundUpToLine(size_t bytes) {
-  constexpr size_t kLine = AlignedBytes::kAlignment;
-  return (bytes + kLine - 1) / kLine * kLine;
-}
-
 std::string ImplementationOf(const BlockShape& shape) {
   const std::string& tiles = shape.matmul->implementation();
   const bool by_panels = shape.Panels(RowClass::kDecode).Takes(1);

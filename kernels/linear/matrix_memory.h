@@ -8,14 +8,19 @@
 
 namespace steadystate {
 
+// Up to the next multiple of a cache line.
+constexpr size_t RoundUpToLine(size_t bytes) {
+  constexpr size_t kLine = 64;
+  return (bytes + kLine - 1) / kLine * kLine;
+}
+
 // Bytes from one row of X to the next where it is multiplied by such weights.
 // Rows of bf16 are cache lines, with zeros after the last input: AMX reads
 // whole lines, and weights of zero do not keep out what is NaN or infinite
 // behind it.
 constexpr size_t RowBytes(DType weights, size_t in) {
-  constexpr size_t kLine = 64;
   const size_t bytes = in * SizeOf(weights);
-  return weights == DType::kBf16 ? (bytes + kLine - 1) / kLine * kLine : bytes;
+  return weights == DType::kBf16 ? RoundUpToLine(bytes) : bytes;
 }
 
 // Uninitialised memory for matrices: aligned to cache lines, in huge pages
