@@ -256,8 +256,11 @@ TEST_F(EngineExpiryTest, WhatTheLogCannotSayIsSaidBySnapshots) {
   engine().CreateSession(options,
                          [lost](const auto& info) { lost.Set(info.status()); });
   EXPECT_EQ(ReasonOf(lost.Get()), ErrorReason::kStoreUnavailable);
-  store_.FailReads(false);
   const size_t puts = store_.puts();
+  store_.FailReads(false);
+  // The keeper's thread has then made an end of what reads failed for, and
+  // leaves the store alone for no more than a second from now.
+  harness_->Hibernate("a").IgnoreError();
   Pass(absl::Seconds(1));
   while (store_.puts() == puts) std::this_thread::yield();
   const auto info = InNext("a", absl::ZeroDuration());
