@@ -26,8 +26,8 @@ class CheckpointCommand final : public Command {
     return {
         {"shape", "NAME",
          "Required: mamba2-130m, mamba2-370m, gla-340m, gla-1.3b, "
-         "retnet-1.3b, qwen3.5-0.8b, lfm2-1.2b, demo; for tests mamba2-tiny, "
-         "gla-tiny and noop.",
+         "retnet-1.3b, qwen3.5-0.8b, lfm2-1.2b, granite-4.0-h-350m, demo; for "
+         "tests mamba2-tiny, gla-tiny and noop.",
          &shape_},
         {"out", "DIR",
          "Required. The directory, made if it is not there; it must not "

@@ -139,4 +139,61 @@ RandomModel Lfm2(const Sizes& sizes) {
           to.Take()};
 }
 
+RandomModel Granite(const Sizes& sizes) {
+  const size_t D = sizes.hidden;
+  const size_t width = 2 * D;
+  Builder to;
+  std::vector<std::string> kinds(sizes.layers, "mamba");
+  to.Matrix("model.embed_tokens.weight", sizes.vocab, D, kStd);
+  for (size_t i = 0; i < sizes.layers; ++i) {
+    const std::string layer = absl::StrCat("model.layers.", i, ".");
+    to.Ones(layer + "input_layernorm.weight", D);
+    if (std::ranges::count(sizes.softmax_layers, i) > 0) {
+      kinds[i] = "attention";
+      AddAttention(layer + "self_attn.", sizes, D / sizes.softmax_heads, D,
+                   "o_proj.weight", to);
+    } else {
+      AddMamba2(layer + "mamba.",
+                {.hidden = D,
+                 .width = width,
+                 .heads = width / sizes.head,
+                 .state = sizes.state},
+                kStd, to);
+    }
+    to.Ones(layer + "post_attention_layernorm.weight", D);
+    const std::string mlp = layer + "shared_mlp.";
+    to.Matrix(mlp + "input_linear.weight", 2 * sizes.intermediate, D, kStd);
+    to.Matrix(mlp + "output_linear.weight", D, sizes.intermediate, kStd);
+  }
+  to.Ones("model.norm.weight", D);
+  return {{{"model_type", "granitemoehybrid"},
+           {"architectures", {"GraniteMoeHybridForCausalLM"}},
+           {"vocab_size", sizes.vocab},
+           {"hidden_size", D},
+           {"num_hidden_layers", sizes.layers},
+           {"layer_types", kinds},
+           {"shared_intermediate_size", sizes.intermediate},
+           {"num_local_experts", 0},
+           {"num_experts_per_tok", 0},
+           {"num_attention_heads", sizes.softmax_heads},
+           {"num_key_value_heads", sizes.kv_heads},
+           {"position_embedding_type", "nope"},
+           {"attention_multiplier", 0.015625},
+           {"embedding_multiplier", 12},
+           {"residual_multiplier", 0.246},
+           {"logits_scaling", 3},
+           {"mamba_n_heads", width / sizes.head},
+           {"mamba_d_head", sizes.head},
+           {"mamba_d_state", sizes.state},
+           {"mamba_d_conv", 4},
+           {"mamba_n_groups", 1},
+           {"mamba_expand", 2},
+           {"mamba_conv_bias", true},
+           {"mamba_proj_bias", false},
+           {"rms_norm_eps", 1e-5},
+           {"max_position_embeddings", 32768},
+           {"tie_word_embeddings", true}},
+          to.Take()};
+}
+
 }  // namespace steadystate::bench

@@ -13,6 +13,10 @@ RandomModel Qwen35(const Sizes& sizes);
 // LFM2, whose MLP is 2/3 as wide as `intermediate` says.
 RandomModel Lfm2(const Sizes& sizes);
 
+// Granite 4.0 H without experts: Mamba-2 as wide as twice the model, softmax
+// attention without positions.
+RandomModel Granite(const Sizes& sizes);
+
 }  // namespace steadystate::bench
 
 #endif  // STEADYSTATE_TESTS_BENCH_HYBRID_SHAPES_H_

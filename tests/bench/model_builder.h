@@ -56,6 +56,19 @@ class Builder {
   std::vector<RandomTensor> tensors_;
 };
 
+// Of a Mamba-2 layer with one group.
+struct Mamba2Sizes {
+  size_t hidden;
+  size_t width;  // of all heads
+  size_t heads;
+  size_t state;
+};
+
+// The layer's tensors as mamba_ssm initialises them, dt between 1e-3 and 1e-1,
+// A between 1 and 16; out_proj with the deviation given.
+void AddMamba2(const std::string& mixer, const Mamba2Sizes& sizes,
+               double out_std, Builder& to);
+
 }  // namespace steadystate::bench
 
 #endif  // STEADYSTATE_TESTS_BENCH_MODEL_BUILDER_H_

@@ -13,32 +13,19 @@
 namespace steadystate::bench {
 namespace {
 
-// As mamba_ssm initialises it: dt between 1e-3 and 1e-1, A between 1 and 16.
 RandomModel Mamba2(const Sizes& sizes) {
   const size_t D = sizes.hidden;
   const size_t E = 2 * D;
   const size_t H = E / sizes.head;
-  const size_t conv = E + 2 * sizes.state;
   Builder to;
   to.Matrix("backbone.embeddings.weight", sizes.vocab, D, kStd);
   for (size_t i = 0; i < sizes.layers; ++i) {
     const std::string layer = absl::StrCat("backbone.layers.", i, ".");
     const std::string mixer = layer + "mixer.";
     to.Ones(layer + "norm.weight", D);
-    to.Matrix(mixer + "in_proj.weight", E + conv + H, D,
-              std::sqrt(1.0 / (3.0 * static_cast<double>(D))));
-    to.Uniform(mixer + "conv1d.weight", {conv, 1, 4}, -0.5, 0.5);
-    to.Uniform(mixer + "conv1d.bias", {conv}, -0.5, 0.5);
-    to.Add({mixer + "A_log", {H}, Draw::kLogOfUniform, 1, 16});
-    to.Uniform(mixer + "D", {H}, 1, 1);
-    to.Add({mixer + "dt_bias",
-            {H},
-            Draw::kInverseSoftplus,
-            std::log(1e-3),
-            std::log(1e-1)});
-    to.Ones(mixer + "norm.weight", E);
-    to.Matrix(mixer + "out_proj.weight", D, E,
-              std::sqrt(1.0 / (3.0 * static_cast<double>(E * sizes.layers))));
+    AddMamba2(
+        mixer, {.hidden = D, .width = E, .heads = H, .state = sizes.state},
+        std::sqrt(1.0 / (3.0 * static_cast<double>(E * sizes.layers))), to);
   }
   to.Ones("backbone.norm_f.weight", D);
   return {{{"model_type", "mamba2"},
@@ -152,6 +139,7 @@ RandomModel Retnet(const Sizes& sizes) {
 }
 
 constexpr size_t kLfm2Softmax[] = {2, 5, 8, 10, 12, 14};
+constexpr size_t kGraniteSoftmax[] = {10, 13, 17, 27};
 
 struct NamedShape {
   const char* name;
@@ -160,8 +148,8 @@ struct NamedShape {
 };
 
 // The sizes of the checkpoints that are published under these names
-// (state-spaces; flash-linear-attention; Qwen; LiquidAI). The last four are
-// small.
+// (state-spaces; flash-linear-attention; Qwen; LiquidAI; IBM). The last four
+// are small.
 constexpr NamedShape kShapes[] = {
     {"mamba2-130m",
      Mamba2,
@@ -208,6 +196,17 @@ constexpr NamedShape kShapes[] = {
       .softmax_heads = 32,
       .kv_heads = 8,
       .softmax_layers = kLfm2Softmax}},
+    {"granite-4.0-h-350m",
+     Granite,
+     {.hidden = 768,
+      .layers = 32,
+      .vocab = 100352,
+      .intermediate = 2048,
+      .state = 128,
+      .head = 32,
+      .softmax_heads = 12,
+      .kv_heads = 4,
+      .softmax_layers = kGraniteSoftmax}},
     {"demo",
      Demo,
      {.hidden = 256,

@@ -33,6 +33,7 @@ BOUNDS = {"f32": 2e-6, "bf16": 2e-2, "q8_0": 6e-2}
 # The widths of these are no multiples of 32, which Q8_0 asks for. lfm2-indices
 # has biases of convolutions, which llama.cpp has not.
 LFM2_CASES = ("lfm2", "lfm2-attention-first")
+GRANITE_CASES = ("granitemoehybrid",)
 HYBRID_BOUNDS = {"f32": 5e-6, "bf16": 6e-2}
 
 
@@ -112,7 +113,7 @@ class PeersTest(unittest.TestCase):
     def test_llama_cpp_with_hybrids(self):
         import qwen35_cases
         with tempfile.TemporaryDirectory() as root:
-            for case in LFM2_CASES:
+            for case in LFM2_CASES + GRANITE_CASES:
                 self.expect_llama_cpp(case, root, GOLDEN / case)
             for case in qwen35_cases.NEW:
                 self.expect_llama_cpp(case, root,
@@ -147,7 +148,9 @@ class PeersTest(unittest.TestCase):
         with tempfile.TemporaryDirectory() as folder:
             for case in ("mamba2-bias", "mamba2-clamp", "mamba2-fla",
                          "mamba2-groups-full-norm", "mamba", "lfm2-indices",
-                         "qwen3_5", "qwen3_5-three-values", "qwen3_5-nested"):
+                         "qwen3_5", "qwen3_5-three-values", "qwen3_5-nested",
+                         "granitemoehybrid-experts", "granitemoehybrid-rope",
+                         "granitemoehybrid-plain"):
                 with self.assertRaises(ValueError, msg=case):
                     to_gguf.convert(GOLDEN / case,
                                     pathlib.Path(folder) / "no.gguf", "f32")

@@ -65,5 +65,5 @@ class Hybrid:
         return found
 
     def is_matrix(self, name):
-        return not (name.endswith(("norm.weight", ".bias", "ssm_a"))
+        return not (name.endswith(("norm.weight", ".bias", "ssm_a", "ssm_d"))
                     or name.endswith(CONVOLUTIONS))

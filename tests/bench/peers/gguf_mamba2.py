@@ -29,6 +29,20 @@ def gguf_name(name):
     return f"blk.{layer}.{LAYER_NAMES[rest]}"
 
 
+def mamba2_values(kind, values, groups):
+    """A tensor of a Mamba-2 layer as llama.cpp wants it under the last part of
+    its own name for it, `kind`."""
+    if kind == "ssm_conv1d.weight":  # [channels, 1, taps]
+        return values.squeeze(1)
+    if kind == "ssm_a":
+        return -np.exp(values).reshape(-1, 1)
+    if kind == "ssm_d":
+        return values.reshape(-1, 1)
+    if kind == "ssm_norm.weight":
+        return values.reshape(groups, -1)
+    return values
+
+
 class Mamba2:
     ARCHITECTURE = "mamba2"
 
@@ -58,15 +72,7 @@ class Mamba2:
     def transformed(self, name, values):
         """The values as llama.cpp wants them under its name for them."""
         kind = name.split(".", 2)[-1] if name.startswith("blk.") else name
-        if kind == "ssm_conv1d.weight":  # [channels, 1, taps]
-            return values.squeeze(1)
-        if kind == "ssm_a":
-            return -np.exp(values).reshape(-1, 1)
-        if kind == "ssm_d":
-            return values.reshape(-1, 1)
-        if kind == "ssm_norm.weight":
-            return values.reshape(self.model.G, -1)
-        return values
+        return mamba2_values(kind, values, self.model.G)
 
     def is_matrix(self, name):
         return name.endswith(MATRICES)

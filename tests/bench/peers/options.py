@@ -18,7 +18,8 @@ import paths
 WEIGHTS = {"f32": "f32", "bf16": "bf16", "int8": "q8_0"}
 # The shapes of steadystate-bench checkpoint that the peers know, too.
 MAMBA2 = ("mamba2-130m", "mamba2-370m", "mamba2-tiny")
-HYBRIDS = ("qwen3.5-0.8b", "lfm2-1.2b")  # PyTorch's formulas are Mamba-2's
+# PyTorch's formulas are Mamba-2's.
+HYBRIDS = ("qwen3.5-0.8b", "lfm2-1.2b", "granite-4.0-h-350m")
 
 
 def number(kind, least):

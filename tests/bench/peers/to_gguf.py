@@ -23,6 +23,7 @@ import pathlib
 import gguf
 import numpy as np
 import paths  # noqa: F401  where the reference is
+from gguf_granite import Granite
 from gguf_lfm2 import Lfm2
 from gguf_mamba2 import Mamba2
 from gguf_qwen35 import Qwen35
@@ -34,7 +35,8 @@ TYPES = {"f32": gguf.GGMLQuantizationType.F32,
 FILE_TYPES = {"f32": gguf.LlamaFileType.ALL_F32,
               "bf16": gguf.LlamaFileType.MOSTLY_BF16,
               "q8_0": gguf.LlamaFileType.MOSTLY_Q8_0}
-MODELS = {"mamba2": Mamba2, "qwen3_5_text": Qwen35, "lfm2": Lfm2}
+MODELS = {"mamba2": Mamba2, "qwen3_5_text": Qwen35, "lfm2": Lfm2,
+          "granitemoehybrid": Granite}
 
 
 def open_model(folder):
