@@ -26,17 +26,16 @@ absl::Status AddGeneratedTokens(const std::string& directory,
   if (absl::IsNotFound(text.status())) return absl::OkStatus();
   if (!text.ok()) return text.status();
   STEADYSTATE_ASSIGN_OR_RETURN(const Config config, Config::Parse(*text, path));
-  STEADYSTATE_ASSIGN_OR_RETURN(
-      const auto ends, ReadTokenIds(config, "eos_token_id", model.vocab_size));
+  STEADYSTATE_ASSIGN_OR_RETURN(const auto ends,
+                               ReadTokenIds(config, "eos_token_id", model));
   for (const int32_t token : ends.value_or(std::vector<int32_t>())) {
     if (std::ranges::count(model.eos_tokens, token) == 0) {
       model.eos_tokens.push_back(token);
     }
   }
   if (!model.bos_tokens.empty()) return absl::OkStatus();
-  STEADYSTATE_ASSIGN_OR_RETURN(
-      const auto begins,
-      ReadTokenIds(config, "bos_token_id", model.vocab_size));
+  STEADYSTATE_ASSIGN_OR_RETURN(const auto begins,
+                               ReadTokenIds(config, "bos_token_id", model));
   model.bos_tokens = begins.value_or(std::vector<int32_t>());
   return absl::OkStatus();
 }

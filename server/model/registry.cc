@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <iterator>
+#include <limits>
 #include <utility>
 #include <vector>
 
@@ -158,13 +159,12 @@ absl::Status ReadMlp(const Config& config, ModelConfig& model) {
 
 absl::Status ReadSpecialTokens(const Config& config, absl::string_view key,
                                std::optional<size_t> fallback,
-                               size_t vocab_size,
+                               ModelConfig& model,
                                std::vector<int32_t>& tokens) {
-  STEADYSTATE_ASSIGN_OR_RETURN(auto stated,
-                               ReadTokenIds(config, key, vocab_size));
+  STEADYSTATE_ASSIGN_OR_RETURN(auto stated, ReadTokenIds(config, key, model));
   if (stated.has_value()) {
     tokens = *std::move(stated);
-  } else if (fallback.has_value() && *fallback < vocab_size) {
+  } else if (fallback.has_value() && *fallback < model.vocab_size) {
     // The library's default, unless the vocabulary is too small for it.
     tokens = {static_cast<int32_t>(*fallback)};
   }
@@ -173,12 +173,10 @@ absl::Status ReadSpecialTokens(const Config& config, absl::string_view key,
 
 absl::Status ReadTokens(const Config& config, ModelConfig& model) {
   const FamilyDefaults& defaults = model.defaults;
-  STEADYSTATE_RETURN_IF_ERROR(
-      ReadSpecialTokens(config, "bos_token_id", defaults.bos_token,
-                        model.vocab_size, model.bos_tokens));
-  STEADYSTATE_RETURN_IF_ERROR(
-      ReadSpecialTokens(config, "eos_token_id", defaults.eos_token,
-                        model.vocab_size, model.eos_tokens));
+  STEADYSTATE_RETURN_IF_ERROR(ReadSpecialTokens(
+      config, "bos_token_id", defaults.bos_token, model, model.bos_tokens));
+  STEADYSTATE_RETURN_IF_ERROR(ReadSpecialTokens(
+      config, "eos_token_id", defaults.eos_token, model, model.eos_tokens));
   STEADYSTATE_ASSIGN_OR_RETURN(const std::string tokenizer,
                                config.String("tokenizer", ""));
   model.byte_tokenizer = tokenizer == "bytes";
@@ -302,14 +300,22 @@ absl::StatusOr<Config> LanguageConfig(const Config& whole) {
 }
 
 absl::StatusOr<std::optional<std::vector<int32_t>>> ReadTokenIds(
-    const Config& config, absl::string_view key, size_t vocab_size) {
+    const Config& config, absl::string_view key, ModelConfig& model) {
   STEADYSTATE_ASSIGN_OR_RETURN(
       const auto stated,
-      config.SizeList(key, {0, static_cast<double>(vocab_size - 1)},
+      config.SizeList(key, {0, std::numeric_limits<int32_t>::max()},
                       kMaxSpecialTokens));
   if (!stated.has_value()) return std::optional<std::vector<int32_t>>();
   std::vector<int32_t> ids;
-  for (const size_t id : *stated) ids.push_back(static_cast<int32_t>(id));
+  for (const size_t id : *stated) {
+    if (id < model.vocab_size) {
+      ids.push_back(static_cast<int32_t>(id));
+    } else {
+      model.warnings.push_back(
+          absl::StrCat(key, " ", id, " is left out: there are ",
+                       model.vocab_size, " tokens (vocab_size)"));
+    }
+  }
   return std::optional(std::move(ids));
 }
 

@@ -27,10 +27,12 @@ inline constexpr absl::string_view kLanguageModel = "text_config";
 // only the outer one says, or all of it. INVALID_ARGUMENT if it is no object.
 absl::StatusOr<Config> LanguageConfig(const Config& whole);
 
-// The token ids under a key, at most 64, below vocab_size. Absent: nothing;
-// null: an empty list. INVALID_ARGUMENT, naming the key.
+// The token ids under a key, at most 64. Absent: nothing; null: an empty list.
+// Those that are not in the model's vocabulary, as small models have them from
+// a library's defaults, are left out with a warning: they are never drawn.
+// INVALID_ARGUMENT, naming the key.
 absl::StatusOr<std::optional<std::vector<int32_t>>> ReadTokenIds(
-    const Config& config, absl::string_view key, size_t vocab_size);
+    const Config& config, absl::string_view key, ModelConfig& model);
 
 // Reads and checks what every family shares, of a language model; the mixers
 // read their own keys when they are made. INVALID_ARGUMENT and UNIMPLEMENTED as

@@ -30,6 +30,8 @@ CASES = ("mamba2", "mamba2-groups", "mamba2-tied")
 # float32 is off by the order of sums; bf16 and Q8_0 by their rounding, which
 # costs 0.9 % and 3 % of these small models at best.
 BOUNDS = {"f32": 2e-6, "bf16": 2e-2, "q8_0": 6e-2}
+# Of the types that llama.cpp makes itself.
+MADE_BOUNDS = {"q4_0": 0.6, "q4_k_m": 0.3}
 # The widths of these are no multiples of 32, which Q8_0 asks for. lfm2-indices
 # has biases of convolutions, which llama.cpp has not.
 LFM2_CASES = ("lfm2", "lfm2-attention-first")
@@ -95,6 +97,18 @@ class PeersTest(unittest.TestCase):
                             GOLDEN / case, "llama_cpp_peer.py", options, bound)
             with self.unless_it_crashes("llama.cpp, rates"):
                 self.expect_rates("llama_cpp_peer.py", options)
+
+    @unittest.skipUnless(LLAMA_CPP, "no llama-cpp-python and gguf here")
+    def test_llama_cpp_with_four_bits(self):
+        import quantize
+        with tempfile.TemporaryDirectory() as folder:
+            for kind, bound in MADE_BOUNDS.items():
+                file = pathlib.Path(folder) / f"{kind}.gguf"
+                quantize.convert(GOLDEN / "mamba2", file, kind)
+                options = ["--model", file, "--threads", 1]
+                with self.unless_it_crashes(f"llama.cpp, {kind}"):
+                    self.expect_golden_logits(
+                        GOLDEN / "mamba2", "llama_cpp_peer.py", options, bound)
 
     def expect_llama_cpp(self, case, root, folder):
         """Of a hybrid in `folder`, with GGUF files below `root`."""

@@ -18,6 +18,7 @@ import sys
 
 import logits
 import options as command_line
+import quantize
 import report
 import to_gguf
 from contenders import LlamaCpp, Steadystate, Torch
@@ -38,6 +39,13 @@ def works(options):
               for count in options.sequences)]
 
 
+def make_gguf(folder, file, kind):
+    if kind in to_gguf.TYPES:
+        to_gguf.convert(folder, file, kind)
+    else:
+        quantize.convert(folder, file, kind)
+
+
 def make_files(options):
     """(folder of the checkpoint, {type: GGUF file}); keeps what is there."""
     folder = options.folder / options.shape
@@ -46,12 +54,12 @@ def make_files(options):
         options.folder.mkdir(parents=True, exist_ok=True)
         make_checkpoint(options.shape, folder)
     files = {}
-    for weights in options.weights:
-        kind = command_line.WEIGHTS[weights]
+    for kind in (kind for weights in options.weights
+                 for kind in command_line.WEIGHTS[weights]):
         files[kind] = options.folder / f"{options.shape}-{kind}.gguf"
         if not files[kind].exists():
             say(f"making {files[kind]}")
-            to_gguf.convert(folder, files[kind], kind)
+            make_gguf(folder, files[kind], kind)
     return folder, files
 
 
@@ -62,8 +70,8 @@ def groups(options, folder, files):
         if options.state_dtype:
             group.append(Steadystate(folder, weights, options.threads,
                                      options.state_dtype))
-        kind = command_line.WEIGHTS[weights]
-        group.append(LlamaCpp(files[kind], kind, options.threads))
+        group += [LlamaCpp(files[kind], kind, options.threads)
+                  for kind in command_line.WEIGHTS[weights]]
         if options.torch and weights == "bf16":
             group.append(Torch(folder, options.threads))
         yield group

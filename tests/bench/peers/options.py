@@ -14,8 +14,9 @@ import pathlib
 
 import paths
 
-# Weights of Steadystate and of llama.cpp that are as many bits.
-WEIGHTS = {"f32": "f32", "bf16": "bf16", "int8": "q8_0"}
+# Weights of Steadystate, and those of llama.cpp that are about as many bits.
+WEIGHTS = {"f32": ("f32",), "bf16": ("bf16",), "int8": ("q8_0",),
+           "int4": ("q4_0", "q4_k_m")}
 # The shapes of steadystate-bench checkpoint that the peers know, too.
 MAMBA2 = ("mamba2-130m", "mamba2-370m", "mamba2-tiny")
 # PyTorch's formulas are Mamba-2's.
@@ -61,7 +62,8 @@ def make_parser():
                         help="keeps the checkpoints and GGUF files")
     parser.add_argument("--weights", nargs="+", choices=WEIGHTS,
                         default=["bf16"],
-                        help="beside int8 llama.cpp has Q8_0")
+                        help="beside int8 llama.cpp has Q8_0, beside int4 "
+                             "Q4_0 and Q4_K_M")
     parser.add_argument("--state_dtype", choices=("bf16", "int16"),
                         help="measures Steadystate with such states, too")
     parser.add_argument("--torch", action="store_true",

@@ -52,10 +52,21 @@ TEST_F(GenerationConfigTest, TheFirstTokenIsTakenWhereTheModelHasNone) {
   EXPECT_THAT(model_.bos_tokens, ElementsAre(5));
 }
 
+TEST_F(GenerationConfigTest, WhatIsNoTokenIsLeftOut) {
+  EXPECT_TRUE(
+      Add(R"({"eos_token_id": [100, 99], "bos_token_id": 4000000})").ok());
+  EXPECT_THAT(model_.eos_tokens, ElementsAre(99));
+  EXPECT_THAT(model_.bos_tokens, IsEmpty());
+  EXPECT_THAT(model_.warnings,
+              ElementsAre("eos_token_id 100 is left out: there are 100 tokens "
+                          "(vocab_size)",
+                          HasSubstr("bos_token_id 4000000")));
+}
+
 TEST_F(GenerationConfigTest, WhatIsMalformedIsNamed) {
   model_.eos_tokens = {7};
   for (const char* text :
-       {"[]", "{", R"({"eos_token_id": 100})", R"({"eos_token_id": "x"})",
+       {"[]", "{", R"({"eos_token_id": -100})", R"({"eos_token_id": "x"})",
         R"({"bos_token_id": -1})"}) {
     const absl::Status status = Add(text);
     EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << text;

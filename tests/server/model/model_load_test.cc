@@ -92,7 +92,7 @@ TEST(ModelLoadTest, KeysOutOfRangeAreInvalid) {
           Key("norm_eps", "small", kInvalid, "norm_eps"),
           Key("clamp_min", 1, kInvalid, "clamp_min"),
           Key("tie_word_embeddings", 1, kInvalid, "tie_word_embeddings"),
-          Key("eos_token_id", 256, kInvalid, "eos_token_id is 256"),
+          Key("eos_token_id", 4e9, kInvalid, "eos_token_id is 4000000000"),
           Key("eos_token_id", {1, -2}, kInvalid, "eos_token_id"),
           Key("bos_token_id", "x", kInvalid, "bos_token_id"),
           Key("attn", 7, kInvalid, "attn is 7"),
@@ -330,6 +330,17 @@ TEST(ModelLoadTest, SpecialTokensDefaultToThoseOfTheLibrary) {
   EXPECT_THAT((*model)->description().bos_tokens, ElementsAre(1));
   EXPECT_THAT((*model)->description().eos_tokens, ElementsAre(5));
   EXPECT_EQ((*model)->tokenizer(), nullptr);
+}
+
+// As a small model has one from its library's defaults.
+TEST(ModelLoadTest, ASpecialTokenBeyondTheVocabularyIsLeftOut) {
+  CheckpointContents contents = MakeTinyCheckpoint({});
+  contents.config["eos_token_id"] = {100257, 5};
+  const auto model = LoadContents(contents);
+  ASSERT_TRUE(model.ok()) << model.status();
+  EXPECT_THAT((*model)->description().eos_tokens, ElementsAre(5));
+  EXPECT_THAT((*model)->description().warnings,
+              Contains(HasSubstr("eos_token_id 100257 is left out")));
 }
 
 TEST(ModelLoadTest, SoftmaxLayersHaveACap) {
