@@ -262,8 +262,12 @@ absl::Status GenerateCommand::Run(const Connection& connection) {
     std::fprintf(stderr, "%s\n", use->session().name().c_str());
   }
   GenerationReport report(std::chrono::steady_clock::now());
-  const absl::Status generated =
-      Generate(connection, use->session().name(), report);
+  absl::Status generated = Generate(connection, use->session().name(), report);
+  // The session that an interruption ends first may end the generation with an
+  // error of its own.
+  if (!generated.ok() && connection.call.canceller->cancelled()) {
+    generated = absl::CancelledError(generated.message());
+  }
   const absl::Status reported = Tell(generated, *use, report);
   return generated.ok() ? reported : generated;
 }

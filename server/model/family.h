@@ -55,6 +55,9 @@ struct ModelFrame {
   MlpNames mlp{};
   NormStyle::Kind norm = NormStyle::Kind::kRms;
   bool zero_centred_norms = false;
+  // The key of their eps, which rules where a file has others, too; empty: the
+  // newest of those that there are.
+  absl::string_view eps_key = "";
   // How the names of tensors begin that are not of the language model: nobody
   // misses them.
   std::span<const absl::string_view> foreign{};

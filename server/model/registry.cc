@@ -1,6 +1,7 @@
 #include "server/model/registry.h"
 
 #include <algorithm>
+#include <array>
 #include <iterator>
 #include <limits>
 #include <utility>
@@ -245,12 +246,25 @@ bool HasMlp(const ModelConfig& model) {
   return model.family->layer.channels == ChannelMixer::kGatedMlp;
 }
 
-// The newest name wins where a file has several.
+// Of several names the family's own rules, else the newest.
 absl::Status ReadNorm(const Config& config, ModelConfig& model) {
+  std::array<absl::string_view, 3> keys = {"layer_norm_epsilon", "rms_norm_eps",
+                                           "norm_eps"};
+  std::ranges::stable_partition(keys, [&model](absl::string_view key) {
+    return key != model.family->frame.eps_key;
+  });
   double eps = model.defaults.norm_eps;
-  for (const absl::string_view key :
-       {"layer_norm_epsilon", "rms_norm_eps", "norm_eps"}) {
-    STEADYSTATE_ASSIGN_OR_RETURN(eps, config.Number(key, eps, {0, 1}));
+  absl::string_view taken;
+  for (const absl::string_view key : keys) {
+    if (!config.Has(key)) continue;
+    STEADYSTATE_ASSIGN_OR_RETURN(const double stated,
+                                 config.Number(key, eps, {0, 1}));
+    if (!taken.empty() && stated != eps) {
+      model.warnings.push_back(absl::StrCat(key, " ", stated, " is taken, and ",
+                                            taken, " ", eps, " is not"));
+    }
+    eps = stated;
+    taken = key;
   }
   model.norm = {.kind = model.family->frame.norm,
                 .zero_centred = model.family->frame.zero_centred_norms,
@@ -293,7 +307,7 @@ absl::Status CheckKeys(const Config& config, ModelConfig& model) {
 absl::StatusOr<Config> LanguageConfig(const Config& whole) {
   constexpr absl::string_view kInherited[] = {
       "model_type", "transformers_version", "bos_token_id", "eos_token_id",
-      "tokenizer"};
+      "tokenizer",  "quantization_config"};
   constexpr absl::string_view kRuling[] = {"tie_word_embeddings"};
   if (!whole.Has(kLanguageModel)) return whole;
   return whole.Inner(kLanguageModel, kInherited, kRuling);

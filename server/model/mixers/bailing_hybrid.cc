@@ -206,6 +206,7 @@ Family BailingHybridFamily() {
                     .token_norm = "input_layernorm",
                     .token_mixer = "attention.",
                     .channel_norm = "post_attention_layernorm",
+                    .eps_key = "rms_norm_eps",
                     .foreign = kForeign},
           .defaults = {.hidden_size = 2560,
                        .layers = 42,

@@ -50,11 +50,13 @@ absl::Status ReadConfig(const Config& config, ModelConfig& model) {
   if (!listed) {
     STEADYSTATE_RETURN_IF_ERROR(ReadMambaLayerTypes(config, model).status());
   }
-  STEADYSTATE_ASSIGN_OR_RETURN(
-      SoftmaxAttentionOptions attention,
-      ReadAttention(config,
-                    {.num_heads = 32, .num_kv_heads = 8, .rotary_factor = 0.5},
-                    model));
+  STEADYSTATE_ASSIGN_OR_RETURN(SoftmaxAttentionOptions attention,
+                               ReadAttention(config,
+                                             {.num_heads = 32,
+                                              .num_kv_heads = 8,
+                                              .rotary_factor = 0.5,
+                                              .fixed_share = true},
+                                             model));
   STEADYSTATE_RETURN_IF_ERROR(CheckRotary(config, attention.rotary));
   STEADYSTATE_ASSIGN_OR_RETURN(attention.qkv_bias,
                                config.Bool("attention_bias", false));

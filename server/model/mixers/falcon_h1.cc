@@ -119,7 +119,9 @@ absl::StatusOr<std::unique_ptr<Mixer>> MakeMamba2(const MixerBuilder& from) {
 absl::Status ReadAttentionBeside(const Config& config, ModelConfig& model) {
   STEADYSTATE_ASSIGN_OR_RETURN(
       SoftmaxAttentionOptions attention,
-      ReadAttention(config, {.num_heads = 32, .num_kv_heads = 8}, model));
+      ReadAttention(config,
+                    {.num_heads = 32, .num_kv_heads = 8, .fixed_share = true},
+                    model));
   STEADYSTATE_ASSIGN_OR_RETURN(attention.qkv_bias,
                                config.Bool("attention_bias", false));
   attention.out_bias = attention.qkv_bias;

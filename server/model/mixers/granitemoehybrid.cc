@@ -85,8 +85,9 @@ absl::StatusOr<std::unique_ptr<Mixer>> MakeMixture(const MixerBuilder& from) {
 
 absl::Status ReadAttentionLayers(const Config& config, ModelConfig& model) {
   STEADYSTATE_RETURN_IF_ERROR(ReadMambaLayerTypes(config, model).status());
-  STEADYSTATE_ASSIGN_OR_RETURN(SoftmaxAttentionOptions attention,
-                               ReadAttention(config, {.num_heads = 32}, model));
+  STEADYSTATE_ASSIGN_OR_RETURN(
+      SoftmaxAttentionOptions attention,
+      ReadAttention(config, {.num_heads = 32, .fixed_share = true}, model));
   STEADYSTATE_ASSIGN_OR_RETURN(attention.qkv_bias,
                                config.Bool("attention_bias", false));
   attention.out_bias = attention.qkv_bias;
@@ -141,7 +142,8 @@ Family GraniteMoeHybridFamily() {
                     .softmax_mixer = "self_attn.",
                     .channel_norm = "post_attention_layernorm",
                     .channel_mixer = "",
-                    .mlp = kSharedMlp},
+                    .mlp = kSharedMlp,
+                    .eps_key = "rms_norm_eps"},
           .defaults = {.hidden_size = 4096, .layers = 32},
           .hybrid = false,
           .read_config = ReadConfig,

@@ -233,11 +233,13 @@ absl::Status ReadLanguageModel(const Config& config, ModelConfig& model) {
   STEADYSTATE_RETURN_IF_ERROR(ReadLayers(config, model));
   STEADYSTATE_ASSIGN_OR_RETURN(const double theta,
                                config.Number("theta", 1e6, {1, 1e15}));
-  STEADYSTATE_ASSIGN_OR_RETURN(
-      SoftmaxAttentionOptions attention,
-      ReadAttention(config,
-                    {.num_heads = 32, .num_kv_heads = 8, .rope_theta = theta},
-                    model));
+  STEADYSTATE_ASSIGN_OR_RETURN(SoftmaxAttentionOptions attention,
+                               ReadAttention(config,
+                                             {.num_heads = 32,
+                                              .num_kv_heads = 8,
+                                              .rope_theta = theta,
+                                              .fixed_share = true},
+                                             model));
   attention.qk_norm = {
       .q = "q_layernorm", .k = "k_layernorm", .eps = model.norm.eps};
   attention.out = "out_proj";
@@ -289,9 +291,18 @@ struct Lfm3Rotary {
   double share = 1;  // of pairs that turn
 };
 
+// Of one kind's object.
+constexpr absl::string_view kLfm3RotaryUsed[] = {
+    "rope_type", "type", "rope_theta", "partial_rotary_factor"};
+constexpr FixedKey kLfm3RotaryFixed[] = {{"factor", "1.0"}};
+constexpr KeyTable kLfm3RotaryTable[] = {{.used = kLfm3RotaryUsed,
+                                          .inert = {},
+                                          .must_be_default = kLfm3RotaryFixed}};
+
 // `rope_parameters` has an object for each kind; without it, `rotary`.
 absl::StatusOr<Lfm3Rotary> ReadLfm3Rotary(const Config& config,
-                                          Lfm3Rotary rotary) {
+                                          Lfm3Rotary rotary,
+                                          ModelConfig& model) {
   constexpr Choice<bool> kTypes[] = {{"default", false},
                                      {"proportional", true}};
   STEADYSTATE_ASSIGN_OR_RETURN(const std::vector<Config> all,
@@ -304,7 +315,12 @@ absl::StatusOr<Lfm3Rotary> ReadLfm3Rotary(const Config& config,
   }
   STEADYSTATE_ASSIGN_OR_RETURN(
       rotary.proportional,
-      ReadChoice(own[0], "rope_type", std::span<const Choice<bool>>(kTypes)));
+      ReadChoice(own[0], Either(own[0], "rope_type", "type"),
+                 std::span<const Choice<bool>>(kTypes)));
+  STEADYSTATE_RETURN_IF_ERROR(own[0].CheckFixedKeys(kLfm3RotaryTable[0]));
+  for (const std::string& key : own[0].UnknownKeys(kLfm3RotaryTable)) {
+    model.warnings.push_back(absl::StrCat("unknown config key '", key, "'"));
+  }
   STEADYSTATE_ASSIGN_OR_RETURN(rotary.theta,
                                own[0].Number("rope_theta", 1e6, {1, 1e15}));
   STEADYSTATE_ASSIGN_OR_RETURN(
@@ -358,7 +374,8 @@ absl::Status ReadLfm3Config(const Config& config, ModelConfig& model) {
   if (std::ranges::count(kinds, Lfm3Kind::kWindow) > 0) {
     STEADYSTATE_ASSIGN_OR_RETURN(
         const Lfm3Rotary rotary,
-        ReadLfm3Rotary(config, {.kind = "sliding_attention", .theta = 1e4}));
+        ReadLfm3Rotary(config, {.kind = "sliding_attention", .theta = 1e4},
+                       model));
     Turn(rotary, window);
   }
   if (std::ranges::count(kinds, Lfm3Kind::kAll) > 0) {
@@ -366,7 +383,8 @@ absl::Status ReadLfm3Config(const Config& config, ModelConfig& model) {
         const Lfm3Rotary rotary,
         ReadLfm3Rotary(
             config,
-            {.kind = "full_attention", .proportional = true, .share = 0.5}));
+            {.kind = "full_attention", .proportional = true, .share = 0.5},
+            model));
     Turn(rotary, all);
   }
   STEADYSTATE_ASSIGN_OR_RETURN(const bool sandwich,

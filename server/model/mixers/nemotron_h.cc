@@ -257,6 +257,7 @@ Family NemotronHFamily() {
                     .final_norm = "norm_f",
                     .token_norm = "norm",
                     .token_mixer = "mixer.",
+                    .eps_key = "layer_norm_epsilon",
                     .foreign = kForeign},
           .defaults = {.hidden_size = 4096,
                        .layers = 4,

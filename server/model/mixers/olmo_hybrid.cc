@@ -114,7 +114,7 @@ absl::Status ReadConfig(const Config& config, ModelConfig& model) {
   STEADYSTATE_RETURN_IF_ERROR(ReadLayers(config, model));
   STEADYSTATE_ASSIGN_OR_RETURN(
       SoftmaxAttentionOptions attention,
-      ReadAttention(config, {.num_heads = kHeads}, model));
+      ReadAttention(config, {.num_heads = kHeads, .fixed_share = true}, model));
   STEADYSTATE_ASSIGN_OR_RETURN(const bool turns, HasTheta(config));
   if (!turns) attention.rotary = 0;
   STEADYSTATE_ASSIGN_OR_RETURN(attention.qkv_bias,
@@ -142,7 +142,8 @@ Family OlmoHybridFamily() {
                 .other_channel_norm = "feedforward_layer_norm",
                 .token_post_norm = "post_attention_layernorm",
                 .other_token_post_norm = "feedforward_layer_norm",
-                .channel_post_norm = "post_feedforward_layernorm"},
+                .channel_post_norm = "post_feedforward_layernorm",
+                .eps_key = "rms_norm_eps"},
       .defaults = {.hidden_size = 3840,
                    .layers = 32,
                    .vocab_size = 100352,

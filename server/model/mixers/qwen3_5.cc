@@ -267,6 +267,7 @@ Family Qwen35Family() {
                     .softmax_mixer = "self_attn.",
                     .channel_norm = "post_attention_layernorm",
                     .zero_centred_norms = true,
+                    .eps_key = "rms_norm_eps",
                     .foreign = kForeign},
           .defaults = {.hidden_size = 4096,
                        .layers = 32,

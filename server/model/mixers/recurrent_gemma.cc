@@ -43,7 +43,7 @@ namespace {
 constexpr absl::string_view kUsedKeys[] = {
     "attention_bias", "attention_window_size", "block_types",
     "conv1d_width",   "hidden_activation",     "intermediate_size",
-    "lru_width",      "logits_soft_cap"};
+    "lru_width",      "logits_soft_cap",       "sliding_window"};
 // Of training.
 constexpr absl::string_view kInertKeys[] = {
     "_block_types", "final_w_init_variance_scale", "w_init_variance_scale"};
@@ -300,7 +300,8 @@ absl::Status ReadAttentionLayers(const Config& config, ModelConfig& model) {
   attention.out_bias = true;
   STEADYSTATE_ASSIGN_OR_RETURN(
       attention.window,
-      config.Size("attention_window_size", 2048, {1, 1 << 24}));
+      config.Size(Either(config, "attention_window_size", "sliding_window"),
+                  2048, {1, 1 << 24}));
   for (LayerPlan& plan : model.layers) plan.softmax = attention;
   return absl::OkStatus();
 }
@@ -355,7 +356,8 @@ Family RecurrentGemmaFamily() {
                     .channel_norm = "channel_pre_norm",
                     .channel_mixer = "mlp_block.",
                     .mlp = {.bias = Bias::kYes},
-                    .zero_centred_norms = true},
+                    .zero_centred_norms = true,
+                    .eps_key = "rms_norm_eps"},
           .defaults = {.hidden_size = 2560,
                        .layers = 26,
                        .vocab_size = 256000,

@@ -15,14 +15,36 @@ ConvNames ConvNames::Of(absl::string_view input) {
           .slot = absl::StrCat("conv_", input)};
 }
 
+namespace {
+
+// f32[channels, taps]
+absl::StatusOr<std::vector<float>> TakeTaps(const WeightScope& weights,
+                                            const ConvNames& names,
+                                            size_t channels, size_t taps) {
+  if (names.pieces.empty()) {
+    return weights.TakeFloats(absl::StrCat(names.tensor, ".weight"),
+                              {channels, 1, taps});
+  }
+  std::vector<float> all;
+  for (const std::string& piece : names.pieces) {
+    STEADYSTATE_ASSIGN_OR_RETURN(
+        const std::vector<float> part,
+        weights.TakeFloats(absl::StrCat(piece, ".weight"),
+                           {channels / names.pieces.size(), 1, taps}));
+    all.insert(all.end(), part.begin(), part.end());
+  }
+  return all;
+}
+
+}  // namespace
+
 absl::StatusOr<CausalConv> CausalConv::Make(const MixerBuilder& builder,
                                             const ConvNames& names,
                                             size_t channels, size_t taps,
                                             Activation activation, Bias bias) {
   STEADYSTATE_ASSIGN_OR_RETURN(
       const std::vector<float> stored,
-      builder.weights.TakeFloats(absl::StrCat(names.tensor, ".weight"),
-                                 {channels, 1, taps}));
+      TakeTaps(builder.weights, names, channels, taps));
   CausalConv conv;
   conv.channels_ = channels;
   conv.taps_ = taps;

@@ -25,6 +25,8 @@ struct ConvNames {
 
   std::string tensor = "conv1d";  // without ".weight"
   std::string slot = "conv";      // of the state
+  // Tensors of equal sizes, one after the other, in place of `tensor`.
+  std::vector<std::string> pieces{};
 };
 
 // A short depthwise causal convolution over the tokens of a session, as several

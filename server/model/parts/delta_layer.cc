@@ -154,13 +154,31 @@ absl::Status DeltaLayer::TakeProjections(const MixerBuilder& from) {
   return absl::OkStatus();
 }
 
+// Taps of q, k and v that are one tensor for a library come back from it in
+// thirds, whatever their widths: transformers 5 saves those of Olmo Hybrid so.
+bool DeltaLayer::ConvsAreThirds(const WeightScope& weights) const {
+  const DeltaLayerOptions& o = options_;
+  const size_t channels = 2 * o.H * o.K + o.HV * o.V;
+  const auto is_third = [&](absl::string_view name) {
+    const auto shape = weights.ShapeOf(name);
+    return shape.has_value() && shape->front() * 3 == channels;
+  };
+  return o.H * o.K != o.HV * o.V && o.qk_activation == Activation::kSilu &&
+         is_third("q_conv1d.weight") && is_third("k_conv1d.weight") &&
+         is_third("v_conv1d.weight");
+}
+
 absl::Status DeltaLayer::TakeConvs(const MixerBuilder& from) {
   const DeltaLayerOptions& o = options_;
   if (!o.conv_taps.has_value()) return absl::OkStatus();
   const size_t taps = *o.conv_taps;
+  const size_t channels = 2 * o.H * o.K + o.HV * o.V;
   if (!o.names.qkv.empty() || !o.names.qkvz.empty()) {
-    return convs_.Add(from, ConvNames(), q_, 2 * o.H * o.K + o.HV * o.V, taps,
-                      Activation::kSilu);
+    return convs_.Add(from, ConvNames(), q_, channels, taps, Activation::kSilu);
+  }
+  if (ConvsAreThirds(from.weights)) {
+    return convs_.Add(from, {.pieces = {"q_conv1d", "k_conv1d", "v_conv1d"}},
+                      q_, channels, taps, Activation::kSilu);
   }
   STEADYSTATE_RETURN_IF_ERROR(convs_.Add(from, ConvNames::Of("q"), q_,
                                          o.H * o.K, taps, o.qk_activation));

@@ -129,6 +129,7 @@ class DeltaLayer final : public Mixer {
   // Adds those of the input to the stack.
   absl::Status AddParts(const MixerBuilder& from, ProjectionStack& stack);
   absl::Status AddPartsByHead(ProjectionStack& stack);
+  bool ConvsAreThirds(const WeightScope& weights) const;
   absl::Status TakeConvs(const MixerBuilder& from);
   void PlanScratch(RowScratchPlan plan);
   Parts PartsOf(const RowScratch& scratch) const;

@@ -28,6 +28,11 @@ constexpr KeyTable kRotaryTable[] = {
 constexpr Bounds kHeads = {1, 4096};
 constexpr Bounds kHeadWidth = {1, 1 << 16};
 
+// Where both are, that one rules which the other replaced: as in transformers.
+absl::string_view RotaryKey(const Config& config) {
+  return Either(config, "rope_scaling", "rope_parameters");
+}
+
 // What `rope_parameters`, or another object of its kind, says of theta and the
 // share that turns; what it lacks stays as it is.
 absl::Status ReadRotaryObject(const Config& config, absl::string_view key,
@@ -63,9 +68,13 @@ absl::Status ReadRotary(const Config& config, const AttentionDefaults& defaults,
   STEADYSTATE_ASSIGN_OR_RETURN(
       double share,
       config.Number("partial_rotary_factor", defaults.rotary_factor, {0, 1}));
-  for (const absl::string_view key : {"rope_scaling", "rope_parameters"}) {
-    STEADYSTATE_RETURN_IF_ERROR(
-        ReadRotaryObject(config, key, theta, share, model));
+  STEADYSTATE_RETURN_IF_ERROR(
+      ReadRotaryObject(config, RotaryKey(config), theta, share, model));
+  if (defaults.fixed_share && share != defaults.rotary_factor) {
+    model.warnings.push_back(absl::StrCat(
+        "partial_rotary_factor ", share, " is not heeded: of this model ",
+        defaults.rotary_factor, " of a head turns"));
+    share = defaults.rotary_factor;
   }
   options.rope_theta = theta;
   options.rotary =
@@ -183,10 +192,8 @@ absl::StatusOr<double> ReadRopeTheta(const Config& config, double fallback,
   STEADYSTATE_ASSIGN_OR_RETURN(
       double theta, config.Number("rope_theta", fallback, {1, 1e15}));
   double share = 1;
-  for (const absl::string_view key : {"rope_scaling", "rope_parameters"}) {
-    STEADYSTATE_RETURN_IF_ERROR(
-        ReadRotaryObject(config, key, theta, share, model));
-  }
+  STEADYSTATE_RETURN_IF_ERROR(
+      ReadRotaryObject(config, RotaryKey(config), theta, share, model));
   return theta;
 }
 
@@ -228,7 +235,8 @@ ModelFrame MambaHybridFrame() {
           .token_mixer = "mamba.",
           .softmax_mixer = "self_attn.",
           .channel_norm = "pre_ff_layernorm",
-          .channel_mixer = "feed_forward."};
+          .channel_mixer = "feed_forward.",
+          .eps_key = "rms_norm_eps"};
 }
 
 KeyTable HybridKeys() {

@@ -95,6 +95,9 @@ struct AttentionDefaults {
   std::optional<size_t> head_dim{};  // absent: D / num_heads
   double rope_theta = 10000;
   double rotary_factor = 1;  // the share of a head that turns
+  // That share, whatever the config says: the library pays no heed to
+  // partial_rotary_factor, and nor does the model that was trained with it.
+  bool fixed_share = false;
 };
 
 // Reads num_attention_heads, num_key_value_heads and head_dim; nothing turns.

@@ -332,6 +332,17 @@ TEST(ModelLoadTest, SpecialTokensDefaultToThoseOfTheLibrary) {
   EXPECT_EQ((*model)->tokenizer(), nullptr);
 }
 
+TEST(ModelLoadTest, OfTwoKeysOfEpsTheOneThatIsNotTakenIsNamed) {
+  CheckpointContents contents = MakeTinyCheckpoint({});
+  contents.config["norm_eps"] = 1e-5;
+  contents.config["rms_norm_eps"] = 1e-5;
+  EXPECT_THAT((*LoadContents(contents))->description().warnings, IsEmpty());
+  contents.config["rms_norm_eps"] = 0.25;
+  EXPECT_THAT(
+      (*LoadContents(contents))->description().warnings,
+      ElementsAre("norm_eps 1e-05 is taken, and rms_norm_eps 0.25 is not"));
+}
+
 // As a small model has one from its library's defaults.
 TEST(ModelLoadTest, ASpecialTokenBeyondTheVocabularyIsLeftOut) {
   CheckpointContents contents = MakeTinyCheckpoint({});

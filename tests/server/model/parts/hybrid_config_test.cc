@@ -106,6 +106,29 @@ TEST_F(HybridConfigTest, AStatedWidthNeedNotDivideTheModels) {
             kInvalid);
 }
 
+TEST_F(HybridConfigTest, AShareThatTheLibraryFixesIsThatWhateverIsWritten) {
+  AttentionDefaults fixed = kDefaults;
+  fixed.fixed_share = true;
+  for (const char* text :
+       {R"({"partial_rotary_factor": 1})",
+        R"({"rope_parameters": {"partial_rotary_factor": 0.25}})"}) {
+    const auto options = Attention(text, fixed);
+    ASSERT_TRUE(options.ok()) << options.status();
+    EXPECT_EQ(options->rotary, 6u) << text;
+  }
+  EXPECT_TRUE(Attention(R"({"partial_rotary_factor": 0.5})", fixed).ok());
+  EXPECT_THAT(model_.warnings,
+              ElementsAre(HasSubstr("partial_rotary_factor 1 is not heeded"),
+                          HasSubstr("partial_rotary_factor 0.25 is not")));
+}
+
+TEST_F(HybridConfigTest, OfTwoObjectsOfRotaryTransformersTakesTheOldOne) {
+  const auto both = Attention(R"({"rope_scaling": {"rope_theta": 7},
+                                  "rope_parameters": {"rope_theta": 9}})");
+  ASSERT_TRUE(both.ok()) << both.status();
+  EXPECT_EQ(both->rope_theta, 7);
+}
+
 TEST_F(HybridConfigTest, TheNewSpellingOfRotaryWinsOverTheOld) {
   const auto old_one =
       Attention(R"({"rope_theta": 7, "partial_rotary_factor": 1})");
