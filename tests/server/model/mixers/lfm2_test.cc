@@ -95,6 +95,12 @@ TEST(Lfm3Test, BadValuesAreRefusedByName) {
       {"rope_parameters",
        {{"sliding_attention", {{"partial_rotary_factor", 0.5}}}},
        kUnsupported},
+      {"rope_parameters",
+       {{"sliding_attention", {{"factor", 3}}}},
+       kUnsupported},
+      {"rope_parameters",
+       {{"sliding_attention", {{"type", "linear"}}}},
+       kUnsupported},
   };
   for (const Refusal& refusal : refusals) {
     const auto model = LoadGoldenWith("lfm3", {{refusal.key, refusal.value}});

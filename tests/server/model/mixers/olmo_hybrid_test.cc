@@ -1,14 +1,23 @@
 // Goal: options that Olmo Hybrid does not have are refused by name, layers are
 // of the kinds that the config says or is silent about, and a file that names
 // no theta turns nothing. Method: golden weights with changed configs; configs
-// of published models.
+// of published models; golden weights with convolutions cut as transformers 5
+// cuts them when it saves.
+#include <map>
 #include <string>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "kernels/dtype.h"
+#include "server/base/json.h"
+#include "server/checkpoint/checkpoint.h"
 #include "server/model/registry.h"
+#include "tests/testing/checkpoint_writer.h"
+#include "tests/testing/direct_session.h"
 #include "tests/testing/golden_options.h"
+#include "tests/testing/temp_directory.h"
 
 namespace steadystate {
 namespace {
@@ -65,6 +74,61 @@ TEST(OlmoHybridTest, HeadsTurnOnlyWhereTheFileNamesATheta) {
   EXPECT_EQ(rotary(R"(, "rope_parameters": {"rope_type": "default"})"), 0);
   EXPECT_EQ(rotary(R"(, "rope_parameters": {"rope_theta": 500000})"), 128);
   EXPECT_EQ(rotary(R"(, "rope_theta": 500000)"), 128);
+}
+
+CheckpointContents ReadGolden(const std::string& golden_case) {
+  const std::map<std::string, DType> dtypes = {
+      {"F32", DType::kF32}, {"F16", DType::kF16}, {"BF16", DType::kBf16}};
+  const std::string path =
+      absl::StrCat(STEADYSTATE_SOURCE_DIR "/tests/golden/", golden_case);
+  CheckpointContents contents;
+  contents.config =
+      *ParseJson(ReadWholeFile(path + "/config.json"), "config.json");
+  const auto file = SafetensorsFile::Open(path + "/model.safetensors");
+  for (const auto& [name, stored] : file->tensors()) {
+    TensorContents& tensor = contents.tensors[name];
+    tensor.dtype = dtypes.at(stored.dtype);
+    tensor.shape = stored.shape;
+    tensor.values.resize(stored.bytes / SizeOf(tensor.dtype));
+    ConvertToF32({.data = stored.data, .dtype = tensor.dtype}, 0,
+                 tensor.values.size(), tensor.values.data());
+  }
+  return contents;
+}
+
+// The three, one after the other, cut in as many equal parts.
+void CutInThirds(std::vector<TensorContents*> tensors) {
+  std::vector<float> all;
+  for (const TensorContents* tensor : tensors) {
+    all.insert(all.end(), tensor->values.begin(), tensor->values.end());
+  }
+  const size_t third = all.size() / 3;
+  for (size_t i = 0; i < 3; ++i) {
+    TensorContents& tensor = *tensors[i];
+    tensor.values.assign(&all[i * third], &all[i * third] + third);
+    tensor.shape[0] = third / (tensor.shape[1] * tensor.shape[2]);
+  }
+}
+
+TEST(OlmoHybridTest, ConvolutionsMayBeCutInThirds) {
+  CheckpointContents contents = ReadGolden("olmo_hybrid");
+  for (int layer = 0; layer < 3; ++layer) {
+    const auto taps = [&](const char* of) {
+      return &contents.tensors.at(absl::StrCat(
+          "model.layers.", layer, ".linear_attn.", of, "_conv1d.weight"));
+    };
+    ASSERT_NE(taps("q")->shape[0], taps("v")->shape[0]);
+    CutInThirds({taps("q"), taps("k"), taps("v")});
+    ASSERT_EQ(taps("q")->shape[0], taps("v")->shape[0]);
+  }
+  const TempDirectory directory;
+  WriteCheckpoint(contents, directory.path());
+  const auto model =
+      Model::Load({.path = directory.path(), .weight_dtype = DType::kF32});
+  ASSERT_TRUE(model.ok()) << model.status();
+  EXPECT_EQ(
+      DirectSession(**model).Feed(std::vector<int32_t>{1, 2, 3, 5, 8, 13}),
+      GoldenLogitsWith("olmo_hybrid"));
 }
 
 }  // namespace

@@ -34,6 +34,10 @@ TEST(Qwen35Test, BadValuesAreRefusedByName) {
       {"hidden_act", "relu", kUnimplemented},
   };
   ExpectRefusals("qwen3_5", refusals);
+  // Beside text_config, where files of several media have it.
+  const Refusal outside[] = {
+      {"quantization_config", {{"bits", 4}}, kUnimplemented}};
+  ExpectRefusals("qwen3_5-nested", outside);
 }
 
 TEST(Qwen35Test, BadMixturesAreRefusedByName) {

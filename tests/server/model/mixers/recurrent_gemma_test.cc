@@ -57,5 +57,14 @@ TEST(RecurrentGemmaTest, ReadsWhatIsPublished) {
   EXPECT_FALSE(attention.qkv_bias);
 }
 
+// Another name of it in the library.
+TEST(RecurrentGemmaTest, AWindowMayBeCalledSliding) {
+  const ModelConfig model =
+      ReadConfigText(R"({"model_type": "recurrent_gemma", "hidden_size": 40,
+                         "sliding_window": 64})");
+  EXPECT_EQ(model.layers[2].softmax.window, 64u);
+  EXPECT_TRUE(model.warnings.empty());
+}
+
 }  // namespace
 }  // namespace steadystate
