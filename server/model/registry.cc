@@ -250,9 +250,10 @@ bool HasMlp(const ModelConfig& model) {
 absl::Status ReadNorm(const Config& config, ModelConfig& model) {
   std::array<absl::string_view, 3> keys = {"layer_norm_epsilon", "rms_norm_eps",
                                            "norm_eps"};
-  std::ranges::stable_partition(keys, [&model](absl::string_view key) {
-    return key != model.family->frame.eps_key;
-  });
+  std::stable_partition(keys.begin(), keys.end(),
+                        [&model](absl::string_view key) {
+                          return key != model.family->frame.eps_key;
+                        });
   double eps = model.defaults.norm_eps;
   absl::string_view taken;
   for (const absl::string_view key : keys) {

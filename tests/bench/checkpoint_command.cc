@@ -38,8 +38,9 @@ class CheckpointCommand final : public Command {
 
   absl::Status Check(const RunOptions&) override {
     std::vector<absl::string_view> missing;
-    if (shape_.empty()) missing.push_back("--shape is missing: give a name");
-    if (out_.empty()) missing.push_back("--out is missing: give a directory");
+    if (shape_.empty()) missing.emplace_back("--shape is missing: give a name");
+    if (out_.empty())
+      missing.emplace_back("--out is missing: give a directory");
     if (!missing.empty()) {
       return absl::InvalidArgumentError(absl::StrJoin(missing, "; "));
     }

@@ -60,7 +60,7 @@ void ExpectRefused(const TinyModelOptions& options,
 }
 
 // Sets a key of config.json.
-Defect Key(const char* key, nlohmann::json value, absl::StatusCode code,
+Defect Key(const char* key, const nlohmann::json& value, absl::StatusCode code,
            std::string message) {
   return {key, [key, value](CheckpointContents& c) { c.config[key] = value; },
           code, std::move(message)};
