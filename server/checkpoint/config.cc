@@ -294,6 +294,17 @@ std::vector<std::string> Config::UnknownKeys(
   return unknown;
 }
 
+absl::Status Config::CheckKeys(std::span<const KeyTable> tables,
+                               std::vector<std::string>& warnings) const {
+  for (const KeyTable& table : tables) {
+    STEADYSTATE_RETURN_IF_ERROR(CheckFixedKeys(table));
+  }
+  for (const std::string& key : UnknownKeys(tables)) {
+    warnings.push_back(absl::StrCat("unknown config key '", key, "'"));
+  }
+  return absl::OkStatus();
+}
+
 namespace {
 
 constexpr absl::string_view kKey = "transformers_version";

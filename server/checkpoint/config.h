@@ -105,6 +105,11 @@ class Config {
   // UNIMPLEMENTED, naming key and value, if a key that must be default is not.
   absl::Status CheckFixedKeys(const KeyTable& table) const;
 
+  // Both of a config's checks by its tables: CheckFixedKeys of each, and a
+  // warning for each of UnknownKeys.
+  absl::Status CheckKeys(std::span<const KeyTable> tables,
+                         std::vector<std::string>& warnings) const;
+
   // Keys that stand in none of the tables, with their path ("attn.foo").
   std::vector<std::string> UnknownKeys(std::span<const KeyTable> tables) const;
 

@@ -199,12 +199,7 @@ absl::Status ReadHybrid(const Config& config, ModelConfig& model) {
                                config.Objects("attn", layers));
   for (const Config& group : groups) {
     const KeyTable tables[] = {kHybridTable, SoftmaxAttentionKeys()};
-    for (const KeyTable& table : tables) {
-      STEADYSTATE_RETURN_IF_ERROR(group.CheckFixedKeys(table));
-    }
-    for (const std::string& key : group.UnknownKeys(tables)) {
-      model.warnings.push_back(absl::StrCat("unknown config key '", key, "'"));
-    }
+    STEADYSTATE_RETURN_IF_ERROR(group.CheckKeys(tables, model.warnings));
     STEADYSTATE_ASSIGN_OR_RETURN(
         const SoftmaxAttentionOptions options,
         ReadSoftmaxAttentionOptions(group, model.hidden_size, 0));
@@ -248,11 +243,11 @@ bool HasMlp(const ModelConfig& model) {
 
 // Of several names the family's own rules, else the newest.
 absl::Status ReadNorm(const Config& config, ModelConfig& model) {
-  std::array<absl::string_view, 3> keys = {"layer_norm_epsilon", "rms_norm_eps",
-                                           "norm_eps"};
+  std::array<absl::string_view, 3> keys = {"norm_eps", "rms_norm_eps",
+                                           "layer_norm_epsilon"};
   std::stable_partition(keys.begin(), keys.end(),
                         [&model](absl::string_view key) {
-                          return key != model.family->frame.eps_key;
+                          return key == model.family->frame.eps_key;
                         });
   double eps = model.defaults.norm_eps;
   absl::string_view taken;
@@ -260,12 +255,13 @@ absl::Status ReadNorm(const Config& config, ModelConfig& model) {
     if (!config.Has(key)) continue;
     STEADYSTATE_ASSIGN_OR_RETURN(const double stated,
                                  config.Number(key, eps, {0, 1}));
-    if (!taken.empty() && stated != eps) {
-      model.warnings.push_back(absl::StrCat(key, " ", stated, " is taken, and ",
-                                            taken, " ", eps, " is not"));
+    if (taken.empty()) {
+      eps = stated;
+      taken = key;
+    } else if (stated != eps) {
+      model.warnings.push_back(absl::StrCat(taken, " ", eps, " is taken, and ",
+                                            key, " ", stated, " is not"));
     }
-    eps = stated;
-    taken = key;
   }
   model.norm = {.kind = model.family->frame.norm,
                 .zero_centred = model.family->frame.zero_centred_norms,
@@ -294,13 +290,7 @@ absl::Status CheckKeys(const Config& config, ModelConfig& model) {
                                   model.family->part_keys};
   if (model.family->hybrid) tables.push_back(kAttnTable);
   if (HasMlp(model)) tables.push_back(kMlpTable);
-  for (const KeyTable& table : tables) {
-    STEADYSTATE_RETURN_IF_ERROR(config.CheckFixedKeys(table));
-  }
-  for (const std::string& key : config.UnknownKeys(tables)) {
-    model.warnings.push_back(absl::StrCat("unknown config key '", key, "'"));
-  }
-  return absl::OkStatus();
+  return config.CheckKeys(tables, model.warnings);
 }
 
 }  // namespace

@@ -173,10 +173,8 @@ absl::Status ReadLayers(const Config& config, ModelConfig& model) {
   STEADYSTATE_ASSIGN_OR_RETURN(const std::optional<Config> object,
                                LinearConfig(config));
   if (object.has_value()) {
-    STEADYSTATE_RETURN_IF_ERROR(object->CheckFixedKeys(kLinearTable[0]));
-    for (const std::string& key : object->UnknownKeys(kLinearTable)) {
-      model.warnings.push_back(absl::StrCat("unknown config key '", key, "'"));
-    }
+    STEADYSTATE_RETURN_IF_ERROR(
+        object->CheckKeys(kLinearTable, model.warnings));
   }
   if (named) return absl::OkStatus();
   if (object.has_value()) {

@@ -317,10 +317,8 @@ absl::StatusOr<Lfm3Rotary> ReadLfm3Rotary(const Config& config,
       rotary.proportional,
       ReadChoice(own[0], Either(own[0], "rope_type", "type"),
                  std::span<const Choice<bool>>(kTypes)));
-  STEADYSTATE_RETURN_IF_ERROR(own[0].CheckFixedKeys(kLfm3RotaryTable[0]));
-  for (const std::string& key : own[0].UnknownKeys(kLfm3RotaryTable)) {
-    model.warnings.push_back(absl::StrCat("unknown config key '", key, "'"));
-  }
+  STEADYSTATE_RETURN_IF_ERROR(
+      own[0].CheckKeys(kLfm3RotaryTable, model.warnings));
   STEADYSTATE_ASSIGN_OR_RETURN(rotary.theta,
                                own[0].Number("rope_theta", 1e6, {1, 1e15}));
   STEADYSTATE_ASSIGN_OR_RETURN(

@@ -196,9 +196,7 @@ absl::StatusOr<DecayOptions> ReadDecayOptions(
   if (objects.empty()) return options;
   const Config& decay = objects.front();
   if (warnings != nullptr) {
-    for (const std::string& key : decay.UnknownKeys({&kKeys, 1})) {
-      warnings->push_back(absl::StrCat("unknown config key '", key, "'"));
-    }
+    STEADYSTATE_RETURN_IF_ERROR(decay.CheckKeys({&kKeys, 1}, *warnings));
   }
   STEADYSTATE_ASSIGN_OR_RETURN(const Kind kind,
                                ReadChoice<Kind>(decay, "kind", kKinds));

@@ -52,10 +52,7 @@ absl::Status ReadRotaryObject(const Config& config, absl::string_view key,
                                  object.Number("rope_theta", theta, {1, 1e15}));
     STEADYSTATE_ASSIGN_OR_RETURN(
         share, object.Number("partial_rotary_factor", share, {0, 1}));
-    for (const std::string& unknown : object.UnknownKeys(kRotaryTable)) {
-      model.warnings.push_back(
-          absl::StrCat("unknown config key '", unknown, "'"));
-    }
+    STEADYSTATE_RETURN_IF_ERROR(object.CheckKeys(kRotaryTable, model.warnings));
   }
   return absl::OkStatus();
 }

@@ -95,8 +95,8 @@ struct AttentionDefaults {
   std::optional<size_t> head_dim{};  // absent: D / num_heads
   double rope_theta = 10000;
   double rotary_factor = 1;  // the share of a head that turns
-  // That share, whatever the config says: the library pays no heed to
-  // partial_rotary_factor, and nor does the model that was trained with it.
+  // That share, whatever the config says: the family's library pays no heed to
+  // partial_rotary_factor.
   bool fixed_share = false;
 };
 
@@ -107,10 +107,10 @@ absl::StatusOr<SoftmaxAttentionOptions> ReadAttentionHeads(
     size_t hidden_size);
 
 // Reads num_attention_heads, num_key_value_heads, head_dim and the rotary
-// embedding: `rope_parameters`, as transformers writes them since its version
-// 5, else rope_theta and partial_rotary_factor; only the plain kind,
-// "default", is supported. Adds warnings of unknown keys to those of the model.
-// Errors name the key.
+// embedding: `rope_scaling`, or `rope_parameters`, as transformers writes them
+// since its version 5, else rope_theta and partial_rotary_factor; only the
+// plain kind, "default", is supported. Adds warnings of unknown keys to those
+// of the model. Errors name the key.
 absl::StatusOr<SoftmaxAttentionOptions> ReadAttention(
     const Config& config, const AttentionDefaults& defaults,
     ModelConfig& model);

@@ -157,6 +157,18 @@ TEST(ConfigTest, KeysThatMustBeDefaultMayBe) {
               HasSubstr("fixed is 8: only 16 is supported"));
 }
 
+TEST(ConfigTest, TablesRefuseWhatIsFixedAndWarnOfWhatIsUnknown) {
+  std::vector<std::string> warnings;
+  EXPECT_EQ(Parse(R"({"fixed": 8, "new": 1})")
+                .CheckKeys({&kTable, 1}, warnings)
+                .code(),
+            absl::StatusCode::kUnimplemented);
+  EXPECT_TRUE(Parse(R"({"fixed": 16, "used": 1, "new": 1})")
+                  .CheckKeys({&kTable, 1}, warnings)
+                  .ok());
+  EXPECT_EQ(warnings, std::vector<std::string>{"unknown config key 'new'"});
+}
+
 TEST(ConfigTest, UnknownKeysAreListed) {
   const KeyTable tables[] = {kTable};
   EXPECT_THAT(Parse(R"({"used": 1, "inert": 2, "fixed": 16, "new": 3})")
