@@ -45,6 +45,18 @@ void WriteFile(const std::string& path, const std::string& bytes) {
 
 }  // namespace
 
+TensorContents ContentsOf(const StoredTensor& tensor) {
+  TensorContents contents;
+  contents.dtype = tensor.dtype == "BF16"  ? DType::kBf16
+                   : tensor.dtype == "F16" ? DType::kF16
+                                           : DType::kF32;
+  contents.shape = tensor.shape;
+  contents.values.resize(tensor.bytes / SizeOf(contents.dtype));
+  ConvertToF32({tensor.data, contents.dtype}, 0, contents.values.size(),
+               contents.values.data());
+  return contents;
+}
+
 std::string EncodeTensor(const TensorContents& tensor) {
   const size_t n = tensor.values.size();
   std::string bytes(n * SizeOf(tensor.dtype), '\0');

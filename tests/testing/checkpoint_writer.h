@@ -8,6 +8,7 @@
 
 #include "kernels/dtype.h"
 #include "nlohmann/json.hpp"
+#include "server/checkpoint/checkpoint.h"
 
 namespace steadystate {
 
@@ -23,6 +24,9 @@ struct CheckpointContents {
   nlohmann::json config;
   std::map<std::string, TensorContents> tensors;
 };
+
+// A tensor that lies in a file, to be written again: of type F32, BF16 or F16.
+TensorContents ContentsOf(const StoredTensor& tensor);
 
 // The elements as they are stored, rounded to nearest, ties to even.
 std::string EncodeTensor(const TensorContents& tensor);

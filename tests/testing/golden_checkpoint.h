@@ -7,6 +7,7 @@
 #include "absl/status/statusor.h"
 #include "nlohmann/json.hpp"
 #include "server/model/model.h"
+#include "tests/testing/checkpoint_writer.h"
 
 namespace steadystate {
 
@@ -15,6 +16,13 @@ namespace steadystate {
 // as null.
 absl::StatusOr<std::shared_ptr<const Model>> LoadGoldenWith(
     const std::string& golden_case, const nlohmann::json& changes);
+
+// The checkpoint of a golden case, to be changed.
+CheckpointContents ReadGolden(const std::string& golden_case);
+
+// Loads a checkpoint, which is written into a directory of its own, in f32.
+absl::StatusOr<std::shared_ptr<const Model>> LoadContents(
+    const CheckpointContents& contents);
 
 }  // namespace steadystate
 

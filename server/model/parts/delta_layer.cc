@@ -156,16 +156,18 @@ absl::Status DeltaLayer::TakeProjections(const MixerBuilder& from) {
 
 // Taps of q, k and v that are one tensor for a library come back from it in
 // thirds, whatever their widths: transformers 5 saves those of Olmo Hybrid so.
-bool DeltaLayer::ConvsAreThirds(const WeightScope& weights) const {
+bool DeltaLayer::ConvsAreThirds(const WeightScope& weights,
+                                const ConvNames& thirds,
+                                size_t channels) const {
   const DeltaLayerOptions& o = options_;
-  const size_t channels = 2 * o.H * o.K + o.HV * o.V;
-  const auto is_third = [&](absl::string_view name) {
-    const auto shape = weights.ShapeOf(name);
-    return shape.has_value() && shape->front() * 3 == channels;
-  };
-  return o.H * o.K != o.HV * o.V && o.qk_activation == Activation::kSilu &&
-         is_third("q_conv1d.weight") && is_third("k_conv1d.weight") &&
-         is_third("v_conv1d.weight");
+  if (o.H * o.K == o.HV * o.V || o.qk_activation != Activation::kSilu) {
+    return false;
+  }
+  return std::ranges::all_of(thirds.pieces, [&](const std::string& piece) {
+    const auto shape = weights.ShapeOf(absl::StrCat(piece, ".weight"));
+    return shape.has_value() && !shape->empty() &&
+           shape->front() * 3 == channels;
+  });
 }
 
 absl::Status DeltaLayer::TakeConvs(const MixerBuilder& from) {
@@ -176,9 +178,9 @@ absl::Status DeltaLayer::TakeConvs(const MixerBuilder& from) {
   if (!o.names.qkv.empty() || !o.names.qkvz.empty()) {
     return convs_.Add(from, ConvNames(), q_, channels, taps, Activation::kSilu);
   }
-  if (ConvsAreThirds(from.weights)) {
-    return convs_.Add(from, {.pieces = {"q_conv1d", "k_conv1d", "v_conv1d"}},
-                      q_, channels, taps, Activation::kSilu);
+  const ConvNames thirds = {.pieces = {"q_conv1d", "k_conv1d", "v_conv1d"}};
+  if (ConvsAreThirds(from.weights, thirds, channels)) {
+    return convs_.Add(from, thirds, q_, channels, taps, Activation::kSilu);
   }
   STEADYSTATE_RETURN_IF_ERROR(convs_.Add(from, ConvNames::Of("q"), q_,
                                          o.H * o.K, taps, o.qk_activation));

@@ -129,7 +129,8 @@ class DeltaLayer final : public Mixer {
   // Adds those of the input to the stack.
   absl::Status AddParts(const MixerBuilder& from, ProjectionStack& stack);
   absl::Status AddPartsByHead(ProjectionStack& stack);
-  bool ConvsAreThirds(const WeightScope& weights) const;
+  bool ConvsAreThirds(const WeightScope& weights, const ConvNames& thirds,
+                      size_t channels) const;
   absl::Status TakeConvs(const MixerBuilder& from);
   void PlanScratch(RowScratchPlan plan);
   Parts PartsOf(const RowScratch& scratch) const;

@@ -12,6 +12,8 @@
 #include "kernels/linear/linear.h"
 #include "server/model/model.h"
 #include "tests/testing/checkpoint_writer.h"
+#include "tests/testing/golden_checkpoint.h"
+#include "tests/testing/golden_options.h"
 #include "tests/testing/temp_directory.h"
 #include "tests/testing/tiny_model.h"
 
@@ -31,13 +33,6 @@ absl::StatusOr<std::shared_ptr<const Model>> Load(const std::string& path,
                                                   uint64_t context_cap = 0) {
   return Model::Load(
       {.path = path, .weight_dtype = DType::kF32, .context_cap = context_cap});
-}
-
-absl::StatusOr<std::shared_ptr<const Model>> LoadContents(
-    const CheckpointContents& contents) {
-  const TempDirectory directory;
-  WriteCheckpoint(contents, directory.path());
-  return Load(directory.path());
 }
 
 struct Defect {
@@ -341,6 +336,16 @@ TEST(ModelLoadTest, OfTwoKeysOfEpsTheOneThatIsNotTakenIsNamed) {
   EXPECT_THAT(
       (*LoadContents(contents))->description().warnings,
       ElementsAre("norm_eps 1e-05 is taken, and rms_norm_eps 0.25 is not"));
+  // The family's own, whatever else there is.
+  const ModelConfig nemotron = ReadConfigText(
+      R"({"model_type": "nemotron_h", "layers_block_type": ["mamba"],
+          "norm_eps": 0.5, "rms_norm_eps": 0.25, "layer_norm_epsilon": 1e-5})");
+  EXPECT_EQ(nemotron.norm.eps, 1e-5F);
+  EXPECT_THAT(
+      nemotron.warnings,
+      ElementsAre("layer_norm_epsilon 1e-05 is taken, and norm_eps 0.5 is not",
+                  "layer_norm_epsilon 1e-05 is taken, and rms_norm_eps 0.25 is "
+                  "not"));
 }
 
 // As a small model has one from its library's defaults.

@@ -47,22 +47,6 @@ bool IsProjection(const std::string& name, const StoredTensor& tensor) {
          name.find("embed") == std::string::npos;
 }
 
-DType TypeOf(const StoredTensor& tensor) {
-  if (tensor.dtype == "BF16") return DType::kBf16;
-  return tensor.dtype == "F16" ? DType::kF16 : DType::kF32;
-}
-
-// As f32.
-TensorContents Copy(const StoredTensor& tensor) {
-  const DType dtype = TypeOf(tensor);
-  TensorContents contents;
-  contents.shape = tensor.shape;
-  contents.values.resize(tensor.bytes / SizeOf(dtype));
-  ConvertToF32({tensor.data, dtype}, 0, contents.values.size(),
-               contents.values.data());
-  return contents;
-}
-
 [[noreturn]] void Die(const std::string& directory, const absl::Status& why) {
   std::fprintf(stderr, "%s: %s\n", directory.c_str(), why.ToString().c_str());
   std::abort();
@@ -77,7 +61,8 @@ std::shared_ptr<const Model> LoadWithSpreadWeights(const std::string& directory,
   CheckpointContents contents;
   std::minstd_rand random(7);
   for (const auto& [name, tensor] : file->tensors()) {
-    TensorContents copy = Copy(tensor);
+    TensorContents copy = ContentsOf(tensor);
+    copy.dtype = DType::kF32;
     if (IsProjection(name, tensor)) {
       const size_t in = tensor.shape[1];
       for (size_t i = 0; i < copy.values.size(); i += in) {

@@ -3,21 +3,17 @@
 // no theta turns nothing. Method: golden weights with changed configs; configs
 // of published models; golden weights with convolutions cut as transformers 5
 // cuts them when it saves.
-#include <map>
 #include <string>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "kernels/dtype.h"
-#include "server/base/json.h"
-#include "server/checkpoint/checkpoint.h"
 #include "server/model/registry.h"
 #include "tests/testing/checkpoint_writer.h"
 #include "tests/testing/direct_session.h"
+#include "tests/testing/golden_checkpoint.h"
 #include "tests/testing/golden_options.h"
-#include "tests/testing/temp_directory.h"
 
 namespace steadystate {
 namespace {
@@ -76,26 +72,6 @@ TEST(OlmoHybridTest, HeadsTurnOnlyWhereTheFileNamesATheta) {
   EXPECT_EQ(rotary(R"(, "rope_theta": 500000)"), 128);
 }
 
-CheckpointContents ReadGolden(const std::string& golden_case) {
-  const std::map<std::string, DType> dtypes = {
-      {"F32", DType::kF32}, {"F16", DType::kF16}, {"BF16", DType::kBf16}};
-  const std::string path =
-      absl::StrCat(STEADYSTATE_SOURCE_DIR "/tests/golden/", golden_case);
-  CheckpointContents contents;
-  contents.config =
-      *ParseJson(ReadWholeFile(path + "/config.json"), "config.json");
-  const auto file = SafetensorsFile::Open(path + "/model.safetensors");
-  for (const auto& [name, stored] : file->tensors()) {
-    TensorContents& tensor = contents.tensors[name];
-    tensor.dtype = dtypes.at(stored.dtype);
-    tensor.shape = stored.shape;
-    tensor.values.resize(stored.bytes / SizeOf(tensor.dtype));
-    ConvertToF32({.data = stored.data, .dtype = tensor.dtype}, 0,
-                 tensor.values.size(), tensor.values.data());
-  }
-  return contents;
-}
-
 // The three, one after the other, cut in as many equal parts.
 void CutInThirds(std::vector<TensorContents*> tensors) {
   std::vector<float> all;
@@ -110,6 +86,16 @@ void CutInThirds(std::vector<TensorContents*> tensors) {
   }
 }
 
+TEST(OlmoHybridTest, AScalarInPlaceOfTapsIsRefused) {
+  CheckpointContents contents = ReadGolden("olmo_hybrid");
+  const std::string name = "model.layers.0.linear_attn.q_conv1d.weight";
+  contents.tensors.at(name).shape = {};
+  contents.tensors.at(name).values = {1};
+  const auto model = LoadContents(contents);
+  EXPECT_EQ(model.status().code(), kInvalid);
+  EXPECT_THAT(model.status().message(), testing::HasSubstr(name));
+}
+
 TEST(OlmoHybridTest, ConvolutionsMayBeCutInThirds) {
   CheckpointContents contents = ReadGolden("olmo_hybrid");
   for (int layer = 0; layer < 3; ++layer) {
@@ -121,10 +107,7 @@ TEST(OlmoHybridTest, ConvolutionsMayBeCutInThirds) {
     CutInThirds({taps("q"), taps("k"), taps("v")});
     ASSERT_EQ(taps("q")->shape[0], taps("v")->shape[0]);
   }
-  const TempDirectory directory;
-  WriteCheckpoint(contents, directory.path());
-  const auto model =
-      Model::Load({.path = directory.path(), .weight_dtype = DType::kF32});
+  const auto model = LoadContents(contents);
   ASSERT_TRUE(model.ok()) << model.status();
   EXPECT_EQ(
       DirectSession(**model).Feed(std::vector<int32_t>{1, 2, 3, 5, 8, 13}),
