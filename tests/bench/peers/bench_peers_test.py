@@ -101,10 +101,13 @@ class PeersTest(unittest.TestCase):
     @unittest.skipUnless(LLAMA_CPP, "no llama-cpp-python and gguf here")
     def test_llama_cpp_with_four_bits(self):
         import quantize
+        import to_gguf
         with tempfile.TemporaryDirectory() as folder:
+            source = pathlib.Path(folder) / "bf16.gguf"
+            to_gguf.convert(GOLDEN / "mamba2", source, "bf16")
             for kind, bound in MADE_BOUNDS.items():
                 file = pathlib.Path(folder) / f"{kind}.gguf"
-                quantize.convert(GOLDEN / "mamba2", file, kind)
+                quantize.convert(source, file, kind)
                 options = ["--model", file, "--threads", 1]
                 with self.unless_it_crashes(f"llama.cpp, {kind}"):
                     self.expect_golden_logits(

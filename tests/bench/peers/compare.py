@@ -41,11 +41,19 @@ def works(options):
               for count in options.sequences)]
 
 
-def make_gguf(folder, file, kind):
-    if kind in to_gguf.TYPES:
-        to_gguf.convert(folder, file, kind)
+def gguf_file(options, folder, kind):
+    """The checkpoint as GGUF in that type; what is there is kept."""
+    file = options.folder / f"{options.shape}-{kind}.gguf"
+    if file.exists():
+        return file
+    if kind in quantize.TYPES:
+        source = gguf_file(options, folder, "bf16")
+        say(f"making {file}")
+        quantize.convert(source, file, kind)
     else:
-        quantize.convert(folder, file, kind)
+        say(f"making {file}")
+        to_gguf.convert(folder, file, kind)
+    return file
 
 
 def make_files(options):
@@ -55,14 +63,9 @@ def make_files(options):
         say(f"making {folder}")
         options.folder.mkdir(parents=True, exist_ok=True)
         make_checkpoint(options.shape, folder)
-    files = {}
-    for kind in (kind for weights in options.weights
-                 for kind in command_line.WEIGHTS[weights]):
-        files[kind] = options.folder / f"{options.shape}-{kind}.gguf"
-        if not files[kind].exists():
-            say(f"making {files[kind]}")
-            make_gguf(folder, files[kind], kind)
-    return folder, files
+    return folder, {kind: gguf_file(options, folder, kind)
+                    for weights in options.weights
+                    for kind in command_line.WEIGHTS[weights]}
 
 
 def groups(options, folder, files):

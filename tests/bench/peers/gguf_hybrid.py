@@ -16,8 +16,12 @@ CONVOLUTIONS = ("ssm_conv1d.weight", "shortconv.conv.weight")
 
 class Hybrid:
     """Layers of softmax attention among others. A subclass has ARCHITECTURE,
-    FAMILY, a module of the reference, and write_own_parameters; and what
-    `transformed` and `refuse_others` do beside."""
+    FAMILY, a module of the reference, and write_own_parameters; perhaps
+    EXPECTED; and what `transformed` and `refuse_others` do beside."""
+
+    # Keys and the values that llama.cpp can have; anything else would change
+    # the formulas.
+    EXPECTED = {}
 
     def __init__(self, folder):
         self.config = model_config(self.FAMILY, read_config(folder))
@@ -29,6 +33,10 @@ class Hybrid:
             self.config["num_hidden_layers"])
 
     def refuse_others(self):
+        for key, value in self.EXPECTED.items():
+            if self.config[key] != value:
+                raise ValueError(f"{key} is {self.config[key]!r}: only "
+                                 f"{value!r} can be compared")
         rope = self.config.get("rope_parameters", {}).get("rope_type",
                                                           "default")
         if rope != "default":

@@ -8,11 +8,7 @@ from gguf_hybrid import Hybrid
 class Lfm2(Hybrid):
     ARCHITECTURE = "lfm2"
     FAMILY = lfm2
-
-    def refuse_others(self):
-        super().refuse_others()
-        if self.config["conv_bias"]:
-            raise ValueError("conv_bias is true: llama.cpp has none")
+    EXPECTED = {"conv_bias": False}
 
     def write_own_parameters(self, writer):
         config = self.config

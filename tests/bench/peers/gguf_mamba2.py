@@ -29,6 +29,15 @@ def gguf_name(name):
     return f"blk.{layer}.{LAYER_NAMES[rest]}"
 
 
+def write_ssm_sizes(writer, *, taps, width, state, heads, groups):
+    """What llama.cpp asks of every recurrent layer that it has."""
+    writer.add_ssm_conv_kernel(taps)
+    writer.add_ssm_inner_size(width)
+    writer.add_ssm_state_size(state)
+    writer.add_ssm_time_step_rank(heads)
+    writer.add_ssm_group_count(groups)
+
+
 def mamba2_values(kind, values, groups):
     """A tensor of a Mamba-2 layer as llama.cpp wants it under the last part of
     its own name for it, `kind`."""
@@ -56,11 +65,8 @@ class Mamba2:
         writer.add_feed_forward_length(0)
         writer.add_head_count(0)
         writer.add_block_count(model.layers)
-        writer.add_ssm_conv_kernel(model.taps)
-        writer.add_ssm_inner_size(model.E)
-        writer.add_ssm_state_size(model.N)
-        writer.add_ssm_time_step_rank(model.H)
-        writer.add_ssm_group_count(model.G)
+        write_ssm_sizes(writer, taps=model.taps, width=model.E, state=model.N,
+                        heads=model.H, groups=model.G)
         writer.add_layer_norm_rms_eps(model.eps)
         writer.add_vocab_size(model.vocab)
 

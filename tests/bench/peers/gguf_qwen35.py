@@ -4,6 +4,7 @@ import numpy as np
 import paths  # noqa: F401  where the reference is
 from families import qwen3_5
 from gguf_hybrid import Hybrid
+from gguf_mamba2 import write_ssm_sizes
 
 # Of the L2 norms of q and k. llama.cpp has one for these and the other norms.
 L2_EPS = 1e-6
@@ -20,6 +21,7 @@ def sections(rotary):
 class Qwen35(Hybrid):
     ARCHITECTURE = "qwen35"
     FAMILY = qwen3_5
+    EXPECTED = {"attention_bias": False}
 
     def __init__(self, folder):
         super().__init__(folder)
@@ -32,9 +34,6 @@ class Qwen35(Hybrid):
         if K != V:
             raise ValueError(f"linear heads have keys of {K} and values of {V} "
                              "numbers: llama.cpp has one width")
-        if config["attention_bias"]:
-            raise ValueError("attention_bias is true: llama.cpp has no bias "
-                             "after attention")
         if config.norm_eps() != L2_EPS:
             raise ValueError(f"rms_norm_eps is {config.norm_eps()}: llama.cpp "
                              f"would take it in place of {L2_EPS} in L2 norms")
@@ -48,11 +47,9 @@ class Qwen35(Hybrid):
         writer.add_value_length(shape.d)
         writer.add_rope_dimension_count(shape.rotary)
         writer.add_rope_dimension_sections(sections(shape.rotary))
-        writer.add_ssm_conv_kernel(config["linear_conv_kernel_dim"])
-        writer.add_ssm_state_size(self.K)
-        writer.add_ssm_group_count(self.H)
-        writer.add_ssm_time_step_rank(self.HV)
-        writer.add_ssm_inner_size(self.HV * self.V)
+        write_ssm_sizes(writer, taps=config["linear_conv_kernel_dim"],
+                        width=self.HV * self.V, state=self.K, heads=self.HV,
+                        groups=self.H)
         writer.add_full_attention_interval(config["full_attention_interval"])
         # The gguf package has no name for it yet.
         writer.add_array("qwen35.attention.recurrent_layers",
