@@ -6,6 +6,7 @@
 #define HWY_TARGET_INCLUDE "kernels/chunk/key_decay_chunk.cc"
 #include "hwy/foreach_target.h"  // IWYU pragma: keep
 #include "hwy/highway.h"
+#include "kernels/chunk/forward_substitution-inl.h"
 #include "kernels/chunk/matrix_product-inl.h"
 #include "kernels/simd/math-inl.h"
 
@@ -143,7 +144,9 @@ HWY_INLINE void FadeKeys(D d, const KeyDecayUpdate& u, size_t c, float* to,
   hn::StoreU(hn::DemoteTo(d32, lacking), d32, kept_low + c);
 }
 
-void ReadKeyDecayChunkOfTarget(const KeyDecayRead& r) {
+// o_i <- S^T (q_i o D_i), and what tokens see of each other: returns it as
+// SeeKeys leaves it, in the scratch memory.
+HWY_INLINE float* ReadBefore(const KeyDecayRead& r) {
   const hn::ScalableTag<float> d;
   const hn::CappedTag<float, 1> d1;
   const size_t N = hn::Lanes(d);
@@ -153,26 +156,33 @@ void ReadKeyDecayChunkOfTarget(const KeyDecayRead& r) {
   for (; c + N <= r.K; c += N) FadeQueries(d, r, c, queries);
   for (; c < r.K; ++c) FadeQueries(d1, r, c, queries);
   SeeKeys(r, queries + kKeyChunkTokens * r.K, weights);
-  MatrixProductArgs product = {.m = r.L,
-                               .n = r.V,
-                               .k = r.K,
-                               .a = queries,
-                               .a_row = r.K,
-                               .b = r.state,
-                               .b_row = r.V,
-                               .c = r.o,
-                               .c_row = r.o_stride};
-  MultiplyMatrices(product);
+  MultiplyMatrices({.m = r.L,
+                    .n = r.V,
+                    .k = r.K,
+                    .a = queries,
+                    .a_row = r.K,
+                    .b = r.state,
+                    .b_row = r.V,
+                    .c = r.o,
+                    .c_row = r.o_stride});
+  return weights;
+}
+
+void ReadKeyDecayChunkOfTarget(const KeyDecayRead& r) {
+  const float* const weights = ReadBefore(r);
   const float one = 1;
-  product.k = r.L;
-  product.a = weights;
-  product.a_row = 1;
-  product.a_col = kKeyChunkTokens;
-  product.b = r.v.data;
-  product.b_row = r.v.stride;
-  product.keep = &one;
-  product.lower_a = true;
-  MultiplyMatrices(product);
+  MultiplyMatrices({.m = r.L,
+                    .n = r.V,
+                    .k = r.L,
+                    .a = weights,
+                    .a_row = 1,
+                    .a_col = kKeyChunkTokens,
+                    .b = r.v.data,
+                    .b_row = r.v.stride,
+                    .c = r.o,
+                    .c_row = r.o_stride,
+                    .keep = &one,
+                    .lower_a = true});
   if (r.scale == 1) return;
   for (size_t i = 0; i < r.L; ++i) {
     for (size_t j = 0; j < r.V; ++j) r.o[i * r.o_stride + j] *= r.scale;
@@ -204,6 +214,28 @@ void UpdateKeyDecayChunkOfTarget(const KeyDecayUpdate& u) {
                     .keep_step = 1});
 }
 
+void SolveKeyDecayDeltaOfTarget(const KeyDecayDelta& c) {
+  // Keys look for what is held under them as queries do.
+  float* const weights = ReadBefore({.L = c.L,
+                                     .K = c.K,
+                                     .V = c.V,
+                                     .alpha = c.alpha,
+                                     .q = c.k,
+                                     .k = c.k,
+                                     .state = c.state,
+                                     .scratch = c.scratch,
+                                     .o = c.u,
+                                     .o_stride = c.V});
+  SolveDeltaSystem({.L = c.L,
+                    .V = c.V,
+                    .v = c.v,
+                    .beta = c.beta,
+                    .weights = weights,
+                    .row = 1,
+                    .col = kKeyChunkTokens,
+                    .u = c.u});
+}
+
 }  // namespace
 }  // namespace HWY_NAMESPACE
 }  // namespace steadystate
@@ -214,6 +246,7 @@ namespace steadystate {
 
 HWY_EXPORT(ReadKeyDecayChunkOfTarget);
 HWY_EXPORT(UpdateKeyDecayChunkOfTarget);
+HWY_EXPORT(SolveKeyDecayDeltaOfTarget);
 
 void ReadKeyDecayChunk(const KeyDecayRead& args) {
   HWY_DYNAMIC_DISPATCH(ReadKeyDecayChunkOfTarget)(args);
@@ -221,6 +254,10 @@ void ReadKeyDecayChunk(const KeyDecayRead& args) {
 
 void UpdateKeyDecayChunk(const KeyDecayUpdate& args) {
   HWY_DYNAMIC_DISPATCH(UpdateKeyDecayChunkOfTarget)(args);
+}
+
+void SolveKeyDecayDelta(const KeyDecayDelta& args) {
+  HWY_DYNAMIC_DISPATCH(SolveKeyDecayDeltaOfTarget)(args);
 }
 
 }  // namespace steadystate

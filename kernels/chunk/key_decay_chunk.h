@@ -54,6 +54,27 @@ inline constexpr size_t KeyUpdateFloats(size_t K) {
 }
 void UpdateKeyDecayChunk(const KeyDecayUpdate& args);
 
+// What the delta rule writes under the keys of a chunk whose decay is a factor
+// per key channel (Kimi Delta Attention: Kimi Team 2025): with D_i and M_ij as
+// above,
+//   u_i = beta_i (v_i - S^T (D_i o k_i) - sum_{j < i} (k_i . (M_ij o k_j))
+//   u_j),
+// by forward substitution. With u in the place of v the chunk is one of key
+// decay: S and the outputs are those of
+//   S <- diag(alpha) S,  u = beta (v - S^T k),  S <- S + k u^T,
+//   o = scale S^T q.
+struct KeyDecayDelta {
+  size_t L = 0, K = 0, V = 0;
+  ChunkRows alpha{};             // f32[K], in [0, 1]
+  ChunkRows k{};                 // f32[K]
+  ChunkRows v{};                 // f32[V]
+  ChunkRows beta{};              // f32[1]
+  const float* state = nullptr;  // f32[K, V], before the chunk
+  float* scratch = nullptr;      // f32[KeyReadFloats(K)]
+  float* u = nullptr;            // f32[L, V]  overwritten
+};
+void SolveKeyDecayDelta(const KeyDecayDelta& args);
+
 }  // namespace steadystate
 
 #endif  // STEADYSTATE_KERNELS_CHUNK_KEY_DECAY_CHUNK_H_

@@ -1,11 +1,10 @@
 #include "kernels/chunk/scalar_decay_chunk.h"
 
-#include <algorithm>
-
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/chunk/scalar_decay_chunk.cc"
 #include "hwy/foreach_target.h"  // IWYU pragma: keep
 #include "hwy/highway.h"
+#include "kernels/chunk/forward_substitution-inl.h"
 #include "kernels/chunk/matrix_product-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -115,20 +114,7 @@ void ReadChunkOfTarget(size_t L, size_t K, size_t V, float scale,
   }
 }
 
-// u_i <- beta_i (v_i - D_i u_i), columns j and up.
-template <class D>
-HWY_INLINE void TakeFromValue(D d, const DeltaChunk& c, size_t i, size_t j) {
-  float* at = c.u + i * c.V + j;
-  const auto fade = hn::Set(d, c.fading.from_start[i]);
-  const auto left =
-      hn::NegMulAdd(fade, hn::LoadU(d, at), hn::LoadU(d, c.v.At(i) + j));
-  hn::StoreU(hn::Mul(hn::Set(d, *c.beta.At(i)), left), d, at);
-}
-
 void SolveDeltaChunkOfTarget(const DeltaChunk& c) {
-  const hn::ScalableTag<float> d;
-  const hn::CappedTag<float, 1> d1;
-  const size_t N = hn::Lanes(d);
   MultiplyMatrices({.m = c.L,
                     .n = c.V,
                     .k = c.K,
@@ -138,39 +124,15 @@ void SolveDeltaChunkOfTarget(const DeltaChunk& c) {
                     .b_row = c.V,
                     .c = c.u,
                     .c_row = c.V});
-  FadeScores(c.L, -1, c.fading, c.key_scores, c.weights);
-  for (size_t i = 0; i < c.L; ++i) {
-    size_t j = 0;
-    for (; j + N <= c.V; j += N) TakeFromValue(d, c, i, j);
-    for (; j < c.V; ++j) TakeFromValue(d1, c, i, j);
-    float* row = c.weights + i * kChunkTokens;
-    for (size_t x = 0; x < i; ++x) row[x] *= *c.beta.At(i);
-  }
-  // Four rows take from all before them at once, then from each other.
-  const float one = 1;
-  for (size_t i = 0; i < c.L; i += 4) {
-    const size_t end = std::min(c.L, i + 4);
-    const MatrixProductArgs rows = {.m = end - i,
-                                    .n = c.V,
-                                    .k = i,
-                                    .a = c.weights + i * kChunkTokens,
-                                    .a_row = kChunkTokens,
-                                    .b = c.u,
-                                    .b_row = c.V,
-                                    .c = c.u + i * c.V,
-                                    .c_row = c.V,
-                                    .keep = &one};
-    if (i > 0) MultiplyMatrices(rows);
-    for (size_t x = i + 1; x < end; ++x) {
-      MatrixProductArgs row = rows;
-      row.m = 1;
-      row.k = x - i;
-      row.a = c.weights + x * kChunkTokens + i;
-      row.b = c.u + i * c.V;
-      row.c = c.u + x * c.V;
-      MultiplyMatrices(row);
-    }
-  }
+  FadeScores(c.L, 1, c.fading, c.key_scores, c.weights);
+  SolveDeltaSystem({.L = c.L,
+                    .V = c.V,
+                    .fade = c.fading.from_start,
+                    .v = c.v,
+                    .beta = c.beta,
+                    .weights = c.weights,
+                    .row = kChunkTokens,
+                    .u = c.u});
 }
 
 }  // namespace

@@ -88,7 +88,9 @@ void RunGrowingState(ChunkInputs& in) {
 
 void RunScalarDecay(ChunkInputs& in) { ScalarChunk(in, Begin(in), in.v); }
 
-void RunKeyDecay(ChunkInputs& in, const float* bonus) {
+// Reads and updates with `v` in the place of the values.
+void RunKeyDecay(ChunkInputs& in, const std::vector<float>& v,
+                 const float* bonus) {
   ReadKeyDecayChunk({.L = kKeyChunkTokens,
                      .K = in.K,
                      .V = in.V,
@@ -96,7 +98,7 @@ void RunKeyDecay(ChunkInputs& in, const float* bonus) {
                      .alpha = {in.alpha.data(), in.K},
                      .q = {in.q.data(), in.K},
                      .k = {in.k.data(), in.K},
-                     .v = {in.v.data(), in.V},
+                     .v = {v.data(), in.V},
                      .bonus = bonus,
                      .state = in.state.data(),
                      .scratch = in.key_decays.data(),
@@ -107,7 +109,7 @@ void RunKeyDecay(ChunkInputs& in, const float* bonus) {
                        .V = in.V,
                        .alpha = {in.alpha.data(), in.K},
                        .k = {in.k.data(), in.K},
-                       .v = {in.v.data(), in.V},
+                       .v = {v.data(), in.V},
                        .state = in.state.data(),
                        .scratch = in.key_decays.data()});
 }
@@ -129,13 +131,29 @@ void RunDelta(ChunkInputs& in) {
   ScalarChunk(in, fading, in.u);
 }
 
+// The same with a decay per key channel.
+void RunKeyDelta(ChunkInputs& in) {
+  SolveKeyDecayDelta({.L = kKeyChunkTokens,
+                      .K = in.K,
+                      .V = in.V,
+                      .alpha = {in.alpha.data(), in.K},
+                      .k = {in.k.data(), in.K},
+                      .v = {in.v.data(), in.V},
+                      .beta = {in.beta.data(), 1},
+                      .state = in.state.data(),
+                      .scratch = in.key_decays.data(),
+                      .u = in.u.data()});
+  RunKeyDecay(in, in.u, nullptr);
+}
+
 constexpr ChunkKernel kKernels[] = {
     {"ScalarDecay", kChunkTokens, SumsFlop, RunScalarDecay},
     {"KeyDecay", kKeyChunkTokens, SumsFlop,
-     [](ChunkInputs& in) { RunKeyDecay(in, nullptr); }},
+     [](ChunkInputs& in) { RunKeyDecay(in, in.v, nullptr); }},
     {"KeyDecay, bonus", kKeyChunkTokens, SumsFlop,
-     [](ChunkInputs& in) { RunKeyDecay(in, in.q.data()); }},
+     [](ChunkInputs& in) { RunKeyDecay(in, in.v, in.q.data()); }},
     {"Delta", kChunkTokens, DeltaFlop, RunDelta},
+    {"Delta, key decay", kKeyChunkTokens, DeltaFlop, RunKeyDelta},
     {"Scores", kChunkTokens, ScoresFlop, RunScores},
     {"Fading", kChunkTokens, FadingFlop, [](ChunkInputs& in) { Fade(in); }},
     {"Growing state", kChunkTokens, GrowingStateFlop, RunGrowingState},

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <type_traits>
 
+#include "kernels/chunk/key_decay_chunk.h"
 #include "kernels/chunk/scalar_decay_chunk.h"
 #include "kernels/chunk/token_pairs.h"
 #include "kernels/recurrence/rank_one_decay.h"
@@ -106,7 +107,7 @@ void DeltaRecurrence::RunHeads(std::span<const Segment> segments,
     const OpenHeadMatrix state(state_, head.segment, head.first, room_,
                                scratch);
     if constexpr (std::is_same_v<Inputs, DeltaRule>) {
-      if (InChunks(head.segment)) {
+      if (head.segment.rows >= kFewestChunkTokens) {
         RunChunks(batch, head, state.data(), scratch);
         return;
       }
@@ -149,32 +150,45 @@ HeadDecays DeltaRecurrence::AlphaOf(const HeadRows& alpha,
 }
 
 // The chunk form of DeltaRecurrence: what a chunk writes under its keys is
-// solved for, and is then what values are to a chunk of scalar decay.
+// solved for, and is then what values are to a chunk of that decay.
 
 void DeltaRecurrence::PlanChunks(WorkerScratchPlan& plan) {
-  if (options_.decay == Decay::kKey) return;
-  const size_t C = kChunkTokens;
-  at_ = {.q = plan.Add(C * options_.K),
-         .k = plan.Add(C * options_.K),
-         .keys = plan.Add(options_.K * C),
-         .scores = plan.Add(C * C),
-         .fading = plan.Add(kFadingFloats),
-         .weights = plan.Add(kWeightFloats),
-         .written = plan.Add(C * options_.V),
-         .faded = plan.Add(C * options_.V)};
+  const size_t K = options_.K;
+  const size_t V = options_.V;
+  const bool key_decay = options_.decay == Decay::kKey;
+  const size_t C = key_decay ? kKeyChunkTokens : kChunkTokens;
+  at_.q = plan.Add(C * K);
+  at_.k = plan.Add(C * K);
+  at_.written = plan.Add(C * V);
+  if (key_decay) {
+    at_.alpha = plan.Add(C * K);
+    at_.v = plan.Add(C * V);
+    at_.parts = plan.Add(std::max(KeyReadFloats(K), KeyUpdateFloats(K)));
+    return;
+  }
+  at_.keys = plan.Add(K * C);
+  at_.scores = plan.Add(C * C);
+  at_.fading = plan.Add(kFadingFloats);
+  at_.weights = plan.Add(kWeightFloats);
+  at_.faded = plan.Add(C * V);
 }
 
 void DeltaRecurrence::RunChunks(const Batch<DeltaRule>& batch,
                                 const HeadSpan& head, float* state,
                                 const WorkerScratch& scratch) const {
-  ForChunks(head.segment, kChunkTokens, [&](const RowChunk& chunk) {
-    RunChunk(batch, chunk, head.first, state, scratch);
-  });
+  const bool key_decay = options_.decay == Decay::kKey;
+  const auto step = key_decay ? &DeltaRecurrence::RunKeyDecayChunk
+                              : &DeltaRecurrence::RunScalarDecayChunk;
+  ForChunks(head.segment, key_decay ? kKeyChunkTokens : kChunkTokens,
+            [&](const RowChunk& chunk) {
+              (this->*step)(batch, chunk, head.first, state, scratch);
+            });
 }
 
-void DeltaRecurrence::RunChunk(const Batch<DeltaRule>& batch,
-                               const RowChunk& chunk, size_t head, float* state,
-                               const WorkerScratch& scratch) const {
+void DeltaRecurrence::RunScalarDecayChunk(const Batch<DeltaRule>& batch,
+                                          const RowChunk& chunk, size_t head,
+                                          float* state,
+                                          const WorkerScratch& scratch) const {
   const Options& o = options_;
   const DeltaRule& in = batch.inputs;
   const ChunkRows q = chunk.Pack(in.q, head, o.K, scratch[at_.q]);
@@ -219,6 +233,49 @@ void DeltaRecurrence::RunChunk(const Batch<DeltaRule>& batch,
                           .v = u,
                           .state = state,
                           .faded = scratch[at_.faded]});
+}
+
+void DeltaRecurrence::RunKeyDecayChunk(const Batch<DeltaRule>& batch,
+                                       const RowChunk& chunk, size_t head,
+                                       float* state,
+                                       const WorkerScratch& scratch) const {
+  const Options& o = options_;
+  const DeltaRule& in = batch.inputs;
+  const ChunkRows alpha = chunk.Pack(in.alpha, head, o.K, scratch[at_.alpha]);
+  const ChunkRows k = chunk.Pack(in.k, head, o.K, scratch[at_.k]);
+  float* const parts = scratch[at_.parts];
+  SolveKeyDecayDelta({.L = chunk.L,
+                      .K = o.K,
+                      .V = o.V,
+                      .alpha = alpha,
+                      .k = k,
+                      .v = chunk.Pack(in.v, head, o.V, scratch[at_.v]),
+                      .beta = chunk.Rows(in.beta, head),
+                      .state = state,
+                      .scratch = parts,
+                      .u = scratch[at_.written]});
+  const ChunkRows u = {scratch[at_.written], o.V};
+  ReadKeyDecayChunk({.L = chunk.L,
+                     .K = o.K,
+                     .V = o.V,
+                     .scale = o.scale,
+                     .alpha = alpha,
+                     .q = chunk.Pack(in.q, head, o.K, scratch[at_.q]),
+                     .k = k,
+                     .v = u,
+                     .state = state,
+                     .scratch = parts,
+                     .o = batch.out.At(chunk.first_row, head),
+                     .o_stride = batch.out.row_stride});
+  UpdateKeyDecayChunk({.L = chunk.L,
+                       .K = o.K,
+                       .V = o.V,
+                       .alpha = alpha,
+                       .alpha_low = chunk.Rows(in.alpha_low, head),
+                       .k = k,
+                       .v = u,
+                       .state = state,
+                       .scratch = parts});
 }
 
 }  // namespace steadystate

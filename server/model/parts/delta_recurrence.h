@@ -28,9 +28,9 @@ namespace steadystate {
 // a^T S being of the state before the decay. In both the token's own (k, v) is
 // in o.
 //
-// Rows are steps. But segments of kFewestChunkTokens rows and more go in chunks
-// with the delta rule and one decay a token, or none, which agrees with steps
-// within rounding. Immutable; thread-safe.
+// Rows of the general form are steps. With the delta rule segments of
+// kFewestChunkTokens rows and more go in chunks, which agrees with steps within
+// rounding. Immutable; thread-safe.
 class DeltaRecurrence {
  public:
   struct Options {
@@ -86,23 +86,30 @@ class DeltaRecurrence {
                 const HeadOutputs& out, Workspace::Buffers& buffers) const;
   HeadDecays AlphaOf(const HeadRows& alpha, const HeadRows& low) const;
 
-  // A worker's scratch memory for a chunk.
+  // A worker's scratch memory for a chunk, of C tokens.
   struct ChunkPlaces {
-    WorkerSlice<float> q, k;            // f32[kChunkTokens, K]
-    WorkerSlice<float> keys;            // f32[K, kChunkTokens]
-    WorkerSlice<float> scores;          // f32[kChunkTokens, kChunkTokens]
-    WorkerSlice<float> fading;          // f32[kFadingFloats]
-    WorkerSlice<float> weights;         // f32[kWeightFloats]
-    WorkerSlice<float> written, faded;  // f32[kChunkTokens, V]
+    WorkerSlice<float> q, k;     // f32[C, K]
+    WorkerSlice<float> written;  // f32[C, V]
+    // With one decay a token, or none.
+    WorkerSlice<float> keys;     // f32[K, kChunkTokens]
+    WorkerSlice<float> scores;   // f32[kChunkTokens, kChunkTokens]
+    WorkerSlice<float> fading;   // f32[kFadingFloats]
+    WorkerSlice<float> weights;  // f32[kWeightFloats]
+    WorkerSlice<float> faded;    // f32[kChunkTokens, V]
+    // With a decay per key channel.
+    WorkerSlice<float> alpha;  // f32[C, K]
+    WorkerSlice<float> v;      // f32[C, V]
+    WorkerSlice<float> parts;  // f32[that of the chunk's kernels]
   };
-  bool InChunks(const Segment& segment) const {
-    return options_.decay != Decay::kKey && segment.rows >= kFewestChunkTokens;
-  }
   void PlanChunks(WorkerScratchPlan& plan);
   void RunChunks(const Batch<DeltaRule>& batch, const HeadSpan& head,
                  float* state, const WorkerScratch& scratch) const;
-  void RunChunk(const Batch<DeltaRule>& batch, const RowChunk& chunk,
-                size_t head, float* state, const WorkerScratch& scratch) const;
+  void RunScalarDecayChunk(const Batch<DeltaRule>& batch, const RowChunk& chunk,
+                           size_t head, float* state,
+                           const WorkerScratch& scratch) const;
+  void RunKeyDecayChunk(const Batch<DeltaRule>& batch, const RowChunk& chunk,
+                        size_t head, float* state,
+                        const WorkerScratch& scratch) const;
 
   Options options_;
   std::vector<float> ones_;    // f32[K]

@@ -12,6 +12,7 @@
 #include "hwy/tests/hwy_gtest.h"
 #include "kernels/recurrence/decay_steps.h"
 #include "tests/kernels/chunk/chunk_inputs.h"
+#include "tests/kernels/chunk/delta_head.h"
 #include "tests/kernels/numbers.h"
 #include "tests/testing/recurrence_reference.h"
 
@@ -130,6 +131,55 @@ TEST_P(KeyDecayChunkTest, LongSequencesAgreeWithSteps) {
               steps.begin() + static_cast<ptrdiff_t>(t * head.V));
   }
   EXPECT_LE(RmsError(o, steps), 1e-5);
+}
+
+class KeyDecayDeltaTest : public hwy::TestWithParamTarget {};
+HWY_TARGET_INSTANTIATE_TEST_SUITE_P(KeyDecayDeltaTest);
+
+void RunDelta(const DeltaHead& head, float* state, float* o) {
+  const size_t L = head.tokens;
+  Floats scratch(std::max(KeyReadFloats(head.K), KeyUpdateFloats(head.K)));
+  Floats u(L * head.V);
+  SolveKeyDecayDelta({.L = L,
+                      .K = head.K,
+                      .V = head.V,
+                      .alpha = head.alpha.From(0),
+                      .k = head.k.From(0),
+                      .v = head.v.From(0),
+                      .beta = head.beta.From(0),
+                      .state = state,
+                      .scratch = scratch.data(),
+                      .u = u.data()});
+  ReadKeyDecayChunk({.L = L,
+                     .K = head.K,
+                     .V = head.V,
+                     .scale = 0.25f,
+                     .alpha = head.alpha.From(0),
+                     .q = head.q.From(0),
+                     .k = head.k.From(0),
+                     .v = {u.data(), head.V},
+                     .state = state,
+                     .scratch = scratch.data(),
+                     .o = o,
+                     .o_stride = head.V});
+  UpdateKeyDecayChunk({.L = L,
+                       .K = head.K,
+                       .V = head.V,
+                       .alpha = head.alpha.From(0),
+                       .k = head.k.From(0),
+                       .v = {u.data(), head.V},
+                       .state = state,
+                       .scratch = scratch.data()});
+}
+
+TEST_P(KeyDecayDeltaTest, IsTheRuleAtAnyLengthAndSize) {
+  const uint64_t seed = 104;
+  SCOPED_TRACE(seed);
+  Numbers numbers(seed);
+  ForChunksOfAllKinds(kKeyChunkTokens, [&numbers](Temper temper, size_t L,
+                                                  size_t K, size_t V) {
+    CompareWithDeltaRule({L, K, V, true, temper, numbers}, RunDelta, numbers);
+  });
 }
 
 }  // namespace

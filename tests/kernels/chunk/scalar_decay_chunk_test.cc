@@ -15,6 +15,7 @@
 #include "kernels/chunk/token_pairs.h"
 #include "kernels/recurrence/decay_steps.h"
 #include "tests/kernels/chunk/chunk_inputs.h"
+#include "tests/kernels/chunk/delta_head.h"
 #include "tests/kernels/numbers.h"
 #include "tests/testing/recurrence_reference.h"
 
@@ -185,25 +186,6 @@ TEST_P(ScalarDecayChunkTest, AReadAloneSeesTheStateAsItIs) {
 class DeltaChunkTest : public hwy::TestWithParamTarget {};
 HWY_TARGET_INSTANTIATE_TEST_SUITE_P(DeltaChunkTest);
 
-// One head's inputs; keys of length 1 or less, as models have them.
-struct DeltaHead {
-  DeltaHead(size_t tokens_in, size_t K_in, size_t V_in, Temper temper,
-            Numbers& numbers)
-      : tokens(tokens_in),
-        K(K_in),
-        V(V_in),
-        bound(1 / std::sqrt(static_cast<float>(K))),
-        q(tokens, K, -bound, bound, numbers),
-        k(tokens, K, -bound, bound, numbers),
-        v(tokens, V, -1, 1, numbers),
-        beta(tokens, 1, 0, 2, numbers),
-        alpha(RandomDecays(tokens, 1, temper, numbers)) {}
-
-  size_t tokens, K, V;
-  float bound;
-  TokenRows q, k, v, beta, alpha;
-};
-
 void RunDeltaChunk(const DeltaHead& head, float* state, float* o) {
   const size_t L = head.tokens;
   Floats keys(head.K * kChunkTokens);
@@ -249,38 +231,14 @@ void RunDeltaChunk(const DeltaHead& head, float* state, float* o) {
                           .faded = faded.data()});
 }
 
-void CompareWithRule(const DeltaHead& head, Numbers& numbers) {
-  SCOPED_TRACE(testing::Message()
-               << "L " << head.tokens << " K " << head.K << " V " << head.V);
-  Floats state = numbers.Uniform(head.K * head.V, -1, 1);
-  std::vector<double> exact_state(state.begin(), state.end());
-  Floats o(head.tokens * head.V);
-  RunDeltaChunk(head, state.data(), o.data());
-  std::vector<double> exact;
-  for (size_t t = 0; t < head.tokens; ++t) {
-    const float beta = head.beta[t][0];
-    std::vector<float> decay(head.K, head.alpha[t][0]);
-    std::vector<float> a(head.K), b(head.K), written(head.K);
-    for (size_t i = 0; i < head.K; ++i) {
-      a[i] = decay[i] * head.k[t][i];
-      written[i] = beta * head.k[t][i];
-      b[i] = -written[i];
-    }
-    const auto row = RankOneDecayReference(0.25, decay, a, b, head.q[t],
-                                           written, head.v[t], exact_state);
-    exact.insert(exact.end(), row.begin(), row.end());
-  }
-  EXPECT_LE(RmsError(o, exact), 2e-6);
-  EXPECT_LE(RmsError(state, exact_state), 2e-6);
-}
-
 TEST_P(DeltaChunkTest, IsTheRuleAtAnyLengthAndSize) {
   const uint64_t seed = 103;
   SCOPED_TRACE(seed);
   Numbers numbers(seed);
   ForChunksOfAllKinds(kChunkTokens,
                       [&numbers](Temper temper, size_t L, size_t K, size_t V) {
-                        CompareWithRule({L, K, V, temper, numbers}, numbers);
+                        CompareWithDeltaRule({L, K, V, false, temper, numbers},
+                                             RunDeltaChunk, numbers);
                       });
 }
 
