@@ -7,7 +7,8 @@
 
 namespace steadystate {
 
-// The cached keys and values of one head, of n tokens, the oldest first.
+// The cached keys and values of a head, of n tokens, the oldest first. Those of
+// further heads lie behind, d elements on, their units one on.
 struct KeyValueRows {
   size_t d = 0;                // width of keys and values
   size_t n = 0;                // rows, >= 1
@@ -21,20 +22,35 @@ struct KeyValueRows {
   size_t unit_stride = 0;  // floats from row to row
 };
 
-inline constexpr size_t kHeadsAtOnce = 4;
+// The queries of one token.
+struct TokenQueries {
+  size_t kv_heads = 1;  // heads of the cache
+  size_t group = 1;     // queries that share each
+  float scale = 1;
+  const float* q = nullptr;  // f32[kv_heads, group, d]
+  float* o = nullptr;        // f32[kv_heads, group, d]  out
+};
 
-// Softmax attention of the queries of one token over the cache of the head that
-// they share:
+inline constexpr size_t kHeadsAtOnce = 4;
+// Rows of the cache that are taken together, counted from the first.
+inline constexpr size_t kRowsAtOnce = 16;
+
+// Floats of scratch memory of a step, for so many queries.
+inline constexpr size_t StepScratch(size_t queries) {
+  return (kHeadsAtOnce + queries) * kRowsAtOnce + queries;
+}
+
+// Softmax attention of one token's queries over the caches of their heads:
 //   o_h = sum_j softmax_j(scale q_h . k_j) v_j, with the maximum subtracted.
-//   q       f32[heads, d]  in
-//   scores  f32[min(heads, kHeadsAtOnce), n]  scratch, overwritten
-//   o       f32[heads, d]  out
-// Keys and values are read once for so many heads. The order of the cache
+// The rows of a block are read once, for all heads; greatest score and sum go
+// on from block to block (Milakov and Gimelshein 2018). The order of the cache
 // rows is the order of the sums: a ring buffer gives the same bits only when
-// read in the same order. What a head gets depends on its own query only.
-// REQUIRES: o and scores alias nothing.
-void SoftmaxAttentionStep(const KeyValueRows& cache, size_t heads, float scale,
-                          const float* q, float* scores, float* o);
+// read in the same order. What a query gets depends on that query and its own
+// head's cache only, bit for bit.
+//   scratch  f32[StepScratch(kv_heads * group)]
+// REQUIRES: o and scratch alias nothing.
+void SoftmaxAttentionStep(const KeyValueRows& cache,
+                          const TokenQueries& queries, float* scratch);
 
 // Consecutive tokens of a session, whose keys and values are in the cache
 // already.

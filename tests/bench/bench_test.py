@@ -70,6 +70,11 @@ class BenchTest(unittest.TestCase):
         for row in report["chunks"]:
             self.assert_spread(row, "gflop_per_second")
             self.assert_spread(row, "fraction")
+        self.assertLessEqual({"lfm2-1.2b", "qwen3.5-0.8b"},
+                             {row["model"] for row in report["attention"]})
+        for row in report["attention"]:
+            self.assert_spread(row, "by_head_gb_per_second")
+            self.assert_spread(row, "gb_per_second")
         rows = {row["rows"] for row in report["projections"]}
         self.assertEqual(rows, {1, 8, 32, 64, 256, 512})
         for row in report["projections"]:

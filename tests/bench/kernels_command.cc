@@ -12,6 +12,7 @@
 #include "absl/strings/str_split.h"
 #include "server/base/process.h"
 #include "server/base/status_macros.h"
+#include "tests/bench/attention_section.h"
 #include "tests/bench/bandwidth.h"
 #include "tests/bench/chunk_section.h"
 #include "tests/bench/command.h"
@@ -29,7 +30,7 @@ constexpr size_t kMaxThreads = 1024;
 constexpr size_t kLineFloats = 16;
 
 constexpr absl::string_view kParts[] = {"bandwidth", "steps", "chunks",
-                                        "projections"};
+                                        "attention", "projections"};
 
 struct HeadSize {
   size_t K;
@@ -95,6 +96,9 @@ CommandText KernelsCommand::text() const {
       "loop that does no more than read, and write, the same memory. Chunk "
       "kernels: a head of a prompt's chunk, its state in cache, in turns with "
       "a loop that multiplies and adds within registers. "
+      "Softmax attention: caches of several sessions, in turns with a loop "
+      "that "
+      "reads as much. "
       "Projections: weights that stream from DRAM, in turns with a loop that "
       "reads as much, and GFLOP/s beside the best of all numbers of rows.",
       "  steadystate-bench kernels\n"
@@ -108,7 +112,8 @@ client::OptionTable KernelsCommand::options() {
        "this process may keep processors busy.",
        &threads_option_},
       {"only", "PART",
-       "One of bandwidth, steps, chunks, projections. Default: all.", &only_},
+       "One of bandwidth, steps, chunks, attention, projections. Default: all.",
+       &only_},
       {"kernel", "NAME",
        "The step kernels whose names begin like this. Default: all.", &kernel_},
       {"sizes", "NxN,...",
@@ -367,6 +372,9 @@ absl::StatusOr<Report> KernelsCommand::Run(const RunOptions& run) {
   }
   if (Wanted("chunks")) {
     report.sections.push_back(ChunkSection(Teams(), run));
+  }
+  if (Wanted("attention")) {
+    report.sections.push_back(AttentionSection(Teams(), run));
   }
   if (Wanted("projections")) {
     STEADYSTATE_ASSIGN_OR_RETURN(report.sections.emplace_back(),

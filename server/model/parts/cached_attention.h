@@ -67,35 +67,47 @@ class CachedAttention {
   size_t tokens_at_once() const {
     return std::max(kQueriesAtOnce / group(), size_t{1});
   }
-  // So many query heads of a token, where it is computed by itself. What a ring
-  // keeps comes and goes with each token: all that share it see it at once.
-  size_t heads_at_once() const {
-    return cache_.is_ring() ? group() : std::min(group(), kHeadsAtOnce);
+  // Query heads that share a key head fall into so many parts, what a token by
+  // itself can be shared out by. What a ring keeps comes and goes with each
+  // token: all that share it see it at once.
+  size_t parts() const {
+    return cache_.is_ring() ? 1 : (group() + kHeadsAtOnce - 1) / kHeadsAtOnce;
   }
+  size_t all_parts() const { return options_.kv_heads * parts(); }
   // True if the segment's tokens are computed together: there are enough of
   // them, and no key of theirs takes the place of one that is still needed.
   bool Together(const Segment& segment) const {
     return !cache_.is_ring() && segment.rows >= kWorthProducts;
   }
-
-  // True if several pieces of work look back at what the segment's tokens keep.
-  bool KeepsBefore(const Segment& segment) const {
-    return Together(segment) || heads_at_once() < group();
-  }
-  // Pieces of work of a segment, for each key head.
-  size_t Pieces(const Segment& segment) const;
+  // Rows of the cache that the segment's tokens look back at, all in all.
+  double LooksBack(const Segment& segment) const;
+  // Parts that are one piece of work. A thread takes as many as its share of
+  // the batch allows: the rows of all heads lie together, and are read together
+  // at a multiple of the speed.
+  //   share  of one thread, in rows that parts look back at
+  size_t PartsAtOnce(const Segment& segment, double share) const;
+  // Pieces of work of a segment.
+  size_t Pieces(const Segment& segment, double share) const;
 
   // Puts the keys and values of one row of the batch into the cache.
   void Keep(const Segment& segment, size_t kv_head, size_t t,
             const AttentionRows& rows) const;
-  // Keeps what several pieces of work need.
+  // Keeps what several pieces of work need: all but what is in rings.
   void KeepAll(std::span<const Segment> segments, const AttentionRows& rows,
                Workspace::Buffers& buffers) const;
-  // One segment and key head, token after token: its query heads from `first`
-  // on, heads_at_once() of them.
-  void AttendEach(const Segment& segment, size_t kv_head, size_t first,
+  // One segment, token after token: parts `first` and up, `count` of them.
+  void AttendEach(const Segment& segment, size_t first, size_t count,
                   const AttentionRows& rows, float* scratch) const;
-  // The same of some tokens from `first` on, whose keys are kept already.
+  // Row t of it: `kv_heads` key heads from `kv_head` on, of each of which
+  // `group` queries from `first` on.
+  struct Queries {
+    size_t kv_head, kv_heads;
+    size_t first, group;
+  };
+  void Attend(const Segment& segment, size_t t, const Queries& queries,
+              const AttentionRows& rows, float* scratch) const;
+  // One segment and key head: some tokens from `first` on, whose keys are kept
+  // already.
   void AttendTogether(const Segment& segment, size_t kv_head, size_t first,
                       const AttentionRows& rows, float* scratch) const;
 

@@ -77,10 +77,13 @@ class Case {
     Floats o(shape_.tokens * width);
     for (size_t t = 0; t < shape_.tokens; ++t) {
       const size_t n = shape_.position + t + 1;
-      Floats scores(std::min(shape_.heads, kHeadsAtOnce) * n);
-      SoftmaxAttentionStep(CacheOf(dtype, n), shape_.heads, kScale,
-                           q_.data() + t * q_stride(), scores.data(),
-                           o.data() + t * width);
+      Floats scratch(StepScratch(shape_.heads));
+      SoftmaxAttentionStep(CacheOf(dtype, n),
+                           {.group = shape_.heads,
+                            .scale = kScale,
+                            .q = q_.data() + t * q_stride(),
+                            .o = o.data() + t * width},
+                           scratch.data());
     }
     return {o.begin(), o.end()};
   }

@@ -57,14 +57,15 @@ void Compare(const Cache& cache, float scale, Numbers& numbers) {
   SCOPED_TRACE(testing::Message() << "d " << cache.d << " n " << cache.n
                                   << " stride " << cache.stride);
   const Floats q = numbers.Uniform(cache.d, -1.0f, 1.0f);
-  Floats scores(cache.n);
+  Floats scratch(StepScratch(1));
   Floats o(cache.d);
   SoftmaxAttentionStep({.d = cache.d,
                         .n = cache.n,
                         .stride = cache.stride,
                         .keys = cache.keys.data(),
                         .values = cache.values.data()},
-                       1, scale, q.data(), scores.data(), o.data());
+                       {.scale = scale, .q = q.data(), .o = o.data()},
+                       scratch.data());
   const std::vector<double> exact =
       ExactAttention(cache, static_cast<double>(scale), q);
   for (size_t c = 0; c < cache.d; ++c) {
@@ -91,11 +92,11 @@ TEST_P(SoftmaxAttentionTest, Golden) {
   const double golden[][2] = {
       {1.0, 2.0}, {0.622578, 1.716934}, {-0.707958, 0.697175}};
   for (size_t t = 0; t < 3; ++t) {
-    float scores[3];
+    float scratch[StepScratch(1)];
     float o[2];
     SoftmaxAttentionStep(
-        {.d = 2, .n = t + 1, .stride = 2, .keys = keys, .values = values}, 1,
-        std::sqrt(0.5f), q[t], scores, o);
+        {.d = 2, .n = t + 1, .stride = 2, .keys = keys, .values = values},
+        {.scale = std::sqrt(0.5f), .q = q[t], .o = o}, scratch);
     EXPECT_NEAR(static_cast<double>(o[0]), golden[t][0], 2e-6) << t;
     EXPECT_NEAR(static_cast<double>(o[1]), golden[t][1], 2e-6) << t;
   }
@@ -105,12 +106,36 @@ TEST_P(SoftmaxAttentionTest, HugeScoresDoNotOverflow) {
   const float q[] = {1.0f};
   const float keys[] = {1e30f, -1e30f, 1e30f};
   const float values[] = {2.0f, 100.0f, 4.0f};
-  float scores[3];
+  float scratch[StepScratch(1)];
   float o = 0;
   SoftmaxAttentionStep(
-      {.d = 1, .n = 3, .stride = 1, .keys = keys, .values = values}, 1, 1e5f, q,
-      scores, &o);
+      {.d = 1, .n = 3, .stride = 1, .keys = keys, .values = values},
+      {.scale = 1e5f, .q = q, .o = &o}, scratch);
   EXPECT_EQ(o, 3.0f);
+}
+
+// Whatever is seen later may weigh more than all before it, or less.
+TEST_P(SoftmaxAttentionTest, ScoresThatRiseOrFallFromRowToRow) {
+  const size_t n = 5 * kRowsAtOnce + 3;
+  for (const float slope : {-40.0f, -0.2f, 0.2f, 40.0f}) {
+    SCOPED_TRACE(slope);
+    Cache cache = {1, n, 1, Floats(n), Floats(n)};
+    for (size_t j = 0; j < n; ++j) {
+      cache.keys[j] = slope * static_cast<float>(j);
+      cache.values[j] = static_cast<float>(j % 7) - 3.0f;
+    }
+    Floats q(1);
+    q[0] = 1;
+    Floats scratch(StepScratch(1));
+    float o = 0;
+    SoftmaxAttentionStep({.d = 1,
+                          .n = n,
+                          .stride = 1,
+                          .keys = cache.keys.data(),
+                          .values = cache.values.data()},
+                         {.q = q.data(), .o = &o}, scratch.data());
+    EXPECT_NEAR(static_cast<double>(o), ExactAttention(cache, 1, q)[0], 1e-5);
+  }
 }
 
 // The same cache with its elements rounded to bf16, and as bf16.
@@ -121,39 +146,82 @@ std::vector<uint16_t> Round(Floats& values) {
   return rounded;
 }
 
+// Some key heads side by side, each read by some queries.
+struct Heads {
+  Heads(size_t width, size_t kv, size_t queries_each, size_t rows,
+        Numbers& numbers)
+      : d(width),
+        kv_heads(kv),
+        group(queries_each),
+        cache(RandomCache(kv * width, rows, kv * width + 2, numbers)),
+        keys(Round(cache.keys)),
+        values(Round(cache.values)),
+        q(numbers.Uniform(kv * queries_each * width, -1.0f, 1.0f)) {}
+
+  // Of the key heads from `first` on.
+  KeyValueRows Rows(DType dtype, size_t first) const {
+    KeyValueRows rows = {.d = d,
+                         .n = cache.n,
+                         .stride = cache.stride,
+                         .dtype = dtype,
+                         .keys = cache.keys.data() + first * d,
+                         .values = cache.values.data() + first * d};
+    if (dtype == DType::kBf16) {
+      rows.keys = keys.data() + first * d;
+      rows.values = values.data() + first * d;
+    }
+    return rows;
+  }
+
+  // What all queries get in one call.
+  Floats Together(DType dtype) const {
+    Floats scratch(StepScratch(kv_heads * group));
+    Floats o(kv_heads * group * d);
+    SoftmaxAttentionStep(Rows(dtype, 0),
+                         {.kv_heads = kv_heads,
+                          .group = group,
+                          .scale = 0.7f,
+                          .q = q.data(),
+                          .o = o.data()},
+                         scratch.data());
+    return o;
+  }
+
+  // What each gets in a call of its own.
+  Floats Alone() const {
+    Floats scratch(StepScratch(1));
+    Floats o(kv_heads * group * d);
+    for (size_t h = 0; h < kv_heads * group; ++h) {
+      SoftmaxAttentionStep(
+          Rows(DType::kF32, h / group),
+          {.scale = 0.7f, .q = q.data() + h * d, .o = o.data() + h * d},
+          scratch.data());
+    }
+    return o;
+  }
+
+  size_t d, kv_heads, group;
+  Cache cache;
+  std::vector<uint16_t> keys, values;
+  Floats q;
+};
+
 TEST_P(SoftmaxAttentionTest, HeadsTogetherAreAsEachAloneInEitherType) {
   const uint64_t seed = 62;
   SCOPED_TRACE(seed);
   Numbers numbers(seed);
   for (const size_t d : {1u, 5u, 16u, 40u, 67u, 128u}) {
-    for (const size_t heads : {1u, 3u, 4u, 6u, 9u}) {
-      Cache cache = RandomCache(d, 21, d + 2, numbers);
-      const std::vector<uint16_t> keys = Round(cache.keys);
-      const std::vector<uint16_t> values = Round(cache.values);
-      const KeyValueRows f32 = {.d = d,
-                                .n = cache.n,
-                                .stride = cache.stride,
-                                .keys = cache.keys.data(),
-                                .values = cache.values.data()};
-      KeyValueRows bf16 = f32;
-      bf16.dtype = DType::kBf16;
-      bf16.keys = keys.data();
-      bf16.values = values.data();
-      const Floats q = numbers.Uniform(heads * d, -1.0f, 1.0f);
-      Floats scores(std::min(heads, kHeadsAtOnce) * cache.n);
-      Floats together(heads * d);
-      SoftmaxAttentionStep(f32, heads, 0.7f, q.data(), scores.data(),
-                           together.data());
-      Floats rounded(heads * d);
-      SoftmaxAttentionStep(bf16, heads, 0.7f, q.data(), scores.data(),
-                           rounded.data());
-      Floats alone(heads * d);
-      for (size_t h = 0; h < heads; ++h) {
-        SoftmaxAttentionStep(f32, 1, 0.7f, q.data() + h * d, scores.data(),
-                             alone.data() + h * d);
+    for (const size_t group : {1u, 2u, 3u, 4u, 6u, 9u}) {
+      for (const size_t kv_heads : {1u, 3u}) {
+        for (const size_t n : {1u, 21u, 50u}) {
+          SCOPED_TRACE(testing::Message()
+                       << d << " " << group << " " << kv_heads << " " << n);
+          const Heads heads(d, kv_heads, group, n, numbers);
+          const Floats alone = heads.Alone();
+          EXPECT_TRUE(std::ranges::equal(heads.Together(DType::kF32), alone));
+          EXPECT_TRUE(std::ranges::equal(heads.Together(DType::kBf16), alone));
+        }
       }
-      EXPECT_TRUE(std::ranges::equal(together, alone)) << d << " " << heads;
-      EXPECT_TRUE(std::ranges::equal(together, rounded)) << d << " " << heads;
     }
   }
 }
