@@ -142,6 +142,7 @@ Family FalconMambaFamily() {
                      .bos_token = 0,
                      .eos_token = 0,
                      .tied_head = TiedHead::kYes};
+  family.frame.eps_key = "layer_norm_epsilon";
   family.read_defaults = nullptr;
   family.make_token_mixer = MakeFalconMamba;
   return family;

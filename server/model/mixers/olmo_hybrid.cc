@@ -104,7 +104,7 @@ absl::Status ReadLayers(const Config& config, ModelConfig& model) {
 // Whether the file names a theta: without, nothing turns.
 absl::StatusOr<bool> HasTheta(const Config& config) {
   STEADYSTATE_ASSIGN_OR_RETURN(const std::vector<Config> rotary,
-                               config.Objects("rope_parameters", 1));
+                               config.Objects(RotaryKey(config), 1));
   bool has = config.Has("rope_theta");
   for (const Config& object : rotary) has = has || object.Has("rope_theta");
   return has;

@@ -28,11 +28,6 @@ constexpr KeyTable kRotaryTable[] = {
 constexpr Bounds kHeads = {1, 4096};
 constexpr Bounds kHeadWidth = {1, 1 << 16};
 
-// Where both are, that one rules which the other replaced: as in transformers.
-absl::string_view RotaryKey(const Config& config) {
-  return Either(config, "rope_scaling", "rope_parameters");
-}
-
 // What `rope_parameters`, or another object of its kind, says of theta and the
 // share that turns; what it lacks stays as it is.
 absl::Status ReadRotaryObject(const Config& config, absl::string_view key,
@@ -96,6 +91,10 @@ absl::StatusOr<Bias> ReadBias(const Config& config, absl::string_view key,
 absl::string_view Either(const Config& config, absl::string_view key,
                          absl::string_view other) {
   return !config.Has(key) && config.Has(other) ? other : key;
+}
+
+absl::string_view RotaryKey(const Config& config) {
+  return Either(config, "rope_scaling", "rope_parameters");
 }
 
 absl::StatusOr<float> ReadFactor(const Config& config, absl::string_view key,

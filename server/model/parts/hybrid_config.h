@@ -64,6 +64,10 @@ absl::StatusOr<Bias> ReadBias(const Config& config, absl::string_view key,
 absl::string_view Either(const Config& config, absl::string_view key,
                          absl::string_view other);
 
+// The key of the object that says how heads turn. Where there are two, that one
+// rules which the other replaced: as in transformers.
+absl::string_view RotaryKey(const Config& config);
+
 // Reads the base of the rotary embedding where all of a part turns: as
 // ReadAttention does, whatever the share is that the config names.
 absl::StatusOr<double> ReadRopeTheta(const Config& config, double fallback,

@@ -346,6 +346,10 @@ TEST(ModelLoadTest, OfTwoKeysOfEpsTheOneThatIsNotTakenIsNamed) {
       ElementsAre("layer_norm_epsilon 1e-05 is taken, and norm_eps 0.5 is not",
                   "layer_norm_epsilon 1e-05 is taken, and rms_norm_eps 0.25 is "
                   "not"));
+  EXPECT_EQ(ReadConfigText(R"({"model_type": "falcon_mamba",
+          "rms_norm_eps": 0.25, "layer_norm_epsilon": 1e-6})")
+                .norm.eps,
+            1e-6F);
 }
 
 // As a small model has one from its library's defaults.

@@ -70,6 +70,11 @@ TEST(OlmoHybridTest, HeadsTurnOnlyWhereTheFileNamesATheta) {
   EXPECT_EQ(rotary(R"(, "rope_parameters": {"rope_type": "default"})"), 0);
   EXPECT_EQ(rotary(R"(, "rope_parameters": {"rope_theta": 500000})"), 128);
   EXPECT_EQ(rotary(R"(, "rope_theta": 500000)"), 128);
+  // Of two objects rope_scaling rules.
+  EXPECT_EQ(rotary(R"(, "rope_scaling": {"rope_theta": 500000})"), 128);
+  EXPECT_EQ(rotary(R"(, "rope_scaling": {"rope_type": "default"},
+                        "rope_parameters": {"rope_theta": 500000})"),
+            0);
 }
 
 // The three, one after the other, cut in as many equal parts.
