@@ -5,8 +5,10 @@ answers is compared with what a session says that has read all at once.
 """
 
 import asyncio
+import dataclasses
 import importlib.util
 import tempfile
+import threading
 import unittest
 
 import steadystate
@@ -163,6 +165,40 @@ class ChatTest(unittest.TestCase):
         self.assertEqual(answer, self.answer_to(whole, begin=False))
 
     @unittest.skipUnless(HAS_JINJA, "no jinja2 here")
+    def test_a_template_that_takes_too_long(self):
+        chat = Chat(self.client.create_session(), template=(
+            "{% for a in range(99999) %}{% for b in range(99999) %}"
+            "{% if stop() %}{% break %}{% endif %}{% endfor %}"
+            "{% if stop() %}{% break %}{% endif %}{% endfor %}"),
+            stop=(ended := threading.Event()).is_set)
+        self.addCleanup(ended.set)
+        with self.assertRaises(steadystate.DeadlineExceeded):
+            self.say(chat, "One?", timeout=0.5)
+        # Nobody else waits for it.
+        self.assertGreater(self.client.model(timeout=30).vocab_size, 0)
+
+    @unittest.skipUnless(HAS_JINJA, "no jinja2 here")
+    def test_the_tokenizers_texts_begin_and_end_where_there_are_any(self):
+        said = []
+
+        class Spy(steadystate.AsyncChat):
+            async def _tokens_of(self, parts, model, deadline):
+                said.extend(text for text, _ in parts)
+                return [1]
+
+        def written(**texts):
+            said.clear()
+            chat = Spy(self.client.create_session()._wrapped,
+                       template="{{ bos_token }}|{{ eos_token }}")
+            model = dataclasses.replace(self.client.model(), **texts)
+            return "".join(text for text, _ in chat._render(
+                chat._template, [], model))
+
+        self.assertEqual(written(bos_token="<s>", eos_token="</s>"), "<s>|</s>")
+        self.assertEqual(written(eos_token="</s>"), "|</s>")
+        self.assertEqual(written(), "\ufdd0|\ufdd1")
+
+    @unittest.skipUnless(HAS_JINJA, "no jinja2 here")
     def test_what_is_said_begins_and_ends_nothing(self):
         chat = Chat(self.client.create_session(),
                     template="{{ messages[0].content }}")
@@ -183,8 +219,26 @@ class TemplateTest(unittest.TestCase):
         self.assertRegex(render_chat("{{ strftime_now('%Y') }}", []),
                          r"^\d{4}$")
 
+    def test_templates_have_what_the_library_gives_them(self):
+        for template, wanted in (
+                ("{% generation %}a{% endgeneration %}b", "ab"),
+                ("{{ {'b': 'é', 'a': 1} | tojson(sort_keys=true, "
+                 "ensure_ascii=true, separators=(',', ':')) }}",
+                 r'{"a":1,"b":"\u00e9"}'),
+                ("{{ [1] | tojson(indent=1) }}", "[\n 1\n]"),
+                ("{% if tools is not none or documents is not none %}a"
+                 "{% endif %}b", "b")):
+            with self.subTest(template=template):
+                self.assertEqual(render_chat(template, self.SAID), wanted)
+        self.assertEqual(
+            render_chat("{{ m | tojson(ensure_ascii=true) }}", [],
+                        m=as_said({"a": 'é"<b>'})), r'{"a": "\u00e9\"<b>"}')
+
     def test_templates_refuse_and_fail(self):
         for template, wanted in (
+                ("{{ ('{0.__class__}' | attr('format'))(messages) }}",
+                 "attr"),
+                ("{{ 'x' * 2000000000 }}", "2000000000 times"),
                 ("{{ raise_exception('no system') }}", "no system"),
                 ("{% if %}", "the chat template"),
                 ("{{ ''.__class__.__mro__ }}", "unsafe"),
@@ -264,11 +318,53 @@ class SaidTest(unittest.TestCase):
                          [("<|user|>", False), ("Hi", True)])
         self.assertEqual(self.said(template, "Hi", "a|><|b"), "a|><|bHi")
 
-    def test_words_that_are_cut_in_two_stay_words(self):
-        for text in ("a\ufdd2b", "b\ufdd3", "\ufdd2\ufdd2b\ufdd3b\ufdd3",
-                     "\ufdd2b\ufdd3a\ufdd2b\ufdd2b\ufdd3b"):
-            for words, said in parts_of(text):
-                self.assertEqual(said, "b" in words, text)
+    def test_what_a_template_makes_of_joined_texts_is_as_of_plain_ones(self):
+        """Of a macro's, a block's, or a concatenation's result."""
+        words = "I think.\n</think>\n\nAn answer. |||x|||y"
+        for template in (
+                "{{ c.split('</think>')[-1].lstrip('\n') }}<|end|>",
+                "{{ c.split('|||')[1] }}<|end|>{{ c.split('|||', 1)[0] }}",
+                "{{ c[3:9] }}<|end|>{{ c[-1] }}{{ c | length }}",
+                "{{ c.rsplit(' ', 1)[1] }}{{ c.splitlines()[2] }}<|end|>",
+                "{{ c.partition('think')[2] }}{{ (c | tojson).split(' ')[1] }}",
+                "{{ c.encode().decode() }}<|end|>{{ c.replace('a', 'bb') }}",
+                "{% if c.startswith('Q: I') and c.endswith('y') and "
+                "'</think>' in c and c != 'x' and c in c ~ 'z' and "
+                "c[3] in 'IJ' and c.find('think') == 5 %}<|end|>{% endif %}",
+                "{{ {c: '<|end|>'}[c] }}{{ '%s<|end|>' % (c,) }}",
+                "{{ [c, 'b'] | join(', ') }}{{ c | upper | trim }}<|end|>",
+                "{{ ['x', c] | map('upper') | join('<|end|>') }}",
+                "{{ c | replace('I', '<|end|>') }}{{ c | truncate(9) }}",
+                "{{ c | default('none') | string | last }}<|end|>"):
+            for made in (
+                    "{% macro f(t) %}Q: {{ t }}{% endmacro %}"
+                    "{% set c = f(m.content) | trim %}",
+                    "{% set c %}Q: {{ m.content }}{% endset %}",
+                    "{% set c = 'Q: ' ~ m.content %}",
+                    "{% set c = 'Q: ' + m.content %}",
+                    "{% set c = 'Q: %s' % m.content %}",
+                    "{% set c = 'Q: {}'.format(m.content) %}",
+                    "{% set c = ['Q:', m.content] | join(' ') %}"):
+                whole = "{% set m = messages[0] %}" + made + template
+                with self.subTest(template=whole):
+                    parts = self.parts(whole, words)
+                    self.assertEqual(
+                        "".join(text for text, _ in parts),
+                        render_chat(whole, [{"role": "user",
+                                             "content": words}]))
+                    written = "".join("" if said else text
+                                      for text, said in parts)
+                    self.assertNotRegex(written, "(?i)think|answer")
+                    self.assertEqual(written.count("<|end|>"),
+                                     whole.count("<|end|>"))
+
+    def test_characters_of_all_planes_and_none(self):
+        words = "a\u00e9\ufdd0\uffff\U0001f600\U00020000\U000e0041\U0010fffd"
+        self.assertEqual(self.parts("{{ messages[0].content }}!", words),
+                         [(words, True), ("!", False)])
+        self.assertEqual(self.parts("{{ messages[0].content }}",
+                                    "a\U00040041\U000dffff"),
+                         [("a\ufffd\ufffd", True)])
 
 
 class SpecialTokensTest(unittest.TestCase):

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import dataclasses
 import re
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import aclosing
-from typing import Any
+from typing import Any, TypeVar
 
 from . import _said
 from ._fields import refuse, texts_of
@@ -14,13 +15,17 @@ from ._session import AsyncSession
 from ._transport import Deadline
 from .chat_template import render_chat
 from .client import Session, _iterates
-from .errors import SteadystateError
+from .errors import DeadlineExceeded, SteadystateError
 from .types import GeneratePart, ModelInfo, Sampling, TextPart
 
-# What stands for the tokens that begin and end a sequence in a rendered text:
-# the server knows them by their ids, not by a spelling. Neither is a character
-# of Unicode.
+# What stands for the tokens that begin and end a sequence in a rendered text
+# where the server knows them by their ids, not by a spelling. Neither is a
+# character of Unicode.
 _BEGIN, _END = "\ufdd0", "\ufdd1"
+# A call of Tokenize takes at most 4,096 parts.
+_MOST_PARTS = 4000
+_T = TypeVar("_T")
+
 USER_PREFIX = "\n\nUser: "
 ASSISTANT_PREFIX = "\n\nAssistant:"
 
@@ -51,7 +56,8 @@ class AsyncChat:
     is out of its reach). What they say is read as text, whatever marks it
     spells: the server finds special tokens in what the template writes, and in
     `variables`, alone. These are given to the template; bos_token and
-    eos_token are the model's own tokens, unless they are among them.
+    eos_token are what the checkpoint's tokenizer_config.json says, or the
+    model's own tokens if it says neither, unless they are among them.
 
     REQUIRES: nobody else writes to the session. Its position when the first
     turn is sent is where the conversation begins.
@@ -94,7 +100,8 @@ class AsyncChat:
             "" if self._by_prefix else model.chat_template)
         said = [*self.messages, {"role": "user", "content": text}]
         if template:
-            parts_read = self._render(template, said, model)
+            parts_read = await _within(
+                deadline, self._render, template, said, model)
             stops = texts_of("stop", stop)
         else:
             parts_read = self._write(said)
@@ -136,9 +143,11 @@ class AsyncChat:
 
     def _render(self, template: str, messages: Sequence[dict[str, str]],
                 model: ModelInfo) -> list[tuple[str, bool]]:
-        variables = {"bos_token": _BEGIN if model.bos_tokens else "",
-                     "eos_token": _END if model.eos_tokens else "",
-                     **self._variables}
+        begin, end = model.bos_token, model.eos_token
+        if not begin and not end:
+            begin = _BEGIN if model.bos_tokens else ""
+            end = _END if model.eos_tokens else ""
+        variables = {"bos_token": begin, "eos_token": end, **self._variables}
         return _said.parts_of(render_chat(
             template, [_said.as_said(_clean(message)) for message in messages],
             **variables))
@@ -147,9 +156,9 @@ class AsyncChat:
                ) -> list[tuple[str, bool]]:
         prefixes = {"user": self._user_prefix,
                     "assistant": self._assistant_prefix}
-        text = "".join(prefixes.get(message["role"], "") +
-                       _said.marked(_clean(message["content"]))
-                       for message in messages)
+        text = _said.joined(
+            prefixes.get(message["role"], "") +
+            _said.said(_clean(message["content"])) for message in messages)
         return _said.parts_of(text.lstrip("\n") + self._assistant_prefix)
 
     async def _unread(self, parts: Sequence[tuple[str, bool]], rendered: str,
@@ -196,6 +205,10 @@ class AsyncChat:
                     tokens += (model.bos_tokens if piece == _BEGIN
                                else model.eos_tokens[:1])
                 elif piece:
+                    # Between what the template writes and words, as where
+                    # turns are read one by one.
+                    if len(unread) >= _MOST_PARTS and not literal:
+                        await read()
                     unread.append(TextPart(piece, literal))
         await read()
         return tokens
@@ -219,11 +232,23 @@ class AsyncChat:
                     break
 
 
+async def _within(deadline: Deadline, function: Callable[..., _T],
+                  *arguments: Any) -> _T:
+    """What a function gives, called in a thread of its own: templates may take
+    long, and others wait for this one."""
+    try:
+        return await asyncio.wait_for(
+            asyncio.to_thread(function, *arguments), deadline.left())
+    except TimeoutError:
+        raise DeadlineExceeded(
+            "the timeout passed while the chat template was at work",
+            code="DEADLINE_EXCEEDED") from None
+
+
 def _clean(value: Any) -> Any:
     """What somebody says, for a prompt: it begins and ends nothing there."""
     if isinstance(value, str):
-        return _said.without_marks(
-            re.sub(f"[{_BEGIN}{_END}]", "\ufffd", value), "\ufffd")
+        return _said.clean(re.sub(f"[{_BEGIN}{_END}]", "\ufffd", value))
     if isinstance(value, Mapping):
         return {key: _clean(field) for key, field in value.items()}
     if isinstance(value, (list, tuple)):

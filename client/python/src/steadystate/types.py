@@ -137,7 +137,8 @@ class TextPart:
 @dataclasses.dataclass(frozen=True)
 class ModelInfo:
     """The model that is served. `chat_template` is empty if the model has none,
-    or the server is too old to tell."""
+    or the server is too old to tell; so are `bos_token` and `eos_token`, the
+    texts that such templates write, if the checkpoint's tokenizer has none."""
 
     name: str = ""
     family: str = ""
@@ -159,6 +160,8 @@ class ModelInfo:
     bidirectional: bool = False
     max_step_tokens: int = 0
     chat_template: str = ""
+    bos_token: str = ""
+    eos_token: str = ""
     text_prefix_tokens: tuple[int, ...] = ()
     special_tokens: tuple[SpecialToken, ...] = ()
 
