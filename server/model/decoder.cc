@@ -45,10 +45,22 @@ absl::string_view PrefixOf(const ModelFrame& frame, const WeightScope& root) {
   return found == frame.inner_models.end() ? frame.model : *found;
 }
 
-bool IsTied(TiedHead tied, absl::string_view embeddings,
-            const WeightScope& root) {
-  return tied == TiedHead::kYes || !root.Has(kHead) ||
-         (tied == TiedHead::kUnlessStored && root.Equal(kHead, embeddings));
+// INVALID_ARGUMENT if the head is missing: what has lost it while it was
+// fetched would otherwise be another model, without a word.
+absl::StatusOr<bool> IsTied(const Config& config, const ModelConfig& model,
+                            absl::string_view embeddings,
+                            const WeightScope& root) {
+  if (root.Has(kHead)) {
+    return model.tied_head == TiedHead::kYes ||
+           (model.tied_head == TiedHead::kUnlessStored &&
+            root.Equal(kHead, embeddings));
+  }
+  if (model.tied_head != TiedHead::kNever) return true;
+  return config.Invalid(
+      model.tied_head_key,
+      absl::StrCat("so the weights must have the tensor '", kHead,
+                   "', and they do not. Were all of them fetched? `hf "
+                   "download` goes on where it ended"));
 }
 
 // What the file calls them.
@@ -111,8 +123,9 @@ absl::StatusOr<Decoder> Decoder::Make(const Config& config,
   decoder.logit_multiplier_ = model.logit_multiplier;
   decoder.logit_cap_ = model.logit_cap;
   TypedData head = decoder.embedding_->table();
-  decoder.tied_ =
-      IsTied(model.tied_head, absl::StrCat(prefix, embeddings), root);
+  STEADYSTATE_ASSIGN_OR_RETURN(
+      decoder.tied_,
+      IsTied(config, model, absl::StrCat(prefix, embeddings), root));
   if (!decoder.tied_) {
     STEADYSTATE_ASSIGN_OR_RETURN(head, root.Take(kHead, {N, D}));
   }

@@ -63,9 +63,11 @@ struct ModelFrame {
   std::span<const absl::string_view> foreign{};
 };
 
-// Whether the head is the embedding table. Of a file without a head it is.
+// Whether the head is the embedding table. Of a file without a head it is,
+// unless its config.json says that it is not.
 enum class TiedHead : uint8_t {
   kNo,            // if the file has one, that is it
+  kNever,         // the file must have one
   kYes,           // even if the file has another
   kUnlessStored,  // unless the file has another, that differs
 };
@@ -149,6 +151,8 @@ struct ModelConfig {
   Activation mlp_activation = Activation::kSilu;
   MlpScale mlp_scale;
   TiedHead tied_head = TiedHead::kNo;
+  // The key that says so.
+  absl::string_view tied_head_key = "tie_word_embeddings";
   // Name of a norm between embedding and first layer; empty: none.
   std::string input_norm;
   // A file without the final norm has none; else that is an error.

@@ -279,7 +279,7 @@ absl::Status ReadTiedHead(const Config& config, ModelConfig& model) {
                                config.Bool("tie_word_embeddings", false));
   const std::optional<LibraryVersion> version = TransformersVersion(config);
   const bool by_version_5 = version.has_value() && version->major >= 5;
-  model.tied_head = !tied          ? TiedHead::kNo
+  model.tied_head = !tied          ? TiedHead::kNever
                     : by_version_5 ? TiedHead::kUnlessStored
                                    : TiedHead::kYes;
   return absl::OkStatus();

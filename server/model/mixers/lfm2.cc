@@ -247,7 +247,8 @@ absl::Status ReadLanguageModel(const Config& config, ModelConfig& model) {
   if (!config.Has("tie_embedding")) return absl::OkStatus();
   STEADYSTATE_ASSIGN_OR_RETURN(const bool tied,
                                config.Bool("tie_embedding", true));
-  model.tied_head = tied ? TiedHead::kYes : TiedHead::kNo;
+  model.tied_head = tied ? TiedHead::kYes : TiedHead::kNever;
+  model.tied_head_key = "tie_embedding";
   return absl::OkStatus();
 }
 

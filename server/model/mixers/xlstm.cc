@@ -269,7 +269,7 @@ absl::Status ReadConfig(const Config& config, ModelConfig& model) {
   STEADYSTATE_ASSIGN_OR_RETURN(const Bias bias, ReadBias(config));
   model.layer_norm.bias = bias == Bias::kYes;
   // transformers has the flag and does not tie: the file's head is used.
-  model.tied_head = TiedHead::kNo;
+  if (model.tied_head != TiedHead::kNever) model.tied_head = TiedHead::kNo;
   return absl::OkStatus();
 }
 

@@ -295,6 +295,25 @@ TEST(ModelLoadTest, TheVersionToReadAsIsThatOfTheOptions) {
   EXPECT_TRUE(is_tied("5.0.0"));
 }
 
+// A file that was fetched in part would be another model, tied.
+TEST(ModelLoadTest, AHeadThatTheConfigUntiesMustBeThere) {
+  CheckpointContents contents = MakeTinyCheckpoint({});
+  contents.tensors.erase("lm_head.weight");
+  contents.config["tie_word_embeddings"] = false;
+  const absl::Status refused = LoadContents(contents).status();
+  EXPECT_EQ(refused.code(), kInvalid);
+  EXPECT_THAT(refused.message(),
+              AllOf(HasSubstr("config.json: tie_word_embeddings is false"),
+                    HasSubstr("'lm_head.weight'"), HasSubstr("hf download")));
+  // Not every library writes the key.
+  for (const nlohmann::json& tied : {nlohmann::json(), nlohmann::json(true)}) {
+    contents.config["tie_word_embeddings"] = tied;
+    const auto model = LoadContents(contents);
+    ASSERT_TRUE(model.ok()) << model.status();
+    EXPECT_TRUE((*model)->description().tied_head);
+  }
+}
+
 TEST(ModelLoadTest, TheVersionToReadAsIsInTheFingerprint) {
   const TinyModel tiny;
   const auto fingerprint = [&tiny](const std::string& version) {

@@ -25,6 +25,7 @@ TEST(Lfm2Test, BadValuesAreRefusedByName) {
       {"block_ff_dim", 1, kInvalid},
       {"num_key_value_heads", 3, kInvalid},
       {"tie_embedding", "yes", kInvalid},
+      {"tie_embedding", false, kInvalid},  // the file has no head
       {"layer_types", "conv", kInvalid},
   };
   ExpectRefusals("lfm2", refusals);
