@@ -1,8 +1,14 @@
 #include "server/base/fetched_file.h"
 
+#include <filesystem>
+#include <system_error>
+#include <utility>
+
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "server/base/mapped_file.h"
+#include "server/base/status_macros.h"
 
 namespace steadystate {
 namespace {
@@ -36,6 +42,24 @@ absl::Status CheckIsFetched(absl::string_view path, absl::string_view bytes) {
         "fetch the model with `hf download`"));
   }
   return absl::OkStatus();
+}
+
+absl::StatusOr<std::optional<std::string>> ReadModelFile(
+    const std::string& path, size_t max_bytes) {
+  absl::StatusOr<std::string> text = ReadFile(path, max_bytes);
+  if (absl::IsNotFound(text.status())) {
+    std::error_code ignored;
+    if (!std::filesystem::is_symlink(path, ignored)) {
+      return std::optional<std::string>();
+    }
+    return absl::NotFoundError(absl::StrCat(
+        path, ": this is a link to ",
+        std::filesystem::read_symlink(path, ignored).string(),
+        ", which is not there: fetch the model again with `hf download`"));
+  }
+  if (!text.ok()) return text.status();
+  STEADYSTATE_RETURN_IF_ERROR(CheckIsFetched(path, *text));
+  return std::optional<std::string>(*std::move(text));
 }
 
 }  // namespace steadystate

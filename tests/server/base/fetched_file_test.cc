@@ -2,10 +2,12 @@
 // that Git LFS and web servers leave, and some that look like them.
 #include "server/base/fetched_file.h"
 
+#include <filesystem>
 #include <string>
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "tests/testing/temp_directory.h"
 
 namespace steadystate {
 namespace {
@@ -35,6 +37,36 @@ TEST(CheckIsFetchedTest, FilesAreTheFile) {
   for (const char* file : {"", "{}", "version 1", "<", "<0x00>"}) {
     EXPECT_EQ(Message(file), "");
   }
+}
+
+TEST(ReadModelFileTest, AFileThatIsNotThereIsNone) {
+  const TempDirectory directory;
+  const auto file = ReadModelFile(directory.path() + "/a.json", 10);
+  ASSERT_TRUE(file.ok()) << file.status();
+  EXPECT_EQ(*file, std::nullopt);
+  directory.Write("a.json", "{}");
+  EXPECT_EQ(*ReadModelFile(directory.path() + "/a.json", 10), "{}");
+  EXPECT_EQ(ReadModelFile(directory.path() + "/a.json", 1).status().code(),
+            absl::StatusCode::kResourceExhausted);
+}
+
+TEST(ReadModelFileTest, ALinkToNothingIsSaid) {
+  const TempDirectory directory;
+  const std::string path = directory.path() + "/a.json";
+  std::filesystem::create_symlink("../blobs/4d", path);
+  const absl::Status status = ReadModelFile(path, 10).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kNotFound);
+  EXPECT_THAT(status.message(), AllOf(HasSubstr(path), HasSubstr("../blobs/4d"),
+                                      HasSubstr("`hf download`")));
+}
+
+TEST(ReadModelFileTest, WhatStandsInAFilesPlaceIsSaid) {
+  const TempDirectory directory;
+  directory.Write("a.json", "<!doctype html>");
+  const absl::Status status =
+      ReadModelFile(directory.path() + "/a.json", 100).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(status.message(), HasSubstr("web page"));
 }
 
 }  // namespace
