@@ -159,7 +159,15 @@ absl::StatusOr<std::string> Config::String(absl::string_view key,
 
 absl::StatusOr<std::optional<std::vector<size_t>>> Config::SizeList(
     absl::string_view key, Bounds bounds, size_t max_count) const {
-  std::vector<size_t> sizes;
+  STEADYSTATE_ASSIGN_OR_RETURN(const auto numbers,
+                               WholeNumberList(key, bounds, max_count));
+  if (!numbers.has_value()) return std::optional<std::vector<size_t>>();
+  return std::optional(std::vector<size_t>(numbers->begin(), numbers->end()));
+}
+
+absl::StatusOr<std::optional<std::vector<int64_t>>> Config::WholeNumberList(
+    absl::string_view key, Bounds bounds, size_t max_count) const {
+  std::vector<int64_t> sizes;
   const json* value = Find(key);
   if (value == nullptr) {
     const bool absent = !object_->contains(std::string(key));
@@ -175,7 +183,7 @@ absl::StatusOr<std::optional<std::vector<size_t>>> Config::SizeList(
       return Invalid(key, absl::StrCat("each element: ",
                                        BoundsText("a whole number", bounds)));
     }
-    sizes.push_back(static_cast<size_t>(*number));
+    sizes.push_back(static_cast<int64_t>(*number));
   }
   return std::optional(std::move(sizes));
 }

@@ -77,6 +77,10 @@ class Config {
   absl::StatusOr<std::optional<std::vector<size_t>>> SizeList(
       absl::string_view key, Bounds bounds, size_t max_count) const;
 
+  // As SizeList, for bounds below 0.
+  absl::StatusOr<std::optional<std::vector<int64_t>>> WholeNumberList(
+      absl::string_view key, Bounds bounds, size_t max_count) const;
+
   // Numbers within bounds, at most max_count. Infinity may be written as Python
   // writes it, Infinity, or as transformers 5 does, {"__float__": "Infinity"}.
   absl::StatusOr<std::optional<std::vector<double>>> NumberList(

@@ -167,6 +167,9 @@ struct ModelConfig {
   uint64_t max_position_embeddings = 0;  // tokens
   std::vector<int32_t> bos_tokens;
   std::vector<int32_t> eos_tokens;
+  // True if the file does not say, and they are the family's default.
+  bool bos_by_default = false;
+  bool eos_by_default = false;
   std::vector<std::string> warnings;  // unknown keys
   // What library versions read differently, and how it was read here.
   std::vector<std::string> readings;

@@ -160,9 +160,10 @@ absl::Status ReadMlp(const Config& config, ModelConfig& model) {
 
 absl::Status ReadSpecialTokens(const Config& config, absl::string_view key,
                                std::optional<size_t> fallback,
-                               ModelConfig& model,
-                               std::vector<int32_t>& tokens) {
+                               ModelConfig& model, std::vector<int32_t>& tokens,
+                               bool& by_default) {
   STEADYSTATE_ASSIGN_OR_RETURN(auto stated, ReadTokenIds(config, key, model));
+  by_default = !stated.has_value();
   if (stated.has_value()) {
     tokens = *std::move(stated);
   } else if (fallback.has_value() && *fallback < model.vocab_size) {
@@ -174,10 +175,12 @@ absl::Status ReadSpecialTokens(const Config& config, absl::string_view key,
 
 absl::Status ReadTokens(const Config& config, ModelConfig& model) {
   const FamilyDefaults& defaults = model.defaults;
-  STEADYSTATE_RETURN_IF_ERROR(ReadSpecialTokens(
-      config, "bos_token_id", defaults.bos_token, model, model.bos_tokens));
-  STEADYSTATE_RETURN_IF_ERROR(ReadSpecialTokens(
-      config, "eos_token_id", defaults.eos_token, model, model.eos_tokens));
+  STEADYSTATE_RETURN_IF_ERROR(
+      ReadSpecialTokens(config, "bos_token_id", defaults.bos_token, model,
+                        model.bos_tokens, model.bos_by_default));
+  STEADYSTATE_RETURN_IF_ERROR(
+      ReadSpecialTokens(config, "eos_token_id", defaults.eos_token, model,
+                        model.eos_tokens, model.eos_by_default));
   STEADYSTATE_ASSIGN_OR_RETURN(const std::string tokenizer,
                                config.String("tokenizer", ""));
   model.byte_tokenizer = tokenizer == "bytes";
@@ -308,12 +311,15 @@ absl::StatusOr<std::optional<std::vector<int32_t>>> ReadTokenIds(
     const Config& config, absl::string_view key, ModelConfig& model) {
   STEADYSTATE_ASSIGN_OR_RETURN(
       const auto stated,
-      config.SizeList(key, {0, std::numeric_limits<int32_t>::max()},
-                      kMaxSpecialTokens));
+      config.WholeNumberList(key, {-1, std::numeric_limits<int32_t>::max()},
+                             kMaxSpecialTokens));
   if (!stated.has_value()) return std::optional<std::vector<int32_t>>();
   std::vector<int32_t> ids;
-  for (const size_t id : *stated) {
-    if (id < model.vocab_size) {
+  for (const int64_t id : *stated) {
+    if (id == -1) {
+      // Some libraries' way to say that there is none.
+      model.warnings.push_back(absl::StrCat(key, " -1 is taken as null"));
+    } else if (static_cast<size_t>(id) < model.vocab_size) {
       ids.push_back(static_cast<int32_t>(id));
     } else {
       model.warnings.push_back(

@@ -29,7 +29,8 @@ absl::StatusOr<Config> LanguageConfig(const Config& whole);
 
 // The token ids under a key, at most 64. Absent: nothing; null: an empty list.
 // Those that are not in the model's vocabulary, as small models have them from
-// a library's defaults, are left out with a warning: they are never drawn.
+// a library's defaults, are left out with a warning: they are never drawn. So
+// is -1, by which some files say that there is none.
 // INVALID_ARGUMENT, naming the key.
 absl::StatusOr<std::optional<std::vector<int32_t>>> ReadTokenIds(
     const Config& config, absl::string_view key, ModelConfig& model);

@@ -2,6 +2,7 @@
 // typed error that names the file, key or tensor. Method: one row per defect,
 // each put into a good checkpoint.
 #include <filesystem>
+#include <fstream>
 #include <functional>
 #include <string>
 #include <vector>
@@ -344,6 +345,33 @@ TEST(ModelLoadTest, SpecialTokensDefaultToThoseOfTheLibrary) {
   EXPECT_THAT((*model)->description().bos_tokens, ElementsAre(1));
   EXPECT_THAT((*model)->description().eos_tokens, ElementsAre(5));
   EXPECT_EQ((*model)->tokenizer(), nullptr);
+}
+
+TEST(ModelLoadTest, ASpecialTokenOfMinusOneIsNone) {
+  CheckpointContents contents = MakeTinyCheckpoint({});
+  contents.config["bos_token_id"] = -1;
+  contents.config["eos_token_id"] = -1;
+  const auto model = LoadContents(contents);
+  ASSERT_TRUE(model.ok()) << model.status();
+  EXPECT_THAT((*model)->description().bos_tokens, IsEmpty());
+  EXPECT_THAT((*model)->description().eos_tokens, IsEmpty());
+  EXPECT_THAT((*model)->description().warnings,
+              ElementsAre("bos_token_id -1 is taken as null",
+                          "eos_token_id -1 is taken as null"));
+}
+
+TEST(ModelLoadTest, TheLibrarysSpecialTokensGiveWayToTheGenerationConfig) {
+  CheckpointContents contents = MakeTinyCheckpoint({});
+  contents.config.erase("bos_token_id");
+  contents.config.erase("eos_token_id");
+  const TempDirectory directory;
+  WriteCheckpoint(contents, directory.path());
+  std::ofstream(directory.path() + "/generation_config.json")
+      << R"({"bos_token_id": 3, "eos_token_id": 7})";
+  const auto model = Load(directory.path());
+  ASSERT_TRUE(model.ok()) << model.status();
+  EXPECT_THAT((*model)->description().bos_tokens, ElementsAre(3));
+  EXPECT_THAT((*model)->description().eos_tokens, ElementsAre(7));
 }
 
 TEST(ModelLoadTest, OfTwoKeysOfEpsTheOneThatIsNotTakenIsNamed) {
