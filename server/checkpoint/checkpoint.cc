@@ -343,6 +343,7 @@ absl::Status Checkpoint::OpenShards(const std::string& directory,
                                     const std::string& index_path) {
   STEADYSTATE_ASSIGN_OR_RETURN(index_text_,
                                ReadFile(index_path, kMaxIndexBytes));
+  STEADYSTATE_RETURN_IF_ERROR(CheckIsFetched(index_path, index_text_));
   STEADYSTATE_ASSIGN_OR_RETURN(const json weight_map,
                                ReadWeightMap(index_path, index_text_));
   for (const auto& [name, value] : weight_map.items()) {

@@ -98,6 +98,17 @@ TEST(CheckpointTest, MissingFilesAreNotFound) {
             absl::StatusCode::kNotFound);
 }
 
+TEST(CheckpointTest, AnIndexThatWasNotFetchedIsSaid) {
+  const TempDirectory directory;
+  WriteShards(directory, "{}");
+  directory.Write(kIndexName,
+                  "version https://git-lfs.github.com/spec/v1\noid sha256:0\n");
+  const absl::Status status = Checkpoint::Open(directory.path()).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(status.message(),
+              AllOf(HasSubstr(kIndexName), HasSubstr("`git lfs pull`")));
+}
+
 TEST(CheckpointTest, AFileIsNoCheckpoint) {
   const TempDirectory directory;
   const std::string file = directory.Write("config.json", "{}");
