@@ -198,7 +198,7 @@ absl::StatusOr<std::unique_ptr<Tokenizer>> ReadText(
     description.ids_without_token =
         IdsWithoutToken(*tokenizer.tokenizer, config);
   }
-  description.chat = ReadChatTemplate(directory);
+  STEADYSTATE_ASSIGN_OR_RETURN(description.chat, ReadChatTemplate(directory));
   for (const auto* warnings :
        {&tokenizer.warnings, &description.chat.warnings}) {
     description.warnings.insert(description.warnings.end(), warnings->begin(),

@@ -5,6 +5,8 @@
 #include <string>
 #include <vector>
 
+#include "absl/status/statusor.h"
+
 namespace steadystate {
 
 // So long may a template be: the longest that are known have 20 KiB, and what
@@ -22,9 +24,12 @@ struct ChatTemplate {
 
 // Of the checkpoint in `directory`: chat_template.jinja, else "chat_template"
 // of tokenizer_config.json, of several the one named "default"; the tokens of
-// tokenizer_config.json. What is malformed or too long is left out with a
-// warning: the model serves without it.
-ChatTemplate ReadChatTemplate(const std::string& directory);
+// tokenizer_config.json. Those that it does not name are read from
+// special_tokens_map.json, unless it has "added_tokens_decoder": transformers
+// passes over the other file then. What is malformed or too long is left out
+// with a warning: the model serves without it. NOT_FOUND or INVALID_ARGUMENT,
+// as ReadModelFile, for a file that the model has and that was not fetched.
+absl::StatusOr<ChatTemplate> ReadChatTemplate(const std::string& directory);
 
 }  // namespace steadystate
 
