@@ -2,17 +2,20 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <system_error>
 #include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/strings/escaping.h"
 #include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "absl/strings/string_view.h"
 #include "server/base/fetched_file.h"
-#include "server/base/mapped_file.h"
 #include "server/base/status_macros.h"
 #include "server/text/marked_text.h"
 #include "server/text/rwkv_tokenizer.h"
@@ -70,6 +73,26 @@ constexpr size_t kMaxFileBytes = size_t{64} << 20;
 
 using Made = absl::StatusOr<std::unique_ptr<Tokenizer>>;
 
+// For people who have a tokenizer in a form that is not read.
+std::string NeedsJson(absl::string_view directory) {
+  return absl::StrCat(
+      "a tokenizer.json is needed; transformers writes one of the forms that "
+      "it knows: `t = AutoTokenizer.from_pretrained(\"",
+      directory, "\"); t.save_pretrained(\"", directory, "\")`");
+}
+
+// Lines of a token in base64 and its rank, as tiktoken's, which some models
+// call tokenizer.model, too. SentencePiece's begin with a byte of no letter.
+bool IsTiktoken(absl::string_view text) {
+  const absl::string_view line = text.substr(0, text.find('\n'));
+  const size_t space = line.find(' ');
+  if (space == absl::string_view::npos || space == 0) return false;
+  std::string token;
+  uint32_t rank = 0;
+  return absl::Base64Unescape(line.substr(0, space), &token) &&
+         absl::SimpleAtoi(line.substr(space + 1), &rank);
+}
+
 Made MakeFromText(absl::string_view name, const std::string& text,
                   const std::string& path, size_t vocab_size,
                   std::vector<std::string>& warnings) {
@@ -77,6 +100,12 @@ Made MakeFromText(absl::string_view name, const std::string& text,
     return MakeJsonTokenizer(text, path, vocab_size, warnings);
   }
   if (name == "tokenizer.model") {
+    if (IsTiktoken(text)) {
+      return absl::UnimplementedError(absl::StrCat(
+          path,
+          " is a list of tokens as tiktoken has it, not SentencePiece's: ",
+          NeedsJson(std::filesystem::path(path).parent_path().string())));
+    }
     return MakeSentencePieceTokenizer(text, path, vocab_size);
   }
   return MakeRwkvTokenizer(text, path, vocab_size);
@@ -104,6 +133,25 @@ std::vector<std::string> FilesOf(const std::string& directory) {
   return rwkv;
 }
 
+// What to tell of a directory with no file of a tokenizer that is read: the
+// files of another form, if there are any.
+std::vector<std::string> WarningsOfOtherForms(const std::string& directory) {
+  std::vector<std::string> names;
+  std::error_code ignored;
+  for (const auto& entry :
+       std::filesystem::directory_iterator(directory, ignored)) {
+    const std::string name = entry.path().filename().string();
+    if (name == "vocab.json" || name == "tekken.json" ||
+        absl::EndsWith(name, ".tiktoken") || name == "tiktoken.model") {
+      names.push_back(name);
+    }
+  }
+  if (names.empty()) return {};
+  std::ranges::sort(names);
+  return {absl::StrCat("no tokenizer: ", absl::StrJoin(names, ", "),
+                       " is not read; ", NeedsJson(directory))};
+}
+
 }  // namespace
 
 absl::StatusOr<TokenizerChoice> MakeTokenizer(const std::string& directory,
@@ -114,12 +162,14 @@ absl::StatusOr<TokenizerChoice> MakeTokenizer(const std::string& directory,
                                  MakeByteTokenizer(vocab_size));
     return choice;
   }
-  for (const std::string& name : FilesOf(directory)) {
+  const std::vector<std::string> files = FilesOf(directory);
+  if (files.empty()) choice.warnings = WarningsOfOtherForms(directory);
+  for (const std::string& name : files) {
     const std::string path = absl::StrCat(directory, "/", name);
-    STEADYSTATE_ASSIGN_OR_RETURN(const std::string text,
-                                 ReadFile(path, kMaxFileBytes));
-    STEADYSTATE_RETURN_IF_ERROR(CheckIsFetched(path, text));
-    Made made = MakeFromText(name, text, path, vocab_size, choice.warnings);
+    STEADYSTATE_ASSIGN_OR_RETURN(const std::optional<std::string> text,
+                                 ReadModelFile(path, kMaxFileBytes));
+    if (!text.has_value()) continue;
+    Made made = MakeFromText(name, *text, path, vocab_size, choice.warnings);
     if (made.ok()) {
       choice.tokenizer = *std::move(made);
       return choice;

@@ -51,9 +51,11 @@ struct TokenizerChoice {
 // tokens: bytes if `bytes` (config.json says so), otherwise the first that is
 // there of tokenizer.json, tokenizer.model and rwkv_vocab_*.txt. One of a kind
 // that is not supported is passed over with a warning, since a model without a
-// tokenizer still serves token ids. INVALID_ARGUMENT, naming the file, for one
-// that is malformed or does not fit the model: to pass over it would hide that
-// the checkpoint is damaged.
+// tokenizer still serves token ids; so are files of other forms (vocab.json,
+// tekken.json, tiktoken's) where there is none of these. INVALID_ARGUMENT,
+// naming the file, for one that is malformed or does not fit the model: to pass
+// over it would hide that the checkpoint is damaged. NOT_FOUND as
+// ReadModelFile.
 absl::StatusOr<TokenizerChoice> MakeTokenizer(const std::string& directory,
                                               bool bytes, size_t vocab_size);
 

@@ -3,6 +3,7 @@
 // directories with the files of tests/data/tokenizers.
 #include "server/text/tokenizer_factory.h"
 
+#include <filesystem>
 #include <string>
 #include <utility>
 #include <vector>
@@ -16,7 +17,10 @@
 namespace steadystate {
 namespace {
 
+using testing::AllOf;
+using testing::ElementsAre;
 using testing::HasSubstr;
+using testing::IsEmpty;
 
 constexpr size_t kVocabSize = 2000;
 
@@ -52,6 +56,44 @@ TEST(TokenizerFactoryTest, WhatWasNotFetchedIsSaid) {
                   "version https://git-lfs.github.com/spec/v1\noid sha256:0\n");
   EXPECT_THAT(KindOf(MakeTokenizer(directory.path(), false, kVocabSize)),
               HasSubstr("`git lfs pull`"));
+}
+
+TEST(TokenizerFactoryTest, ALinkToNothingIsSaid) {
+  const TempDirectory directory;
+  std::filesystem::create_symlink("blob", directory.path() + "/tokenizer.json");
+  const auto choice = MakeTokenizer(directory.path(), false, kVocabSize);
+  EXPECT_EQ(choice.status().code(), absl::StatusCode::kNotFound);
+  EXPECT_THAT(std::string(choice.status().message()),
+              AllOf(HasSubstr("tokenizer.json"), HasSubstr("`hf download`")));
+}
+
+TEST(TokenizerFactoryTest, FilesOfOtherFormsAreSaid) {
+  for (const char* name :
+       {"vocab.json", "tiktoken.model", "tekken.json", "qwen.tiktoken"}) {
+    const TempDirectory directory;
+    directory.Write("merges.txt", "a b\n");
+    directory.Write(name, "{}");
+    const auto choice = MakeTokenizer(directory.path(), false, kVocabSize);
+    EXPECT_EQ(KindOf(choice), "none");
+    EXPECT_THAT(choice->warnings,
+                ElementsAre(AllOf(HasSubstr(name),
+                                  HasSubstr("a tokenizer.json is needed"),
+                                  HasSubstr("save_pretrained"))));
+    directory.Write("rwkv_vocab_v1.txt", Data("rwkv/rwkv_vocab_small.txt"));
+    EXPECT_THAT(MakeTokenizer(directory.path(), false, kVocabSize)->warnings,
+                IsEmpty());
+  }
+}
+
+TEST(TokenizerFactoryTest, ATiktokenFileIsNotTakenForSentencePieces) {
+  const TempDirectory directory;
+  directory.Write("tokenizer.model", "IQ== 0\nIg== 1\n");
+  const auto choice = MakeTokenizer(directory.path(), false, kVocabSize);
+  EXPECT_EQ(KindOf(choice), "none");
+  EXPECT_THAT(
+      choice->warnings,
+      ElementsAre(AllOf(HasSubstr("tokenizer.model"), HasSubstr("tiktoken"),
+                        HasSubstr("a tokenizer.json is needed"))));
 }
 
 TEST(TokenizerFactoryTest, UnsupportedKindsArePassedOver) {
@@ -152,8 +194,6 @@ INSTANTIATE_TEST_SUITE_P(All, LongTextTest,
                          });
 
 // Goal: bytes become tokens and tokens the same bytes.
-
-using testing::ElementsAre;
 
 TEST(ByteTokenizerTest, EveryByteComesBack) {
   const auto tokenizer = MakeByteTokenizer(256);
