@@ -354,6 +354,11 @@ void AppendCodes(const std::vector<utf8proc_int32_t>& codes,
   }
 }
 
+// U+11A7, a vowel and no trailing consonant: with those its number is the one
+// that stands for none. utf8proc takes it for that and drops it behind a
+// syllable. Nothing is put together with it, so it may be left alone, too.
+constexpr char32_t kBeforeTrailing = 0x11A7;
+
 // Of a text without characters that are left alone.
 void AppendNormalForm(absl::string_view text, absl::string_view literal,
                       NormalForm form, Normal& to) {
@@ -390,7 +395,7 @@ std::string ToNormalForm(absl::string_view text, NormalForm form,
   for (size_t at = 0; at < text.size();) {
     const Character character = FirstCharacter(text.substr(at));
     const size_t end = at + character.bytes;
-    if (IsUnnormalized(character.code)) {
+    if (IsUnnormalized(character.code) || character.code == kBeforeTrailing) {
       AppendNormalForm(text.substr(done, at - done), marks_of(done, at), form,
                        normal);
       AppendUtf8(character.code, normal.text);

@@ -9,6 +9,7 @@
 
 #include "gtest/gtest.h"
 #include "nlohmann/json.hpp"
+#include "server/text/marked_text.h"
 #include "server/text/tokenizer_factory.h"
 #include "tests/testing/temp_directory.h"
 
@@ -69,6 +70,38 @@ TEST(UnicodeTest, LettersInCirclesAreOfWords) {
   EXPECT_TRUE(IsWordCharacter(U'\u200D'));
   EXPECT_FALSE(IsWordCharacter(U'\0'));
   EXPECT_FALSE(IsWordCharacter(U'\U0010FFFF'));
+}
+
+// U+11A7 lies before the trailing consonants of Hangul and is none.
+TEST(UnicodeTest, NormalFormsKeepTheVowelBeforeHangulsTrailingConsonants) {
+  const struct {
+    const char* text;
+    const char* composed;
+  } kCases[] = {
+      {"\uac00\u11a7", "\uac00\u11a7"},
+      {"\uac00\u11a8", "\uac01"},
+      {"\uac00\u11c2", "\uac1b"},
+      {"\uac00\u11c3", "\uac00\u11c3"},
+      {"\uac01\u11a7", "\uac01\u11a7"},
+      {"\u1100\u1161\u11a7", "\uac00\u11a7"},
+      {"\u1100\u1161\u11a8", "\uac01"},
+      {"\uac00\u11a7\u11a8", "\uac00\u11a7\u11a8"},
+      {"\uac00\u11a7\u0301\u0323", "\uac00\u11a7\u0323\u0301"},
+      {"e\u0301\u11a7e\u0301", "\u00e9\u11a7\u00e9"},
+  };
+  for (const bool compatible : {false, true}) {
+    for (const auto& test : kCases) {
+      EXPECT_EQ(ToNormalForm(test.text, {true, compatible}), test.composed);
+    }
+    EXPECT_EQ(ToNormalForm("\uac00\u11a7", {false, compatible}),
+              "\u1100\u1161\u11a7");
+  }
+  // A character of three bytes each.
+  std::string literal = {kNotLiteral, kNotLiteral, kNotLiteral,
+                         kLiteral,    kLiteral,    kLiteral};
+  EXPECT_EQ(ToNormalForm("\uac00\u11a7", {}, literal), "\uac00\u11a7");
+  EXPECT_EQ(literal, std::string({kNotLiteral, kNotLiteral, kNotLiteral,
+                                  kLiteral, kLiteral, kLiteral}));
 }
 
 // Kawi is of Unicode 15.
