@@ -41,7 +41,8 @@ absl::Status RefuseText(const json& model, absl::string_view name) {
 
 }  // namespace
 
-absl::StatusOr<Bpe> Bpe::FromJson(const json& model, size_t vocab_size) {
+absl::StatusOr<Bpe> Bpe::FromJson(const json& model, const json& added_tokens,
+                                  size_t vocab_size) {
   if (!model.is_object()) {
     return absl::InvalidArgumentError("'model' is no object");
   }
@@ -53,6 +54,7 @@ absl::StatusOr<Bpe> Bpe::FromJson(const json& model, size_t vocab_size) {
   Bpe bpe;
   STEADYSTATE_RETURN_IF_ERROR(bpe.ReadVocabulary(model, vocab_size));
   STEADYSTATE_RETURN_IF_ERROR(bpe.ReadOptions(model));
+  STEADYSTATE_RETURN_IF_ERROR(bpe.ReadUnknown(model, added_tokens, vocab_size));
   STEADYSTATE_RETURN_IF_ERROR(bpe.ReadMerges(model));
   return bpe;
 }
@@ -104,15 +106,26 @@ absl::Status Bpe::ReadOptions(const json& model) {
                                BoolMember(model, "fuse_unk", false));
   STEADYSTATE_ASSIGN_OR_RETURN(ignore_merges_,
                                BoolMember(model, "ignore_merges", false));
+  return absl::OkStatus();
+}
+
+// The library fails at the first unknown character where the token is an added
+// one alone; here that stands for the character all the same.
+absl::Status Bpe::ReadUnknown(const json& model, const json& added_tokens,
+                              size_t vocab_size) {
   if (MemberOrNull(model, "unk_token").is_null()) return absl::OkStatus();
   STEADYSTATE_ASSIGN_OR_RETURN(const std::string unknown,
                                StringMember(model, "unk_token"));
   unknown_ = IdOf(unknown);
-  if (*unknown_ < 0) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "the model's 'unk_token' ", Quoted(unknown), " is no token"));
+  if (*unknown_ >= 0) return absl::OkStatus();
+  for (const json& added : added_tokens) {
+    if (MemberOrNull(added, "content") != unknown) continue;
+    STEADYSTATE_ASSIGN_OR_RETURN(unknown_,
+                                 IndexMember(added, "id", vocab_size));
+    return absl::OkStatus();
   }
-  return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(
+      "the model's 'unk_token' ", Quoted(unknown), " is no token"));
 }
 
 // A merge is "a b" or, in files of 2024 and later, ["a", "b"].

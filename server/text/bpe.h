@@ -23,8 +23,10 @@ class Bpe {
   // Type "BPE" (UNIMPLEMENTED for others, as for dropout and for prefixes and
   // suffixes of subwords). INVALID_ARGUMENT for what is malformed: an id of
   // `vocab_size` or more or of two tokens, a merge of what is no token or into
-  // none.
+  // none, an unknown token that is neither in the vocabulary nor among
+  // `added_tokens`, the file's.
   static absl::StatusOr<Bpe> FromJson(const nlohmann::json& model,
+                                      const nlohmann::json& added_tokens,
                                       size_t vocab_size);
 
   // Appends the ids of a word, in time O(n log n). Characters that the
@@ -65,6 +67,9 @@ class Bpe {
   absl::Status ReadVocabulary(const nlohmann::json& model, size_t vocab_size);
   absl::Status ReadMerges(const nlohmann::json& model);
   absl::Status ReadOptions(const nlohmann::json& model);
+  absl::Status ReadUnknown(const nlohmann::json& model,
+                           const nlohmann::json& added_tokens,
+                           size_t vocab_size);
   absl::Status AddMerge(absl::string_view left, absl::string_view right,
                         uint32_t rank);
   static uint64_t PairOf(int32_t left, int32_t right) {

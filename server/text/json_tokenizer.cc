@@ -221,7 +221,8 @@ absl::StatusOr<Steps> ReadSteps(const json& file, size_t vocab_size,
   }
   Steps steps;
   STEADYSTATE_ASSIGN_OR_RETURN(
-      steps.bpe, Bpe::FromJson(MemberOrNull(file, "model"), vocab_size));
+      steps.bpe, Bpe::FromJson(MemberOrNull(file, "model"),
+                               MemberOrNull(file, "added_tokens"), vocab_size));
   STEADYSTATE_ASSIGN_OR_RETURN(
       steps.normalizer, Normalizer::FromJson(MemberOrNull(file, "normalizer")));
   STEADYSTATE_ASSIGN_OR_RETURN(

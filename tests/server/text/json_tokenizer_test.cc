@@ -94,6 +94,12 @@ TEST(JsonTokenizerTest, MergesInOrderAndFindsAddedTokens) {
   EXPECT_EQ(made.tokenizer->Decode(tokens), "abbab");
 }
 
+TEST(JsonTokenizerTest, TheUnknownTokenMayBeAnAddedOne) {
+  const Outcome made = MakeWith("/model/unk_token", "\"<s>\"");
+  ASSERT_TRUE(made.status.ok()) << made.status;
+  EXPECT_THAT(made.tokenizer->Encode("axb").value(), ElementsAre(0, 5, 1));
+}
+
 TEST(JsonTokenizerTest, MalformedFilesAreRefusedWithTheReason) {
   const struct {
     const char* pointer;
