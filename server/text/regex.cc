@@ -4,6 +4,7 @@
 #include <pcre2.h>
 
 #include <algorithm>
+#include <iterator>
 #include <optional>
 #include <string>
 #include <utility>
@@ -12,6 +13,7 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
 #include "server/base/error.h"
 #include "server/base/status_macros.h"
 #include "server/text/unicode.h"
@@ -30,6 +32,69 @@ absl::Status Unsupported(absl::string_view pattern, absl::string_view what) {
   return absl::UnimplementedError(
       absl::StrCat("the pattern \"", pattern.substr(0, 200), "\" has ", what,
                    ", which is not supported"));
+}
+
+// Names of categories as Oniguruma has them, for PCRE2. Names of properties
+// that go by more than the category, such as Alpha, are none of these: the two
+// libraries know them of different versions of Unicode.
+struct Category {
+  absl::string_view name;  // without case, spaces, hyphens and underscores
+  absl::string_view code;
+};
+constexpr Category kCategories[] = {
+    {"any", "Any"},
+    {"casedletter", "L&"},
+    {"closepunctuation", "Pe"},
+    {"cntrl", "Cc"},
+    {"combiningmark", "M"},
+    {"connectorpunctuation", "Pc"},
+    {"control", "Cc"},
+    {"currencysymbol", "Sc"},
+    {"dashpunctuation", "Pd"},
+    {"decimalnumber", "Nd"},
+    {"digit", "Nd"},
+    {"enclosingmark", "Me"},
+    {"finalpunctuation", "Pf"},
+    {"format", "Cf"},
+    {"initialpunctuation", "Pi"},
+    {"letter", "L"},
+    {"letternumber", "Nl"},
+    {"lineseparator", "Zl"},
+    {"lowercaseletter", "Ll"},
+    {"mark", "M"},
+    {"mathsymbol", "Sm"},
+    {"modifierletter", "Lm"},
+    {"modifiersymbol", "Sk"},
+    {"nonspacingmark", "Mn"},
+    {"number", "N"},
+    {"openpunctuation", "Ps"},
+    {"other", "C"},
+    {"otherletter", "Lo"},
+    {"othernumber", "No"},
+    {"otherpunctuation", "Po"},
+    {"othersymbol", "So"},
+    {"paragraphseparator", "Zp"},
+    {"privateuse", "Co"},
+    {"punct", "P"},
+    {"punctuation", "P"},
+    {"separator", "Z"},
+    {"spaceseparator", "Zs"},
+    {"spacingmark", "Mc"},
+    {"symbol", "S"},
+    {"titlecaseletter", "Lt"},
+    {"unassigned", "Cn"},
+    {"uppercaseletter", "Lu"},
+};
+
+// What PCRE2 calls a property. Longer names than categories have are scripts,
+// which PCRE2 by itself widens to their extensions.
+std::string PropertyOf(absl::string_view name) {
+  std::string plain = absl::StrReplaceAll(absl::AsciiStrToLower(name),
+                                          {{" ", ""}, {"-", ""}, {"_", ""}});
+  const auto* const found =
+      std::ranges::find(kCategories, plain, &Category::name);
+  if (found != std::end(kCategories)) return std::string(found->code);
+  return absl::StrCat(name.size() > 2 ? "sc:" : "", name);
 }
 
 // Writes a pattern of Oniguruma as one of PCRE2 that means the same.
@@ -129,8 +194,6 @@ class Translator {
     return absl::OkStatus();
   }
 
-  // \p{L} is the same in both; longer names are scripts, which PCRE2 by itself
-  // widens to their extensions.
   absl::Status TranslateProperty() {
     const size_t close = pattern_.find('}', at_);
     if (at_ + 2 >= pattern_.size() || pattern_[at_ + 2] != '{' ||
@@ -141,7 +204,7 @@ class Translator {
     const bool negated = absl::StartsWith(name, "^");
     if (negated) name.remove_prefix(1);
     absl::StrAppend(&out_, pattern_.substr(at_, 3), negated ? "^" : "",
-                    name.size() > 2 ? "sc:" : "", name, "}");
+                    PropertyOf(name), "}");
     at_ = close + 1;
     return absl::OkStatus();
   }
@@ -168,7 +231,9 @@ class Translator {
   std::vector<size_t> groups_;
 };
 
-absl::StatusOr<void*> CompilePcre2(absl::string_view pattern,
+// `stated` is the pattern as the file has it.
+absl::StatusOr<void*> CompilePcre2(absl::string_view stated,
+                                   absl::string_view pattern,
                                    uint32_t options) {
   if (pattern.size() > kMaxPatternBytes) {
     return absl::InvalidArgumentError(absl::StrCat(
@@ -182,14 +247,19 @@ absl::StatusOr<void*> CompilePcre2(absl::string_view pattern,
                                    &where, nullptr);
   // Oniguruma has it.
   if (error == PCRE2_ERROR_LOOKBEHIND_NOT_FIXED_LENGTH) {
-    return Unsupported(pattern, "a look behind of no fixed length");
+    return Unsupported(stated, "a look behind of no fixed length");
+  }
+  // Which Oniguruma may have, or a script that is newer than the library.
+  if (error == PCRE2_ERROR_UNKNOWN_UNICODE_PROPERTY) {
+    return Unsupported(stated, "a property of an unknown name");
   }
   if (code == nullptr) {
     PCRE2_UCHAR message[160] = {};
     pcre2_get_error_message(error, message, sizeof(message));
-    return absl::InvalidArgumentError(absl::StrCat(
-        "the pattern \"", pattern.substr(0, 200), "\" is wrong at byte ", where,
-        ": ", reinterpret_cast<const char*>(message)));
+    return absl::InvalidArgumentError(
+        absl::StrCat("the pattern \"", stated.substr(0, 200), "\" is wrong",
+                     stated == pattern ? absl::StrCat(" at byte ", where) : "",
+                     ": ", reinterpret_cast<const char*>(message)));
   }
   return code;
 }
@@ -262,12 +332,14 @@ absl::StatusOr<Regex> Regex::Compile(absl::string_view pattern) {
   STEADYSTATE_ASSIGN_OR_RETURN(const std::string translated,
                                Translator(pattern).Translate());
   STEADYSTATE_ASSIGN_OR_RETURN(
-      void* code, CompilePcre2(translated, PCRE2_UCP | PCRE2_MULTILINE));
+      void* code,
+      CompilePcre2(pattern, translated, PCRE2_UCP | PCRE2_MULTILINE));
   return Regex(code, false);
 }
 
 absl::StatusOr<Regex> Regex::OfLiteral(absl::string_view text) {
-  STEADYSTATE_ASSIGN_OR_RETURN(void* code, CompilePcre2(text, PCRE2_LITERAL));
+  STEADYSTATE_ASSIGN_OR_RETURN(void* code,
+                               CompilePcre2(text, text, PCRE2_LITERAL));
   return Regex(code, true);
 }
 

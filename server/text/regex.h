@@ -24,8 +24,9 @@ class Regex {
   // INVALID_ARGUMENT if the pattern is none; UNIMPLEMENTED if it has something
   // that the two libraries take differently and that is not translated: \w, \b,
   // \h, \R, \X, \G, \K, anchors by letter, back references, named groups,
-  // inline flags but (?i:), intersections, classes within classes and
-  // looks behind of no fixed length.
+  // inline flags but (?i:), intersections, classes within classes, looks
+  // behind of no fixed length, and properties that are neither categories, by
+  // their short or long names, nor scripts that PCRE2 knows.
   static absl::StatusOr<Regex> Compile(absl::string_view pattern);
 
   // A pattern that matches `text` itself.
