@@ -21,6 +21,7 @@
 #include "server/text/normalizer.h"
 #include "server/text/post_processor.h"
 #include "server/text/pre_tokenizer.h"
+#include "server/text/regex.h"
 #include "server/text/token_decoder.h"
 #include "server/text/tokenizer_factory.h"
 #include "server/text/unicode.h"
@@ -42,6 +43,12 @@ constexpr JsonLimits kLimits = {.max_bytes = size_t{64} << 20,
 constexpr double kMaxTextGrowth = 72;
 constexpr double kMaxTokenGrowth = 4;
 
+// What patterns of the normalizer and the decoder may take while a file is
+// read, over all of its tokens: some seconds for the largest vocabularies.
+// Patterns in use take less than a hundred steps a token.
+constexpr uint64_t kMaxSteps = 20'000'000;
+constexpr uint64_t kMaxStepsPerToken = 1000;
+
 // The steps that a tokenizer.json describes.
 struct Steps {
   Normalizer normalizer;
@@ -56,8 +63,7 @@ class JsonTokenizer final : public Tokenizer {
  public:
   JsonTokenizer(Steps steps, size_t vocab_size);
 
-  // What each token stands for, once. INVALID_ARGUMENT if a pattern of the
-  // decoder takes too long over one of them.
+  // What each token stands for, once. Errors as Regex::Cut.
   absl::Status DecodeVocabulary();
 
   absl::string_view kind() const override {
@@ -246,21 +252,27 @@ absl::StatusOr<Steps> ReadSteps(const json& file, size_t vocab_size,
   return steps;
 }
 
+absl::StatusOr<std::unique_ptr<Tokenizer>> MakeFromFile(
+    const json& file, size_t vocab_size, std::vector<std::string>& warnings) {
+  const SearchBudget budget(kMaxSteps + kMaxStepsPerToken * vocab_size);
+  STEADYSTATE_ASSIGN_OR_RETURN(Steps steps,
+                               ReadSteps(file, vocab_size, warnings));
+  auto tokenizer =
+      std::make_unique<JsonTokenizer>(std::move(steps), vocab_size);
+  STEADYSTATE_RETURN_IF_ERROR(tokenizer->DecodeVocabulary());
+  return tokenizer;
+}
+
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Tokenizer>> MakeJsonTokenizer(
     absl::string_view text, absl::string_view what, size_t vocab_size,
     std::vector<std::string>& warnings) {
   STEADYSTATE_ASSIGN_OR_RETURN(const json file, ParseJson(text, what, kLimits));
-  auto steps = ReadSteps(file, vocab_size, warnings);
-  if (!steps.ok()) {
-    return absl::Status(steps.status().code(),
-                        absl::StrCat(what, ": ", steps.status().message()));
-  }
-  auto tokenizer =
-      std::make_unique<JsonTokenizer>(*std::move(steps), vocab_size);
-  STEADYSTATE_RETURN_IF_ERROR(tokenizer->DecodeVocabulary());
-  return tokenizer;
+  auto made = MakeFromFile(file, vocab_size, warnings);
+  if (made.ok()) return made;
+  return absl::Status(made.status().code(),
+                      absl::StrCat(what, ": ", made.status().message()));
 }
 
 }  // namespace steadystate

@@ -275,32 +275,43 @@ absl::Status TooMuch(size_t bytes) {
       {{"bounds", absl::StrCat("at most ", Regex::kMaxSteps, " steps")}});
 }
 
+// Of each thread.
+thread_local SearchBudget* current_budget = nullptr;
+
+}  // namespace
+
+SearchBudget::SearchBudget(uint64_t steps) : steps_(steps), left_(steps) {
+  current_budget = this;
+}
+
+SearchBudget::~SearchBudget() { current_budget = nullptr; }
+
 // What one search needs. Freed with the object.
-class Search {
+class RegexSearch {
  public:
-  explicit Search(const pcre2_code* code)
+  // `budget`: what it takes from, or null.
+  RegexSearch(const pcre2_code* code, SearchBudget* budget)
       : code_(code),
+        budget_(budget),
         match_(pcre2_match_data_create(1, nullptr)),
         context_(pcre2_match_context_create(nullptr)) {
-    pcre2_set_match_limit(context_, Regex::kMaxSteps);
     pcre2_set_heap_limit(context_, Regex::kMaxHeapKib);
   }
-  ~Search() {
+  ~RegexSearch() {
     pcre2_match_data_free(match_);
     pcre2_match_context_free(context_);
   }
-  Search(const Search&) = delete;
-  Search& operator=(const Search&) = delete;
+  RegexSearch(const RegexSearch&) = delete;
+  RegexSearch& operator=(const RegexSearch&) = delete;
 
   // The bounds of the first match at or after `from`; false if there is none.
   // INVALID_ARGUMENT if looking for it takes too much.
   absl::StatusOr<bool> Find(absl::string_view text, size_t from, size_t& begin,
                             size_t& end) {
-    const int found =
-        pcre2_match(code_, reinterpret_cast<PCRE2_SPTR>(text.data()),
-                    text.size(), from, PCRE2_NO_UTF_CHECK, match_, context_);
+    const int found = budget_ == nullptr ? Match(text, from, Regex::kMaxSteps)
+                                         : MatchWithinBudget(text, from);
     if (found == PCRE2_ERROR_NOMATCH) return false;
-    if (found < 0) return TooMuch(text.size());
+    if (found < 0) return budget_ == nullptr ? TooMuch(text.size()) : Spent();
     // Zero says that a group did not fit, which nobody asked for.
     begin = pcre2_get_ovector_pointer(match_)[0];
     end = pcre2_get_ovector_pointer(match_)[1];
@@ -308,10 +319,46 @@ class Search {
   }
 
  private:
+  int Match(absl::string_view text, size_t from, uint32_t steps) {
+    pcre2_set_match_limit(context_, steps);
+    return pcre2_match(code_, reinterpret_cast<PCRE2_SPTR>(text.data()),
+                       text.size(), from, PCRE2_NO_UTF_CHECK, match_, context_);
+  }
+
+  // PCRE2 does not tell what a search has taken. So it may take little at first
+  // and then more, and what it was let take counts.
+  int MatchWithinBudget(absl::string_view text, size_t from) {
+    constexpr uint64_t kFirstSteps = 64;
+    constexpr uint64_t kFactor = 8;
+    for (uint64_t steps = kFirstSteps;; steps *= kFactor) {
+      steps = std::min<uint64_t>({steps, budget_->left_, Regex::kMaxSteps});
+      budget_->left_ -= steps;
+      const int found = Match(text, from, static_cast<uint32_t>(steps));
+      if (found != PCRE2_ERROR_MATCHLIMIT || budget_->left_ == 0 ||
+          steps == Regex::kMaxSteps) {
+        return found;
+      }
+    }
+  }
+
+  absl::Status Spent() const {
+    if (budget_->left_ == 0) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("its patterns take more than ", budget_->steps_,
+                       " steps to read all of its tokens"));
+    }
+    return absl::InvalidArgumentError(absl::StrCat(
+        "a pattern takes more than ", Regex::kMaxSteps, " steps, or ",
+        Regex::kMaxHeapKib, " KiB, to read one of its tokens"));
+  }
+
   const pcre2_code* code_;
+  SearchBudget* budget_;
   pcre2_match_data* match_;
   pcre2_match_context* context_;
 };
+
+namespace {
 
 size_t AfterCharacter(absl::string_view text, size_t at) {
   ++at;
@@ -355,7 +402,9 @@ absl::StatusOr<std::vector<Stretch>> Regex::Cut(absl::string_view text) const {
   const std::optional<std::string> stand_ins =
       literal_ ? std::nullopt : WithStandIns(text);
   const absl::string_view subject = stand_ins.has_value() ? *stand_ins : text;
-  Search search(static_cast<const pcre2_code*>(code_.get()));
+  RegexSearch search(static_cast<const pcre2_code*>(code_.get()),
+                     literal_ ? nullptr : current_budget);
+  const bool may_be_empty = least_match() == 0;
   size_t cut = 0;   // up to here `text` is in stretches
   size_t from = 0;  // the next match begins here or later
   size_t begin = 0;

@@ -2,6 +2,7 @@
 #define STEADYSTATE_SERVER_TEXT_REGEX_H_
 
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <vector>
 
@@ -14,6 +15,23 @@ namespace steadystate {
 struct Stretch {
   absl::string_view text;
   bool matched;
+};
+
+// What searches with patterns may take together while a tokenizer is read: as
+// long as it lives, those of the thread that made it take from it. Each takes a
+// few dozen steps at least; those for literals take none.
+class SearchBudget {
+ public:
+  // REQUIRES: the thread has no other.
+  explicit SearchBudget(uint64_t steps);
+  ~SearchBudget();
+  SearchBudget(const SearchBudget&) = delete;
+  SearchBudget& operator=(const SearchBudget&) = delete;
+
+ private:
+  friend class RegexSearch;
+  const uint64_t steps_;
+  uint64_t left_;
 };
 
 // A regular expression as tokenizer.json files have them: Oniguruma's Ruby

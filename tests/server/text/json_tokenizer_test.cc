@@ -81,6 +81,26 @@ TEST(JsonTokenizerTest, TextsThatAPatternTakesTooLongOverAreRefused) {
               HasSubstr("send the text as token ids"));
 }
 
+// None of these tokens takes too long by itself.
+TEST(JsonTokenizerTest, PatternsThatTakeTooLongOverAllTokensAreRefused) {
+  constexpr size_t kTokens = 400;
+  json file = SmallFile();
+  file["decoder"] = json::parse(
+      R"({"type": "Replace", "content": "x",
+          "pattern": {"Regex": "(?:a+)+[^a0-9]"}})");
+  for (size_t i = kVocabSize; i < kTokens; ++i) {
+    file["model"]["vocab"]["aaaaaaaaaaaaaaaaa" + std::to_string(i)] = i;
+  }
+  std::vector<std::string> warnings;
+  const absl::Status refused =
+      MakeJsonTokenizer(file.dump(), "t.json", kTokens, warnings).status();
+  EXPECT_EQ(refused.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(refused.message()),
+              HasSubstr("t.json: its patterns take more than 20400000 steps"));
+  file["decoder"]["pattern"]["Regex"] = "a+[^a0-9]";
+  EXPECT_TRUE(MakeJsonTokenizer(file.dump(), "t.json", kTokens, warnings).ok());
+}
+
 TEST(JsonTokenizerTest, MergesInOrderAndFindsAddedTokens) {
   const Outcome made = Make(SmallFile().dump());
   ASSERT_TRUE(made.status.ok()) << made.status;

@@ -132,8 +132,26 @@ TEST(RegexTest, SearchesThatTakeTooLongAreErrors) {
   const auto stretches = regex->Cut("b" + std::string(40, 'a'));
   EXPECT_EQ(stretches.status().code(), absl::StatusCode::kInvalidArgument);
   EXPECT_THAT(std::string(stretches.status().message()),
-              testing::HasSubstr("20000000 steps"));
+              HasSubstr("20000000 steps"));
   EXPECT_EQ(regex->Cut("baaac")->size(), 2u);
+}
+
+TEST(RegexTest, SearchesTakeFromTheThreadsBudget) {
+  const auto regex = Regex::Compile("b|(?:a+)+c");
+  ASSERT_TRUE(regex.ok());
+  const std::string text = "b" + std::string(12, 'a');
+  EXPECT_TRUE(regex->Cut(text).ok());
+  {
+    const SearchBudget budget(200'000);
+    EXPECT_TRUE(regex->Cut(text).ok());
+    absl::Status spent;
+    for (int i = 0; i < 20 && spent.ok(); ++i)
+      spent = regex->Cut(text).status();
+    EXPECT_EQ(spent.code(), absl::StatusCode::kInvalidArgument);
+    EXPECT_THAT(std::string(spent.message()), HasSubstr("200000 steps"));
+    EXPECT_TRUE(Regex::OfLiteral("a")->Cut(text).ok());
+  }
+  EXPECT_TRUE(regex->Cut(text).ok());
 }
 
 }  // namespace
