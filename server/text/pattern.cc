@@ -62,8 +62,10 @@ absl::StatusOr<MarkedText> ReplaceAll(const Regex& pattern,
 }
 
 Growth GrowthOfReplacing(const Regex& pattern, absl::string_view content) {
-  const double factor = static_cast<double>(content.size()) /
-                        static_cast<double>(pattern.least_match());
+  const auto bytes = static_cast<double>(content.size());
+  // Before each character, and at the end.
+  if (pattern.least_match() == 0) return {.factor = 1 + bytes, .added = bytes};
+  const double factor = bytes / static_cast<double>(pattern.least_match());
   return {.factor = std::max(factor, 1.0)};
 }
 

@@ -25,11 +25,13 @@ constexpr absl::string_view kGpt2Pattern =
     "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|"
     "\\s+(?!\\S)|\\s+";
 
-// Appends the words of a piece; the first of them is as first as the piece.
+// Appends the words of a piece but empty ones; the first of them is as first as
+// the piece.
 template <typename Piece>
 void AppendWords(const std::vector<absl::string_view>& words, bool first,
                  std::vector<Piece>& to) {
   for (const absl::string_view word : words) {
+    if (word.empty()) continue;
     to.push_back({std::string(word), first});
     first = false;
   }

@@ -391,14 +391,20 @@ absl::StatusOr<Regex> Regex::OfLiteral(absl::string_view text) {
 }
 
 size_t Regex::least_match() const {
+  const auto* const code = static_cast<const pcre2_code*>(code_.get());
+  uint32_t may_be_empty = 0;
+  pcre2_pattern_info(code, PCRE2_INFO_MATCHEMPTY, &may_be_empty);
+  if (may_be_empty != 0) return 0;
   uint32_t characters = 0;
-  pcre2_pattern_info(static_cast<const pcre2_code*>(code_.get()),
-                     PCRE2_INFO_MINLENGTH, &characters);
+  pcre2_pattern_info(code, PCRE2_INFO_MINLENGTH, &characters);
   return std::max<size_t>(characters, 1);
 }
 
+// As the library does, a match of nothing right behind the one before it is
+// none.
 absl::StatusOr<std::vector<Stretch>> Regex::Cut(absl::string_view text) const {
   std::vector<Stretch> stretches;
+  if (text.empty()) return stretches;
   const std::optional<std::string> stand_ins =
       literal_ ? std::nullopt : WithStandIns(text);
   const absl::string_view subject = stand_ins.has_value() ? *stand_ins : text;
@@ -409,19 +415,22 @@ absl::StatusOr<std::vector<Stretch>> Regex::Cut(absl::string_view text) const {
   size_t from = 0;  // the next match begins here or later
   size_t begin = 0;
   size_t end = 0;
-  while (from < text.size()) {
+  bool matched = false;  // what ends at `cut` is a match
+  while (from < text.size() || (from == text.size() && may_be_empty)) {
     STEADYSTATE_ASSIGN_OR_RETURN(const bool found,
                                  search.Find(subject, from, begin, end));
     if (!found) break;
-    from = end;
-    if (begin == end) {
-      from = AfterCharacter(text, end);
+    if (begin == end && matched && end == cut) {
+      from = AfterCharacter(text, from);
       continue;
     }
-    if (cut < begin)
+    if (cut < begin) {
       stretches.push_back({text.substr(cut, begin - cut), false});
+    }
     stretches.push_back({text.substr(begin, end - begin), true});
     cut = end;
+    from = end;
+    matched = true;
   }
   if (cut < text.size()) stretches.push_back({text.substr(cut), false});
   return stretches;

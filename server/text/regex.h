@@ -50,16 +50,18 @@ class Regex {
   // A pattern that matches `text` itself.
   static absl::StatusOr<Regex> OfLiteral(absl::string_view text);
 
-  // Cuts `text` into matches, leftmost first, and what lies between; matches of
-  // nothing are left out. The parts point into `text`. Categories of characters
-  // are those of the library (unicode.h). INVALID_ARGUMENT if one search takes
-  // more than kMaxSteps, or than kMaxHeapKib of memory to go back by: patterns
-  // come with checkpoints and texts from clients, and some pairs of them take
-  // time exponential in the text's length.
-  // REQUIRES: `text` is UTF-8.
+  // Cuts `text` into matches, leftmost first, and what lies between. A match of
+  // nothing is an empty part, but right behind another match it is none; in a
+  // text of nothing there is none. The parts point into `text`. Categories of
+  // characters are those of the library (unicode.h). INVALID_ARGUMENT if one
+  // search takes more than kMaxSteps, or than kMaxHeapKib of memory to go back
+  // by: patterns come with checkpoints and texts from clients, and some pairs
+  // of them take time exponential in the text's length. Also if the thread's
+  // SearchBudget is spent. REQUIRES: `text` is UTF-8.
   absl::StatusOr<std::vector<Stretch>> Cut(absl::string_view text) const;
 
-  // The least that a match of Cut has: characters, so bytes, too.
+  // The least that a match of Cut has: characters, so bytes, too. 0 if it may
+  // be empty.
   size_t least_match() const;
 
   static constexpr unsigned kMaxSteps = 20'000'000;

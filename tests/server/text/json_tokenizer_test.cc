@@ -274,6 +274,17 @@ TEST(NormalizerTest, GrowthOfStepsIsThatOfTheWorstText) {
   EXPECT_EQ(normalizer->growth().added, 18);
 }
 
+// As by the library: one for each match of nothing.
+TEST(NormalizerTest, WhatMatchesNothingIsReplacedToo) {
+  const auto normalizer = Normalizer::FromJson(json::parse(
+      R"({"type": "Replace", "pattern": {"Regex": "x*"}, "content": "--"})"));
+  ASSERT_TRUE(normalizer.ok()) << normalizer.status();
+  EXPECT_EQ(normalizer->Normalize("ax\u00e9xx").value(), "--a--\u00e9--");
+  EXPECT_EQ(normalizer->Normalize("").value(), "");
+  EXPECT_EQ(normalizer->Normalize("a").value(), "--a--");
+  EXPECT_EQ(normalizer->growth().PerByte(), 5);
+}
+
 TEST(JsonTokenizerTest, OtherKindsAreUnimplemented) {
   const struct {
     const char* pointer;

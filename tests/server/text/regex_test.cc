@@ -85,8 +85,17 @@ TEST(RegexTest, AnchorsAreThoseOfLines) {
   EXPECT_THAT(Matches("^.", "ab\ncd"), ElementsAre("a", "c"));
 }
 
-TEST(RegexTest, MatchesOfNothingAreLeftOut) {
-  EXPECT_THAT(Matches("x*", "ax\xC3\xA9xx"), ElementsAre("x", "xx"));
+// But for those behind another match.
+TEST(RegexTest, MatchesOfNothingAreEmpty) {
+  EXPECT_THAT(Matches("x*", "ax\xC3\xA9xx"), ElementsAre("", "x", "xx"));
+  EXPECT_THAT(Matches("x*", "ab"), ElementsAre("", "", ""));
+  EXPECT_THAT(Matches("(?=(\\d{3})+(?!\\d))", "1234567"), ElementsAre("", ""));
+  EXPECT_THAT(Matches("\\d+|$", "12a3"), ElementsAre("12", "3"));
+  EXPECT_THAT(Matches("$", "a\nb"), ElementsAre("", ""));
+  EXPECT_THAT(Matches("x*", ""), ElementsAre());
+  EXPECT_EQ(Regex::Compile("x*")->least_match(), 0u);
+  EXPECT_EQ(Regex::Compile("(?=x)")->least_match(), 0u);
+  EXPECT_EQ(Regex::Compile("xy|z")->least_match(), 1u);
 }
 
 // To Perl the plus would forbid to go back: "aaa", then nothing before the a.
