@@ -85,6 +85,12 @@ TEST(ConfigTest, AListMayBeOneNumberOrNull) {
   EXPECT_FALSE(Parse("{}").SizeList("a", bounds, 2)->has_value());
   EXPECT_FALSE(Parse(R"({"a": [1, 2, 3]})").SizeList("a", bounds, 2).ok());
   EXPECT_FALSE(Parse(R"({"a": [10]})").SizeList("a", bounds, 2).ok());
+  const Bounds signs = {-1, 9};
+  EXPECT_THAT(**Parse(R"({"a": [-1, 9]})").WholeNumberList("a", signs, 2),
+              ElementsAre(-1, 9));
+  EXPECT_THAT(**Parse(R"({"a": -1})").WholeNumberList("a", signs, 2),
+              ElementsAre(-1));
+  EXPECT_FALSE(Parse(R"({"a": -2})").WholeNumberList("a", signs, 2).ok());
 }
 
 TEST(ConfigTest, ActivationsAreFoundByName) {
