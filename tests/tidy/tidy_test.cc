@@ -160,8 +160,9 @@ const std::vector<Layer> kLayers = {
      {"server/", "kernels/dtype.h", "absl/synchronization/mutex.h"}},
     {"client/cli/main.cc", {"client/cli/", "absl/synchronization/mutex.h"}},
     {"client/cli/",
-     {"client/cli/", "client/load/", "client/options/", "client/mutex.h",
-      "steadystate/", "google/", "grpc"}},
+     {"client/cli/", "client/jinja/", "client/load/", "client/options/",
+      "client/mutex.h", "steadystate/", "google/", "grpc"}},
+    {"client/jinja/", {"client/jinja/"}},
     // The server's command line is read with the same code.
     {"client/options/", {"client/options/"}},
     {"server/flag", {"server/", "kernels/dtype.h", "client/options/"}},
