@@ -309,11 +309,9 @@ absl::Status Chat::Try(absl::string_view said, Canceller& canceller) {
   if (!position.ok()) return position.status();
   v1::GenerateRequest request;
   request.set_session(session_.name());
-  Prompt prompt = *position == 0 ? rules_.beginning : Prompt();
-  for (PromptPart& part : conversation_.PromptOf(said, *position)) {
-    prompt.push_back(std::move(part));
-  }
-  const auto tokens = TokensOf(connection_, prompt);
+  const auto prompt = rules_.PromptOf(conversation_, said, *position);
+  if (!prompt.ok()) return prompt.status();
+  const auto tokens = TokensOf(connection_, *prompt);
   if (!tokens.ok()) return tokens.status();
   request.mutable_tokens()->mutable_ids()->Assign(tokens->begin(),
                                                   tokens->end());
@@ -335,7 +333,7 @@ absl::Status Chat::Try(absl::string_view said, Canceller& canceller) {
       },
       {.timeout = connection_.call.timeout, .canceller = &canceller});
   if (ReasonOf(generated) == v1::SESSION_BUSY) return generated;
-  conversation_.Begin(*position);
+  conversation_.Begin(*position, said);
   conversation_.End(report.finish_reason() == v1::STOP_STRING ||
                     (report.finish_reason() == v1::STOP_TOKEN &&
                      rules_.end_token &&

@@ -29,8 +29,6 @@ struct ChatForm {
   std::string role_end;    // between that and the message
   std::string end;         // after the message; models end an answer with it
   std::string after_end;   // sets messages apart
-  // What an answer is begun with on the model's behalf, as "<think>\n" is.
-  std::string opening{};
 
   // "<|im_start|>user\nHi<|im_end|>\n", of role and message.
   Prompt Message(absl::string_view role, absl::string_view text) const;
@@ -48,13 +46,10 @@ struct ChatForm {
 // The words that --template may be.
 inline constexpr absl::string_view kChatForms = "auto|chatml|llama3|none";
 
-// The form that `choice` names: "chatml", "llama3", "none" (nothing), or
-// "auto": that of the model's own template, known by the marks in it, or
-// nothing if the model has no template. INVALID_ARGUMENT: `choice` is no such
-// word. FAILED_PRECONDITION, with what to do: a template of another form.
-//
-// Templates are Jinja, whose only implementation to rely on is Python's; the
-// marks say what nearly all of them write of plain messages.
+// The form that `choice` names: "chatml" or "llama3", after the model's bos
+// token if its template names that; nothing for "none", and for "auto", which
+// is the template's own form (ChatTemplate). INVALID_ARGUMENT: `choice` is no
+// such word.
 absl::StatusOr<std::optional<ChatForm>> ChatFormOf(absl::string_view choice,
                                                    const v1::Model& model);
 

@@ -37,9 +37,20 @@ Prompt Conversation::PromptOf(absl::string_view line, uint64_t position) const {
           {.text = assistant_prefix_}};
 }
 
-void Conversation::Begin(uint64_t position) {
-  turns_.push_back({position, at_stop_});
+std::vector<std::string> Conversation::Said() const {
+  std::vector<std::string> said;
+  for (const Turn& turn : turns_) said.push_back(turn.said);
+  return said;
+}
+
+void Conversation::Begin(uint64_t position, absl::string_view said) {
+  turns_.push_back({position, at_stop_, std::string(said)});
   if (turns_.size() > kMaxTurns) turns_.pop_front();
+  size_t bytes = 0;
+  for (auto turn = turns_.rbegin(); turn != turns_.rend(); ++turn) {
+    bytes += turn->said.size();
+    if (bytes > kMaxSaidBytes) turn->said.clear();
+  }
   at_stop_ = false;
 }
 

@@ -7,6 +7,7 @@
 #include <optional>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
@@ -20,6 +21,8 @@ class Conversation {
  public:
   // Turns that can be taken back; older ones are forgotten.
   static constexpr size_t kMaxTurns = 4096;
+  // Bytes of what was said in them that are kept; of older turns it is "".
+  static constexpr size_t kMaxSaidBytes = size_t{4} << 20;
 
   // `user_prefix`: what comes before what the user says, such as "\n\nUser: ",
   // and `assistant_prefix` before the answer.
@@ -36,6 +39,11 @@ class Conversation {
         after_answer_(form.after_end),
         at_stop_(true) {}
 
+  // Turns that a template writes, which ends answers with `answer_end`:
+  // PromptOf is not called.
+  explicit Conversation(std::string answer_end)
+      : answer_end_(std::move(answer_end)), at_stop_(true) {}
+
   // What ends an answer: a message's end in a template's form, else the user's
   // prefix without blanks at its end, and of line ends before it at most one:
   // models end a line in their own ways. "" if the prefix is blank.
@@ -48,8 +56,14 @@ class Conversation {
   // turn of this object the session is taken to be where an answer has ended.
   Prompt PromptOf(absl::string_view line, uint64_t position) const;
 
-  // A turn begins at this position.
-  void Begin(uint64_t position);
+  // What the user has said in the turns so far, first to last.
+  std::vector<std::string> Said() const;
+
+  // True if the session's last text is stop().
+  bool at_stop() const { return at_stop_; }
+
+  // A turn, in which the user says `said`, begins at this position.
+  void Begin(uint64_t position, absl::string_view said = "");
 
   // The answer of the turn has ended; `stopped`: with the stop string, or with
   // the token that stands for it.
@@ -66,6 +80,7 @@ class Conversation {
   struct Turn {
     uint64_t position;
     bool at_stop;  // before it
+    std::string said;
   };
 
   const std::string user_prefix_;

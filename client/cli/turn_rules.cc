@@ -24,9 +24,7 @@ TurnRules ByPrefixes(const TurnOptions& options) {
       options.user_prefix.value_or(std::string(kUserPrefix));
   const std::string assistant =
       options.assistant_prefix.value_or(std::string(kAssistantPrefix));
-  return {.form = {},
-          .end_token = {},
-          .beginning = {{.text = options.system}},
+  return {.beginning = {{.text = options.system}},
           .conversation = Conversation(Unescaped(user), Unescaped(assistant))};
 }
 
@@ -39,9 +37,10 @@ void TurnOptions::AppendTo(OptionTable& table) {
        "form, the system's message.",
        &system},
       {"template", kChatForms,
-       "How turns are written: auto as the model's own chat template does, if "
-       "its marks are those of ChatML or of Llama 3; none by prefixes, as "
-       "where the model has no template or a prefix is given.",
+       "How turns are written: auto as the model's own chat template does, "
+       "which is refused if it is not understood; chatml or llama3 in that "
+       "form, whatever the template says; none by prefixes, as where the "
+       "model has no template or a prefix is given.",
        &form, 0, "", form},
       {"user_prefix", "TEXT",
        "What stands before each line of yours; \\n is a line end. The answer "
@@ -85,6 +84,18 @@ absl::Status TurnRules::CheckSaid(absl::string_view text) const {
   return absl::OkStatus();
 }
 
+absl::StatusOr<Prompt> TurnRules::PromptOf(const Conversation& before,
+                                           absl::string_view line,
+                                           uint64_t position) const {
+  if (written && position == 0) return written->First(line);
+  if (written) return written->Next(before.Said(), line, before.at_stop());
+  Prompt prompt = position == 0 ? beginning : Prompt();
+  for (PromptPart& part : before.PromptOf(line, position)) {
+    prompt.push_back(std::move(part));
+  }
+  return prompt;
+}
+
 absl::StatusOr<std::vector<int32_t>> TokensOf(const Connection& connection,
                                               const Prompt& prompt) {
   v1::TokenizeRequest request;
@@ -110,11 +121,11 @@ absl::StatusOr<std::vector<int32_t>> TokensOf(const Connection& connection,
 
 namespace {
 
-// Which marks of the form the model has no token for.
-absl::StatusOr<std::vector<std::string>> LettersOf(const Connection& connection,
-                                                   const ChatForm& form) {
+// Which marks the model has no token for.
+absl::StatusOr<std::vector<std::string>> LettersOf(
+    const Connection& connection, const std::vector<std::string>& marks) {
   std::vector<std::string> letters;
-  for (const std::string& mark : form.Marks()) {
+  for (const std::string& mark : marks) {
     const auto marked = TokensOf(connection, {{.text = mark}});
     if (!marked.ok()) return marked.status();
     const auto said = TokensOf(connection, {{.text = mark, .literal = true}});
@@ -124,26 +135,50 @@ absl::StatusOr<std::vector<std::string>> LettersOf(const Connection& connection,
   return letters;
 }
 
+// Rules whose answers end with `end`, where marks may be said if the model has
+// tokens for them.
+absl::Status AskOfMarks(const Connection& connection,
+                        const std::vector<std::string>& marks,
+                        const std::string& end, const std::string& system,
+                        TurnRules& rules) {
+  auto letters = LettersOf(connection, marks);
+  if (!letters.ok()) return letters.status();
+  rules.letters = *std::move(letters);
+  const absl::Status checked = rules.CheckSaid(system);
+  if (!checked.ok()) return checked;
+  const auto tokens = TokensOf(connection, {{.text = end}});
+  if (!tokens.ok()) return tokens.status();
+  if (tokens->size() == 1) rules.end_token = tokens->front();
+  return absl::OkStatus();
+}
+
 absl::StatusOr<TurnRules> ByForm(const Connection& connection,
                                  const ChatForm& form,
                                  const std::string& system) {
-  TurnRules rules{.form = form,
-                  .end_token = {},
-                  .beginning = {{.text = form.begin}},
+  TurnRules rules{.beginning = {{.text = form.begin}},
                   .conversation = Conversation(form)};
-  auto letters = LettersOf(connection, form);
-  if (!letters.ok()) return letters.status();
-  rules.letters = *std::move(letters);
+  const absl::Status asked =
+      AskOfMarks(connection, form.Marks(), form.end, system, rules);
+  if (!asked.ok()) return asked;
   if (!system.empty()) {
-    const absl::Status checked = rules.CheckSaid(system);
-    if (!checked.ok()) return checked;
     for (PromptPart& part : form.Message("system", system)) {
       rules.beginning.push_back(std::move(part));
     }
   }
-  const auto end = TokensOf(connection, {{.text = form.end}});
-  if (!end.ok()) return end.status();
-  if (end->size() == 1) rules.end_token = end->front();
+  return rules;
+}
+
+absl::StatusOr<TurnRules> ByTemplate(const Connection& connection,
+                                     const v1::Model& model,
+                                     const std::string& system) {
+  auto written = ChatTemplate::Of(model, system);
+  if (!written.ok()) return written.status();
+  const std::string end = written->answer_end();
+  const std::vector<std::string> marks = written->marks();
+  TurnRules rules{.written = *std::move(written),
+                  .conversation = Conversation(end)};
+  const absl::Status asked = AskOfMarks(connection, marks, end, system, rules);
+  if (!asked.ok()) return asked;
   return rules;
 }
 
@@ -162,6 +197,9 @@ absl::StatusOr<TurnRules> RulesOf(const Connection& connection,
   }
   const auto form = ChatFormOf(options.form, *model);
   if (!form.ok()) return form.status();
+  if (options.form == "auto" && !model->chat_template().empty()) {
+    return ByTemplate(connection, *model, options.system);
+  }
   // --system then is what the prompt begins with, special tokens and all.
   if (!form->has_value()) return ByPrefixes(options);
   return ByForm(connection, **form, options.system);

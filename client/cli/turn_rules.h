@@ -10,6 +10,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "client/cli/chat_form.h"
+#include "client/cli/chat_template.h"
 #include "client/cli/command.h"
 #include "client/cli/conversation.h"
 #include "client/options/options.h"
@@ -33,13 +34,20 @@ struct TurnOptions {
 
 // What becomes of them with a model.
 struct TurnRules {
-  std::optional<ChatForm> form;  // nothing: by prefixes
-  // The token that ends a message in that form; nothing: its text does.
-  std::optional<int32_t> end_token;
-  Prompt beginning;           // of a session, before the first turn
-  Conversation conversation;  // before it
+  // The model's own; nothing: turns are written by a form or prefixes.
+  std::optional<ChatTemplate> written{};
+  // The token that ends a message in a form; nothing: its text does.
+  std::optional<int32_t> end_token{};
+  Prompt beginning{};  // of a session, before the first turn, without `written`
+  Conversation conversation;  // before that turn
   // Marks of the form that to this model are mere letters, whoever says them.
   std::vector<std::string> letters{};
+
+  // What the session is to absorb so that the user has said `line`.
+  // FAILED_PRECONDITION: the template refuses that.
+  absl::StatusOr<Prompt> PromptOf(const Conversation& before,
+                                  absl::string_view line,
+                                  uint64_t position) const;
 
   // An error if what somebody says has one of these.
   absl::Status CheckSaid(absl::string_view text) const;

@@ -8,6 +8,7 @@ what the model answers: some letters, or the end of its message.
 """
 
 import concurrent.futures
+import datetime
 import json
 import pathlib
 import subprocess
@@ -25,12 +26,14 @@ try:
     import jinja2
 except ImportError:
     skip("no jinja2; deploy/install-packages --tests brings it")
+from client.chat_templates import make_golden  # noqa: E402
 
 GENERATE = stubs.GENERATION + "Generate"
 TOKENIZE = stubs.MODELS + "Tokenize"
 TIMEOUT_S = 60
 LETTERS = ("Z", "a", ".")
 SYSTEM = "You are terse."
+TEMPLATES = pathlib.Path(make_golden.__file__).parent
 
 # Of Qwen2.5, without its tools.
 QWEN = """
@@ -240,6 +243,36 @@ class ChatTemplateTest(unittest.TestCase):
             self.assertIn("assistant\n<think>\n", rendered)
             self.assertEqual(
                 text_of(self.eavesdropper.generations[0][0]), rendered)
+
+    def test_templates_of_checkpoints(self):
+        self.mark = "<|im_end|>"
+        made = make_golden.environment(datetime.datetime.now)
+        for path in sorted(TEMPLATES.glob("*.jinja")):
+            template = path.read_text()
+            # It has no messages of the system.
+            systems = ("",) if path.stem == "gemma" else ("", " Be terse. ")
+            self.serve("qwen2", template, "<|startoftext|>")
+            for system in systems:
+                messages = [{"role": "system", "content": system}] * bool(
+                    system) + [{"role": "user", "content": "Why?"}]
+                def rendered():
+                    return make_golden.render(made, template, messages,
+                                              "<|startoftext|>")
+                before = rendered()  # some write the day, which may end
+                del self.eavesdropper.generations[:]
+                self.chat(["Why?"], "-n", "1", "--system", system)
+                with self.subTest(path=path.name, system=system):
+                    self.assertIn(text_of(self.eavesdropper.generations[0][0]),
+                                  (before, rendered()))
+
+    def test_a_template_that_is_not_understood_is_refused(self):
+        self.mark = "<|im_end|>"
+        self.serve("qwen2", QWEN + "{{ messages | tojson }}")
+        refused = self.chat(["a"], code=1)
+        for hint in ("FAILED_PRECONDITION", "line 14: the filter 'tojson'",
+                     "--template chatml", "--user_prefix", "Python package"):
+            self.assertIn(hint, refused)
+        self.assertEqual(self.eavesdropper.generations, [])
 
     def test_llama3(self):
         self.serve("llama3", LLAMA3, "<|begin_of_text|>")

@@ -3,6 +3,7 @@
 #include "client/cli/conversation.h"
 
 #include <string>
+#include <vector>
 
 #include "gtest/gtest.h"
 
@@ -91,6 +92,21 @@ TEST(ConversationTest, RemembersABoundedNumberOfTurns) {
     chat.Undo();
   }
   EXPECT_EQ(chat.LastBegin(), std::nullopt);
+}
+
+TEST(ConversationTest, RemembersWhatWasSaidWithinABound) {
+  Conversation chat("</>");
+  EXPECT_EQ(chat.stop(), "</>");
+  EXPECT_TRUE(chat.at_stop());
+  chat.Begin(0, "a");
+  chat.Begin(9, "b");
+  EXPECT_FALSE(chat.at_stop());
+  EXPECT_EQ(chat.Said(), (std::vector<std::string>{"a", "b"}));
+  chat.Undo();
+  EXPECT_EQ(chat.Said(), std::vector<std::string>{"a"});
+  const std::string most(Conversation::kMaxSaidBytes, 'x');
+  chat.Begin(9, most);
+  EXPECT_EQ(chat.Said(), (std::vector<std::string>{"", most}));
 }
 
 TEST(BlankTrimmerTest, HoldsBlanksBackUntilMoreComes) {
