@@ -19,16 +19,21 @@ absl::Status NotUnderstood(absl::string_view kind, absl::string_view name,
       "the ", kind, " '", name, "' of ", KindOf(value), " is not understood"));
 }
 
+bool ChangesCase(absl::string_view name) {
+  return name == "upper" || name == "lower" || name == "capitalize";
+}
+
 // Other letters change in ways that only Unicode's tables know.
 absl::StatusOr<Value> WithCase(Text text, absl::string_view name) {
+  bool upper = name != "lower";
   for (char& byte : text.bytes) {
     if (!absl::ascii_isascii(static_cast<unsigned char>(byte))) {
       return absl::UnimplementedError(
           absl::StrCat("'", name, "' is understood of ASCII alone"));
     }
     const auto letter = static_cast<unsigned char>(byte);
-    byte = name == "upper" ? absl::ascii_toupper(letter)
-                           : absl::ascii_tolower(letter);
+    byte = upper ? absl::ascii_toupper(letter) : absl::ascii_tolower(letter);
+    upper = name == "upper";
   }
   return Value(std::move(text));
 }
@@ -106,7 +111,7 @@ absl::StatusOr<Value> MethodOfText(absl::string_view name, const Text& text,
     return Value(
         Replace(text, TextAt(arguments, 0).bytes, TextAt(arguments, 1)));
   }
-  if ((name == "upper" || name == "lower") && HasOnlyTexts(arguments, 0, 0)) {
+  if (ChangesCase(name) && HasOnlyTexts(arguments, 0, 0)) {
     return WithCase(text, name);
   }
   return NotUnderstood("method", name, text);
@@ -155,7 +160,7 @@ absl::StatusOr<Value> Filter(absl::string_view name, const Value& value,
   if (!text) return NotUnderstood("filter", name, value);
   if (alone && name == "trim") return Value(Strip(*text, Side::kBoth));
   if (alone && name == "string") return Value(*text);
-  if ((alone && (name == "upper" || name == "lower")) || name == "replace") {
+  if ((alone && ChangesCase(name)) || name == "replace") {
     return MethodOfText(name, *text, arguments);
   }
   return NotUnderstood("filter", name, value);

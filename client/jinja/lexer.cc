@@ -167,6 +167,10 @@ void Lexer::Piece() {
       error_ = "a number with a point is not understood";
       return;
     }
+    if (size > 1 && first == '0') {
+      error_ = "a number that begins with 0 is not understood";
+      return;
+    }
     Add(Type::kInteger, rest().substr(0, size));
     return Go(size);
   }

@@ -186,6 +186,11 @@ TEST(TemplateTest, WritesWhatJinjaWrites) {
   }
 }
 
+TEST(TemplateTest, LettersChangeTheirCase) {
+  EXPECT_EQ(Written("{{ 'aBC d' | capitalize }}{{ 'Q'.lower() }}"), "Abc dq");
+  EXPECT_EQ(Written("{{ messages[0].role.capitalize() }}"), "User");
+}
+
 TEST(TemplateTest, BracesThatAreNoTagsAreText) {
   EXPECT_EQ(Written("{"), "{");
   EXPECT_EQ(Written("{a}{ {{ 1 }}}{"), "{a}{ 1}{");
@@ -226,6 +231,7 @@ TEST(TemplateTest, WhatIsNotUnderstoodIsNamedWithItsLine) {
       {"{{ 1 < 2 < 3 }}", "a chain of comparisons"},
       {"{{ 1.5 }}", "a number with a point"},
       {"{{ 12345678901 }}", "too large"},
+      {"{{ 03 }}", "begins with 0"},
       {"{{ '\\x41' }}", "the escape '\\x'"},
       {"{{ 'a' + 1 }}", "'+' of a string and a number"},
       {"{{ 'a' + nothing }}", "'+' of a string and an undefined value"},
