@@ -302,6 +302,7 @@ absl::Status KeeperThread::LoadSlot(Session& session) {
 
 // May what the session has absorbed since its snapshot be absorbed again?
 absl::Status KeeperThread::CheckTail(const Session& session) const {
+  STEADYSTATE_RETURN_IF_ERROR(shelf_.CheckHolds(session.position));
   STEADYSTATE_RETURN_IF_ERROR(
       CheckCapReaches(session.state.context_cap(), session.position));
   if (!session.stored_tail.has_value()) return absl::OkStatus();

@@ -124,7 +124,7 @@ struct Session {
             .ttl = ttl,
             .create_time = created.wall,
             .last_step_time = last_step.wall,
-            .context_cap = state.context_cap()};
+            .context_cap = std::max(asked_cap, state.context_cap())};
   }
   StoredSession ToStored() const {
     return {.card = card(),
@@ -177,6 +177,10 @@ struct Session {
 
   // The stream that made it and whose end ends it: it is never stored. 0: none.
   uint64_t stream = 0;
+
+  // The cap that its client asked for, where this server gives it less: what is
+  // written down, so that another one may give it. 0: it has that.
+  uint64_t asked_cap = 0;
 
   Tier charged = Tier::kMemory;  // what for
   uint64_t charge = 0;           // and how much, in bytes

@@ -246,10 +246,8 @@ void SessionKeeper::TakeUp(StoredSession stored, const Moment& now) {
   session->log.last = RoundOf(stored);
   session->repeatable_from = stored.repeatable_from;
   session->stored_tail = stored.tail;
-  session->state.set_context_cap(
-      shelf_.CapOfStored(card.context_cap, session->position));
   session->state.Leave();
-  shelf_.TakeUp(*session);
+  shelf_.TakeUp(*session, card.context_cap);
   SessionOptions options;
   options.owner = std::move(card.owner);
   options.id = std::move(card.id);

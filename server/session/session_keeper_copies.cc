@@ -63,6 +63,7 @@ absl::StatusOr<uint64_t> CapOfFork(const Shelf& shelf,
   STEADYSTATE_ASSIGN_OR_RETURN(
       const uint64_t cap,
       shelf.CapOf(options.context_cap, parent.state.context_cap()));
+  STEADYSTATE_RETURN_IF_ERROR(shelf.CheckHolds(position));
   STEADYSTATE_RETURN_IF_ERROR(CheckCapReaches(cap, position));
   return cap;
 }
@@ -142,7 +143,7 @@ absl::StatusOr<Forks> SessionKeeper::Fork(Session& parent,
   while (shelf_.MoreExpiryMayMakeRoom(charge * forks.ids.size(), now)) {
   }
   SessionOptions each;
-  each.context_cap = cap;
+  each.context_cap = options.context_cap;
   each.ttl = options.ttl;
   each.labels = options.labels;
   if (options.checkpoints) each.ttl = absl::InfiniteDuration();
@@ -302,7 +303,8 @@ absl::Status SessionKeeper::NewForks::Reserve(const Session& parent,
     STEADYSTATE_RETURN_IF_ERROR(CheckCheckpoints(keeper_.shelf_, ids.size()));
   }
   const Tier tier = keeper_.shelf_.listed_tier();
-  const uint64_t charge = keeper_.shelf_.ChargeOf(tier, *each.context_cap);
+  const uint64_t cap = each.context_cap.value_or(parent.state.context_cap());
+  const uint64_t charge = keeper_.shelf_.ChargeOf(tier, cap);
   STEADYSTATE_RETURN_IF_ERROR(
       keeper_.shelf_.Charge(tier, charge, ids.size(), now_));
   each.owner = parent.owner;
@@ -319,7 +321,8 @@ absl::Status SessionKeeper::NewForks::Reserve(const Session& parent,
     options.id = id;
     auto fork = std::make_unique<Session>(keeper_.layout_);
     Shelf::NoteCharge(*fork, tier, charge);
-    fork->state.set_context_cap(*each.context_cap);
+    fork->state.set_context_cap(cap);
+    if (!each.context_cap.has_value()) fork->asked_cap = parent.asked_cap;
     fork->durability = *each.durability;
     fork->in_making = ids.size() > 1;
     keeper_.shelf_.table.Claim(*fork, std::move(options), now_);

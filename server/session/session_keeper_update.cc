@@ -40,6 +40,7 @@ absl::Status ApplyChanges(Shelf& shelf, Session& session,
   if (changes.context_cap.has_value()) {
     STEADYSTATE_RETURN_IF_ERROR(
         shelf.Resize(session, *changes.context_cap, now));
+    session.asked_cap = 0;
   }
   if (changes.ttl.has_value()) session.ttl = *changes.ttl;
   if (changes.labels.has_value()) session.labels = *changes.labels;
@@ -51,25 +52,31 @@ absl::Status ApplyChanges(Shelf& shelf, Session& session,
 absl::Status SessionKeeper::GiveCap(Session& session,
                                     std::optional<uint64_t> asked,
                                     uint64_t of_snapshot, uint64_t position) {
+  const uint64_t had = shelf_.CapOfStored(of_snapshot, position);
   STEADYSTATE_ASSIGN_OR_RETURN(
       const uint64_t cap,
-      shelf_.CapOf(asked, shelf_.CapOfStored(of_snapshot, position)));
+      shelf_.CapOf(asked, std::min(had, shelf_.MostContextCap())));
+  STEADYSTATE_RETURN_IF_ERROR(shelf_.CheckHolds(position));
   STEADYSTATE_RETURN_IF_ERROR(CheckCapReaches(cap, position));
   const Moment now = clock_.Read();
   const MutexLock lock(shelf_.mutex);
-  return shelf_.Resize(session, cap, now);
+  STEADYSTATE_RETURN_IF_ERROR(shelf_.Resize(session, cap, now));
+  shelf_.NoteAskedCap(session, asked.value_or(had));
+  return absl::OkStatus();
 }
 
 absl::StatusOr<SessionInfo> SessionKeeper::Update(
     Session& session, const SessionChanges& changes) {
   const Moment now = clock_.Read();
   SessionChanges before;
+  uint64_t asked_before = 0;
   {
     const MutexLock lock(shelf_.mutex);
     STEADYSTATE_RETURN_IF_ERROR(CheckChanges(shelf_, session, changes));
     before = {.context_cap = session.state.context_cap(),
               .ttl = session.ttl,
               .labels = session.labels};
+    asked_before = session.asked_cap;
     STEADYSTATE_RETURN_IF_ERROR(ApplyChanges(shelf_, session, changes, now));
   }
   MayPark("SessionKeeper::Update");
@@ -84,6 +91,7 @@ absl::StatusOr<SessionInfo> SessionKeeper::Update(
     // What it had before, it has room for. The store may have the new values
     // all the same: what it is written down as next puts that right.
     (void)ApplyChanges(shelf_, session, before, now);
+    session.asked_cap = asked_before;
     session.stored.reset();
     if (IsLogged(session.durability)) shelf_.log.Break(session);
   }

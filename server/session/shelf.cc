@@ -25,6 +25,25 @@ constexpr absl::Duration kUsesApart = absl::Seconds(1);
 
 }  // namespace
 
+Shelf::Shelf(SessionTable sessions, const SessionLayout& layout_of_all,
+             StatePool& slots, const SessionArchive* store,
+             const SessionLimits& limits_of_all, Metrics& counters)
+    : layout(layout_of_all),
+      piece_rows(limits_of_all.piece_rows),
+      prefix_numerics(limits_of_all.prefix_numerics),
+      max_prefixes(limits_of_all.max_prefixes),
+      table(std::move(sessions)),
+      charges(limits_of_all.memory_bytes, limits_of_all.store_bytes),
+      removals(table),
+      pool(slots),
+      archive(store),
+      stores(store != nullptr),
+      metrics(counters),
+      max_checkpoints(limits_of_all.max_checkpoints.value_or(std::max<size_t>(
+          charges.most(listed_tier()) /
+              ChargeOf(listed_tier(), layout.context_cap()) / 4,
+          1))) {}
+
 void Shelf::End(std::unique_ptr<Session> session) {
   DropHeld(*session);
   if (std::exchange(session->unstored, false)) --unstored;

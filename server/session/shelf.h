@@ -55,22 +55,7 @@ struct Shelf {
   // `store`: null without one.
   Shelf(SessionTable sessions, const SessionLayout& layout_of_all,
         StatePool& slots, const SessionArchive* store,
-        const SessionLimits& limits_of_all, Metrics& counters)
-      : layout(layout_of_all),
-        piece_rows(limits_of_all.piece_rows),
-        prefix_numerics(limits_of_all.prefix_numerics),
-        max_prefixes(limits_of_all.max_prefixes),
-        table(std::move(sessions)),
-        charges(limits_of_all.memory_bytes, limits_of_all.store_bytes),
-        removals(table),
-        pool(slots),
-        archive(store),
-        stores(store != nullptr),
-        metrics(counters),
-        max_checkpoints(limits_of_all.max_checkpoints.value_or(std::max<size_t>(
-            charges.most(listed_tier()) /
-                ChargeOf(listed_tier(), layout.context_cap()) / 4,
-            1))) {}
+        const SessionLimits& limits_of_all, Metrics& counters);
 
   // The cap of a session for which one is asked, or none. INVALID_ARGUMENT:
   // none can have it.
@@ -78,8 +63,13 @@ struct Shelf {
                                  uint64_t otherwise) const;
   // The largest: what memory has room for.
   uint64_t MostContextCap() const;
-  // As near as can be to that of one that was stored; 0: that is not known.
+  // That of a session which was stored, or exported, at `position`, whatever
+  // this server can give; 0, or one that it is beyond: that is not known.
   uint64_t CapOfStored(uint64_t context_cap, uint64_t position) const;
+  // CONTEXT_CAP_REACHED, with the flag to raise: no session of this server can
+  // be at that position.
+  absl::Status CheckHolds(uint64_t position) const;
+  absl::string_view BoundOfCaps() const;  // the flag that bounds them
 
   // What a session of this cap is charged.
   uint64_t ChargeOf(Tier tier, uint64_t context_cap) const {
@@ -104,8 +94,14 @@ struct Shelf {
   // nothing has changed. REQUIRES: its state is at rest, and not beyond it.
   absl::Status Resize(Session& session, uint64_t context_cap, const Moment& now)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex);
-  // Charges for one that the store has, whether there is room or not.
-  void TakeUp(Session& session) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex);
+  // Gives one that the store has, with this cap, as much of that as there may
+  // be, and charges for it, whether there is room or not.
+  void TakeUp(Session& session, uint64_t context_cap)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex);
+  // It is to have that cap, and has what of it there may be.
+  void NoteAskedCap(Session& session, uint64_t context_cap) const {
+    session.asked_cap = context_cap > MostContextCap() ? context_cap : 0;
+  }
   // Has been charged so.
   static void NoteCharge(Session& session, Tier tier, uint64_t bytes) {
     session.charged = tier;

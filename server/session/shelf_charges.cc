@@ -47,12 +47,36 @@ uint64_t Shelf::MostContextCap() const {
                   (pool.budget_bytes() - none) / token);
 }
 
+// Servers before this one wrote down what they could give, also where that was
+// less than what the session had absorbed.
 uint64_t Shelf::CapOfStored(uint64_t context_cap, uint64_t position) const {
-  if (context_cap == 0) context_cap = std::max(layout.context_cap(), position);
-  return std::min(context_cap, MostContextCap());
+  if (layout.max_context_cap() == 0) return 0;
+  const bool known = context_cap != 0 && context_cap >= position;
+  return known ? context_cap : std::max(layout.context_cap(), position);
 }
 
-void Shelf::TakeUp(Session& session) {
+absl::Status Shelf::CheckHolds(uint64_t position) const {
+  const uint64_t most = MostContextCap();
+  if (most == 0 || position <= most) return absl::OkStatus();
+  return MakeError(
+      ErrorReason::kContextCapReached,
+      absl::StrCat("the session is at position ", position,
+                   ", and sessions of this server hold ", most,
+                   " tokens at most: start the server with a larger ",
+                   BoundOfCaps()),
+      {{"context_cap", absl::StrCat(most)},
+       {"position", absl::StrCat(position)}});
+}
+
+absl::string_view Shelf::BoundOfCaps() const {
+  return MostContextCap() < layout.max_context_cap() ? "--state_memory"
+                                                     : "--max_context_cap";
+}
+
+void Shelf::TakeUp(Session& session, uint64_t context_cap) {
+  const uint64_t cap = CapOfStored(context_cap, session.position);
+  session.state.set_context_cap(std::min(cap, MostContextCap()));
+  NoteAskedCap(session, cap);
   NoteCharge(session, Tier::kStore,
              ChargeOf(Tier::kStore, session.state.context_cap()));
   charges.Take(Tier::kStore, session.charge);
@@ -68,12 +92,9 @@ absl::StatusOr<uint64_t> Shelf::CapOf(std::optional<uint64_t> asked,
                        "absent: sessions of this model absorb any number");
   }
   if (*asked >= 1 && *asked <= most) return *asked;
-  return OutOfBounds(kField, *asked,
-                     absl::StrCat("in [1, ", most, "] (",
-                                  most < layout.max_context_cap()
-                                      ? "the server's --state_memory"
-                                      : "the server's --max_context_cap",
-                                  ")"));
+  return OutOfBounds(
+      kField, *asked,
+      absl::StrCat("in [1, ", most, "] (the server's ", BoundOfCaps(), ")"));
 }
 
 absl::Status Shelf::Charge(Tier tier, uint64_t each, size_t sessions,

@@ -415,6 +415,115 @@ TEST_F(EngineCapsTest, ACapThatIsTooLargeHereIsWhatFits) {
   Step("far", 50);
 }
 
+// What a server refuses for its own bounds it leaves as it was asked for.
+TEST_F(EngineCapsTest, WhatAServerCannotGiveIsWrittenDownAllTheSame) {
+  for (const bool by_memory : {true, false}) {
+    MemoryStore store;
+    Start({}, &store);
+    Create("far", 200);
+    Create("near", 200);
+    Step("far", 150);
+    Step("near", 50);
+    ASSERT_TRUE(Fork("far", "kept", std::nullopt, /*checkpoint=*/true).ok());
+    EXPECT_EQ(engine().StoreSessions(absl::Minutes(1)), 0u);
+    if (by_memory) {
+      Start(WithMemory(Charge(100)), &store);
+    } else {
+      harness_.emplace(EngineOptions(), LoadModel(100), &store);
+    }
+    harness_->clock().Advance(absl::Minutes(1));
+    EXPECT_EQ(Get("near").context_cap, 100u);
+    Step("near", 1);
+    ASSERT_TRUE(Fork("near", "copy", std::nullopt).ok());
+    const absl::Status refused = TryStep("far", 1).status();
+    EXPECT_EQ(ReasonOf(refused), ErrorReason::kContextCapReached);
+    EXPECT_EQ(MetadataOf(refused, "position"), "150");
+    EXPECT_EQ(MetadataOf(refused, "context_cap"), "100");
+    EXPECT_TRUE(absl::StrContains(
+        refused.message(), by_memory ? "--state_memory" : "--max_context_cap"))
+        << refused;
+    const absl::Status no_copy =
+        Fork(CheckpointId("kept"), "begun", std::nullopt);
+    EXPECT_EQ(ReasonOf(no_copy), ErrorReason::kContextCapReached);
+    EXPECT_TRUE(absl::StrContains(
+        no_copy.message(), by_memory ? "--state_memory" : "--max_context_cap"));
+    EXPECT_EQ(engine().StoreSessions(absl::Minutes(1)), 0u);
+    Start({}, &store);
+    for (const char* const id : {"far", "near", "copy"}) {
+      EXPECT_EQ(Get(id).context_cap, 200u) << id;
+      Step(id, 1);
+    }
+    Step("far", 49);
+    ASSERT_TRUE(Fork(CheckpointId("kept"), "begun", std::nullopt).ok());
+    EXPECT_EQ(Get("begun").context_cap, 200u);
+    Step("begun", 50);
+    harness_.reset();
+  }
+}
+
+TEST_F(EngineCapsTest, ALowerCapThatIsAskedForThereIsKept) {
+  Start({}, &store_);
+  Create("a", 200);
+  Step("a", 50);
+  EXPECT_EQ(engine().StoreSessions(absl::Minutes(1)), 0u);
+  Start(WithMemory(Charge(100)), &store_);
+  ASSERT_TRUE(SetCap("a", 60).ok());
+  Start({}, &store_);
+  EXPECT_EQ(Get("a").context_cap, 60u);
+}
+
+// Servers before this one wrote down a cap below what a session has absorbed.
+TEST_F(EngineCapsTest, AStoredCapBelowThePositionIsRaised) {
+  Start({}, &store_);
+  Create("a", 200);
+  Create("b", 200);
+  Step("a", 150);
+  Step("b", 150);
+  ASSERT_TRUE(Fork("a", "kept", std::nullopt, /*checkpoint=*/true).ok());
+  EXPECT_EQ(engine().StoreSessions(absl::Minutes(1)), 0u);
+  harness_.reset();
+  std::vector<StoredChange> changes;
+  ASSERT_TRUE(store_
+                  .ForEach([&changes](StoredSession session) {
+                    session.card.context_cap = 100;
+                    changes.push_back({.session = std::move(session)});
+                  })
+                  .ok());
+  ASSERT_TRUE(store_.PutChanges(changes).ok());
+  Start({}, &store_);
+  EXPECT_EQ(Get("a").context_cap, 150u);
+  EXPECT_EQ(ReasonOf(TryStep("a", 1).status()),
+            ErrorReason::kContextCapReached);
+  ASSERT_TRUE(SetCap("a", 200).ok());
+  Step("a", 50);
+  const auto rewound = std::make_shared<SessionInfo>();
+  ASSERT_TRUE(
+      harness_->Work("b", engine().RewindWork({.position = 0}, rewound)).ok());
+  Step("b", 150);
+  ASSERT_TRUE(Fork(CheckpointId("kept"), "begun", 200).ok());
+  Step("begun", 50);
+}
+
+TEST_F(EngineCapsTest, AnImportThatIsGivenLessKeepsTheCapThatItHad) {
+  Start();
+  Create("a", 200);
+  Step("a", 50);
+  const auto exported = std::make_shared<Engine::Export>();
+  ASSERT_TRUE(harness_->Work("a", engine().ExportWork(exported)).ok());
+  Start(WithMemory(Charge(100)), &store_);
+  SessionOptions options;
+  options.id = "b";
+  const auto created = std::make_shared<SessionInfo>();
+  ASSERT_TRUE(
+      harness_
+          ->Work("", engine().ImportWork(exported->snapshot, options, created))
+          .ok());
+  EXPECT_EQ(created->context_cap, 100u);
+  EXPECT_EQ(engine().StoreSessions(absl::Minutes(1)), 0u);
+  Start({}, &store_);
+  EXPECT_EQ(Get("b").context_cap, 200u);
+}
+
 TEST_F(EngineCapsTest, CapsGoFromServerToServer) {
   Start();
   Create("a", 100);
