@@ -26,14 +26,20 @@ size_t PageBytes() {
   return bytes;
 }
 
-// Maps `bytes` of zeros, beginning at a huge page's boundary. Null if refused.
+// Maps `bytes` of zeros. Null if refused. The kernel puts one mapping beside
+// the other and counts both as one, of which a process has 65,530 at most.
+std::byte* Map(size_t bytes) {
+  void* const mapped = mmap(nullptr, bytes, PROT_READ | PROT_WRITE,
+                            MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  return mapped == MAP_FAILED ? nullptr : static_cast<std::byte*>(mapped);
+}
+
+// The same, beginning at a huge page's boundary, which leaves gaps.
 std::byte* MapAligned(size_t bytes) {
   const size_t spare = kHugePageBytes;
-  void* const mapped = mmap(nullptr, bytes + spare, PROT_READ | PROT_WRITE,
-                            MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-  if (mapped == MAP_FAILED) return nullptr;
-  auto* const first = static_cast<std::byte*>(mapped);
-  const auto address = reinterpret_cast<uintptr_t>(mapped);
+  std::byte* const first = Map(bytes + spare);
+  if (first == nullptr) return nullptr;
+  const auto address = reinterpret_cast<uintptr_t>(first);
   const size_t head = RoundUp(address, kHugePageBytes) - address;
   if (head > 0) munmap(first, head);
   if (spare > head) munmap(first + head + bytes, spare - head);
@@ -185,13 +191,18 @@ bool StatePool::AddSlab() {
   const size_t first_slot = slabs_.size() * slots_per_slab_;
   const size_t slots = std::min(slots_per_slab_, most_ - first_slot);
   Slab slab;
-  slab.mapped_bytes = RoundUp(slots * size_.bytes, PageBytes());
-  slab.bytes = MapAligned(slab.mapped_bytes);
+  const bool grows = size_.fixed_bytes < size_.bytes;
+  // Kernels put what is as long as huge pages at their boundaries: without gaps
+  // if it is so all along.
+  slab.mapped_bytes =
+      RoundUp(slots * size_.bytes, grows ? kHugePageBytes : PageBytes());
+  slab.bytes = grows ? Map(slab.mapped_bytes) : MapAligned(slab.mapped_bytes);
   if (slab.bytes == nullptr) return false;
-  if (size_.fixed_bytes == size_.bytes) {
-    // Refused where the kernel has no huge pages: small ones serve as well.
-    (void)madvise(slab.bytes, slab.mapped_bytes, MADV_HUGEPAGE);
-  }
+  // Both refused where the kernel has no huge pages: small ones serve as well.
+  // Where it gives them to whoever does not say no, the first byte of 2 MB that
+  // a session writes would cost it all of them.
+  (void)madvise(slab.bytes, slab.mapped_bytes,
+                grows ? MADV_NOHUGEPAGE : MADV_HUGEPAGE);
   slabs_.push_back(slab);
   for (size_t i = slots; i > 0; --i) free_.push_back(first_slot + i - 1);
   return true;

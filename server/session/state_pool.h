@@ -62,8 +62,9 @@ class StateLease {
 // more.
 // Slots lie in slabs that are mapped when they are first needed and stay; a
 // slot's memory is touched by its user only, so an unused budget costs nothing.
-// Slabs of fixed slots ask for huge pages. Slots that grow do without, since
-// their untouched pages shall stay untouched, and give their pages back.
+// Slabs of fixed slots ask for huge pages. Slots that grow refuse them, since
+// their untouched pages shall stay untouched, and give their pages back; their
+// slabs lie side by side, so that the system counts few mappings.
 //
 // Every slot is all zeros when it is lent. Thread-safe.
 class StatePool {

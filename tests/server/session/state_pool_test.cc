@@ -7,9 +7,13 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cinttypes>
+#include <cstdio>
 #include <cstring>
+#include <fstream>
 #include <optional>
 #include <set>
+#include <string>
 #include <thread>
 #include <vector>
 
@@ -43,6 +47,26 @@ size_t ResidentPages(const std::byte* from, size_t bytes) {
   return static_cast<size_t>(
       std::count_if(resident.begin(), resident.end(),
                     [](unsigned char flags) { return (flags & 1) != 0; }));
+}
+
+// The lines of /proc/self/smaps about the mapping that has this byte; none
+// where the system tells nothing.
+std::vector<std::string> MappingOf(const std::byte* byte) {
+  const auto wanted = reinterpret_cast<uintptr_t>(byte);
+  std::ifstream maps("/proc/self/smaps");
+  std::vector<std::string> lines;
+  bool within = false;
+  for (std::string line; std::getline(maps, line);) {
+    uintptr_t begin = 0;
+    uintptr_t end = 0;
+    // NOLINTNEXTLINE(cert-err34-c)
+    if (std::sscanf(line.c_str(), "%" SCNxPTR "-%" SCNxPTR " ", &begin, &end) ==
+        2) {
+      within = begin <= wanted && wanted < end;
+    }
+    if (within) lines.push_back(line);
+  }
+  return lines;
 }
 
 ErrorReason ReasonOf(const absl::Status& status) {
@@ -185,6 +209,45 @@ TEST(StatePoolTest, ABudgetCostsNothingBeforeItIsUsed) {
   StatePool pool(kLarge, kLarge.bytes, uint64_t{4} << 30);
   const StateLease lease = *pool.Allocate();
   EXPECT_EQ(ResidentPages(lease.bytes(), kLarge.bytes), 0u);
+}
+
+// Whatever the system does with memory that asks for nothing.
+TEST(StatePoolTest, SlotsThatGrowRefuseHugePages) {
+  StatePool pool(kGrowing, kGrowing.bytes, 4 * kGrowing.bytes);
+  const auto lease = pool.Allocate();
+  ASSERT_TRUE(lease.ok());
+  std::string flags;
+  for (const std::string& line : MappingOf(lease->bytes())) {
+    if (line.rfind("VmFlags:", 0) == 0) flags = line;
+  }
+  if (flags.empty() || madvise(nullptr, 0, MADV_NOHUGEPAGE) != 0) {
+    GTEST_SKIP() << "no huge pages here";
+  }
+  EXPECT_THAT(flags, testing::HasSubstr(" nh")) << flags;
+}
+
+// Each with a slab of its own: the address space of one slot is that large.
+TEST(StatePoolTest, ManySlotsAreFewMappings) {
+  constexpr size_t kSlots = 64;
+  constexpr SlotSize kLarge{.bytes = (size_t{40} << 20) + 192,
+                            .fixed_bytes = 4096};
+  StatePool pool(kLarge, 4096, kSlots * 4096);
+  std::vector<StateLease> leases;
+  std::set<std::string> mappings;
+  for (size_t i = 0; i < kSlots; ++i) {
+    auto lease = pool.Allocate();
+    ASSERT_TRUE(lease.ok()) << lease.status();
+    lease->MarkUsed(1);
+    lease->bytes()[0] = std::byte{1};
+    leases.push_back(*std::move(lease));
+  }
+  for (const StateLease& lease : leases) {
+    const std::vector<std::string> lines = MappingOf(lease.bytes());
+    if (lines.empty()) GTEST_SKIP() << "the system does not tell";
+    mappings.insert(lines.front());
+  }
+  // What else is mapped may lie in between.
+  EXPECT_LE(mappings.size(), 8u);
 }
 
 TEST(StatePoolTest, ThreadsBorrowAndReturnAtOnce) {
