@@ -136,7 +136,8 @@ absl::Status Admission::Accept(Entry& entry, const Moment& now) {
     session = nullptr;
   }
   if (on_fresh_state) {
-    STEADYSTATE_ASSIGN_OR_RETURN(session, keeper_.CreateUnlisted(now));
+    STEADYSTATE_ASSIGN_OR_RETURN(session,
+                                 keeper_.CreateUnlisted(now, base.context_cap));
     session->owner = base.owner;
   } else if (session == nullptr) {
     STEADYSTATE_ASSIGN_OR_RETURN(session, MakeFor(base, now));

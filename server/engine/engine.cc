@@ -353,6 +353,7 @@ WorkRequest Engine::CreateWork(std::vector<int32_t> prompt,
                                std::shared_ptr<SessionInfo> created) {
   WorkRequest request;
   request.bytes = prompt.size() * sizeof(int32_t);
+  request.context_cap = options.context_cap;
   request.work = [core = core_.get(), prompt = std::move(prompt),
                   options = std::move(options),
                   created = std::move(created)](Session& session) {
@@ -406,6 +407,12 @@ WorkRequest Engine::ImportWork(std::string snapshot, SessionOptions options,
                                std::shared_ptr<SessionInfo> created) {
   WorkRequest request;
   request.bytes = snapshot.size();
+  // So that it waits for as much memory as it takes, and not for more.
+  request.context_cap = options.context_cap;
+  if (const auto head = core_->snapshots.ReadHead(snapshot);
+      head.ok() && head->card.context_cap != 0 && !options.context_cap) {
+    request.context_cap = std::max(head->card.context_cap, head->position);
+  }
   request.work = [core = core_.get(), bytes = std::move(snapshot),
                   options = std::move(options),
                   created = std::move(created)](Session& session) {

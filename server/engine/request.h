@@ -50,6 +50,7 @@ struct RequestBase {
   std::string owner;    // of the session; see SessionOptions
   WriterId writer = 0;
   ClientId client = 0;
+  std::optional<uint64_t> context_cap{};  // of a session made for it alone
   std::optional<uint64_t> expected_position;
   // The client's name for a Step or a Generate, at most kMaxRequestIdBytes. A
   // request of the same name and expected_position is taken for a repeat, and

@@ -395,14 +395,19 @@ absl::StatusOr<StateLease> KeeperThread::NewSlot(uint64_t context_cap) {
   while (true) {
     absl::StatusOr<StateLease> lease = parts_.pool.Allocate(bytes);
     if (lease.ok()) return lease;
-    if (ClearOne() || FillOne()) continue;
-    // Without a store what is charged has a slot by now, and those that have
-    // one need no other one's.
-    if (parts_.archive == nullptr) return lease.status();
-    const Room room = HibernateOne(SteadyTime::InfiniteFuture(), kForOthers);
-    if (room == Room::kStoreFailed) return saver_.failure();
-    if (room == Room::kNone) return lease.status();
+    STEADYSTATE_ASSIGN_OR_RETURN(const bool freed, FreeSome());
+    if (!freed) return lease.status();
   }
+}
+
+absl::StatusOr<bool> KeeperThread::FreeSome() {
+  if (ClearOne() || FillOne()) return true;
+  // Without a store what is charged has a slot by now, and those that have one
+  // need no other one's.
+  if (parts_.archive == nullptr) return false;
+  const Room room = HibernateOne(SteadyTime::InfiniteFuture(), kForOthers);
+  if (room == Room::kStoreFailed) return saver_.failure();
+  return room != Room::kNone;
 }
 
 // What has been ordered for the session while its state was in memory, if

@@ -71,6 +71,10 @@ class KeeperThread {
   // position 0.
   absl::StatusOr<std::shared_ptr<SessionState>> CopyOf(const WayBack& way,
                                                        uint64_t context_cap);
+  // Makes room in memory: clears what has ended, or moves the session that has
+  // been idle longest to the store. False: there is nothing of that. Errors of
+  // the store. Called by Work.
+  absl::StatusOr<bool> FreeSome();
   // Puts the session into the store. Called by Work.
   absl::Status Save(Session& session) { return saver_.Save(session); }
   absl::Status SaveState(Session& session) { return saver_.SaveState(session); }

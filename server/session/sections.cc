@@ -87,6 +87,18 @@ SectionWriter::~SectionWriter() {
   BinaryWriter(to_).Number(Crc32cOf(absl::string_view(to_).substr(begin_)));
 }
 
+absl::StatusOr<std::vector<Section>> ReadFirstSections(absl::string_view bytes,
+                                                       size_t count) {
+  STEADYSTATE_RETURN_IF_ERROR(CheckPreamble(bytes));
+  BinaryReader from(bytes.substr(kPreambleBytes));
+  std::vector<Section> sections;
+  while (from.left() > 0 && sections.size() < count) {
+    STEADYSTATE_ASSIGN_OR_RETURN(const Section section, NextSection(from));
+    sections.push_back(section);
+  }
+  return sections;
+}
+
 absl::StatusOr<std::vector<Section>> ReadSections(absl::string_view bytes,
                                                   size_t most) {
   STEADYSTATE_RETURN_IF_ERROR(CheckPreamble(bytes));

@@ -45,6 +45,10 @@ struct Section {
 // there are more than `most`; SNAPSHOT_VERSION_UNSUPPORTED.
 absl::StatusOr<std::vector<Section>> ReadSections(absl::string_view bytes,
                                                   size_t most);
+// The first `count`, or all if there are fewer; the rest is not looked at. The
+// same errors.
+absl::StatusOr<std::vector<Section>> ReadFirstSections(absl::string_view bytes,
+                                                       size_t count);
 
 }  // namespace steadystate
 

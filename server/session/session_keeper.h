@@ -92,11 +92,12 @@ class SessionKeeper {
                                      const Moment& now,
                                      Created* created = nullptr)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(shelf_.mutex);
-  // One that nobody can name, in use; it ends when it is let go of.
-  // STATE_BUDGET_EXHAUSTED with a retry hint.
-  absl::StatusOr<Session*> CreateUnlisted(const Moment& now)
+  // One that nobody can name, in use, until it is let go of; its cap is as near
+  // to that asked for as can be. STATE_BUDGET_EXHAUSTED with a retry hint.
+  absl::StatusOr<Session*> CreateUnlisted(const Moment& now,
+                                          std::optional<uint64_t> cap = {})
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(shelf_.mutex);
-  // The stream's session (Session::stream) of that name; null if there is none.
+  // The stream's session (Session::stream) of that name, or null.
   // SESSION_ALREADY_EXISTS, and, where it is made, STATE_BUDGET_EXHAUSTED.
   absl::StatusOr<Session*> FindEphemeral(const SessionKey& key, uint64_t stream,
                                          const Moment& now)
@@ -128,8 +129,8 @@ class SessionKeeper {
   void Advanced(Session& session, const Moment& now)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(shelf_.mutex);
   // Its requests wait for their client: until GoOn the state may leave memory,
-  // as that of an idle session. False if that cannot be: it has no place in a
-  // store. REQUIRES: it is in use, and nothing is ordered for it.
+  // as an idle session's. False: it cannot, having no place in a store.
+  // REQUIRES: it is in use, and nothing is ordered for it.
   bool Pause(Session& session) ABSL_EXCLUSIVE_LOCKS_REQUIRED(shelf_.mutex);
   // Its state is wanted again; see IsReady.
   void GoOn(Session& session) ABSL_EXCLUSIVE_LOCKS_REQUIRED(shelf_.mutex) {
@@ -151,7 +152,7 @@ class SessionKeeper {
   void DropHeld(Session& session) ABSL_EXCLUSIVE_LOCKS_REQUIRED(shelf_.mutex) {
     shelf_.DropHeld(session);
   }
-  // Whether what it does can be written down now: STORE_UNAVAILABLE.
+  // STORE_UNAVAILABLE: what it does cannot be written down now.
   absl::Status LogHealth(const Session& session) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(shelf_.mutex);
   // As Journal::Add; Logged names whom the round tells of. REQUIRES: a store.
@@ -162,10 +163,9 @@ class SessionKeeper {
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(shelf_.mutex);
   uint64_t numerics_tag() const { return archive_->numerics_tag(); }  // for it
 
-  // Brings the session's state into memory, if it is not there, and lets the
-  // keeper's thread do `work`, if there is any: it has the state until
-  // `returned` is told. Clients take turns, `client` for this. REQUIRES: it is
-  // in use, and nothing is ordered for it.
+  // Brings its state into memory, if it is not there, and lets the keeper's
+  // thread do `work`, if any: it has the state until `returned` is told.
+  // Clients take turns, `client` for this. REQUIRES: as Pause.
   void Order(Session& session, Work work, uint64_t client = 0)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(shelf_.mutex);
   // Takes back what waits for a slot; it is not returned. False: too late.

@@ -92,12 +92,17 @@ void SessionKeeper::LogCreated(Session& session, const SessionInfo& info,
   session.noted_use = session.last_step.steady;
 }
 
-absl::StatusOr<Session*> SessionKeeper::CreateUnlisted(const Moment& now) {
+absl::StatusOr<Session*> SessionKeeper::CreateUnlisted(
+    const Moment& now, std::optional<uint64_t> cap) {
   shelf_.EndExpired(now);
-  STEADYSTATE_ASSIGN_OR_RETURN(
-      Shelf::ChargedSlot charged,
-      shelf_.ChargeOne(Tier::kMemory, layout_.context_cap(), now));
+  const uint64_t most = shelf_.MostContextCap();
+  const uint64_t given = !cap.has_value() || most == 0
+                             ? layout_.context_cap()
+                             : std::clamp<uint64_t>(*cap, 1, most);
+  STEADYSTATE_ASSIGN_OR_RETURN(Shelf::ChargedSlot charged,
+                               shelf_.ChargeOne(Tier::kMemory, given, now));
   Session& session = shelf_.KeepUnlisted(std::make_unique<Session>(layout_));
+  session.state.set_context_cap(given);
   Shelf::NoteCharge(session, Tier::kMemory, charged.bytes);
   session.state.SetSlot(std::move(charged.lease));
   return &session;

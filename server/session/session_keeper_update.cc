@@ -34,17 +34,28 @@ absl::Status CheckChanges(const Shelf& shelf, const Session& session,
   return Within("session", ValidateSessionTtl(*changes.ttl));
 }
 
-absl::Status ApplyChanges(Shelf& shelf, Session& session,
-                          const SessionChanges& changes, const Moment& now)
-    ABSL_EXCLUSIVE_LOCKS_REQUIRED(shelf.mutex) {
-  if (changes.context_cap.has_value()) {
-    STEADYSTATE_RETURN_IF_ERROR(
-        shelf.Resize(session, *changes.context_cap, now));
-    session.asked_cap = 0;
-  }
+// All but the cap.
+void ApplyChanges(Session& session, const SessionChanges& changes) {
   if (changes.ttl.has_value()) session.ttl = *changes.ttl;
   if (changes.labels.has_value()) session.labels = *changes.labels;
-  return absl::OkStatus();
+}
+
+// As Shelf::Resize, once others have left memory for it if need be.
+absl::Status Resize(Shelf& shelf, KeeperThread& thread, Session& session,
+                    uint64_t cap, const Moment& now)
+    ABSL_LOCKS_EXCLUDED(shelf.mutex) {
+  while (true) {
+    {
+      const MutexLock lock(shelf.mutex);
+      STEADYSTATE_ASSIGN_OR_RETURN(const bool resized,
+                                   shelf.Resize(session, cap, now));
+      if (resized) return absl::OkStatus();
+    }
+    STEADYSTATE_ASSIGN_OR_RETURN(const bool freed, thread.FreeSome());
+    if (freed) continue;
+    const MutexLock lock(shelf.mutex);
+    return shelf.Refused(Tier::kMemory, shelf.layout.charge_bytes(cap), now);
+  }
 }
 
 }  // namespace
@@ -58,9 +69,9 @@ absl::Status SessionKeeper::GiveCap(Session& session,
       shelf_.CapOf(asked, std::min(had, shelf_.MostContextCap())));
   STEADYSTATE_RETURN_IF_ERROR(shelf_.CheckHolds(position));
   STEADYSTATE_RETURN_IF_ERROR(CheckCapReaches(cap, position));
-  const Moment now = clock_.Read();
+  STEADYSTATE_RETURN_IF_ERROR(
+      Resize(shelf_, thread_, session, cap, clock_.Read()));
   const MutexLock lock(shelf_.mutex);
-  STEADYSTATE_RETURN_IF_ERROR(shelf_.Resize(session, cap, now));
   shelf_.NoteAskedCap(session, asked.value_or(had));
   return absl::OkStatus();
 }
@@ -77,7 +88,15 @@ absl::StatusOr<SessionInfo> SessionKeeper::Update(
               .ttl = session.ttl,
               .labels = session.labels};
     asked_before = session.asked_cap;
-    STEADYSTATE_RETURN_IF_ERROR(ApplyChanges(shelf_, session, changes, now));
+  }
+  if (changes.context_cap.has_value()) {
+    STEADYSTATE_RETURN_IF_ERROR(
+        Resize(shelf_, thread_, session, *changes.context_cap, now));
+  }
+  {
+    const MutexLock lock(shelf_.mutex);
+    if (changes.context_cap.has_value()) session.asked_cap = 0;
+    ApplyChanges(session, changes);
   }
   MayPark("SessionKeeper::Update");
   absl::Status stored;
@@ -90,7 +109,8 @@ absl::StatusOr<SessionInfo> SessionKeeper::Update(
   if (!stored.ok()) {
     // What it had before, it has room for. The store may have the new values
     // all the same: what it is written down as next puts that right.
-    (void)ApplyChanges(shelf_, session, before, now);
+    (void)shelf_.Resize(session, *before.context_cap, now);
+    ApplyChanges(session, before);
     session.asked_cap = asked_before;
     session.stored.reset();
     if (IsLogged(session.durability)) shelf_.log.Break(session);

@@ -90,9 +90,11 @@ struct Shelf {
   absl::StatusOr<ChargedSlot> ChargeOne(Tier tier, uint64_t context_cap,
                                         const Moment& now)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex);
-  // Gives a session another cap, and charges it for that. The same errors; then
-  // nothing has changed. REQUIRES: its state is at rest, and not beyond it.
-  absl::Status Resize(Session& session, uint64_t context_cap, const Moment& now)
+  // Gives a session another cap, and charges it for that. False where others
+  // have to leave memory for it first. Then, and with the same errors, nothing
+  // has changed. REQUIRES: its state is at rest, and not beyond it.
+  absl::StatusOr<bool> Resize(Session& session, uint64_t context_cap,
+                              const Moment& now)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex);
   // Gives one that the store has, with this cap, as much of that as there may
   // be, and charges for it, whether there is room or not.

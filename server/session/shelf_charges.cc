@@ -145,8 +145,8 @@ absl::Status Shelf::Refused(Tier tier, uint64_t bytes,
                    retry);
 }
 
-absl::Status Shelf::Resize(Session& session, uint64_t context_cap,
-                           const Moment& now) {
+absl::StatusOr<bool> Shelf::Resize(Session& session, uint64_t context_cap,
+                                   const Moment& now) {
   const uint64_t before = session.state.context_cap();
   const uint64_t charge = ChargeOf(session.charged, context_cap);
   const uint64_t more = charge - std::min(charge, session.charge);
@@ -155,11 +155,11 @@ absl::Status Shelf::Resize(Session& session, uint64_t context_cap,
     // What it had, it has room for.
     SetCap(session, before);
     charges.GiveBack(session.charged, more);
-    return Refused(Tier::kMemory, layout.charge_bytes(context_cap), now);
+    return false;
   }
   charges.GiveBack(session.charged, session.charge + more - charge);
   session.charge = charge;
-  return absl::OkStatus();
+  return true;
 }
 
 }  // namespace steadystate

@@ -305,6 +305,20 @@ absl::StatusOr<Snapshot> SnapshotFormat::Read(absl::string_view bytes) const {
   return snapshot;
 }
 
+absl::StatusOr<SnapshotFormat::Head> SnapshotFormat::ReadHead(
+    absl::string_view bytes) const {
+  STEADYSTATE_ASSIGN_OR_RETURN(const std::vector<Section> sections,
+                               ReadFirstSections(bytes, kSequence));
+  Snapshot snapshot;
+  for (const Section& section : sections) {
+    if (section.kind != kCard && section.kind != kSequence) continue;
+    STEADYSTATE_RETURN_IF_ERROR(
+        ReadSection(section.kind, BinaryReader(section.payload), snapshot));
+  }
+  return Head{.card = std::move(snapshot.card),
+              .position = snapshot.contents.position};
+}
+
 absl::Status SnapshotFormat::ReadSection(uint32_t kind, BinaryReader from,
                                          Snapshot& to) const {
   switch (kind) {

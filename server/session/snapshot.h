@@ -68,6 +68,14 @@ class SnapshotFormat {
   // About what Write returns for a session at this position, or more.
   size_t bytes_at(uint64_t position) const;
 
+  // What a snapshot says first, of bytes that may be any. Errors of Read, of
+  // which it finds few.
+  struct Head {
+    SessionCard card;
+    uint64_t position = 0;
+  };
+  absl::StatusOr<Head> ReadHead(absl::string_view bytes) const;
+
   // Takes a snapshot apart. Whoever made it, Restore is safe then.
   //   DATA_LOSS / SNAPSHOT_CORRUPT: not a snapshot, or not all of it, or not as
   //     it was written

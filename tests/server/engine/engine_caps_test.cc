@@ -8,6 +8,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -106,6 +107,35 @@ class EngineCapsTest : public testing::Test {
     options.context_cap = cap;
     return harness_->Work(
         parent, engine().ForkWork(options, std::make_shared<Forks>()));
+  }
+
+  std::string Export(const std::string& session) {
+    const auto exported = std::make_shared<Engine::Export>();
+    EXPECT_TRUE(harness_->Work(session, engine().ExportWork(exported)).ok());
+    return exported->snapshot;
+  }
+  absl::StatusOr<SessionInfo> Import(const std::string& id,
+                                     const std::string& snapshot,
+                                     std::optional<uint64_t> cap = {}) {
+    SessionOptions options;
+    options.id = id;
+    options.context_cap = cap;
+    const auto created = std::make_shared<SessionInfo>();
+    const absl::Status status =
+        harness_->Work("", engine().ImportWork(snapshot, options, created));
+    return status.ok() ? absl::StatusOr<SessionInfo>(*created) : status;
+  }
+  // One that may begin with a prompt that is kept.
+  absl::StatusOr<SessionInfo> CreateWithPrefix(const std::string& id,
+                                               uint64_t cap,
+                                               uint64_t seed = 5) {
+    SessionOptions options;
+    options.id = id;
+    options.context_cap = cap;
+    const auto created = std::make_shared<SessionInfo>();
+    const absl::Status status = harness_->Work(
+        "", engine().CreateWork(MakeTokens(96, seed), options, created));
+    return status.ok() ? absl::StatusOr<SessionInfo>(*created) : status;
   }
 
   SessionInfo Get(const std::string& session) {
@@ -524,20 +554,99 @@ TEST_F(EngineCapsTest, AnImportThatIsGivenLessKeepsTheCapThatItHad) {
   EXPECT_EQ(Get("b").context_cap, 200u);
 }
 
+TEST_F(EngineCapsTest, IdleSessionsLeaveMemoryForALargerCap) {
+  Start();
+  Create("far", 100);
+  Step("far", 2);
+  const std::string snapshot = Export("far");
+  Start(WithMemory(3 * Charge(kUsual)), &store_);
+  const auto fill = [this](uint64_t seed) {
+    for (const char* const id : {"a", "b", "c"}) {
+      harness_->clock().Advance(absl::Seconds(1));
+      Step(id, 1, seed);
+    }
+    const auto full = static_cast<double>(3 * Charge(kUsual));
+    while (StateBytes() != full) std::this_thread::yield();
+  };
+  EngineHarness alone({}, SharedModel());
+  for (const char* const id : {"a", "b", "c"}) Create(id, kUsual);
+  alone.CreateSession("a");
+  for (uint64_t i = 0; i < 3; ++i) {
+    (void)alone.Step(StepOf("a", MakeTokens(1, i)));
+  }
+  fill(0);
+  EXPECT_TRUE(Import("imported", snapshot).ok());
+  fill(1);
+  EXPECT_TRUE(CreateWithPrefix("created", 100).ok());
+  fill(2);
+  ASSERT_TRUE(SetCap("a", 100).ok());
+  EXPECT_EQ(Step("a", 20, 9),
+            alone.Step(StepOf("a", MakeTokens(20, 9)))->logits);
+  EXPECT_EQ(Get("a").context_cap, 100u);
+  Step("imported", 98);
+  Step("created", 100);
+}
+
+// Whoever cannot leave memory does not.
+TEST_F(EngineCapsTest, ACapIsNotRaisedWhereNoSessionIsIdle) {
+  Start(WithMemory(2 * Charge(kUsual)), &store_);
+  Create("a", kUsual);
+  Step("a", 1);
+  StepRequest request = StepOf("stays", {1});
+  request.ephemeral = true;
+  ASSERT_TRUE(harness_->Step(std::move(request)).ok());
+  const absl::Status refused = SetCap("a", 100);
+  EXPECT_EQ(ReasonOf(refused), ErrorReason::kStateBudgetExhausted);
+  EXPECT_EQ(MetadataOf(refused, "session_bytes"), absl::StrCat(Charge(100)));
+  EXPECT_EQ(Get("a").context_cap, kUsual);
+  Delete("stays");
+  EXPECT_TRUE(SetCap("a", 100).ok());
+}
+
+TEST_F(EngineCapsTest, NoSessionIsChargedForMoreThanItAsksFor) {
+  Start();
+  Create("a", 16);
+  Step("a", 2);
+  const std::string snapshot = Export("a");
+  Start(WithMemory(Charge(kUsual) + Charge(16)));
+  Create("full", std::nullopt);
+  ASSERT_TRUE(CreateWithPrefix("created", 16).ok());
+  EXPECT_EQ(ReasonOf(CreateWithPrefix("more", 1).status()),
+            ErrorReason::kStateBudgetExhausted);
+  Step("created", 16);
+  Delete("created");
+  ASSERT_TRUE(Import("imported", snapshot).ok());
+  EXPECT_EQ(Get("imported").context_cap, 16u);
+  Step("imported", 14);
+  EXPECT_EQ(StateBytes(), Charge(kUsual) + Charge(16));
+  EXPECT_EQ(ReasonOf(Import("more", "no snapshot").status()),
+            ErrorReason::kStateBudgetExhausted);
+}
+
+TEST_F(EngineCapsTest, WhatIsKeptOfPromptsGivesWayToALargerCap) {
+  EngineOptions options = WithMemory(3 * Charge(kUsual));
+  options.prefill_chunk_rows = 16;
+  options.prefix_cache = 4;
+  Start(options);
+  Create("a", kUsual);
+  GenerateRequest request = GenerateOf("a", MakeTokens(16, 5), 0);
+  request.reuse_prefix = true;
+  ASSERT_TRUE(harness_->Generate(request)->done().Get().ok());
+  while (harness_->Metric({"steadystate_kept_prompts{"}) != 1) {
+    std::this_thread::yield();
+  }
+  Create("b", kUsual);
+  EXPECT_TRUE(SetCap("b", 100).ok());
+  Step("b", 100);
+}
+
 TEST_F(EngineCapsTest, CapsGoFromServerToServer) {
   Start();
   Create("a", 100);
   Step("a", 80);
-  const auto exported = std::make_shared<Engine::Export>();
-  ASSERT_TRUE(harness_->Work("a", engine().ExportWork(exported)).ok());
+  const std::string snapshot = Export("a");
   const auto import = [&](std::optional<uint64_t> cap) {
-    SessionOptions options;
-    options.id = absl::StrCat("cap-", cap.value_or(0));
-    options.context_cap = cap;
-    const auto created = std::make_shared<SessionInfo>();
-    const absl::Status status = harness_->Work(
-        "", engine().ImportWork(exported->snapshot, options, created));
-    return status.ok() ? absl::StatusOr<SessionInfo>(*created) : status;
+    return Import(absl::StrCat("cap-", cap.value_or(0)), snapshot, cap);
   };
   EXPECT_EQ(import(std::nullopt)->context_cap, 100u);
   EXPECT_EQ(import(200)->context_cap, 200u);
@@ -557,14 +666,8 @@ TEST_F(EngineCapsTest, APrefixBeyondTheCapIsNotReused) {
   request.reuse_prefix = true;
   ASSERT_TRUE(harness_->Generate(request)->done().Get().ok());
   const auto begin = [&](const std::string& id, uint64_t cap) {
-    SessionOptions session;
-    session.id = id;
-    session.context_cap = cap;
-    const auto created = std::make_shared<SessionInfo>();
-    EXPECT_TRUE(
-        harness_
-            ->Work("", engine().CreateWork(MakeTokens(96, 5), session, created))
-            .ok());
+    const auto created = CreateWithPrefix(id, cap);
+    EXPECT_TRUE(created.ok()) << created.status();
     EXPECT_EQ(created->context_cap, cap);
     return created->position;
   };
