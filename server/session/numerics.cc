@@ -1,5 +1,6 @@
 #include "server/session/numerics.h"
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <map>
@@ -53,6 +54,13 @@ void Numerics::Add(absl::string_view name, absl::string_view value) {
   facts_.emplace_back(name, value);
 }
 
+std::string Numerics::Find(absl::string_view name) const {
+  const auto found =
+      std::find_if(facts_.begin(), facts_.end(),
+                   [name](const auto& fact) { return fact.first == name; });
+  return found == facts_.end() ? std::string() : found->second;
+}
+
 std::string Numerics::ToString() const {
   return absl::StrJoin(facts_, " ", absl::PairFormatter("="));
 }
@@ -91,7 +99,7 @@ absl::StatusOr<Numerics> NumericsOf(const SessionLayout& layout) {
                             Describe(layout.state()))));
   Numerics numerics;
   numerics.Add("layout_version", absl::StrCat(kSessionLayoutVersion));
-  numerics.Add("state_dtype", layout.state().dtype());
+  numerics.Add(kStateDtypeFact, layout.state().dtype());
   numerics.Add("slots", slots);
   return numerics;
 }

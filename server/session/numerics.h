@@ -26,6 +26,9 @@ class Numerics {
     return facts_;
   }
 
+  // The value of the first fact of that name; empty without one.
+  std::string Find(absl::string_view name) const;
+
   // The facts as "name=value", a blank between two, for people.
   std::string ToString() const;
 
@@ -40,6 +43,9 @@ class Numerics {
 // In what `there` is not as `here`: "isa=avx2 (here avx512), ..."; what neither
 // names, or both name alike, is left out, and long values are cut short.
 std::string Difference(const Numerics& there, const Numerics& here);
+
+// The fact that names what states are kept in.
+inline constexpr absl::string_view kStateDtypeFact = "state_dtype";
 
 // The version of how a session lies in its slot. Raised whenever the same
 // layout comes to mean other bytes.

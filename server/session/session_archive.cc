@@ -40,6 +40,12 @@ absl::StatusOr<SessionArchive::Loaded> SessionArchive::Load(
   STEADYSTATE_RETURN_IF_ERROR(Counted(StoreFailure::kRead, stored.status()));
   const absl::StatusOr<Snapshot> snapshot = snapshots_.Read(stored->snapshot);
   STEADYSTATE_RETURN_IF_ERROR(Counted(StoreFailure::kRead, snapshot.status()));
+  // One that was taken back to its beginning has no slots that would tell: it
+  // would be computed here in a form that its own server cannot read.
+  if (tail.has_value()) {
+    STEADYSTATE_RETURN_IF_ERROR(
+        Counted(StoreFailure::kRead, snapshots_.CheckForm(*snapshot)));
+  }
   snapshots_.Restore(*snapshot, to);
   metrics_.Snapshot(SnapshotUse::kRead, clock_.Now() - start,
                     stored->snapshot.size());

@@ -71,15 +71,20 @@ absl::Status Malformed() {
 }
 
 // The model's states have another form here, as with another --state_dtype.
-absl::Status OtherSlots(absl::string_view where) {
+absl::Status OtherForm(absl::string_view what, ErrorMetadata metadata) {
   return MakeError(
       ErrorReason::kNumericsMismatch,
       absl::StrCat("the snapshot's state is of another form than this "
-                   "server's (slot ",
-                   where,
-                   "): start the server with the --state_dtype and the "
-                   "readings that it was taken with"),
-      {{"slot", std::string(where)}});
+                   "server's (",
+                   what,
+                   "): start the server with the --state_dtype, the "
+                   "--cache_dtype and the readings that it was taken with"),
+      std::move(metadata));
+}
+
+absl::Status OtherSlots(absl::string_view where) {
+  return OtherForm(absl::StrCat("slot ", where),
+                   {{"slot", std::string(where)}});
 }
 
 // Foreign text in a message.
@@ -192,10 +197,6 @@ absl::Status CheckOrder(std::span<const Section> sections) {
   return last == kEnd ? absl::OkStatus()
                       : SnapshotCorrupt("its end is missing");
 }
-
-}  // namespace
-
-namespace {
 
 uint64_t TagOf(const Numerics& numerics) {
   constexpr size_t kTagDigits = 2 * sizeof(uint64_t);
@@ -317,6 +318,14 @@ absl::StatusOr<SnapshotFormat::Head> SnapshotFormat::ReadHead(
   }
   return Head{.card = std::move(snapshot.card),
               .position = snapshot.contents.position};
+}
+
+absl::Status SnapshotFormat::CheckForm(const Snapshot& snapshot) const {
+  const std::string there = snapshot.numerics.Find(kStateDtypeFact);
+  const std::string here = origin_.numerics.Find(kStateDtypeFact);
+  if (there.empty() || here.empty() || there == here) return absl::OkStatus();
+  return OtherForm(absl::StrCat("in ", Shown(there), ", here in ", here),
+                   {{"slot", "all"}});
 }
 
 absl::Status SnapshotFormat::ReadSection(uint32_t kind, BinaryReader from,

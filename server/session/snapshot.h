@@ -76,6 +76,10 @@ class SnapshotFormat {
   };
   absl::StatusOr<Head> ReadHead(absl::string_view bytes) const;
 
+  // NUMERICS_MISMATCH if the session's states are of another form here, which
+  // a snapshot without slots says, too.
+  absl::Status CheckForm(const Snapshot& snapshot) const;
+
   // Takes a snapshot apart. Whoever made it, Restore is safe then.
   //   DATA_LOSS / SNAPSHOT_CORRUPT: not a snapshot, or not all of it, or not as
   //     it was written

@@ -99,6 +99,31 @@ TEST_F(EngineUnusableTest, AStateThatCannotBeReadIsTold) {
   AwaitMetric({"steadystate_sessions{"}, 2);
 }
 
+// It would be computed anew, and come home in a form that is refused there.
+TEST_F(EngineUnusableTest, WhatWasTakenBackToItsBeginningKeepsItsForm) {
+  for (const auto& [there, elsewhere] :
+       {std::pair(StateDType::kF32, StateDType::kBf16),
+        std::pair(StateDType::kBf16, StateDType::kF32)}) {
+    Start(ModelWithStatesIn(there));
+    harness_->CreateSession("a");
+    for (const int32_t token : {1, 2, 3}) Advance("a", token);
+    ASSERT_TRUE(
+        harness_
+            ->Work("a", engine().RewindWork({.position = 2},
+                                            std::make_shared<SessionInfo>()))
+            .ok());
+    EXPECT_EQ(engine().StoreSessions(absl::Minutes(1)), 0u);
+    Start(ModelWithStatesIn(elsewhere));
+    EXPECT_EQ(Refused("a"), ErrorReason::kNumericsMismatch);
+    EXPECT_EQ(Get("a").unusable, Unusable::kOtherNumerics);
+    EXPECT_EQ(engine().StoreSessions(absl::Minutes(1)), 0u);
+    Start(ModelWithStatesIn(there));
+    EXPECT_EQ(Get("a").position, 2u);
+    Advance("a", 3);
+    ASSERT_TRUE(engine().DeleteSession("a").ok());
+  }
+}
+
 // Its clients have used it, so that the store lacks a word of that.
 TEST_F(EngineUnusableTest, WhatIsDamagedInTheStoreIsLeftThereAtTheEnd) {
   for (const char* const id : {"damaged", "asleep"}) {
