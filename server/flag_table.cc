@@ -312,6 +312,7 @@ void AppendStore(Flags& flags, OptionTable& table) {
       &engine.allow_other_numerics));
   table.push_back(Bytes({"store_budget",
                          "What all sessions together may take in the store, "
+                         "each with as many tokens as its context cap allows, "
                          "for instance 500GiB."},
                         &engine.store_budget_bytes));
   const auto read_after = [&flags](absl::string_view text) -> absl::Status {

@@ -109,10 +109,12 @@ class SessionArchive {
     return rate_.TimeFor(sessions * session_bytes());
   }
 
-  // About what a session takes there.
-  uint64_t session_bytes() const {
-    return snapshots_.bytes_at(kTypicalPosition);
+  // About what a session takes there at this position, or more.
+  uint64_t bytes_at(uint64_t position) const {
+    return snapshots_.bytes_at(position);
   }
+  // What any is counted as where time is estimated.
+  uint64_t session_bytes() const { return bytes_at(kTypicalPosition); }
 
  private:
   // Of a session that grows.

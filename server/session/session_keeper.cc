@@ -247,7 +247,7 @@ void SessionKeeper::TakeUp(StoredSession stored, const Moment& now) {
   session->repeatable_from = stored.repeatable_from;
   session->stored_tail = stored.tail;
   session->state.Leave();
-  shelf_.TakeUp(*session, card.context_cap);
+  shelf_.TakeUp(*session, card.id, card.context_cap);
   SessionOptions options;
   options.owner = std::move(card.owner);
   options.id = std::move(card.id);
@@ -431,7 +431,7 @@ void SessionKeeper::Logged(Session& session, uint64_t round,
   const SteadyTime now = clock_.Now();
   if (session.log.replay <= max_replay_ || now < next_snapshot_) return;
   session.log.snapshot_due = true;
-  const auto bytes = static_cast<double>(archive_->session_bytes());
+  const auto bytes = static_cast<double>(archive_->bytes_at(session.position));
   next_snapshot_ = now + absl::Seconds(bytes / kSnapshotBytesPerSecond);
 }
 

@@ -86,10 +86,10 @@ class SessionKeeper::NewForks {
   NewForks(SessionKeeper& keeper, const Session& parent, const Moment& now)
       : keeper_(keeper), parent_(parent.id), now_(now) {}
 
-  // Charges for so many and claims their names; fills in what the parent
+  // Charges so much for each and claims their names; fills in what the parent
   // decides. OK or none.
   absl::Status Reserve(const Session& parent, absl::Span<const std::string> ids,
-                       SessionOptions& each)
+                       uint64_t charge, SessionOptions& each)
       ABSL_LOCKS_EXCLUDED(keeper_.shelf_.mutex);
   // They are what `way` leads to, of which the parent has what it lends until
   // SaveSome is done. `prefix`: that they stand for, SessionTable's.
@@ -139,7 +139,10 @@ absl::StatusOr<Forks> SessionKeeper::Fork(Session& parent,
   const Moment now = clock_.Read();
   STEADYSTATE_ASSIGN_OR_RETURN(const uint64_t cap,
                                CapOfFork(shelf_, options, parent, position));
-  const uint64_t charge = shelf_.ChargeOf(shelf_.listed_tier(), cap);
+  const Tier tier = shelf_.listed_tier();
+  const uint64_t charge = options.checkpoints
+                              ? shelf_.ChargeOfKept(tier, cap, position)
+                              : shelf_.ChargeOf(tier, cap);
   while (shelf_.MoreExpiryMayMakeRoom(charge * forks.ids.size(), now)) {
   }
   SessionOptions each;
@@ -160,7 +163,7 @@ absl::StatusOr<Forks> SessionKeeper::Fork(Session& parent,
   each.durability = durability;
   const auto made = std::make_shared<NewForks>(*this, parent, now);
   // Counted before anything is copied, so that there will be a slot.
-  STEADYSTATE_RETURN_IF_ERROR(made->Reserve(parent, forks.ids, each));
+  STEADYSTATE_RETURN_IF_ERROR(made->Reserve(parent, forks.ids, charge, each));
   MayPark("SessionKeeper::Fork");
   std::optional<PrefixDigest> prefix;
   if (options.checkpoints && !parent.other_numerics) {
@@ -196,11 +199,11 @@ absl::StatusOr<WayBack> SessionKeeper::WayTo(Session& parent, uint64_t position,
 std::optional<absl::Status> SessionKeeper::NewForks::SaveSome() {
   MayPark("SessionKeeper::SaveSome");
   SessionArchive* const archive = keeper_.archive_;
-  size_t left =
-      archive == nullptr
-          ? 1
-          : static_cast<size_t>(std::clamp<uint64_t>(
-                kSavedBytesAtOnce / archive->session_bytes(), 1, kSavedAtOnce));
+  size_t left = archive == nullptr
+                    ? 1
+                    : static_cast<size_t>(std::clamp<uint64_t>(
+                          kSavedBytesAtOnce / archive->bytes_at(way_.end), 1,
+                          kSavedAtOnce));
   absl::Status status;
   while (status.ok() && left > 0 && saved_ < sessions_.size()) {
     Session& fork = *sessions_[saved_++];
@@ -295,6 +298,7 @@ absl::StatusOr<SessionInfo> SessionKeeper::Rewind(Session& session,
 
 absl::Status SessionKeeper::NewForks::Reserve(const Session& parent,
                                               absl::Span<const std::string> ids,
+                                              uint64_t charge,
                                               SessionOptions& each) {
   const MutexLock lock(keeper_.shelf_.mutex);
   STEADYSTATE_RETURN_IF_ERROR(
@@ -304,7 +308,6 @@ absl::Status SessionKeeper::NewForks::Reserve(const Session& parent,
   }
   const Tier tier = keeper_.shelf_.listed_tier();
   const uint64_t cap = each.context_cap.value_or(parent.state.context_cap());
-  const uint64_t charge = keeper_.shelf_.ChargeOf(tier, cap);
   STEADYSTATE_RETURN_IF_ERROR(
       keeper_.shelf_.Charge(tier, charge, ids.size(), now_));
   each.owner = parent.owner;

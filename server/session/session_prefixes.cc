@@ -106,7 +106,8 @@ void SessionPrefixes::Keep(Session& session, std::span<const int32_t> prompt) {
   }
   const PrefixDigest& prefix = digests.back();
   const Tier tier = shelf_.listed_tier();
-  const uint64_t charge = shelf_.ChargeOf(tier, session.state.context_cap());
+  const uint64_t charge = shelf_.ChargeOfKept(tier, session.state.context_cap(),
+                                              session.state.position());
   {
     const MutexLock lock(shelf_.mutex);
     if (session.other_numerics || shelf_.table.FindPrefix(prefix) != nullptr ||

@@ -57,8 +57,7 @@ struct Shelf {
         StatePool& slots, const SessionArchive* store,
         const SessionLimits& limits_of_all, Metrics& counters);
 
-  // The cap of a session for which one is asked, or none. INVALID_ARGUMENT:
-  // none can have it.
+  // The cap of a session, if one is asked for or not. INVALID_ARGUMENT.
   absl::StatusOr<uint64_t> CapOf(std::optional<uint64_t> asked,
                                  uint64_t otherwise) const;
   // The largest: what memory has room for.
@@ -71,10 +70,14 @@ struct Shelf {
   absl::Status CheckHolds(uint64_t position) const;
   absl::string_view BoundOfCaps() const;  // the flag that bounds them
 
-  // What a session of this cap is charged.
+  // What a session of this cap is charged: what it takes when it is full.
   uint64_t ChargeOf(Tier tier, uint64_t context_cap) const {
     return tier == Tier::kMemory ? layout.charge_bytes(context_cap)
-                                 : archive->session_bytes();
+                                 : archive->bytes_at(context_cap);
+  }
+  // And one that never advances; in memory it has a slot like others.
+  uint64_t ChargeOfKept(Tier tier, uint64_t cap, uint64_t position) const {
+    return ChargeOf(tier, tier == Tier::kMemory ? cap : position);
   }
   // Charges for so many, bytes each; what is kept of prompts gives way.
   // STATE_BUDGET_EXHAUSTED, with a retry hint.
@@ -96,9 +99,9 @@ struct Shelf {
   absl::StatusOr<bool> Resize(Session& session, uint64_t context_cap,
                               const Moment& now)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex);
-  // Gives one that the store has, with this cap, as much of that as there may
-  // be, and charges for it, whether there is room or not.
-  void TakeUp(Session& session, uint64_t context_cap)
+  // Gives one that the store has, with this id and cap, as much of that as
+  // there may be, and charges for it, whether there is room or not.
+  void TakeUp(Session& session, absl::string_view id, uint64_t context_cap)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex);
   // It is to have that cap, and has what of it there may be.
   void NoteAskedCap(Session& session, uint64_t context_cap) const {

@@ -73,12 +73,16 @@ absl::string_view Shelf::BoundOfCaps() const {
                                                      : "--max_context_cap";
 }
 
-void Shelf::TakeUp(Session& session, uint64_t context_cap) {
+void Shelf::TakeUp(Session& session, absl::string_view id,
+                   uint64_t context_cap) {
   const uint64_t cap = CapOfStored(context_cap, session.position);
   session.state.set_context_cap(std::min(cap, MostContextCap()));
   NoteAskedCap(session, cap);
-  NoteCharge(session, Tier::kStore,
-             ChargeOf(Tier::kStore, session.state.context_cap()));
+  const bool advances = KindOfId(id) == SessionKind::kSession;
+  const uint64_t full =
+      advances ? std::max(session.state.context_cap(), session.position)
+               : session.position;
+  NoteCharge(session, Tier::kStore, ChargeOf(Tier::kStore, full));
   charges.Take(Tier::kStore, session.charge);
 }
 
