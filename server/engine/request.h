@@ -52,10 +52,9 @@ struct RequestBase {
   ClientId client = 0;
   std::optional<uint64_t> context_cap{};  // of a session made for it alone
   std::optional<uint64_t> expected_position;
-  // The client's name for a Step or a Generate, at most kMaxRequestIdBytes. A
-  // request of the same name and expected_position is taken for a repeat, and
-  // answered from the session's record of the first (session_memory.h). Empty:
-  // it has none, and is no repeat.
+  // The client's name for a Step or a Generate, at most kMaxRequestIdBytes, or
+  // empty. One of the same name and expected_position is taken for a repeat,
+  // and answered from the session's record of the first (session_memory.h).
   std::string request_id;
   // It changes nothing: it goes behind whatever is queued on the session,
   // whoever queued that, between two pieces of what may end between them; and

@@ -129,8 +129,7 @@ absl::StatusOr<Decoder> Decoder::Make(const Config& config,
   if (!decoder.tied_) {
     STEADYSTATE_ASSIGN_OR_RETURN(head, root.Take(kHead, {N, D}));
   }
-  // With int4 weights the head has 8 bits: nothing behind it makes up for what
-  // it loses.
+  // Wide: nothing behind the head makes up for what int4 would lose.
   const WeightRows head_rows = {head, N, /*wide=*/true};
   STEADYSTATE_ASSIGN_OR_RETURN(decoder.head_, linears.Make(D, {{head_rows}}));
   return decoder;

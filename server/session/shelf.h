@@ -52,7 +52,6 @@ struct Shelf {
     Hibernated hibernated;
   };
 
-  // `store`: null without one.
   Shelf(SessionTable sessions, const SessionLayout& layout_of_all,
         StatePool& slots, const SessionArchive* store,
         const SessionLimits& limits_of_all, Metrics& counters);
@@ -75,7 +74,7 @@ struct Shelf {
     return tier == Tier::kMemory ? layout.charge_bytes(context_cap)
                                  : archive->bytes_at(context_cap);
   }
-  // And one that never advances; in memory it has a slot like others.
+  // And one that never advances, which has a slot like others.
   uint64_t ChargeOfKept(Tier tier, uint64_t cap, uint64_t position) const {
     return ChargeOf(tier, tier == Tier::kMemory ? cap : position);
   }
@@ -93,9 +92,9 @@ struct Shelf {
   absl::StatusOr<ChargedSlot> ChargeOne(Tier tier, uint64_t context_cap,
                                         const Moment& now)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex);
-  // Gives a session another cap, and charges it for that. False where others
-  // have to leave memory for it first. Then, and with the same errors, nothing
-  // has changed. REQUIRES: its state is at rest, and not beyond it.
+  // Gives a session another cap, and charges it for that. False, and nothing
+  // has changed, where others have to leave memory first; the same errors.
+  // REQUIRES: its state is at rest, and not beyond it.
   absl::StatusOr<bool> Resize(Session& session, uint64_t context_cap,
                               const Moment& now)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex);
