@@ -1,6 +1,7 @@
 #ifndef STEADYSTATE_CLIENT_JINJA_VALUE_H_
 #define STEADYSTATE_CLIENT_JINJA_VALUE_H_
 
+#include <concepts>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -21,15 +22,7 @@ struct None {};
 struct Value;
 using List = std::vector<Value>;
 
-// A dictionary, or what has members alone.
-struct Map {
-  enum class Kind { kDict, kNamespace, kLoop };
-  Kind kind = Kind::kDict;
-  std::vector<std::pair<std::string, Value>> members{};
-
-  const Value* Find(absl::string_view name) const;
-  void Set(absl::string_view name, Value value);
-};
+struct Map;
 
 using ListPtr = std::shared_ptr<List>;
 using MapPtr = std::shared_ptr<Map>;
@@ -39,8 +32,9 @@ struct Value {
   using Variant = std::variant<Undefined, None, bool, int64_t, Text, ListPtr,
                                MapPtr, const Node*>;  // a macro or function
   Value() = default;
-  // NOLINTNEXTLINE(google-explicit-constructor): what a value can be is one.
   template <typename T>
+  requires std::constructible_from<Variant, T>
+  // NOLINTNEXTLINE(google-explicit-constructor): what a value can be is one.
   Value(T of) : is(std::move(of)) {}
 
   Variant is;
@@ -55,6 +49,16 @@ struct Value {
   }
   // Of a number, for which true and false stand, too.
   std::optional<int64_t> AsNumber() const;
+};
+
+// A dictionary, or what has members alone.
+struct Map {
+  enum class Kind { kDict, kNamespace, kLoop };
+  Kind kind = Kind::kDict;
+  std::vector<std::pair<std::string, Value>> members{};
+
+  const Value* Find(absl::string_view name) const;
+  void Set(absl::string_view name, Value value);
 };
 
 Value MakeText(absl::string_view text);
