@@ -74,7 +74,8 @@ class Renderer {
   Value Evaluate(const Node& node, Scope& scope);
   Value Found(const Node& node, Scope& scope);
   Value Call(const Node& node, Scope& scope);
-  Value CallMacro(const Node& call, const Node& macro, Arguments arguments);
+  Value CallMacro(const Node& call, const Node& macro,
+                  const Arguments& arguments);
   Value ListOf(const Node& node, Scope& scope);
   Value DictOf(const Node& node, Scope& scope);
   Value SliceOf(const Node& node, Scope& scope);
@@ -423,11 +424,11 @@ Value Renderer::Call(const Node& node, Scope& scope) {
     Fail(node, absl::StrCat("'", callee.text, "' is no macro"));
     return Value();
   }
-  return CallMacro(node, **macro, std::move(arguments));
+  return CallMacro(node, **macro, arguments);
 }
 
 Value Renderer::CallMacro(const Node& call, const Node& macro,
-                          Arguments arguments) {
+                          const Arguments& arguments) {
   // Macros see the template's variables, and none of who calls.
   Scope scope{&root_};
   size_t used = arguments.places.size();
