@@ -71,7 +71,7 @@ absl::Status Malformed() {
 }
 
 // The model's states have another form here, as with another --state_dtype.
-absl::Status OtherForm(absl::string_view what, ErrorMetadata metadata) {
+absl::Status OtherForm(absl::string_view what, absl::string_view slot) {
   return MakeError(
       ErrorReason::kNumericsMismatch,
       absl::StrCat("the snapshot's state is of another form than this "
@@ -79,12 +79,11 @@ absl::Status OtherForm(absl::string_view what, ErrorMetadata metadata) {
                    what,
                    "): start the server with the --state_dtype, the "
                    "--cache_dtype and the readings that it was taken with"),
-      std::move(metadata));
+      {{"slot", std::string(slot)}});
 }
 
 absl::Status OtherSlots(absl::string_view where) {
-  return OtherForm(absl::StrCat("slot ", where),
-                   {{"slot", std::string(where)}});
+  return OtherForm(absl::StrCat("slot ", where), where);
 }
 
 // Foreign text in a message.
@@ -325,7 +324,7 @@ absl::Status SnapshotFormat::CheckForm(const Snapshot& snapshot) const {
   const std::string here = origin_.numerics.Find(kStateDtypeFact);
   if (there.empty() || here.empty() || there == here) return absl::OkStatus();
   return OtherForm(absl::StrCat("in ", Shown(there), ", here in ", here),
-                   {{"slot", "all"}});
+                   "all");
 }
 
 absl::Status SnapshotFormat::ReadSection(uint32_t kind, BinaryReader from,
