@@ -77,16 +77,17 @@ void Check(const std::string& text, const nlohmann::json& golden) {
   ASSERT_TRUE(made.ok()) << made.status();
   const auto first = made->First(said, now);
   ASSERT_TRUE(first.ok()) << first.status();
-  EXPECT_EQ(TextOf(*first), golden["first"]);
+  EXPECT_EQ(TextOf(*first), golden["first"].get<std::string>());
   const auto next = made->Next({said}, std::string(golden["then"]),
                                /*at_end=*/false, now);
   ASSERT_TRUE(next.ok()) << next.status();
-  EXPECT_EQ(TextOf(*next), golden["next"]);
+  EXPECT_EQ(TextOf(*next), golden["next"].get<std::string>());
   // What the session has absorbed with the answer is not written again.
   const auto after = made->Next({said}, std::string(golden["then"]),
                                 /*at_end=*/true, now);
   ASSERT_TRUE(after.ok());
-  EXPECT_EQ(made->answer_end() + TextOf(*after), golden["next"]);
+  EXPECT_EQ(made->answer_end() + TextOf(*after),
+            golden["next"].get<std::string>());
 }
 
 TEST(ChatTemplateTest, CheckpointsTemplatesAreWrittenAsJinjaWritesThem) {
