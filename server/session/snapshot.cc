@@ -267,17 +267,16 @@ void SnapshotFormat::WriteSlot(const StateSlot& slot, const SessionState& state,
 
 namespace {
 
-// What each slot's description takes at most.
+// What each slot's description takes at most, and what stands before the slots.
 constexpr size_t kSlotBytes = 512;
+constexpr size_t kMostBeforeSlots = size_t{64} << 10;
 
 }  // namespace
 
 size_t SnapshotFormat::max_bytes(uint64_t context_cap) const {
   constexpr size_t kHistoryBytes = kMaxHistory * (sizeof(int32_t) + 1);
-  // What stands before the slots.
-  constexpr size_t kHeadBytes = size_t{64} << 10;
   return layout_.charge_bytes(context_cap) + kHistoryBytes +
-         layout_.state().slots().size() * kSlotBytes + kHeadBytes;
+         layout_.state().slots().size() * kSlotBytes + kMostBeforeSlots;
 }
 
 size_t SnapshotFormat::bytes_at(uint64_t position) const {
@@ -307,8 +306,10 @@ absl::StatusOr<Snapshot> SnapshotFormat::Read(absl::string_view bytes) const {
 
 absl::StatusOr<SnapshotFormat::Head> SnapshotFormat::ReadHead(
     absl::string_view bytes) const {
-  STEADYSTATE_ASSIGN_OR_RETURN(const std::vector<Section> sections,
-                               ReadFirstSections(bytes, kSequence));
+  const size_t most = kMostBeforeSlots + layout_.hidden_size() * sizeof(float);
+  STEADYSTATE_ASSIGN_OR_RETURN(
+      const std::vector<Section> sections,
+      ReadFirstSections(bytes.substr(0, most), kSequence));
   Snapshot snapshot;
   for (const Section& section : sections) {
     if (section.kind != kCard && section.kind != kSequence) continue;

@@ -68,8 +68,9 @@ class SnapshotFormat {
   // About what Write returns for a session at this position, or more.
   size_t bytes_at(uint64_t position) const;
 
-  // What a snapshot says first, of bytes that may be any. Errors of Read, of
-  // which it finds few.
+  // What a snapshot says first, of bytes that may be any. Looks at no more of
+  // them than the first sections of a snapshot can take, so any thread can
+  // afford it. Errors of Read, of which it finds few.
   struct Head {
     SessionCard card;
     uint64_t position = 0;

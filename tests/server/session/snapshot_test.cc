@@ -16,7 +16,9 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "server/base/binary.h"
 #include "server/base/crc32c.h"
 #include "server/base/error.h"
 #include "server/model/sampler.h"
@@ -414,6 +416,46 @@ std::string WithChecksums(std::string bytes) {
     at = end + sizeof(crc);
   }
   return bytes;
+}
+
+// Three sections under right checksums, the last a sequence that ends with a
+// text of so many bytes.
+std::string WithText(size_t bytes) {
+  constexpr uint32_t kOrigin = 1;
+  constexpr uint32_t kSequence = 3;
+  std::string made;
+  WritePreamble(made);
+  { const SectionWriter origin(kOrigin, made); }
+  { const SectionWriter in_place_of_a_card(kOrigin, made); }
+  {
+    const SectionWriter sequence(kSequence, made);
+    BinaryWriter writer(made);
+    writer.Number(uint64_t{7});  // position
+    writer.Number(uint32_t{0});  // no hidden vector
+    writer.Number(uint32_t{0});  // no recent tokens
+    writer.Text(std::string(bytes, 'x'));
+  }
+  return made;
+}
+
+TEST(SnapshotTest, TheHeadSaysWhatTheWholeSays) {
+  Room room;
+  const std::string whole =
+      room.format.Write(MakeCard(), *MakeState(room, 4, 9));
+  const auto head = room.format.ReadHead(whole);
+  ASSERT_TRUE(head.ok()) << head.status();
+  EXPECT_EQ(head->position, room.format.Read(whole)->contents.position);
+  EXPECT_EQ(head->card.id, MakeCard().id);
+}
+
+TEST(SnapshotTest, NoMoreIsLookedAtForTheHeadThanItCanTake) {
+  Room room;
+  ASSERT_TRUE(room.format.ReadHead(WithText(2)).ok());
+  // A text that is read is found to be too long.
+  EXPECT_THAT(room.format.ReadHead(WithText(1'000)).status().message(),
+              testing::HasSubstr("out of bounds"));
+  EXPECT_THAT(room.format.ReadHead(WithText(100'000)).status().message(),
+              testing::HasSubstr("ends within a section"));
 }
 
 TEST(SnapshotTest, WhatIsMadeUpDoesNoHarm) {
