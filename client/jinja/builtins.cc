@@ -39,25 +39,25 @@ absl::StatusOr<Value> WithCase(Text text, absl::string_view name) {
 }
 
 absl::StatusOr<Value> Edge(const Value& value, bool first) {
-  const auto items = ItemsOf(value);
+  const auto items = ViewOf(value);
   if (!items.ok()) return items.status();
-  if (items->empty()) return Value();
-  return first ? items->front() : items->back();
+  if ((*items)->empty()) return Value();
+  return first ? (*items)->front() : (*items)->back();
 }
 
 absl::StatusOr<Value> LengthOf(const Value& value) {
-  const auto items = ItemsOf(value);
+  const auto items = ViewOf(value);
   if (!items.ok()) return items.status();
-  return Value(static_cast<int64_t>(items->size()));
+  return Value(static_cast<int64_t>((*items)->size()));
 }
 
 absl::StatusOr<Value> JoinItems(const Value& value, const Text& separator) {
-  const auto items = ItemsOf(value);
+  const auto items = ViewOf(value);
   if (!items.ok()) return items.status();
   Text joined;
-  for (size_t i = 0; i < items->size(); ++i) {
-    const std::optional<Text> text = TextOf((*items)[i]);
-    if (!text) return NotUnderstood("filter", "join", (*items)[i]);
+  for (size_t i = 0; i < (*items)->size(); ++i) {
+    const std::optional<Text> text = TextOf((**items)[i]);
+    if (!text) return NotUnderstood("filter", "join", (**items)[i]);
     if (i > 0) joined.Append(separator);
     joined.Append(*text);
   }
@@ -149,9 +149,9 @@ absl::StatusOr<Value> Filter(absl::string_view name, const Value& value,
     return Edge(value, /*first=*/false);
   }
   if (alone && name == "list") {
-    auto items = ItemsOf(value);
+    const auto items = ViewOf(value);
     if (!items.ok()) return items.status();
-    return MakeList(*std::move(items));
+    return MakeList(**items);
   }
   if (name == "join" && HasOnlyTexts(arguments, 0, 1)) {
     return JoinItems(value,
@@ -217,9 +217,9 @@ absl::StatusOr<Value> Method(absl::string_view name, const Value& value,
     return arguments.places.size() == 2 ? arguments.places[1] : Value(None());
   }
   if (name == "keys" && arguments.places.empty()) {
-    auto keys = ItemsOf(value);
+    const auto keys = ViewOf(value);
     if (!keys.ok()) return keys.status();
-    return MakeList(*std::move(keys));
+    return MakeList(**keys);
   }
   return NotUnderstood("method", name, value);
 }

@@ -1,6 +1,7 @@
 #ifndef STEADYSTATE_CLIENT_JINJA_BUILTINS_H_
 #define STEADYSTATE_CLIENT_JINJA_BUILTINS_H_
 
+#include <memory>
 #include <utility>
 #include <vector>
 
@@ -51,8 +52,9 @@ absl::StatusOr<Value> Item(const Value& value, const Value& index);
 absl::StatusOr<Value> Slice(const Value& value, const Value& from,
                             const Value& to, const Value& step);
 
-// What a loop goes over.
-absl::StatusOr<List> ItemsOf(const Value& value);
+// What a loop goes over; the list itself, uncopied, if that is a list.
+using ListView = std::shared_ptr<const List>;
+absl::StatusOr<ListView> ViewOf(const Value& value);
 
 }  // namespace steadystate::jinja
 

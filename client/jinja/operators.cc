@@ -1,6 +1,7 @@
 // Operators, members and slices.
 #include <algorithm>
 #include <array>
+#include <memory>
 
 #include "absl/status/status.h"
 #include "absl/strings/match.h"
@@ -167,12 +168,12 @@ absl::StatusOr<Value> Item(const Value& value, const Value& index) {
   }
   const int64_t* place = index.As<int64_t>();
   if (place != nullptr && (value.Is<ListPtr>() || value.Is<Text>())) {
-    const auto items = ItemsOf(value);
+    const auto items = ViewOf(value);
     if (!items.ok()) return items.status();
-    const auto size = static_cast<int64_t>(items->size());
+    const auto size = static_cast<int64_t>((*items)->size());
     const int64_t at = *place < 0 ? *place + size : *place;
     if (at < 0 || at >= size) return Value();
-    return (*items)[static_cast<size_t>(at)];
+    return (**items)[static_cast<size_t>(at)];
   }
   return absl::UnimplementedError(absl::StrCat("an item of ", KindOf(value),
                                                " by ", KindOf(index),
@@ -185,7 +186,7 @@ absl::StatusOr<Value> Slice(const Value& value, const Value& from,
     return absl::UnimplementedError(
         absl::StrCat("a slice of ", KindOf(value), " is not understood"));
   }
-  const auto items = ItemsOf(value);
+  const auto items = ViewOf(value);
   if (!items.ok()) return items.status();
   for (const Value* bound : {&from, &to, &step}) {
     const bool known = bound->Is<None>() || bound->Is<int64_t>();
@@ -195,7 +196,7 @@ absl::StatusOr<Value> Slice(const Value& value, const Value& from,
     }
     return absl::UnimplementedError("a slice of this is not understood");
   }
-  const auto size = static_cast<int64_t>(items->size());
+  const auto size = static_cast<int64_t>((*items)->size());
   const int64_t stride = step.AsNumber().value_or(1);
   const int64_t least = stride > 0 ? 0 : -1;
   const int64_t most = stride > 0 ? size : size - 1;
@@ -208,7 +209,7 @@ absl::StatusOr<Value> Slice(const Value& value, const Value& from,
   List taken;
   for (int64_t at = bound(from, stride > 0 ? least : most);
        stride > 0 ? at < end : at > end; at += stride) {
-    taken.push_back((*items)[static_cast<size_t>(at)]);
+    taken.push_back((**items)[static_cast<size_t>(at)]);
   }
   if (value.Is<ListPtr>()) return MakeList(std::move(taken));
   Text text;
@@ -216,23 +217,22 @@ absl::StatusOr<Value> Slice(const Value& value, const Value& from,
   return Value(std::move(text));
 }
 
-absl::StatusOr<List> ItemsOf(const Value& value) {
-  if (value.Is<Undefined>()) return List();
-  if (const ListPtr* list = value.As<ListPtr>()) return **list;
+absl::StatusOr<ListView> ViewOf(const Value& value) {
+  if (const ListPtr* list = value.As<ListPtr>()) return *list;
+  auto items = std::make_shared<List>();
+  if (value.Is<Undefined>()) return items;
   if (const Text* text = value.As<Text>()) {
-    List characters;
     for (Text& character : Characters(*text)) {
-      characters.emplace_back(std::move(character));
+      items->emplace_back(std::move(character));
     }
-    return characters;
+    return items;
   }
   const MapPtr* map = value.As<MapPtr>();
   if (map != nullptr && (*map)->kind == Map::Kind::kDict) {
-    List keys;
     for (const auto& [key, unused] : (*map)->members) {
-      keys.push_back(MakeText(key));
+      items->push_back(MakeText(key));
     }
-    return keys;
+    return items;
   }
   return absl::UnimplementedError(
       absl::StrCat("the items of ", KindOf(value), " are not understood"));

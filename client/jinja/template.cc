@@ -79,7 +79,7 @@ class Renderer {
   Value ListOf(const Node& node, Scope& scope);
   Value DictOf(const Node& node, Scope& scope);
   Value SliceOf(const Node& node, Scope& scope);
-  List Chosen(const Node& node, Scope& scope);
+  ListView Chosen(const Node& node, Scope& scope);
   bool Bind(const Node& node, const Value& item, Scope& scope);
   Arguments ArgumentsOf(const Node& node, Scope& scope);
   Value Named(const Node& node, const Scope& scope);
@@ -214,17 +214,16 @@ void Renderer::Set(const Node& node, Scope& scope) {
   (*map)->Set(node.names[1], std::move(value));
 }
 
-// What a loop goes over, of which its "if" may leave out some.
-List Renderer::Chosen(const Node& node, Scope& scope) {
-  List items = Taken(node, ItemsOf(Evaluate(*node.parts[0], scope)));
-  if (!node.parts[1]) return items;
-  List chosen;
-  for (Value& item : items) {
+// What a loop goes over, of which its "if" may leave out some; null: the
+// template failed.
+ListView Renderer::Chosen(const Node& node, Scope& scope) {
+  ListView items = Taken(node, ViewOf(Evaluate(*node.parts[0], scope)));
+  if (!node.parts[1] || items == nullptr) return items;
+  auto chosen = std::make_shared<List>();
+  for (const Value& item : *items) {
     Scope round{&scope};
     if (!Spend(node, 1) || !Bind(node, item, round)) break;
-    if (IsTrue(Evaluate(*node.parts[1], round))) {
-      chosen.push_back(std::move(item));
-    }
+    if (IsTrue(Evaluate(*node.parts[1], round))) chosen->push_back(item);
   }
   return chosen;
 }
@@ -246,7 +245,9 @@ bool Renderer::Bind(const Node& node, const Value& item, Scope& scope) {
 }
 
 Flow Renderer::For(const Node& node, Scope& scope, Text& written) {
-  const List items = Chosen(node, scope);
+  const ListView chosen = Chosen(node, scope);
+  if (chosen == nullptr) return Flow::kOn;
+  const List& items = *chosen;
   if (items.empty()) return Body(node.otherwise, scope, written);
   const auto size = static_cast<int64_t>(items.size());
   for (int64_t i = 0; i < size && Spend(node, 1); ++i) {
