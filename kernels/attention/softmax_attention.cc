@@ -428,16 +428,18 @@ HWY_INLINE void StepOf(const KeyValueRows& cache, const TokenQueries& t,
   float* const weights = scratch;
   float* const sums = weights + kHeadsAtOnce * kRowsAtOnce;
   const Seen seen = {sums + heads * kRowsAtOnce, sums};
-  const auto ahead = [&](const void* rows, size_t first) {
-    const size_t n = std::min(kRowsAtOnce, cache.n - first);
-    return FetchAhead<Element>(
-        static_cast<const Element*>(rows) + first * cache.stride, n,
-        t.kv_heads * cache.d, cache.stride);
+  const auto ahead = [&](const void* rows, size_t first, size_t n) {
+    const auto* const begin = static_cast<const Element*>(rows);
+    return FetchAhead<Element>(n == 0 ? begin : begin + first * cache.stride, n,
+                               t.kv_heads * cache.d, cache.stride);
   };
   for (size_t j = 0; j < cache.n; j += kRowsAtOnce) {
     const size_t end = std::min(cache.n, j + kRowsAtOnce);
-    auto keys = ahead(cache.keys, end);
-    auto values = ahead(cache.values, end);
+    const size_t next = std::min(kRowsAtOnce, cache.n - end);
+    auto keys = ahead(cache.keys, end, next);
+    // Rows that are both are fetched as keys.
+    auto values =
+        ahead(cache.values, end, cache.values == cache.keys ? 0 : next);
     const RowBlock<Element> rows = {j, end, &keys, &values};
     for (size_t g = 0; g < t.kv_heads; ++g) {
       const size_t h = g * t.group;
