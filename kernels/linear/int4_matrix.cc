@@ -22,11 +22,6 @@ constexpr size_t kFewestBandRows = 8;
 constexpr size_t kParallelElements = size_t{1} << 15;
 constexpr size_t kRowsPerTask = 8;
 
-// Makes `bytes` at least as large as it has to be.
-bool Grow(AlignedBytes& bytes, size_t least) {
-  return bytes.size() >= least || bytes.Allocate(least);
-}
-
 // One group of 16 columns, turned: [kInt4Group, kInt4Panel], zeros beyond.
 //   values  f32[width, in]
 void TurnGroup(const float* values, size_t in, size_t width, size_t column,
@@ -171,8 +166,8 @@ void Int4Matrix::RunBlock(const Call& call, const Block& block,
 
 bool Int4Matrix::Run(const Call& call, ThreadPool& pool,
                      Scratch& scratch) const {
-  if (!Grow(scratch.rows, groups_ * call.rows * sizeof(Int4Inputs)) ||
-      !Grow(scratch.sums, pool.size() * kWorkerSums * sizeof(float))) {
+  if (!scratch.rows.Grow(groups_ * call.rows * sizeof(Int4Inputs)) ||
+      !scratch.sums.Grow(pool.size() * kWorkerSums * sizeof(float))) {
     return false;
   }
   auto* const rows = reinterpret_cast<Int4Inputs*>(scratch.rows.data());

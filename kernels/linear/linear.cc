@@ -46,11 +46,8 @@ bool AllWide(std::span<const WeightRows> parts) {
   return std::ranges::all_of(parts, &WeightRows::wide);
 }
 
-// Makes `bytes` at least as large as it has to be.
-void Grow(AlignedBytes& bytes, size_t least) {
-  if (bytes.size() < least && !bytes.Allocate(least)) {
-    Die("no memory for a projection's rows");
-  }
+void GrowOrDie(AlignedBytes& bytes, size_t least) {
+  if (!bytes.Grow(least)) Die("no memory for a projection's rows");
 }
 
 }  // namespace
@@ -85,7 +82,7 @@ struct LinearScratch::Buffers {
   }
   // Readies the workers for `rows` rows, so that tasks do not allocate.
   void ReservePanels() {
-    for (Worker& worker : workers) Grow(worker.y, kPanelScratchBytes);
+    for (Worker& worker : workers) GrowOrDie(worker.y, kPanelScratchBytes);
   }
   void Reserve(const BlockShape& shape, const TileSet& tiles, size_t rows) {
     ReserveTile(shape, tiles, TileFor(tiles.sizes, rows));
@@ -94,7 +91,7 @@ struct LinearScratch::Buffers {
 
   void ReserveTile(const BlockShape& shape, const TileSet& tiles, size_t tile) {
     for (Worker& worker : workers) {
-      Grow(worker.y, tiles.sizes[tile] * shape.width * sizeof(float));
+      GrowOrDie(worker.y, tiles.sizes[tile] * shape.width * sizeof(float));
       worker.matmul.Reserve(*shape.matmul, tiles.kernels[tile]);
     }
   }

@@ -32,6 +32,8 @@ class AlignedBytes {
   // Discards the contents and provides at least `bytes`. False, and empty, if
   // the memory cannot be had.
   bool Allocate(size_t bytes);
+  // Nothing, if there are at least as many; else the same.
+  bool Grow(size_t bytes) { return size_ >= bytes || Allocate(bytes); }
 
   size_t size() const { return size_; }
   std::byte* data() const { return data_.get(); }
