@@ -40,31 +40,46 @@ struct Head {
   Floats bonus;
 };
 
-// Tokens `first` and up, L of them, to o, f32[L, V].
-void RunChunk(const Head& head, size_t first, size_t L, const float* bonus,
-              float* state, float* o) {
+// What a chunk is read and updated with beside its head's inputs.
+struct ChunkOfHead {
+  size_t L;
+  size_t first;        // of the head's tokens
+  ChunkRows v;         // f32[L, V]
+  const float* bonus;  // null: none
+  float* state;        // in/out
+};
+
+// Reads a chunk to o, f32[L, V], and updates its state.
+template <typename HeadT>
+void ReadAndUpdate(const HeadT& head, const ChunkOfHead& chunk, float* o) {
   Floats scratch(std::max(KeyReadFloats(head.K), KeyUpdateFloats(head.K)));
-  ReadKeyDecayChunk({.L = L,
+  ReadKeyDecayChunk({.L = chunk.L,
                      .K = head.K,
                      .V = head.V,
-                     .scale = bonus == nullptr ? 0.25f : 1.0f,
-                     .alpha = head.alpha.From(first),
-                     .q = head.q.From(first),
-                     .k = head.k.From(first),
-                     .v = head.v.From(first),
-                     .bonus = bonus,
-                     .state = state,
+                     .scale = chunk.bonus == nullptr ? 0.25f : 1.0f,
+                     .alpha = head.alpha.From(chunk.first),
+                     .q = head.q.From(chunk.first),
+                     .k = head.k.From(chunk.first),
+                     .v = chunk.v,
+                     .bonus = chunk.bonus,
+                     .state = chunk.state,
                      .scratch = scratch.data(),
                      .o = o,
                      .o_stride = head.V});
-  UpdateKeyDecayChunk({.L = L,
+  UpdateKeyDecayChunk({.L = chunk.L,
                        .K = head.K,
                        .V = head.V,
-                       .alpha = head.alpha.From(first),
-                       .k = head.k.From(first),
-                       .v = head.v.From(first),
-                       .state = state,
+                       .alpha = head.alpha.From(chunk.first),
+                       .k = head.k.From(chunk.first),
+                       .v = chunk.v,
+                       .state = chunk.state,
                        .scratch = scratch.data()});
+}
+
+// Tokens `first` and up, L of them, to o, f32[L, V].
+void RunChunk(const Head& head, size_t first, size_t L, const float* bonus,
+              float* state, float* o) {
+  ReadAndUpdate(head, {L, first, head.v.From(first), bonus, state}, o);
 }
 
 void CompareWithReference(const Head& head, bool bonus, Numbers& numbers) {
@@ -150,26 +165,7 @@ void RunDelta(const DeltaHead& head, float* state, float* o) {
                       .state = state,
                       .scratch = scratch.data(),
                       .u = u.data()});
-  ReadKeyDecayChunk({.L = L,
-                     .K = head.K,
-                     .V = head.V,
-                     .scale = 0.25f,
-                     .alpha = head.alpha.From(0),
-                     .q = head.q.From(0),
-                     .k = head.k.From(0),
-                     .v = {u.data(), head.V},
-                     .state = state,
-                     .scratch = scratch.data(),
-                     .o = o,
-                     .o_stride = head.V});
-  UpdateKeyDecayChunk({.L = L,
-                       .K = head.K,
-                       .V = head.V,
-                       .alpha = head.alpha.From(0),
-                       .k = head.k.From(0),
-                       .v = {u.data(), head.V},
-                       .state = state,
-                       .scratch = scratch.data()});
+  ReadAndUpdate(head, {L, 0, {u.data(), head.V}, nullptr, state}, o);
 }
 
 TEST_P(KeyDecayDeltaTest, IsTheRuleAtAnyLengthAndSize) {

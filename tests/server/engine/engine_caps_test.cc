@@ -18,8 +18,6 @@
 #include "server/base/error.h"
 #include "tests/server/engine/engine_harness.h"
 #include "tests/testing/memory_store.h"
-#include "tests/testing/temp_directory.h"
-#include "tests/testing/tiny_model.h"
 
 namespace steadystate {
 namespace {
@@ -27,22 +25,9 @@ namespace {
 constexpr uint64_t kUsual = 64;
 constexpr uint64_t kMost = 256;
 
-std::shared_ptr<const Model> LoadModel(uint64_t most) {
-  const TempDirectory directory;
-  WriteCheckpoint(MakeTinyCheckpoint({.softmax_layer = 1}), directory.path());
-  ModelOptions options;
-  options.path = directory.path();
-  options.weight_dtype = DType::kF32;
-  options.context_cap = kUsual;
-  options.max_context_cap = most;
-  auto model = Model::Load(options);
-  EXPECT_TRUE(model.ok()) << model.status();
-  return *std::move(model);
-}
-
 std::shared_ptr<const Model> SharedModel() {
   static const auto* const model =
-      new std::shared_ptr<const Model>(LoadModel(kMost));
+      new std::shared_ptr<const Model>(LoadModelOfCaps(kUsual, kMost));
   return *model;
 }
 
@@ -459,7 +444,7 @@ TEST_F(EngineCapsTest, WhatAServerCannotGiveIsWrittenDownAllTheSame) {
     if (by_memory) {
       Start(WithMemory(Charge(100)), &store);
     } else {
-      harness_.emplace(EngineOptions(), LoadModel(100), &store);
+      harness_.emplace(EngineOptions(), LoadModelOfCaps(kUsual, 100), &store);
     }
     harness_->clock().Advance(absl::Minutes(1));
     EXPECT_EQ(Get("near").context_cap, 100u);

@@ -21,6 +21,18 @@ std::shared_ptr<const Model> SharedTinyModel(DType weights) {
   return model;
 }
 
+std::shared_ptr<const Model> LoadModelOfCaps(uint64_t usual, uint64_t most) {
+  const TinyModel tiny({.softmax_layer = 1});
+  ModelOptions options;
+  options.path = tiny.path();
+  options.weight_dtype = DType::kF32;
+  options.context_cap = usual;
+  options.max_context_cap = most;
+  auto model = Model::Load(options);
+  EXPECT_TRUE(model.ok()) << model.status();
+  return *std::move(model);
+}
+
 bool HasBf16() { return LinearFactory::HasNativeBf16(); }
 
 std::vector<int32_t> MakeTokens(size_t count, uint64_t seed) {

@@ -192,6 +192,10 @@ class Recorder final : public Receiver<R> {
 // Loads each tiny model once per process.
 std::shared_ptr<const Model> SharedTinyModel(DType weights = DType::kF32);
 
+// Loads a tiny model with a layer of softmax attention, whose sessions have
+// caps of up to `most` tokens, `usual` where they do not say.
+std::shared_ptr<const Model> LoadModelOfCaps(uint64_t usual, uint64_t most);
+
 // True if this machine, as limited by the environment, multiplies bf16.
 bool HasBf16();
 

@@ -15,8 +15,6 @@
 #include "server/base/error.h"
 #include "tests/server/engine/engine_harness.h"
 #include "tests/testing/memory_store.h"
-#include "tests/testing/temp_directory.h"
-#include "tests/testing/tiny_model.h"
 
 namespace steadystate {
 namespace {
@@ -28,18 +26,8 @@ constexpr uint64_t kMost = 8192;
 constexpr uint64_t kRemembered = 40'000;
 
 std::shared_ptr<const Model> SharedModel() {
-  static const auto* const model = [] {
-    const TempDirectory directory;
-    WriteCheckpoint(MakeTinyCheckpoint({.softmax_layer = 1}), directory.path());
-    ModelOptions options;
-    options.path = directory.path();
-    options.weight_dtype = DType::kF32;
-    options.context_cap = kUsual;
-    options.max_context_cap = kMost;
-    auto loaded = Model::Load(options);
-    EXPECT_TRUE(loaded.ok()) << loaded.status();
-    return new std::shared_ptr<const Model>(*std::move(loaded));
-  }();
+  static const auto* const model =
+      new std::shared_ptr<const Model>(LoadModelOfCaps(kUsual, kMost));
   return *model;
 }
 
