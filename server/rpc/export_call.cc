@@ -105,11 +105,12 @@ void ExportCall::End(const absl::Status& status) {
 }
 
 void ExportCall::OnWriteDone(bool ok) {
+  const SteadyTime now = services_.engine.clock().Now();
   Actions actions;
   {
     const MutexLock lock(mutex_);
     progress_.WriteDone();
-    writing_since_ = SteadyTime::InfiniteFuture();
+    pace_.Move(message_.chunk().size(), now);
     if (!ok) progress_.Break();
     actions = Decide();
   }
@@ -136,11 +137,19 @@ void ExportCall::OnCancel() {
 
 // A client that does not read keeps others waiting for the room.
 void ExportCall::Tick(SteadyTime now) {
+  const bool others_wait = services_.outbound.OthersWait(account_);
+  bool lags = false;
+  bool stands = false;
   {
     const MutexLock lock(mutex_);
-    if (now - writing_since_ < kMaxStandstill) return;
+    // Nobody is told so behind all of it.
+    lags = others_wait && pace_.Lags(now) && sent_ < export_->snapshot.size();
+    stands = pace_.Stands(now);
+    // What is being written goes out yet, and the refusal behind it.
+    if (lags) end_ = TooSlow("take");
   }
-  context_.TryCancel();
+  if (lags) MayPark("ExportCall::Tick, lags");
+  if (stands) context_.TryCancel();
 }
 
 void ExportCall::OnDone() {
@@ -167,10 +176,11 @@ ExportCall::Actions ExportCall::Decide() {
         std::min(kChunkBytes, services_.max_message_bytes - kAroundChunk);
     const absl::string_view chunk = snapshot.substr(sent_, most);
     message_.set_chunk(chunk.data(), chunk.size());
+    if (sent_ == 0) pace_.Begin(services_.engine.clock().Now());
     sent_ += chunk.size();
-    writing_since_ = services_.engine.clock().Now();
     actions.write = true;
   }
+  if (!progress_.writing()) pace_.Rest();
   if (progress_.BeginFinish(more || !end_.has_value())) {
     actions.finish = progress_.broken() && end_->ok()
                          ? absl::CancelledError("the client has gone")

@@ -17,6 +17,7 @@
 #include "server/rpc/call_record.h"
 #include "server/rpc/open_streams.h"
 #include "server/rpc/outbound_budget.h"
+#include "server/rpc/pace.h"
 #include "server/rpc/service_context.h"
 #include "server/rpc/work_order.h"
 #include "steadystate/v1/session.pb.h"
@@ -25,8 +26,9 @@ namespace steadystate {
 
 // One ExportSession call: waits until there is room for the snapshot among the
 // answers of all (OutboundBudget), lets the engine's keeper write it down, and
-// sends it in chunks, as fast as the client takes them. The session goes on
-// meanwhile; the snapshot is held until its last chunk is sent.
+// sends it in chunks, as fast as the client takes them; while others wait for
+// room the client has to keep a Pace. The session goes on meanwhile; the
+// snapshot is held until its last chunk is sent.
 //
 // The object owns itself from Start to OnDone, which gRPC calls after
 // OnWriteDone and OnCancel, and which waits for a Tick; the budget and the
@@ -84,9 +86,7 @@ class ExportCall final
   size_t sent_ ABSL_GUARDED_BY(mutex_) = 0;         // bytes, or being written
   // The engine's, or the refusal: set once nothing comes from elsewhere.
   std::optional<absl::Status> end_ ABSL_GUARDED_BY(mutex_);
-  // Since when a message is being written; the infinite future while none is.
-  SteadyTime writing_since_ ABSL_GUARDED_BY(mutex_) =
-      SteadyTime::InfiniteFuture();
+  Pace pace_ ABSL_GUARDED_BY(mutex_);  // of what is being written
 };
 
 }  // namespace steadystate

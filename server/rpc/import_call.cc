@@ -22,6 +22,13 @@ constexpr size_t kMaxMessageBytes = kMaxChunkBytes + (size_t{16} << 10);
 
 absl::Status Gone() { return absl::CancelledError("the client has gone"); }
 
+absl::Status StandsStill() {
+  return MakeError(ErrorReason::kDeadlineExceeded,
+                   absl::StrCat("no bytes of the snapshot have come for ",
+                                absl::FormatDuration(kMaxStandstill),
+                                ": send them without a break"));
+}
+
 absl::Status ChunkTooLarge(size_t bytes) {
   return OutOfBounds("chunk", absl::StrCat("of ", bytes, " bytes"),
                      absl::StrCat("at most ", kMaxChunkBytes, " bytes"));
@@ -49,8 +56,9 @@ ImportCall::ImportCall(ServiceContext& services,
       response_(response),
       order_(services.engine),
       account_(ConnectionOf(context)),
-      progress_(&starts_),
-      moved_(services.engine.clock().Now()) {}
+      progress_(&starts_) {
+  pace_.Begin(services.engine.clock().Now());
+}
 
 void ImportCall::OnReadDone(bool ok) {
   bool submit = false;
@@ -134,9 +142,12 @@ absl::Status ImportCall::Append() {
   if (snapshot_.empty()) snapshot_.reserve(expected_bytes_);
   snapshot_ += chunk;
   const SteadyTime now = services_.engine.clock().Now();
-  const MutexLock lock(mutex_);
-  moved_ = now;
-  progress_.MessageDone();
+  {
+    const MutexLock lock(mutex_);
+    pace_.Move(chunk.size(), now);
+    progress_.MessageDone();
+  }
+  MayPark("ImportCall::Append");
   return absl::OkStatus();
 }
 
@@ -234,16 +245,15 @@ void ImportCall::Drain() {
 
 // A client that has been given room uses it, or leaves it to others.
 void ImportCall::Tick(SteadyTime now) {
+  const bool others_wait = services_.outbound.OthersWait(account_);
   Actions actions;
   {
     const MutexLock lock(mutex_);
-    if (progress_.message_waits()) moved_ = now;
-    if (now - moved_ < kMaxStandstill) return;
+    if (progress_.message_waits()) pace_.Begin(now);
+    const bool stands = pace_.Stands(now);
+    if (!stands && !(others_wait && pace_.Lags(now))) return;
     progress_.End();
-    GiveUp(MakeError(ErrorReason::kDeadlineExceeded,
-                     absl::StrCat("no bytes of the snapshot have come for ",
-                                  absl::FormatDuration(kMaxStandstill),
-                                  ": send them without a break")));
+    GiveUp(stands ? StandsStill() : TooSlow("give"));
     actions = Decide();
   }
   Act(std::move(actions));

@@ -19,6 +19,7 @@
 #include "server/rpc/call_record.h"
 #include "server/rpc/open_streams.h"
 #include "server/rpc/outbound_budget.h"
+#include "server/rpc/pace.h"
 #include "server/rpc/service_context.h"
 #include "server/rpc/work_order.h"
 #include "server/session/session_info.h"
@@ -103,7 +104,7 @@ class ImportCall final : public grpc::ServerReadReactor<grpc::ByteBuffer>,
   bool submitted_ ABSL_GUARDED_BY(mutex_) = false;  // or about to be
   // Set once nothing comes from the engine.
   std::optional<absl::Status> end_ ABSL_GUARDED_BY(mutex_);
-  SteadyTime moved_ ABSL_GUARDED_BY(mutex_);  // when bytes came last
+  Pace pace_ ABSL_GUARDED_BY(mutex_);  // of what comes
 };
 
 }  // namespace steadystate

@@ -62,6 +62,11 @@ OutboundBudget::Woken OutboundBudget::EndReserve(Account& account) {
   return woken;
 }
 
+bool OutboundBudget::OthersWait(const Account& account) const {
+  const MutexLock lock(mutex_);
+  return queues_.size() > (queues_.contains(account.client_) ? 1u : 0u);
+}
+
 uint64_t OutboundBudget::used() const {
   const MutexLock lock(mutex_);
   return used_;

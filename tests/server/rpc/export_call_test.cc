@@ -9,6 +9,7 @@
 #include "gtest/gtest.h"
 #include "tests/server/rpc/open_server.h"
 #include "tests/server/rpc/wire_error.h"
+#include "tests/testing/manual_clock.h"
 #include "tests/testing/parked_threads.h"
 
 namespace steadystate {
@@ -162,6 +163,50 @@ TEST(ExportCallTest, ItWaitsForRoom) {
     EXPECT_THAT(result.status, IsOk());
     EXPECT_TRUE(SameSession(server, result.snapshot, results[0].snapshot));
   }
+}
+
+TEST(ExportCallTest, WhoTakesItSlowlyDoesNotKeepOthersWaiting) {
+  ManualClock clock;
+  OpenServerOptions options;
+  options.clock = &clock;
+  options.server.max_message_bytes = size_t{64} << 10;
+  options.server.max_outbound_bytes = size_t{16} << 20;
+  options.engine.history = 1'000'000;
+  options.engine.max_step_tokens = 5000;
+  OpenServer server(options);
+  const std::string session = server.CreateSession();
+  for (uint32_t i = 0; i < 30; ++i) {
+    server.Step(StepOf(session, SomeTokens(5000, i)));
+  }
+  // More than a connection's share, and in no larger part on its way than a
+  // client can have that does not read.
+  grpc::ChannelArguments little;
+  little.SetInt(GRPC_ARG_HTTP2_BDP_PROBE, 0);
+  const auto slow = v1::SessionService::NewStub(server.NewChannel(little));
+  Context context;
+  const auto reader = slow->ExportSession(&context, RequestOf(session));
+  v1::ExportSessionResponse part;
+  ASSERT_TRUE(reader->Read(&part));
+  const uint64_t whole = part.snapshot_bytes();
+  Exported other;
+  std::thread client([&] { other = Export(server, RequestOf(session)); });
+  server.WaitForMetric("steadystate_outbound_waiting", 1);
+
+  ThreadHold hold("ExportCall::Tick, lags");
+  uint64_t taken = part.chunk().size();
+  // Never still for long.
+  for (int i = 0; i < 4; ++i) {
+    clock.Advance(absl::Seconds(10));
+    ASSERT_TRUE(reader->Read(&part));
+    taken += part.chunk().size();
+  }
+  hold.WaitUntilHeld();
+  hold.Release();
+  while (reader->Read(&part)) taken += part.chunk().size();
+  EXPECT_THAT(reader->Finish(), HasReason(ErrorReason::kDeadlineExceeded));
+  EXPECT_LT(taken, whole);
+  client.join();
+  EXPECT_THAT(other.status, IsOk());
 }
 
 }  // namespace

@@ -32,8 +32,9 @@ std::string Export(OpenServer& server, const std::string& session) {
 
 // An upload that a test takes step by step.
 struct Upload {
-  explicit Upload(OpenServer& server)
-      : writer(server.sessions().ImportSession(&context, &session)) {}
+  explicit Upload(OpenServer& server) : Upload(server.sessions()) {}
+  explicit Upload(v1::SessionService::Stub& sessions)
+      : writer(sessions.ImportSession(&context, &session)) {}
 
   grpc::Status End() {
     writer->WritesDone();
@@ -285,6 +286,45 @@ TEST(ImportCallTest, AnUploadThatStandsStillIsEnded) {
   clock.Advance(absl::Seconds(31));
   EXPECT_THAT(upload.writer->Finish(),
               HasReason(ErrorReason::kDeadlineExceeded));
+  server.WaitForMetric("steadystate_outbound_bytes", 0);
+}
+
+// Writes a message, and waits until the server has taken its chunk.
+void WriteAndWait(Upload& upload, const v1::ImportSessionRequest& message) {
+  ThreadHold hold("ImportCall::Append");
+  ASSERT_TRUE(upload.writer->Write(message));
+  hold.WaitUntilHeld();
+  hold.Release();
+}
+
+TEST(ImportCallTest, AnUploadThatIsSlowDoesNotKeepOthersWaiting) {
+  ManualClock clock;
+  OpenServerOptions options;
+  options.clock = &clock;
+  options.server.max_outbound_bytes = size_t{16} << 20;
+  OpenServer server(options);
+  v1::ImportSessionRequest first;
+  // As much as any snapshot may have: more than a share.
+  first.set_snapshot_bytes(server.engine().max_snapshot_bytes());
+  Upload slow(server);
+  WriteAndWait(slow, first);
+  clock.Advance(absl::Seconds(20));
+  v1::ImportSessionRequest more;
+  more.set_chunk("x");
+  WriteAndWait(slow, more);
+  clock.Advance(absl::Seconds(20));
+  // Nobody has waited so far.
+  WriteAndWait(slow, more);
+
+  const auto channel = server.NewChannel();
+  const auto sessions = v1::SessionService::NewStub(channel);
+  Upload other(*sessions);
+  ASSERT_TRUE(other.writer->Write(first));
+  const grpc::Status ended = slow.writer->Finish();
+  EXPECT_THAT(ended, HasReason(ErrorReason::kDeadlineExceeded));
+  EXPECT_THAT(ended.error_message(), testing::HasSubstr("others wait"));
+  other.context.TryCancel();
+  other.writer->Finish();
   server.WaitForMetric("steadystate_outbound_bytes", 0);
 }
 

@@ -97,6 +97,22 @@ TEST_F(OutboundBudgetTest, AClientThatDoesNotReadLeavesRoomForOthers) {
   EXPECT_EQ(more.told(), 0);
 }
 
+TEST_F(OutboundBudgetTest, OthersWaitIfTheyAreOfAnotherConnection) {
+  Call holds(budget_, 1);
+  Call same(budget_, 1);
+  Call third(budget_, 3);
+  holds.ReserveAndHold(100);
+  EXPECT_FALSE(same.Reserve(60));
+  EXPECT_FALSE(budget_.OthersWait(holds.account));
+  EXPECT_TRUE(budget_.OthersWait(third.account));
+  Call other(budget_, 2);
+  EXPECT_FALSE(other.Reserve(10));
+  EXPECT_TRUE(budget_.OthersWait(holds.account));
+  EXPECT_TRUE(budget_.OthersWait(same.account));
+  holds.Hold(0);
+  EXPECT_FALSE(budget_.OthersWait(holds.account));
+}
+
 TEST_F(OutboundBudgetTest, CallsOfAClientGetRoomInOrder) {
   Call holds(budget_, 1);
   Call large(budget_, 1);
