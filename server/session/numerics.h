@@ -52,7 +52,7 @@ inline constexpr absl::string_view kStateDtypeFact = "state_dtype";
 inline constexpr int kSessionLayoutVersion = 1;
 
 // Raised whenever a change of ours to what is computed changes bits.
-inline constexpr int kNumericsRevision = 2;
+inline constexpr int kNumericsRevision = 3;
 
 // The numerics of sessions of this layout: its version, what states are kept
 // in ("f32", "f32+f64"), and a digest of where every slot lies. How many tokens

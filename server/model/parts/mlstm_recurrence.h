@@ -7,6 +7,7 @@
 #include "absl/status/statusor.h"
 #include "server/model/mixer.h"
 #include "server/model/mixer_builder.h"
+#include "server/model/parts/head_loop.h"
 #include "server/model/parts/head_matrices.h"
 #include "server/model/parts/heads.h"
 #include "server/model/state_layout.h"
@@ -22,7 +23,11 @@ namespace steadystate {
 // The token's own (k, v) is in o. C and n are in units of e^m, so that gates of
 // any size survive. m starts as 0, which decides e^-m. n and m are doubles: m
 // takes in a log f per token, and whatever it loses would be lost to every
-// later decay. Immutable; thread-safe.
+// later decay.
+//
+// Given the gates in these units C is a recurrence of scalar decay. So segments
+// of kFewestChunkTokens rows and more go in chunks, which agrees with steps
+// within rounding. Immutable; thread-safe.
 class MlstmRecurrence {
  public:
   struct Options {
@@ -56,13 +61,36 @@ class MlstmRecurrence {
 
  private:
   class Rule;
+  struct Batch {
+    const Inputs& inputs;
+    HeadOutputs out;
+  };
+  // A worker's scratch memory for a chunk.
+  struct ChunkPlaces {
+    WorkerSlice<float> q;        // f32[kChunkTokens, K]
+    WorkerSlice<float> k;        // f32[kChunkTokens, K], times I
+    WorkerSlice<float> v;        // f32[kChunkTokens, V]
+    WorkerSlice<float> keys;     // f32[K, kChunkTokens]
+    WorkerSlice<float> scores;   // f32[kChunkTokens, kChunkTokens]
+    WorkerSlice<float> fading;   // f32[kFadingFloats]
+    WorkerSlice<float> weights;  // f32[kWeightFloats]
+    WorkerSlice<float> faded;    // f32[kChunkTokens, V]
+  };
+
+  // Takes the gates of a chunk's tokens, and their keys times I to `keys`.
+  struct ChunkGates;
+  void TakeGates(const Inputs& inputs, const RowChunk& chunk, size_t head,
+                 ChunkGates& gates, float* keys) const;
+  // Runs a head over a chunk. `memory` is its C in float32.
+  void RunChunk(const Batch& batch, const RowChunk& chunk, size_t head,
+                float* memory, const WorkerScratch& scratch) const;
 
   Options options_;
   HeadMatrices memory_;          // C
   DoubleSlotHandle normalizer_;  // n
   DoubleSlotHandle stabilizer_;  // m
   HeadMatrices::Room room_;
-  WorkerSlice<float> key_;  // f32[K]
+  ChunkPlaces at_;  // steps use k's first row
 };
 
 }  // namespace steadystate

@@ -1,7 +1,8 @@
 // Goal: mLSTM's memory computes what its formula says, whatever the size of the
-// gates, and however a sequence is cut; over a million tokens the stabiliser
-// loses nothing. Method: random inputs against the formula in double; a state
-// of one number whose decay is known in closed form.
+// gates, and however a sequence is cut: within rounding in chunks, to the bit
+// where rows are steps; over a million tokens the stabiliser loses nothing.
+// Method: random inputs against the formula in double; a state of one number
+// whose decay is known in closed form.
 #include "server/model/parts/mlstm_recurrence.h"
 
 #include <algorithm>
@@ -10,6 +11,7 @@
 #include <vector>
 
 #include "gtest/gtest.h"
+#include "kernels/chunk/token_pairs.h"
 #include "tests/testing/part_harness.h"
 
 namespace steadystate {
@@ -102,27 +104,39 @@ std::vector<float> Feed(const Batch& batch, size_t piece) {
   return out;
 }
 
+// Steps, pieces of which the last is one, chunks that end with a piece's end,
+// and two that follow each other.
 TEST(MlstmRecurrenceTest, AgreesWithTheFormulaForGatesOfAnySize) {
   SCOPED_TRACE(kSeed);
   for (const float gate : {1.0f, 15.0f, 300.0f}) {
     const Batch batch(gate);
     const std::vector<double> expected = Reference(batch);
-    const std::vector<float> out = Feed(batch, kRows);
-    for (size_t i = 0; i < out.size(); ++i) {
-      // Near a zero of q . n the ratio magnifies the rounding of both sums.
-      EXPECT_NEAR(static_cast<double>(out[i]), expected[i],
-                  2e-5 * (1 + std::abs(expected[i])))
-          << "gates up to " << gate << ", element " << i;
+    for (const size_t piece : {size_t{1}, size_t{7}, size_t{13}, kRows}) {
+      const std::vector<float> out = Feed(batch, piece);
+      for (size_t i = 0; i < out.size(); ++i) {
+        // Near a zero of q . n the ratio magnifies the rounding of both sums.
+        EXPECT_NEAR(static_cast<double>(out[i]), expected[i],
+                    2e-5 * (1 + std::abs(expected[i])))
+            << "gates up to " << gate << ", pieces of " << piece << ", element "
+            << i;
+      }
     }
   }
 }
 
-TEST(MlstmRecurrenceTest, CutsDoNotChangeABit) {
+TEST(MlstmRecurrenceTest, CutsIntoStepsDoNotChangeABit) {
   SCOPED_TRACE(kSeed);
   const Batch batch(15);
-  const std::vector<float> whole = Feed(batch, kRows);
-  EXPECT_EQ(Feed(batch, 1), whole);
-  EXPECT_EQ(Feed(batch, 7), whole);
+  const std::vector<float> whole = Feed(batch, 1);
+  for (size_t piece = 2; piece < kFewestChunkTokens; ++piece) {
+    EXPECT_EQ(Feed(batch, piece), whole);
+  }
+}
+
+TEST(MlstmRecurrenceTest, CutsBetweenChunksDoNotChangeABit) {
+  SCOPED_TRACE(kSeed);
+  const Batch batch(15);
+  EXPECT_EQ(Feed(batch, kChunkTokens), Feed(batch, kRows));
 }
 
 // One token is put in, then a million others fade it by e^-1e-5 each; they put
