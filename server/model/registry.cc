@@ -98,8 +98,9 @@ constexpr absl::string_view kInertKeys[] = {
     "use_cache",
     "use_l2warp",
 };
+constexpr absl::string_view kQuantized = "quantization_config";
 constexpr FixedKey kFixedKeys[] = {{"attnres_block_size", "null"},
-                                   {"quantization_config", "null"}};
+                                   {kQuantized, "null"}};
 constexpr KeyTable kCommonKeys = {
     .used = kUsedKeys, .inert = kInertKeys, .must_be_default = kFixedKeys};
 constexpr KeyTable kMlpTable = {
@@ -289,6 +290,13 @@ absl::Status ReadTiedHead(const Config& config, ModelConfig& model) {
 }
 
 absl::Status CheckKeys(const Config& config, ModelConfig& model) {
+  if (config.Has(kQuantized) && !config.IsNull(kQuantized)) {
+    return config.Unsupported(
+        kQuantized,
+        "weights that others have quantised are not read; fetch the checkpoint "
+        "that these were made of, which their model card names as base_model, "
+        "and have it quantised by --weight_dtype int8 or int4");
+  }
   std::vector<KeyTable> tables = {kCommonKeys, model.family->keys,
                                   model.family->part_keys};
   if (model.family->hybrid) tables.push_back(kAttnTable);
@@ -300,8 +308,9 @@ absl::Status CheckKeys(const Config& config, ModelConfig& model) {
 
 absl::StatusOr<Config> LanguageConfig(const Config& whole) {
   constexpr absl::string_view kInherited[] = {
-      "model_type", "transformers_version", "bos_token_id", "eos_token_id",
-      "tokenizer",  "quantization_config"};
+      "model_type",   "transformers_version",
+      "bos_token_id", "eos_token_id",
+      "tokenizer",    kQuantized};
   constexpr absl::string_view kRuling[] = {"tie_word_embeddings"};
   if (!whole.Has(kLanguageModel)) return whole;
   return whole.Inner(kLanguageModel, kInherited, kRuling);
