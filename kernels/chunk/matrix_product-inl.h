@@ -1,12 +1,12 @@
 // The product of two small matrices in float32, C <- diag(keep) C + A B, which
 // the chunk kernels are made of. Include after foreach_target.h.
 //
-// A tile of C, four rows of a few vectors, stays in registers over the inner
-// dimension; A is broadcast from wherever it lies, B is read in rows. Each
-// element of A B is one sum in the order of the inner dimension, fused where
-// the target can, so that its bits do not depend on the tile it is in. What is
-// kept of C is added last: where it is much larger than the product, it would
-// round every term of it.
+// A tile of C, four or six rows of a few vectors, stays in registers over the
+// inner dimension; A is broadcast from wherever it lies, B is read in rows.
+// Each element of A B is one sum in the order of the inner dimension, fused
+// where the target can, so that its bits do not depend on the tile it is in.
+// What is kept of C is added last: where it is much larger than the product, it
+// would round every term of it.
 
 #if defined(STEADYSTATE_KERNELS_CHUNK_MATRIX_PRODUCT_INL_H_) == \
     defined(HWY_TARGET_TOGGLE)
@@ -105,71 +105,54 @@ HWY_INLINE void Finish(D d, const MatrixProductArgs& p, size_t i, size_t j,
   sum.Store(d, c);
 }
 
-// Rows i to i + 3 of C, as many columns from j on as a Pack has.
-template <class Pack, class D>
-HWY_INLINE void FourRows(D d, const MatrixProductArgs& p, size_t i, size_t j) {
-  Pack c0 = Pack::Zero(d);
-  Pack c1 = Pack::Zero(d);
-  Pack c2 = Pack::Zero(d);
-  Pack c3 = Pack::Zero(d);
-  const float* a0 = p.a + i * p.a_row;
-  const float* a1 = a0 + p.a_row;
-  const float* a2 = a1 + p.a_row;
-  const float* a3 = a2 + p.a_row;
-  const float* b = p.b + j;
-  const size_t step = p.a_col;
-  const size_t inner = p.lower_a ? std::min(p.k, i + 4) : p.k;
-  for (size_t x = 0; x < inner; ++x) {
-    const Pack row = Pack::Load(d, b);
-    c0.MulAdd(d, *a0, row);
-    c1.MulAdd(d, *a1, row);
-    c2.MulAdd(d, *a2, row);
-    c3.MulAdd(d, *a3, row);
-    a0 += step;
-    a1 += step;
-    a2 += step;
-    a3 += step;
-    b += p.b_row;
-  }
-  Finish(d, p, i, j, c0);
-  Finish(d, p, i + 1, j, c1);
-  Finish(d, p, i + 2, j, c2);
-  Finish(d, p, i + 3, j, c3);
-}
-
-template <class Pack, class D>
-HWY_INLINE void OneRow(D d, const MatrixProductArgs& p, size_t i, size_t j) {
-  Pack c = Pack::Zero(d);
+// Some rows of C from i on, as many columns from j on as a Pack has.
+template <size_t kRows, class Pack, class D>
+HWY_INLINE void SomeRows(D d, const MatrixProductArgs& p, size_t i, size_t j) {
+  Pack c[kRows];
+  for (size_t r = 0; r < kRows; ++r) c[r] = Pack::Zero(d);
   const float* a = p.a + i * p.a_row;
   const float* b = p.b + j;
-  const size_t inner = p.lower_a ? std::min(p.k, i + 1) : p.k;
+  const size_t inner = p.lower_a ? std::min(p.k, i + kRows) : p.k;
   for (size_t x = 0; x < inner; ++x, a += p.a_col, b += p.b_row) {
-    c.MulAdd(d, *a, Pack::Load(d, b));
+    const Pack row = Pack::Load(d, b);
+    for (size_t r = 0; r < kRows; ++r) c[r].MulAdd(d, a[r * p.a_row], row);
   }
-  Finish(d, p, i, j, c);
-}
-
-// All columns from j on in steps as wide as a Pack. Returns the
-// first column that is left. B's columns stay in cache over the rows.
-template <class Pack, class D>
-HWY_INLINE size_t Columns(D d, const MatrixProductArgs& p, size_t j) {
-  const size_t width = Pack::kVectors * hn::Lanes(d);
-  for (; j + width <= p.n; j += width) {
-    size_t i = p.lower_c ? j / 4 * 4 : 0;
-    for (; i + 4 <= p.m; i += 4) FourRows<Pack>(d, p, i, j);
-    for (; i < p.m; ++i) OneRow<Pack>(d, p, i, j);
-  }
-  return j;
+  for (size_t r = 0; r < kRows; ++r) Finish(d, p, i + r, j, c[r]);
 }
 
 // As many accumulators as the target has registers for.
 #if (HWY_ARCH_X86 && HWY_TARGET <= HWY_AVX3) || HWY_ARCH_ARM_A64
 template <class D>
 using Widest = Four<D>;
+constexpr bool kSixRows = true;
 #else
 template <class D>
 using Widest = Two<D>;
+// Without fused operations a product takes a register, too.
+constexpr bool kSixRows = HWY_TARGET == HWY_AVX2;
 #endif
+
+// All columns from j on in steps as wide as a Pack. Returns the first column
+// that is left. B's columns stay in cache over the rows.
+template <class Pack, class D>
+HWY_INLINE size_t Columns(D d, const MatrixProductArgs& p, size_t j) {
+  const size_t width = Pack::kVectors * hn::Lanes(d);
+  for (; j + width <= p.n; j += width) {
+    size_t i = p.lower_c ? j / 4 * 4 : 0;
+    if constexpr (kSixRows && Pack::kVectors == Widest<D>::kVectors) {
+      // B's columns do not stay in the first cache: half as much again is done
+      // with what comes of them. Twelve rows, so that fours are left.
+      const bool whole = !p.lower_a && !p.lower_c;
+      for (; whole && i + 12 <= p.m; i += 12) {
+        SomeRows<6, Pack>(d, p, i, j);
+        SomeRows<6, Pack>(d, p, i + 6, j);
+      }
+    }
+    for (; i + 4 <= p.m; i += 4) SomeRows<4, Pack>(d, p, i, j);
+    for (; i < p.m; ++i) SomeRows<1, Pack>(d, p, i, j);
+  }
+  return j;
+}
 
 HWY_INLINE void MultiplyMatrices(const MatrixProductArgs& p) {
   const hn::ScalableTag<float> d;
