@@ -137,7 +137,7 @@ void ExportCall::OnCancel() {
 
 // A client that does not read keeps others waiting for the room.
 void ExportCall::Tick(SteadyTime now) {
-  const bool others_wait = services_.outbound.OthersWait(account_);
+  const bool others_wait = services_.outbound.KeepsOthersWaiting(account_);
   bool lags = false;
   bool stands = false;
   {

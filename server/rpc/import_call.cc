@@ -245,7 +245,7 @@ void ImportCall::Drain() {
 
 // A client that has been given room uses it, or leaves it to others.
 void ImportCall::Tick(SteadyTime now) {
-  const bool others_wait = services_.outbound.OthersWait(account_);
+  const bool others_wait = services_.outbound.KeepsOthersWaiting(account_);
   Actions actions;
   {
     const MutexLock lock(mutex_);

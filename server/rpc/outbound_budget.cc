@@ -62,9 +62,10 @@ OutboundBudget::Woken OutboundBudget::EndReserve(Account& account) {
   return woken;
 }
 
-bool OutboundBudget::OthersWait(const Account& account) const {
+bool OutboundBudget::KeepsOthersWaiting(const Account& account) const {
   const MutexLock lock(mutex_);
-  return queues_.size() > (queues_.contains(account.client_) ? 1u : 0u);
+  return account.overdraws_ &&
+         queues_.size() > (queues_.contains(account.client_) ? 1u : 0u);
 }
 
 uint64_t OutboundBudget::used() const {

@@ -96,8 +96,9 @@ class OutboundBudget {
   // and it waits no more. Returns those that find room by it.
   [[nodiscard]] Woken EndReserve(Account& account);
 
-  // Whether calls of other connections than the account's wait for room.
-  bool OthersWait(const Account& account) const;
+  // Whether the account holds more than its share while calls of other
+  // connections wait for room.
+  bool KeepsOthersWaiting(const Account& account) const;
 
   // Held and reserved, by all.
   uint64_t used() const;

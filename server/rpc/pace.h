@@ -13,8 +13,8 @@
 
 namespace steadystate {
 
-// What a client has to take or to give, while others wait for the memory that
-// it keeps: less than the slowest of links that people use carry.
+// What a client has to take or to give while it keeps more memory than its
+// share and others wait: less than most links carry.
 inline constexpr int64_t kLeastBytesPerSecond = int64_t{256} << 10;
 
 // How a client takes or gives what is too long for one message. It may pause,

@@ -97,20 +97,29 @@ TEST_F(OutboundBudgetTest, AClientThatDoesNotReadLeavesRoomForOthers) {
   EXPECT_EQ(more.told(), 0);
 }
 
-TEST_F(OutboundBudgetTest, OthersWaitIfTheyAreOfAnotherConnection) {
-  Call holds(budget_, 1);
+TEST_F(OutboundBudgetTest, WhoHoldsMoreThanAShareKeepsOthersWaiting) {
+  Call large(budget_, 1);
   Call same(budget_, 1);
-  Call third(budget_, 3);
-  holds.ReserveAndHold(100);
+  large.ReserveAndHold(100);
   EXPECT_FALSE(same.Reserve(60));
-  EXPECT_FALSE(budget_.OthersWait(holds.account));
-  EXPECT_TRUE(budget_.OthersWait(third.account));
+  // They are the same connection's.
+  EXPECT_FALSE(budget_.KeepsOthersWaiting(large.account));
   Call other(budget_, 2);
   EXPECT_FALSE(other.Reserve(10));
-  EXPECT_TRUE(budget_.OthersWait(holds.account));
-  EXPECT_TRUE(budget_.OthersWait(same.account));
-  holds.Hold(0);
-  EXPECT_FALSE(budget_.OthersWait(holds.account));
+  EXPECT_TRUE(budget_.KeepsOthersWaiting(large.account));
+  EXPECT_FALSE(budget_.KeepsOthersWaiting(same.account));
+  large.Hold(0);
+  EXPECT_FALSE(budget_.KeepsOthersWaiting(large.account));
+}
+
+TEST_F(OutboundBudgetTest, WhoHoldsAShareKeepsNobodyWaiting) {
+  Call share(budget_, 1);
+  share.ReserveAndHold(40);
+  Call holds(budget_, 2);
+  Call waits(budget_, 2);
+  holds.ReserveAndHold(30);
+  EXPECT_FALSE(waits.Reserve(10));
+  EXPECT_FALSE(budget_.KeepsOthersWaiting(share.account));
 }
 
 TEST_F(OutboundBudgetTest, CallsOfAClientGetRoomInOrder) {
