@@ -154,7 +154,9 @@ HWY_INLINE size_t Columns(D d, const MatrixProductArgs& p, size_t j) {
   return j;
 }
 
-HWY_INLINE void MultiplyMatrices(const MatrixProductArgs& p) {
+// A function of its own: its loops are long, and in each place that calls it
+// they took half of the time to compile a chunk's kernels.
+static HWY_NOINLINE void MultiplyMatrices(const MatrixProductArgs& p) {
   const hn::ScalableTag<float> d;
   const hn::CappedTag<float, 4> d4;
   const hn::CappedTag<float, 1> d1;
