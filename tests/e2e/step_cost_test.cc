@@ -4,9 +4,11 @@
 // a message, and on one, where 64 steps share one. A busy machine does no more
 // than the first request of each session, so these are long: the making of
 // sessions must not weigh. Bounds are a few times what was measured, so that
-// they catch a change of kind, not a busy machine.
+// they catch a change of kind, not a busy machine; whatever shares a processor
+// comes and goes and only adds, so the least of some rounds counts.
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <string>
 #include <vector>
@@ -79,12 +81,21 @@ double MicrosecondsPerStep(int streams) {
   return 1e6 * seconds / steps;
 }
 
+// The least of five rounds, or the first one within the bound.
+double LeastMicrosecondsPerStep(int streams, double bound) {
+  double least = MicrosecondsPerStep(streams);
+  for (int round = 1; round < 5 && least > bound; ++round) {
+    least = std::min(least, MicrosecondsPerStep(streams));
+  }
+  return least;
+}
+
 TEST(StepCostTest, StepsOnStreamsOfTheirOwn) {
-  EXPECT_LE(MicrosecondsPerStep(64), 60);
+  EXPECT_LE(LeastMicrosecondsPerStep(64, 60), 60);
 }
 
 TEST(StepCostTest, StepsThatShareMessages) {
-  EXPECT_LE(MicrosecondsPerStep(1), 18);
+  EXPECT_LE(LeastMicrosecondsPerStep(1, 18), 18);
 }
 
 }  // namespace
