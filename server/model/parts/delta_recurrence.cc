@@ -166,11 +166,7 @@ void DeltaRecurrence::PlanChunks(WorkerScratchPlan& plan) {
     at_.parts = plan.Add(std::max(KeyReadFloats(K), KeyUpdateFloats(K)));
     return;
   }
-  at_.keys = plan.Add(K * C);
-  at_.scores = plan.Add(C * C);
-  at_.fading = plan.Add(kFadingFloats);
-  at_.weights = plan.Add(kWeightFloats);
-  at_.faded = plan.Add(C * V);
+  at_.scalar = ScalarChunkPlaces::Plan(K, V, plan);
 }
 
 void DeltaRecurrence::RunChunks(const Batch<DeltaRule>& batch,
@@ -193,13 +189,14 @@ void DeltaRecurrence::RunScalarDecayChunk(const Batch<DeltaRule>& batch,
   const DeltaRule& in = batch.inputs;
   const ChunkRows q = chunk.Pack(in.q, head, o.K, scratch[at_.q]);
   const ChunkRows k = chunk.Pack(in.k, head, o.K, scratch[at_.k]);
-  const Fading fading =
-      o.decay == Decay::kNone
-          ? FadingOfPowers(chunk.L, powers_.data())
-          : ChunkFading(chunk.L, chunk.Rows(in.alpha, head),
-                        chunk.Rows(in.alpha_low, head), scratch[at_.fading]);
-  TransposeKeys(chunk.L, o.K, k, scratch[at_.keys]);
-  ChunkScores(chunk.L, o.K, k, scratch[at_.keys], scratch[at_.scores]);
+  const Fading fading = o.decay == Decay::kNone
+                            ? FadingOfPowers(chunk.L, powers_.data())
+                            : ChunkFading(chunk.L, chunk.Rows(in.alpha, head),
+                                          chunk.Rows(in.alpha_low, head),
+                                          scratch[at_.scalar.fading]);
+  TransposeKeys(chunk.L, o.K, k, scratch[at_.scalar.keys]);
+  ChunkScores(chunk.L, o.K, k, scratch[at_.scalar.keys],
+              scratch[at_.scalar.scores]);
   SolveDeltaChunk({.L = chunk.L,
                    .K = o.K,
                    .V = o.V,
@@ -207,32 +204,22 @@ void DeltaRecurrence::RunScalarDecayChunk(const Batch<DeltaRule>& batch,
                    .k = k,
                    .v = chunk.Rows(in.v, head),
                    .beta = chunk.Rows(in.beta, head),
-                   .key_scores = scratch[at_.scores],
+                   .key_scores = scratch[at_.scalar.scores],
                    .state = state,
-                   .weights = scratch[at_.weights],
+                   .weights = scratch[at_.scalar.weights],
                    .u = scratch[at_.written]});
-  ChunkScores(chunk.L, o.K, q, scratch[at_.keys], scratch[at_.scores]);
-  const ChunkRows u = {scratch[at_.written], o.V};
-  ReadScalarDecayChunk({.L = chunk.L,
-                        .K = o.K,
-                        .V = o.V,
-                        .scale = o.scale,
-                        .fading = fading,
-                        .q = q,
-                        .v = u,
-                        .scores = scratch[at_.scores],
-                        .state = state,
-                        .weights = scratch[at_.weights],
-                        .o = batch.out.At(chunk.first_row, head),
-                        .o_stride = batch.out.row_stride});
-  UpdateScalarDecayChunk({.L = chunk.L,
-                          .K = o.K,
-                          .V = o.V,
-                          .fading = fading,
-                          .k = k,
-                          .v = u,
-                          .state = state,
-                          .faded = scratch[at_.faded]});
+  RunScalarChunk({.L = chunk.L,
+                  .K = o.K,
+                  .V = o.V,
+                  .scale = o.scale,
+                  .fading = fading,
+                  .q = q,
+                  .k = k,
+                  .v = {scratch[at_.written], o.V},
+                  .state = state,
+                  .o = batch.out.At(chunk.first_row, head),
+                  .o_stride = batch.out.row_stride},
+                 at_.scalar, scratch);
 }
 
 void DeltaRecurrence::RunKeyDecayChunk(const Batch<DeltaRule>& batch,

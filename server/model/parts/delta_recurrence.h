@@ -13,6 +13,7 @@
 #include "server/model/parts/head_loop.h"
 #include "server/model/parts/head_matrices.h"
 #include "server/model/parts/heads.h"
+#include "server/model/parts/scalar_chunk.h"
 #include "server/model/state_layout.h"
 #include "server/model/workspace.h"
 
@@ -91,11 +92,7 @@ class DeltaRecurrence {
     WorkerSlice<float> q, k;     // f32[C, K]
     WorkerSlice<float> written;  // f32[C, V]
     // With one decay a token, or none.
-    WorkerSlice<float> keys;     // f32[K, kChunkTokens]
-    WorkerSlice<float> scores;   // f32[kChunkTokens, kChunkTokens]
-    WorkerSlice<float> fading;   // f32[kFadingFloats]
-    WorkerSlice<float> weights;  // f32[kWeightFloats]
-    WorkerSlice<float> faded;    // f32[kChunkTokens, V]
+    ScalarChunkPlaces scalar;
     // With a decay per key channel.
     WorkerSlice<float> alpha;  // f32[C, K]
     WorkerSlice<float> v;      // f32[C, V]

@@ -15,6 +15,7 @@
 #include "server/model/parts/head_loop.h"
 #include "server/model/parts/head_matrices.h"
 #include "server/model/parts/heads.h"
+#include "server/model/parts/scalar_chunk.h"
 #include "server/model/state_layout.h"
 #include "server/model/workspace.h"
 
@@ -143,11 +144,7 @@ class GatedRecurrence {
     WorkerSlice<float> alpha;  // f32[L, K]
     WorkerSlice<float> parts;  // what their kernels take
     // Of scalar decays.
-    WorkerSlice<float> keys;     // f32[K, kChunkTokens]
-    WorkerSlice<float> scores;   // f32[kChunkTokens, kChunkTokens]
-    WorkerSlice<float> fading;   // f32[kFadingFloats]
-    WorkerSlice<float> weights;  // f32[kWeightFloats]
-    WorkerSlice<float> faded;    // f32[kChunkTokens, V]
+    ScalarChunkPlaces scalar;
   };
   // The same while a chunk is worked on, and whose rows are in there.
   class ChunkMemory;

@@ -28,7 +28,7 @@ class GatedRecurrence::ChunkMemory {
     const float* of = rows.At(0, head);
     if (of == k_of_) return;
     const ChunkRows packed = chunk.Pack(rows, head, K, scratch_[at_.k]);
-    TransposeKeys(chunk.L, K, packed, scratch_[at_.keys]);
+    TransposeKeys(chunk.L, K, packed, scratch_[at_.scalar.keys]);
     k_of_ = of;
     q_of_ = nullptr;
   }
@@ -72,11 +72,7 @@ void GatedRecurrence::PrepareChunks(WorkerScratchPlan& plan) {
                            : &GatedRecurrence::ScalarDecayChunk;
       chunk_tokens_ = kChunkTokens;
       if (grows_) at_.grown = plan.Add(K * V);
-      at_.keys = plan.Add(K * C);
-      at_.scores = plan.Add(C * C);
-      at_.fading = plan.Add(kFadingFloats);
-      at_.weights = plan.Add(kWeightFloats);
-      at_.faded = plan.Add(C * V);
+      at_.scalar = ScalarChunkPlaces::Plan(K, V, plan);
       break;
     case Decay::kKey:
       chunk_step_ = &GatedRecurrence::KeyDecayChunk;
@@ -138,7 +134,8 @@ void GatedRecurrence::ScalarDecayChunk(const Batch& batch,
   const Fading fading =
       powers_.empty()
           ? ChunkFading(chunk.L, chunk.Rows(in.alpha, head),
-                        chunk.Rows(in.alpha_low, head), memory[at_.fading])
+                        chunk.Rows(in.alpha_low, head),
+                        memory[at_.scalar.fading])
           : FadingOfPowers(chunk.L, powers_.data() + head * kPowerFloats);
   if (pass != Pass::kRead) memory.TakeKeys(chunk, in.k, head, o.K);
   const ChunkRows k = {memory[at_.k], o.K};
@@ -153,7 +150,8 @@ void GatedRecurrence::ScalarDecayChunk(const Batch& batch,
       continue;
     }
     if (other)
-      ChunkScores(chunk.L, o.K, q, memory[at_.keys], memory[at_.scores]);
+      ChunkScores(chunk.L, o.K, q, memory[at_.scalar.keys],
+                  memory[at_.scalar.scores]);
     ReadScalarDecayChunk({.L = chunk.L,
                           .K = o.K,
                           .V = o.V,
@@ -161,9 +159,9 @@ void GatedRecurrence::ScalarDecayChunk(const Batch& batch,
                           .fading = fading,
                           .q = q,
                           .v = v,
-                          .scores = memory[at_.scores],
+                          .scores = memory[at_.scalar.scores],
                           .state = state,
-                          .weights = memory[at_.weights],
+                          .weights = memory[at_.scalar.weights],
                           .o = to,
                           .o_stride = batch.out.row_stride});
   }
@@ -176,7 +174,7 @@ void GatedRecurrence::ScalarDecayChunk(const Batch& batch,
                           .v = v,
                           .state = state,
                           .fresh = grows_,
-                          .faded = memory[at_.faded]});
+                          .faded = memory[at_.scalar.faded]});
 }
 
 // The state is read rounded, and what the chunk gives is added in doubles.

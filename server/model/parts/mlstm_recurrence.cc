@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cmath>
 
-#include "kernels/chunk/scalar_decay_chunk.h"
 #include "kernels/chunk/token_pairs.h"
 #include "kernels/recurrence/decay_steps.h"
 #include "kernels/recurrence/normalizer.h"
@@ -65,11 +64,7 @@ absl::StatusOr<MlstmRecurrence> MlstmRecurrence::Make(
   made.at_ = {.q = plan.Add(kChunkTokens * options.K),
               .k = plan.Add(kChunkTokens * options.K),
               .v = plan.Add(kChunkTokens * options.V),
-              .keys = plan.Add(options.K * kChunkTokens),
-              .scores = plan.Add(kChunkTokens * kChunkTokens),
-              .fading = plan.Add(kFadingFloats),
-              .weights = plan.Add(kWeightFloats),
-              .faded = plan.Add(kChunkTokens * options.V)};
+              .scalar = ScalarChunkPlaces::Plan(options.K, options.V, plan)};
   return made;
 }
 
@@ -155,30 +150,22 @@ void MlstmRecurrence::RunChunk(const Batch& batch, const RowChunk& chunk,
   const ChunkRows k = {scratch[at_.k], o.K};
   const ChunkRows q = chunk.Pack(in.q, head, o.K, scratch[at_.q]);
   const ChunkRows v = chunk.Pack(in.v, head, o.V, scratch[at_.v]);
-  const Fading fading = ChunkFading(chunk.L, {gates.forget, 1},
-                                    {gates.forget_low, 1}, scratch[at_.fading]);
-  TransposeKeys(chunk.L, o.K, k, scratch[at_.keys]);
-  ChunkScores(chunk.L, o.K, q, scratch[at_.keys], scratch[at_.scores]);
-  ReadScalarDecayChunk({.L = chunk.L,
-                        .K = o.K,
-                        .V = o.V,
-                        .scale = o.scale,
-                        .fading = fading,
-                        .q = q,
-                        .v = v,
-                        .scores = scratch[at_.scores],
-                        .state = memory,
-                        .weights = scratch[at_.weights],
-                        .o = batch.out.At(chunk.first_row, head),
-                        .o_stride = batch.out.row_stride});
-  UpdateScalarDecayChunk({.L = chunk.L,
-                          .K = o.K,
-                          .V = o.V,
-                          .fading = fading,
-                          .k = k,
-                          .v = v,
-                          .state = memory,
-                          .faded = scratch[at_.faded]});
+  const Fading fading =
+      ChunkFading(chunk.L, {gates.forget, 1}, {gates.forget_low, 1},
+                  scratch[at_.scalar.fading]);
+  TransposeKeys(chunk.L, o.K, k, scratch[at_.scalar.keys]);
+  RunScalarChunk({.L = chunk.L,
+                  .K = o.K,
+                  .V = o.V,
+                  .scale = o.scale,
+                  .fading = fading,
+                  .q = q,
+                  .k = k,
+                  .v = v,
+                  .state = memory,
+                  .o = batch.out.At(chunk.first_row, head),
+                  .o_stride = batch.out.row_stride},
+                 at_.scalar, scratch);
   double* const sums = normalizer_.In(chunk.segment.state) + head * o.K;
   for (size_t t = 0; t < chunk.L; ++t) {
     const double weight =

@@ -10,6 +10,7 @@
 #include "server/model/parts/head_loop.h"
 #include "server/model/parts/head_matrices.h"
 #include "server/model/parts/heads.h"
+#include "server/model/parts/scalar_chunk.h"
 #include "server/model/state_layout.h"
 #include "server/model/workspace.h"
 
@@ -67,14 +68,10 @@ class MlstmRecurrence {
   };
   // A worker's scratch memory for a chunk.
   struct ChunkPlaces {
-    WorkerSlice<float> q;        // f32[kChunkTokens, K]
-    WorkerSlice<float> k;        // f32[kChunkTokens, K], times I
-    WorkerSlice<float> v;        // f32[kChunkTokens, V]
-    WorkerSlice<float> keys;     // f32[K, kChunkTokens]
-    WorkerSlice<float> scores;   // f32[kChunkTokens, kChunkTokens]
-    WorkerSlice<float> fading;   // f32[kFadingFloats]
-    WorkerSlice<float> weights;  // f32[kWeightFloats]
-    WorkerSlice<float> faded;    // f32[kChunkTokens, V]
+    WorkerSlice<float> q;  // f32[kChunkTokens, K]
+    WorkerSlice<float> k;  // f32[kChunkTokens, K], times I
+    WorkerSlice<float> v;  // f32[kChunkTokens, V]
+    ScalarChunkPlaces scalar;
   };
 
   // Takes the gates of a chunk's tokens, and their keys times I to `keys`.
