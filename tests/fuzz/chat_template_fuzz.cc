@@ -1,6 +1,7 @@
 // A chat template, rendered over a conversation.
 #include <cstddef>
 #include <cstdint>
+#include <string>
 #include <utility>
 
 #include "absl/status/status.h"
