@@ -117,6 +117,7 @@ class LoadRun {
   // A server has said that it is about to shut down.
   bool GoingAway() const;
   bool Quiet() const;
+  uint64_t CountUnheard() const;
 
   const Client& client_;
   std::vector<Client> more_clients_;  // connections beside that one
@@ -385,6 +386,9 @@ void LoadRun::Drain(SessionMender& mender) {
   const absl::Duration grace =
       options_.rpc == LoadRpc::kStep ? kStepGrace : kGenerateGrace;
   Drive(After(LoadClock::now(), grace), [this] { return Quiet(); });
+  // Streams that waited for the server to admit them are, for a moment, once
+  // others are cancelled: what is answered then comes too late.
+  result_.sessions_unheard = CountUnheard();
   if (!Quiet()) {
     for (const auto& carrier : carriers_) carrier->Cancel();
   }
@@ -401,7 +405,10 @@ void LoadRun::Collect(const Window& window) {
   result_.peak_calls = pool_.peak_busy();
   result_.peak_backlog = pool_.peak_backlog();
   result_.unsent = pool_.unsent();
-  result_.sessions_unheard = static_cast<uint64_t>(
+}
+
+uint64_t LoadRun::CountUnheard() const {
+  return static_cast<uint64_t>(
       std::count_if(sessions_.begin(), sessions_.end(),
                     [](const auto& session) { return session->unheard(); }));
 }

@@ -67,7 +67,8 @@ class LoadSession {
   // Tokens absorbed, as far as is known.
   uint64_t position() const { return position_; }
   Doubt doubt() const { return doubt_; }
-  // True if it had requests and none of them got an answer of any kind.
+  // True if it had requests and none of them got an answer of any kind. May be
+  // asked at any time.
   bool unheard() const { return asked_ && !answered_; }
   // True if the server has the session, as far as is known.
   bool exists() const { return exists_; }
@@ -143,8 +144,8 @@ class LoadSession {
   uint64_t unanswered_ = 0;  // tokens
   Doubt doubt_ = Doubt::kNone;
   bool exists_ = false;
-  bool asked_ = false;
-  bool answered_ = false;
+  std::atomic<bool> asked_ = false;
+  std::atomic<bool> answered_ = false;
   Mending mending_;
   // Of the request.
   RequestShape shape_;

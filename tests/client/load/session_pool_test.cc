@@ -6,6 +6,7 @@
 #include "client/load/session_pool.h"
 
 #include <chrono>
+#include <deque>
 #include <memory>
 #include <optional>
 #include <string>
@@ -16,7 +17,7 @@
 #include "google/rpc/error_details.pb.h"
 #include "gtest/gtest.h"
 
-namespace steadystate::client {
+namespace steadystate::client::session_pool_test {
 namespace {
 
 using std::chrono::milliseconds;
@@ -48,9 +49,9 @@ class LoadSessionTest : public testing::Test {
   static LoadTime At(int ms) { return LoadTime(milliseconds(ms)); }
 
   // A fresh session that has sent a prompt to be sent at `ms`.
-  LoadSession Begun(int ms) {
+  LoadSession& Begun(int ms) {
     plan_.emplace(options_);
-    LoadSession session(0, *plan_, model_);
+    LoadSession& session = sessions_.emplace_back(0, *plan_, model_);
     session.Replace("sessions/a");
     session.Begin({&session, At(ms), 0}, tally_);
     session.Sent(10);
@@ -62,10 +63,11 @@ class LoadSessionTest : public testing::Test {
   v1::Model model_;
   Tally tally_;
   Window window_{At(1000), At(2000)};
+  std::deque<LoadSession> sessions_;
 };
 
 TEST_F(LoadSessionTest, ARequestOfSteps) {
-  LoadSession session = Begun(1000);
+  LoadSession& session = Begun(1000);
   session.Absorbed(10, 0, tally_);
   session.Received(1, At(1030), window_, tally_);
   for (int i = 1; i < 3; ++i) {
@@ -91,7 +93,7 @@ TEST_F(LoadSessionTest, ARequestOfSteps) {
 }
 
 TEST_F(LoadSessionTest, TokensThatArriveTogetherShareTheTime) {
-  LoadSession session = Begun(1000);
+  LoadSession& session = Begun(1000);
   session.Absorbed(11, 1, tally_);
   session.Received(1, At(1001), window_, tally_);
   session.Absorbed(13, 2, tally_);
@@ -104,7 +106,7 @@ TEST_F(LoadSessionTest, TokensThatArriveTogetherShareTheTime) {
 }
 
 TEST_F(LoadSessionTest, TheWarmUpIsLeftOutOfLatenciesButNotOfCounts) {
-  LoadSession session = Begun(990);
+  LoadSession& session = Begun(990);
   session.Absorbed(10, 0, tally_);
   session.Received(1, At(1030), window_, tally_);
   session.Complete(At(1040), window_, tally_);
@@ -117,7 +119,7 @@ TEST_F(LoadSessionTest, TheWarmUpIsLeftOutOfLatenciesButNotOfCounts) {
 }
 
 TEST_F(LoadSessionTest, LateAnswersAreNotLeftOut) {
-  LoadSession session = Begun(1999);
+  LoadSession& session = Begun(1999);
   session.Absorbed(10, 0, tally_);
   session.Received(1, At(5999), window_, tally_);
   session.Complete(At(6999), window_, tally_);
@@ -128,7 +130,7 @@ TEST_F(LoadSessionTest, LateAnswersAreNotLeftOut) {
 }
 
 TEST_F(LoadSessionTest, ARefusedStepHasAbsorbedNothing) {
-  LoadSession session = Begun(1000);
+  LoadSession& session = Begun(1000);
   EXPECT_EQ(
       session.Fail(ServerError(absl::StatusCode::kAborted, "POSITION_MISMATCH"),
                    /*all_or_nothing=*/true, window_, tally_),
@@ -143,7 +145,7 @@ TEST_F(LoadSessionTest, ARefusedStepHasAbsorbedNothing) {
 }
 
 TEST_F(LoadSessionTest, WhatAFailedRequestAbsorbedIsCountedOnceItIsKnown) {
-  LoadSession session = Begun(1000);
+  LoadSession& session = Begun(1000);
   session.Fail(absl::DeadlineExceededError("late"), /*all_or_nothing=*/false,
                window_, tally_);
   EXPECT_EQ(session.doubt(), Doubt::kAbsorbed);
@@ -156,12 +158,12 @@ TEST_F(LoadSessionTest, WhatAFailedRequestAbsorbedIsCountedOnceItIsKnown) {
 }
 
 TEST_F(LoadSessionTest, WhatIsCutHasWaitedAtLeastUntilThen) {
-  LoadSession silent = Begun(1000);
+  LoadSession& silent = Begun(1000);
   silent.CutShort(At(4000), window_, tally_);
   EXPECT_TRUE(silent.unheard());
   EXPECT_EQ(tally_.given_up, 1u);
   EXPECT_EQ(tally_.time_to_first_token.max(), milliseconds(3000));
-  LoadSession slow = Begun(1000);
+  LoadSession& slow = Begun(1000);
   slow.Absorbed(10, 0, tally_);
   slow.Received(1, At(1001), window_, tally_);
   slow.Cut(At(5001), window_, tally_);
@@ -176,7 +178,7 @@ TEST_F(LoadSessionTest, WhatIsCutHasWaitedAtLeastUntilThen) {
 }
 
 TEST_F(LoadSessionTest, ADeletedSessionIsReplaced) {
-  LoadSession session = Begun(1000);
+  LoadSession& session = Begun(1000);
   EXPECT_EQ(session.Fail(
                 ServerError(absl::StatusCode::kNotFound, "SESSION_NOT_FOUND"),
                 /*all_or_nothing=*/false, window_, tally_),
@@ -191,7 +193,7 @@ TEST_F(LoadSessionTest, ADeletedSessionIsReplaced) {
 }
 
 TEST_F(LoadSessionTest, WithoutAServerASessionIsOfNoUse) {
-  LoadSession session = Begun(1000);
+  LoadSession& session = Begun(1000);
   EXPECT_EQ(session.Fail(absl::UnavailableError("gone"),
                          /*all_or_nothing=*/false, window_, tally_),
             SessionFate::kRetired);
@@ -199,7 +201,7 @@ TEST_F(LoadSessionTest, WithoutAServerASessionIsOfNoUse) {
 
 TEST_F(LoadSessionTest, ASessionThatIsFullIsReplacedBeforeItIsRefused) {
   model_.set_context_cap(25);
-  LoadSession session = Begun(1000);
+  LoadSession& session = Begun(1000);
   session.Absorbed(12, 0, tally_);
   EXPECT_EQ(session.Complete(At(1001), window_, tally_), SessionFate::kGoesOn);
   session.Begin({&session, At(1001), 1}, tally_);
@@ -242,7 +244,7 @@ TEST_F(LoadSessionTest, PromptsOfAFileAreSentAsTheyAreInPieces) {
 
 TEST_F(LoadSessionTest, TimePerOutputTokenLeavesTheFirstOneOut) {
   options_.slo.time_per_output_token = absl::Milliseconds(10);
-  LoadSession session = Begun(1000);
+  LoadSession& session = Begun(1000);
   session.Received(1, At(1100), window_, tally_);
   session.Received(1, At(1104), window_, tally_);
   session.Received(1, At(1120), window_, tally_);
@@ -261,7 +263,7 @@ TEST_F(LoadSessionTest, TimePerOutputTokenLeavesTheFirstOneOut) {
 TEST_F(LoadSessionTest, ARequestIsGoodIfItWasDueInTheWindowAndInTime) {
   options_.slo.time_to_first_token = absl::Milliseconds(50);
   for (const int begin : {999, 1000, 1000}) {
-    LoadSession session = Begun(begin);
+    LoadSession& session = Begun(begin);
     const int late = tally_.begun == 3 ? 51 : 50;
     session.Received(3, At(begin + late), window_, tally_);
     session.Complete(At(begin + late), window_, tally_);
@@ -444,4 +446,4 @@ TEST_F(SessionPoolTest, NoRequestIsLostBetweenThreads) {
 }
 
 }  // namespace
-}  // namespace steadystate::client
+}  // namespace steadystate::client::session_pool_test
