@@ -1,6 +1,7 @@
 // Goal: a session's snapshot comes over the wire whole, while the session goes
 // on, and a client that goes or does not read costs nobody anything. Method: a
 // real server and client on a tiny model; threads are held in between.
+#include <memory>
 #include <string>
 #include <thread>
 #include <vector>
@@ -12,7 +13,7 @@
 #include "tests/testing/manual_clock.h"
 #include "tests/testing/parked_threads.h"
 
-namespace steadystate {
+namespace steadystate::export_call_test {
 namespace {
 
 struct Exported {
@@ -165,49 +166,89 @@ TEST(ExportCallTest, ItWaitsForRoom) {
   }
 }
 
-TEST(ExportCallTest, WhoTakesItSlowlyDoesNotKeepOthersWaiting) {
-  ManualClock clock;
-  OpenServerOptions options;
-  options.clock = &clock;
-  options.server.max_message_bytes = size_t{64} << 10;
-  options.server.max_outbound_bytes = size_t{16} << 20;
-  options.engine.history = 1'000'000;
-  options.engine.max_step_tokens = 5000;
-  OpenServer server(options);
-  const std::string session = server.CreateSession();
-  for (uint32_t i = 0; i < 30; ++i) {
-    server.Step(StepOf(session, SomeTokens(5000, i)));
+// An export that is taken slowly while another waits for the room.
+class SlowExport : public testing::Test {
+ protected:
+  SlowExport() : server_(Options(&clock_)) {
+    for (uint32_t i = 0; i < 30; ++i) {
+      server_.Step(StepOf(session_, SomeTokens(5000, i)));
+    }
+    // More than a connection's share, and in no larger part on its way than a
+    // client can have that does not read.
+    grpc::ChannelArguments little;
+    little.SetInt(GRPC_ARG_HTTP2_BDP_PROBE, 0);
+    slow_ = v1::SessionService::NewStub(server_.NewChannel(little));
+    reader_ = slow_->ExportSession(&context_, RequestOf(session_));
+    EXPECT_TRUE(reader_->Read(&part_));
+    whole_ = part_.snapshot_bytes();
+    taken_ = part_.chunk().size();
+    waiting_ =
+        std::thread([this] { other_ = Export(server_, RequestOf(session_)); });
+    server_.WaitForMetric("steadystate_outbound_waiting", 1);
   }
-  // More than a connection's share, and in no larger part on its way than a
-  // client can have that does not read.
-  grpc::ChannelArguments little;
-  little.SetInt(GRPC_ARG_HTTP2_BDP_PROBE, 0);
-  const auto slow = v1::SessionService::NewStub(server.NewChannel(little));
-  Context context;
-  const auto reader = slow->ExportSession(&context, RequestOf(session));
-  v1::ExportSessionResponse part;
-  ASSERT_TRUE(reader->Read(&part));
-  const uint64_t whole = part.snapshot_bytes();
-  Exported other;
-  std::thread client([&] { other = Export(server, RequestOf(session)); });
-  server.WaitForMetric("steadystate_outbound_waiting", 1);
 
-  ThreadHold hold("ExportCall::Tick, lags");
-  uint64_t taken = part.chunk().size();
-  // Never still for long.
-  for (int i = 0; i < 4; ++i) {
-    clock.Advance(absl::Seconds(10));
-    ASSERT_TRUE(reader->Read(&part));
-    taken += part.chunk().size();
+  static OpenServerOptions Options(ManualClock* clock) {
+    OpenServerOptions options;
+    options.clock = clock;
+    options.server.max_message_bytes = size_t{64} << 10;
+    options.server.max_outbound_bytes = size_t{16} << 20;
+    options.engine.history = 1'000'000;
+    options.engine.max_step_tokens = 5000;
+    return options;
   }
+
+  // Takes parts until the server finds that too slow; never still for long.
+  void TakeSlowly() {
+    for (int i = 0; i < 4; ++i) {
+      clock_.Advance(absl::Seconds(10));
+      ASSERT_TRUE(reader_->Read(&part_));
+      taken_ += part_.chunk().size();
+    }
+  }
+
+  grpc::Status TakeTheRest() {
+    while (reader_->Read(&part_)) taken_ += part_.chunk().size();
+    return reader_->Finish();
+  }
+
+  void ExpectThatTheOtherGetsIts() {
+    waiting_.join();
+    EXPECT_THAT(other_.status, IsOk());
+    server_.WaitForMetric("steadystate_outbound_bytes", 0);
+  }
+
+  ManualClock clock_;
+  OpenServer server_;
+  const std::string session_ = server_.CreateSession();
+  std::unique_ptr<v1::SessionService::Stub> slow_;
+  Context context_;
+  std::unique_ptr<grpc::ClientReader<v1::ExportSessionResponse>> reader_;
+  v1::ExportSessionResponse part_;
+  uint64_t whole_ = 0;
+  uint64_t taken_ = 0;
+  Exported other_;
+  std::thread waiting_;
+};
+
+TEST_F(SlowExport, DoesNotKeepOthersWaiting) {
+  ThreadHold hold("ExportCall::Tick, lags");
+  TakeSlowly();
   hold.WaitUntilHeld();
   hold.Release();
-  while (reader->Read(&part)) taken += part.chunk().size();
-  EXPECT_THAT(reader->Finish(), HasReason(ErrorReason::kDeadlineExceeded));
-  EXPECT_LT(taken, whole);
-  client.join();
-  EXPECT_THAT(other.status, IsOk());
+  EXPECT_THAT(TakeTheRest(), HasReason(ErrorReason::kDeadlineExceeded));
+  EXPECT_LT(taken_, whole_);
+  ExpectThatTheOtherGetsIts();
+}
+
+TEST_F(SlowExport, ItsClientMayGoAsItIsCut) {
+  ThreadHold hold("ExportCall::Tick, lags");
+  TakeSlowly();
+  hold.WaitUntilHeld();
+  context_.TryCancel();
+  TakeTheRest();
+  hold.Release();
+  ExpectThatTheOtherGetsIts();
 }
 
 }  // namespace
-}  // namespace steadystate
+}  // namespace steadystate::export_call_test
