@@ -18,7 +18,7 @@ namespace steadystate {
 namespace {
 
 // Where standard error is read, it takes the last line long before.
-constexpr std::chrono::milliseconds kFlushTime{100};
+constexpr std::chrono::milliseconds kSignalFlushTime{100};
 
 // Runs before the constructors of the libraries that the program is linked
 // with, which take longer than all else before main. No function of a library
@@ -86,7 +86,7 @@ void StartStopSignals() {
       const std::optional<int> code = NoteSignal(stop, number);
       LogInfo("signal received", {{"signal", strsignal(number)}});
       if (!code.has_value()) continue;
-      FlushLog(kFlushTime);
+      FlushLog(kSignalFlushTime);
       _exit(*code);
     }
   }).detach();

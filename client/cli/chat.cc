@@ -33,8 +33,6 @@
 namespace steadystate::client {
 namespace {
 
-constexpr int kExitInterrupted = 130;
-
 // A line goes in one message, of which servers take 4 MiB.
 constexpr size_t kMaxLineBytes = size_t{1} << 20;
 
@@ -81,7 +79,7 @@ class ChatSignals {
  private:
   void Handle(int signal) {
     const MutexLock lock(mutex_);
-    if (answer_ != nullptr && answer_->cancelled()) _exit(kExitInterrupted);
+    if (answer_ != nullptr && answer_->cancelled()) _exit(kInterrupted);
     if (answer_ != nullptr) answer_->Cancel();
     if (signal != SIGINT) connection_.call.canceller->Cancel();
     if (signal != SIGINT || answer_ == nullptr) lines_.Wake();
@@ -194,7 +192,7 @@ absl::Status Chat::Take(const std::string& line) {
   return Obey(said);
 }
 
-std::vector<absl::string_view> Commands() {
+std::vector<absl::string_view> CommandNames() {
   return {"/undo", "/fork", "/save", "/help", "/quit"};
 }
 
@@ -210,7 +208,8 @@ absl::Status Chat::Obey(absl::string_view line) {
     return absl::InvalidArgumentError(
         absl::StrCat(command, " needs a name: ", command, " NAME"));
   }
-  if (!takes_name && !name.empty() && Closest(command, Commands()) == command) {
+  if (!takes_name && !name.empty() &&
+      Closest(command, CommandNames()) == command) {
     return absl::InvalidArgumentError(absl::StrCat(
         command, " takes nothing more, and '", name, "' came with it",
         command == "/undo" ? "; each /undo takes one turn back" : ""));
@@ -228,7 +227,7 @@ absl::Status Chat::Obey(absl::string_view line) {
     return absl::OkStatus();
   }
   return absl::InvalidArgumentError(absl::StrCat(
-      "there is no ", command, DidYouMean(command, Commands()),
+      "there is no ", command, DidYouMean(command, CommandNames()),
       "; /help lists what there is. A line that begins with / is said as /",
       command));
 }

@@ -15,7 +15,7 @@
 namespace steadystate::client {
 namespace {
 
-constexpr size_t kMaxFileBytes = size_t{32} << 20;
+constexpr size_t kMaxLoadFileBytes = size_t{32} << 20;
 constexpr uint64_t kMaxRepeat = 10;
 
 // What `Parse` makes of the text.
@@ -66,9 +66,9 @@ absl::StatusOr<std::string> ReadShortFile(const std::string& path) {
   while (const size_t got =
              std::fread(piece.data(), 1, piece.size(), file.get())) {
     content.append(piece.data(), got);
-    if (content.size() > kMaxFileBytes) {
+    if (content.size() > kMaxLoadFileBytes) {
       return absl::InvalidArgumentError(
-          absl::StrCat(path, " has more than ", kMaxFileBytes, " bytes"));
+          absl::StrCat(path, " has more than ", kMaxLoadFileBytes, " bytes"));
     }
   }
   if (std::ferror(file.get()) != 0) {

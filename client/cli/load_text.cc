@@ -17,7 +17,7 @@
 namespace steadystate::client {
 namespace {
 
-constexpr size_t kIndent = 12;
+constexpr size_t kTextIndent = 12;
 
 // A section of the text: its name, then lines that stand below each other.
 void AppendSection(std::string& text, absl::string_view name,
@@ -31,8 +31,8 @@ void AppendSection(std::string& text, absl::string_view name,
 void AppendSentences(std::string& text, absl::string_view name,
                      const std::vector<std::string>& sentences) {
   for (const std::string& sentence : sentences) {
-    const std::string wrapped = Wrap(sentence, kIndent);
-    absl::StrAppendFormat(&text, "%-12s%s", name, wrapped.substr(kIndent));
+    const std::string wrapped = Wrap(sentence, kTextIndent);
+    absl::StrAppendFormat(&text, "%-12s%s", name, wrapped.substr(kTextIndent));
   }
 }
 

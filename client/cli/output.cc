@@ -23,10 +23,10 @@ namespace steadystate::client {
 namespace {
 
 using google::protobuf::FieldDescriptor;
-using google::protobuf::Message;
+using ProtoMessage = google::protobuf::Message;
 
 // The value of a field, or of its element `index` if it is repeated.
-Json FieldValue(const Message& message, const FieldDescriptor* field,
+Json FieldValue(const ProtoMessage& message, const FieldDescriptor* field,
                 int index) {
   const auto* reflection = message.GetReflection();
   const bool repeated = field->is_repeated();
@@ -64,7 +64,7 @@ Json FieldValue(const Message& message, const FieldDescriptor* field,
   return nullptr;
 }
 
-Json RepeatedValue(const Message& message, const FieldDescriptor* field) {
+Json RepeatedValue(const ProtoMessage& message, const FieldDescriptor* field) {
   const int count = message.GetReflection()->FieldSize(message, field);
   if (!field->is_map()) {
     Json array = Json::array();
@@ -180,7 +180,7 @@ absl::Status PrintJson(const Json& json) {
   return Print(absl::StrCat(json.dump(2), "\n"));
 }
 
-Json ToJson(const Message& message) {
+Json ToJson(const ProtoMessage& message) {
   using google::protobuf::Duration;
   using google::protobuf::Timestamp;
   if (const auto* time = dynamic_cast<const Timestamp*>(&message)) {

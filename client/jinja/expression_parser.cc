@@ -11,7 +11,7 @@ namespace {
 using Kind = Node::Kind;
 using Type = Token::Type;
 
-constexpr int kMaxDepth = 150;
+constexpr int kMaxExpressionDepth = 150;
 constexpr size_t kMaxDigits = 9;
 
 }  // namespace
@@ -74,7 +74,7 @@ void ExpressionParser::Fail(absl::string_view what) {
 }
 
 bool ExpressionParser::Enter() {
-  if (++depth_ > kMaxDepth) Fail("it nests too deep");
+  if (++depth_ > kMaxExpressionDepth) Fail("it nests too deep");
   return !failed();
 }
 

@@ -15,7 +15,7 @@ namespace steadystate::client {
 namespace {
 
 // No length is longer; options have lower bounds of their own.
-constexpr uint64_t kLongest = 1000000000;
+constexpr uint64_t kMaxLength = 1000000000;
 constexpr double kDefaultMost = 10;  // times the mean
 
 absl::Status Unreadable(absl::string_view text) {
@@ -51,10 +51,10 @@ absl::StatusOr<Lengths> Lengths::Lognormal(absl::string_view text) {
       !absl::SimpleAtod(parts[2], &deviation)) {
     return Unreadable(text);
   }
-  if (!(mean >= 1 && mean <= static_cast<double>(kLongest)) ||
-      !(deviation > 0 && deviation <= static_cast<double>(kLongest))) {
+  if (!(mean >= 1 && mean <= static_cast<double>(kMaxLength)) ||
+      !(deviation > 0 && deviation <= static_cast<double>(kMaxLength))) {
     return absl::InvalidArgumentError(
-        absl::StrCat("MEAN of '", text, "' must be 1 to ", kLongest,
+        absl::StrCat("MEAN of '", text, "' must be 1 to ", kMaxLength,
                      ", and STDDEV above 0 and no more"));
   }
   auto most = static_cast<uint64_t>(std::ceil(mean * kDefaultMost));

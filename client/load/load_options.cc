@@ -14,8 +14,8 @@ constexpr uint64_t kMaxConnections = 256;
 // As many as one step may have.
 constexpr uint64_t kMaxPromptTokens = uint64_t{1} << 20;
 constexpr uint64_t kMaxGenerateTokens = 1000000000;
-constexpr double kMaxRate = 1e6;
-constexpr absl::Duration kMaxTime = absl::Hours(24 * 365);
+constexpr double kMaxTargetRate = 1e6;
+constexpr absl::Duration kMaxLoadTime = absl::Hours(24 * 365);
 
 absl::Status Check(absl::string_view name, uint64_t value, uint64_t least,
                    uint64_t most) {
@@ -32,19 +32,19 @@ absl::Status Check(absl::string_view name, const Lengths& lengths,
 }
 
 absl::Status Check(absl::string_view name, absl::Duration value) {
-  if (value >= absl::ZeroDuration() && value <= kMaxTime) {
+  if (value >= absl::ZeroDuration() && value <= kMaxLoadTime) {
     return absl::OkStatus();
   }
   return absl::InvalidArgumentError(
       absl::StrCat("--", name, " is ", absl::FormatDuration(value),
-                   "; it must be 0 to ", absl::FormatDuration(kMaxTime)));
+                   "; it must be 0 to ", absl::FormatDuration(kMaxLoadTime)));
 }
 
 absl::Status CheckRate(double rate) {
-  if (rate >= 0 && rate <= kMaxRate) return absl::OkStatus();
-  return absl::InvalidArgumentError(
-      absl::StrCat("--rate is ", rate, "; it must be 0 (closed loop) to ",
-                   static_cast<uint64_t>(kMaxRate), " requests per second"));
+  if (rate >= 0 && rate <= kMaxTargetRate) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(
+      "--rate is ", rate, "; it must be 0 (closed loop) to ",
+      static_cast<uint64_t>(kMaxTargetRate), " requests per second"));
 }
 
 absl::Status CheckAttainment(double attainment) {

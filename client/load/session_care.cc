@@ -29,7 +29,7 @@ constexpr std::chrono::milliseconds kPoll{5};
 // Requests that failed may go on for a while on the server. For one session.
 constexpr std::chrono::seconds kPatience{5};
 // Between looks at what is due; nothing hangs on it.
-constexpr std::chrono::hours kLongest{1};
+constexpr std::chrono::hours kLongestPause{1};
 // For a call that is under way at the end: without its answer, a session that
 // it made would be left behind.
 constexpr std::chrono::seconds kGrace{1};
@@ -192,7 +192,7 @@ void SessionMender::Stop() {
 }
 
 LoadTime SessionMender::NextDue() const {
-  LoadTime next = LoadClock::now() + kLongest;
+  LoadTime next = LoadClock::now() + kLongestPause;
   for (const Patient& patient : patients_) next = std::min(next, patient.due);
   return next;
 }

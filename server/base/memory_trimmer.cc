@@ -9,7 +9,7 @@
 namespace steadystate {
 namespace {
 
-using Clock = std::chrono::steady_clock;
+using SteadyClock = std::chrono::steady_clock;
 
 // One part of the time in so many is for looking.
 constexpr int kLookingShare = 50;
@@ -72,10 +72,10 @@ void MemoryTrimmer::Look() {
 }
 
 bool MemoryTrimmer::Wait(std::chrono::nanoseconds time) {
-  const Clock::time_point end = Clock::now() + time;
+  const SteadyClock::time_point end = SteadyClock::now() + time;
   const MutexLock lock(mutex_);
   while (!stopping_) {
-    const std::chrono::nanoseconds left = end - Clock::now();
+    const std::chrono::nanoseconds left = end - SteadyClock::now();
     if (left.count() <= 0) return true;
     changed_.WaitFor(mutex_, left);
   }

@@ -17,8 +17,8 @@ constexpr double kPowersOfTwo[] = {1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024};
 constexpr double kPowersOfFour[] = {1,       4,       16,      64,    256,
                                     1024,    4096,    16384,   65536, 262144,
                                     1048576, 4194304, 16777216};
-constexpr double kLifetime[] = {1,     10,    60,    300,    900,    3600,
-                                14400, 43200, 86400, 604800, 2592000};
+constexpr double kLifetimeBuckets[] = {
+    1, 10, 60, 300, 900, 3600, 14400, 43200, 86400, 604800, 2592000};
 
 using enum MetricId;
 using enum MetricType;
@@ -137,7 +137,7 @@ constexpr MetricRow kTable[] = {
      "Operations of the store that failed.",
      {}},
     {kSessionLifetime, kHistogram, "steadystate_session_lifetime_seconds", "",
-     "Age of sessions when they ended.", kLifetime},
+     "Age of sessions when they ended.", kLifetimeBuckets},
     {kSessionTokens, kHistogram, "steadystate_session_tokens", "",
      "Position of sessions when they ended.", kPowersOfFour},
     {kStateBytes,

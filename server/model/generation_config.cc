@@ -16,7 +16,7 @@
 namespace steadystate {
 namespace {
 
-constexpr size_t kMaxBytes = size_t{1} << 20;
+constexpr size_t kMaxFileBytes = size_t{1} << 20;
 
 }  // namespace
 
@@ -24,7 +24,7 @@ absl::Status AddGeneratedTokens(const std::string& directory,
                                 ModelConfig& model) {
   const std::string path = absl::StrCat(directory, "/generation_config.json");
   STEADYSTATE_ASSIGN_OR_RETURN(const std::optional<std::string> text,
-                               ReadModelFile(path, kMaxBytes));
+                               ReadModelFile(path, kMaxFileBytes));
   if (!text.has_value()) return absl::OkStatus();
   STEADYSTATE_ASSIGN_OR_RETURN(const Config config, Config::Parse(*text, path));
   STEADYSTATE_ASSIGN_OR_RETURN(const auto ends,

@@ -63,7 +63,7 @@ constexpr Bounds kVocabulary = {1, 1 << 24};
 constexpr Bounds kPositions = {1, 1 << 30};
 constexpr size_t kMaxSpecialTokens = 64;
 
-constexpr absl::string_view kUsedKeys[] = {
+constexpr absl::string_view kOwnKeys[] = {
     "model_type",          "hidden_size",  "num_hidden_layers",
     "vocab_size",          "norm_eps",     "rms_norm_eps",
     "layer_norm_epsilon",  "bos_token_id", "eos_token_id",
@@ -73,7 +73,7 @@ constexpr absl::string_view kUsedKeys[] = {
 constexpr absl::string_view kMlpKeys[] = {"hidden_ratio", "hidden_act",
                                           "intermediate_size"};
 constexpr absl::string_view kHybridKey[] = {"attn"};
-constexpr absl::string_view kInertKeys[] = {
+constexpr absl::string_view kOwnInertKeys[] = {
     "_name_or_path",
     "architectures",
     "attn_mode",
@@ -102,7 +102,7 @@ constexpr absl::string_view kQuantized = "quantization_config";
 constexpr FixedKey kFixedKeys[] = {{"attnres_block_size", "null"},
                                    {kQuantized, "null"}};
 constexpr KeyTable kCommonKeys = {
-    .used = kUsedKeys, .inert = kInertKeys, .must_be_default = kFixedKeys};
+    .used = kOwnKeys, .inert = kOwnInertKeys, .must_be_default = kFixedKeys};
 constexpr KeyTable kMlpTable = {
     .used = kMlpKeys, .inert = {}, .must_be_default = {}};
 constexpr KeyTable kAttnTable = {

@@ -359,7 +359,7 @@ namespace {
 
 // Together with at most a handful of metadata entries these stay well below
 // the 8 KiB that a client accepts as metadata, even percent-encoded.
-constexpr size_t kMaxMessageBytes = 1024;
+constexpr size_t kMaxErrorBytes = 1024;
 constexpr size_t kMaxMetadataValueBytes = 256;
 
 struct GenericError {
@@ -414,7 +414,7 @@ PublicError ToPublicError(const absl::Status& status) {
   if (!details.has_value()) return Generic(status);
   PublicError error;
   error.code = status.code();
-  error.message = std::string(Excerpt(status.message(), kMaxMessageBytes));
+  error.message = std::string(Excerpt(status.message(), kMaxErrorBytes));
   error.details = *std::move(details);
   if (PromisesRetry(error.details.reason) &&
       !error.details.retry_after.has_value()) {

@@ -18,7 +18,7 @@ namespace {
 
 // Of one message, and what may stand around it.
 constexpr size_t kMaxChunkBytes = size_t{1} << 20;
-constexpr size_t kMaxMessageBytes = kMaxChunkBytes + (size_t{16} << 10);
+constexpr size_t kMaxImportMessageBytes = kMaxChunkBytes + (size_t{16} << 10);
 
 absl::Status Gone() { return absl::CancelledError("the client has gone"); }
 
@@ -103,7 +103,7 @@ void ImportCall::Handle() {
 absl::Status ImportCall::ReadMessage() {
   const size_t bytes = received_.Length();
   services_.taken.Add(ConnectionOf(context_), bytes);
-  if (bytes > kMaxMessageBytes) return ChunkTooLarge(bytes);
+  if (bytes > kMaxImportMessageBytes) return ChunkTooLarge(bytes);
   return ReadRequest(received_, message_);
 }
 

@@ -21,7 +21,7 @@ namespace steadystate {
 namespace {
 
 // The text of a token, about.
-constexpr size_t kTokenText = 8;
+constexpr size_t kTokenTextBytes = 8;
 
 // What renders a long conversation has two for each message.
 constexpr size_t kMaxParts = 4096;
@@ -102,7 +102,7 @@ grpc::ServerUnaryReactor* ModelService::Detokenize(
   return AnswerLongUnary(
       services_, *context, "steadystate.v1.ModelService/Detokenize",
       UnaryCost{.work = tokens * sizeof(int32_t),
-                .answer = AnswerMemory(tokens * kTokenText)},
+                .answer = AnswerMemory(tokens * kTokenTextBytes)},
       *response,
       [this, request, response] { return DoDetokenize(*request, *response); });
 }

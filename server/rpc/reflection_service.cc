@@ -17,7 +17,7 @@
 namespace steadystate {
 namespace {
 
-using google::protobuf::Descriptor;
+using MessageDescriptor = google::protobuf::Descriptor;
 using google::protobuf::DescriptorPool;
 using google::protobuf::FieldDescriptor;
 using google::protobuf::FileDescriptor;
@@ -112,7 +112,7 @@ void ReflectionReactor::Answer() {
           request_.file_containing_symbol());
     case ServerReflectionRequest::kFileContainingExtension: {
       const auto& asked = request_.file_containing_extension();
-      const Descriptor* type =
+      const MessageDescriptor* type =
           Pool().FindMessageTypeByName(asked.containing_type());
       const FieldDescriptor* field =
           type == nullptr
@@ -148,7 +148,7 @@ void ReflectionReactor::AnswerFile(const FileDescriptor* file,
 }
 
 void ReflectionReactor::AnswerExtensionNumbers(const std::string& type) {
-  const Descriptor* message = Pool().FindMessageTypeByName(type);
+  const MessageDescriptor* message = Pool().FindMessageTypeByName(type);
   if (message == nullptr) {
     return SetError(grpc::StatusCode::NOT_FOUND,
                     absl::StrCat("there is no message ", type), response_);

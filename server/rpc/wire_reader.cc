@@ -11,7 +11,7 @@ constexpr size_t kMaxVarintBytes = 10;
 constexpr size_t kMaxTagBytes = 5;
 constexpr size_t kMaxGroupDepth = 100;
 
-using google::protobuf::Descriptor;
+using MessageDescriptor = google::protobuf::Descriptor;
 using google::protobuf::FieldDescriptor;
 
 // The largest of our messages without what it points to, with the heap's own
@@ -75,7 +75,7 @@ struct Sum {
 
 // Goes on to the end, a fault or the most; false if it did not get to the end.
 // `type`: null for an unknown group.
-bool Add(WireReader& wire, const Descriptor* type, int depth, Sum& sum);
+bool Add(WireReader& wire, const MessageDescriptor* type, int depth, Sum& sum);
 
 // What a field of bytes that is no message takes: a string, a packed list, or
 // what is kept as unknown.
@@ -114,7 +114,7 @@ void AddNumber(const FieldDescriptor* field, Sum& sum) {
   }
 }
 
-bool Add(WireReader& wire, const Descriptor* type, int depth, Sum& sum) {
+bool Add(WireReader& wire, const MessageDescriptor* type, int depth, Sum& sum) {
   if (depth > kMaxDepth) return false;
   WireTag tag;
   while (!wire.done()) {
@@ -217,7 +217,7 @@ bool WireReader::Advance(size_t bytes) {
   return true;
 }
 
-size_t ParsedBytes(absl::string_view wire, const Descriptor& type,
+size_t ParsedBytes(absl::string_view wire, const MessageDescriptor& type,
                    size_t most) {
   Sum sum{.bytes = kMessageBytes, .most = most};
   WireReader reader(wire);

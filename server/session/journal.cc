@@ -13,14 +13,14 @@ namespace steadystate {
 namespace {
 
 // Until a log that failed is tried again.
-constexpr absl::Duration kRetry = absl::Seconds(1);
+constexpr absl::Duration kJournalRetry = absl::Seconds(1);
 
 // How often the time for that is looked at.
 constexpr absl::Duration kPoll = absl::Milliseconds(50);
 
 // So long the threads sleep at most: clocks of tests are not the one by which
 // they wait.
-constexpr absl::Duration kMaxWait = absl::Seconds(1);
+constexpr absl::Duration kLongestSync = absl::Seconds(1);
 
 }  // namespace
 
@@ -165,7 +165,7 @@ absl::Status Journal::WriteAll() {
 void Journal::WaitForSync() {
   const MutexLock lock(mutex_);
   while (health_.ok() && clock_.Now() - unsynced_since_ > 2 * sync_interval_) {
-    synced_.WaitFor(mutex_, absl::ToChronoNanoseconds(kMaxWait));
+    synced_.WaitFor(mutex_, absl::ToChronoNanoseconds(kLongestSync));
   }
 }
 
@@ -177,7 +177,7 @@ void Journal::TryAgain() {
     const MutexLock lock(mutex_);
     number = next_++;
   }
-  retry_ = clock_.Now() + kRetry;
+  retry_ = clock_.Now() + kJournalRetry;
   const absl::Status status = store_.AppendRound(number, "");
   if (!status.ok()) {
     const MutexLock lock(mutex_);
@@ -234,8 +234,8 @@ void Journal::SyncLoop() {
         } else {
           const absl::Duration left =
               sync_interval_ - (clock_.Now() - unsynced_since_);
-          synced_.WaitFor(mutex_,
-                          absl::ToChronoNanoseconds(std::min(left, kMaxWait)));
+          synced_.WaitFor(
+              mutex_, absl::ToChronoNanoseconds(std::min(left, kLongestSync)));
         }
         // Somebody else has synced.
         if (unsynced_since_ == SteadyTime::InfiniteFuture()) {

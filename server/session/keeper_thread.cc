@@ -18,7 +18,7 @@ namespace {
 
 // So long the thread sleeps at most: clocks of tests are not the one by which
 // it waits.
-constexpr absl::Duration kMaxWait = absl::Seconds(1);
+constexpr absl::Duration kMaxSleep = absl::Seconds(1);
 
 // Sessions without slots that are destroyed together: a client may have
 // hundreds of forks, none of which it has used, end at once.
@@ -92,7 +92,7 @@ bool KeeperThread::HasWork() {
 void KeeperThread::WaitForWork() {
   if (HasWork()) return;
   const SteadyTime now = parts_.clock.Now();
-  absl::Duration wait = std::min(shelf_.table.NextExpiry() - now, kMaxWait);
+  absl::Duration wait = std::min(shelf_.table.NextExpiry() - now, kMaxSleep);
   if (saver_.MayStore()) {
     wait = std::min(wait, shelf_.table.IdleSince() + hibernate_after_ - now);
   }

@@ -15,7 +15,7 @@
 namespace steadystate {
 namespace {
 
-absl::StatusOr<std::string> DigestOf(absl::string_view text) {
+absl::StatusOr<std::string> HexDigestOf(absl::string_view text) {
   Sha256 digest;
   digest.Update(std::as_bytes(std::span(text.data(), text.size())));
   return digest.FinishHex();
@@ -88,15 +88,15 @@ std::string Difference(const Numerics& there, const Numerics& here) {
 }
 
 absl::StatusOr<std::string> Numerics::Fingerprint() const {
-  return DigestOf(absl::StrCat(
+  return HexDigestOf(absl::StrCat(
       absl::StrJoin(facts_, "\n", absl::PairFormatter("=")), "\n"));
 }
 
 absl::StatusOr<Numerics> NumericsOf(const SessionLayout& layout) {
   STEADYSTATE_ASSIGN_OR_RETURN(
       const std::string slots,
-      DigestOf(absl::StrCat("hidden ", layout.hidden_size(), "\n",
-                            Describe(layout.state()))));
+      HexDigestOf(absl::StrCat("hidden ", layout.hidden_size(), "\n",
+                               Describe(layout.state()))));
   Numerics numerics;
   numerics.Add("layout_version", absl::StrCat(kSessionLayoutVersion));
   numerics.Add(kStateDtypeFact, layout.state().dtype());
@@ -110,7 +110,7 @@ absl::StatusOr<Numerics> NumericsOf(const SessionLayout& layout,
   STEADYSTATE_ASSIGN_OR_RETURN(Numerics numerics, NumericsOf(layout));
   const LinearReport& linear = model.linear;
   STEADYSTATE_ASSIGN_OR_RETURN(const std::string projections,
-                               DigestOf(Describe(linear)));
+                               HexDigestOf(Describe(linear)));
   numerics.Add("revision", absl::StrCat(kNumericsRevision));
   numerics.Add("weight_dtype", linear.weight_dtype);
   numerics.Add("isa", linear.isa);

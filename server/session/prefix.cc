@@ -17,13 +17,13 @@ namespace {
 // Neither a session's id nor a checkpoint's begins with it, and in the order of
 // ids it lies between those.
 constexpr absl::string_view kMark = "#";
-constexpr size_t kHexDigits = 16;  // of 64 bits
+constexpr size_t kWordDigits = 16;  // of 64 bits
 
 std::optional<PrefixDigest> FromHex(absl::string_view hex) {
   PrefixDigest digest{};
-  if (hex.size() < 2 * kHexDigits) return std::nullopt;
+  if (hex.size() < 2 * kWordDigits) return std::nullopt;
   for (size_t i = 0; i < digest.size(); ++i) {
-    if (!absl::SimpleHexAtoi(hex.substr(i * kHexDigits, kHexDigits),
+    if (!absl::SimpleHexAtoi(hex.substr(i * kWordDigits, kWordDigits),
                              &digest[i])) {
       return std::nullopt;
     }

@@ -11,7 +11,7 @@ namespace steadystate {
 namespace {
 
 // Sessions that are looked for under one lock: some microseconds of work.
-constexpr size_t kLooksAtOnce = 64;
+constexpr size_t kProbesAtOnce = 64;
 
 }  // namespace
 
@@ -38,7 +38,7 @@ SessionPrefixes::Found SessionPrefixes::Find(absl::string_view owner,
   const std::vector<PrefixDigest> digests = PrefixesOf(OriginOf(owner), prompt);
   for (size_t left = digests.size(); left > 0;) {
     const MutexLock lock(shelf_.mutex);
-    for (size_t looks = 0; looks < kLooksAtOnce && left > 0; ++looks, --left) {
+    for (size_t looks = 0; looks < kProbesAtOnce && left > 0; ++looks, --left) {
       const size_t tokens =
           left == digests.size() ? prompt.size() : left * shelf_.piece_rows;
       if (context_cap != 0 && tokens > context_cap) continue;

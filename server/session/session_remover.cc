@@ -17,7 +17,7 @@ namespace steadystate {
 namespace {
 
 // How long a log that fails is left alone.
-constexpr absl::Duration kRetry = absl::Seconds(1);
+constexpr absl::Duration kRemoverRetry = absl::Seconds(1);
 
 // Sessions that leave together.
 constexpr size_t kRemovedAtOnce = 256;
@@ -81,7 +81,7 @@ bool SessionRemover::LogSome() {
   if (!health.ok()) {
     failure_ = health;
     has_failed_ = true;
-    retry_ = clock_.Now() + kRetry;
+    retry_ = clock_.Now() + kRemoverRetry;
     return false;
   }
   std::string content;

@@ -17,7 +17,7 @@ namespace steadystate {
 namespace {
 
 // How long a store that has failed is left alone.
-constexpr absl::Duration kRetry = absl::Seconds(1);
+constexpr absl::Duration kSaverRetry = absl::Seconds(1);
 
 // The log is cut shorter than this where it can be: what is read at a start.
 constexpr uint64_t kLongLogBytes = uint64_t{64} << 20;
@@ -71,7 +71,7 @@ void SessionSaver::NoteUnusable(const SessionKey& key, const SessionUid& uid,
 }
 
 void SessionSaver::NoteFailure(const absl::Status& failure) {
-  retry_ = clock_.Now() + kRetry;
+  retry_ = clock_.Now() + kSaverRetry;
   failure_ = failure;
 }
 

@@ -12,7 +12,7 @@ namespace steadystate {
 namespace {
 
 // What failed because the store did is tried again after so long.
-constexpr absl::Duration kRetry = absl::Seconds(1);
+constexpr absl::Duration kUndoRetry = absl::Seconds(1);
 
 }  // namespace
 
@@ -98,7 +98,7 @@ void SessionUndo::Retry(Session& session) {
         session.undo->retry == SteadyTime::InfiniteFuture()) {
       return;
     }
-    session.undo->retry = clock_.Now() + kRetry;
+    session.undo->retry = clock_.Now() + kUndoRetry;
     undo = *session.undo;
   }
   if (!saver_.MayStore()) return;
@@ -118,7 +118,7 @@ void SessionUndo::Retry(Session& session) {
 
 // Only a store that fails may do so no more.
 SteadyTime SessionUndo::RetryAfter(const absl::Status& failure) const {
-  return absl::IsUnavailable(failure) ? clock_.Now() + kRetry
+  return absl::IsUnavailable(failure) ? clock_.Now() + kUndoRetry
                                       : SteadyTime::InfiniteFuture();
 }
 

@@ -21,7 +21,7 @@
 namespace steadystate {
 namespace {
 
-constexpr char kPrefix[] = "snapshot-";
+constexpr char kFilePrefix[] = "snapshot-";
 // Of a file that is not whole yet.
 constexpr char kPart[] = ".part";
 
@@ -67,7 +67,7 @@ absl::Status Damaged(absl::string_view how) {
 std::optional<uint64_t> NumberOf(absl::string_view name) {
   uint64_t number = 0;
   absl::ConsumeSuffix(&name, kPart);
-  if (!absl::ConsumePrefix(&name, kPrefix) ||
+  if (!absl::ConsumePrefix(&name, kFilePrefix) ||
       !absl::SimpleAtoi(name, &number)) {
     return std::nullopt;
   }
@@ -130,7 +130,7 @@ absl::Status SnapshotFiles::Open(
 }
 
 std::string SnapshotFiles::PathOf(uint64_t number) const {
-  return absl::StrCat(directory_, "/", kPrefix, number);
+  return absl::StrCat(directory_, "/", kFilePrefix, number);
 }
 
 absl::StatusOr<SnapshotFile> SnapshotFiles::Write(absl::string_view snapshot) {

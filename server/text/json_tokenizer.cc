@@ -46,7 +46,7 @@ constexpr double kMaxTokenGrowth = 4;
 // What patterns of the normalizer and the decoder may take while a file is
 // read, over all of its tokens: some seconds for the largest vocabularies.
 // Patterns in use take less than a hundred steps a token.
-constexpr uint64_t kMaxSteps = 20'000'000;
+constexpr uint64_t kBaseSteps = 20'000'000;
 constexpr uint64_t kMaxStepsPerToken = 1000;
 
 // The steps that a tokenizer.json describes.
@@ -254,7 +254,7 @@ absl::StatusOr<Steps> ReadSteps(const json& file, size_t vocab_size,
 
 absl::StatusOr<std::unique_ptr<Tokenizer>> MakeFromFile(
     const json& file, size_t vocab_size, std::vector<std::string>& warnings) {
-  const SearchBudget budget(kMaxSteps + kMaxStepsPerToken * vocab_size);
+  const SearchBudget budget(kBaseSteps + kMaxStepsPerToken * vocab_size);
   STEADYSTATE_ASSIGN_OR_RETURN(Steps steps,
                                ReadSteps(file, vocab_size, warnings));
   auto tokenizer =

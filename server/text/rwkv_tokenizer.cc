@@ -119,7 +119,7 @@ absl::StatusOr<std::string> ParsePythonLiteral(absl::string_view literal) {
 namespace {
 
 // Bounds the time for a text; the vocabulary in use has 128.
-constexpr size_t kMaxTokenBytes = 1024;
+constexpr size_t kMaxEntryBytes = 1024;
 
 class RwkvTokenizer final : public Tokenizer {
  public:
@@ -190,10 +190,10 @@ absl::Status ReadLine(absl::string_view line, std::vector<std::string>& bytes) {
   STEADYSTATE_ASSIGN_OR_RETURN(
       std::string token,
       ParsePythonLiteral(line.substr(first + 1, last - first - 1)));
-  if (token.size() != length || length == 0 || length > kMaxTokenBytes) {
+  if (token.size() != length || length == 0 || length > kMaxEntryBytes) {
     return absl::InvalidArgumentError(absl::StrCat(
         "a token of ", token.size(), " bytes that is said to have ", length,
-        ", of 1 to ", kMaxTokenBytes));
+        ", of 1 to ", kMaxEntryBytes));
   }
   if (id >= bytes.size() || !bytes[id].empty()) {
     return absl::InvalidArgumentError(absl::StrCat(

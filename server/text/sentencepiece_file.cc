@@ -262,7 +262,7 @@ enum ModelField : uint32_t {
 };
 // ... of a SentencePiece, and the one type that matters here ...
 enum PieceField : uint32_t { kPiece = 1, kType = 3 };
-constexpr int32_t kUserDefined = 4;
+constexpr int32_t kUserDefinedType = 4;
 // ... of a NormalizerSpec and of a TrainerSpec.
 constexpr uint32_t kPrecompiledCharsMap = 2;
 constexpr uint32_t kUnknownSurface = 44;
@@ -340,7 +340,7 @@ class FileCheck {
                        " bytes; it must have between 1 and ", kMaxPieceBytes,
                        ", none of them NUL"));
     }
-    if (type == kUserDefined) user_defined_.push_back(piece);
+    if (type == kUserDefinedType) user_defined_.push_back(piece);
     ++pieces_;
     return absl::OkStatus();
   }

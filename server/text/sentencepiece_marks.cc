@@ -17,11 +17,11 @@ namespace {
 constexpr absl::string_view kSpaceMark = "\xE2\x96\x81";  // U+2581
 
 // Of ModelProto.
-constexpr uint32_t kPieces = 1;
+constexpr uint32_t kPiecesField = 1;
 constexpr uint32_t kSelfTests = 4;
 // Of its SentencePiece.
-constexpr uint32_t kPiece = 1;
-constexpr uint32_t kType = 3;
+constexpr uint32_t kPieceField = 1;
+constexpr uint32_t kTypeField = 3;
 enum PieceType : uint64_t { kNormal = 1, kControl = 3, kUserDefined = 4 };
 // Of SentencePieceText, and of its SentencePiece.
 constexpr uint32_t kResults = 2;
@@ -38,10 +38,10 @@ absl::StatusOr<Piece> ReadPiece(absl::string_view message) {
   Piece piece;
   const absl::Status read =
       ForEachProtoField(message, [&](const ProtoField& field) {
-        if (field.number == kPiece && field.type == ProtoField::kBytes) {
+        if (field.number == kPieceField && field.type == ProtoField::kBytes) {
           piece.text = field.bytes;
         }
-        if (field.number == kType && field.type == ProtoField::kVarint) {
+        if (field.number == kTypeField && field.type == ProtoField::kVarint) {
           piece.type = field.varint;
         }
         return absl::OkStatus();
@@ -86,7 +86,7 @@ template <typename Visit>
 absl::Status ForEachPiece(absl::string_view bytes, const Visit& visit) {
   size_t id = 0;
   return ForEachProtoField(bytes, [&](const ProtoField& field) -> absl::Status {
-    if (field.number != kPieces || field.type != ProtoField::kBytes) {
+    if (field.number != kPiecesField || field.type != ProtoField::kBytes) {
       return absl::OkStatus();
     }
     STEADYSTATE_ASSIGN_OR_RETURN(const Piece piece, ReadPiece(field.bytes));
@@ -121,7 +121,7 @@ absl::StatusOr<std::string> SentencePieceMarks::SecondFile(
   std::string file;
   STEADYSTATE_RETURN_IF_ERROR(
       ForEachProtoField(bytes, [&](const ProtoField& field) {
-        if (field.type == ProtoField::kBytes && field.number != kPieces &&
+        if (field.type == ProtoField::kBytes && field.number != kPiecesField &&
             field.number != kSelfTests) {
           AppendBytesField(field.number, field.bytes, file);
         }
@@ -130,8 +130,10 @@ absl::StatusOr<std::string> SentencePieceMarks::SecondFile(
   STEADYSTATE_RETURN_IF_ERROR(ForEachPiece(
       bytes, [&](absl::string_view message, const Piece& piece, size_t id) {
         std::string changed(message);
-        if (IsMarkPiece(piece)) AppendBytesField(kPiece, AliasOf(id), changed);
-        AppendBytesField(kPieces, changed, file);
+        if (IsMarkPiece(piece)) {
+          AppendBytesField(kPieceField, AliasOf(id), changed);
+        }
+        AppendBytesField(kPiecesField, changed, file);
       }));
   return file;
 }

@@ -8,8 +8,6 @@
 namespace steadystate {
 namespace {
 
-constexpr absl::string_view kReplacement = "\xEF\xBF\xBD";  // U+FFFD
-
 // Bytes of the character that `lead` begins, or 0 if no character begins so.
 size_t CharacterBytes(unsigned char lead) {
   if (lead < 0x80) return 1;

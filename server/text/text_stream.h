@@ -9,6 +9,9 @@
 
 namespace steadystate {
 
+// What stands for bytes that belong to no character: U+FFFD.
+inline constexpr absl::string_view kReplacement = "\xEF\xBF\xBD";
+
 // Turns the bytes of generated tokens into text that is safe to show: whole
 // UTF-8 characters only, and nothing that may yet turn out to be a stop string.
 // Bytes that can belong to no character become U+FFFD, as in WHATWG decoding.

@@ -115,12 +115,12 @@ Made MakeFromText(absl::string_view name, const std::string& text,
 std::vector<std::string> FilesOf(const std::string& directory) {
   std::vector<std::string> rwkv;
   std::error_code ignored;
-  bool json = false;
+  bool has_json = false;
   bool sentencepiece = false;
   for (const auto& entry :
        std::filesystem::directory_iterator(directory, ignored)) {
     const std::string name = entry.path().filename().string();
-    json |= name == "tokenizer.json";
+    has_json |= name == "tokenizer.json";
     sentencepiece |= name == "tokenizer.model";
     if (absl::StartsWith(name, "rwkv_vocab_") && absl::EndsWith(name, ".txt")) {
       rwkv.push_back(name);
@@ -129,7 +129,7 @@ std::vector<std::string> FilesOf(const std::string& directory) {
   // The names end in dates: the newest first.
   std::sort(rwkv.rbegin(), rwkv.rend());
   if (sentencepiece) rwkv.insert(rwkv.begin(), "tokenizer.model");
-  if (json) rwkv.insert(rwkv.begin(), "tokenizer.json");
+  if (has_json) rwkv.insert(rwkv.begin(), "tokenizer.json");
   return rwkv;
 }
 

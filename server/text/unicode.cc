@@ -16,8 +16,6 @@
 namespace steadystate {
 namespace {
 
-constexpr absl::string_view kReplacement = "\xEF\xBF\xBD";  // U+FFFD
-
 bool IsContinuation(char byte) {
   return (static_cast<unsigned char>(byte) & 0xC0) == 0x80;
 }

@@ -15,7 +15,6 @@
 namespace steadystate::bench {
 namespace {
 
-constexpr double kGiga = 1e9;
 constexpr size_t kSessions = 8;
 constexpr uint16_t kSomeBf16 = 0x3c00;  // 2^-7
 
@@ -26,9 +25,9 @@ struct CacheShape {
   size_t group;   // queries that share a head
   size_t layers;  // whose rows of a token lie together
 };
-constexpr CacheShape kShapes[] = {{"lfm2-1.2b", 8, 64, 4, 6},
-                                  {"granite-4.0-h-350m", 4, 64, 3, 4},
-                                  {"qwen3.5-0.8b", 2, 256, 4, 6}};
+constexpr CacheShape kCacheShapes[] = {{"lfm2-1.2b", 8, 64, 4, 6},
+                                       {"granite-4.0-h-350m", 4, 64, 3, 4},
+                                       {"qwen3.5-0.8b", 2, 256, 4, 6}};
 
 // The caches of some sessions in small pages, as growing states lie.
 class Caches {
@@ -130,7 +129,7 @@ Section AttentionSection(const std::vector<size_t>& teams,
   for (const size_t threads : teams) {
     ThreadPool pool(threads);
     MemoryProbe probe(memory.data(), memory.size(), pool);
-    for (const CacheShape& shape : kShapes) {
+    for (const CacheShape& shape : kCacheShapes) {
       section.rows.push_back(MeasureAttention(shape, probe, pool, run));
     }
   }

@@ -8,6 +8,9 @@
 
 namespace steadystate::bench {
 
+// Rates are shown in units of that many bytes or operations a second.
+inline constexpr double kGiga = 1e9;
+
 // How fast some memory can be read, and read and written back, by a team of
 // threads that share it in contiguous parts: what streams of weights and states
 // are measured against.

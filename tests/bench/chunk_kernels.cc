@@ -146,7 +146,7 @@ void RunKeyDelta(ChunkInputs& in) {
   RunKeyDecay(in, in.u, nullptr);
 }
 
-constexpr ChunkKernel kKernels[] = {
+constexpr ChunkKernel kChunkKernels[] = {
     {"ScalarDecay", kChunkTokens, SumsFlop, RunScalarDecay},
     {"KeyDecay", kKeyChunkTokens, SumsFlop,
      [](ChunkInputs& in) { RunKeyDecay(in, in.v, nullptr); }},
@@ -184,6 +184,6 @@ ChunkInputs::ChunkInputs(size_t key_width, size_t value_width)
       weights(kWeightFloats),
       key_decays(std::max(KeyReadFloats(K), KeyUpdateFloats(K))) {}
 
-std::span<const ChunkKernel> ChunkKernels() { return kKernels; }
+std::span<const ChunkKernel> ChunkKernels() { return kChunkKernels; }
 
 }  // namespace steadystate::bench

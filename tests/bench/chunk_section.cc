@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "kernels/thread_pool.h"
+#include "tests/bench/bandwidth.h"
 #include "tests/bench/chunk_kernels.h"
 #include "tests/bench/fma_loop.h"
 #include "tests/bench/stopwatch.h"
@@ -11,14 +12,12 @@
 namespace steadystate::bench {
 namespace {
 
-constexpr double kGiga = 1e9;
-
-struct HeadSize {
+struct ChunkHead {
   size_t K;
   size_t V;
 };
 // mamba2-370m, gla-340m, gla-1.3b.
-constexpr HeadSize kHeads[] = {{128, 64}, {128, 256}, {256, 512}};
+constexpr ChunkHead kChunkHeads[] = {{128, 64}, {128, 256}, {256, 512}};
 
 // Flop per second of a team whose members all multiply and add.
 double FmaRate(ThreadPool& pool, size_t rounds) {
@@ -32,7 +31,7 @@ double FmaRate(ThreadPool& pool, size_t rounds) {
   return flop * static_cast<double>(pool.size()) / seconds;
 }
 
-nlohmann::json MeasureChunks(const ChunkKernel& kernel, const HeadSize& head,
+nlohmann::json MeasureChunks(const ChunkKernel& kernel, const ChunkHead& head,
                              ThreadPool& pool, const RunOptions& run) {
   std::vector<ChunkInputs> inputs(pool.size(), ChunkInputs(head.K, head.V));
   const size_t chunks = run.Unless<size_t>(1, 50);
@@ -84,7 +83,7 @@ Section ChunkSection(const std::vector<size_t>& teams, const RunOptions& run) {
   for (const size_t threads : teams) {
     ThreadPool pool(threads);
     for (const ChunkKernel& kernel : ChunkKernels()) {
-      for (const HeadSize& head : kHeads) {
+      for (const ChunkHead& head : kChunkHeads) {
         section.rows.push_back(MeasureChunks(kernel, head, pool, run));
       }
     }

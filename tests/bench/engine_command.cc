@@ -18,7 +18,6 @@ namespace {
 
 constexpr size_t kMaxSessions = 1000000;
 constexpr size_t kMaxPrompt = size_t{1} << 20;
-constexpr double kGiga = 1e9;
 
 class EngineCommand final : public Command {
  public:

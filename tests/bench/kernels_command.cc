@@ -25,8 +25,7 @@
 namespace steadystate::bench {
 namespace {
 
-constexpr double kGiga = 1e9;
-constexpr size_t kMaxThreads = 1024;
+constexpr size_t kMostThreads = 1024;
 constexpr size_t kLineFloats = 16;
 
 constexpr absl::string_view kParts[] = {"bandwidth", "steps", "chunks",
@@ -127,9 +126,9 @@ client::OptionTable KernelsCommand::options() {
 
 absl::Status KernelsCommand::Check(const RunOptions&) {
   threads_ = threads_option_.value_or(UsableCpus());
-  if (threads_ < 1 || threads_ > kMaxThreads) {
+  if (threads_ < 1 || threads_ > kMostThreads) {
     return absl::InvalidArgumentError(absl::StrCat(
-        "--threads is ", threads_, "; it must be 1 to ", kMaxThreads));
+        "--threads is ", threads_, "; it must be 1 to ", kMostThreads));
   }
   if (!only_.empty() && !absl::c_linear_search(kParts, only_)) {
     return absl::InvalidArgumentError(

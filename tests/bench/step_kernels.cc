@@ -26,7 +26,7 @@ size_t Int16Bytes(size_t K, size_t V) {
   return Bf16Bytes(K, V) + K * Int16Groups(V);
 }
 
-constexpr StepKernel kKernels[] = {
+constexpr StepKernel kStepKernels[] = {
     {"KeyDecay", FloatBytes,
      [](const StepInputs& in, std::byte* state, float* o,
         const std::byte* /*next*/) {
@@ -210,7 +210,7 @@ StepInputs::StepInputs(size_t key_width, size_t value_width)
       row_noise(K),
       column_noise(V) {}
 
-std::span<const StepKernel> StepKernels() { return kKernels; }
+std::span<const StepKernel> StepKernels() { return kStepKernels; }
 
 size_t OutputFloats(size_t K, size_t V) { return std::max(V, 2 * K); }
 

@@ -7,7 +7,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
-namespace steadystate::client {
+namespace steadystate::client::address_test {
 namespace {
 
 using testing::HasSubstr;
@@ -67,4 +67,4 @@ TEST(ReadAddressTest, TellsTheFormWhereItDoesNot) {
 }
 
 }  // namespace
-}  // namespace steadystate::client
+}  // namespace steadystate::client::address_test

@@ -17,7 +17,7 @@
 #include "gtest/gtest.h"
 #include "tests/client/cli_fixture.h"
 
-namespace steadystate {
+namespace steadystate::chat_e2e_test {
 namespace {
 
 using testing::HasSubstr;
@@ -247,4 +247,4 @@ TEST_F(ChatTest, AHangupThatIsIgnoredEndsNothing) {
 }
 
 }  // namespace
-}  // namespace steadystate
+}  // namespace steadystate::chat_e2e_test

@@ -8,7 +8,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
-namespace steadystate::client {
+namespace steadystate::client::chat_form_test {
 namespace {
 
 using testing::HasSubstr;
@@ -74,4 +74,4 @@ TEST(ChatFormTest, WhatIsSaidIsLiteralAndMarksAreNot) {
 }
 
 }  // namespace
-}  // namespace steadystate::client
+}  // namespace steadystate::client::chat_form_test

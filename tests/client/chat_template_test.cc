@@ -12,7 +12,7 @@
 #include "gtest/gtest.h"
 #include "nlohmann/json.hpp"
 
-namespace steadystate::client {
+namespace steadystate::client::chat_template_test {
 namespace {
 
 using testing::ElementsAre;
@@ -236,4 +236,4 @@ TEST(ChatTemplateTest, EarlierLinesAreKnown) {
 }
 
 }  // namespace
-}  // namespace steadystate::client
+}  // namespace steadystate::client::chat_template_test

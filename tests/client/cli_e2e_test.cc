@@ -9,7 +9,7 @@
 #include "gtest/gtest.h"
 #include "tests/client/cli_fixture.h"
 
-namespace steadystate {
+namespace steadystate::cli_e2e_test {
 namespace {
 
 using testing::ContainsRegex;
@@ -514,4 +514,4 @@ TEST_F(CliTest, OneCommandCanDoWithoutMetrics) {
 }
 
 }  // namespace
-}  // namespace steadystate
+}  // namespace steadystate::cli_e2e_test

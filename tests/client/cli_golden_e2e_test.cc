@@ -12,7 +12,7 @@
 #include "tests/client/cli_fixture.h"
 #include "tests/testing/npy.h"
 
-namespace steadystate {
+namespace steadystate::cli_golden_e2e_test {
 namespace {
 
 using testing::HasSubstr;
@@ -188,4 +188,4 @@ TEST_F(CliGoldenTest, AFailedScoreLeavesAFileWithoutRows) {
 }
 
 }  // namespace
-}  // namespace steadystate
+}  // namespace steadystate::cli_golden_e2e_test

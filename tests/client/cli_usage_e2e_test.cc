@@ -10,7 +10,7 @@
 #include "tests/client/process.h"
 #include "tests/testing/temp_directory.h"
 
-namespace steadystate {
+namespace steadystate::cli_usage_e2e_test {
 namespace {
 
 using testing::HasSubstr;
@@ -199,4 +199,4 @@ TEST_F(CliUsageTest, AReaderThatLeavesIsNoError) {
 }
 
 }  // namespace
-}  // namespace steadystate
+}  // namespace steadystate::cli_usage_e2e_test

@@ -13,7 +13,7 @@
 #include "steadystate/step_stream.h"
 #include "tests/client/cli_fixture.h"
 
-namespace steadystate {
+namespace steadystate::client_e2e_test {
 namespace {
 
 using client::Client;
@@ -319,4 +319,4 @@ TEST_F(ClientE2eTest, WhatTheServerRefusesComesAsAnAnswer) {
 }
 
 }  // namespace
-}  // namespace steadystate
+}  // namespace steadystate::client_e2e_test

@@ -7,7 +7,7 @@
 
 #include "gtest/gtest.h"
 
-namespace steadystate::client {
+namespace steadystate::client::conversation_test {
 namespace {
 
 // The turn, of which what the user says, and only that, is literal.
@@ -125,4 +125,4 @@ TEST(UnescapedTest, ReadsLineEnds) {
 }
 
 }  // namespace
-}  // namespace steadystate::client
+}  // namespace steadystate::client::conversation_test

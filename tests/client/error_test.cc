@@ -6,7 +6,7 @@
 #include "google/rpc/error_details.pb.h"
 #include "gtest/gtest.h"
 
-namespace steadystate::client {
+namespace steadystate::client::error_test {
 namespace {
 
 using testing::ElementsAre;
@@ -81,4 +81,4 @@ TEST(ErrorTest, UnavailableWithoutDetailsMeansThatNobodyAnswered) {
 }
 
 }  // namespace
-}  // namespace steadystate::client
+}  // namespace steadystate::client::error_test

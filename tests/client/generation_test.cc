@@ -8,7 +8,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
-namespace steadystate::client {
+namespace steadystate::client::generation_test {
 namespace {
 
 using testing::HasSubstr;
@@ -126,4 +126,4 @@ TEST(ParseMaxTokensTest, TakesNumbersAndNone) {
 }
 
 }  // namespace
-}  // namespace steadystate::client
+}  // namespace steadystate::client::generation_test

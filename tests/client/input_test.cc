@@ -6,7 +6,7 @@
 #include "gtest/gtest.h"
 #include "tests/testing/temp_directory.h"
 
-namespace steadystate::client {
+namespace steadystate::client::input_test {
 namespace {
 
 using testing::ElementsAre;
@@ -124,4 +124,4 @@ TEST(InputOptionsTest, TheArgumentAndAnOptionAreOneTooMany) {
 }
 
 }  // namespace
-}  // namespace steadystate::client
+}  // namespace steadystate::client::input_test

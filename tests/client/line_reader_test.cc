@@ -9,7 +9,7 @@
 
 #include "gtest/gtest.h"
 
-namespace steadystate::client {
+namespace steadystate::client::line_reader_test {
 namespace {
 
 using Event = LineReader::Event;
@@ -83,4 +83,4 @@ TEST_F(LineReaderTest, WhatCannotBeReadIsAtItsEnd) {
 }
 
 }  // namespace
-}  // namespace steadystate::client
+}  // namespace steadystate::client::line_reader_test

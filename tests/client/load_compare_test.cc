@@ -10,7 +10,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
-namespace steadystate::client {
+namespace steadystate::client::load_compare_test {
 namespace {
 
 using std::chrono::milliseconds;
@@ -195,4 +195,4 @@ TEST(CompareReportsTest, WhatIsNoReportIsSaidSo) {
 }
 
 }  // namespace
-}  // namespace steadystate::client
+}  // namespace steadystate::client::load_compare_test

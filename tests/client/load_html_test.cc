@@ -13,7 +13,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
-namespace steadystate::client {
+namespace steadystate::client::load_html_test {
 namespace {
 
 using std::chrono::milliseconds;
@@ -183,4 +183,4 @@ TEST(DrawPlotTest, WhatHasNoPointIsNotDrawn) {
 }
 
 }  // namespace
-}  // namespace steadystate::client
+}  // namespace steadystate::client::load_html_test

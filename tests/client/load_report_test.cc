@@ -14,7 +14,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
-namespace steadystate::client {
+namespace steadystate::client::load_report_test {
 namespace {
 
 using std::chrono::nanoseconds;
@@ -312,4 +312,4 @@ TEST(LoadReportTest, TheCsvHasAsManyValuesAsNames) {
 }
 
 }  // namespace
-}  // namespace steadystate::client
+}  // namespace steadystate::client::load_report_test

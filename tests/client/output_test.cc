@@ -18,7 +18,7 @@
 #include "steadystate/v1/session.pb.h"
 #include "tests/testing/temp_directory.h"
 
-namespace steadystate::client {
+namespace steadystate::client::output_test {
 namespace {
 
 using testing::HasSubstr;
@@ -307,4 +307,4 @@ TEST_F(ProgressBarTest, WithoutATerminalNothingIsDrawn) {
 }
 
 }  // namespace
-}  // namespace steadystate::client
+}  // namespace steadystate::client::output_test

@@ -16,7 +16,7 @@
 #include "gtest/gtest.h"
 #include "tests/client/cli_fixture.h"
 
-namespace steadystate {
+namespace steadystate::session_select_e2e_test {
 namespace {
 
 using testing::HasSubstr;
@@ -128,4 +128,4 @@ TEST_F(SessionSelectTest, OneThatVanishesMeanwhileStopsNothing) {
 }
 
 }  // namespace
-}  // namespace steadystate
+}  // namespace steadystate::session_select_e2e_test

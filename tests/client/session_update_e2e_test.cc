@@ -7,7 +7,7 @@
 #include "gtest/gtest.h"
 #include "tests/client/cli_fixture.h"
 
-namespace steadystate {
+namespace steadystate::session_update_e2e_test {
 namespace {
 
 using testing::AllOf;
@@ -49,4 +49,4 @@ TEST_F(SessionUpdateTest, WhatCannotBeIsTold) {
 }
 
 }  // namespace
-}  // namespace steadystate
+}  // namespace steadystate::session_update_e2e_test

@@ -10,7 +10,7 @@
 #include "gtest/gtest.h"
 #include "steadystate/error.h"
 
-namespace steadystate::client {
+namespace steadystate::client::step_ledger_test {
 namespace {
 
 using testing::HasSubstr;
@@ -275,4 +275,4 @@ TEST(StepsTakenTest, ThePositionTellsHowManyStepsWereCarriedOut) {
 }
 
 }  // namespace
-}  // namespace steadystate::client
+}  // namespace steadystate::client::step_ledger_test

@@ -19,7 +19,7 @@
 #include "gtest/gtest.h"
 #include "steadystate/error.h"
 
-namespace steadystate::client {
+namespace steadystate::client::step_stream_test {
 namespace {
 
 using testing::ElementsAre;
@@ -470,4 +470,4 @@ TEST(GenerateCallTest, DestroyingItCancelsTheCall) {
 }
 
 }  // namespace
-}  // namespace steadystate::client
+}  // namespace steadystate::client::step_stream_test

@@ -17,7 +17,7 @@
 #include "tests/testing/temp_directory.h"
 #include "tests/testing/tiny_model.h"
 
-namespace steadystate {
+namespace steadystate::descriptors_e2e_test {
 namespace {
 
 using testing::AllOf;
@@ -112,4 +112,4 @@ TEST(DescriptorLimitTest, CapsThatDoNotFitAreRefusedWithBothNumbers) {
 }
 
 }  // namespace
-}  // namespace steadystate
+}  // namespace steadystate::descriptors_e2e_test

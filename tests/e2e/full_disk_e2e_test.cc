@@ -19,7 +19,7 @@
 #include "tests/e2e/stored_server.h"
 #include "tests/testing/temp_directory.h"
 
-namespace steadystate {
+namespace steadystate::full_disk_e2e_test {
 namespace {
 
 // A file system of some MiB, for as long as it lives.
@@ -154,4 +154,4 @@ TEST(FullDiskE2eTest, NothingThatWasAnsweredIsLost) {
 }
 
 }  // namespace
-}  // namespace steadystate
+}  // namespace steadystate::full_disk_e2e_test

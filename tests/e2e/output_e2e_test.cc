@@ -27,7 +27,7 @@
 #include "tests/testing/temp_directory.h"
 #include "tests/testing/tiny_model.h"
 
-namespace steadystate {
+namespace steadystate::output_e2e_test {
 namespace {
 
 using testing::HasSubstr;
@@ -220,4 +220,4 @@ TEST(OutputE2eTest, ClientsDoNotDecideHowMuchIsLogged) {
 }
 
 }  // namespace
-}  // namespace steadystate
+}  // namespace steadystate::output_e2e_test

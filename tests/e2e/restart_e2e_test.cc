@@ -18,7 +18,7 @@
 #include "tests/e2e/stored_server.h"
 #include "tests/testing/temp_directory.h"
 
-namespace steadystate {
+namespace steadystate::restart_e2e_test {
 namespace {
 
 using testing::HasSubstr;
@@ -215,4 +215,4 @@ TEST(RestartE2eTest, WhatOtherNumericsAdvancedIsToldAtTheStart) {
 }
 
 }  // namespace
-}  // namespace steadystate
+}  // namespace steadystate::restart_e2e_test

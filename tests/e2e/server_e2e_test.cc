@@ -31,7 +31,7 @@
 #include "tests/testing/temp_directory.h"
 #include "tests/testing/tiny_model.h"
 
-namespace steadystate {
+namespace steadystate::server_e2e_test {
 namespace {
 
 using testing::ContainsRegex;
@@ -497,4 +497,4 @@ TEST(ServerE2eTest, MetricsPassPromtool) {
 }
 
 }  // namespace
-}  // namespace steadystate
+}  // namespace steadystate::server_e2e_test

@@ -22,7 +22,7 @@
 #include "tests/testing/temp_directory.h"
 #include "tests/testing/tiny_model.h"
 
-namespace steadystate {
+namespace steadystate::step_cost_test {
 namespace {
 
 constexpr char kServer[] = STEADYSTATE_BIN_DIR "/steadystate-server";
@@ -99,4 +99,4 @@ TEST(StepCostTest, StepsThatShareMessages) {
 }
 
 }  // namespace
-}  // namespace steadystate
+}  // namespace steadystate::step_cost_test

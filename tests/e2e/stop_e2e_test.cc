@@ -26,7 +26,7 @@
 #include "tests/testing/temp_directory.h"
 #include "tests/testing/tiny_model.h"
 
-namespace steadystate {
+namespace steadystate::stop_e2e_test {
 namespace {
 
 using grpc::health::v1::HealthCheckResponse;
@@ -314,4 +314,4 @@ TEST_F(StopE2eTest, ASignalBeforeMainEndsItInOrder) {
 #endif
 
 }  // namespace
-}  // namespace steadystate
+}  // namespace steadystate::stop_e2e_test

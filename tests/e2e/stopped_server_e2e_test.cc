@@ -22,7 +22,7 @@
 #include "tests/testing/temp_directory.h"
 #include "tests/testing/tiny_model.h"
 
-namespace steadystate {
+namespace steadystate::stopped_server_e2e_test {
 namespace {
 
 using testing::StartsWith;
@@ -135,4 +135,4 @@ TEST(StoppedServerE2eTest, WrongTimeoutsAreNamed) {
 }
 
 }  // namespace
-}  // namespace steadystate
+}  // namespace steadystate::stopped_server_e2e_test

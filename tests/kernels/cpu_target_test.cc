@@ -5,7 +5,7 @@
 #include "gtest/gtest.h"
 #include "hwy/tests/hwy_gtest.h"
 
-namespace steadystate {
+namespace steadystate::cpu_target_test {
 namespace {
 
 class CpuTargetTest : public hwy::TestWithParamTarget {};
@@ -16,4 +16,4 @@ TEST_P(CpuTargetTest, NamesTheTargetThatRuns) {
 }
 
 }  // namespace
-}  // namespace steadystate
+}  // namespace steadystate::cpu_target_test

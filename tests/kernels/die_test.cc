@@ -6,7 +6,7 @@
 
 #include "gtest/gtest.h"
 
-namespace steadystate {
+namespace steadystate::die_test {
 namespace {
 
 TEST(DieDeathTest, SaysWhy) {
@@ -19,4 +19,4 @@ TEST(DieDeathTest, SaysNoMoreThanAPipeTakes) {
 }
 
 }  // namespace
-}  // namespace steadystate
+}  // namespace steadystate::die_test

@@ -12,7 +12,7 @@
 #include "hwy/tests/hwy_gtest.h"
 #include "tests/kernels/numbers.h"
 
-namespace steadystate {
+namespace steadystate::dtype_test {
 namespace {
 
 float FromBits(uint32_t bits) { return std::bit_cast<float>(bits); }
@@ -109,4 +109,4 @@ TEST_P(ConvertToBf16Test, IsTheSameForEveryLengthAndAlignment) {
 }
 
 }  // namespace
-}  // namespace steadystate
+}  // namespace steadystate::dtype_test

@@ -15,7 +15,7 @@
 #include "gtest/gtest.h"
 #include "kernels/openmp.h"
 
-namespace steadystate {
+namespace steadystate::thread_pool_test {
 namespace {
 
 TEST(ThreadPoolTest, RunsEveryTaskOnceForEveryCountAndSize) {
@@ -196,4 +196,4 @@ TEST_F(BurstsTest, ALongOneAmongManyShortOnesChangesNothing) {
 }
 
 }  // namespace
-}  // namespace steadystate
+}  // namespace steadystate::thread_pool_test

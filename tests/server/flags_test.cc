@@ -12,7 +12,7 @@
 #include "gtest/gtest.h"
 #include "tests/testing/temp_directory.h"
 
-namespace steadystate {
+namespace steadystate::flags_test {
 namespace {
 
 using testing::HasSubstr;
@@ -220,4 +220,4 @@ TEST(FlagsTest, ManualAndCompletionsComeFromTheSameTable) {
 }
 
 }  // namespace
-}  // namespace steadystate
+}  // namespace steadystate::flags_test

@@ -9,7 +9,7 @@
 #include "gtest/gtest.h"
 #include "tests/testing/manual_clock.h"
 
-namespace steadystate {
+namespace steadystate::load_progress_test {
 namespace {
 
 using testing::ElementsAre;
@@ -38,4 +38,4 @@ TEST(LoadProgressTest, IsSaidEveryFewSeconds) {
 }
 
 }  // namespace
-}  // namespace steadystate
+}  // namespace steadystate::load_progress_test

@@ -22,7 +22,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
-namespace steadystate {
+namespace steadystate::tidy_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -502,6 +502,24 @@ TEST(TidyTest, FunctionsHaveFewParameters) {
   EXPECT_THAT(wrong, IsEmpty());
 }
 
+// Several test files are one source to the compiler: what two of them call by
+// one name must not meet.
+TEST(TidyTest, TestFilesHaveNamespacesOfTheirOwn) {
+  for (const SourceFile& file : Sources()) {
+    if (!absl::StartsWith(file.path, "tests/") ||
+        !absl::EndsWith(file.path, "_test.cc")) {
+      continue;
+    }
+    const std::string end =
+        absl::StrCat("::", fs::path(file.path).stem().string(), " {");
+    const auto opens = [&end](const std::string& line) {
+      return absl::EndsWith(line, end);
+    };
+    EXPECT_TRUE(std::any_of(file.lines.begin(), file.lines.end(), opens))
+        << file.path << ": no line \"namespace steadystate" << end << "\"";
+  }
+}
+
 TEST(TidyTest, HeadersHaveTheGuardOfTheirPath) {
   std::vector<std::string> wrong;
   for (const SourceFile& file : Sources()) {
@@ -564,4 +582,4 @@ TEST(TidyTest, TheTopLevelIsFixed) {
 }
 
 }  // namespace
-}  // namespace steadystate
+}  // namespace steadystate::tidy_test

@@ -114,10 +114,10 @@ namespace {
 using Constant = DecayOptions::Constant;
 using Form = DecayOptions::Form;
 
-constexpr absl::string_view kUsedKeys[] = {"kind", "values", "activation",
-                                           "temperature"};
+constexpr absl::string_view kDecayKeys[] = {"kind", "values", "activation",
+                                            "temperature"};
 constexpr KeyTable kKeys = {
-    .used = kUsedKeys, .inert = {}, .must_be_default = {}};
+    .used = kDecayKeys, .inert = {}, .must_be_default = {}};
 
 // "constant" is a scalar that does not depend on the token.
 struct Kind {

@@ -9,7 +9,7 @@
 namespace steadystate {
 namespace {
 
-constexpr absl::string_view kUsedKeys[] = {
+constexpr absl::string_view kAttentionKeys[] = {
     "layer_types",         "layers_block_type", "num_attention_heads",
     "num_key_value_heads", "head_dim",          "rope_parameters",
     "rope_scaling",        "rope_theta",        "partial_rotary_factor"};
@@ -236,7 +236,7 @@ ModelFrame MambaHybridFrame() {
 }
 
 KeyTable HybridKeys() {
-  return {.used = kUsedKeys, .inert = kInertKeys, .must_be_default = {}};
+  return {.used = kAttentionKeys, .inert = kInertKeys, .must_be_default = {}};
 }
 
 }  // namespace steadystate

@@ -18,7 +18,7 @@ namespace steadystate {
 namespace {
 
 // Rows that one task multiplies.
-constexpr size_t kRowsAtOnce = 8;
+constexpr size_t kRowsOfTask = 8;
 
 constexpr float kNever = -std::numeric_limits<float>::infinity();
 
@@ -110,8 +110,8 @@ void Router::Route(size_t rows, const float* x, Chosen* to, float* shared,
   float* const products = buffers.OfRows(rows)[products_];
   float* const biased = buffers.OfRows(rows)[biased_];
   const auto route = [&](size_t piece, size_t) {
-    const size_t first = piece * kRowsAtOnce;
-    const size_t end = std::min(rows, first + kRowsAtOnce);
+    const size_t first = piece * kRowsOfTask;
+    const size_t end = std::min(rows, first + kRowsOfTask);
     MatrixProduct({.m = end - first,
                    .n = N,
                    .k = D_,
@@ -127,7 +127,7 @@ void Router::Route(size_t rows, const float* x, Chosen* to, float* shared,
       Activate(Activation::kSigmoid, 1, products + row * N + E, shared + row);
     }
   };
-  buffers.pool.ParallelFor((rows + kRowsAtOnce - 1) / kRowsAtOnce, route);
+  buffers.pool.ParallelFor((rows + kRowsOfTask - 1) / kRowsOfTask, route);
 }
 
 void Router::Choose(float* products, float* biased, Chosen* to) const {

@@ -26,7 +26,7 @@ constexpr absl::string_view kSessionPrefix = "sequence-";
 constexpr size_t kPlainIdBytes = 63 - kSessionPrefix.size();
 constexpr size_t kMaxSequenceIdBytes = 1024;
 // Of a value that an error shows.
-constexpr size_t kMaxShownBytes = 64;
+constexpr size_t kMaxValueBytes = 64;
 
 std::string Shown(const InferParameter& value) {
   switch (value.parameter_choice_case()) {
@@ -35,7 +35,7 @@ std::string Shown(const InferParameter& value) {
     case InferParameter::kInt64Param:
       return absl::StrCat(value.int64_param());
     case InferParameter::kStringParam:
-      return absl::StrCat("'", Excerpt(value.string_param(), kMaxShownBytes),
+      return absl::StrCat("'", Excerpt(value.string_param(), kMaxValueBytes),
                           "'");
     case InferParameter::kDoubleParam:
       return absl::StrCat(value.double_param());

@@ -9,7 +9,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
-namespace steadystate::jinja {
+namespace steadystate::jinja::template_test {
 namespace {
 
 using testing::HasSubstr;
@@ -295,4 +295,4 @@ TEST(TemplateTest, WorkAndDepthAreBounded) {
 }
 
 }  // namespace
-}  // namespace steadystate::jinja
+}  // namespace steadystate::jinja::template_test

@@ -3,7 +3,7 @@
 
 #include "gtest/gtest.h"
 
-namespace steadystate::jinja {
+namespace steadystate::jinja::text_test {
 namespace {
 
 TEST(TextTest, StripsWhatUnicodeHasForBlanks) {
@@ -41,4 +41,4 @@ TEST(TextTest, CharactersAreWhole) {
 }
 
 }  // namespace
-}  // namespace steadystate::jinja
+}  // namespace steadystate::jinja::text_test

@@ -11,7 +11,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
-namespace steadystate::client {
+namespace steadystate::client::arrivals_test {
 namespace {
 
 using std::chrono::duration;
@@ -135,4 +135,4 @@ TEST(ArrivalsTest, StagesThatCannotBeMeantAreRefused) {
 }
 
 }  // namespace
-}  // namespace steadystate::client
+}  // namespace steadystate::client::arrivals_test

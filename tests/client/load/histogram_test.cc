@@ -12,7 +12,7 @@
 #include "client/load/timeline.h"
 #include "gtest/gtest.h"
 
-namespace steadystate::client {
+namespace steadystate::client::histogram_test {
 namespace {
 
 using std::chrono::milliseconds;
@@ -185,4 +185,4 @@ TEST(TimelineTest, ThoseOfDifferentLengthsAddUp) {
 }
 
 }  // namespace
-}  // namespace steadystate::client
+}  // namespace steadystate::client::histogram_test

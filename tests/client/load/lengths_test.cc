@@ -11,7 +11,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
-namespace steadystate::client {
+namespace steadystate::client::lengths_test {
 namespace {
 
 using testing::HasSubstr;
@@ -120,4 +120,4 @@ TEST(RequestPlanTest, PromptsAreTakenInTurn) {
 }
 
 }  // namespace
-}  // namespace steadystate::client
+}  // namespace steadystate::client::lengths_test

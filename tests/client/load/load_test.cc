@@ -11,7 +11,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
-namespace steadystate::client {
+namespace steadystate::client::load_test {
 namespace {
 
 using std::chrono::microseconds;
@@ -299,4 +299,4 @@ TEST(LoadResultTest, RemarksAreMadeOnWhatMayDeceive) {
 }
 
 }  // namespace
-}  // namespace steadystate::client
+}  // namespace steadystate::client::load_test

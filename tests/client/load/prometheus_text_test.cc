@@ -9,7 +9,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
-namespace steadystate::client {
+namespace steadystate::client::prometheus_text_test {
 namespace {
 
 using testing::ElementsAre;
@@ -99,4 +99,4 @@ TEST(HttpGetTest, NobodyThereIsSaid) {
 }
 
 }  // namespace
-}  // namespace steadystate::client
+}  // namespace steadystate::client::prometheus_text_test

@@ -8,7 +8,7 @@
 
 #include "gtest/gtest.h"
 
-namespace steadystate::client {
+namespace steadystate::client::random_test {
 namespace {
 
 using std::chrono::nanoseconds;
@@ -66,4 +66,4 @@ TEST(PoissonArrivalsTest, TheSlowestRateFitsTheClock) {
 }
 
 }  // namespace
-}  // namespace steadystate::client
+}  // namespace steadystate::client::random_test

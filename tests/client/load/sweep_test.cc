@@ -13,7 +13,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
-namespace steadystate::client {
+namespace steadystate::client::sweep_test {
 namespace {
 
 using testing::DoubleNear;
@@ -207,4 +207,4 @@ TEST(EstimateTest, DifferencesHaveThatOfWelch) {
 }
 
 }  // namespace
-}  // namespace steadystate::client
+}  // namespace steadystate::client::sweep_test

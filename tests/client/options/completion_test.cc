@@ -12,7 +12,7 @@
 #include "gtest/gtest.h"
 #include "tests/testing/temp_directory.h"
 
-namespace steadystate::client {
+namespace steadystate::client::completion_test {
 namespace {
 
 using testing::HasSubstr;
@@ -123,4 +123,4 @@ TEST_F(CompletionTest, OtherShellsHaveTheirs) {
 }
 
 }  // namespace
-}  // namespace steadystate::client
+}  // namespace steadystate::client::completion_test

@@ -5,7 +5,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
-namespace steadystate::client {
+namespace steadystate::client::help_test {
 namespace {
 
 using testing::ElementsAre;
@@ -86,4 +86,4 @@ TEST(FormatOverviewTest, ShowsAGroupAlone) {
 }
 
 }  // namespace
-}  // namespace steadystate::client
+}  // namespace steadystate::client::help_test

@@ -6,7 +6,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
-namespace steadystate::client {
+namespace steadystate::client::manual_test {
 namespace {
 
 using testing::HasSubstr;
@@ -50,4 +50,4 @@ TEST(FormatManualTest, NoTextIsARequest) {
 }
 
 }  // namespace
-}  // namespace steadystate::client
+}  // namespace steadystate::client::manual_test

@@ -5,7 +5,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
-namespace steadystate::client {
+namespace steadystate::client::options_test {
 namespace {
 
 using testing::ElementsAre;
@@ -192,4 +192,4 @@ TEST(ClosestTest, IsQuietWhereNothingIsClose) {
 }
 
 }  // namespace
-}  // namespace steadystate::client
+}  // namespace steadystate::client::options_test

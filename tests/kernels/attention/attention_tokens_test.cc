@@ -12,7 +12,7 @@
 #include "kernels/linear/quantize.h"
 #include "tests/kernels/numbers.h"
 
-namespace steadystate {
+namespace steadystate::attention_tokens_test {
 namespace {
 
 class AttentionTokensTest : public hwy::TestWithParamTarget {};
@@ -221,4 +221,4 @@ TEST_P(AttentionTokensTest, AQueryIsItsOwnBusiness) {
 }
 
 }  // namespace
-}  // namespace steadystate
+}  // namespace steadystate::attention_tokens_test

@@ -10,7 +10,7 @@
 #include "hwy/tests/hwy_gtest.h"
 #include "tests/kernels/numbers.h"
 
-namespace steadystate {
+namespace steadystate::softmax_attention_test {
 namespace {
 
 class SoftmaxAttentionTest : public hwy::TestWithParamTarget {};
@@ -227,4 +227,4 @@ TEST_P(SoftmaxAttentionTest, HeadsTogetherAreAsEachAloneInEitherType) {
 }
 
 }  // namespace
-}  // namespace steadystate
+}  // namespace steadystate::softmax_attention_test

@@ -16,7 +16,7 @@
 #include "tests/kernels/numbers.h"
 #include "tests/testing/recurrence_reference.h"
 
-namespace steadystate {
+namespace steadystate::key_decay_chunk_test {
 namespace {
 
 class KeyDecayChunkTest : public hwy::TestWithParamTarget {};
@@ -179,4 +179,4 @@ TEST_P(KeyDecayDeltaTest, IsTheRuleAtAnyLengthAndSize) {
 }
 
 }  // namespace
-}  // namespace steadystate
+}  // namespace steadystate::key_decay_chunk_test

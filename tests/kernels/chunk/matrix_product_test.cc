@@ -12,7 +12,7 @@
 #include "tests/kernels/chunk/chunk_inputs.h"
 #include "tests/kernels/numbers.h"
 
-namespace steadystate {
+namespace steadystate::matrix_product_test {
 namespace {
 
 class MatrixProductTest : public hwy::TestWithParamTarget {};
@@ -163,4 +163,4 @@ TEST_P(MatrixProductTest, WhatIsKeptIsRoundedOnce) {
 }
 
 }  // namespace
-}  // namespace steadystate
+}  // namespace steadystate::matrix_product_test

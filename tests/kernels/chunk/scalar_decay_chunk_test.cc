@@ -19,7 +19,7 @@
 #include "tests/kernels/numbers.h"
 #include "tests/testing/recurrence_reference.h"
 
-namespace steadystate {
+namespace steadystate::scalar_decay_chunk_test {
 namespace {
 
 constexpr float kScale = 0.25f;
@@ -243,4 +243,4 @@ TEST_P(DeltaChunkTest, IsTheRuleAtAnyLengthAndSize) {
 }
 
 }  // namespace
-}  // namespace steadystate
+}  // namespace steadystate::scalar_decay_chunk_test

@@ -12,7 +12,7 @@
 #include "tests/kernels/chunk/chunk_inputs.h"
 #include "tests/kernels/numbers.h"
 
-namespace steadystate {
+namespace steadystate::token_pairs_test {
 namespace {
 
 class FadingTest : public hwy::TestWithParamTarget {};
@@ -103,4 +103,4 @@ TEST_P(ScoresTest, AreProductsOfQueriesAndKeys) {
 }
 
 }  // namespace
-}  // namespace steadystate
+}  // namespace steadystate::token_pairs_test

@@ -16,7 +16,7 @@
 #include "tests/kernels/numbers.h"
 #include "tests/kernels/recurrence/golden_tokens.h"
 
-namespace steadystate {
+namespace steadystate::feature_map_test {
 namespace {
 
 constexpr size_t kWidths[] = {1, 2, 3, 5, 11, 16, 33, 64, 100};
@@ -369,4 +369,4 @@ TEST_P(MatVecTest, ARowDoesNotDependOnTheOthers) {
 }
 
 }  // namespace
-}  // namespace steadystate
+}  // namespace steadystate::feature_map_test

@@ -17,7 +17,7 @@
 #include "kernels/linear/linear.h"
 #include "tests/kernels/numbers.h"
 
-namespace steadystate {
+namespace steadystate::int4_matrix_test {
 namespace {
 
 struct Shape {
@@ -301,4 +301,4 @@ TEST_F(LinearInt4Test, IsReportedOnceForEachNumberOfInputs) {
 }
 
 }  // namespace
-}  // namespace steadystate
+}  // namespace steadystate::int4_matrix_test

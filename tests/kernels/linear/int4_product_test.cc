@@ -18,7 +18,7 @@
 #include "kernels/linear/int4_weights.h"
 #include "tests/kernels/numbers.h"
 
-namespace steadystate {
+namespace steadystate::int4_product_test {
 namespace {
 
 std::vector<int64_t> Targets() {
@@ -286,4 +286,4 @@ TEST_P(Int4Test, ColumnsOfZerosAndOfWhatIsNotFinite) {
 }
 
 }  // namespace
-}  // namespace steadystate
+}  // namespace steadystate::int4_product_test

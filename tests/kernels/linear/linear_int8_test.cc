@@ -18,7 +18,7 @@
 #include "kernels/linear/linear.h"
 #include "tests/kernels/numbers.h"
 
-namespace steadystate {
+namespace steadystate::linear_int8_test {
 namespace {
 
 // A matrix as rows of bytes, each with its scale.
@@ -234,4 +234,4 @@ TEST_F(LinearInt8Test, IsReported) {
 }
 
 }  // namespace
-}  // namespace steadystate
+}  // namespace steadystate::linear_int8_test

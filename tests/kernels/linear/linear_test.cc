@@ -21,7 +21,7 @@
 #include "gtest/gtest.h"
 #include "tests/kernels/numbers.h"
 
-namespace steadystate {
+namespace steadystate::linear_test {
 namespace {
 
 constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
@@ -468,4 +468,4 @@ TEST(LinearFactoryTest, Bf16NeedsNativeInstructions) {
 }
 
 }  // namespace
-}  // namespace steadystate
+}  // namespace steadystate::linear_test

@@ -11,7 +11,7 @@
 
 #include "gtest/gtest.h"
 
-namespace steadystate {
+namespace steadystate::matrix_memory_test {
 namespace {
 
 TEST(WeightArenaTest, PiecesAreAlignedAndApart) {
@@ -54,4 +54,4 @@ TEST(WeightArenaTest, WhatCannotBeHadIsNull) {
 }
 
 }  // namespace
-}  // namespace steadystate
+}  // namespace steadystate::matrix_memory_test

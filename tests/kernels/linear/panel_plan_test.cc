@@ -14,7 +14,7 @@
 #include "kernels/linear/matrix_memory.h"
 #include "kernels/linear/trials.h"
 
-namespace steadystate {
+namespace steadystate::panel_plan_test {
 namespace {
 
 class PanelPlanTest : public testing::TestWithParam<DType> {
@@ -155,4 +155,4 @@ INSTANTIATE_TEST_SUITE_P(Floats, PanelPlanTest,
                          });
 
 }  // namespace
-}  // namespace steadystate
+}  // namespace steadystate::panel_plan_test

@@ -14,7 +14,7 @@
 #include "gtest/gtest.h"
 #include "kernels/linear/matrix_memory.h"
 
-namespace steadystate {
+namespace steadystate::panel_product_test {
 namespace {
 
 constexpr unsigned kSeed = 7;
@@ -249,4 +249,4 @@ INSTANTIATE_TEST_SUITE_P(
     [](const auto& order) { return std::string(order.param.name); });
 
 }  // namespace
-}  // namespace steadystate
+}  // namespace steadystate::panel_product_test

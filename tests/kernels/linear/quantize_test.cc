@@ -12,7 +12,7 @@
 #include "hwy/tests/hwy_gtest.h"
 #include "tests/kernels/numbers.h"
 
-namespace steadystate {
+namespace steadystate::quantize_test {
 namespace {
 
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
@@ -128,4 +128,4 @@ TEST_P(QuantizeTest, ANanScaleMakesEverySumNan) {
 }
 
 }  // namespace
-}  // namespace steadystate
+}  // namespace steadystate::quantize_test

@@ -4,7 +4,7 @@
 
 #include "gtest/gtest.h"
 
-namespace steadystate {
+namespace steadystate::tile_matmul_test {
 namespace {
 
 TEST(IsaNameTest, NamesWhatBothVersionsReport) {
@@ -19,4 +19,4 @@ TEST(IsaNameTest, ShowsTheNumberOfWhatItDoesNotKnow) {
 }
 
 }  // namespace
-}  // namespace steadystate
+}  // namespace steadystate::tile_matmul_test

@@ -8,7 +8,7 @@
 
 #include "gtest/gtest.h"
 
-namespace steadystate {
+namespace steadystate::tiling_test {
 namespace {
 
 using Sizes = std::vector<size_t>;
@@ -137,4 +137,4 @@ TEST(ColumnBlocksTest, AreOneToFourGrainsForEveryShape) {
 }
 
 }  // namespace
-}  // namespace steadystate
+}  // namespace steadystate::tiling_test

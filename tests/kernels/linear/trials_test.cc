@@ -24,7 +24,7 @@
 #include "kernels/linear/tiling.h"
 #include "tests/kernels/linear/summation_orders.h"
 
-namespace steadystate {
+namespace steadystate::trials_test {
 namespace {
 
 constexpr size_t kIn = 5;
@@ -528,4 +528,4 @@ TEST(TellingNumbersTest, SumsOfTheMostInputsAreFinite) {
 }
 
 }  // namespace
-}  // namespace steadystate
+}  // namespace steadystate::trials_test

@@ -7,7 +7,7 @@
 
 #include "gtest/gtest.h"
 
-namespace steadystate {
+namespace steadystate::weight_packer_test {
 namespace {
 
 TEST(WeightRowsTest, GathersAcrossPartsAndTypes) {
@@ -48,4 +48,4 @@ TEST(WeightRowsTest, RefusesWhatCannotBeMultiplied) {
 }
 
 }  // namespace
-}  // namespace steadystate
+}  // namespace steadystate::weight_packer_test

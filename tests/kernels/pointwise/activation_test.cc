@@ -13,7 +13,7 @@
 #include "hwy/tests/hwy_gtest.h"
 #include "tests/kernels/numbers.h"
 
-namespace steadystate {
+namespace steadystate::activation_test {
 namespace {
 
 constexpr float kInf = std::numeric_limits<float>::infinity();
@@ -262,4 +262,4 @@ TEST_P(ActivateTest, AllFiniteFindsOneBadElementAnywhere) {
 }
 
 }  // namespace
-}  // namespace steadystate
+}  // namespace steadystate::activation_test

@@ -10,7 +10,7 @@
 #include "hwy/tests/hwy_gtest.h"
 #include "tests/kernels/numbers.h"
 
-namespace steadystate {
+namespace steadystate::decay_test {
 namespace {
 
 constexpr float kInf = std::numeric_limits<float>::infinity();
@@ -225,4 +225,4 @@ TEST_P(DecayTest, SaturatesWithoutNanAndKeepsNan) {
 }
 
 }  // namespace
-}  // namespace steadystate
+}  // namespace steadystate::decay_test

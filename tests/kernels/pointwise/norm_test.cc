@@ -11,7 +11,7 @@
 #include "hwy/tests/hwy_gtest.h"
 #include "tests/kernels/numbers.h"
 
-namespace steadystate {
+namespace steadystate::norm_test {
 namespace {
 
 class NormTest : public hwy::TestWithParamTarget {};
@@ -93,4 +93,4 @@ TEST_P(L2NormalizeTest, ZerosStayZero) {
 }
 
 }  // namespace
-}  // namespace steadystate
+}  // namespace steadystate::norm_test

@@ -10,7 +10,7 @@
 #include "hwy/tests/hwy_gtest.h"
 #include "tests/kernels/numbers.h"
 
-namespace steadystate {
+namespace steadystate::rotary_test {
 namespace {
 
 // The angles of a position for base 10000.
@@ -100,4 +100,4 @@ TEST_P(ApplyRotaryTest, InterleavedRotatesTheSamePairsInOtherPlaces) {
 }
 
 }  // namespace
-}  // namespace steadystate
+}  // namespace steadystate::rotary_test

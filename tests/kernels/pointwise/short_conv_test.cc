@@ -9,7 +9,7 @@
 #include "hwy/tests/hwy_gtest.h"
 #include "tests/kernels/numbers.h"
 
-namespace steadystate {
+namespace steadystate::short_conv_test {
 namespace {
 
 class ShortConvTest : public hwy::TestWithParamTarget {};
@@ -69,4 +69,4 @@ TEST_P(ShortConvTest, MatchesTheFormulaForEveryWidthTapCountAndBias) {
 }
 
 }  // namespace
-}  // namespace steadystate
+}  // namespace steadystate::short_conv_test

@@ -18,7 +18,7 @@
 #include "tests/kernels/recurrence/step_checks.h"
 #include "tests/testing/recurrence_reference.h"
 
-namespace steadystate {
+namespace steadystate::decay_steps_test {
 namespace {
 
 class KeyDecayTest : public hwy::TestWithParamTarget {};
@@ -691,4 +691,4 @@ TEST_P(StateReadTest, ReadsWhatStepsRead) {
 }
 
 }  // namespace
-}  // namespace steadystate
+}  // namespace steadystate::decay_steps_test

@@ -14,7 +14,7 @@
 #include "tests/kernels/recurrence/step_checks.h"
 #include "tests/testing/recurrence_reference.h"
 
-namespace steadystate {
+namespace steadystate::full_decay_test {
 namespace {
 
 class FullDecayTest : public hwy::TestWithParamTarget {};
@@ -161,4 +161,4 @@ TEST_P(FullDecayTest, WhatADecayNearOneLacksIsNotRounded) {
 }
 
 }  // namespace
-}  // namespace steadystate
+}  // namespace steadystate::full_decay_test

@@ -14,7 +14,7 @@
 #include "hwy/tests/hwy_gtest.h"
 #include "tests/kernels/numbers.h"
 
-namespace steadystate {
+namespace steadystate::growing_sum_test {
 namespace {
 
 class GrowingSumTest : public hwy::TestWithParamTarget {};
@@ -125,4 +125,4 @@ TEST_P(GrowingStateTest, IsRoundedToReadAndAddedToInDouble) {
 }
 
 }  // namespace
-}  // namespace steadystate
+}  // namespace steadystate::growing_sum_test

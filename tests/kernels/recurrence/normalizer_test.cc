@@ -20,7 +20,7 @@
 #include "tests/kernels/numbers.h"
 #include "tests/kernels/recurrence/golden_tokens.h"
 
-namespace steadystate {
+namespace steadystate::normalizer_test {
 namespace {
 
 class NormalizerTest : public hwy::TestWithParamTarget {};
@@ -292,4 +292,4 @@ TEST_P(LogFeatureTest, TenThousandRisingKeysStayFinite) {
 }
 
 }  // namespace
-}  // namespace steadystate
+}  // namespace steadystate::normalizer_test

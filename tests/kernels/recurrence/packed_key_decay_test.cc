@@ -12,7 +12,7 @@
 #include "tests/kernels/numbers.h"
 #include "tests/kernels/state/packed_matrix.h"
 
-namespace steadystate {
+namespace steadystate::packed_key_decay_test {
 namespace {
 
 using Type = PackedMatrix::Type;
@@ -148,4 +148,4 @@ TEST_P(PackedKeyDecayTest, Int16HasUnitsOfTheirOwn) {
 }
 
 }  // namespace
-}  // namespace steadystate
+}  // namespace steadystate::packed_key_decay_test

@@ -15,7 +15,7 @@
 #include "tests/kernels/recurrence/step_checks.h"
 #include "tests/testing/recurrence_reference.h"
 
-namespace steadystate {
+namespace steadystate::rank_one_decay_test {
 namespace {
 
 class RankOneDecayTest : public hwy::TestWithParamTarget {};
@@ -198,4 +198,4 @@ TEST_P(RankOneDecayTest, TwoPartsOfADecayCount) {
 }
 
 }  // namespace
-}  // namespace steadystate
+}  // namespace steadystate::rank_one_decay_test

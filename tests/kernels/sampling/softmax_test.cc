@@ -12,7 +12,7 @@
 #include "hwy/tests/hwy_gtest.h"
 #include "tests/kernels/numbers.h"
 
-namespace steadystate {
+namespace steadystate::softmax_test {
 namespace {
 
 constexpr float kInf = std::numeric_limits<float>::infinity();
@@ -96,4 +96,4 @@ TEST_P(SamplingTest, TopKEqualsAStableSortForEveryKWithManyTies) {
 }
 
 }  // namespace
-}  // namespace steadystate
+}  // namespace steadystate::softmax_test

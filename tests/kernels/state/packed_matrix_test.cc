@@ -14,7 +14,7 @@
 #include "hwy/targets.h"
 #include "tests/kernels/numbers.h"
 
-namespace steadystate {
+namespace steadystate::packed_matrix_test {
 namespace {
 
 using Type = PackedMatrix::Type;
@@ -188,4 +188,4 @@ TEST_P(PackedMatrixTest, EveryTargetKeepsTheSameBits) {
 }
 
 }  // namespace
-}  // namespace steadystate
+}  // namespace steadystate::packed_matrix_test

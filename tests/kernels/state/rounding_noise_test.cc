@@ -11,7 +11,7 @@
 #include "hwy/targets.h"
 #include "hwy/tests/hwy_gtest.h"
 
-namespace steadystate {
+namespace steadystate::rounding_noise_test {
 namespace {
 
 constexpr size_t kRows = 37;
@@ -121,4 +121,4 @@ TEST_P(RoundingNoiseTest, EveryTargetGivesTheSameBits) {
 }
 
 }  // namespace
-}  // namespace steadystate
+}  // namespace steadystate::rounding_noise_test

@@ -19,7 +19,7 @@
 #include "tests/kernels/numbers.h"
 #include "tests/kernels/state/packed_matrix.h"
 
-namespace steadystate {
+namespace steadystate::state_precision_test {
 namespace {
 
 // Sanitizers, which make all of it some ten times slower, look at one token as
@@ -352,4 +352,4 @@ TEST_P(StatePrecisionTest, StaysWithinItsBoundOver100000Tokens) {
 }
 
 }  // namespace
-}  // namespace steadystate
+}  // namespace steadystate::state_precision_test

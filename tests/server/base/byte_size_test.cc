@@ -2,7 +2,7 @@
 
 #include "gtest/gtest.h"
 
-namespace steadystate {
+namespace steadystate::byte_size_test {
 namespace {
 
 TEST(ParseByteSizeTest, ReadsBinaryAndDecimalUnits) {
@@ -57,4 +57,4 @@ TEST(FormatByteSizeTest, UsesTheLargestUnitThatFits) {
 }
 
 }  // namespace
-}  // namespace steadystate
+}  // namespace steadystate::byte_size_test

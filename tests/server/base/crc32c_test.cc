@@ -7,7 +7,7 @@
 
 #include "gtest/gtest.h"
 
-namespace steadystate {
+namespace steadystate::crc32c_test {
 namespace {
 
 TEST(Crc32cTest, AgreesWithThePublishedExamples) {
@@ -33,4 +33,4 @@ TEST(Crc32cTest, CutsDoNotMatter) {
 }
 
 }  // namespace
-}  // namespace steadystate
+}  // namespace steadystate::crc32c_test

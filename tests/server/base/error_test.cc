@@ -7,7 +7,7 @@
 
 #include "gtest/gtest.h"
 
-namespace steadystate {
+namespace steadystate::error_test {
 namespace {
 
 TEST(ErrorTest, DetailsComeBackAsTheyWereGiven) {
@@ -131,4 +131,4 @@ TEST(CloneErrorTest, AClonedErrorSaysTheSame) {
 }
 
 }  // namespace
-}  // namespace steadystate
+}  // namespace steadystate::error_test

@@ -9,7 +9,7 @@
 #include "gtest/gtest.h"
 #include "tests/testing/temp_directory.h"
 
-namespace steadystate {
+namespace steadystate::fetched_file_test {
 namespace {
 
 using testing::AllOf;
@@ -70,4 +70,4 @@ TEST(ReadModelFileTest, WhatStandsInAFilesPlaceIsSaid) {
 }
 
 }  // namespace
-}  // namespace steadystate
+}  // namespace steadystate::fetched_file_test

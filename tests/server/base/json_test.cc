@@ -10,7 +10,7 @@
 #include "gtest/gtest.h"
 #include "nlohmann/json.hpp"
 
-namespace steadystate {
+namespace steadystate::json_test {
 namespace {
 
 using testing::HasSubstr;
@@ -110,4 +110,4 @@ TEST(ParseJsonTest, ReadsArraysOfManyObjects) {
 }
 
 }  // namespace
-}  // namespace steadystate
+}  // namespace steadystate::json_test

@@ -18,7 +18,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
-namespace steadystate {
+namespace steadystate::line_writer_test {
 namespace {
 
 using std::chrono::milliseconds;
@@ -159,4 +159,4 @@ TEST(LineWriterTest, LinesOfManyThreadsStayWhole) {
 }
 
 }  // namespace
-}  // namespace steadystate
+}  // namespace steadystate::line_writer_test

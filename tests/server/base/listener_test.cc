@@ -11,7 +11,7 @@
 #include "gtest/gtest.h"
 #include "tests/testing/tcp_client.h"
 
-namespace steadystate {
+namespace steadystate::listener_test {
 namespace {
 
 using testing::HasSubstr;
@@ -161,4 +161,4 @@ TEST(ListenTest, SaysThatANameIsNotKnown) {
 }
 
 }  // namespace
-}  // namespace steadystate
+}  // namespace steadystate::listener_test

@@ -11,7 +11,7 @@
 #include "gtest/gtest.h"
 #include "nlohmann/json.hpp"
 
-namespace steadystate {
+namespace steadystate::logging_test {
 namespace {
 
 using nlohmann::json;
@@ -127,4 +127,4 @@ TEST(LogLimiterTest, ASpanBeginsWithItsFirstLine) {
 }
 
 }  // namespace
-}  // namespace steadystate
+}  // namespace steadystate::logging_test

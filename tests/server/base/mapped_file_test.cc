@@ -6,7 +6,7 @@
 #include "gtest/gtest.h"
 #include "tests/testing/temp_directory.h"
 
-namespace steadystate {
+namespace steadystate::mapped_file_test {
 namespace {
 
 using testing::HasSubstr;
@@ -51,4 +51,4 @@ TEST(ReadFileTest, RefusesLongerThanTheBound) {
 }
 
 }  // namespace
-}  // namespace steadystate
+}  // namespace steadystate::mapped_file_test

@@ -12,7 +12,7 @@
 
 #include "gtest/gtest.h"
 
-namespace steadystate {
+namespace steadystate::memory_trimmer_test {
 namespace {
 
 constexpr uint64_t kMuch = MemoryTrimmer::kWorthWhile;
@@ -87,4 +87,4 @@ TEST(MemoryTrimmerTest, EndsInTheMidstOfAPause) {
 }
 
 }  // namespace
-}  // namespace steadystate
+}  // namespace steadystate::memory_trimmer_test

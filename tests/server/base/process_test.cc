@@ -21,7 +21,7 @@
 #include "gtest/gtest.h"
 #include "tests/testing/temp_directory.h"
 
-namespace steadystate {
+namespace steadystate::process_test {
 namespace {
 
 std::string FileOf(int fd) {
@@ -143,4 +143,4 @@ TEST(UsableCpusTest, RespectsTheAffinityMask) {
 }
 
 }  // namespace
-}  // namespace steadystate
+}  // namespace steadystate::process_test

@@ -6,7 +6,7 @@
 
 #include "gtest/gtest.h"
 
-namespace steadystate {
+namespace steadystate::sha256_test {
 namespace {
 
 std::string Hash(const std::string& text) {
@@ -48,4 +48,4 @@ TEST(Sha256Test, CutsDoNotMatter) {
 }
 
 }  // namespace
-}  // namespace steadystate
+}  // namespace steadystate::sha256_test

@@ -15,7 +15,7 @@
 #include "tests/testing/checkpoint_writer.h"
 #include "tests/testing/temp_directory.h"
 
-namespace steadystate {
+namespace steadystate::checkpoint_test {
 namespace {
 
 using testing::AllOf;
@@ -306,4 +306,4 @@ TEST(SafetensorsTest, NoSingleByteBreaksTheReader) {
 }
 
 }  // namespace
-}  // namespace steadystate
+}  // namespace steadystate::checkpoint_test

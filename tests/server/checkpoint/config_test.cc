@@ -11,7 +11,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
-namespace steadystate {
+namespace steadystate::config_test {
 namespace {
 
 using testing::AllOf;
@@ -245,4 +245,4 @@ TEST(LibraryVersionTest, AReadingSaysWhyAndWhatElseThereIs) {
 }
 
 }  // namespace
-}  // namespace steadystate
+}  // namespace steadystate::config_test

@@ -11,7 +11,7 @@
 #include "server/checkpoint/checkpoint.h"
 #include "tests/testing/temp_directory.h"
 
-namespace steadystate {
+namespace steadystate::find_checkpoint_test {
 namespace {
 
 using testing::AllOf;
@@ -168,4 +168,4 @@ TEST(FindCheckpointTest, WhatGitLfsLeavesIsNotTheFile) {
 }
 
 }  // namespace
-}  // namespace steadystate
+}  // namespace steadystate::find_checkpoint_test

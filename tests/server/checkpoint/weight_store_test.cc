@@ -11,7 +11,7 @@
 #include "tests/testing/checkpoint_writer.h"
 #include "tests/testing/temp_directory.h"
 
-namespace steadystate {
+namespace steadystate::weight_store_test {
 namespace {
 
 using testing::AllOf;
@@ -137,4 +137,4 @@ TEST_F(WeightStoreTest, ATensorWithoutAnOpenDimensionIsNamed) {
 }
 
 }  // namespace
-}  // namespace steadystate
+}  // namespace steadystate::weight_store_test

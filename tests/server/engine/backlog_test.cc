@@ -11,7 +11,7 @@
 #include "server/model/state_layout.h"
 #include "tests/server/engine/engine_harness.h"
 
-namespace steadystate {
+namespace steadystate::backlog_test {
 namespace {
 
 using testing::ElementsAre;
@@ -261,4 +261,4 @@ TEST_F(BacklogTest, DeadlinesComeInOrderAndOnce) {
 }
 
 }  // namespace
-}  // namespace steadystate
+}  // namespace steadystate::backlog_test

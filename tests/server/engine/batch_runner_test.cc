@@ -11,7 +11,7 @@
 #include "server/session/state_pool.h"
 #include "tests/server/engine/engine_harness.h"
 
-namespace steadystate {
+namespace steadystate::batch_runner_test {
 namespace {
 
 constexpr size_t kSessions = 5;
@@ -92,4 +92,4 @@ TEST(BatchRunnerTest, GroupsOfLogitsChangeNothing) {
 }
 
 }  // namespace
-}  // namespace steadystate
+}  // namespace steadystate::batch_runner_test

@@ -13,7 +13,7 @@
 #include "tests/server/engine/engine_harness.h"
 #include "tests/testing/allocation_counter.h"
 
-namespace steadystate {
+namespace steadystate::engine_allocation_test {
 namespace {
 
 // Counts the tokens, and the allocations between two of them.
@@ -135,4 +135,4 @@ TEST(EngineAllocationTest, StepsThatComeTogetherAllocateAsOneDoes) {
 }
 
 }  // namespace
-}  // namespace steadystate
+}  // namespace steadystate::engine_allocation_test

@@ -14,7 +14,7 @@
 #include "tests/server/engine/engine_harness.h"
 #include "tests/testing/relative_rms.h"
 
-namespace steadystate {
+namespace steadystate::engine_batching_test {
 namespace {
 
 constexpr size_t kSessions = 64;
@@ -261,4 +261,4 @@ TEST(EngineStressTest, SessionsComeAndGoWhileOthersAdvance) {
 }
 
 }  // namespace
-}  // namespace steadystate
+}  // namespace steadystate::engine_batching_test

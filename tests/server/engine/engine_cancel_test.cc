@@ -11,7 +11,7 @@
 #include "gtest/gtest.h"
 #include "tests/server/engine/engine_harness.h"
 
-namespace steadystate {
+namespace steadystate::engine_cancel_test {
 namespace {
 
 constexpr size_t kChunk = 4;
@@ -357,4 +357,4 @@ TEST_F(EngineCancelTest, UnknownIdsAreIgnored) {
 }
 
 }  // namespace
-}  // namespace steadystate
+}  // namespace steadystate::engine_cancel_test

@@ -19,7 +19,7 @@
 #include "tests/server/engine/engine_harness.h"
 #include "tests/testing/memory_store.h"
 
-namespace steadystate {
+namespace steadystate::engine_caps_test {
 namespace {
 
 constexpr uint64_t kUsual = 64;
@@ -661,4 +661,4 @@ TEST_F(EngineCapsTest, APrefixBeyondTheCapIsNotReused) {
 }
 
 }  // namespace
-}  // namespace steadystate
+}  // namespace steadystate::engine_caps_test

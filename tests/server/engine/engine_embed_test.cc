@@ -15,7 +15,7 @@
 #include "tests/testing/relative_rms.h"
 #include "tests/testing/temp_directory.h"
 
-namespace steadystate {
+namespace steadystate::engine_embed_test {
 namespace {
 
 using testing::HasSubstr;
@@ -289,4 +289,4 @@ TEST_F(EngineBidirectionalTest, NoSessionTakesPart) {
 }
 
 }  // namespace
-}  // namespace steadystate
+}  // namespace steadystate::engine_embed_test

@@ -14,7 +14,7 @@
 #include "tests/server/engine/engine_harness.h"
 #include "tests/testing/memory_store.h"
 
-namespace steadystate {
+namespace steadystate::engine_ephemeral_test {
 namespace {
 
 constexpr size_t kInMemory = 6;
@@ -327,4 +327,4 @@ INSTANTIATE_TEST_SUITE_P(Stores, EngineEphemeralTest, testing::Bool(),
                          });
 
 }  // namespace
-}  // namespace steadystate
+}  // namespace steadystate::engine_ephemeral_test

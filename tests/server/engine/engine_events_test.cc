@@ -19,7 +19,7 @@
 #include "tests/testing/memory_store.h"
 #include "tests/testing/parked_threads.h"
 
-namespace steadystate {
+namespace steadystate::engine_events_test {
 namespace {
 
 using testing::ElementsAre;
@@ -326,4 +326,4 @@ TEST_F(EngineEventsTest, TheEventsOfEachSessionAreInOrder) {
 }
 
 }  // namespace
-}  // namespace steadystate
+}  // namespace steadystate::engine_events_test

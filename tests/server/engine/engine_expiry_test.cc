@@ -21,7 +21,7 @@
 #include "tests/testing/manual_clock.h"
 #include "tests/testing/memory_store.h"
 
-namespace steadystate {
+namespace steadystate::engine_expiry_test {
 namespace {
 
 constexpr absl::Duration kTtl = absl::Seconds(10);
@@ -303,4 +303,4 @@ TEST_F(EngineExpiryTest, WhoWaitsForItsTurnIsInUse) {
 }
 
 }  // namespace
-}  // namespace steadystate
+}  // namespace steadystate::engine_expiry_test

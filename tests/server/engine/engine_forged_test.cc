@@ -12,7 +12,7 @@
 #include "tests/server/engine/engine_harness.h"
 #include "tests/testing/end_receiver.h"
 
-namespace steadystate {
+namespace steadystate::engine_forged_test {
 namespace {
 
 constexpr size_t kTokens = 12;
@@ -204,4 +204,4 @@ TEST_F(EngineForgedTest, AStepWhoseAnswerIsTooShort) {
 }
 
 }  // namespace
-}  // namespace steadystate
+}  // namespace steadystate::engine_forged_test

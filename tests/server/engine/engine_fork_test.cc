@@ -17,7 +17,7 @@
 #include "tests/testing/end_receiver.h"
 #include "tests/testing/parked_threads.h"
 
-namespace steadystate {
+namespace steadystate::engine_fork_test {
 namespace {
 
 class EngineForkTest : public testing::Test {
@@ -379,4 +379,4 @@ TEST(CheckpointLimitTest, CheckpointsLeaveMostOfTheBudgetToSessions) {
 }
 
 }  // namespace
-}  // namespace steadystate
+}  // namespace steadystate::engine_fork_test

@@ -17,7 +17,7 @@
 #include "tests/server/engine/engine_harness.h"
 #include "tests/testing/slow_store.h"
 
-namespace steadystate {
+namespace steadystate::engine_gauges_test {
 namespace {
 
 constexpr size_t kInMemory = 6;
@@ -232,4 +232,4 @@ TEST_F(EngineGaugesTest, WhatIsStoredIsNotEstimated) {
 }
 
 }  // namespace
-}  // namespace steadystate
+}  // namespace steadystate::engine_gauges_test

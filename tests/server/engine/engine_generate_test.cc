@@ -8,7 +8,7 @@
 #include "tests/server/engine/engine_harness.h"
 #include "tests/testing/relative_rms.h"
 
-namespace steadystate {
+namespace steadystate::engine_generate_test {
 namespace {
 
 using testing::ElementsAre;
@@ -319,4 +319,4 @@ TEST_F(EngineGenerateTest, CountsAreExact) {
 }
 
 }  // namespace
-}  // namespace steadystate
+}  // namespace steadystate::engine_generate_test

@@ -25,7 +25,7 @@
 #include "tests/testing/memory_store.h"
 #include "tests/testing/parked_threads.h"
 
-namespace steadystate {
+namespace steadystate::engine_health_test {
 namespace {
 
 enum class Kept : uint8_t { kNowhere, kInMemory, kInStore, kInStoreAndLog };
@@ -793,4 +793,4 @@ TEST_P(EngineHealthTest, AnythingInAnyOrder) {
 }
 
 }  // namespace
-}  // namespace steadystate
+}  // namespace steadystate::engine_health_test

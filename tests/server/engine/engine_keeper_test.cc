@@ -16,7 +16,7 @@
 #include "tests/testing/memory_store.h"
 #include "tests/testing/parked_threads.h"
 
-namespace steadystate {
+namespace steadystate::engine_keeper_test {
 namespace {
 
 constexpr ClientId kGreedy = 1;
@@ -231,4 +231,4 @@ TEST_F(EngineKeeperTest, WhoWaitsForASlotGetsOneHoweverMuchIsOrdered) {
 }
 
 }  // namespace
-}  // namespace steadystate
+}  // namespace steadystate::engine_keeper_test

@@ -8,7 +8,7 @@
 #include "gtest/gtest.h"
 #include "tests/server/engine/engine_harness.h"
 
-namespace steadystate {
+namespace steadystate::engine_limits_test {
 namespace {
 
 constexpr uint64_t kCap = 16;
@@ -189,4 +189,4 @@ TEST(NoTokenizerTest, GeneratesTokensWithoutText) {
 }
 
 }  // namespace
-}  // namespace steadystate
+}  // namespace steadystate::engine_limits_test

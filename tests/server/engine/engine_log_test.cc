@@ -20,7 +20,7 @@
 #include "tests/testing/memory_store.h"
 #include "tests/testing/parked_threads.h"
 
-namespace steadystate {
+namespace steadystate::engine_log_test {
 namespace {
 
 EngineOptions Logged(Durability durability = Durability::kLog) {
@@ -766,4 +766,4 @@ TEST_F(EngineLogTest, ADurabilityNeedsAStore) {
 }
 
 }  // namespace
-}  // namespace steadystate
+}  // namespace steadystate::engine_log_test

@@ -14,7 +14,7 @@
 #include "gtest/gtest.h"
 #include "tests/server/engine/engine_harness.h"
 
-namespace steadystate {
+namespace steadystate::engine_norms_test {
 namespace {
 
 template <typename T>
@@ -168,4 +168,4 @@ TEST_P(EngineNormsTest, AreToldWhileAGenerationGoesOn) {
 }
 
 }  // namespace
-}  // namespace steadystate
+}  // namespace steadystate::engine_norms_test

@@ -16,7 +16,7 @@
 #include "tests/testing/memory_store.h"
 #include "tests/testing/parked_threads.h"
 
-namespace steadystate {
+namespace steadystate::engine_paused_test {
 namespace {
 
 constexpr size_t kInMemory = 2;
@@ -317,4 +317,4 @@ TEST_F(EnginePausedTest, LoggedOnesGoOnInTheLog) {
 }
 
 }  // namespace
-}  // namespace steadystate
+}  // namespace steadystate::engine_paused_test

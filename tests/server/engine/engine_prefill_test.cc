@@ -14,7 +14,7 @@
 #include "tests/server/engine/engine_harness.h"
 #include "tests/testing/end_receiver.h"
 
-namespace steadystate {
+namespace steadystate::engine_prefill_test {
 namespace {
 
 constexpr size_t kChunk = 8;
@@ -238,4 +238,4 @@ TEST(EngineTurnsTest, AClientIsInTheNextBatchWhateverAnotherHasWaiting) {
 }
 
 }  // namespace
-}  // namespace steadystate
+}  // namespace steadystate::engine_prefill_test

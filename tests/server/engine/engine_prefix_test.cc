@@ -19,7 +19,7 @@
 #include "tests/testing/memory_store.h"
 #include "tests/testing/parked_threads.h"
 
-namespace steadystate {
+namespace steadystate::engine_prefix_test {
 namespace {
 
 constexpr size_t kPieceRows = 4;
@@ -501,4 +501,4 @@ TEST_P(EnginePrefixTest, ASessionThatIsDeletedMeanwhileLeavesNothing) {
 }
 
 }  // namespace
-}  // namespace steadystate
+}  // namespace steadystate::engine_prefix_test

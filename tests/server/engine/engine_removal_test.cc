@@ -18,7 +18,7 @@
 #include "tests/testing/memory_store.h"
 #include "tests/testing/parked_threads.h"
 
-namespace steadystate {
+namespace steadystate::engine_removal_test {
 namespace {
 
 EngineOptions Logged(Durability durability = Durability::kLog) {
@@ -282,4 +282,4 @@ TEST_F(EngineRemovalTest, WhoIsDeletedBeforeItGoesBackIsNotFound) {
 }
 
 }  // namespace
-}  // namespace steadystate
+}  // namespace steadystate::engine_removal_test

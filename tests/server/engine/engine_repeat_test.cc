@@ -11,7 +11,7 @@
 #include "gtest/gtest.h"
 #include "tests/server/engine/engine_harness.h"
 
-namespace steadystate {
+namespace steadystate::engine_repeat_test {
 namespace {
 
 using testing::IsEmpty;
@@ -587,4 +587,4 @@ TEST_F(EngineShortHistoryTest, TokensThatAreForgottenCannotBeReplayed) {
 }
 
 }  // namespace
-}  // namespace steadystate
+}  // namespace steadystate::engine_repeat_test

@@ -22,7 +22,7 @@
 #include "tests/testing/memory_store.h"
 #include "tests/testing/parked_threads.h"
 
-namespace steadystate {
+namespace steadystate::engine_rewind_test {
 namespace {
 
 // Where states are kept.
@@ -472,4 +472,4 @@ TEST_P(EngineRewindTest, OthersGoOnMeanwhile) {
 }
 
 }  // namespace
-}  // namespace steadystate
+}  // namespace steadystate::engine_rewind_test

@@ -8,7 +8,7 @@
 #include "tests/server/engine/engine_harness.h"
 #include "tests/testing/relative_rms.h"
 
-namespace steadystate {
+namespace steadystate::engine_score_test {
 namespace {
 
 class EngineScoreTest : public testing::Test {
@@ -144,4 +144,4 @@ TEST(ScoreTaskTest, PiecesBoundTheMemoryOfLogits) {
 }
 
 }  // namespace
-}  // namespace steadystate
+}  // namespace steadystate::engine_score_test

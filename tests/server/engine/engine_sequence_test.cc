@@ -16,7 +16,7 @@
 #include "tests/testing/memory_store.h"
 #include "tests/testing/parked_threads.h"
 
-namespace steadystate {
+namespace steadystate::engine_sequence_test {
 namespace {
 
 // How a step stands in its sequence.
@@ -351,4 +351,4 @@ INSTANTIATE_TEST_SUITE_P(Stores, EngineSequenceTest, testing::Bool(),
                          });
 
 }  // namespace
-}  // namespace steadystate
+}  // namespace steadystate::engine_sequence_test

@@ -14,7 +14,7 @@
 #include "tests/testing/end_receiver.h"
 #include "tests/testing/parked_threads.h"
 
-namespace steadystate {
+namespace steadystate::engine_session_test {
 namespace {
 
 uint64_t SessionBytes() {
@@ -571,4 +571,4 @@ TEST(EngineSessionTest, ANameIsFreeWhenItsSessionHasExpired) {
 }
 
 }  // namespace
-}  // namespace steadystate
+}  // namespace steadystate::engine_session_test

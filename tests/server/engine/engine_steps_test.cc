@@ -15,7 +15,7 @@
 #include "server/base/mutex.h"
 #include "tests/server/engine/engine_harness.h"
 
-namespace steadystate {
+namespace steadystate::engine_steps_test {
 namespace {
 
 // Notes answers by tag, and the order of all calls.
@@ -253,4 +253,4 @@ TEST(EngineStepsTest, WhatIsRefusedWhenItsTurnComesEndsARoundToo) {
 }
 
 }  // namespace
-}  // namespace steadystate
+}  // namespace steadystate::engine_steps_test

@@ -16,7 +16,7 @@
 #include "tests/server/engine/engine_harness.h"
 #include "tests/testing/memory_store.h"
 
-namespace steadystate {
+namespace steadystate::engine_store_charges_test {
 namespace {
 
 constexpr uint64_t kUsual = 64;
@@ -178,4 +178,4 @@ TEST_F(EngineStoreChargesTest, SnapshotsKeepThePaceOfWhatTheyTake) {
 }
 
 }  // namespace
-}  // namespace steadystate
+}  // namespace steadystate::engine_store_charges_test

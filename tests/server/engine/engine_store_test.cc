@@ -21,7 +21,7 @@
 #include "tests/testing/memory_store.h"
 #include "tests/testing/parked_threads.h"
 
-namespace steadystate {
+namespace steadystate::engine_store_test {
 namespace {
 
 constexpr size_t kInMemory = 3;
@@ -728,4 +728,4 @@ TEST(EngineStartTest, WhatPassesByItselfStopsNoStart) {
 }
 
 }  // namespace
-}  // namespace steadystate
+}  // namespace steadystate::engine_store_test

@@ -16,7 +16,7 @@
 #include "tests/testing/memory_store.h"
 #include "tests/testing/parked_threads.h"
 
-namespace steadystate {
+namespace steadystate::engine_stored_ways_test {
 namespace {
 
 EngineOptions Logged() {
@@ -248,4 +248,4 @@ TEST_F(EngineStoredWaysTest, AForkTellsHowFarItGoesBackOverAKill) {
 }
 
 }  // namespace
-}  // namespace steadystate
+}  // namespace steadystate::engine_stored_ways_test

@@ -17,7 +17,7 @@
 #include "tests/testing/temp_directory.h"
 #include "tests/testing/tiny_model.h"
 
-namespace steadystate {
+namespace steadystate::engine_unusable_test {
 namespace {
 
 std::shared_ptr<const Model> ModelWithStatesIn(StateDType type) {
@@ -219,4 +219,4 @@ TEST_F(EngineUnusableTest, AtPositionZeroNumericsDoNotMatter) {
 }
 
 }  // namespace
-}  // namespace steadystate
+}  // namespace steadystate::engine_unusable_test

@@ -17,7 +17,7 @@
 #include "tests/testing/memory_store.h"
 #include "tests/testing/parked_threads.h"
 
-namespace steadystate {
+namespace steadystate::engine_way_back_test {
 namespace {
 
 class EngineWayBackTest : public testing::TestWithParam<Durability> {
@@ -242,4 +242,4 @@ TEST_P(EngineWayBackTest, WhatFailedIsPutRightWithoutARequest) {
 }
 
 }  // namespace
-}  // namespace steadystate
+}  // namespace steadystate::engine_way_back_test

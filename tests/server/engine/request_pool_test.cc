@@ -12,7 +12,7 @@
 #include "server/engine/step_task.h"
 #include "tests/server/engine/engine_harness.h"
 
-namespace steadystate {
+namespace steadystate::request_pool_test {
 namespace {
 
 constexpr size_t kHidden = 4;
@@ -124,4 +124,4 @@ TEST(RequestPoolTest, RequestsOfEveryKindAreServedAgain) {
 }
 
 }  // namespace
-}  // namespace steadystate
+}  // namespace steadystate::request_pool_test

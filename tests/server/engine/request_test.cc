@@ -10,7 +10,7 @@
 
 #include "gtest/gtest.h"
 
-namespace steadystate {
+namespace steadystate::request_test {
 namespace {
 
 template <typename R>
@@ -161,4 +161,4 @@ TEST(RequestDigestTest, IsTheSameForEver) {
 }
 
 }  // namespace
-}  // namespace steadystate
+}  // namespace steadystate::request_test

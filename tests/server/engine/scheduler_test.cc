@@ -13,7 +13,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
-namespace steadystate {
+namespace steadystate::scheduler_test {
 namespace {
 
 using testing::Contains;
@@ -312,4 +312,4 @@ TEST(ReturnWindowTest, WaitsEachTimeAgainOnceSomeHaveReturned) {
 }
 
 }  // namespace
-}  // namespace steadystate
+}  // namespace steadystate::scheduler_test

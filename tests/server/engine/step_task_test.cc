@@ -9,7 +9,7 @@
 #include "gtest/gtest.h"
 #include "tests/server/engine/engine_harness.h"
 
-namespace steadystate {
+namespace steadystate::step_task_test {
 namespace {
 
 constexpr size_t kHidden = 4;
@@ -98,4 +98,4 @@ TEST(StepTaskTest, OneThatWasCutIsTakenUpWhereItWas) {
 }
 
 }  // namespace
-}  // namespace steadystate
+}  // namespace steadystate::step_task_test

@@ -11,7 +11,7 @@
 #include "gtest/gtest.h"
 #include "tests/server/engine/engine_harness.h"
 
-namespace steadystate {
+namespace steadystate::validate_test {
 namespace {
 
 EngineOptions SmallLimits() {
@@ -304,4 +304,4 @@ TEST_F(ValidateTest, RefusedRequestsAreAnsweredAtOnceAndChangeNothing) {
 }
 
 }  // namespace
-}  // namespace steadystate
+}  // namespace steadystate::validate_test

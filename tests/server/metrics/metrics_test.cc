@@ -14,7 +14,7 @@
 #include "server/metrics/scrape_server.h"
 #include "server/metrics/table.h"
 
-namespace steadystate {
+namespace steadystate::metrics_test {
 namespace {
 
 // The value of a series in a text exposition, or -1.
@@ -150,4 +150,4 @@ TEST(MetricsTest, ShowsTheProcess) {
 }
 
 }  // namespace
-}  // namespace steadystate
+}  // namespace steadystate::metrics_test

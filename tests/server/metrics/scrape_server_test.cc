@@ -16,7 +16,7 @@
 #include "tests/testing/no_descriptors.h"
 #include "tests/testing/tcp_client.h"
 
-namespace steadystate {
+namespace steadystate::scrape_server_test {
 namespace {
 
 using testing::Each;
@@ -251,4 +251,4 @@ TEST(ScrapeServerTest, RefusesMalformedAddresses) {
 }
 
 }  // namespace
-}  // namespace steadystate
+}  // namespace steadystate::scrape_server_test

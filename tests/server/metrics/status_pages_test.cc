@@ -12,7 +12,7 @@
 #include "gtest/gtest.h"
 #include "tests/testing/tcp_client.h"
 
-namespace steadystate {
+namespace steadystate::status_pages_test {
 namespace {
 
 using testing::EndsWith;
@@ -104,4 +104,4 @@ TEST_F(StatusPagesTest, ThereIsNothingElse) {
 }
 
 }  // namespace
-}  // namespace steadystate
+}  // namespace steadystate::status_pages_test

@@ -11,7 +11,7 @@
 #include "tests/testing/allocation_counter.h"
 #include "tests/testing/tiny_model.h"
 
-namespace steadystate {
+namespace steadystate::allocation_test {
 namespace {
 
 constexpr size_t kSessions = 5;
@@ -89,4 +89,4 @@ TEST(AllocationTest, AWarmSamplerAllocatesNothing) {
 }
 
 }  // namespace
-}  // namespace steadystate
+}  // namespace steadystate::allocation_test

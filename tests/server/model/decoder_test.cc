@@ -10,7 +10,7 @@
 #include "gtest/gtest.h"
 #include "tests/testing/checkpoint_writer.h"
 
-namespace steadystate {
+namespace steadystate::decoder_test {
 namespace {
 
 using testing::ElementsAre;
@@ -51,4 +51,4 @@ TEST(EmbeddingTest, TheTableIsACopy) {
 }
 
 }  // namespace
-}  // namespace steadystate
+}  // namespace steadystate::decoder_test

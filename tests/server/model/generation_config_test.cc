@@ -11,7 +11,7 @@
 #include "gtest/gtest.h"
 #include "tests/testing/temp_directory.h"
 
-namespace steadystate {
+namespace steadystate::generation_config_test {
 namespace {
 
 using testing::ElementsAre;
@@ -114,4 +114,4 @@ TEST_F(GenerationConfigTest, WhatWasNotFetchedIsRefused) {
 }
 
 }  // namespace
-}  // namespace steadystate
+}  // namespace steadystate::generation_config_test

@@ -18,7 +18,7 @@
 #include "tests/testing/temp_directory.h"
 #include "tests/testing/tiny_model.h"
 
-namespace steadystate {
+namespace steadystate::model_load_test {
 namespace {
 
 using testing::AllOf;
@@ -436,4 +436,4 @@ TEST(ModelLoadTest, WindowsAndPureRecurrencesHaveNoCap) {
 }
 
 }  // namespace
-}  // namespace steadystate
+}  // namespace steadystate::model_load_test

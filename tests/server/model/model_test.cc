@@ -20,7 +20,7 @@
 #include "tests/testing/direct_session.h"
 #include "tests/testing/tiny_model.h"
 
-namespace steadystate {
+namespace steadystate::model_test {
 namespace {
 
 constexpr size_t kMaxRows = 96;
@@ -252,4 +252,4 @@ TEST(ModelTest, OneModelServesTwoThreadsAtOnce) {
 }
 
 }  // namespace
-}  // namespace steadystate
+}  // namespace steadystate::model_test

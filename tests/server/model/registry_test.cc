@@ -9,7 +9,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
-namespace steadystate {
+namespace steadystate::registry_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -58,4 +58,4 @@ TEST(RegistryTest, FamiliesAreFoundByName) {
 }
 
 }  // namespace
-}  // namespace steadystate
+}  // namespace steadystate::registry_test

@@ -15,7 +15,7 @@
 #include "gtest/gtest.h"
 #include "server/base/error.h"
 
-namespace steadystate {
+namespace steadystate::sampler_test {
 namespace {
 
 using testing::ElementsAre;
@@ -313,4 +313,4 @@ TEST(LogprobTest, IsOfTheModelsOwnDistribution) {
 }
 
 }  // namespace
-}  // namespace steadystate
+}  // namespace steadystate::sampler_test

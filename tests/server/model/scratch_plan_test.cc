@@ -11,7 +11,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
-namespace steadystate {
+namespace steadystate::scratch_plan_test {
 namespace {
 
 using testing::Each;
@@ -82,4 +82,4 @@ TEST(WorkerScratchPlanTest, PlansShareTheMemory) {
 }
 
 }  // namespace
-}  // namespace steadystate
+}  // namespace steadystate::scratch_plan_test

@@ -10,7 +10,7 @@
 #include "server/model/model.h"
 #include "server/model/registry.h"
 
-namespace steadystate {
+namespace steadystate::state_dtype_test {
 namespace {
 
 using testing::AllOf;
@@ -113,4 +113,4 @@ TEST(StateDTypeTest, AModelWithoutMatricesHasNothingToReduce) {
 }
 
 }  // namespace
-}  // namespace steadystate
+}  // namespace steadystate::state_dtype_test

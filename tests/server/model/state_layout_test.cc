@@ -13,7 +13,7 @@
 #include "gtest/gtest.h"
 #include "server/model/workspace.h"
 
-namespace steadystate {
+namespace steadystate::state_layout_test {
 namespace {
 
 using testing::ElementsAre;
@@ -222,4 +222,4 @@ TEST(StateLayoutTest, MatricesThatNeedDoublesTakeNothingLess) {
 }
 
 }  // namespace
-}  // namespace steadystate
+}  // namespace steadystate::state_layout_test

@@ -13,7 +13,7 @@
 #include "gtest/gtest.h"
 #include "kernels/state/packed_matrix.h"
 
-namespace steadystate {
+namespace steadystate::state_norms_test {
 namespace {
 
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
@@ -204,4 +204,4 @@ TEST_P(StateNormsTest, NoSquareLeavesTheRangeOfDoubles) {
 }
 
 }  // namespace
-}  // namespace steadystate
+}  // namespace steadystate::state_norms_test

@@ -20,7 +20,7 @@
 #include "tests/testing/no_descriptors.h"
 #include "tests/testing/tcp_client.h"
 
-namespace steadystate {
+namespace steadystate::acceptor_test {
 namespace {
 
 constexpr absl::string_view kGreeting = "hello";
@@ -150,4 +150,4 @@ TEST_F(AcceptorTest, StopsListeningAndTellsWhatIsOpen) {
 }
 
 }  // namespace
-}  // namespace steadystate
+}  // namespace steadystate::acceptor_test

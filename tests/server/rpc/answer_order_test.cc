@@ -16,7 +16,7 @@
 #include "steadystate/v1/generation.pb.h"
 #include "tests/testing/tiny_model.h"
 
-namespace steadystate {
+namespace steadystate::answer_order_test {
 namespace {
 
 using testing::ElementsAre;
@@ -165,4 +165,4 @@ TEST_F(AnswerOrderTest, ManySessionsOneAfterTheOtherAreNotAllRemembered) {
 }
 
 }  // namespace
-}  // namespace steadystate
+}  // namespace steadystate::answer_order_test

@@ -12,7 +12,7 @@
 #include "gtest/gtest.h"
 #include "steadystate/v1/generation.pb.h"
 
-namespace steadystate {
+namespace steadystate::arena_message_test {
 namespace {
 
 void AddStep(v1::StreamStepRequest& to) {
@@ -92,4 +92,4 @@ TEST(ArenaBlocksTest, OtherSizesAreWhatTheySay) {
 }
 
 }  // namespace
-}  // namespace steadystate
+}  // namespace steadystate::arena_message_test

@@ -4,7 +4,7 @@
 
 #include "gtest/gtest.h"
 
-namespace steadystate {
+namespace steadystate::call_progress_test {
 namespace {
 
 class CallProgressTest : public testing::Test {
@@ -131,4 +131,4 @@ TEST(CallProgressOfAWriterTest, EndsWithoutAnyRead) {
 }
 
 }  // namespace
-}  // namespace steadystate
+}  // namespace steadystate::call_progress_test

@@ -11,7 +11,7 @@
 #include "tests/server/rpc/open_server.h"
 #include "tests/server/rpc/wire_error.h"
 
-namespace steadystate {
+namespace steadystate::checkpoint_test {
 namespace {
 
 class CheckpointTest : public testing::Test {
@@ -206,4 +206,4 @@ TEST_F(CheckpointTest, WrongRequestsAreRefused) {
 }
 
 }  // namespace
-}  // namespace steadystate
+}  // namespace steadystate::checkpoint_test

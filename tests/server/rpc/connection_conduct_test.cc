@@ -5,7 +5,7 @@
 
 #include "gtest/gtest.h"
 
-namespace steadystate {
+namespace steadystate::connection_conduct_test {
 namespace {
 
 constexpr ConductLimits kLimits = {.open_calls = 100,
@@ -176,4 +176,4 @@ TEST(ConnectionConductTest, ManySmallMessagesDoNotMakeUpForLargeOnes) {
 }
 
 }  // namespace
-}  // namespace steadystate
+}  // namespace steadystate::connection_conduct_test

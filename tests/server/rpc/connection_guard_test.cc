@@ -15,7 +15,7 @@
 #include "tests/testing/http2.h"
 #include "tests/testing/tcp_client.h"
 
-namespace steadystate {
+namespace steadystate::connection_guard_test {
 namespace {
 
 // Sends until the peer has closed, `limit` bytes at most. Whether it has.
@@ -153,4 +153,4 @@ TEST(ConnectionGuardTest, LeavesBusyClientsAlone) {
 }
 
 }  // namespace
-}  // namespace steadystate
+}  // namespace steadystate::connection_guard_test

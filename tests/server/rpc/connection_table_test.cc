@@ -14,7 +14,7 @@
 #include "gtest/gtest.h"
 #include "server/base/process.h"
 
-namespace steadystate {
+namespace steadystate::connection_table_test {
 namespace {
 
 PeerNetwork Ipv4(const char* text) {
@@ -132,4 +132,4 @@ TEST(ConnectionCapsTest, WhatDoesNotFitIsRefusedWithBothNumbers) {
 }
 
 }  // namespace
-}  // namespace steadystate
+}  // namespace steadystate::connection_table_test

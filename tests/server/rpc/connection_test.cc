@@ -11,7 +11,7 @@
 #include "server/base/listener.h"
 #include "tests/testing/tcp_client.h"
 
-namespace steadystate {
+namespace steadystate::connection_test {
 namespace {
 
 TEST(TakenBytesTest, CountsByConnectionFromItsBegin) {
@@ -56,4 +56,4 @@ TEST(TakenBytesTest, AConnectionOfTheSameNameBeginsAnew) {
 }
 
 }  // namespace
-}  // namespace steadystate
+}  // namespace steadystate::connection_test

@@ -17,7 +17,7 @@
 #include "tests/server/rpc/wire_error.h"
 #include "tests/testing/tiny_model.h"
 
-namespace steadystate {
+namespace steadystate::convert_test {
 namespace {
 
 using testing::HasSubstr;
@@ -439,4 +439,4 @@ TEST_F(ConvertTest, LabelsAreChecked) {
 }
 
 }  // namespace
-}  // namespace steadystate
+}  // namespace steadystate::convert_test

@@ -13,7 +13,7 @@
 #include "tests/testing/relative_rms.h"
 #include "tests/testing/temp_directory.h"
 
-namespace steadystate {
+namespace steadystate::embed_test {
 namespace {
 
 constexpr char kGolden[] =
@@ -201,4 +201,4 @@ TEST(EmbedTest, ErrorsAreTold) {
 }
 
 }  // namespace
-}  // namespace steadystate
+}  // namespace steadystate::embed_test

@@ -10,7 +10,7 @@
 #include "gtest/gtest.h"
 #include "server/base/error.h"
 
-namespace steadystate {
+namespace steadystate::fair_share_test {
 namespace {
 
 // Takes one unit after the other while there is room.
@@ -142,4 +142,4 @@ TEST(InboundBudgetTest, AConnectionBeyondItsShareWaitsUntilItIsTold) {
 }
 
 }  // namespace
-}  // namespace steadystate
+}  // namespace steadystate::fair_share_test

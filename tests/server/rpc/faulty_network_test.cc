@@ -22,7 +22,7 @@
 #include "tests/server/rpc/wire_error.h"
 #include "tests/testing/environment_number.h"
 
-namespace steadystate {
+namespace steadystate::faulty_network_test {
 namespace {
 
 constexpr size_t kSessions = 8;
@@ -168,4 +168,4 @@ TEST(FaultyNetworkTest, EachStepIsCarriedOutOnce) {
 }
 
 }  // namespace
-}  // namespace steadystate
+}  // namespace steadystate::faulty_network_test

@@ -12,7 +12,7 @@
 #include "tests/server/rpc/wire_error.h"
 #include "tests/testing/parked_threads.h"
 
-namespace steadystate {
+namespace steadystate::fork_call_test {
 namespace {
 
 using testing::ElementsAre;
@@ -143,4 +143,4 @@ TEST(ForkCallTest, WhileACopyIsMadeOthersGoOn) {
 }
 
 }  // namespace
-}  // namespace steadystate
+}  // namespace steadystate::fork_call_test

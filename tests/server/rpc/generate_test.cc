@@ -10,7 +10,7 @@
 #include "tests/server/rpc/open_server.h"
 #include "tests/server/rpc/wire_error.h"
 
-namespace steadystate {
+namespace steadystate::generate_test {
 namespace {
 
 using Reader = grpc::ClientReader<v1::GenerateResponse>;
@@ -347,4 +347,4 @@ TEST(GenerateTest, ModelWithoutTokenizerTakesTokens) {
 }
 
 }  // namespace
-}  // namespace steadystate
+}  // namespace steadystate::generate_test

@@ -15,7 +15,7 @@
 #include "tests/server/rpc/wire_error.h"
 #include "tests/testing/parked_threads.h"
 
-namespace steadystate {
+namespace steadystate::going_away_test {
 namespace {
 
 using testing::AllOf;
@@ -306,4 +306,4 @@ TEST(GoingAwayTest, AGenerationOnAStreamsSessionIsLetGoOn) {
 }
 
 }  // namespace
-}  // namespace steadystate
+}  // namespace steadystate::going_away_test

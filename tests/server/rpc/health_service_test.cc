@@ -22,7 +22,7 @@
 #include "tests/server/rpc/wire_error.h"
 #include "tests/testing/parked_threads.h"
 
-namespace steadystate {
+namespace steadystate::health_service_test {
 namespace {
 
 using grpc::health::v1::Health;
@@ -352,4 +352,4 @@ TEST(HealthServiceTest, NoWatchGoesUnderAThreadThatIsParked) {
 }
 
 }  // namespace
-}  // namespace steadystate
+}  // namespace steadystate::health_service_test

@@ -15,7 +15,7 @@
 #include "tests/testing/manual_clock.h"
 #include "tests/testing/parked_threads.h"
 
-namespace steadystate {
+namespace steadystate::import_call_test {
 namespace {
 
 std::string Export(OpenServer& server, const std::string& session) {
@@ -343,4 +343,4 @@ TEST(ImportCallTest, AShutdownEndsUploads) {
 }
 
 }  // namespace
-}  // namespace steadystate
+}  // namespace steadystate::import_call_test

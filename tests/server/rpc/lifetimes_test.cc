@@ -18,7 +18,7 @@
 #include "tests/testing/environment_number.h"
 #include "tests/testing/parked_threads.h"
 
-namespace steadystate {
+namespace steadystate::lifetimes_test {
 namespace {
 
 size_t Rounds() {
@@ -327,4 +327,4 @@ TEST(LifetimesTest, CallsThatWaitForRoomEndInAnyOrder) {
 }
 
 }  // namespace
-}  // namespace steadystate
+}  // namespace steadystate::lifetimes_test

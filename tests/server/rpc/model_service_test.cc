@@ -8,7 +8,7 @@
 #include "tests/server/rpc/open_server.h"
 #include "tests/server/rpc/wire_error.h"
 
-namespace steadystate {
+namespace steadystate::model_service_test {
 namespace {
 
 grpc::Status Get(OpenServer& server, const std::string& name,
@@ -278,4 +278,4 @@ TEST(ModelServiceTest, AnswerLargerThanAMessageIsRefused) {
 }
 
 }  // namespace
-}  // namespace steadystate
+}  // namespace steadystate::model_service_test

@@ -11,7 +11,7 @@
 #include "gtest/gtest.h"
 #include "tests/testing/parked_threads.h"
 
-namespace steadystate {
+namespace steadystate::open_streams_test {
 namespace {
 
 const absl::Time kUntil = absl::FromUnixSeconds(1'000'000'000);
@@ -102,4 +102,4 @@ TEST(OpenStreamsTest, StreamsComeAndGoWhileManyAreTold) {
 }
 
 }  // namespace
-}  // namespace steadystate
+}  // namespace steadystate::open_streams_test

@@ -12,7 +12,7 @@
 #include "server/metrics/metrics.h"
 #include "server/metrics/scrape_server.h"
 
-namespace steadystate {
+namespace steadystate::outbound_budget_test {
 namespace {
 
 class CountingWaiter : public OutboundBudget::Waiter {
@@ -299,4 +299,4 @@ TEST_F(OutboundBudgetTest, NobodyIsForgotten) {
 }
 
 }  // namespace
-}  // namespace steadystate
+}  // namespace steadystate::outbound_budget_test

@@ -6,7 +6,7 @@
 #include "steadystate/v1/generation.pb.h"
 #include "steadystate/v1/model.pb.h"
 
-namespace steadystate {
+namespace steadystate::outbound_queue_test {
 namespace {
 
 using Queue = OutboundQueue<v1::TokenizeRequest>;
@@ -99,4 +99,4 @@ TEST(OutboundQueueTest, MemoryCountsUntilItIsWritten) {
 }
 
 }  // namespace
-}  // namespace steadystate
+}  // namespace steadystate::outbound_queue_test

@@ -12,7 +12,7 @@
 #include "tests/server/rpc/open_server.h"
 #include "tests/server/rpc/wire_error.h"
 
-namespace steadystate {
+namespace steadystate::outbound_test {
 namespace {
 
 constexpr char kOutbound[] = "steadystate_outbound_bytes";
@@ -250,4 +250,4 @@ TEST(OutboundTest, AListOfSessionsWaitsForRoom) {
 }
 
 }  // namespace
-}  // namespace steadystate
+}  // namespace steadystate::outbound_test

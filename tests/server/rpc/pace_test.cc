@@ -5,7 +5,7 @@
 #include "gtest/gtest.h"
 #include "server/base/error.h"
 
-namespace steadystate {
+namespace steadystate::pace_test {
 namespace {
 
 constexpr size_t kOfASecond = size_t{kLeastBytesPerSecond};
@@ -74,4 +74,4 @@ TEST(PaceTest, SaysWhatToDo) {
 }
 
 }  // namespace
-}  // namespace steadystate
+}  // namespace steadystate::pace_test

@@ -14,7 +14,7 @@
 #include "tests/testing/temp_directory.h"
 #include "tests/testing/tiny_model.h"
 
-namespace steadystate {
+namespace steadystate::padded_rows_test {
 namespace {
 
 constexpr size_t kTokens = 1004;  // of the tokenizer
@@ -157,4 +157,4 @@ TEST_F(PaddedRowsTest, ModelsTellWhatOthersPutBeforeAText) {
 }
 
 }  // namespace
-}  // namespace steadystate
+}  // namespace steadystate::padded_rows_test

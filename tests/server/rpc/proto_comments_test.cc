@@ -9,7 +9,7 @@
 #include "google/protobuf/descriptor.pb.h"
 #include "gtest/gtest.h"
 
-namespace steadystate {
+namespace steadystate::proto_comments_test {
 namespace {
 
 // Adds the full names of descriptors that have no comment before them.
@@ -87,4 +87,4 @@ TEST(ProtoCommentsTest, EverythingHasOne) {
 }
 
 }  // namespace
-}  // namespace steadystate
+}  // namespace steadystate::proto_comments_test

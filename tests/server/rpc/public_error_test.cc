@@ -10,7 +10,7 @@
 #include "steadystate/v1/error_reason.pb.h"
 #include "tests/server/rpc/wire_error.h"
 
-namespace steadystate {
+namespace steadystate::public_error_test {
 namespace {
 
 using testing::Contains;
@@ -82,4 +82,4 @@ TEST(PublicErrorTest, LongTextsAreCutBelowWhatTrailersMayHave) {
 }
 
 }  // namespace
-}  // namespace steadystate
+}  // namespace steadystate::public_error_test

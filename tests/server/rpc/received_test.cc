@@ -18,7 +18,7 @@
 #include "tests/testing/manual_clock.h"
 #include "tests/testing/parked_threads.h"
 
-namespace steadystate {
+namespace steadystate::received_test {
 namespace {
 
 std::string Times(size_t count, const std::string& text) {
@@ -299,4 +299,4 @@ TEST(LargeRequestsTest, EndWhenTheServerDrains) {
 }
 
 }  // namespace
-}  // namespace steadystate
+}  // namespace steadystate::received_test

@@ -16,7 +16,7 @@
 #include "tests/server/rpc/raw_call.h"
 #include "tests/server/rpc/wire_error.h"
 
-namespace steadystate {
+namespace steadystate::reflection_service_test {
 namespace {
 
 using grpc::reflection::v1alpha::ServerReflection;
@@ -157,4 +157,4 @@ TEST(ReflectionServiceTest, OpenStreamsDoNotHoldUpTheEnd) {
 }
 
 }  // namespace
-}  // namespace steadystate
+}  // namespace steadystate::reflection_service_test

@@ -12,7 +12,7 @@
 #include "tests/server/rpc/open_server.h"
 #include "tests/server/rpc/wire_error.h"
 
-namespace steadystate {
+namespace steadystate::repeat_test {
 namespace {
 
 using Result = v1::StreamStepResponse::Result;
@@ -294,4 +294,4 @@ TEST(RepeatTest, ScoreAndEmbedSayThatTheyWereCarriedOut) {
 }
 
 }  // namespace
-}  // namespace steadystate
+}  // namespace steadystate::repeat_test

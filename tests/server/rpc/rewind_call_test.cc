@@ -8,7 +8,7 @@
 #include "tests/server/rpc/open_server.h"
 #include "tests/server/rpc/wire_error.h"
 
-namespace steadystate {
+namespace steadystate::rewind_call_test {
 namespace {
 
 grpc::Status Rewind(OpenServer& server, const v1::RewindSessionRequest& request,
@@ -86,4 +86,4 @@ TEST(RewindCallTest, WrongRequestsAreRefused) {
 }
 
 }  // namespace
-}  // namespace steadystate
+}  // namespace steadystate::rewind_call_test

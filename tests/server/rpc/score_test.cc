@@ -13,7 +13,7 @@
 #include "tests/server/rpc/wire_error.h"
 #include "tests/testing/relative_rms.h"
 
-namespace steadystate {
+namespace steadystate::score_test {
 namespace {
 
 struct Scored {
@@ -213,4 +213,4 @@ TEST(ScoreTest, ErrorsAreTold) {
 }
 
 }  // namespace
-}  // namespace steadystate
+}  // namespace steadystate::score_test

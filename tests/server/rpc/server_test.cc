@@ -24,7 +24,7 @@
 #include "tests/testing/manual_clock.h"
 #include "tests/testing/tcp_client.h"
 
-namespace steadystate {
+namespace steadystate::server_test {
 namespace {
 
 using grpc::health::v1::HealthCheckRequest;
@@ -370,4 +370,4 @@ TEST(ServerTest, EndsWithoutShutdownAlthoughNobodyReadsSockets) {
 }
 
 }  // namespace
-}  // namespace steadystate
+}  // namespace steadystate::server_test

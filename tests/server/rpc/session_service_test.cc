@@ -12,7 +12,7 @@
 #include "tests/server/rpc/wire_error.h"
 #include "tests/testing/manual_clock.h"
 
-namespace steadystate {
+namespace steadystate::session_service_test {
 namespace {
 
 using testing::Contains;
@@ -375,4 +375,4 @@ TEST(SessionServiceTest, CallsAreCountedByMethodAndCode) {
 }
 
 }  // namespace
-}  // namespace steadystate
+}  // namespace steadystate::session_service_test

@@ -12,7 +12,7 @@
 #include "server/base/error.h"
 #include "tests/testing/parked_threads.h"
 
-namespace steadystate {
+namespace steadystate::session_watchers_test {
 namespace {
 
 class CountingWatcher final : public SessionWatchers::Watcher {
@@ -121,4 +121,4 @@ TEST_F(SessionWatchersTest, OutliveTheEventsOnceTheyHaveStopped) {
 }
 
 }  // namespace
-}  // namespace steadystate
+}  // namespace steadystate::session_watchers_test

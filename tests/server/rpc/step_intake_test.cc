@@ -17,7 +17,7 @@
 #include "tests/testing/manual_clock.h"
 #include "tests/testing/tiny_model.h"
 
-namespace steadystate {
+namespace steadystate::step_intake_test {
 namespace {
 
 using testing::ElementsAre;
@@ -150,4 +150,4 @@ TEST_F(StepIntakeTest, AMessageCanBeDropped) {
 }
 
 }  // namespace
-}  // namespace steadystate
+}  // namespace steadystate::step_intake_test

@@ -11,7 +11,7 @@
 #include "gtest/gtest.h"
 #include "tests/server/rpc/wire_error.h"
 
-namespace steadystate {
+namespace steadystate::step_message_test {
 namespace {
 
 using Request = StepMessage::Request;
@@ -201,4 +201,4 @@ TEST(StepMessageTest, ARequestThatTakesMuchIsNamedAndNotRead) {
 }
 
 }  // namespace
-}  // namespace steadystate
+}  // namespace steadystate::step_message_test

@@ -11,7 +11,7 @@
 #include "tests/server/rpc/wire_error.h"
 #include "tests/testing/direct_session.h"
 
-namespace steadystate {
+namespace steadystate::step_test {
 namespace {
 
 using testing::Contains;
@@ -172,4 +172,4 @@ TEST(StepTest, SeedDecidesTheDraw) {
 }
 
 }  // namespace
-}  // namespace steadystate
+}  // namespace steadystate::step_test

@@ -17,7 +17,7 @@
 #include "tests/server/rpc/raw_call.h"
 #include "tests/server/rpc/wire_error.h"
 
-namespace steadystate {
+namespace steadystate::stream_step_limits_test {
 namespace {
 
 constexpr char kStreamStep[] = "/steadystate.v1.GenerationService/StreamStep";
@@ -269,4 +269,4 @@ TEST(StreamStepLimitsTest, SmallMessagesThatWaitAreCountedToo) {
 }
 
 }  // namespace
-}  // namespace steadystate
+}  // namespace steadystate::stream_step_limits_test

@@ -18,7 +18,7 @@
 #include "tests/server/rpc/wire_error.h"
 #include "tests/testing/parked_threads.h"
 
-namespace steadystate {
+namespace steadystate::stream_step_test {
 namespace {
 
 using Result = v1::StreamStepResponse::Result;
@@ -763,4 +763,4 @@ TEST(StreamStepTest, WhatOnlyAStreamMayAskIsRefusedElsewhere) {
 }
 
 }  // namespace
-}  // namespace steadystate
+}  // namespace steadystate::stream_step_test

@@ -17,7 +17,7 @@
 #include "tests/testing/temp_directory.h"
 #include "tests/testing/tiny_model.h"
 
-namespace steadystate {
+namespace steadystate::tokenizer_kinds_test {
 namespace {
 
 // Spaces, scripts, an emoji of several code points; no character that the
@@ -248,4 +248,4 @@ INSTANTIATE_TEST_SUITE_P(
     });
 
 }  // namespace
-}  // namespace steadystate
+}  // namespace steadystate::tokenizer_kinds_test

@@ -22,7 +22,7 @@
 #include "tests/testing/temp_directory.h"
 #include "tests/testing/tiny_model.h"
 
-namespace steadystate {
+namespace steadystate::turn_threads_test {
 namespace {
 
 ErrorReason ReasonOf(const absl::Status& status) {
@@ -354,4 +354,4 @@ TEST(RunSoonTest, RunsOnAnotherThreadAndLetsGo) {
 }
 
 }  // namespace
-}  // namespace steadystate
+}  // namespace steadystate::turn_threads_test

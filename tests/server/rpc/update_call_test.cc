@@ -8,7 +8,7 @@
 #include "tests/server/rpc/open_server.h"
 #include "tests/server/rpc/wire_error.h"
 
-namespace steadystate {
+namespace steadystate::update_call_test {
 namespace {
 
 using testing::Pair;
@@ -136,4 +136,4 @@ TEST_F(UpdateCallTest, WrongRequestsAreRefused) {
 }
 
 }  // namespace
-}  // namespace steadystate
+}  // namespace steadystate::update_call_test

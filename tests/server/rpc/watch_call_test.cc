@@ -21,7 +21,7 @@
 #include "tests/testing/manual_clock.h"
 #include "tests/testing/parked_threads.h"
 
-namespace steadystate {
+namespace steadystate::watch_call_test {
 namespace {
 
 using testing::ElementsAre;
@@ -447,4 +447,4 @@ TEST(WatchCallTest, ManyWhoWatchSeeTheSame) {
 }
 
 }  // namespace
-}  // namespace steadystate
+}  // namespace steadystate::watch_call_test

@@ -14,7 +14,7 @@
 #include "steadystate/v1/generation.pb.h"
 #include "steadystate/v1/session.pb.h"
 
-namespace steadystate {
+namespace steadystate::wire_reader_test {
 namespace {
 
 // 1: 300; 2: "hi"; 3: eight bytes; 4: four bytes; 5: a group with 1: 1 in a
@@ -192,4 +192,4 @@ TEST(ParsedBytesTest, StopsAtAFault) {
 }
 
 }  // namespace
-}  // namespace steadystate
+}  // namespace steadystate::wire_reader_test

@@ -16,7 +16,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
-namespace steadystate {
+namespace steadystate::expired_ids_test {
 namespace {
 
 using testing::ElementsAre;
@@ -125,4 +125,4 @@ TEST(ExpiredIdsTest, AStoreHasWhatIsRemembered) {
 }
 
 }  // namespace
-}  // namespace steadystate
+}  // namespace steadystate::expired_ids_test

@@ -13,7 +13,7 @@
 #include "server/session/session.h"
 #include "server/session/session_state.h"
 
-namespace steadystate {
+namespace steadystate::job_queue_test {
 namespace {
 
 class JobQueueTest : public testing::Test {
@@ -105,4 +105,4 @@ TEST_F(JobQueueTest, FindsASession) {
 }
 
 }  // namespace
-}  // namespace steadystate
+}  // namespace steadystate::job_queue_test

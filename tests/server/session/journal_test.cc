@@ -16,7 +16,7 @@
 #include "tests/testing/memory_store.h"
 #include "tests/testing/parked_threads.h"
 
-namespace steadystate {
+namespace steadystate::journal_test {
 namespace {
 
 class JournalTest : public testing::Test {
@@ -188,4 +188,4 @@ TEST_F(JournalTest, AnswersWaitForASyncThatIsLate) {
 }
 
 }  // namespace
-}  // namespace steadystate
+}  // namespace steadystate::journal_test

@@ -14,7 +14,7 @@
 #include "server/model/state_layout.h"
 #include "server/session/session.h"
 
-namespace steadystate {
+namespace steadystate::log_book_test {
 namespace {
 
 StateLayout MakeLayout() {
@@ -113,4 +113,4 @@ TEST_F(LogBookTest, ALostRoundBreaksThoseOfWhomItTold) {
 }
 
 }  // namespace
-}  // namespace steadystate
+}  // namespace steadystate::log_book_test

@@ -15,7 +15,7 @@
 #include "server/model/state_layout.h"
 #include "server/session/state_pool.h"
 
-namespace steadystate {
+namespace steadystate::log_entry_test {
 namespace {
 
 constexpr SessionUid kUid = {1, 2};
@@ -221,4 +221,4 @@ TEST_F(LogTailTest, NothingIsMadeOfNonsense) {
 }
 
 }  // namespace
-}  // namespace steadystate
+}  // namespace steadystate::log_entry_test

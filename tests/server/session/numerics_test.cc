@@ -11,7 +11,7 @@
 #include "gtest/gtest.h"
 #include "server/base/sha256.h"
 
-namespace steadystate {
+namespace steadystate::numerics_test {
 namespace {
 
 struct Shape {
@@ -127,4 +127,4 @@ TEST(DifferenceTest, NamesWhatIsNotAlike) {
 }
 
 }  // namespace
-}  // namespace steadystate
+}  // namespace steadystate::numerics_test

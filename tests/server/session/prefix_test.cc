@@ -11,7 +11,7 @@
 #include "server/model/state_layout.h"
 #include "server/session/session_id.h"
 
-namespace steadystate {
+namespace steadystate::prefix_test {
 namespace {
 
 constexpr PrefixOrigin kOrigin = {.owner = "o", .numerics = 7, .piece_rows = 4};
@@ -133,4 +133,4 @@ TEST(PrefixTest, IsKnownOfASessionThatHasOnlyHadAPrompt) {
 }
 
 }  // namespace
-}  // namespace steadystate
+}  // namespace steadystate::prefix_test

@@ -11,7 +11,7 @@
 #include "gtest/gtest.h"
 #include "server/base/error.h"
 
-namespace steadystate {
+namespace steadystate::removals_test {
 namespace {
 
 using Removal = Removals::Removal;
@@ -208,4 +208,4 @@ TEST_F(RemovalsTest, WhileNothingIsTriedNobodyIsKeptWaiting) {
 }
 
 }  // namespace
-}  // namespace steadystate
+}  // namespace steadystate::removals_test

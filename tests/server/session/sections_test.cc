@@ -9,7 +9,7 @@
 #include "server/base/crc32c.h"
 #include "server/base/error.h"
 
-namespace steadystate {
+namespace steadystate::sections_test {
 namespace {
 
 constexpr size_t kMost = 8;
@@ -89,4 +89,4 @@ TEST(SectionsTest, ALaterVersionIsNotTakenForDamage) {
 }
 
 }  // namespace
-}  // namespace steadystate
+}  // namespace steadystate::sections_test

@@ -14,7 +14,7 @@
 #include "gtest/gtest.h"
 #include "server/base/error.h"
 
-namespace steadystate {
+namespace steadystate::session_events_test {
 namespace {
 
 using testing::ElementsAre;
@@ -223,4 +223,4 @@ TEST(SessionEventsTest, ReadersSeeWhatThreadsAdd) {
 }
 
 }  // namespace
-}  // namespace steadystate
+}  // namespace steadystate::session_events_test

@@ -10,7 +10,7 @@
 #include "gtest/gtest.h"
 #include "server/base/error.h"
 
-namespace steadystate {
+namespace steadystate::session_id_test {
 namespace {
 
 bool HasReason(const absl::Status& status, ErrorReason reason) {
@@ -154,4 +154,4 @@ TEST(SessionIdTest, IdsOfSessionsThatAreMadeTogetherAreValidAndDistinct) {
 }
 
 }  // namespace
-}  // namespace steadystate
+}  // namespace steadystate::session_id_test

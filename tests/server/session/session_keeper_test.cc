@@ -17,7 +17,7 @@
 #include "tests/testing/manual_clock.h"
 #include "tests/testing/parked_threads.h"
 
-namespace steadystate {
+namespace steadystate::session_keeper_test {
 namespace {
 
 constexpr absl::Duration kTtl = absl::Hours(1);
@@ -563,4 +563,4 @@ TEST_F(SessionKeeperForkTest, WhatIsNotSaidIsAsOfTheParent) {
 }
 
 }  // namespace
-}  // namespace steadystate
+}  // namespace steadystate::session_keeper_test

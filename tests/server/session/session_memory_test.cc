@@ -17,7 +17,7 @@
 #include "absl/strings/str_cat.h"
 #include "gtest/gtest.h"
 
-namespace steadystate {
+namespace steadystate::session_memory_test {
 namespace {
 
 class Memory {
@@ -240,4 +240,4 @@ TEST(RequestRecordsBoundsTest, WhatIsOutOfBoundsIsLeftOut) {
 }
 
 }  // namespace
-}  // namespace steadystate
+}  // namespace steadystate::session_memory_test

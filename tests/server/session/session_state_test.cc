@@ -12,7 +12,7 @@
 #include "gtest/gtest.h"
 #include "server/model/sampler.h"
 
-namespace steadystate {
+namespace steadystate::session_state_test {
 namespace {
 
 constexpr size_t kHidden = 24;
@@ -179,4 +179,4 @@ TEST(GrowingSessionStateTest, AnEndedSessionLeavesNothingBehind) {
 }
 
 }  // namespace
-}  // namespace steadystate
+}  // namespace steadystate::session_state_test

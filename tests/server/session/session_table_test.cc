@@ -12,7 +12,7 @@
 #include "server/session/prefix.h"
 #include "server/session/session_id.h"
 
-namespace steadystate {
+namespace steadystate::session_table_test {
 namespace {
 
 using testing::ElementsAre;
@@ -369,4 +369,4 @@ TEST_F(SessionTableTest, ListLeavesOutTheExpiredAndChecksItsArguments) {
 }
 
 }  // namespace
-}  // namespace steadystate
+}  // namespace steadystate::session_table_test

@@ -25,7 +25,7 @@
 #include "server/session/sections.h"
 #include "tests/testing/temp_directory.h"
 
-namespace steadystate {
+namespace steadystate::snapshot_test {
 namespace {
 
 constexpr size_t kHidden = 6;
@@ -512,4 +512,4 @@ TEST_P(FirstVersionTest, IsReadForEver) {
 INSTANTIATE_TEST_SUITE_P(Files, FirstVersionTest, testing::Bool());
 
 }  // namespace
-}  // namespace steadystate
+}  // namespace steadystate::snapshot_test

@@ -21,7 +21,7 @@
 #include "gtest/gtest.h"
 #include "server/base/error.h"
 
-namespace steadystate {
+namespace steadystate::state_pool_test {
 namespace {
 
 constexpr SlotSize kFixed{.bytes = 1920, .fixed_bytes = 1920};
@@ -270,4 +270,4 @@ TEST(StatePoolTest, ThreadsBorrowAndReturnAtOnce) {
 }
 
 }  // namespace
-}  // namespace steadystate
+}  // namespace steadystate::state_pool_test

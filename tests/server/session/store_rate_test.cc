@@ -11,7 +11,7 @@
 #include "tests/testing/manual_clock.h"
 #include "tests/testing/slow_store.h"
 
-namespace steadystate {
+namespace steadystate::store_rate_test {
 namespace {
 
 constexpr uint64_t kMiB = uint64_t{1} << 20;
@@ -80,4 +80,4 @@ TEST(StoreRateTest, AStoreThatFailsIsNoMeasure) {
 }
 
 }  // namespace
-}  // namespace steadystate
+}  // namespace steadystate::store_rate_test

@@ -15,7 +15,7 @@
 #include "gtest/gtest.h"
 #include "tests/testing/temp_directory.h"
 
-namespace steadystate {
+namespace steadystate::file_list_test {
 namespace {
 
 using Sizes = FileList::Sizes;
@@ -121,4 +121,4 @@ TEST_F(FileListTest, WhatIsDamagedSaysNothing) {
 }
 
 }  // namespace
-}  // namespace steadystate
+}  // namespace steadystate::file_list_test

@@ -11,7 +11,7 @@
 #include "gtest/gtest.h"
 #include "tests/testing/temp_directory.h"
 
-namespace steadystate {
+namespace steadystate::held_directory_test {
 namespace {
 
 class HeldDirectoryTest : public testing::Test {
@@ -89,4 +89,4 @@ TEST_F(HeldDirectoryTest, IsToldWhenNothingKeepsOthersOut) {
 }
 
 }  // namespace
-}  // namespace steadystate
+}  // namespace steadystate::held_directory_test

@@ -19,7 +19,7 @@
 #include "server/store/rocks_store.h"
 #include "tests/server/store/rocks_store_harness.h"
 
-namespace steadystate {
+namespace steadystate::power_test {
 namespace {
 
 // What of the files in a directory a loss of power leaves. A lock keeps all
@@ -255,4 +255,4 @@ TEST_F(RocksStoreTest, ALossOfPowerAtAnyTimeIsNoDamage) {
 }
 
 }  // namespace
-}  // namespace steadystate
+}  // namespace steadystate::power_test

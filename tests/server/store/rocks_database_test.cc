@@ -20,7 +20,7 @@
 #include "server/store/written_note.h"
 #include "tests/server/store/rocks_store_harness.h"
 
-namespace steadystate {
+namespace steadystate::rocks_database_test {
 namespace {
 
 // A store whose database's log was written by a machine that has lost power.
@@ -558,4 +558,4 @@ TEST_F(RocksStoreTest, DamageThatIsNoSessionsStopsNoneOfThem) {
 }
 
 }  // namespace
-}  // namespace steadystate
+}  // namespace steadystate::rocks_database_test

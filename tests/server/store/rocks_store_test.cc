@@ -37,7 +37,7 @@
 #include "tests/server/store/rocks_store_harness.h"
 #include "tests/testing/temp_directory.h"
 
-namespace steadystate {
+namespace steadystate::rocks_store_test {
 namespace {
 
 TEST_F(RocksStoreTest, WhatWasPutIsThereWhenItIsOpenedAgain) {
@@ -532,4 +532,4 @@ TEST_F(FilesOfRocksStoreTest, AnOlderDirectoryIsGoneOnWith) {
 }
 
 }  // namespace
-}  // namespace steadystate
+}  // namespace steadystate::rocks_store_test

@@ -21,7 +21,7 @@
 #include "server/base/error.h"
 #include "tests/testing/temp_directory.h"
 
-namespace steadystate {
+namespace steadystate::round_log_test {
 namespace {
 
 using Rounds = std::vector<std::pair<uint64_t, std::string>>;
@@ -616,4 +616,4 @@ TEST_F(RoundLogTest, ALogThatCannotBeMadeIsToldSo) {
 }
 
 }  // namespace
-}  // namespace steadystate
+}  // namespace steadystate::round_log_test

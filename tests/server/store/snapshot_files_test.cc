@@ -18,7 +18,7 @@
 #include "tests/server/store/faulty_file_system.h"
 #include "tests/testing/temp_directory.h"
 
-namespace steadystate {
+namespace steadystate::snapshot_files_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -205,4 +205,4 @@ TEST_F(SnapshotFilesTest, AFileThatIsNotAsItWasWrittenIsCorrupt) {
 }
 
 }  // namespace
-}  // namespace steadystate
+}  // namespace steadystate::snapshot_files_test

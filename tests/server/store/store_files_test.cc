@@ -18,7 +18,7 @@
 #include "tests/server/store/faulty_file_system.h"
 #include "tests/testing/temp_directory.h"
 
-namespace steadystate {
+namespace steadystate::store_files_test {
 namespace {
 
 const rocksdb::FileOptions kFile;
@@ -115,4 +115,4 @@ TEST_F(StoreFilesTest, TellsWhatIsSyncedOfTheManifest) {
 }
 
 }  // namespace
-}  // namespace steadystate
+}  // namespace steadystate::store_files_test

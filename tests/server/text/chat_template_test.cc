@@ -10,7 +10,7 @@
 #include "gtest/gtest.h"
 #include "tests/testing/temp_directory.h"
 
-namespace steadystate {
+namespace steadystate::chat_template_test {
 namespace {
 
 using testing::AllOf;
@@ -129,4 +129,4 @@ TEST(ChatTemplateTest, WhatWasNotFetchedIsRefused) {
 }
 
 }  // namespace
-}  // namespace steadystate
+}  // namespace steadystate::chat_template_test

@@ -15,7 +15,7 @@
 #include "server/text/tokenizer_factory.h"
 #include "server/text/unicode.h"
 
-namespace steadystate {
+namespace steadystate::json_tokenizer_test {
 namespace {
 
 using nlohmann::json;
@@ -425,4 +425,4 @@ TEST(Utf8Test, EveryCharacterComesBack) {
 }
 
 }  // namespace
-}  // namespace steadystate
+}  // namespace steadystate::json_tokenizer_test

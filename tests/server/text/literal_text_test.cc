@@ -19,7 +19,7 @@
 #include "server/text/unicode.h"
 #include "tests/testing/temp_directory.h"
 
-namespace steadystate {
+namespace steadystate::literal_text_test {
 namespace {
 
 using nlohmann::json;
@@ -323,4 +323,4 @@ INSTANTIATE_TEST_SUITE_P(
     [](const auto& test) { return std::string(test.param); });
 
 }  // namespace
-}  // namespace steadystate
+}  // namespace steadystate::literal_text_test

@@ -14,7 +14,7 @@
 #include "server/text/tokenizer_factory.h"
 #include "tests/testing/temp_directory.h"
 
-namespace steadystate {
+namespace steadystate::post_processor_test {
 namespace {
 
 using nlohmann::json;
@@ -107,4 +107,4 @@ TEST(PostProcessorTest, MalformedTemplatesAreRefused) {
 }
 
 }  // namespace
-}  // namespace steadystate
+}  // namespace steadystate::post_processor_test

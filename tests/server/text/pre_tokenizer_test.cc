@@ -10,7 +10,7 @@
 #include "gtest/gtest.h"
 #include "nlohmann/json.hpp"
 
-namespace steadystate {
+namespace steadystate::pre_tokenizer_test {
 namespace {
 
 using nlohmann::json;
@@ -101,4 +101,4 @@ TEST(PreTokenizerTest, DigitsAreGroupedByALookAhead) {
 }
 
 }  // namespace
-}  // namespace steadystate
+}  // namespace steadystate::pre_tokenizer_test

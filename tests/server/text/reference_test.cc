@@ -17,7 +17,7 @@
 #include "server/text/unicode.h"
 #include "tests/testing/temp_directory.h"
 
-namespace steadystate {
+namespace steadystate::reference_test {
 namespace {
 
 constexpr size_t kVocabSize = 2000;
@@ -129,4 +129,4 @@ INSTANTIATE_TEST_SUITE_P(
     [](const auto& test) { return std::string(test.param.folder); });
 
 }  // namespace
-}  // namespace steadystate
+}  // namespace steadystate::reference_test

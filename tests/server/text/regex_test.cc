@@ -10,7 +10,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
-namespace steadystate {
+namespace steadystate::regex_test {
 namespace {
 
 using testing::ElementsAre;
@@ -164,4 +164,4 @@ TEST(RegexTest, SearchesTakeFromTheThreadsBudget) {
 }
 
 }  // namespace
-}  // namespace steadystate
+}  // namespace steadystate::regex_test

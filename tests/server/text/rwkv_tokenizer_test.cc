@@ -11,7 +11,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
-namespace steadystate {
+namespace steadystate::rwkv_tokenizer_test {
 namespace {
 
 using testing::ElementsAre;
@@ -131,4 +131,4 @@ TEST(RwkvTokenizerTest, EveryByteMustBeAToken) {
 }
 
 }  // namespace
-}  // namespace steadystate
+}  // namespace steadystate::rwkv_tokenizer_test

@@ -17,7 +17,7 @@
 #include "server/text/tokenizer_factory.h"
 #include "tests/testing/temp_directory.h"
 
-namespace steadystate {
+namespace steadystate::sentencepiece_file_test {
 namespace {
 
 using testing::HasSubstr;
@@ -301,4 +301,4 @@ TEST(CharsMapTest, ReplacementsAreInTheFileAndShort) {
 }
 
 }  // namespace
-}  // namespace steadystate
+}  // namespace steadystate::sentencepiece_file_test

@@ -15,7 +15,7 @@
 #include "server/text/tokenizer_factory.h"
 #include "tests/testing/temp_directory.h"
 
-namespace steadystate {
+namespace steadystate::sentencepiece_marks_test {
 namespace {
 
 constexpr size_t kVocabSize = 2000;
@@ -156,4 +156,4 @@ INSTANTIATE_TEST_SUITE_P(Files, SentencePieceMarksTest,
                          });
 
 }  // namespace
-}  // namespace steadystate
+}  // namespace steadystate::sentencepiece_marks_test

@@ -13,7 +13,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
-namespace steadystate {
+namespace steadystate::text_stream_test {
 namespace {
 
 constexpr char kReplacement[] = "\xEF\xBF\xBD";
@@ -176,4 +176,4 @@ TEST(TextStreamTest, ACarryIsTheBeginningOfACharacterOrNothing) {
 }
 
 }  // namespace
-}  // namespace steadystate
+}  // namespace steadystate::text_stream_test

@@ -14,7 +14,7 @@
 #include "gtest/gtest.h"
 #include "tests/testing/temp_directory.h"
 
-namespace steadystate {
+namespace steadystate::tokenizer_factory_test {
 namespace {
 
 using testing::AllOf;
@@ -232,4 +232,4 @@ TEST(ByteTokenizerTest, ASmallerVocabularyIsRefused) {
 }
 
 }  // namespace
-}  // namespace steadystate
+}  // namespace steadystate::tokenizer_factory_test

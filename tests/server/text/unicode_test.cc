@@ -13,7 +13,7 @@
 #include "server/text/tokenizer_factory.h"
 #include "tests/testing/temp_directory.h"
 
-namespace steadystate {
+namespace steadystate::unicode_test {
 namespace {
 
 using nlohmann::json;
@@ -117,4 +117,4 @@ TEST(UnicodeTest, StandInsAreAsLong) {
 }
 
 }  // namespace
-}  // namespace steadystate
+}  // namespace steadystate::unicode_test

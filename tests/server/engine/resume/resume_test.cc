@@ -23,7 +23,7 @@
 #include "tests/testing/environment_number.h"
 #include "tests/testing/memory_store.h"
 
-namespace steadystate {
+namespace steadystate::resume_test {
 namespace {
 
 constexpr size_t kTokens = 400;
@@ -315,4 +315,4 @@ TEST_P(ResumeTest, AGenerationGoesOnToTheByte) {
 }
 
 }  // namespace
-}  // namespace steadystate
+}  // namespace steadystate::resume_test

@@ -10,7 +10,7 @@
 #include "gtest/gtest.h"
 #include "tests/testing/environment_number.h"
 
-namespace steadystate {
+namespace steadystate::simulation_test {
 namespace {
 
 // ThreadSanitizer makes all of it some ten times slower.
@@ -37,4 +37,4 @@ TEST_P(SimulationTest, SessionsAreWhatTheyShouldBe) {
 }
 
 }  // namespace
-}  // namespace steadystate
+}  // namespace steadystate::simulation_test

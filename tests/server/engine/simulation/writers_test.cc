@@ -22,7 +22,7 @@
 #include "tests/server/engine/engine_harness.h"
 #include "tests/testing/memory_store.h"
 
-namespace steadystate {
+namespace steadystate::writers_test {
 namespace {
 
 constexpr size_t kWriters = 64;
@@ -183,4 +183,4 @@ TEST_P(WritersTest, EachTokenCountsOnceInAnOrderThatTheAnswersTell) {
 }
 
 }  // namespace
-}  // namespace steadystate
+}  // namespace steadystate::writers_test

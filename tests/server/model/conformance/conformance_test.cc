@@ -17,7 +17,7 @@
 #include "tests/server/model/conformance/sequence.h"
 #include "tests/server/model/conformance/spread_weights.h"
 
-namespace steadystate {
+namespace steadystate::conformance_test {
 namespace {
 
 // Between two ways to add up the same numbers in float32.
@@ -265,4 +265,4 @@ TEST_P(ConformanceTest, EveryTargetOfTheKernelsAgrees) {
 }
 
 }  // namespace
-}  // namespace steadystate
+}  // namespace steadystate::conformance_test

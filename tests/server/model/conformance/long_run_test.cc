@@ -17,7 +17,7 @@
 #include "tests/testing/checkpoint_writer.h"
 #include "tests/testing/temp_directory.h"
 
-namespace steadystate {
+namespace steadystate::long_run_test {
 namespace {
 
 constexpr size_t kSaturatedTokens = 10'000;
@@ -101,4 +101,4 @@ TEST_P(LongRunTest, RoundingDoesNotAddUp) {
 }
 
 }  // namespace
-}  // namespace steadystate
+}  // namespace steadystate::long_run_test

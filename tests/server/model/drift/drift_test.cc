@@ -30,7 +30,7 @@
 #include "tests/kernels/numbers.h"
 #include "tests/testing/part_harness.h"
 
-namespace steadystate {
+namespace steadystate::drift_test {
 namespace {
 
 constexpr size_t K = 8;
@@ -593,4 +593,4 @@ TEST_P(DriftTest, OutputsStayBesideTheFormulaInDoubles) {
 }
 
 }  // namespace
-}  // namespace steadystate
+}  // namespace steadystate::drift_test

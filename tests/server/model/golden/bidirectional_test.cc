@@ -17,7 +17,7 @@
 #include "tests/testing/npy.h"
 #include "tests/testing/temp_directory.h"
 
-namespace steadystate {
+namespace steadystate::bidirectional_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -139,4 +139,4 @@ TEST(CausalModelTest, ModelsInWhichOrderMattersSayWhere) {
 }
 
 }  // namespace
-}  // namespace steadystate
+}  // namespace steadystate::bidirectional_test

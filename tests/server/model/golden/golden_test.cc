@@ -23,7 +23,7 @@
 #include "tests/testing/npy.h"
 #include "tests/testing/temp_directory.h"
 
-namespace steadystate {
+namespace steadystate::golden_test {
 namespace {
 
 constexpr char kFolder[] = STEADYSTATE_SOURCE_DIR "/tests/golden";
@@ -241,4 +241,4 @@ INSTANTIATE_TEST_SUITE_P(Softmax, CacheGoldenTest,
                          });
 
 }  // namespace
-}  // namespace steadystate
+}  // namespace steadystate::golden_test

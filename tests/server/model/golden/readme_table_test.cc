@@ -9,7 +9,7 @@
 #include "gtest/gtest.h"
 #include "server/model/registry.h"
 
-namespace steadystate {
+namespace steadystate::readme_table_test {
 namespace {
 
 TEST(ReadmeTableTest, HasTheRowsOfTheRegistry) {
@@ -28,4 +28,4 @@ TEST(ReadmeTableTest, HasTheRowsOfTheRegistry) {
 }
 
 }  // namespace
-}  // namespace steadystate
+}  // namespace steadystate::readme_table_test

@@ -12,7 +12,7 @@
 #include "server/model/registry.h"
 #include "tests/testing/golden_options.h"
 
-namespace steadystate {
+namespace steadystate::bailing_hybrid_test {
 namespace {
 
 using testing::ElementsAre;
@@ -93,4 +93,4 @@ TEST(BailingHybridTest, AllOfTheSharedKeyTurns) {
 }
 
 }  // namespace
-}  // namespace steadystate
+}  // namespace steadystate::bailing_hybrid_test

@@ -8,7 +8,7 @@
 #include "server/model/registry.h"
 #include "tests/testing/golden_options.h"
 
-namespace steadystate {
+namespace steadystate::bamba_test {
 namespace {
 
 constexpr absl::StatusCode kInvalid = absl::StatusCode::kInvalidArgument;
@@ -62,4 +62,4 @@ TEST(BambaTest, LayersMayHaveTheirKindByName) {
 }
 
 }  // namespace
-}  // namespace steadystate
+}  // namespace steadystate::bamba_test

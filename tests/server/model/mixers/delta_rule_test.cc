@@ -14,7 +14,7 @@
 #include "tests/testing/golden_options.h"
 #include "tests/testing/temp_directory.h"
 
-namespace steadystate {
+namespace steadystate::delta_rule_test {
 namespace {
 
 using nlohmann::json;
@@ -189,4 +189,4 @@ TEST(KdaTest, SafeGateNeedsALowerBound) {
 }
 
 }  // namespace
-}  // namespace steadystate
+}  // namespace steadystate::delta_rule_test

@@ -8,7 +8,7 @@
 #include "server/model/registry.h"
 #include "tests/testing/golden_options.h"
 
-namespace steadystate {
+namespace steadystate::falcon_h1_test {
 namespace {
 
 constexpr absl::StatusCode kInvalid = absl::StatusCode::kInvalidArgument;
@@ -92,4 +92,4 @@ TEST(FalconH1Test, WithoutAWordOfThemNothingIsMultiplied) {
 }
 
 }  // namespace
-}  // namespace steadystate
+}  // namespace steadystate::falcon_h1_test

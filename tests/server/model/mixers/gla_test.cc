@@ -10,7 +10,7 @@
 #include "server/model/mixers/mixers.h"
 #include "tests/testing/golden_options.h"
 
-namespace steadystate {
+namespace steadystate::gla_test {
 namespace {
 
 using nlohmann::json;
@@ -61,4 +61,4 @@ TEST(SimpleGlaTest, BadValuesAreRefusedByName) {
 }
 
 }  // namespace
-}  // namespace steadystate
+}  // namespace steadystate::gla_test

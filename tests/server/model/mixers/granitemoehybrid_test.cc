@@ -8,7 +8,7 @@
 #include "server/model/registry.h"
 #include "tests/testing/golden_options.h"
 
-namespace steadystate {
+namespace steadystate::granitemoehybrid_test {
 namespace {
 
 constexpr absl::StatusCode kInvalid = absl::StatusCode::kInvalidArgument;
@@ -89,4 +89,4 @@ TEST(GraniteMoeHybridTest, WithoutAWordOfThemAllAreAsTheLibraryHasThem) {
 }
 
 }  // namespace
-}  // namespace steadystate
+}  // namespace steadystate::granitemoehybrid_test

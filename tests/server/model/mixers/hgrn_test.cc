@@ -10,7 +10,7 @@
 #include "server/model/mixers/mixers.h"
 #include "tests/testing/golden_options.h"
 
-namespace steadystate {
+namespace steadystate::hgrn_test {
 namespace {
 
 using nlohmann::json;
@@ -66,4 +66,4 @@ TEST(Hgrn2Test, BoundsAreNeededUnlessSwitchedOff) {
 }
 
 }  // namespace
-}  // namespace steadystate
+}  // namespace steadystate::hgrn_test

@@ -8,7 +8,7 @@
 #include "server/model/registry.h"
 #include "tests/testing/golden_options.h"
 
-namespace steadystate {
+namespace steadystate::jamba_test {
 namespace {
 
 constexpr absl::StatusCode kInvalid = absl::StatusCode::kInvalidArgument;
@@ -60,4 +60,4 @@ TEST(JambaTest, OneExpertIsAnMlp) {
 }
 
 }  // namespace
-}  // namespace steadystate
+}  // namespace steadystate::jamba_test

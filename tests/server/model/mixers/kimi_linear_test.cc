@@ -13,7 +13,7 @@
 #include "server/model/registry.h"
 #include "tests/testing/golden_options.h"
 
-namespace steadystate {
+namespace steadystate::kimi_linear_test {
 namespace {
 
 using testing::ElementsAre;
@@ -142,4 +142,4 @@ TEST(KimiLinearTest, ATokenIsKeptOnceForAllHeads) {
 }
 
 }  // namespace
-}  // namespace steadystate
+}  // namespace steadystate::kimi_linear_test

@@ -9,7 +9,7 @@
 #include "tests/testing/golden_checkpoint.h"
 #include "tests/testing/golden_options.h"
 
-namespace steadystate {
+namespace steadystate::lfm2_test {
 namespace {
 
 constexpr absl::StatusCode kInvalid = absl::StatusCode::kInvalidArgument;
@@ -131,4 +131,4 @@ TEST(Lfm3Test, WithoutAWordLayersAreThoseOfTheLibrary) {
 }
 
 }  // namespace
-}  // namespace steadystate
+}  // namespace steadystate::lfm2_test

@@ -8,7 +8,7 @@
 #include "server/model/mixers/mixers.h"
 #include "tests/testing/golden_options.h"
 
-namespace steadystate {
+namespace steadystate::linear_attn_test {
 namespace {
 
 using testing::ElementsAre;
@@ -48,4 +48,4 @@ TEST(LinearAttnTest, HowDpfpIsReadIsSaidOnce) {
 }
 
 }  // namespace
-}  // namespace steadystate
+}  // namespace steadystate::linear_attn_test

@@ -12,7 +12,7 @@
 #include "server/model/mixers/mixers.h"
 #include "tests/testing/golden_options.h"
 
-namespace steadystate {
+namespace steadystate::linear_recurrence_test {
 namespace {
 
 using nlohmann::json;
@@ -172,4 +172,4 @@ TEST(LinearRecurrenceTest, TensorsOfTheDecayAreNeeded) {
 }
 
 }  // namespace
-}  // namespace steadystate
+}  // namespace steadystate::linear_recurrence_test

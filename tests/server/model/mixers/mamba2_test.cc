@@ -15,7 +15,7 @@
 #include "tests/testing/golden_options.h"
 #include "tests/testing/temp_directory.h"
 
-namespace steadystate {
+namespace steadystate::mamba2_test {
 namespace {
 
 using nlohmann::json;
@@ -177,4 +177,4 @@ TEST(Mamba2Test, BadValuesAreRefusedByName) {
 }
 
 }  // namespace
-}  // namespace steadystate
+}  // namespace steadystate::mamba2_test

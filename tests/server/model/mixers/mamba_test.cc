@@ -19,7 +19,7 @@
 #include "tests/testing/golden_options.h"
 #include "tests/testing/temp_directory.h"
 
-namespace steadystate {
+namespace steadystate::mamba_test {
 namespace {
 
 using testing::HasSubstr;
@@ -260,4 +260,4 @@ TEST(MambaTest, BadValuesOfFalconMambaAreRefusedByName) {
 }
 
 }  // namespace
-}  // namespace steadystate
+}  // namespace steadystate::mamba_test

@@ -9,7 +9,7 @@
 #include "server/model/registry.h"
 #include "tests/testing/golden_options.h"
 
-namespace steadystate {
+namespace steadystate::nemotron_h_test {
 namespace {
 
 constexpr absl::StatusCode kInvalid = absl::StatusCode::kInvalidArgument;
@@ -88,4 +88,4 @@ TEST(NemotronHTest, NamesOfLayersComeBeforeLetters) {
 }
 
 }  // namespace
-}  // namespace steadystate
+}  // namespace steadystate::nemotron_h_test

@@ -15,7 +15,7 @@
 #include "tests/testing/golden_checkpoint.h"
 #include "tests/testing/golden_options.h"
 
-namespace steadystate {
+namespace steadystate::olmo_hybrid_test {
 namespace {
 
 constexpr absl::StatusCode kInvalid = absl::StatusCode::kInvalidArgument;
@@ -120,4 +120,4 @@ TEST(OlmoHybridTest, ConvolutionsMayBeCutInThirds) {
 }
 
 }  // namespace
-}  // namespace steadystate
+}  // namespace steadystate::olmo_hybrid_test

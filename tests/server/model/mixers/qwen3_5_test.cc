@@ -9,7 +9,7 @@
 #include "server/model/model.h"
 #include "tests/testing/golden_options.h"
 
-namespace steadystate {
+namespace steadystate::qwen3_5_test {
 namespace {
 
 using testing::ElementsAre;
@@ -87,4 +87,4 @@ TEST(Qwen35Test, AModelOfSeveralMediaIsServedAsItsLanguageModel) {
 }
 
 }  // namespace
-}  // namespace steadystate
+}  // namespace steadystate::qwen3_5_test

@@ -8,7 +8,7 @@
 #include "server/model/registry.h"
 #include "tests/testing/golden_options.h"
 
-namespace steadystate {
+namespace steadystate::recurrent_gemma_test {
 namespace {
 
 constexpr absl::StatusCode kInvalid = absl::StatusCode::kInvalidArgument;
@@ -67,4 +67,4 @@ TEST(RecurrentGemmaTest, AWindowMayBeCalledSliding) {
 }
 
 }  // namespace
-}  // namespace steadystate
+}  // namespace steadystate::recurrent_gemma_test

@@ -13,7 +13,7 @@
 #include "server/model/registry.h"
 #include "tests/testing/golden_options.h"
 
-namespace steadystate {
+namespace steadystate::retnet_test {
 namespace {
 
 using nlohmann::json;
@@ -85,4 +85,4 @@ TEST(RetnetTest, BadValuesAreRefusedByName) {
 }
 
 }  // namespace
-}  // namespace steadystate
+}  // namespace steadystate::retnet_test

@@ -10,7 +10,7 @@
 #include "tests/testing/direct_session.h"
 #include "tests/testing/golden_options.h"
 
-namespace steadystate {
+namespace steadystate::rwkv6_test {
 namespace {
 
 using nlohmann::json;
@@ -45,4 +45,4 @@ TEST(Rwkv6Test, RanksFollowFromTheShapes) {
 }
 
 }  // namespace
-}  // namespace steadystate
+}  // namespace steadystate::rwkv6_test

@@ -11,7 +11,7 @@
 #include "tests/testing/direct_session.h"
 #include "tests/testing/golden_options.h"
 
-namespace steadystate {
+namespace steadystate::rwkv7_test {
 namespace {
 
 using nlohmann::json;
@@ -55,4 +55,4 @@ TEST(Rwkv7Test, HeadsFollowFromTheShapesWhereTheConfigIsSilent) {
 }
 
 }  // namespace
-}  // namespace steadystate
+}  // namespace steadystate::rwkv7_test

@@ -12,7 +12,7 @@
 #include "server/model/registry.h"
 #include "tests/testing/golden_options.h"
 
-namespace steadystate {
+namespace steadystate::xlstm_test {
 namespace {
 
 using nlohmann::json;
@@ -113,4 +113,4 @@ TEST(XlstmTest, OtherLayoutsAreNotSupported) {
 }
 
 }  // namespace
-}  // namespace steadystate
+}  // namespace steadystate::xlstm_test

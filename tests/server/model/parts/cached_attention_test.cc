@@ -13,7 +13,7 @@
 #include "gtest/gtest.h"
 #include "tests/testing/part_harness.h"
 
-namespace steadystate {
+namespace steadystate::cached_attention_test {
 namespace {
 
 constexpr size_t kRows = 20, kWidth = 5;
@@ -143,4 +143,4 @@ TEST(CachedAttentionTest, ValuesMayBeKeysInARing) {
 }
 
 }  // namespace
-}  // namespace steadystate
+}  // namespace steadystate::cached_attention_test

@@ -11,7 +11,7 @@
 #include "gtest/gtest.h"
 #include "tests/testing/part_harness.h"
 
-namespace steadystate {
+namespace steadystate::causal_conv_test {
 namespace {
 
 constexpr uint64_t kSeed = 9;
@@ -96,4 +96,4 @@ TEST(CausalConvTest, RemembersAcrossCalls) {
 }
 
 }  // namespace
-}  // namespace steadystate
+}  // namespace steadystate::causal_conv_test

@@ -14,7 +14,7 @@
 #include "gtest/gtest.h"
 #include "tests/testing/part_harness.h"
 
-namespace steadystate {
+namespace steadystate::decay_gate_test {
 namespace {
 
 using nlohmann::json;
@@ -312,4 +312,4 @@ TEST(SoftplusDecayTest, SaturatesWithoutLeavingItsRange) {
 }
 
 }  // namespace
-}  // namespace steadystate
+}  // namespace steadystate::decay_gate_test

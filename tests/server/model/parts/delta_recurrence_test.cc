@@ -12,7 +12,7 @@
 #include "gtest/gtest.h"
 #include "tests/testing/part_harness.h"
 
-namespace steadystate {
+namespace steadystate::delta_recurrence_test {
 namespace {
 
 constexpr size_t kRows = 90, kHeads = 4, kKeyHeads = 2, kK = 5, kV = 7;
@@ -207,4 +207,4 @@ TEST_F(DeltaRecurrenceTest, UnitKeysReplaceWhatTheyHeld) {
 }
 
 }  // namespace
-}  // namespace steadystate
+}  // namespace steadystate::delta_recurrence_test

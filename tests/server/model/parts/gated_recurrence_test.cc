@@ -13,7 +13,7 @@
 #include "gtest/gtest.h"
 #include "tests/testing/part_harness.h"
 
-namespace steadystate {
+namespace steadystate::gated_recurrence_test {
 namespace {
 
 using testing::HasSubstr;
@@ -324,4 +324,4 @@ TEST(GatedRecurrenceTest, AStateTooLargeIsRefused) {
 }
 
 }  // namespace
-}  // namespace steadystate
+}  // namespace steadystate::gated_recurrence_test

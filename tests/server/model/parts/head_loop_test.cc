@@ -12,7 +12,7 @@
 #include "gtest/gtest.h"
 #include "kernels/thread_pool.h"
 
-namespace steadystate {
+namespace steadystate::head_loop_test {
 namespace {
 
 using testing::Each;
@@ -161,4 +161,4 @@ TEST(HeadOutputsTest, HeadsLieSideBySide) {
 }
 
 }  // namespace
-}  // namespace steadystate
+}  // namespace steadystate::head_loop_test

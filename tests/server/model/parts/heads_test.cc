@@ -10,7 +10,7 @@
 #include "gtest/gtest.h"
 #include "tests/testing/part_harness.h"
 
-namespace steadystate {
+namespace steadystate::heads_test {
 namespace {
 
 constexpr size_t kHeads = 2, kV = 3;
@@ -151,4 +151,4 @@ TEST(HeadShapeTest, WidthsThatHeadsDoNotDivideAreRefused) {
 }
 
 }  // namespace
-}  // namespace steadystate
+}  // namespace steadystate::heads_test

@@ -10,7 +10,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
-namespace steadystate {
+namespace steadystate::hybrid_config_test {
 namespace {
 
 using testing::ElementsAre;
@@ -163,4 +163,4 @@ TEST_F(HybridConfigTest, AKeyOfRotaryThatIsNotKnownIsAWarning) {
 }
 
 }  // namespace
-}  // namespace steadystate
+}  // namespace steadystate::hybrid_config_test

@@ -11,7 +11,7 @@
 #include "gtest/gtest.h"
 #include "tests/testing/part_harness.h"
 
-namespace steadystate {
+namespace steadystate::log_feature_recurrence_test {
 namespace {
 
 using Readout = LogFeatureRecurrence::Readout;
@@ -173,4 +173,4 @@ TEST(LogFeatureRecurrenceTest, ABidirectionalPassSeesEveryToken) {
 }
 
 }  // namespace
-}  // namespace steadystate
+}  // namespace steadystate::log_feature_recurrence_test

@@ -12,7 +12,7 @@
 #include "server/model/parts/log_feature_recurrence.h"
 #include "tests/testing/part_harness.h"
 
-namespace steadystate {
+namespace steadystate::long_sequence_test {
 namespace {
 
 constexpr uint64_t kTokens = 1000000;
@@ -105,4 +105,4 @@ TEST(LongSequenceTest, NormalisedSumsOfAMillionTokensKeepSevenPlaces) {
 }
 
 }  // namespace
-}  // namespace steadystate
+}  // namespace steadystate::long_sequence_test

@@ -14,7 +14,7 @@
 #include "kernels/chunk/token_pairs.h"
 #include "tests/testing/part_harness.h"
 
-namespace steadystate {
+namespace steadystate::mlstm_recurrence_test {
 namespace {
 
 constexpr uint64_t kSeed = 3;
@@ -173,4 +173,4 @@ TEST(MlstmRecurrenceTest, TheStabiliserKeepsAMillionSmallDecays) {
 }
 
 }  // namespace
-}  // namespace steadystate
+}  // namespace steadystate::mlstm_recurrence_test

@@ -11,7 +11,7 @@
 #include "gtest/gtest.h"
 #include "tests/testing/part_harness.h"
 
-namespace steadystate {
+namespace steadystate::query_key_test {
 namespace {
 
 using Pairs = RotaryRows::Pairs;
@@ -142,4 +142,4 @@ TEST(RotaryRowsTest, OddWidthsAreRefused) {
 }
 
 }  // namespace
-}  // namespace steadystate
+}  // namespace steadystate::query_key_test

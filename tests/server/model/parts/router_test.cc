@@ -13,7 +13,7 @@
 #include "gtest/gtest.h"
 #include "tests/testing/part_harness.h"
 
-namespace steadystate {
+namespace steadystate::router_test {
 namespace {
 
 using testing::ElementsAre;
@@ -163,4 +163,4 @@ TEST(RouterTest, ARowIsRoutedAsIfItWereAlone) {
 }
 
 }  // namespace
-}  // namespace steadystate
+}  // namespace steadystate::router_test

@@ -7,7 +7,7 @@
 #include "gtest/gtest.h"
 #include "tests/testing/part_harness.h"
 
-namespace steadystate {
+namespace steadystate::rwkv_layer_test {
 namespace {
 
 constexpr size_t kD = 2;
@@ -69,4 +69,4 @@ TEST_F(TokenShiftTest, ShareSaysHowMuchOfTheTokenBeforeIsRead) {
 }
 
 }  // namespace
-}  // namespace steadystate
+}  // namespace steadystate::rwkv_layer_test

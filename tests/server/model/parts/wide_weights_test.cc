@@ -5,7 +5,7 @@
 
 #include "gtest/gtest.h"
 
-namespace steadystate {
+namespace steadystate::wide_weights_test {
 namespace {
 
 constexpr size_t kMany = 2048;
@@ -44,4 +44,4 @@ TEST(WideWeightsTest, AFewRowsAreWideWhateverTheyAre) {
 }
 
 }  // namespace
-}  // namespace steadystate
+}  // namespace steadystate::wide_weights_test

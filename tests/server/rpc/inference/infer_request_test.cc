@@ -18,7 +18,7 @@
 #include "tests/server/rpc/wire_error.h"
 #include "tests/testing/tiny_model.h"
 
-namespace steadystate {
+namespace steadystate::infer_request_test {
 namespace {
 
 using inference::ModelInferRequest;
@@ -346,4 +346,4 @@ TEST_F(InferRequestTest, FaultsOfParametersAreToldByTheirName) {
 }
 
 }  // namespace
-}  // namespace steadystate
+}  // namespace steadystate::infer_request_test

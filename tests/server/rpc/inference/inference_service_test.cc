@@ -24,7 +24,7 @@
 #include "tests/server/rpc/wire_error.h"
 #include "tests/testing/manual_clock.h"
 
-namespace steadystate {
+namespace steadystate::inference_service_test {
 namespace {
 
 using inference::ModelInferRequest;
@@ -523,4 +523,4 @@ TEST_F(LongIdleTest, ASequenceOutlastsAPause) {
 }
 
 }  // namespace
-}  // namespace steadystate
+}  // namespace steadystate::inference_service_test

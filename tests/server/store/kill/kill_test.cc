@@ -30,7 +30,7 @@
 #include "tests/testing/end_receiver.h"
 #include "tests/testing/temp_directory.h"
 
-namespace steadystate {
+namespace steadystate::kill_test {
 namespace {
 
 // Where this process dies, and at which time that it comes there.
@@ -426,4 +426,4 @@ TEST_F(KillTest, NorWhenItIsKilledAgainWhileItReadsTheLog) {
 }
 
 }  // namespace
-}  // namespace steadystate
+}  // namespace steadystate::kill_test

@@ -18,7 +18,7 @@
 #include "tests/server/engine/engine_harness.h"
 #include "tests/testing/temp_directory.h"
 
-namespace steadystate {
+namespace steadystate::old_stores_test {
 namespace {
 
 using testing::ElementsAre;
@@ -165,4 +165,4 @@ TEST_P(OldStoresTest, TheirCheckpointsServe) {
 }
 
 }  // namespace
-}  // namespace steadystate
+}  // namespace steadystate::old_stores_test
