@@ -48,7 +48,7 @@ absl::Status WithAdvice(const absl::Status& status,
                    " is lost: is steadystate-server still running there?"));
 }
 
-ExitCode ReportTo(const absl::Status& status, const Canceller& canceller) {
+ExitCode ReportEnd(const absl::Status& status, const Canceller& canceller) {
   if (status.ok()) return kOk;
   if (IsReaderGone(status)) return kReaderGone;
   if (canceller.cancelled()) return kInterrupted;
@@ -70,7 +70,7 @@ ExitCode Execute(Command& command, const CommonOptions& common) {
   Interrupt interrupt(CancelCalls(canceller));
   auto client = Client::Connect(
       *address, {.connect_timeout = common.timeout.value_or(kConnectTimeout)});
-  if (!client.ok()) return ReportTo(client.status(), canceller);
+  if (!client.ok()) return ReportEnd(client.status(), canceller);
   const absl::Duration work = command.default_timeout();
   const Connection connection{.client = *std::move(client),
                               .call = {.timeout = common.timeout.value_or(work),
@@ -79,7 +79,7 @@ ExitCode Execute(Command& command, const CommonOptions& common) {
                                             std::min(work, kUnaryTimeout)),
                                         .canceller = &canceller},
                               .interrupt = &interrupt};
-  return ReportTo(WithAdvice(command.Run(connection), *address), canceller);
+  return ReportEnd(WithAdvice(command.Run(connection), *address), canceller);
 }
 
 ExitCode RunCommand(Command& command,
@@ -90,7 +90,7 @@ ExitCode RunCommand(Command& command,
   const auto others = ParseOptions(table, arguments);
   const absl::string_view name = command.text().name;
   if (!others.ok()) return UsageError(others.status().message(), name);
-  if (common.help) return ReportTo(Print(HelpOf(command)), Canceller());
+  if (common.help) return ReportEnd(Print(HelpOf(command)), Canceller());
   const absl::Status prepared = command.Prepare(*others);
   if (!prepared.ok()) {
     return UsageError(
@@ -99,8 +99,8 @@ ExitCode RunCommand(Command& command,
                      " [OPTIONS]\n"));
   }
   if (command.needs_server()) return Execute(command, common);
-  return ReportTo(static_cast<const PrintCommand&>(command).PrintText(),
-                  Canceller());
+  return ReportEnd(static_cast<const PrintCommand&>(command).PrintText(),
+                   Canceller());
 }
 
 bool AsksForHelp(const std::vector<std::string>& arguments) {
@@ -208,7 +208,7 @@ ExitCode RunCommandLine(const std::vector<std::string>& arguments) {
   if (command != nullptr) return RunCommand(*command, rest);
   const auto overview = OverviewOf({rest[0]});
   if (overview && AsksForHelp(rest)) {
-    return ReportTo(Print(*overview), Canceller());
+    return ReportEnd(Print(*overview), Canceller());
   }
   return UsageError(NoCommand(rest), overview ? rest[0] : "");
 }

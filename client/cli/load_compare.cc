@@ -22,7 +22,6 @@ using Verdict = ComparedFigure::Verdict;
 
 // Histograms are exact to that.
 constexpr double kExactness = 0.01;
-constexpr size_t kIndent = 12;
 
 struct Source {
   const char* name;

@@ -3,6 +3,7 @@
 
 #include <array>
 #include <chrono>
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -12,6 +13,9 @@
 namespace steadystate::client {
 
 // What the forms of a report have in common: for people, programs and browsers.
+
+// Where lines of a text begin, behind the names of its sections.
+inline constexpr size_t kIndent = 12;
 
 struct Quantile {
   const char* name;

@@ -17,8 +17,6 @@
 namespace steadystate::client {
 namespace {
 
-constexpr size_t kTextIndent = 12;
-
 // A section of the text: its name, then lines that stand below each other.
 void AppendSection(std::string& text, absl::string_view name,
                    const std::vector<std::string>& lines) {
@@ -31,8 +29,8 @@ void AppendSection(std::string& text, absl::string_view name,
 void AppendSentences(std::string& text, absl::string_view name,
                      const std::vector<std::string>& sentences) {
   for (const std::string& sentence : sentences) {
-    const std::string wrapped = Wrap(sentence, kTextIndent);
-    absl::StrAppendFormat(&text, "%-12s%s", name, wrapped.substr(kTextIndent));
+    const std::string wrapped = Wrap(sentence, kIndent);
+    absl::StrAppendFormat(&text, "%-12s%s", name, wrapped.substr(kIndent));
   }
 }
 

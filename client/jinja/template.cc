@@ -20,7 +20,7 @@ using Kind = Node::Kind;
 constexpr int64_t kMaxWork = 20'000'000;
 // The same for each byte of the variables: words may be long.
 constexpr int64_t kMaxWorkPerByte = 500;
-constexpr int kMaxStatementDepth = 400;
+constexpr int kMaxRenderDepth = 400;
 
 // Stands for a function that is named and not called.
 constexpr const Node* kFunction = nullptr;
@@ -132,7 +132,7 @@ Flow Renderer::Body(const std::vector<NodePtr>& body, Scope& scope,
                     Text& written) {
   for (const NodePtr& node : body) {
     if (!status_.ok()) break;
-    if (++depth_ > kMaxStatementDepth) Fail(*node, "it nests too deep");
+    if (++depth_ > kMaxRenderDepth) Fail(*node, "it nests too deep");
     const Flow flow = Statement(*node, scope, written);
     --depth_;
     if (flow != Flow::kOn) return flow;
@@ -268,7 +268,7 @@ Flow Renderer::For(const Node& node, Scope& scope, Text& written) {
 }
 
 Value Renderer::Evaluate(const Node& node, Scope& scope) {
-  if (++depth_ > kMaxStatementDepth) Fail(node, "it nests too deep");
+  if (++depth_ > kMaxRenderDepth) Fail(node, "it nests too deep");
   Value value;
   if (Spend(node, 1)) value = Found(node, scope);
   Spend(node, SizeOf(value));

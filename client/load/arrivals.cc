@@ -15,8 +15,6 @@ namespace {
 using std::chrono::nanoseconds;
 
 constexpr size_t kMaxStages = 100;
-constexpr double kMaxRate = 1e6;
-constexpr absl::Duration kMaxTime = absl::Hours(24 * 365);
 
 nanoseconds FromSeconds(double seconds) {
   return nanoseconds(std::llround(seconds * 1e9));
@@ -38,7 +36,7 @@ class ConstantRateArrivals final : public Arrivals {
   // From the count, since gaps that are added up would drift.
   std::optional<nanoseconds> Next() override {
     const double seconds = static_cast<double>(count_++) / rate_;
-    return FromSeconds(std::fmin(seconds, absl::ToDoubleSeconds(kMaxTime)));
+    return FromSeconds(std::fmin(seconds, absl::ToDoubleSeconds(kMaxLoadTime)));
   }
 
  private:
@@ -126,12 +124,12 @@ absl::StatusOr<Stage> ParseStage(absl::string_view text) {
                      "' is not DURATION:RATE, such as 10s:5 for five requests "
                      "per second after ten seconds"));
   }
-  if (stage.duration < absl::ZeroDuration() || stage.duration > kMaxTime ||
-      !(stage.rate >= 0 && stage.rate <= kMaxRate)) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("'", text, "': the duration must be 0 to ",
-                     absl::FormatDuration(kMaxTime), ", the rate 0 to ",
-                     static_cast<uint64_t>(kMaxRate), " requests per second"));
+  if (stage.duration < absl::ZeroDuration() || stage.duration > kMaxLoadTime ||
+      !(stage.rate >= 0 && stage.rate <= kMaxRequestRate)) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "'", text, "': the duration must be 0 to ",
+        absl::FormatDuration(kMaxLoadTime), ", the rate 0 to ",
+        static_cast<uint64_t>(kMaxRequestRate), " requests per second"));
   }
   return stage;
 }
@@ -152,10 +150,11 @@ absl::StatusOr<std::vector<Stage>> ParseStages(absl::string_view text) {
     stages.push_back(*stage);
   }
   const absl::Duration total = TotalDuration(stages);
-  if (highest == 0 || total == absl::ZeroDuration() || total > kMaxTime) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "the stages must take more than no time and at most ",
-        absl::FormatDuration(kMaxTime), ", and one must have a rate above 0"));
+  if (highest == 0 || total == absl::ZeroDuration() || total > kMaxLoadTime) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("the stages must take more than no time and at most ",
+                     absl::FormatDuration(kMaxLoadTime),
+                     ", and one must have a rate above 0"));
   }
   return stages;
 }
@@ -181,7 +180,7 @@ absl::StatusOr<std::vector<nanoseconds>> ParseTrace(absl::string_view text) {
     if (line.empty() || line[0] == '#') continue;
     double seconds = 0;
     const bool read = absl::SimpleAtod(line, &seconds) && seconds >= 0 &&
-                      seconds <= absl::ToDoubleSeconds(kMaxTime);
+                      seconds <= absl::ToDoubleSeconds(kMaxLoadTime);
     const nanoseconds time = read ? FromSeconds(seconds) : nanoseconds(0);
     if (!read || (!times.empty() && time < times.back())) {
       return absl::InvalidArgumentError(absl::StrCat(

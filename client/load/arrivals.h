@@ -47,6 +47,10 @@ inline constexpr size_t kMaxTraceTimes = 1000000;
 absl::StatusOr<std::vector<std::chrono::nanoseconds>> ParseTrace(
     absl::string_view text);
 
+// Bounds of rates, in requests per second, and of times.
+inline constexpr double kMaxRequestRate = 1e6;
+inline constexpr absl::Duration kMaxLoadTime = absl::Hours(24 * 365);
+
 // When requests arrive, counted from the beginning of a run.
 // Thread-compatible.
 class Arrivals {

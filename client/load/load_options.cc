@@ -14,8 +14,6 @@ constexpr uint64_t kMaxConnections = 256;
 // As many as one step may have.
 constexpr uint64_t kMaxPromptTokens = uint64_t{1} << 20;
 constexpr uint64_t kMaxGenerateTokens = 1000000000;
-constexpr double kMaxTargetRate = 1e6;
-constexpr absl::Duration kMaxLoadTime = absl::Hours(24 * 365);
 
 absl::Status Check(absl::string_view name, uint64_t value, uint64_t least,
                    uint64_t most) {
@@ -41,10 +39,10 @@ absl::Status Check(absl::string_view name, absl::Duration value) {
 }
 
 absl::Status CheckRate(double rate) {
-  if (rate >= 0 && rate <= kMaxTargetRate) return absl::OkStatus();
+  if (rate >= 0 && rate <= kMaxRequestRate) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrCat(
       "--rate is ", rate, "; it must be 0 (closed loop) to ",
-      static_cast<uint64_t>(kMaxTargetRate), " requests per second"));
+      static_cast<uint64_t>(kMaxRequestRate), " requests per second"));
 }
 
 absl::Status CheckAttainment(double attainment) {

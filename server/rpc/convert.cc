@@ -22,8 +22,6 @@
 namespace steadystate {
 namespace {
 
-// Enough to recognise a value by; clients know the rest.
-constexpr size_t kMaxShownBytes = 64;
 // What an error's metadata repeat of a name.
 constexpr size_t kMaxEchoBytes = 256;
 

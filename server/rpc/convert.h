@@ -27,6 +27,9 @@ namespace steadystate {
 // millisecond at most. A step has no longer one.
 inline constexpr size_t kShortTextBytes = size_t{4} << 10;
 
+// Enough to recognise a value by; clients know the rest.
+inline constexpr size_t kMaxShownBytes = 64;
+
 // A session's ttl.
 absl::StatusOr<absl::Duration> ParseTtl(const google::protobuf::Duration& ttl);
 

@@ -17,7 +17,7 @@ namespace {
 using Result = v1::StreamStepResponse::Result;
 
 // What an answer repeats of a request's session where that is no name.
-constexpr size_t kMaxSessionBytes = 128;
+constexpr size_t kMaxEchoedSessionBytes = 128;
 // Tag and length of a result within its message.
 constexpr size_t kResultFramingBytes = 8;
 
@@ -50,7 +50,7 @@ class OwnSource final : public StepSource {
 absl::Status OwnSource::Get(size_t i, StepRequest& to, StepNames& names) {
   const StepMessage::Request& from = message_[i];
   names = {.request_id = Excerpt(from.request_id(), kMaxRequestIdBytes),
-           .session = Excerpt(from.step().session(), kMaxSessionBytes)};
+           .session = Excerpt(from.step().session(), kMaxEchoedSessionBytes)};
   STEADYSTATE_RETURN_IF_ERROR(message_.refusal(i));
   if (from.request_id().size() > kMaxRequestIdBytes) {
     return OutOfBounds(

@@ -27,8 +27,6 @@ constexpr size_t kOtherFields = 4096;
 // Requests read at once, at most, and bytes of them; but one at least.
 constexpr size_t kAtOnce = 64;
 constexpr size_t kBytesAtOnce = size_t{16} << 10;
-// Requests up to this size are read without a look at what they take.
-constexpr size_t kSmallRecordBytes = size_t{4} << 10;
 // Of a request that is not read, names are looked for among so many fields:
 // clients write them first.
 constexpr size_t kNamedWithin = 64;
@@ -185,7 +183,7 @@ absl::Status StepMessage::Read() {
 
 absl::Status StepMessage::Parse(absl::string_view record, Request& to) {
   refusal_ = absl::OkStatus();
-  if (record.size() > kSmallRecordBytes) {
+  if (record.size() > kSmallMessageBytes) {
     const size_t bytes =
         ParsedBytes(record, *Request::descriptor(), max_parsed_bytes_);
     if (bytes > max_parsed_bytes_) return ParseNames(record, to);

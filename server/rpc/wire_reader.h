@@ -54,6 +54,9 @@ class WireReader {
 // few milliseconds.
 inline constexpr size_t kMostParts = 16384;
 
+// Messages up to this size are read without a look at what they take.
+inline constexpr size_t kSmallMessageBytes = size_t{4} << 10;
+
 // The memory that a message of this type takes when it is parsed, found without
 // parsing it: what two bytes on the wire can be is an empty message, an entry
 // of a map or an unknown field, all of which take up to a hundred times as much

@@ -12,15 +12,8 @@
 namespace steadystate {
 namespace {
 
-// Until a log that failed is tried again.
-constexpr absl::Duration kJournalRetry = absl::Seconds(1);
-
-// How often the time for that is looked at.
+// How often the time is looked at to try a log again that has failed.
 constexpr absl::Duration kPoll = absl::Milliseconds(50);
-
-// So long the threads sleep at most: clocks of tests are not the one by which
-// they wait.
-constexpr absl::Duration kLongestSync = absl::Seconds(1);
 
 }  // namespace
 
@@ -165,7 +158,7 @@ absl::Status Journal::WriteAll() {
 void Journal::WaitForSync() {
   const MutexLock lock(mutex_);
   while (health_.ok() && clock_.Now() - unsynced_since_ > 2 * sync_interval_) {
-    synced_.WaitFor(mutex_, absl::ToChronoNanoseconds(kLongestSync));
+    synced_.WaitFor(mutex_, absl::ToChronoNanoseconds(kMaxSleep));
   }
 }
 
@@ -177,7 +170,7 @@ void Journal::TryAgain() {
     const MutexLock lock(mutex_);
     number = next_++;
   }
-  retry_ = clock_.Now() + kJournalRetry;
+  retry_ = clock_.Now() + kStoreRetry;
   const absl::Status status = store_.AppendRound(number, "");
   if (!status.ok()) {
     const MutexLock lock(mutex_);
@@ -234,8 +227,8 @@ void Journal::SyncLoop() {
         } else {
           const absl::Duration left =
               sync_interval_ - (clock_.Now() - unsynced_since_);
-          synced_.WaitFor(
-              mutex_, absl::ToChronoNanoseconds(std::min(left, kLongestSync)));
+          synced_.WaitFor(mutex_,
+                          absl::ToChronoNanoseconds(std::min(left, kMaxSleep)));
         }
         // Somebody else has synced.
         if (unsynced_since_ == SteadyTime::InfiniteFuture()) {

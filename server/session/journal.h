@@ -19,6 +19,10 @@
 
 namespace steadystate {
 
+// So long threads sleep at most that wait for a time: clocks of tests are not
+// the one by which they wait.
+inline constexpr absl::Duration kMaxSleep = absl::Seconds(1);
+
 // Writes rounds to a store's log, in order, by a thread of its own, and says
 // when each is there. A second thread syncs the log once in a while.
 //

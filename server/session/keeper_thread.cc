@@ -12,13 +12,10 @@
 #include "server/base/logging.h"
 #include "server/base/parking.h"
 #include "server/base/status_macros.h"
+#include "server/session/journal.h"
 
 namespace steadystate {
 namespace {
-
-// So long the thread sleeps at most: clocks of tests are not the one by which
-// it waits.
-constexpr absl::Duration kMaxSleep = absl::Seconds(1);
 
 // Sessions without slots that are destroyed together: a client may have
 // hundreds of forks, none of which it has used, end at once.

@@ -12,12 +12,10 @@
 #include "server/base/parking.h"
 #include "server/session/journal.h"
 #include "server/session/log_entry.h"
+#include "server/session/session_store.h"
 
 namespace steadystate {
 namespace {
-
-// How long a log that fails is left alone.
-constexpr absl::Duration kRemoverRetry = absl::Seconds(1);
 
 // Sessions that leave together.
 constexpr size_t kRemovedAtOnce = 256;
@@ -81,7 +79,7 @@ bool SessionRemover::LogSome() {
   if (!health.ok()) {
     failure_ = health;
     has_failed_ = true;
-    retry_ = clock_.Now() + kRemoverRetry;
+    retry_ = clock_.Now() + kStoreRetry;
     return false;
   }
   std::string content;

@@ -12,12 +12,10 @@
 #include "server/base/parking.h"
 #include "server/base/status_macros.h"
 #include "server/session/journal.h"
+#include "server/session/session_store.h"
 
 namespace steadystate {
 namespace {
-
-// How long a store that has failed is left alone.
-constexpr absl::Duration kSaverRetry = absl::Seconds(1);
 
 // The log is cut shorter than this where it can be: what is read at a start.
 constexpr uint64_t kLongLogBytes = uint64_t{64} << 20;
@@ -71,7 +69,7 @@ void SessionSaver::NoteUnusable(const SessionKey& key, const SessionUid& uid,
 }
 
 void SessionSaver::NoteFailure(const absl::Status& failure) {
-  retry_ = clock_.Now() + kSaverRetry;
+  retry_ = clock_.Now() + kStoreRetry;
   failure_ = failure;
 }
 

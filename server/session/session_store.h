@@ -11,12 +11,16 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "absl/time/time.h"
 #include "server/session/expired_ids.h"
 #include "server/session/prefix.h"
 #include "server/session/session_card.h"
 #include "server/session/session_info.h"
 
 namespace steadystate {
+
+// How long a store or a log that has failed is left alone.
+inline constexpr absl::Duration kStoreRetry = absl::Seconds(1);
 
 // What a session has absorbed since its snapshot was taken, as LogTail has it.
 struct StoredTail {

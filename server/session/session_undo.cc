@@ -7,14 +7,9 @@
 #include "absl/time/time.h"
 #include "server/base/parking.h"
 #include "server/base/status_macros.h"
+#include "server/session/session_store.h"
 
 namespace steadystate {
-namespace {
-
-// What failed because the store did is tried again after so long.
-constexpr absl::Duration kUndoRetry = absl::Seconds(1);
-
-}  // namespace
 
 void SessionUndo::Hold(Session& session) {
   const auto held = std::make_shared<HeldWay>();
@@ -98,7 +93,7 @@ void SessionUndo::Retry(Session& session) {
         session.undo->retry == SteadyTime::InfiniteFuture()) {
       return;
     }
-    session.undo->retry = clock_.Now() + kUndoRetry;
+    session.undo->retry = clock_.Now() + kStoreRetry;
     undo = *session.undo;
   }
   if (!saver_.MayStore()) return;
@@ -118,7 +113,7 @@ void SessionUndo::Retry(Session& session) {
 
 // Only a store that fails may do so no more.
 SteadyTime SessionUndo::RetryAfter(const absl::Status& failure) const {
-  return absl::IsUnavailable(failure) ? clock_.Now() + kUndoRetry
+  return absl::IsUnavailable(failure) ? clock_.Now() + kStoreRetry
                                       : SteadyTime::InfiniteFuture();
 }
 

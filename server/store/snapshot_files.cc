@@ -17,13 +17,12 @@
 #include "server/base/logging.h"
 #include "server/base/parking.h"
 #include "server/base/status_macros.h"
+#include "server/store/store_format.h"
 
 namespace steadystate {
 namespace {
 
 constexpr char kFilePrefix[] = "snapshot-";
-// Of a file that is not whole yet.
-constexpr char kPart[] = ".part";
 
 // What one call writes or reads: what a file takes in memory beside the
 // snapshot itself is no more than a file system's own buffers.

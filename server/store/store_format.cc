@@ -29,13 +29,11 @@ namespace {
 constexpr int kFormat = 6;
 constexpr char kFormatFile[] = "FORMAT";
 
-constexpr char kPartSuffix[] = ".part";
-
 // What a directory may have that is none of ours and no store: the root of a
 // file system has the first, and a start that was cut short leaves the others.
 bool IsNothing(const std::string& name) {
-  return name == "lost+found" ||
-         name == absl::StrCat(kFormatFile, kPartSuffix) || name == "LOCK";
+  return name == "lost+found" || name == absl::StrCat(kFormatFile, kPart) ||
+         name == "LOCK";
 }
 
 StoreFormat ReadFormat(const std::string& directory) {
@@ -59,7 +57,7 @@ absl::Status WriteFormat(const std::string& path, const StoreFormat& format) {
   const std::string text =
       absl::StrCat("store ", format.store, "\nrocksdb ", format.rocksdb_major,
                    " ", format.rocksdb_minor, "\n");
-  const std::string part = path + kPartSuffix;
+  const std::string part = path + kPart;
   FILE* const file = fopen(part.c_str(), "w");
   bool written = file != nullptr &&
                  fwrite(text.data(), 1, text.size(), file) == text.size() &&

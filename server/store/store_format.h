@@ -9,6 +9,9 @@
 
 namespace steadystate {
 
+// Ends the name of a file that is not whole yet.
+inline constexpr char kPart[] = ".part";
+
 // FAILED_PRECONDITION: "--store DIRECTORY WHAT".
 absl::Status WrongDirectory(absl::string_view directory,
                             const absl::AlphaNum& what);

@@ -23,7 +23,7 @@ constexpr absl::string_view kTokens = "special_tokens_map.json";
 // Those of large vocabularies list each added token.
 constexpr size_t kMaxConfigBytes = size_t{16} << 20;
 // Of a token such as "<|im_end|>".
-constexpr size_t kMaxMarkBytes = 256;
+constexpr size_t kMaxSpecialTokenBytes = 256;
 
 // The file's text; empty if it is not there or is left out.
 absl::StatusOr<std::string> ReadIfThere(const std::string& path,
@@ -78,7 +78,7 @@ std::string TokenOf(const json& config, const json& other,
                     absl::string_view name) {
   std::string text = TextOf(config, name);
   if (text.empty()) text = TextOf(other, name);
-  return text.size() <= kMaxMarkBytes ? text : "";
+  return text.size() <= kMaxSpecialTokenBytes ? text : "";
 }
 
 // One template, or several with names.

@@ -1,6 +1,7 @@
 #ifndef STEADYSTATE_TESTS_BENCH_COMMAND_H_
 #define STEADYSTATE_TESTS_BENCH_COMMAND_H_
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -12,6 +13,9 @@
 #include "tests/bench/report.h"
 
 namespace steadystate::bench {
+
+// That --threads can be.
+inline constexpr size_t kMaxThreads = 1024;
 
 // What help says about a command, beside its options.
 struct CommandText {

@@ -25,7 +25,6 @@
 namespace steadystate::bench {
 namespace {
 
-constexpr size_t kMostThreads = 1024;
 constexpr size_t kLineFloats = 16;
 
 constexpr absl::string_view kParts[] = {"bandwidth", "steps", "chunks",
@@ -126,9 +125,9 @@ client::OptionTable KernelsCommand::options() {
 
 absl::Status KernelsCommand::Check(const RunOptions&) {
   threads_ = threads_option_.value_or(UsableCpus());
-  if (threads_ < 1 || threads_ > kMostThreads) {
+  if (threads_ < 1 || threads_ > kMaxThreads) {
     return absl::InvalidArgumentError(absl::StrCat(
-        "--threads is ", threads_, "; it must be 1 to ", kMostThreads));
+        "--threads is ", threads_, "; it must be 1 to ", kMaxThreads));
   }
   if (!only_.empty() && !absl::c_linear_search(kParts, only_)) {
     return absl::InvalidArgumentError(

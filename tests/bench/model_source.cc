@@ -13,7 +13,6 @@
 namespace steadystate::bench {
 namespace {
 
-constexpr size_t kMaxThreads = 1024;
 constexpr char kQuickShape[] = "mamba2-tiny";
 
 // The types of weights by the names of the server's flag --weight_dtype.

@@ -14,6 +14,7 @@
 #include "server/base/error.h"
 #include "server/base/sha256.h"
 #include "server/base/status_macros.h"
+#include "server/rpc/convert.h"
 #include "server/session/session_id.h"
 
 namespace steadystate {
@@ -25,9 +26,6 @@ using ParameterMap = google::protobuf::Map<std::string, InferParameter>;
 constexpr absl::string_view kSessionPrefix = "sequence-";
 constexpr size_t kPlainIdBytes = 63 - kSessionPrefix.size();
 constexpr size_t kMaxSequenceIdBytes = 1024;
-// Of a value that an error shows.
-constexpr size_t kMaxValueBytes = 64;
-
 std::string Shown(const InferParameter& value) {
   switch (value.parameter_choice_case()) {
     case InferParameter::kBoolParam:
@@ -35,7 +33,7 @@ std::string Shown(const InferParameter& value) {
     case InferParameter::kInt64Param:
       return absl::StrCat(value.int64_param());
     case InferParameter::kStringParam:
-      return absl::StrCat("'", Excerpt(value.string_param(), kMaxValueBytes),
+      return absl::StrCat("'", Excerpt(value.string_param(), kMaxShownBytes),
                           "'");
     case InferParameter::kDoubleParam:
       return absl::StrCat(value.double_param());

@@ -24,8 +24,6 @@ using inference::ModelInferRequest;
 using inference::ModelInferResponse;
 using inference::ModelStreamInferResponse;
 
-// A message up to this size is read without a look at what that takes.
-constexpr size_t kSmallTensorBytes = size_t{4} << 10;
 // What an answer takes on the wire beside names and logits.
 constexpr size_t kAnswerBytes = 256;
 
@@ -74,7 +72,7 @@ absl::Status InferSource::Read() {
   const absl::string_view wire = BytesOf(wire_);
   const auto& type = *ModelInferRequest::descriptor();
   refusal_ = absl::OkStatus();
-  if (wire.size() > kSmallTensorBytes &&
+  if (wire.size() > kSmallMessageBytes &&
       ParsedBytes(wire, type, max_parsed_bytes_) > max_parsed_bytes_) {
     refusal_ = TooMuchToReadError(kWhat, wire.size(), max_parsed_bytes_);
   } else if (!request_->ParseFromArray(wire.data(),

@@ -11,6 +11,7 @@
 #include "server/base/status_macros.h"
 #include "server/engine/validate.h"
 #include "server/rpc/answer.h"
+#include "server/rpc/convert.h"
 #include "server/rpc/inference/infer_parameters.h"
 
 namespace steadystate {
@@ -20,9 +21,6 @@ using inference::InferTensorContents;
 using ParameterMap =
     google::protobuf::Map<std::string, inference::InferParameter>;
 using Input = inference::ModelInferRequest::InferInputTensor;
-
-// Of a value that an error shows.
-constexpr size_t kMaxNameBytes = 64;
 
 // Of an input or an output, of which none has a meaning here.
 absl::Status CheckNoParameters(const std::string& field,
@@ -47,7 +45,7 @@ absl::Status SetForm(const inference::ModelInferRequest& request,
     if (output.name() == kLogitsOutput) bit = kHasLogits;
     if (output.name() == kPositionOutput) bit = kHasPosition;
     if (bit == 0) {
-      return OutOfBounds("outputs.name", Excerpt(output.name(), kMaxNameBytes),
+      return OutOfBounds("outputs.name", Excerpt(output.name(), kMaxShownBytes),
                          absl::StrCat(kSampledTokenOutput, ", ", kLogitsOutput,
                                       " or ", kPositionOutput));
     }
@@ -68,7 +66,7 @@ absl::Status CheckInputs(const inference::ModelInferRequest& request) {
   }
   for (const Input& input : request.inputs()) {
     if (input.name() != kTokensInput) {
-      return OutOfBounds("inputs.name", Excerpt(input.name(), kMaxNameBytes),
+      return OutOfBounds("inputs.name", Excerpt(input.name(), kMaxShownBytes),
                          kTokensInput);
     }
   }
@@ -174,7 +172,7 @@ absl::Status InferConverter::CheckModel(absl::string_view field,
                                         absl::string_view name,
                                         absl::string_view version) const {
   if (name != model_name()) {
-    const std::string shown(Excerpt(name, kMaxNameBytes));
+    const std::string shown(Excerpt(name, kMaxShownBytes));
     return MakeError(
         ErrorReason::kModelNotFound,
         absl::StrCat(field, " is '", shown, "'; the server's only model is '",
@@ -182,7 +180,7 @@ absl::Status InferConverter::CheckModel(absl::string_view field,
         {{"model", shown}});
   }
   if (version.empty() || version == kModelVersion) return absl::OkStatus();
-  const std::string shown(Excerpt(version, kMaxNameBytes));
+  const std::string shown(Excerpt(version, kMaxShownBytes));
   return MakeError(
       ErrorReason::kModelNotFound,
       absl::StrCat("version '", shown, "' of model '", name,
@@ -272,7 +270,7 @@ absl::Status InferConverter::SetTokens(
     return ReadTokens<uint32_t>(request, count, vocab_size, to);
   }
   return OutOfBounds("inputs.tokens.datatype",
-                     Excerpt(input.datatype(), kMaxNameBytes),
+                     Excerpt(input.datatype(), kMaxShownBytes),
                      "INT32, INT64 or UINT32");
 }
 
