@@ -10,6 +10,7 @@ import pathlib
 import shutil
 import subprocess
 import tempfile
+import time
 import unittest
 
 from testing.server_process import ROOT
@@ -17,10 +18,15 @@ from testing.server_process import ROOT
 PRESETS = """{
   "version": 6,
   "configurePresets": [{"name": "release", "generator": "Ninja",
-                        "binaryDir": "${sourceDir}/build/release"}],
-  "buildPresets": [{"name": "release", "configurePreset": "release"}],
+                        "binaryDir": "${sourceDir}/build/release"},
+                       {"name": "asan", "inherits": "release",
+                        "binaryDir": "${sourceDir}/build/asan"}],
+  "buildPresets": [{"name": "release", "configurePreset": "release"},
+                   {"name": "asan", "configurePreset": "asan"}],
   "testPresets": [{"name": "release", "configurePreset": "release",
-                   "output": {"outputOnFailure": true}}]
+                   "output": {"outputOnFailure": true}},
+                  {"name": "asan", "inherits": "release",
+                   "configurePreset": "asan"}]
 }
 """
 PROJECT = """cmake_minimum_required(VERSION 3.22)
@@ -38,7 +44,7 @@ endfunction()
 
 class TestsRunTest(unittest.TestCase):
 
-    def run_project(self, tests):
+    def run_project(self, tests, *options):
         directory = tempfile.TemporaryDirectory()
         self.addCleanup(directory.cleanup)
         root = pathlib.Path(directory.name)
@@ -52,8 +58,8 @@ class TestsRunTest(unittest.TestCase):
         (root / "CMakeLists.txt").write_text(PROJECT + "".join(
             f'add({name} {code} [==[{text}]==])\n'
             for name, code, text in tests))
-        return subprocess.run([script], capture_output=True, text=True,
-                              timeout=120, check=False)
+        return subprocess.run([script, *options], capture_output=True,
+                              text=True, timeout=120, check=False)
 
     def summary(self, output):
         lines = output.split("\n== summary ==\n")[1].splitlines()
@@ -90,6 +96,37 @@ class TestsRunTest(unittest.TestCase):
         self.assertIn("FAILED in", lines[0])
         self.assertIn("1 tests failed out of 2", lines[0])
         self.assertEqual(len(lines), 1)
+
+    def run_cut(self, tests, seconds):
+        """Tests and one that hangs, with a sanitizer that has its time only."""
+        start = time.monotonic()
+        done = self.run_project(
+            tests + [("hangs", '"$(sleep 600)"', "asleep\n")],
+            "--preset", "asan", "--sanitizers-within", str(seconds))
+        self.assertLess(time.monotonic() - start, 100)
+        return done
+
+    def test_a_sanitizer_is_cut_when_its_time_is_over(self):
+        done = self.run_cut([("fine", 0, "all is well\n"),
+                             ("skips", 77, "skipped: no engine\n")], 10)
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        self.assertRegex(
+            done.stdout.split("\n== summary ==\n")[1],
+            r"^asan +cut in \d+ s: 1 tests had passed, 0 had failed\n$")
+
+    def test_what_failed_before_the_cut_fails_the_run(self):
+        done = self.run_cut([("bad", 1, "all is lost\n")], 10)
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("all is lost", done.stdout[
+            done.stdout.index("== failed in asan =="):])
+        self.assertRegex(
+            done.stdout, r"asan +FAILED in \d+ s: 0 tests had passed, 1 had f")
+
+    def test_what_has_no_sanitizer_takes_its_time(self):
+        done = self.run_project([("slow", '"$(sleep 2)"', "done\n")],
+                                "--sanitizers-within", "0")
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        self.assertIn("passed in", self.summary(done.stdout)[0])
 
 
 if __name__ == "__main__":
