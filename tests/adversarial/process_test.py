@@ -156,7 +156,7 @@ class StuckThread(unittest.TestCase):
 
             def work():
                 for _ in range(12):
-                    worker.one_step(name, [65] * 4096)
+                    worker.one_step(name, [65] * 4096, timeout=120)
 
             thread = busiest_thread(arena.pid, work)
             with Tracer(thread):
