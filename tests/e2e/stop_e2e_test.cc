@@ -271,12 +271,17 @@ TEST_F(StopE2eTest, PagesAreThereBeforeTheModel) {
   const HttpAnswer ready = FetchPage(metrics_, "/readyz");
   EXPECT_THAT(ready.body, AnyOf("loading\n", "ready\n"));
   EXPECT_EQ(ready.status, ready.body == "ready\n" ? 200 : 503);
+  // A thread of its own writes the log: the line for standard output may be
+  // the first of the two.
   bool loaded = false;
-  while (!line.empty() && !absl::StartsWith(line, "listening ")) {
+  bool listening = false;
+  while (!line.empty() && !(loaded && listening)) {
     line = server.ReadLine();
     loaded = loaded || absl::StrContains(line, "model loaded");
+    listening = listening || absl::StartsWith(line, "listening ");
   }
   EXPECT_TRUE(loaded);
+  EXPECT_TRUE(listening);
   ExpectPage("/readyz", 200, "ready\n");
 }
 
