@@ -2,6 +2,7 @@
 // behind what it says. Method: the demo model, whose tokens are bytes, and the
 // program with lines from a pipe; its answers are checked against `generate`.
 #include <fcntl.h>
+#include <pty.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -168,10 +169,20 @@ class RunningChat {
   const int writer_;
 };
 
+bool CanMakeTerminals() {
+  int terminal = -1;
+  int user = -1;
+  if (openpty(&terminal, &user, nullptr, nullptr, nullptr) != 0) return false;
+  close(terminal);
+  close(user);
+  return true;
+}
+
 // On a terminal, which script(1) makes: what is written to it is typed there.
 // At Ctrl-C a terminal throws away what has just been printed, unless it is
 // told not to (noflsh).
 TEST_F(ChatTest, CtrlCCutsTheAnswerAndNotTheChat) {
+  if (!CanMakeTerminals()) GTEST_SKIP() << "no pseudo-terminals";
   RunningChat chat(absl::StrCat(kClient, " chat -n 2000 -s ada -a ", address_,
                                 " --logit_bias 90=100"),
                    "script -qec \"stty noflsh; exec COMMAND\" /dev/null",
