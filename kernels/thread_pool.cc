@@ -45,6 +45,14 @@ struct ThreadPool::Team {
     RawTask task = nullptr;
     const void* context = nullptr;
     uint32_t count = 0;
+    bool ahead = false;
+  };
+
+  // Tasks that follow each other.
+  struct Claim {
+    uint32_t first = 0;
+    uint32_t end = 0;
+    uint32_t size() const { return end - first; }
   };
 
   explicit Team(size_t size_in) : size(size_in) {
@@ -74,25 +82,48 @@ struct ThreadPool::Team {
     return std::max(unclaimed / (4 * members), uint32_t{1});
   }
 
-  // Runs tasks of the current call until none is left to claim.
-  void Drain(size_t worker) {
+  // Claims a share of the current call's tasks, or none if only `kept` are
+  // left.
+  Claim TakeShare(uint32_t kept) {
     uint64_t seen = ticket.load(std::memory_order_acquire);
-    while (static_cast<uint32_t>(seen) != 0) {
+    while (static_cast<uint32_t>(seen) > kept) {
       const uint32_t unclaimed = static_cast<uint32_t>(seen);
       const uint32_t claimed = Share(unclaimed);
-      if (!ticket.compare_exchange_weak(seen, seen - claimed,
-                                        std::memory_order_acq_rel,
-                                        std::memory_order_acquire)) {
-        continue;
+      if (ticket.compare_exchange_weak(seen, seen - claimed,
+                                       std::memory_order_acq_rel,
+                                       std::memory_order_acquire)) {
+        const uint32_t first = call.count - unclaimed;
+        return {first, first + claimed};
       }
-      const uint32_t first = call.count - unclaimed;
-      for (uint32_t i = first; i < first + claimed; ++i) {
-        call.task(call.context, i, worker);
+    }
+    return {};
+  }
+
+  // Runs what is claimed, and returns what is claimed meanwhile.
+  Claim RunClaimed(const Claim& claim, size_t worker) {
+    const auto kept = static_cast<uint32_t>(2 * size);
+    Claim behind;
+    for (uint32_t i = claim.first; i < claim.end; ++i) {
+      uint32_t next = i + 1;
+      if (next == claim.end) {
+        if (call.ahead) behind = TakeShare(kept);
+        next = behind.size() == 0 ? call.count : behind.first;
       }
-      if (unfinished.fetch_sub(claimed, std::memory_order_acq_rel) == claimed) {
-        unfinished.notify_one();
-      }
-      seen = ticket.load(std::memory_order_acquire);
+      call.task(call.context, i, next, worker);
+    }
+    if (unfinished.fetch_sub(claim.size(), std::memory_order_acq_rel) ==
+        claim.size()) {
+      unfinished.notify_one();
+    }
+    return behind;
+  }
+
+  // Runs tasks of the current call until none is left to claim.
+  void Drain(size_t worker) {
+    Claim claim = TakeShare(0);
+    while (claim.size() != 0) {
+      claim = RunClaimed(claim, worker);
+      if (claim.size() == 0) claim = TakeShare(0);
     }
   }
 
@@ -155,16 +186,17 @@ ThreadPool::~ThreadPool() = default;
 
 size_t ThreadPool::size() const { return team_->size; }
 
-void ThreadPool::Run(size_t count, RawTask task, const void* context) {
+void ThreadPool::Run(size_t count, RawTask task, const void* context,
+                     bool ahead) {
   // The pool may have been made by another thread than the one that uses it.
   omp_set_num_threads(1);
   if (count == 1 || team_->size == 1) {
-    for (size_t i = 0; i < count; ++i) task(context, i, 0);
+    for (size_t i = 0; i < count; ++i) task(context, i, i + 1, 0);
     return;
   }
   if (count == 0) return;
   if (count > UINT32_MAX) std::abort();
-  team_->RunCall({task, context, static_cast<uint32_t>(count)});
+  team_->RunCall({task, context, static_cast<uint32_t>(count), ahead});
 }
 
 }  // namespace steadystate

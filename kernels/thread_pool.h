@@ -73,20 +73,34 @@ class ThreadPool {
   // Calls task(i, worker) once for each i in [0, count), worker in [0, size()),
   // and returns when all have returned. Tasks must not throw nor call
   // ParallelFor. Does not allocate.
+  //
+  // Or task(i, next, worker), for tasks that fetch ahead: the worker will run
+  // task `next` behind task i; `count` where nobody knows. So that the worker
+  // knows, it claims that task early, but leaves the last few to others.
   template <typename Task>
   void ParallelFor(size_t count, const Task& task) {
-    static_assert(std::is_invocable_v<const Task&, size_t, size_t>);
+    constexpr bool kAhead =
+        std::is_invocable_v<const Task&, size_t, size_t, size_t>;
+    static_assert(kAhead || std::is_invocable_v<const Task&, size_t, size_t>);
     Run(
         count,
-        [](const void* context, size_t i, size_t worker) {
-          (*static_cast<const Task*>(context))(i, worker);
+        [](const void* context, size_t i, [[maybe_unused]] size_t next,
+           size_t worker) {
+          const Task& run = *static_cast<const Task*>(context);
+          if constexpr (kAhead) {
+            run(i, next, worker);
+          } else {
+            run(i, worker);
+          }
         },
-        &task);
+        &task, kAhead);
   }
 
  private:
-  using RawTask = void (*)(const void* context, size_t i, size_t worker);
-  void Run(size_t count, RawTask task, const void* context);
+  using RawTask = void (*)(const void* context, size_t i, size_t next,
+                           size_t worker);
+  //   ahead  whether workers are to know the task behind
+  void Run(size_t count, RawTask task, const void* context, bool ahead);
 
   struct Team;
   std::unique_ptr<Team> team_;

@@ -6,6 +6,7 @@
 #include <map>
 #include <new>
 #include <set>
+#include <span>
 #include <string>
 #include <utility>
 
@@ -111,15 +112,24 @@ struct Call {
   OutputRows output;
 };
 
+bool GoesByPanels(const Call& call, const Block& block) {
+  return block.shape->Panels(call.row_class).Takes(call.rows);
+}
+
 // One of `bands` equal shares of the rows, times one block of columns.
+//   next  the block that comes after it on this thread; or null
 template <typename Worker>
-void RunPanels(const Call& call, const Block& block, size_t band, size_t bands,
-               Worker& worker) {
+void RunPanels(const Call& call, const Block& block, const Block* next,
+               size_t band, size_t bands, Worker& worker) {
   const BlockShape& shape = *block.shape;
   const size_t first = band * call.rows / bands;
   const size_t rows = (band + 1) * call.rows / bands - first;
-  MultiplyPanels(shape.Panels(call.row_class), shape.PanelsOf(block.weights),
-                 rows, call.input.At(first), worker.y.data(),
+  PanelBlock panels = shape.PanelsOf(block.weights);
+  if (next != nullptr && GoesByPanels(call, *next)) {
+    panels.next = next->shape->PanelsOf(next->weights).weights;
+  }
+  MultiplyPanels(shape.Panels(call.row_class), panels, rows,
+                 call.input.At(first), worker.y.data(),
                  [&](size_t row, size_t count, size_t column, size_t width,
                      const std::byte* sums) {
                    call.output.Store(first + row, count,
@@ -147,14 +157,21 @@ void RunTiles(const Call& call, const Block& block, size_t band, size_t bands,
   }
 }
 
+// A task: a band of a block.
+//   next  the task that comes behind it on this thread, or beyond the last
 template <typename Worker>
-void RunBlock(const Call& call, const Block& block, size_t band, size_t bands,
-              Worker& worker) {
-  if (block.shape->Panels(call.row_class).Takes(call.rows)) {
-    RunPanels(call, block, band, bands, worker);
-  } else {
-    RunTiles(call, block, band, bands, worker);
+void RunTask(const Call& call, std::span<const Block> blocks, size_t bands,
+             size_t task, size_t next, Worker& worker) {
+  const size_t at = task / bands;
+  const size_t behind = next / bands;
+  const Block& block = blocks[at];
+  if (!GoesByPanels(call, block)) {
+    RunTiles(call, block, task % bands, bands, worker);
+    return;
   }
+  const bool fetches = behind != at && behind < blocks.size();
+  RunPanels(call, block, fetches ? &blocks[behind] : nullptr, task % bands,
+            bands, worker);
 }
 
 }  // namespace
@@ -220,10 +237,11 @@ void Linear::Run(size_t rows, const float* x, size_t x_stride, float* y,
   // Few blocks and many rows: the rows are shared among the threads too.
   const size_t bands = std::clamp<size_t>(2 * pool.size() / blocks, 1,
                                           pool.size() == 1 ? 1 : most_bands);
-  pool.ParallelFor(blocks * bands, [&](size_t task, size_t worker) {
-    RunBlock(call, packed_->blocks[task / bands], task % bands, bands,
-             buffers.workers[worker]);
-  });
+  pool.ParallelFor(blocks * bands,
+                   [&](size_t task, size_t next, size_t worker) {
+                     RunTask(call, std::span<const Block>(packed_->blocks),
+                             bands, task, next, buffers.workers[worker]);
+                   });
 }
 
 struct LinearFactory::Shared {

@@ -19,6 +19,8 @@ struct PanelBlock {
   size_t width = 0;
   size_t panel_bytes = 0;              // from one panel to the next
   const std::byte* weights = nullptr;  // aligned to 64 bytes
+  // Those of the block that comes next on this thread; null: nobody knows.
+  const std::byte* next = nullptr;
 };
 
 // How rows meet the panels of a block. Equal plans give equal bits.
@@ -51,6 +53,7 @@ void MultiplyPanels(const PanelPlan& plan, const PanelBlock& block, size_t rows,
   product.sums = scratch;
   product.partial = scratch + kPanelScratchBytes / 2;
   product.end = block.weights + PanelsFor(block.width) * block.panel_bytes;
+  product.next = block.next;
   for (size_t column = 0; column < block.width; column += kPanelColumns) {
     const size_t width = std::min(kPanelColumns, block.width - column);
     for (size_t row = 0; row < rows; row += kMaxPanelRows) {

@@ -68,9 +68,8 @@ const std::byte* RunPass(size_t rows, const Pass& pass,
 // line, in the first one.
 template <typename Loop>
 const std::byte* RunPass(size_t passes, size_t index, size_t rows,
-                         const Pass& pass, const std::byte* ahead,
-                         const std::byte* end) {
-  if (passes == 1 || ahead >= end) {
+                         const Pass& pass, const std::byte* ahead) {
+  if (passes == 1 || ahead == nullptr) {
     return RunPass<Loop, Ahead::kNothing, 0>(rows, pass, ahead);
   }
   if (passes < 4) {
@@ -94,13 +93,14 @@ void MultiplyPanelWith(const PanelProduct& product) {
                 k + pass.steps == product.steps;
     pass.first = k < product.chunk;
     const std::byte* ahead = pass.weights + pass.steps * kStepBytes;
+    if (ahead >= product.end) ahead = product.next;
     for (size_t i = 0; i < passes; ++i) {
       const size_t row = i * product.rows / passes;
       const size_t rows = (i + 1) * product.rows / passes - row;
       pass.x = product.x + row * product.x_stride + 4 * k;
       pass.sums = product.sums + row * kStepBytes;
       pass.partial = product.partial + row * kStepBytes;
-      ahead = RunPass<Loop>(passes, i, rows, pass, ahead, product.end);
+      ahead = RunPass<Loop>(passes, i, rows, pass, ahead);
     }
   }
 }

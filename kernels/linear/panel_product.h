@@ -24,7 +24,8 @@ struct PanelProduct {
   const std::byte* x;      // [rows, steps] of 4 bytes, rows x_stride apart
   size_t x_stride;         // bytes
   const std::byte* panel;  // [steps, 64] of 4 bytes; aligned to 64 bytes
-  const std::byte* end;    // nothing from here on is fetched ahead
+  const std::byte* end;    // of what lies behind and is multiplied after it
+  const std::byte* next;   // what is multiplied after that; or null
   std::byte* sums;         // f32 or s32[rows, 64] out; aligned to 64 bytes
   std::byte* partial;      // scratch, as sums
 };

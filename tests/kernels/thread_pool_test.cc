@@ -137,6 +137,39 @@ TEST(ThreadPoolTest, MayBeMadeByAnotherThreadThanItsUser) {
   user.join();
 }
 
+TEST(ThreadPoolTest, ATaskThatFetchesAheadKnowsWhatItsWorkerRunsNext) {
+  for (size_t threads = 1; threads <= 5; ++threads) {
+    ThreadPool pool(threads);
+    for (size_t count = 0; count < 70; ++count) {
+      std::vector<int> runs(count, 0);
+      std::vector<size_t> expected(threads, count);  // by worker
+      std::atomic<size_t> surprises{0};
+      pool.ParallelFor(count, [&](size_t i, size_t next, size_t worker) {
+        ++runs[i];
+        if (expected[worker] != count && expected[worker] != i) ++surprises;
+        if (threads == 1 && next != i + 1) ++surprises;
+        expected[worker] = next;
+      });
+      EXPECT_EQ(runs, std::vector<int>(count, 1));
+      EXPECT_EQ(surprises.load(), 0u);
+      EXPECT_EQ(expected, std::vector<size_t>(threads, count));
+    }
+  }
+}
+
+// Tasks of which one thread alone would run but one of two for ever.
+TEST(ThreadPoolTest, ATaskThatFetchesAheadLeavesTheLastOnesToOthers) {
+  ThreadPool pool(2);
+  for (int call = 0; call < 200; ++call) {
+    std::atomic<int> arrived{0};
+    pool.ParallelFor(2, [&](size_t, size_t, size_t) {
+      ++arrived;
+      while (arrived.load() != 2) std::this_thread::yield();
+    });
+    EXPECT_EQ(arrived.load(), 2);
+  }
+}
+
 TEST(ThreadPoolTest, EndsWithoutEverHavingRun) {
   for (size_t threads = 1; threads < 6; ++threads) ThreadPool pool(threads);
 }

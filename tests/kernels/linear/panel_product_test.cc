@@ -111,6 +111,7 @@ class PanelProductTest : public testing::TestWithParam<Order> {
                .x_stride = kStride * 4,
                .panel = panel_.data(),
                .end = panel_.data() + steps * kPanelColumns * 4,
+               .next = panel_.data(),
                .sums = sums_.data(),
                .partial = partial_.data()});
   }
