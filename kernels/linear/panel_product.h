@@ -24,10 +24,12 @@ struct PanelProduct {
   const std::byte* x;      // [rows, steps] of 4 bytes, rows x_stride apart
   size_t x_stride;         // bytes
   const std::byte* panel;  // [steps, 64] of 4 bytes; aligned to 64 bytes
-  const std::byte* end;    // of what lies behind and is multiplied after it
-  const std::byte* next;   // what is multiplied after that; or null
-  std::byte* sums;         // f32 or s32[rows, 64] out; aligned to 64 bytes
-  std::byte* partial;      // scratch, as sums
+  // What is multiplied after it, to be fetched ahead: what lies behind it up to
+  // `end`, and then what begins at `next`, if that is not null.
+  const std::byte* end;
+  const std::byte* next;
+  std::byte* sums;     // f32 or s32[rows, 64] out; aligned to 64 bytes
+  std::byte* partial;  // scratch, as sums
 };
 
 // Computes it, on the calling thread. For streaming: a panel is read once, from

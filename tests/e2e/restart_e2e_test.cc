@@ -199,11 +199,14 @@ TEST(RestartE2eTest, WhatOtherNumericsAdvancedIsToldAtTheStart) {
   server.Restart(SIGTERM, {"--prefill_chunk_rows", "16"});
   server.Generate(session, "", 5);
   server.Restart(SIGKILL, {"--prefill_chunk_rows", "32"});
+  // Nobody has asked for the session.
+  server.End();
+  EXPECT_THAT(server.Log(), HasSubstr("NUMERICS_MISMATCH"));
+  EXPECT_THAT(server.Log(), HasSubstr("prefill_rows=16 (here 32)"));
+  server.Start({"--prefill_chunk_rows", "32"});
   EXPECT_EQ(server.Get(session).unusable(), "NUMERICS_MISMATCH");
   // As is advised.
   server.Restart(SIGTERM, {"--prefill_chunk_rows", "16"});
-  EXPECT_THAT(server.Log(), HasSubstr("NUMERICS_MISMATCH"));
-  EXPECT_THAT(server.Log(), HasSubstr("prefill_rows=16 (here 32)"));
   EXPECT_EQ(server.Get(session).unusable(), "");
   grpc::ClientContext context;
   v1::GetSessionRequest request;

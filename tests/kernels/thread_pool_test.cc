@@ -144,20 +144,25 @@ TEST(ThreadPoolTest, ATaskThatFetchesAheadKnowsWhatItsWorkerRunsNext) {
       std::vector<int> runs(count, 0);
       std::vector<size_t> expected(threads, count);  // by worker
       std::atomic<size_t> surprises{0};
+      std::atomic<size_t> unknown{0};
       pool.ParallelFor(count, [&](size_t i, size_t next, size_t worker) {
         ++runs[i];
+        if (next == count) ++unknown;
         if (expected[worker] != count && expected[worker] != i) ++surprises;
         if (threads == 1 && next != i + 1) ++surprises;
         expected[worker] = next;
       });
       EXPECT_EQ(runs, std::vector<int>(count, 1));
       EXPECT_EQ(surprises.load(), 0u);
+      // The last few, and what each worker held when only these were left.
+      EXPECT_LE(unknown.load(), 3 * threads);
       EXPECT_EQ(expected, std::vector<size_t>(threads, count));
     }
   }
 }
 
-// Tasks of which one thread alone would run but one of two for ever.
+// Each of two tasks waits for the other: a thread that held both would wait for
+// ever.
 TEST(ThreadPoolTest, ATaskThatFetchesAheadLeavesTheLastOnesToOthers) {
   ThreadPool pool(2);
   for (int call = 0; call < 200; ++call) {
@@ -167,6 +172,29 @@ TEST(ThreadPoolTest, ATaskThatFetchesAheadLeavesTheLastOnesToOthers) {
       while (arrived.load() != 2) std::this_thread::yield();
     });
     EXPECT_EQ(arrived.load(), 2);
+  }
+}
+
+// The other worker is parked in its first task, with the next one claimed,
+// until the caller has run all that is left.
+TEST(ThreadPoolTest, TheCallerWaitsForATaskThatWasClaimedEarly) {
+  constexpr size_t kCount = 9;
+  for (int call = 0; call < 20; ++call) {
+    ThreadPool pool(2);
+    std::vector<int> runs(kCount, 0);
+    std::atomic<bool> parked{false};
+    std::atomic<size_t> done{0};
+    pool.ParallelFor(kCount, [&](size_t i, size_t next, size_t worker) {
+      if (worker == 1 && !parked.exchange(true)) {
+        EXPECT_NE(next, kCount);
+        while (done.load() != kCount - 2) std::this_thread::yield();
+      }
+      while (!parked.load()) std::this_thread::yield();
+      ++runs[i];
+      ++done;
+    });
+    EXPECT_EQ(done.load(), kCount);
+    EXPECT_EQ(runs, std::vector<int>(kCount, 1));
   }
 }
 
