@@ -160,10 +160,9 @@ void AppendModel(Flags& flags, OptionTable& table) {
        0, "", *flags.metrics_listen});
   table.push_back(Word(
       {"weight_dtype",
-       "Type that weights are held in; auto: bf16 where the CPU "
-       "multiplies it natively, else f32. int8 and int4 take half and a "
-       "quarter of bf16's memory, are faster where weights come from memory, "
-       "and less exact, int4 the more so."},
+       "Type that weights are held in; auto: bf16. int8 and int4 take half "
+       "and a quarter of bf16's memory, are faster where weights come from "
+       "memory, and less exact, int4 the more so."},
       {"auto|f32|bf16|int8|int4", "auto", [&model](size_t index) {
          constexpr DType kTypes[] = {DType::kF32, DType::kBf16, DType::kI8,
                                      DType::kI4};

@@ -13,15 +13,6 @@ namespace {
 
 constexpr size_t kWorkerSums = kInt4BlockRows * kInt4BlockColumns;
 
-// About so much of W is one task, unless there were too few for all threads.
-constexpr size_t kTaskBytes = size_t{128} << 10;
-constexpr size_t kTasksPerThread = 4;
-// Rows with which a task is worth its while.
-constexpr size_t kFewestBandRows = 8;
-// Elements from which on rounding is shared among the threads.
-constexpr size_t kParallelElements = size_t{1} << 15;
-constexpr size_t kRowsPerTask = 8;
-
 // One group of 16 columns, turned: [kInt4Group, kInt4Panel], zeros beyond.
 //   values  f32[width, in]
 void TurnGroup(const float* values, size_t in, size_t width, size_t column,
@@ -114,24 +105,16 @@ void Int4Matrix::PackBlock(const Block& block, const float* values,
   }
 }
 
-void Int4Matrix::RoundRows(const Call& call, ThreadPool& pool,
+void Int4Matrix::RoundRows(const MatrixCall& call, ThreadPool& pool,
                            Int4Inputs* rows) const {
-  const auto round = [&](size_t first, size_t count) {
-    for (size_t r = first; r < first + count; ++r) {
-      const RowPlace at(r, call.rows);
-      RoundInt4Inputs(in_, call.x + r * call.x_stride,
-                      rows + at.tile * groups_ + at.row, at.rows);
-    }
-  };
-  if (call.rows * in_ < kParallelElements) return round(0, call.rows);
-  const size_t tasks = (call.rows + kRowsPerTask - 1) / kRowsPerTask;
-  pool.ParallelFor(tasks, [&](size_t task, size_t) {
-    const size_t first = task * kRowsPerTask;
-    round(first, std::min(kRowsPerTask, call.rows - first));
+  ForEachRow(call.rows, in_, pool, [&](size_t r) {
+    const RowPlace at(r, call.rows);
+    RoundInt4Inputs(in_, call.x + r * call.x_stride,
+                    rows + at.tile * groups_ + at.row, at.rows);
   });
 }
 
-void Int4Matrix::RunBlock(const Call& call, const Block& block,
+void Int4Matrix::RunBlock(const MatrixCall& call, const Block& block,
                           const Int4Inputs* rows, size_t first, size_t count,
                           float* sums) const {
   Int4Product product{};
@@ -164,7 +147,7 @@ void Int4Matrix::RunBlock(const Call& call, const Block& block,
   }
 }
 
-bool Int4Matrix::Run(const Call& call, ThreadPool& pool,
+bool Int4Matrix::Run(const MatrixCall& call, ThreadPool& pool,
                      Scratch& scratch) const {
   if (!scratch.rows.Grow(groups_ * call.rows * sizeof(Int4Inputs)) ||
       !scratch.sums.Grow(pool.size() * kWorkerSums * sizeof(float))) {
@@ -173,23 +156,11 @@ bool Int4Matrix::Run(const Call& call, ThreadPool& pool,
   auto* const rows = reinterpret_cast<Int4Inputs*>(scratch.rows.data());
   auto* const sums = reinterpret_cast<float*>(scratch.sums.data());
   RoundRows(call, pool, rows);
-  // Blocks are shared among the threads; where they are few, the rows too.
-  const size_t wanted = pool.size() == 1 ? 1 : kTasksPerThread * pool.size();
-  const size_t parts = std::clamp<size_t>(
-      bytes_ / kTaskBytes, std::min(wanted, blocks_.size()), blocks_.size());
-  const size_t most_bands = std::max<size_t>(call.rows / kFewestBandRows, 1);
-  const size_t bands = std::clamp<size_t>(wanted / parts, 1, most_bands);
-  pool.ParallelFor(parts * bands, [&](size_t task, size_t worker) {
-    const size_t part = task / bands;
-    const size_t band = task % bands;
-    const size_t first = band * call.rows / bands;
-    const size_t count = (band + 1) * call.rows / bands - first;
-    const size_t end = (part + 1) * blocks_.size() / parts;
-    for (size_t i = part * blocks_.size() / parts; i < end; ++i) {
-      RunBlock(call, blocks_[i], rows, first, count,
-               sums + worker * kWorkerSums);
-    }
-  });
+  ForEachBlock(blocks_.size(), bytes_, call.rows, pool,
+               [&](size_t block, const RowRange& range, size_t worker) {
+                 RunBlock(call, blocks_[block], rows, range.first, range.count,
+                          sums + worker * kWorkerSums);
+               });
   return true;
 }
 

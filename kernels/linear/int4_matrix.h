@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "kernels/linear/int4_product.h"
+#include "kernels/linear/matrix_call.h"
 #include "kernels/linear/matrix_memory.h"
 #include "kernels/linear/weight_rows.h"
 #include "kernels/thread_pool.h"
@@ -31,16 +32,6 @@ class Int4Matrix {
     AlignedBytes sums;  // f32[workers, kInt4BlockRows, kInt4BlockColumns]
   };
 
-  // The call's matrices.
-  struct Call {
-    size_t rows;
-    const float* x;  // f32[rows, in; x_stride]
-    size_t x_stride;
-    const float* bias;  // f32[out] or null
-    float* y;           // f32[rows, out; y_stride]  overwritten
-    size_t y_stride;
-  };
-
   // Rounds and packs the stacked parts, 64 columns after 64. Null if memory
   // cannot be had. REQUIRES: what CountRows has found good.
   static std::unique_ptr<Int4Matrix> Pack(size_t in,
@@ -48,7 +39,7 @@ class Int4Matrix {
                                           WeightArena& arena);
 
   // False if there is no memory for the scratch.
-  bool Run(const Call& call, ThreadPool& pool, Scratch& scratch) const;
+  bool Run(const MatrixCall& call, ThreadPool& pool, Scratch& scratch) const;
 
   size_t bytes() const { return bytes_; }  // of the packed weights
 
@@ -69,10 +60,12 @@ class Int4Matrix {
   size_t BlockBytes(const Block& block) const;
   // Rounds values f32[width, in] to the block's planes.
   void PackBlock(const Block& block, const float* values, std::byte* to) const;
-  void RoundRows(const Call& call, ThreadPool& pool, Int4Inputs* rows) const;
+  void RoundRows(const MatrixCall& call, ThreadPool& pool,
+                 Int4Inputs* rows) const;
   // Some rows times one block.
-  void RunBlock(const Call& call, const Block& block, const Int4Inputs* rows,
-                size_t first, size_t count, float* sums) const;
+  void RunBlock(const MatrixCall& call, const Block& block,
+                const Int4Inputs* rows, size_t first, size_t count,
+                float* sums) const;
 
   size_t in_;
   size_t groups_;

@@ -15,8 +15,11 @@
 #include "kernels/linear/block_shape.h"
 #include "kernels/linear/call_rows.h"
 #include "kernels/linear/int4_matrix.h"
+#include "kernels/linear/matrix_call.h"
 #include "kernels/linear/matrix_memory.h"
 #include "kernels/linear/panel_plan.h"
+#include "kernels/linear/simd_matrix.h"
+#include "kernels/linear/simd_product.h"
 #include "kernels/linear/tile_matmul.h"
 #include "kernels/linear/weight_packer.h"
 #include "kernels/openmp.h"
@@ -47,8 +50,8 @@ bool AllWide(std::span<const WeightRows> parts) {
   return std::ranges::all_of(parts, &WeightRows::wide);
 }
 
-void GrowOrDie(AlignedBytes& bytes, size_t least) {
-  if (!bytes.Grow(least)) Die("no memory for a projection's rows");
+void CheckMemory(bool had) {
+  if (!had) Die("no memory for a projection's rows");
 }
 
 }  // namespace
@@ -59,8 +62,10 @@ struct Linear::Packed {
   DType dtype = DType::kF32;
   std::vector<Block> blocks;  // at most two shapes: the last may be narrower
   std::shared_ptr<std::byte> weights;
-  std::vector<float> bias;           // f32[out] or empty
-  std::unique_ptr<Int4Matrix> int4;  // in place of all above but for the bias
+  std::vector<float> bias;  // f32[out] or empty
+  // In place of all above but for the bias:
+  std::unique_ptr<Int4Matrix> int4;
+  std::unique_ptr<SimdMatrix> simd;
   // With int8 weights:
   ByteRange range;               // of the rows of x
   std::vector<float> scales;     // f32[out]
@@ -83,7 +88,8 @@ struct LinearScratch::Buffers {
   }
   // Readies the workers for `rows` rows, so that tasks do not allocate.
   void ReservePanels() {
-    for (Worker& worker : workers) GrowOrDie(worker.y, kPanelScratchBytes);
+    for (Worker& worker : workers)
+      CheckMemory(worker.y.Grow(kPanelScratchBytes));
   }
   void Reserve(const BlockShape& shape, const TileSet& tiles, size_t rows) {
     ReserveTile(shape, tiles, TileFor(tiles.sizes, rows));
@@ -92,7 +98,8 @@ struct LinearScratch::Buffers {
 
   void ReserveTile(const BlockShape& shape, const TileSet& tiles, size_t tile) {
     for (Worker& worker : workers) {
-      GrowOrDie(worker.y, tiles.sizes[tile] * shape.width * sizeof(float));
+      CheckMemory(
+          worker.y.Grow(tiles.sizes[tile] * shape.width * sizeof(float)));
       worker.matmul.Reserve(*shape.matmul, tiles.kernels[tile]);
     }
   }
@@ -100,9 +107,24 @@ struct LinearScratch::Buffers {
   InputRows input;
   std::vector<Worker> workers;
   Int4Matrix::Scratch int4;
+  SimdMatrix::Scratch simd;
 };
 
 namespace {
+
+absl::Status NoMemoryFor(size_t in, size_t out) {
+  return absl::ResourceExhaustedError(
+      absl::StrCat("no memory for the weights of a projection of ", in,
+                   " inputs and ", out, " outputs"));
+}
+
+// True if such weights are multiplied by plain vectors: oneDNN's own loops for
+// AVX2 pack weights again in each call. (Those for int8 do so, too, but are
+// faster with many rows.)
+bool GoesBySimd(DType weights, const MatmulLibrary& library) {
+  if (weights == DType::kBf16) return !library.native_bf16;
+  return weights == DType::kF32 && !library.avx512;
+}
 
 // What the tasks of one Run share.
 struct Call {
@@ -192,11 +214,13 @@ void Linear::Run(size_t rows, const float* x, size_t x_stride, float* y,
   if (rows == 0) return;
   LinearScratch::Buffers& buffers = *scratch.buffers_;
   const float* bias = packed_->bias.empty() ? nullptr : packed_->bias.data();
+  const MatrixCall matrices{rows, x, x_stride, bias, y, y_stride};
   if (packed_->int4 != nullptr) {
-    if (!packed_->int4->Run({rows, x, x_stride, bias, y, y_stride}, pool,
-                            buffers.int4)) {
-      Die("no memory for a projection's rows");
-    }
+    CheckMemory(packed_->int4->Run(matrices, pool, buffers.int4));
+    return;
+  }
+  if (packed_->simd != nullptr) {
+    CheckMemory(packed_->simd->Run(matrices, pool, buffers.simd));
     return;
   }
   buffers.ReserveWorkers(pool.size());
@@ -222,9 +246,7 @@ void Linear::Run(size_t rows, const float* x, size_t x_stride, float* y,
   }
   // Panels take rows in groups of their own, so all must lie in one place.
   if (by_panels && by_tiles) request.first_partial = 0;
-  if (!buffers.input.Prepare(request, pool)) {
-    Die("no memory for a projection's rows");
-  }
+  CheckMemory(buffers.input.Prepare(request, pool));
 
   const ByteScales scales{buffers.input.scales(), packed_->scales.data(),
                           packed_->offsets.data()};
@@ -246,9 +268,11 @@ void Linear::Run(size_t rows, const float* x, size_t x_stride, float* y,
 
 struct LinearFactory::Shared {
   DType dtype = DType::kF32;  // of what oneDNN multiplies
-  bool int4 = false;          // of what is not wide; oneDNN has the rest
+  bool simd = false;          // plain vectors do so in its place
+  bool int4 = false;          // of what is not wide, by neither
   LinearReport report;
-  std::set<size_t> int4_inputs;  // that are in the report
+  // Inputs and implementations that are in it, of those without oneDNN.
+  std::set<std::pair<size_t, std::string>> reported;
   WeightArena arena;
   std::map<std::pair<size_t, size_t>, std::shared_ptr<const BlockShape>> shapes;
 
@@ -269,9 +293,12 @@ struct LinearFactory::Shared {
   absl::StatusOr<std::unique_ptr<Linear>> Make(
       size_t in, size_t out, std::span<const WeightRows> parts,
       std::span<const float> bias);
-  // The same in groups of 4 bits.
+  // Without oneDNN: in groups of 4 bits, or for plain vectors.
   absl::Status PackInt4(std::span<const WeightRows> parts,
                         Linear::Packed& packed);
+  absl::Status PackSimd(std::span<const WeightRows> parts,
+                        Linear::Packed& packed);
+  void Report(size_t in, size_t columns, size_t rows, std::string name);
   // Cuts the columns into blocks of known shapes.
   absl::Status Cut(Linear::Packed& packed);
   // Fills the blocks' memory.
@@ -302,20 +329,19 @@ absl::Status LinearFactory::Shared::Pack(std::span<const WeightRows> parts,
     bytes += RoundUpToLine(block.shape->matmul->packed_bytes());
   }
   packed.weights = arena.Allocate(bytes);
-  if (packed.weights == nullptr) {
-    return absl::ResourceExhaustedError(
-        absl::StrCat("no memory for the ", bytes, " bytes of a projection of ",
-                     packed.in, " inputs and ", packed.out, " outputs"));
-  }
+  if (packed.weights == nullptr) return NoMemoryFor(packed.in, packed.out);
   std::byte* place = packed.weights.get();
   WeightPacker packer(dtype, packed.in, parts);
   for (Block& block : packed.blocks) {
-    auto weights = packer.Pack(*block.shape, block.first_column, place,
-                               {packed.scales.data() + block.first_column,
-                                packed.offsets.data() + block.first_column});
+    const TileMatmul& matmul = *block.shape->matmul;
+    const void* const rows =
+        packer.Convert(block.first_column, block.shape->width,
+                       {packed.scales.data() + block.first_column,
+                        packed.offsets.data() + block.first_column});
+    auto weights = matmul.Pack(rows, place);
     if (!weights.ok()) return weights.status();
     block.weights = *std::move(weights);
-    place += RoundUpToLine(block.shape->matmul->packed_bytes());
+    place += RoundUpToLine(matmul.packed_bytes());
   }
   for (int32_t& offset : packed.offsets) offset *= packed.range.zero;
   return absl::OkStatus();
@@ -324,18 +350,23 @@ absl::Status LinearFactory::Shared::Pack(std::span<const WeightRows> parts,
 absl::Status LinearFactory::Shared::PackInt4(std::span<const WeightRows> parts,
                                              Linear::Packed& packed) {
   packed.int4 = Int4Matrix::Pack(packed.in, parts, arena);
-  if (packed.int4 == nullptr) {
-    return absl::ResourceExhaustedError(
-        absl::StrCat("no memory for a projection of ", packed.in,
-                     " inputs and ", packed.out, " outputs"));
-  }
-  if (!int4_inputs.insert(packed.in).second) return absl::OkStatus();
-  report.shapes.push_back({packed.in,
-                           kInt4BlockColumns,
-                           {kInt4BlockRows},
-                           {kInt4BlockRows},
-                           "int4_groups"});
+  if (packed.int4 == nullptr) return NoMemoryFor(packed.in, packed.out);
+  Report(packed.in, kInt4BlockColumns, kInt4BlockRows, "int4_groups");
   return absl::OkStatus();
+}
+
+absl::Status LinearFactory::Shared::PackSimd(std::span<const WeightRows> parts,
+                                             Linear::Packed& packed) {
+  packed.simd = SimdMatrix::Pack(dtype, packed.in, parts, arena);
+  if (packed.simd == nullptr) return NoMemoryFor(packed.in, packed.out);
+  Report(packed.in, kSimdBlockColumns, kSimdBlockRows, "simd_panels");
+  return absl::OkStatus();
+}
+
+void LinearFactory::Shared::Report(size_t in, size_t columns, size_t rows,
+                                   std::string name) {
+  if (!reported.emplace(in, name).second) return;
+  report.shapes.push_back({in, columns, {rows}, {rows}, std::move(name)});
 }
 
 absl::StatusOr<std::unique_ptr<Linear>> LinearFactory::Shared::Make(
@@ -349,6 +380,8 @@ absl::StatusOr<std::unique_ptr<Linear>> LinearFactory::Shared::Make(
   absl::Status status;
   if (int4 && !AllWide(parts)) {
     status = PackInt4(parts, *packed);
+  } else if (simd) {
+    status = PackSimd(parts, *packed);
   } else {
     status = Cut(*packed);
     if (status.ok()) status = Pack(parts, *packed);
@@ -361,10 +394,6 @@ LinearFactory::LinearFactory(std::shared_ptr<Shared> shared)
     : shared_(std::move(shared)) {}
 LinearFactory::~LinearFactory() = default;
 
-bool LinearFactory::HasNativeBf16() {
-  return DescribeMatmulLibrary().native_bf16;
-}
-
 absl::StatusOr<std::unique_ptr<LinearFactory>> LinearFactory::Create(
     DType weights) {
   if (weights == DType::kF16) {
@@ -372,16 +401,10 @@ absl::StatusOr<std::unique_ptr<LinearFactory>> LinearFactory::Create(
         "projections compute in f32, bf16, int8 or int4");
   }
   MatmulLibrary library = DescribeMatmulLibrary();
-  if (weights == DType::kBf16 && !library.native_bf16) {
-    return absl::FailedPreconditionError(absl::StrCat(
-        "bf16 weights need a CPU with AVX512_BF16 or AMX, but oneDNN may use ",
-        library.isa,
-        " here (the CPU's own, or what ONEDNN_MAX_CPU_ISA allows); use "
-        "f32 weights, int8 or int4 weights, or another machine"));
-  }
   auto shared = std::make_shared<Shared>();
   shared->int4 = weights == DType::kI4;
   shared->dtype = shared->int4 ? DType::kI8 : weights;
+  shared->simd = GoesBySimd(shared->dtype, library);
   shared->report.weight_dtype = Name(weights);
   shared->report.isa = std::move(library.isa);
   shared->report.onednn_version = std::move(library.version);

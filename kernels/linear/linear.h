@@ -31,7 +31,7 @@ class LinearScratch {
   std::unique_ptr<Buffers> buffers_;
 };
 
-// y = x W^T (+ b) with weights packed once for oneDNN.
+// y = x W^T (+ b) with weights packed once.
 //
 // Batch-invariant: a row of y is a function of that row of x, of its class and
 // of the weights, bit for bit, whatever `rows` is, wherever the row stands and
@@ -41,7 +41,11 @@ class LinearScratch {
 // (LinearFactory), and only those are used. Columns are cut into fixed blocks,
 // one task each.
 //
-// With bf16 weights x is rounded to bf16 first; sums are f32. With int8 weights
+// Where oneDNN has no instructions for such weights, or none but AVX2's, plain
+// vectors take its place (simd_matrix.h): there is one order of sums then.
+//
+// With bf16 weights x is rounded to bf16 first, but for plain vectors, which
+// take it as it is; sums are f32. With int8 weights
 // each column of W^T has a scale (its largest magnitude / 127), as has each row
 // of x; their bytes are multiplied and added without any rounding, and the sum
 // times both scales is y. A row of x with infinities or NaN gives NaN.
@@ -93,14 +97,8 @@ struct LinearReport {
 // Linears share ownership of what they need.
 class LinearFactory {
  public:
-  // `weights` is kF32, kBf16, kI8 or kI4. FAILED_PRECONDITION if bf16 is asked
-  // for and the CPU (or ONEDNN_MAX_CPU_ISA) has no native bf16: the message
-  // says what is missing and names the alternatives.
+  // `weights` is kF32, kBf16, kI8 or kI4.
   static absl::StatusOr<std::unique_ptr<LinearFactory>> Create(DType weights);
-
-  // True if this CPU, as limited by ONEDNN_MAX_CPU_ISA, multiplies bf16
-  // natively (AVX512_BF16 or AMX).
-  static bool HasNativeBf16();
 
   ~LinearFactory();
 

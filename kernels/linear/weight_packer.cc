@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <numeric>
-#include <utility>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
@@ -52,22 +51,20 @@ void GatherRows(size_t in, std::span<const WeightRows> parts, size_t first,
   }
 }
 
-absl::StatusOr<TileMatmul::Weights> WeightPacker::Pack(const BlockShape& shape,
-                                                       size_t first,
-                                                       void* place,
-                                                       ColumnScales columns) {
-  values_.resize(shape.width * in_);
-  GatherRows(in_, parts_, first, shape.width, values_.data());
+const void* WeightPacker::Convert(size_t first, size_t width,
+                                  ColumnScales columns) {
+  values_.resize(width * in_);
+  GatherRows(in_, parts_, first, width, values_.data());
   switch (dtype_) {
     case DType::kBf16:
       halves_.resize(values_.size());
       ConvertToBf16(values_.size(), values_.data(), halves_.data());
-      return shape.matmul->Pack(halves_.data(), place);
+      return halves_.data();
     case DType::kI8:
-      Quantize(shape.width, columns);
-      return shape.matmul->Pack(bytes_.data(), place);
+      Quantize(width, columns);
+      return bytes_.data();
     default:
-      return shape.matmul->Pack(values_.data(), place);
+      return values_.data();
   }
 }
 

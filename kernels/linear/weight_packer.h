@@ -8,7 +8,6 @@
 
 #include "absl/status/statusor.h"
 #include "kernels/dtype.h"
-#include "kernels/linear/block_shape.h"
 #include "kernels/linear/weight_rows.h"
 
 namespace steadystate {
@@ -28,19 +27,17 @@ struct ColumnScales {
   int32_t* sums;  // s32[width]: of a column's bytes
 };
 
-// Converts and packs the rows of a projection, one block of columns after
-// another. Thread-compatible.
+// Converts the rows of a projection, one block of columns after another.
+// Thread-compatible.
 class WeightPacker {
  public:
   // `parts` outlive it.
   WeightPacker(DType dtype, size_t in, std::span<const WeightRows> parts)
       : dtype_(dtype), in_(in), parts_(parts) {}
 
-  // Packs the columns from `first` on to `place`, as TileMatmul::Pack.
+  // The columns [first, first + width), dtype[width, in], until the next call.
   // `columns` is written with int8 weights only.
-  absl::StatusOr<TileMatmul::Weights> Pack(const BlockShape& shape,
-                                           size_t first, void* place,
-                                           ColumnScales columns);
+  const void* Convert(size_t first, size_t width, ColumnScales columns);
 
  private:
   // Rounds values_ to bytes_.

@@ -234,8 +234,7 @@ absl::StatusOr<std::shared_ptr<const Model>> Model::Load(
   }
   STEADYSTATE_ASSIGN_OR_RETURN(const ContextCaps caps,
                                ReadContextCaps(options, model_config));
-  const DType weights = options.weight_dtype.value_or(
-      LinearFactory::HasNativeBf16() ? DType::kBf16 : DType::kF32);
+  const DType weights = options.weight_dtype.value_or(DType::kBf16);
   STEADYSTATE_ASSIGN_OR_RETURN(const std::unique_ptr<LinearFactory> linears,
                                LinearFactory::Create(weights));
 

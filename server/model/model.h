@@ -34,7 +34,7 @@ struct ModelOptions {
   // Resource id in the API ("models/{id}"); empty takes the directory's name.
   std::string id{};
 
-  // Absent ("auto"): bf16 where the CPU multiplies it natively, else f32.
+  // Absent ("auto"): bf16.
   std::optional<DType> weight_dtype{};
 
   // Version of transformers to read the checkpoint as, "4.57.6"; empty: that of

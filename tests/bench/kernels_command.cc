@@ -349,9 +349,8 @@ absl::StatusOr<Section> KernelsCommand::Projections(
                    {"gflop_per_second", "GFLOP/s", 0},
                    {"fraction_of_peak", "of best", 2}},
                   {}};
-  std::vector<DType> dtypes = {DType::kF32, DType::kI8, DType::kI4};
-  if (LinearFactory::HasNativeBf16()) dtypes.push_back(DType::kBf16);
-  for (const DType dtype : dtypes) {
+  for (const DType dtype :
+       {DType::kF32, DType::kI8, DType::kI4, DType::kBf16}) {
     if (!weights_.empty() && weights_ != Name(dtype)) continue;
     for (const ProjectionSize& size : sizes_) {
       STEADYSTATE_RETURN_IF_ERROR(AddProjections(dtype, size, run, section));

@@ -242,7 +242,7 @@ def describe(folder):
     """GetModel of the server that serves `folder`."""
     from testing.server_process import BIN_DIR, ServerProcess
 
-    # The type of caches depends on what the CPU multiplies natively.
+    # With weights in bf16 caches are too.
     with ServerProcess("--cache_dtype", "f32", model=folder) as server:
         command = [BIN_DIR / "steadystate", "model", "--json"]
         return json.loads(

@@ -55,9 +55,6 @@ class EngineBatchingTest
  protected:
   void SetUp() override {
     const auto [weights, threads] = GetParam();
-    if (weights == DType::kBf16 && !HasBf16()) {
-      GTEST_SKIP() << "this machine does not multiply bf16";
-    }
     model_ = SharedTinyModel(weights);
     options_ = Options(threads);
   }

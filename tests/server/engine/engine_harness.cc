@@ -7,7 +7,6 @@
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_split.h"
-#include "kernels/linear/linear.h"
 #include "server/metrics/scrape_server.h"
 #include "tests/testing/end_receiver.h"
 
@@ -32,8 +31,6 @@ std::shared_ptr<const Model> LoadModelOfCaps(uint64_t usual, uint64_t most) {
   EXPECT_TRUE(model.ok()) << model.status();
   return *std::move(model);
 }
-
-bool HasBf16() { return LinearFactory::HasNativeBf16(); }
 
 std::vector<int32_t> MakeTokens(size_t count, uint64_t seed) {
   std::mt19937_64 random(seed);

@@ -196,9 +196,6 @@ std::shared_ptr<const Model> SharedTinyModel(DType weights = DType::kF32);
 // caps of up to `most` tokens, `usual` where they do not say.
 std::shared_ptr<const Model> LoadModelOfCaps(uint64_t usual, uint64_t most);
 
-// True if this machine, as limited by the environment, multiplies bf16.
-bool HasBf16();
-
 // Tokens that look random, the same for the same seed.
 std::vector<int32_t> MakeTokens(size_t count, uint64_t seed);
 

@@ -10,7 +10,6 @@
 #include "absl/status/status.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "kernels/linear/linear.h"
 #include "server/model/model.h"
 #include "tests/testing/checkpoint_writer.h"
 #include "tests/testing/golden_checkpoint.h"
@@ -220,23 +219,11 @@ TEST(ModelLoadTest, ConfigsThatAreNoJsonAreRefused) {
   }
 }
 
-TEST(ModelLoadTest, Bfloat16NeedsACpuThatHasIt) {
-  const TinyModel model;
-  const auto loaded =
-      Model::Load({.path = model.path(), .weight_dtype = DType::kBf16});
-  if (LinearFactory::HasNativeBf16()) {
-    EXPECT_TRUE(loaded.ok()) << loaded.status();
-  } else {
-    EXPECT_EQ(loaded.status().code(), absl::StatusCode::kFailedPrecondition);
-  }
-}
-
-TEST(ModelLoadTest, AutomaticDtypeIsTheBestThatTheCpuHas) {
+TEST(ModelLoadTest, WeightsAreBfloat16UnlessToldOtherwise) {
   const TinyModel model;
   const auto loaded = Model::Load({.path = model.path()});
-  ASSERT_TRUE(loaded.ok());
-  EXPECT_EQ((*loaded)->description().linear.weight_dtype,
-            LinearFactory::HasNativeBf16() ? "bf16" : "f32");
+  ASSERT_TRUE(loaded.ok()) << loaded.status();
+  EXPECT_EQ((*loaded)->description().linear.weight_dtype, "bf16");
 }
 
 TEST(ModelLoadTest, TheDescriptionTellsWhatWasLoaded) {

@@ -14,7 +14,6 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "gtest/gtest.h"
-#include "kernels/linear/linear.h"
 #include "kernels/thread_pool.h"
 #include "server/model/workspace.h"
 #include "tests/testing/direct_session.h"
@@ -120,14 +119,7 @@ void ExpectBatchesDoNotMatter(const TinyModelOptions& options, DType dtype,
   }
 }
 
-class BatchInvarianceTest : public testing::TestWithParam<DType> {
- protected:
-  void SetUp() override {
-    if (GetParam() == DType::kBf16 && !LinearFactory::HasNativeBf16()) {
-      GTEST_SKIP() << "no native bf16";
-    }
-  }
-};
+class BatchInvarianceTest : public testing::TestWithParam<DType> {};
 
 INSTANTIATE_TEST_SUITE_P(Dtypes, BatchInvarianceTest,
                          testing::Values(DType::kF32, DType::kBf16),

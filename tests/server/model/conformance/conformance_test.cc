@@ -13,7 +13,6 @@
 #include "gtest/gtest.h"
 #include "hwy/targets.h"
 #include "kernels/cpu_target.h"
-#include "kernels/linear/linear.h"
 #include "tests/server/model/conformance/sequence.h"
 #include "tests/server/model/conformance/spread_weights.h"
 
@@ -102,7 +101,6 @@ TEST_P(ConformanceTest, ABatchIsItsSingles) {
 }
 
 TEST_P(ConformanceTest, ABatchIsItsSinglesWithBf16Weights) {
-  if (!LinearFactory::HasNativeBf16()) GTEST_SKIP() << "no native bf16";
   const std::string folder = GoldenFolder(GetParam());
   ExpectBatchesAreSingles(*LoadGolden(folder, DType::kBf16), 2);
   ExpectBatchesAreSingles(*LoadWithSpreadWeights(folder, DType::kBf16), 2);

@@ -15,7 +15,6 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "kernels/linear/linear.h"
 #include "nlohmann/json.hpp"
 #include "server/model/model.h"
 #include "tests/server/model/golden/readme_table.h"
@@ -159,7 +158,6 @@ TEST_P(GoldenTest, Float32WeightsAgreeWithTheReference) {
 }
 
 TEST_P(GoldenTest, Bfloat16WeightsCostNoMoreThanRounding) {
-  if (!LinearFactory::HasNativeBf16()) GTEST_SKIP() << "no native bf16";
   const auto model = Load(DType::kBf16);
   ASSERT_NE(model, nullptr);
   const NpyArray expected = ReadNpy(path() + "/logits.npy");
