@@ -1,19 +1,11 @@
 #include "kernels/linear/call_rows.h"
 
-#include <algorithm>
 #include <cstdint>
 #include <cstring>
 
+#include "kernels/linear/matrix_call.h"
+
 namespace steadystate {
-namespace {
-
-// Elements from which on copying is shared among the threads: about the work
-// that waking them costs.
-constexpr size_t kParallelElements = size_t{1} << 15;
-constexpr size_t kRowsPerTask = 8;
-
-}  // namespace
-
 bool InputRows::Prepare(const Request& request, ThreadPool& pool) {
   request_ = request;
   const bool readable_in_place =
@@ -30,15 +22,8 @@ bool InputRows::Prepare(const Request& request, ThreadPool& pool) {
   }
 
   const size_t count = request.rows - first_copied_;
-  if (count * request.in < kParallelElements) {
-    CopyRows(first_copied_, count);
-  } else {
-    const size_t tasks = (count + kRowsPerTask - 1) / kRowsPerTask;
-    pool.ParallelFor(tasks, [this, count](size_t task, size_t) {
-      const size_t begin = task * kRowsPerTask;
-      CopyRows(first_copied_ + begin, std::min(kRowsPerTask, count - begin));
-    });
-  }
+  ForEachRow(count, request.in, pool,
+             [this](size_t r) { CopyRow(first_copied_ + r); });
   const size_t padding_bytes = (request.padded_rows - request.rows) * row_bytes;
   if (padding_bytes != 0) {
     std::memset(copy_.data() + count * row_bytes, 0, padding_bytes);
@@ -54,23 +39,21 @@ const std::byte* InputRows::At(size_t r) const {
          (r - first_copied_) * RowBytes(request_.dtype, request_.in);
 }
 
-void InputRows::CopyRows(size_t first, size_t count) {
+void InputRows::CopyRow(size_t r) {
   const size_t in = request_.in;
   const size_t used_bytes = in * SizeOf(request_.dtype);
   const size_t row_bytes = RowBytes(request_.dtype, in);
-  for (size_t r = first; r < first + count; ++r) {
-    const float* from = request_.x + r * request_.stride;
-    std::byte* to = copy_.data() + (r - first_copied_) * row_bytes;
-    if (request_.dtype == DType::kBf16) {
-      ConvertToBf16(in, from, reinterpret_cast<uint16_t*>(to));
-    } else if (request_.dtype == DType::kI8) {
-      Scales()[r] =
-          QuantizeRow(in, from, request_.range, reinterpret_cast<uint8_t*>(to));
-    } else {
-      std::memcpy(to, from, used_bytes);
-    }
-    std::memset(to + used_bytes, 0, row_bytes - used_bytes);
+  const float* from = request_.x + r * request_.stride;
+  std::byte* to = copy_.data() + (r - first_copied_) * row_bytes;
+  if (request_.dtype == DType::kBf16) {
+    ConvertToBf16(in, from, reinterpret_cast<uint16_t*>(to));
+  } else if (request_.dtype == DType::kI8) {
+    Scales()[r] =
+        QuantizeRow(in, from, request_.range, reinterpret_cast<uint8_t*>(to));
+  } else {
+    std::memcpy(to, from, used_bytes);
   }
+  std::memset(to + used_bytes, 0, row_bytes - used_bytes);
 }
 
 void OutputRows::Store(size_t first_row, size_t count, size_t first_column,

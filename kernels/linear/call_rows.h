@@ -40,7 +40,7 @@ class InputRows {
   const float* scales() const { return Scales(); }
 
  private:
-  void CopyRows(size_t first, size_t count);
+  void CopyRow(size_t r);
   float* Scales() const { return reinterpret_cast<float*>(scales_.data()); }
 
   Request request_{};

@@ -4,9 +4,10 @@
 #include <array>
 #include <cstring>
 
+#include "kernels/linear/call_rows.h"
 #include "kernels/linear/int4_weights.h"
 #include "kernels/linear/matrix_memory.h"
-#include "kernels/linear/weight_packer.h"
+#include "kernels/linear/weight_converter.h"
 
 namespace steadystate {
 namespace {
@@ -115,14 +116,15 @@ void Int4Matrix::RoundRows(const MatrixCall& call, ThreadPool& pool,
 }
 
 void Int4Matrix::RunBlock(const MatrixCall& call, const Block& block,
-                          const Int4Inputs* rows, size_t first, size_t count,
+                          const Int4Inputs* rows, const RowRange& range,
                           float* sums) const {
   Int4Product product{};
   product.groups = groups_;
   product.panels = block.panels();
   product.sums = sums;
-  const size_t end = first + count;
-  for (size_t row = first; row < end; row += product.rows) {
+  const OutputRows output{call.bias, call.y, call.y_stride, nullptr};
+  const size_t end = range.first + range.count;
+  for (size_t row = range.first; row < end; row += product.rows) {
     const RowPlace at(row, call.rows);
     product.rows = std::min(at.rows - at.row, end - row);
     product.x = rows + at.tile * groups_ + at.row;
@@ -134,16 +136,8 @@ void Int4Matrix::RunBlock(const MatrixCall& call, const Block& block,
       MultiplyInt4(product);
       plane += PlaneBytes(block);
     }
-    for (size_t r = 0; r < product.rows; ++r) {
-      const float* const from = sums + r * kInt4BlockColumns;
-      float* const to = call.y + (row + r) * call.y_stride + block.first_column;
-      if (call.bias == nullptr) {
-        std::copy_n(from, block.width, to);
-        continue;
-      }
-      const float* const bias = call.bias + block.first_column;
-      for (size_t j = 0; j < block.width; ++j) to[j] = from[j] + bias[j];
-    }
+    output.Store(row, product.rows, block.first_column, block.width,
+                 reinterpret_cast<const std::byte*>(sums), kInt4BlockColumns);
   }
 }
 
@@ -158,7 +152,7 @@ bool Int4Matrix::Run(const MatrixCall& call, ThreadPool& pool,
   RoundRows(call, pool, rows);
   ForEachBlock(blocks_.size(), bytes_, call.rows, pool,
                [&](size_t block, const RowRange& range, size_t worker) {
-                 RunBlock(call, blocks_[block], rows, range.first, range.count,
+                 RunBlock(call, blocks_[block], rows, range,
                           sums + worker * kWorkerSums);
                });
   return true;

@@ -64,7 +64,7 @@ class Int4Matrix {
                  Int4Inputs* rows) const;
   // Some rows times one block.
   void RunBlock(const MatrixCall& call, const Block& block,
-                const Int4Inputs* rows, size_t first, size_t count,
+                const Int4Inputs* rows, const RowRange& range,
                 float* sums) const;
 
   size_t in_;

@@ -21,7 +21,7 @@
 #include "kernels/linear/simd_matrix.h"
 #include "kernels/linear/simd_product.h"
 #include "kernels/linear/tile_matmul.h"
-#include "kernels/linear/weight_packer.h"
+#include "kernels/linear/weight_converter.h"
 #include "kernels/openmp.h"
 
 namespace steadystate {
@@ -88,8 +88,9 @@ struct LinearScratch::Buffers {
   }
   // Readies the workers for `rows` rows, so that tasks do not allocate.
   void ReservePanels() {
-    for (Worker& worker : workers)
+    for (Worker& worker : workers) {
       CheckMemory(worker.y.Grow(kPanelScratchBytes));
+    }
   }
   void Reserve(const BlockShape& shape, const TileSet& tiles, size_t rows) {
     ReserveTile(shape, tiles, TileFor(tiles.sizes, rows));
@@ -113,9 +114,8 @@ struct LinearScratch::Buffers {
 namespace {
 
 absl::Status NoMemoryFor(size_t in, size_t out) {
-  return absl::ResourceExhaustedError(
-      absl::StrCat("no memory for the weights of a projection of ", in,
-                   " inputs and ", out, " outputs"));
+  return absl::ResourceExhaustedError(absl::StrCat(
+      "no memory for a projection of ", in, " inputs and ", out, " outputs"));
 }
 
 // True if such weights are multiplied by plain vectors: oneDNN's own loops for
@@ -267,9 +267,9 @@ void Linear::Run(size_t rows, const float* x, size_t x_stride, float* y,
 }
 
 struct LinearFactory::Shared {
-  DType dtype = DType::kF32;  // of what oneDNN multiplies
-  bool simd = false;          // plain vectors do so in its place
-  bool int4 = false;          // of what is not wide, by neither
+  DType dtype = DType::kF32;  // of weights without groups of 4 bits
+  bool simd = false;          // plain vectors multiply these, else oneDNN does
+  bool int4 = false;          // weights that are not wide have such groups
   LinearReport report;
   // Inputs and implementations that are in it, of those without oneDNN.
   std::set<std::pair<size_t, std::string>> reported;
@@ -329,15 +329,19 @@ absl::Status LinearFactory::Shared::Pack(std::span<const WeightRows> parts,
     bytes += RoundUpToLine(block.shape->matmul->packed_bytes());
   }
   packed.weights = arena.Allocate(bytes);
-  if (packed.weights == nullptr) return NoMemoryFor(packed.in, packed.out);
+  if (packed.weights == nullptr) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat("no memory for the ", bytes, " bytes of a projection of ",
+                     packed.in, " inputs and ", packed.out, " outputs"));
+  }
   std::byte* place = packed.weights.get();
-  WeightPacker packer(dtype, packed.in, parts);
+  WeightConverter converter(dtype, packed.in, parts);
   for (Block& block : packed.blocks) {
     const TileMatmul& matmul = *block.shape->matmul;
     const void* const rows =
-        packer.Convert(block.first_column, block.shape->width,
-                       {packed.scales.data() + block.first_column,
-                        packed.offsets.data() + block.first_column});
+        converter.Convert(block.first_column, block.shape->width,
+                          {packed.scales.data() + block.first_column,
+                           packed.offsets.data() + block.first_column});
     auto weights = matmul.Pack(rows, place);
     if (!weights.ok()) return weights.status();
     block.weights = *std::move(weights);

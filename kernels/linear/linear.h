@@ -41,8 +41,8 @@ class LinearScratch {
 // (LinearFactory), and only those are used. Columns are cut into fixed blocks,
 // one task each.
 //
-// Where oneDNN has no instructions for such weights, or none but AVX2's, plain
-// vectors take its place (simd_matrix.h): there is one order of sums then.
+// Where oneDNN has no AVX-512 for f32 weights, or no instructions for bf16,
+// plain vectors take its place (simd_matrix.h), in one order of sums.
 //
 // With bf16 weights x is rounded to bf16 first, but for plain vectors, which
 // take it as it is; sums are f32. With int8 weights

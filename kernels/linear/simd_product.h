@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <cstddef>
-#include <cstdint>
 
 #include "kernels/dtype.h"
 
@@ -12,8 +11,8 @@ namespace steadystate {
 // Weights for plain vectors, of CPUs for which oneDNN packs none. Columns lie
 // in panels of 16, up to four of which are a block. Inputs are cut into slabs:
 // a slab of each panel after the other, then the next slab. Within those, bf16
-// and s8 of two inputs stand together: [inputs / 2, 16, 2], and f32 alone:
-// [inputs, 16]. Zeros are beyond the last column and the last input.
+// of two inputs stand together: [inputs / 2, 16, 2], and f32 alone: [inputs,
+// 16]. Zeros are beyond the last column and the last input.
 inline constexpr size_t kSimdPanel = 16;
 inline constexpr size_t kSimdBlockColumns = 64;
 inline constexpr size_t kSimdSlab = 256;
@@ -30,36 +29,35 @@ constexpr size_t SimdPanels(size_t columns) {
 }
 
 // Lays a block of columns out so.
-//   rows   f32, bf16 or s8[width, in]           in
-//   block  [SimdInputs, 16 * SimdPanels(width)]  out
+//   weights  kF32 or kBf16, the type of both
+//   rows     [width, in]                           in
+//   block    [SimdInputs, 16 * SimdPanels(width)]  out
 // REQUIRES: 0 < width <= kSimdBlockColumns.
 void PackSimdBlock(DType weights, size_t in, size_t width, const void* rows,
                    std::byte* block);
 
-// What weights of bf16 and s8 become for many rows: f32 or pairs of s16 of the
-// panels that vectors hold at once.
-inline constexpr size_t kSimdScratchBytes =
-    2 * kSimdSlab * kSimdPanel * sizeof(float);
+// Of what bf16 weights become for many rows: the panels that vectors hold at
+// once, in f32.
+inline constexpr size_t kSimdScratch = 2 * kSimdSlab * kSimdPanel;
 
 // Some rows of X times one block of W.
 struct SimdProduct {
-  DType weights;           // kF32, kBf16 or kI8
-  size_t rows;             // 1 to kSimdBlockRows
-  size_t in;               // SimdInputs
-  size_t panels;           // of the block
-  const std::byte* x;      // f32[rows, in], or with s8 s16[rows, in]
-  size_t x_stride;         // bytes from row to row
+  DType weights;  // kF32 or kBf16
+  size_t rows;    // 1 to kSimdBlockRows
+  size_t in;
+  size_t panels;   // of the block
+  const float* x;  // f32[rows, in; stride x_stride]
+  size_t x_stride;
   const std::byte* block;  // as PackSimdBlock leaves it
-  std::byte* sums;         // f32 or s32[rows, kSimdBlockColumns]  overwritten
-  std::byte* scratch;      // kSimdScratchBytes
+  float* sums;             // f32[rows, kSimdBlockColumns]  overwritten
+  float* scratch;          // f32[kSimdScratch]
 };
 
 // Computes it, on the calling thread; what lies behind the block is fetched
 // meanwhile. A row's bits are a function of the row and the block alone:
-//   f32, bf16  s <- fma(x_k, w_k, s), k ascending, from 0 in every slab; the
-//              slabs' sums are added in order. (Where a CPU has no fused
-//              operations the product is rounded, too.) x is not rounded.
-//   s8         exact. REQUIRES: |x| <= 127, in <= 65536.
+//   s <- fma(x_k, w_k, s), k ascending, from 0 in every slab
+// and the slabs' sums are added in order. x is not rounded. (Where a CPU has no
+// fused operations the product is.)
 void MultiplySimd(const SimdProduct& product);
 
 }  // namespace steadystate

@@ -17,17 +17,10 @@
 #include "kernels/dtype.h"
 #include "kernels/linear/int4_weights.h"
 #include "tests/kernels/numbers.h"
+#include "tests/kernels/simd_targets.h"
 
 namespace steadystate::int4_product_test {
 namespace {
-
-std::vector<int64_t> Targets() {
-  std::vector<int64_t> targets;
-  for (int64_t left = hwy::SupportedTargets(); left != 0; left &= left - 1) {
-    targets.push_back(left & -left);
-  }
-  return targets;
-}
 
 class Int4Test : public testing::TestWithParam<int64_t> {
  protected:
@@ -35,7 +28,7 @@ class Int4Test : public testing::TestWithParam<int64_t> {
   ~Int4Test() override { hwy::SetSupportedTargetsForTest(0); }
 };
 
-INSTANTIATE_TEST_SUITE_P(Targets, Int4Test, testing::ValuesIn(Targets()),
+INSTANTIATE_TEST_SUITE_P(Targets, Int4Test, testing::ValuesIn(SimdTargets()),
                          [](const auto& instance) {
                            return std::string(hwy::TargetName(instance.param));
                          });
@@ -234,7 +227,7 @@ TEST_P(Int4Test, WeightsAreRoundedAsOnTheFirstTarget) {
     std::vector<float> values(kInt4Group * kInt4Panel);
     for (float& value : values) value = size * numbers.Uniform(-1.0f, 0.7f);
     const Rounded here(values);
-    hwy::SetSupportedTargetsForTest(Targets().back());
+    hwy::SetSupportedTargetsForTest(SimdTargets().back());
     const Rounded there(values);
     hwy::SetSupportedTargetsForTest(GetParam());
     EXPECT_TRUE(std::ranges::equal(here.weights, there.weights));

@@ -13,6 +13,7 @@
 #include "gtest/gtest.h"
 #include "hwy/targets.h"
 #include "tests/kernels/numbers.h"
+#include "tests/kernels/simd_targets.h"
 
 namespace steadystate::packed_matrix_test {
 namespace {
@@ -43,17 +44,9 @@ class PackedMatrixTest
   }
 };
 
-std::vector<int64_t> Targets() {
-  std::vector<int64_t> targets;
-  for (int64_t left = hwy::SupportedTargets(); left != 0; left &= left - 1) {
-    targets.push_back(left & -left);
-  }
-  return targets;
-}
-
 INSTANTIATE_TEST_SUITE_P(
     Targets, PackedMatrixTest,
-    testing::Combine(testing::ValuesIn(Targets()),
+    testing::Combine(testing::ValuesIn(SimdTargets()),
                      testing::Values(Type::kBf16, Type::kInt16)),
     [](const auto& instance) {
       return std::string(hwy::TargetName(std::get<0>(instance.param))) +
@@ -176,7 +169,7 @@ TEST_P(PackedMatrixTest, EveryTargetKeepsTheSameBits) {
     PackedMatrix packed(type(), 6, columns);
     packed.Pack(values.data(), columns);
     const std::vector<float> kept = packed.Unpack();
-    hwy::SetSupportedTargetsForTest(Targets().back());
+    hwy::SetSupportedTargetsForTest(SimdTargets().back());
     PackedMatrix other(type(), 6, columns);
     other.Pack(values.data(), columns);
     EXPECT_EQ(packed.bf16, other.bf16);

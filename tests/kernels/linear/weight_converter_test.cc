@@ -1,13 +1,13 @@
 // Stacked parts of several types are read as one matrix.
 
-#include "kernels/linear/weight_packer.h"
+#include "kernels/linear/weight_converter.h"
 
 #include <cstdint>
 #include <vector>
 
 #include "gtest/gtest.h"
 
-namespace steadystate::weight_packer_test {
+namespace steadystate::weight_converter_test {
 namespace {
 
 TEST(WeightRowsTest, GathersAcrossPartsAndTypes) {
@@ -48,4 +48,4 @@ TEST(WeightRowsTest, RefusesWhatCannotBeMultiplied) {
 }
 
 }  // namespace
-}  // namespace steadystate::weight_packer_test
+}  // namespace steadystate::weight_converter_test

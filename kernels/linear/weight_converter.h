@@ -1,5 +1,5 @@
-#ifndef STEADYSTATE_KERNELS_LINEAR_WEIGHT_PACKER_H_
-#define STEADYSTATE_KERNELS_LINEAR_WEIGHT_PACKER_H_
+#ifndef STEADYSTATE_KERNELS_LINEAR_WEIGHT_CONVERTER_H_
+#define STEADYSTATE_KERNELS_LINEAR_WEIGHT_CONVERTER_H_
 
 #include <cstddef>
 #include <cstdint>
@@ -29,10 +29,10 @@ struct ColumnScales {
 
 // Converts the rows of a projection, one block of columns after another.
 // Thread-compatible.
-class WeightPacker {
+class WeightConverter {
  public:
   // `parts` outlive it.
-  WeightPacker(DType dtype, size_t in, std::span<const WeightRows> parts)
+  WeightConverter(DType dtype, size_t in, std::span<const WeightRows> parts)
       : dtype_(dtype), in_(in), parts_(parts) {}
 
   // The columns [first, first + width), dtype[width, in], until the next call.
@@ -53,4 +53,4 @@ class WeightPacker {
 
 }  // namespace steadystate
 
-#endif  // STEADYSTATE_KERNELS_LINEAR_WEIGHT_PACKER_H_
+#endif  // STEADYSTATE_KERNELS_LINEAR_WEIGHT_CONVERTER_H_

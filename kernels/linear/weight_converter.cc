@@ -1,4 +1,4 @@
-#include "kernels/linear/weight_packer.h"
+#include "kernels/linear/weight_converter.h"
 
 #include <algorithm>
 #include <numeric>
@@ -51,8 +51,8 @@ void GatherRows(size_t in, std::span<const WeightRows> parts, size_t first,
   }
 }
 
-const void* WeightPacker::Convert(size_t first, size_t width,
-                                  ColumnScales columns) {
+const void* WeightConverter::Convert(size_t first, size_t width,
+                                     ColumnScales columns) {
   values_.resize(width * in_);
   GatherRows(in_, parts_, first, width, values_.data());
   switch (dtype_) {
@@ -68,7 +68,7 @@ const void* WeightPacker::Convert(size_t first, size_t width,
   }
 }
 
-void WeightPacker::Quantize(size_t width, ColumnScales columns) {
+void WeightConverter::Quantize(size_t width, ColumnScales columns) {
   bytes_.resize(values_.size());
   for (size_t j = 0; j < width; ++j) {
     uint8_t* const to = bytes_.data() + j * in_;
