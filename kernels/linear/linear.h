@@ -44,8 +44,7 @@ class LinearScratch {
 // Where oneDNN has no AVX-512 for f32 weights, or no instructions for bf16,
 // plain vectors take its place (simd_matrix.h), in one order of sums.
 //
-// With bf16 weights x is rounded to bf16 first, but for plain vectors, which
-// take it as it is; sums are f32. With int8 weights
+// With bf16 weights x is rounded to bf16 first; sums are f32. With int8 weights
 // each column of W^T has a scale (its largest magnitude / 127), as has each row
 // of x; their bytes are multiplied and added without any rounding, and the sum
 // times both scales is y. A row of x with infinities or NaN gives NaN.

@@ -1,6 +1,8 @@
 #include "kernels/linear/simd_matrix.h"
 
 #include <algorithm>
+#include <array>
+#include <cstdint>
 
 #include "kernels/linear/call_rows.h"
 #include "kernels/linear/simd_product.h"
@@ -11,6 +13,16 @@ namespace {
 
 constexpr size_t kSums = kSimdBlockRows * kSimdBlockColumns;
 constexpr size_t kWorkerFloats = kSums + kSimdScratch;
+
+//   x, to  f32[n]
+void RoundToBf16(size_t n, const float* x, float* to) {
+  std::array<uint16_t, 256> halves;
+  for (size_t i = 0; i < n; i += halves.size()) {
+    const size_t count = std::min(halves.size(), n - i);
+    ConvertToBf16(count, x + i, halves.data());
+    ConvertToF32({halves.data(), DType::kBf16}, 0, count, to + i);
+  }
+}
 
 }  // namespace
 
@@ -78,11 +90,23 @@ void SimdMatrix::RunBlock(const MatrixCall& call, const Block& block,
 
 bool SimdMatrix::Run(const MatrixCall& call, ThreadPool& pool,
                      Scratch& scratch) const {
-  if (!scratch.Grow(pool.size() * kWorkerFloats * sizeof(float))) return false;
-  auto* const workers = reinterpret_cast<float*>(scratch.data());
+  if (!scratch.workers.Grow(pool.size() * kWorkerFloats * sizeof(float))) {
+    return false;
+  }
+  auto* const workers = reinterpret_cast<float*>(scratch.workers.data());
+  MatrixCall product = call;
+  if (weights_ == DType::kBf16) {
+    if (!scratch.rows.Grow(call.rows * in_ * sizeof(float))) return false;
+    auto* const rounded = reinterpret_cast<float*>(scratch.rows.data());
+    ForEachRow(call.rows, in_, pool, [&](size_t r) {
+      RoundToBf16(in_, call.x + r * call.x_stride, rounded + r * in_);
+    });
+    product.x = rounded;
+    product.x_stride = in_;
+  }
   ForEachBlock(blocks_.size(), bytes_, call.rows, pool,
                [&](size_t block, const RowRange& range, size_t worker) {
-                 RunBlock(call, blocks_[block], range,
+                 RunBlock(product, blocks_[block], range,
                           workers + worker * kWorkerFloats);
                });
   return true;

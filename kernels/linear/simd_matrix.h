@@ -14,15 +14,19 @@
 
 namespace steadystate {
 
-// y = x W^T (+ b) by plain vectors (simd_product.h), with W in f32 or bf16 and
-// x as it is, for CPUs for which oneDNN packs no such weights.
+// y = x W^T (+ b) by plain vectors (simd_product.h), with W in f32 or bf16, for
+// CPUs for which oneDNN packs no such weights. With bf16 weights x is rounded
+// to bf16 first.
 //
 // Batch-invariant, as Linear is. Immutable after Pack; thread-safe given
 // distinct scratch and pools.
 class SimdMatrix {
  public:
-  // What Run works with: of each worker, sums and scratch of SimdProduct.
-  using Scratch = AlignedBytes;
+  // What Run works with; grows to the largest call.
+  struct Scratch {
+    AlignedBytes workers;  // of each: sums and scratch of SimdProduct
+    AlignedBytes rows;     // f32[rows, in], with bf16 weights
+  };
 
   // Packs the stacked parts, 64 columns after 64. Null if memory cannot be had.
   // REQUIRES: kF32 or kBf16, and what CountRows has found good.

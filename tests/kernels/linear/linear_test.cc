@@ -61,14 +61,6 @@ float Rounded(DType dtype, float value) {
   return result;
 }
 
-// What inputs become before they are multiplied.
-DType InputType(const LinearFactory& factory) {
-  const LinearReport& report = factory.report();
-  const bool rounds = report.weight_dtype == "bf16" &&
-                      report.shapes.front().implementation != "simd_panels";
-  return rounds ? DType::kBf16 : DType::kF32;
-}
-
 struct Shape {
   size_t in;
   size_t out;
@@ -105,8 +97,7 @@ TEST(LinearTest, MatchesDoubleSumsWithAndWithoutBias) {
           double size = 0;
           for (size_t i = 0; i < in; ++i) {
             const double product =
-                static_cast<double>(
-                    Rounded(InputType(*factory), x[r * in + i])) *
+                static_cast<double>(Rounded(dtype, x[r * in + i])) *
                 static_cast<double>(Rounded(dtype, weights[j * in + i]));
             exact += product;
             size += std::abs(product);

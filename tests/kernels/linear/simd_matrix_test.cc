@@ -1,7 +1,7 @@
-// Goal: a projection by plain vectors is the product, of weights as their type
-// has them, for any shape and stride; a row's bits do not depend on the others
-// nor on threads; what is not finite stays so. Method: double sums; rows alone
-// and together.
+// Goal: a projection by plain vectors is the product, of numbers as the type of
+// the weights has them, for any shape and stride; a row's bits do not depend on
+// the others nor on threads; what is not finite stays so. Method: double sums;
+// rows alone and together.
 
 #include "kernels/linear/simd_matrix.h"
 
@@ -56,11 +56,13 @@ Floats Product(const SimdMatrix& matrix, size_t in, size_t out, const Floats& x,
   return y;
 }
 
-float InBf16(float value) {
-  uint16_t bits = 0;
-  ConvertToBf16(1, &value, &bits);
-  ConvertToF32({&bits, DType::kBf16}, 0, 1, &value);
-  return value;
+double Rounded(DType type, float value) {
+  if (type == DType::kBf16) {
+    uint16_t bits = 0;
+    ConvertToBf16(1, &value, &bits);
+    ConvertToF32({&bits, type}, 0, 1, &value);
+  }
+  return static_cast<double>(value);
 }
 
 TEST(SimdMatrixTest, IsNearTheDoubleSums) {
@@ -81,10 +83,8 @@ TEST(SimdMatrixTest, IsNearTheDoubleSums) {
         double exact = static_cast<double>(bias[i % out]);
         double allowed = 1e-6;
         for (size_t k = 0; k < in; ++k) {
-          const float w = weights[i % out * in + k];
-          const auto a = static_cast<double>(x[i / out * in + k]);
-          const auto b =
-              static_cast<double>(type == DType::kBf16 ? InBf16(w) : w);
+          const auto a = Rounded(type, x[i / out * in + k]);
+          const auto b = Rounded(type, weights[i % out * in + k]);
           exact += a * b;
           allowed += 1e-6 * std::abs(a * b);
         }
