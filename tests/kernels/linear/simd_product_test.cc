@@ -100,8 +100,6 @@ struct Case {
   Floats block;
 };
 
-bool Same(float a, float b) { return std::memcmp(&a, &b, sizeof(a)) == 0; }
-
 TEST_P(SimdTest, IsItsFormulaToTheBit) {
   const uint64_t seed = 431;
   SCOPED_TRACE(seed);
@@ -120,7 +118,7 @@ TEST_P(SimdTest, IsItsFormulaToTheBit) {
           const size_t r = i / kSimdBlockColumns;
           const size_t j = i % kSimdBlockColumns;
           if (j < width) {
-            ASSERT_TRUE(Same(sums[i], example.Formula(r, j, fused)))
+            ASSERT_TRUE(SameBits(sums[i], example.Formula(r, j, fused)))
                 << "row " << r << " column " << j;
           } else if (j >= columns) {
             ASSERT_EQ(sums[i], kUntouched);
