@@ -9,6 +9,7 @@
 #include "hwy/cache_control.h"
 #include "hwy/foreach_target.h"  // IWYU pragma: keep
 #include "hwy/highway.h"
+#include "kernels/linear/byte_pairs-inl.h"
 
 // Compiled without contraction of floats (CMakeLists.txt): see MultiplyInt4.
 
@@ -73,29 +74,11 @@ struct PlainSums {
   static HWY_INLINE VS Start(int32_t) { return hn::Zero(DS()); }
 
   static HWY_INLINE VS Add(VS sum, VB weights, VI x) {
-#if HWY_TARGET == HWY_AVX2
-    return hn::Add(sum, VS{_mm256_maddubs_epi16(weights.raw, x.raw)});
-#elif HWY_TARGET == HWY_AVX3
-    return hn::Add(sum, VS{_mm512_maddubs_epi16(weights.raw, x.raw)});
-#else
-    const DS d;
-    const auto inputs = hn::BitCast(d, x);
-    const auto factors = hn::BitCast(d, weights);
-    const auto even = hn::And(factors, hn::Set(d, int16_t{0xFF}));
-    const auto odd = hn::ShiftRight<8>(factors);  // at most 15: no sign
-    const auto even_inputs = hn::ShiftRight<8>(hn::ShiftLeft<8>(inputs));
-    const auto odd_inputs = hn::ShiftRight<8>(inputs);
-    return hn::Add(
-        sum, hn::Add(hn::Mul(even, even_inputs), hn::Mul(odd, odd_inputs)));
-#endif
+    return hn::Add(sum, AddBytePairs(DI(), hn::BitCast(DI(), weights), x));
   }
 
   static HWY_INLINE VI Finish(VS sum, int32_t offset) {
-    const DI d;
-    const auto pairs = hn::BitCast(d, sum);
-    const auto even = hn::ShiftRight<16>(hn::ShiftLeft<16>(pairs));
-    const auto odd = hn::ShiftRight<16>(pairs);
-    return hn::Add(hn::Add(even, odd), hn::Set(d, offset));
+    return hn::Add(AddPairs(DI(), sum), hn::Set(DI(), offset));
   }
 };
 

@@ -119,11 +119,11 @@ absl::Status NoMemoryFor(size_t in, size_t out) {
 }
 
 // True if such weights are multiplied by plain vectors: oneDNN's own loops for
-// AVX2 pack weights again in each call. (Those for int8 do so, too, but are
-// faster with many rows.)
+// AVX2 pack weights again in each call.
 bool GoesBySimd(DType weights, const MatmulLibrary& library) {
   if (weights == DType::kBf16) return !library.native_bf16;
-  return weights == DType::kF32 && !library.avx512;
+  if (weights == DType::kI8 && library.vnni) return false;
+  return !library.avx512;
 }
 
 // What the tasks of one Run share.

@@ -41,8 +41,9 @@ class LinearScratch {
 // (LinearFactory), and only those are used. Columns are cut into fixed blocks,
 // one task each.
 //
-// Where oneDNN has no AVX-512 for f32 weights, or no instructions for bf16,
-// plain vectors take its place (simd_matrix.h), in one order of sums.
+// Where oneDNN has no AVX-512 for f32 weights, nor VNNI for int8, or no
+// instructions for bf16, plain vectors take its place (simd_matrix.h), in one
+// order of sums.
 //
 // With bf16 weights x is rounded to bf16 first; sums are f32. With int8 weights
 // each column of W^T has a scale (its largest magnitude / 127), as has each row

@@ -4,7 +4,6 @@
 #include <array>
 #include <cstdint>
 
-#include "kernels/linear/call_rows.h"
 #include "kernels/linear/simd_product.h"
 #include "kernels/linear/weight_converter.h"
 
@@ -28,6 +27,10 @@ void RoundToBf16(size_t n, const float* x, float* to) {
 
 SimdMatrix::SimdMatrix(DType weights, size_t in, size_t out)
     : weights_(weights), in_(in) {
+  if (weights == DType::kI8) {
+    scales_.resize(out);
+    offsets_.resize(out);
+  }
   for (size_t first = 0; first < out; first += kSimdBlockColumns) {
     blocks_.push_back(
         {first, std::min(kSimdBlockColumns, out - first), nullptr});
@@ -58,33 +61,60 @@ bool SimdMatrix::PackBlocks(std::span<const WeightRows> parts,
   WeightConverter converter(weights_, in_, parts);
   for (Block& block : blocks_) {
     const void* const rows =
-        converter.Convert(block.first_column, block.width, {});
+        converter.Convert(block.first_column, block.width,
+                          {scales_.data() + block.first_column,
+                           offsets_.data() + block.first_column});
     PackSimdBlock(weights_, in_, block.width, rows, place);
     block.weights = place;
     place += BlockBytes(block);
   }
+  for (int32_t& offset : offsets_) offset *= kSimdByteRange.zero;
   return true;
 }
 
-void SimdMatrix::RunBlock(const MatrixCall& call, const Block& block,
-                          const RowRange& range, float* worker) const {
+SimdMatrix::Rows SimdMatrix::ReadyRows(const MatrixCall& call, ThreadPool& pool,
+                                       Scratch& scratch) const {
+  if (weights_ == DType::kF32) return {call.x, call.x_stride, {}};
+  if (weights_ == DType::kI8) {
+    // One row more, for the last one is read to the end of a step.
+    const InputRows::Request request{weights_,      in_,           call.rows,
+                                     call.x,        call.x_stride, 0,
+                                     call.rows + 1, kSimdByteRange};
+    if (!scratch.bytes.Prepare(request, pool)) return {};
+    return {scratch.bytes.At(0),
+            RowBytes(weights_, in_),
+            {scratch.bytes.scales(), scales_.data(), offsets_.data()}};
+  }
+  if (!scratch.rows.Grow(call.rows * in_ * sizeof(float))) return {};
+  auto* const rounded = reinterpret_cast<float*>(scratch.rows.data());
+  ForEachRow(call.rows, in_, pool, [&](size_t r) {
+    RoundToBf16(in_, call.x + r * call.x_stride, rounded + r * in_);
+  });
+  return {rounded, in_, {}};
+}
+
+void SimdMatrix::RunBlock(const MatrixCall& call, const Rows& rows,
+                          const Block& block, const RowRange& range,
+                          float* worker) const {
+  const bool bytes = weights_ == DType::kI8;
+  const size_t row_bytes = rows.stride * (bytes ? 1 : sizeof(float));
   SimdProduct product{};
   product.weights = weights_;
   product.in = in_;
   product.panels = SimdPanels(block.width);
-  product.x_stride = call.x_stride;
+  product.x_stride = rows.stride;
   product.block = block.weights;
   product.sums = worker;
   product.scratch = worker + kSums;
-  const OutputRows output{call.bias, call.y, call.y_stride, nullptr};
+  const OutputRows output{call.bias, call.y, call.y_stride,
+                          bytes ? &rows.scales : nullptr};
   const size_t end = range.first + range.count;
   for (size_t row = range.first; row < end; row += product.rows) {
     product.rows = std::min(kSimdBlockRows, end - row);
-    product.x = call.x + row * call.x_stride;
+    product.x = static_cast<const std::byte*>(rows.x) + row * row_bytes;
     MultiplySimd(product);
     output.Store(row, product.rows, block.first_column, block.width,
-                 reinterpret_cast<const std::byte*>(product.sums),
-                 kSimdBlockColumns);
+                 reinterpret_cast<const std::byte*>(worker), kSimdBlockColumns);
   }
 }
 
@@ -94,19 +124,11 @@ bool SimdMatrix::Run(const MatrixCall& call, ThreadPool& pool,
     return false;
   }
   auto* const workers = reinterpret_cast<float*>(scratch.workers.data());
-  MatrixCall product = call;
-  if (weights_ == DType::kBf16) {
-    if (!scratch.rows.Grow(call.rows * in_ * sizeof(float))) return false;
-    auto* const rounded = reinterpret_cast<float*>(scratch.rows.data());
-    ForEachRow(call.rows, in_, pool, [&](size_t r) {
-      RoundToBf16(in_, call.x + r * call.x_stride, rounded + r * in_);
-    });
-    product.x = rounded;
-    product.x_stride = in_;
-  }
+  const Rows rows = ReadyRows(call, pool, scratch);
+  if (rows.x == nullptr) return false;
   ForEachBlock(blocks_.size(), bytes_, call.rows, pool,
                [&](size_t block, const RowRange& range, size_t worker) {
-                 RunBlock(product, blocks_[block], range,
+                 RunBlock(call, rows, blocks_[block], range,
                           workers + worker * kWorkerFloats);
                });
   return true;

@@ -2,11 +2,13 @@
 #define STEADYSTATE_KERNELS_LINEAR_SIMD_MATRIX_H_
 
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <span>
 #include <vector>
 
 #include "kernels/dtype.h"
+#include "kernels/linear/call_rows.h"
 #include "kernels/linear/matrix_call.h"
 #include "kernels/linear/matrix_memory.h"
 #include "kernels/linear/weight_rows.h"
@@ -14,9 +16,10 @@
 
 namespace steadystate {
 
-// y = x W^T (+ b) by plain vectors (simd_product.h), with W in f32 or bf16, for
-// CPUs for which oneDNN packs no such weights. With bf16 weights x is rounded
-// to bf16 first.
+// y = x W^T (+ b) by plain vectors (simd_product.h), with W in f32, bf16 or
+// int8, for CPUs for which oneDNN packs no such weights. With bf16 weights x is
+// rounded to bf16 first. With int8 weights each column of W^T has a scale, and
+// each row of x one of its own (kSimdByteRange); sums of bytes are exact.
 //
 // Batch-invariant, as Linear is. Immutable after Pack; thread-safe given
 // distinct scratch and pools.
@@ -26,10 +29,11 @@ class SimdMatrix {
   struct Scratch {
     AlignedBytes workers;  // of each: sums and scratch of SimdProduct
     AlignedBytes rows;     // f32[rows, in], with bf16 weights
+    InputRows bytes;       // with int8 weights
   };
 
   // Packs the stacked parts, 64 columns after 64. Null if memory cannot be had.
-  // REQUIRES: kF32 or kBf16, and what CountRows has found good.
+  // REQUIRES: kF32, kBf16 or kI8, and what CountRows has found good.
   static std::unique_ptr<SimdMatrix> Pack(DType weights, size_t in,
                                           std::span<const WeightRows> parts,
                                           WeightArena& arena);
@@ -47,16 +51,30 @@ class SimdMatrix {
     const std::byte* weights;
   };
 
+  // x as SimdProduct takes it.
+  struct Rows {
+    const void* x;
+    size_t stride;
+    ByteScales scales;  // with int8 weights
+  };
+
   SimdMatrix(DType weights, size_t in, size_t out);
   size_t BlockBytes(const Block& block) const;
   bool PackBlocks(std::span<const WeightRows> parts, WeightArena& arena);
+  // Rounds the rows of a call where that is to be. Null x if there is no memory
+  // for them.
+  Rows ReadyRows(const MatrixCall& call, ThreadPool& pool,
+                 Scratch& scratch) const;
   // Some rows times one block.
-  void RunBlock(const MatrixCall& call, const Block& block,
+  void RunBlock(const MatrixCall& call, const Rows& rows, const Block& block,
                 const RowRange& range, float* worker) const;
 
   const DType weights_;
   const size_t in_;
   std::vector<Block> blocks_;
+  // With int8 weights, for OutputRows:
+  std::vector<float> scales_;     // f32[out]
+  std::vector<int32_t> offsets_;  // s32[out]
   size_t bytes_ = 0;
   std::shared_ptr<std::byte> memory_;
 };

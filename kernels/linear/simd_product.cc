@@ -1,12 +1,15 @@
 #include "kernels/linear/simd_product.h"
 
 #include <cstdint>
+#include <cstring>
+#include <type_traits>
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/linear/simd_product.cc"
 #include "hwy/cache_control.h"
 #include "hwy/foreach_target.h"  // IWYU pragma: keep
 #include "hwy/highway.h"
+#include "kernels/linear/byte_pairs-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace steadystate {
@@ -18,7 +21,9 @@ namespace hn = hwy::HWY_NAMESPACE;
 // A lane is a column.
 using DF = hn::CappedTag<float, kSimdPanel>;
 using DU = hn::RebindToUnsigned<DF>;
+using DI = hn::RebindToSigned<DF>;
 using VF = hn::Vec<DF>;
+using VI = hn::Vec<DI>;
 
 // Vectors of columns that some rows meet at once, and how many rows: their sums
 // are in registers. Of one row or two more vectors, or each multiplication
@@ -29,9 +34,11 @@ constexpr size_t kVectorsOfFewRows = 4;
 #if HWY_TARGET == HWY_AVX3 || HWY_ARCH_ARM
 constexpr size_t kMostRows = 12;
 constexpr size_t kMostRowsUnpacking = 8;
+constexpr size_t kMostRowsOfBytes = 8;
 #else
 constexpr size_t kMostRows = 6;
 constexpr size_t kMostRowsUnpacking = 4;
+constexpr size_t kMostRowsOfBytes = 4;
 #endif
 // Passes from which on weights are unpacked once for all of them.
 constexpr size_t kUnpackedPasses = 4;
@@ -39,32 +46,92 @@ constexpr size_t kUnpackedPasses = 4;
 // Four bytes of each column of a panel are a step.
 constexpr size_t kStep = kSimdPanel * 4;
 
+#if HWY_TARGET == HWY_SCALAR
+
+// Of the four bytes of either.
+HWY_INLINE VI SumOfFourProducts(VI inputs, VI weights) {
+  VI sum = hn::Zero(DI());
+  for (int byte = 0; byte < 4; ++byte) {
+    sum = hn::Add(
+        sum, hn::Mul(hn::ShiftRight<24>(inputs), hn::ShiftRight<24>(weights)));
+    inputs = hn::ShiftLeft<8>(inputs);
+    weights = hn::ShiftLeft<8>(weights);
+  }
+  return sum;
+}
+
+#else
+
+HWY_INLINE VI SumOfFourProducts(VI inputs, VI weights) {
+  return AddPairs(DI(), AddBytePairs(DI(), inputs, weights));
+}
+
+#endif
+
 // What a step is:
-//   constexpr size_t kInputs, kRows;  // of a step; that are met at once
-//   VF Get<input>(const std::byte* step);  // one input of a vector of columns
+//   using D, X;  // of sums, of the elements of a row
+//   constexpr size_t kInputs, kParts, kRows;
+//       // of a step; that are added one after the other; that are met at once
+//   Vec<D> Get<part>(const std::byte* step);  // of a vector of columns
+//   Vec<D> Inputs<part>(const X* x);          // that it meets
+//   Vec<D> Add(Vec<D> inputs, Vec<D> weights, Vec<D> sum);
 struct F32 {
+  using D = DF;
+  using X = float;
   static constexpr size_t kInputs = 1;
+  static constexpr size_t kParts = 1;
   static constexpr size_t kRows = kMostRows;
 
   template <size_t>
   static HWY_INLINE VF Get(const std::byte* step) {
     return hn::LoadU(DF(), reinterpret_cast<const float*>(step));
   }
+  template <size_t kPart>
+  static HWY_INLINE VF Inputs(const float* x) {
+    return hn::Set(DF(), x[kPart]);
+  }
+  static HWY_INLINE VF Add(VF inputs, VF weights, VF sum) {
+    return hn::MulAdd(inputs, weights, sum);
+  }
 };
 
 // The upper halves of f32, of two inputs in each lane.
-struct Bf16 {
+struct Bf16 : F32 {
   static constexpr size_t kInputs = 2;
+  static constexpr size_t kParts = 2;
   static constexpr size_t kRows = kMostRowsUnpacking;
 
-  template <size_t kInput>
+  template <size_t kPart>
   static HWY_INLINE VF Get(const std::byte* step) {
     const DU du;
     const auto both = hn::LoadU(du, reinterpret_cast<const uint32_t*>(step));
-    if constexpr (kInput == 0) {
+    if constexpr (kPart == 0) {
       return hn::BitCast(DF(), hn::ShiftLeft<16>(both));
     }
     return hn::BitCast(DF(), hn::And(both, hn::Set(du, 0xFFFF0000u)));
+  }
+};
+
+// Whole numbers of four inputs in each lane.
+struct Bytes {
+  using D = DI;
+  using X = uint8_t;
+  static constexpr size_t kInputs = 4;
+  static constexpr size_t kParts = 1;
+  static constexpr size_t kRows = kMostRowsOfBytes;
+
+  template <size_t>
+  static HWY_INLINE VI Get(const std::byte* step) {
+    return hn::LoadU(DI(), reinterpret_cast<const int32_t*>(step));
+  }
+  template <size_t>
+  static HWY_INLINE VI Inputs(const uint8_t* x) {
+    int32_t four;
+    std::memcpy(&four, x, sizeof(four));
+    return hn::Set(DI(), four);
+  }
+  static HWY_INLINE VI Add(VI inputs, VI weights, VI sum) {
+    return hn::Add(sum, SumOfFourProducts(inputs, weights));
   }
 };
 
@@ -77,37 +144,40 @@ struct Slab {
 };
 
 // Some rows' part of it.
+template <class Step>
 struct Pass {
-  const float* x;
+  const typename Step::X* x;
   size_t x_stride;
-  float* sums;
+  hn::TFromD<typename Step::D>* sums;
   bool first;  // the first slab: there are no sums yet
 };
 
-template <class Step, size_t kInput, size_t kRows, size_t kCount>
-HWY_INLINE void AddInput(const Slab<kCount>& slab, size_t at, const float* x,
-                         size_t x_stride, VF (&sums)[kRows][kCount]) {
-  VF weights[kCount];
+template <class Step, size_t kPart, size_t kRows, size_t kCount>
+HWY_INLINE void AddPart(const Slab<kCount>& slab, size_t at,
+                        const typename Step::X* x, size_t x_stride,
+                        hn::Vec<typename Step::D> (&sums)[kRows][kCount]) {
+  hn::Vec<typename Step::D> weights[kCount];
   for (size_t v = 0; v < kCount; ++v) {
-    weights[v] = Step::template Get<kInput>(slab.vectors[v] + at);
+    weights[v] = Step::template Get<kPart>(slab.vectors[v] + at);
   }
   for (size_t r = 0; r < kRows; ++r) {
-    const VF input = hn::Set(DF(), x[r * x_stride + kInput]);
+    const auto inputs = Step::template Inputs<kPart>(x + r * x_stride);
     for (size_t v = 0; v < kCount; ++v) {
-      sums[r][v] = hn::MulAdd(input, weights[v], sums[r][v]);
+      sums[r][v] = Step::Add(inputs, weights[v], sums[r][v]);
     }
   }
 }
 
 template <class Step, bool kFetch, size_t kRows, size_t kCount>
-HWY_INLINE void RunRows(const Slab<kCount>& slab, const Pass& pass) {
-  VF sums[kRows][kCount];
+HWY_INLINE void RunRows(const Slab<kCount>& slab, const Pass<Step>& pass) {
+  const typename Step::D d;
+  hn::Vec<typename Step::D> sums[kRows][kCount];
   for (size_t r = 0; r < kRows; ++r) {
-    for (size_t v = 0; v < kCount; ++v) sums[r][v] = hn::Zero(DF());
+    for (size_t v = 0; v < kCount; ++v) sums[r][v] = hn::Zero(d);
   }
-  const size_t N = hn::Lanes(DF());
+  const size_t N = hn::Lanes(d);
   const std::byte* ahead = slab.ahead;
-  const float* x = pass.x;
+  const typename Step::X* x = pass.x;
   size_t at = 0;
   for (size_t i = 0; i < slab.inputs / Step::kInputs; ++i) {
     if constexpr (kFetch) {
@@ -117,22 +187,23 @@ HWY_INLINE void RunRows(const Slab<kCount>& slab, const Pass& pass) {
       }
       ahead += kCount * N * 4;
     }
-    AddInput<Step, 0>(slab, at, x, pass.x_stride, sums);
-    if constexpr (Step::kInputs == 2) {
-      AddInput<Step, 1>(slab, at, x, pass.x_stride, sums);
+    AddPart<Step, 0>(slab, at, x, pass.x_stride, sums);
+    if constexpr (Step::kParts == 2) {
+      AddPart<Step, 1>(slab, at, x, pass.x_stride, sums);
     }
     x += Step::kInputs;
     at += kStep;
   }
-  if (slab.inputs % Step::kInputs != 0) {
-    AddInput<Step, 0>(slab, at, x, pass.x_stride, sums);
+  if constexpr (Step::kParts == 2) {
+    if (slab.inputs % Step::kInputs != 0) {
+      AddPart<Step, 0>(slab, at, x, pass.x_stride, sums);
+    }
   }
   for (size_t r = 0; r < kRows; ++r) {
     for (size_t v = 0; v < kCount; ++v) {
-      float* const to = pass.sums + r * kSimdBlockColumns + v * N;
-      const VF sum = sums[r][v];
-      hn::StoreU(pass.first ? sum : hn::Add(hn::LoadU(DF(), to), sum), DF(),
-                 to);
+      auto* const to = pass.sums + r * kSimdBlockColumns + v * N;
+      const auto sum = sums[r][v];
+      hn::StoreU(pass.first ? sum : hn::Add(hn::LoadU(d, to), sum), d, to);
     }
   }
 }
@@ -140,7 +211,7 @@ HWY_INLINE void RunRows(const Slab<kCount>& slab, const Pass& pass) {
 // Of a number of rows that is known only now, at most kRows.
 template <class Step, bool kFetch, size_t kRows, size_t kCount>
 HWY_INLINE void RunRows(size_t rows, const Slab<kCount>& slab,
-                        const Pass& pass) {
+                        const Pass<Step>& pass) {
   if constexpr (kRows > 1) {
     if (rows < kRows) {
       RunRows<Step, kFetch, kRows - 1>(rows, slab, pass);
@@ -153,13 +224,13 @@ HWY_INLINE void RunRows(size_t rows, const Slab<kCount>& slab,
 // All rows, as many at once as registers have sums of.
 template <class Step, bool kFetch, size_t kCount>
 HWY_NOINLINE void RunPasses(size_t all_rows, const Slab<kCount>& slab,
-                            const Pass& all) {
+                            const Pass<Step>& all) {
   constexpr size_t kMost = kCount > kVectors ? kFewRows : Step::kRows;
   const size_t passes = (all_rows + kMost - 1) / kMost;
   for (size_t i = 0; i < passes; ++i) {
     const size_t row = i * all_rows / passes;
     const size_t rows = (i + 1) * all_rows / passes - row;
-    Pass pass = all;
+    Pass<Step> pass = all;
     pass.x += row * all.x_stride;
     pass.sums += row * kSimdBlockColumns;
     if (kFetch && i == 0) {
@@ -178,7 +249,8 @@ HWY_INLINE Slab<kCount> Unpack(const Slab<kCount>& slab, float* scratch) {
   unpacked.inputs = slab.inputs;
   for (size_t v = 0; v < kCount; ++v) {
     const size_t column = v * N;
-    float* to = scratch + column / kSimdPanel * kSimdSlab * kSimdPanel +
+    float* to = scratch +
+                column / kSimdPanel * SimdSlab(DType::kBf16) * kSimdPanel +
                 column % kSimdPanel;
     unpacked.vectors[v] = reinterpret_cast<const std::byte*>(to);
     const std::byte* from = slab.vectors[v];
@@ -196,15 +268,16 @@ HWY_INLINE Slab<kCount> Unpack(const Slab<kCount>& slab, float* scratch) {
 }
 
 // Where one slab of the block lies.
+template <class Step>
 struct SlabPlace {
   const std::byte* weights;
   size_t inputs;
   size_t panel_bytes;
-  Pass pass;
+  Pass<Step> pass;
 };
 
 template <class Step, size_t kCount>
-HWY_INLINE void RunVectors(const SimdProduct& p, const SlabPlace& place,
+HWY_INLINE void RunVectors(const SimdProduct& p, const SlabPlace<Step>& place,
                            size_t first) {
   const size_t N = hn::Lanes(DF());
   Slab<kCount> slab{};
@@ -216,11 +289,12 @@ HWY_INLINE void RunVectors(const SimdProduct& p, const SlabPlace& place,
   }
   const size_t end = (first + kCount) * N;  // of the columns
   slab.ahead = place.weights + SimdPanels(end) * place.panel_bytes;
-  Pass pass = place.pass;
+  Pass<Step> pass = place.pass;
   pass.sums += first * N;
-  if constexpr (Step::kInputs == Bf16::kInputs) {
+  if constexpr (std::is_same_v<Step, Bf16>) {
     if (p.rows > (kUnpackedPasses - 1) * Step::kRows) {
-      RunPasses<F32, false>(p.rows, Unpack(slab, p.scratch), pass);
+      const Pass<F32> unpacked = {pass.x, pass.x_stride, pass.sums, pass.first};
+      RunPasses<F32, false>(p.rows, Unpack(slab, p.scratch), unpacked);
       return;
     }
   }
@@ -229,12 +303,19 @@ HWY_INLINE void RunVectors(const SimdProduct& p, const SlabPlace& place,
 
 template <class Step>
 HWY_INLINE void MultiplyWith(const SimdProduct& p) {
+  using Sum = hn::TFromD<typename Step::D>;
   const size_t vectors = p.panels * kSimdPanel / hn::Lanes(DF());
-  SlabPlace place{};
+  const size_t slab = SimdSlab(p.weights);
+  SlabPlace<Step> place{};
   place.weights = p.block;
-  place.pass = {p.x, p.x_stride, p.sums, true};
-  for (size_t k = 0; k < p.in; k += kSimdSlab) {
-    place.inputs = std::min(kSimdSlab, p.in - k);
+  place.pass = {static_cast<const typename Step::X*>(p.x), p.x_stride,
+                static_cast<Sum*>(p.sums), true};
+  for (size_t k = 0; k < p.in; k += slab) {
+    place.inputs = std::min(slab, p.in - k);
+    // Of bytes, the last step of a row is read whole.
+    if constexpr (Step::kParts == 1) {
+      place.inputs = SimdInputs(p.weights, place.inputs);
+    }
     place.panel_bytes =
         SimdInputs(p.weights, place.inputs) * kSimdPanel * SizeOf(p.weights);
     size_t v = 0;
@@ -254,6 +335,7 @@ HWY_INLINE void MultiplyWith(const SimdProduct& p) {
 }
 
 void MultiplyOfTarget(const SimdProduct& product) {
+  if (product.weights == DType::kI8) return MultiplyWith<Bytes>(product);
   if (product.weights == DType::kBf16) return MultiplyWith<Bf16>(product);
   MultiplyWith<F32>(product);
 }
@@ -267,17 +349,19 @@ HWY_AFTER_NAMESPACE();
 namespace steadystate {
 namespace {
 
-// PackSimdBlock, of elements of which so many of a column stand together.
-template <typename Element, size_t kTogether>
-void PackElements(size_t in, size_t width, const void* rows, std::byte* block) {
+// PackSimdBlock, of elements of such a size.
+template <typename Element>
+void PackElements(DType weights, size_t in, size_t width, const void* rows,
+                  std::byte* block) {
   const auto* const from = static_cast<const Element*>(rows);
   auto* to = reinterpret_cast<Element*>(block);
-  for (size_t slab = 0; slab < in; slab += kSimdSlab) {
-    const size_t end = std::min(in, slab + kSimdSlab);
+  const size_t together = SimdTogether(weights);
+  for (size_t slab = 0; slab < in; slab += SimdSlab(weights)) {
+    const size_t end = std::min(in, slab + SimdSlab(weights));
     for (size_t first = 0; first < width; first += kSimdPanel) {
-      for (size_t k = slab; k < end; k += kTogether) {
+      for (size_t k = slab; k < end; k += together) {
         for (size_t j = first; j < first + kSimdPanel; ++j) {
-          for (size_t i = k; i < k + kTogether; ++i) {
+          for (size_t i = k; i < k + together; ++i) {
             *to++ = j < width && i < in ? from[j * in + i] : Element{0};
           }
         }
@@ -296,10 +380,12 @@ void MultiplySimd(const SimdProduct& product) {
 
 void PackSimdBlock(DType weights, size_t in, size_t width, const void* rows,
                    std::byte* block) {
-  if (weights == DType::kBf16) {
-    PackElements<uint16_t, 2>(in, width, rows, block);
+  if (weights == DType::kI8) {
+    PackElements<uint8_t>(weights, in, width, rows, block);
+  } else if (weights == DType::kBf16) {
+    PackElements<uint16_t>(weights, in, width, rows, block);
   } else {
-    PackElements<float, 1>(in, width, rows, block);
+    PackElements<float>(weights, in, width, rows, block);
   }
 }
 

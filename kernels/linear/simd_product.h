@@ -5,23 +5,34 @@
 #include <cstddef>
 
 #include "kernels/dtype.h"
+#include "kernels/linear/quantize.h"
 
 namespace steadystate {
 
 // Weights for plain vectors, of CPUs for which oneDNN packs none. Columns lie
 // in panels of 16, up to four of which are a block. Inputs are cut into slabs:
-// a slab of each panel after the other, then the next slab. Within those, bf16
-// of two inputs stand together: [inputs / 2, 16, 2], and f32 alone: [inputs,
-// 16]. Zeros are beyond the last column and the last input.
+// a slab of each panel after the other, then the next slab. Within those, as
+// many inputs of a column as fill 32 bits stand together: [inputs, 16] of f32,
+// [inputs / 2, 16, 2] of bf16, [inputs / 4, 16, 4] of bytes. Zeros are beyond
+// the last column and the last input.
 inline constexpr size_t kSimdPanel = 16;
 inline constexpr size_t kSimdBlockColumns = 64;
-inline constexpr size_t kSimdSlab = 256;
 // Rows that meet a slab at once.
 inline constexpr size_t kSimdBlockRows = 128;
 
+// Inputs of a column that stand together.
+constexpr size_t SimdTogether(DType weights) {
+  return sizeof(float) / SizeOf(weights);
+}
 // Inputs of a column in memory.
 constexpr size_t SimdInputs(DType weights, size_t in) {
-  return weights == DType::kF32 ? in : in + in % 2;
+  const size_t together = SimdTogether(weights);
+  return (in + together - 1) / together * together;
+}
+// Inputs of a slab. Bytes are summed exactly, so theirs may be as long as those
+// of f32 are in memory.
+constexpr size_t SimdSlab(DType weights) {
+  return weights == DType::kI8 ? 1024 : 256;
 }
 // Panels that `columns` columns take.
 constexpr size_t SimdPanels(size_t columns) {
@@ -29,7 +40,7 @@ constexpr size_t SimdPanels(size_t columns) {
 }
 
 // Lays a block of columns out so.
-//   weights  kF32 or kBf16, the type of both
+//   weights  kF32, kBf16 or kI8, the type of both
 //   rows     [width, in]                           in
 //   block    [SimdInputs, 16 * SimdPanels(width)]  out
 // REQUIRES: 0 < width <= kSimdBlockColumns.
@@ -38,23 +49,30 @@ void PackSimdBlock(DType weights, size_t in, size_t width, const void* rows,
 
 // Of what bf16 weights become for many rows: the panels that vectors hold at
 // once, in f32.
-inline constexpr size_t kSimdScratch = 2 * kSimdSlab * kSimdPanel;
+inline constexpr size_t kSimdScratch = 2 * SimdSlab(DType::kBf16) * kSimdPanel;
+
+// What rows are rounded to with kI8: with these no sum of two products
+// saturates 16 bits.
+inline constexpr ByteRange kSimdByteRange = {.limit = 63, .zero = 64};
 
 // Some rows of X times one block of W.
 struct SimdProduct {
-  DType weights;  // kF32 or kBf16
+  DType weights;  // kF32, kBf16 or kI8
   size_t rows;    // 1 to kSimdBlockRows
   size_t in;
-  size_t panels;   // of the block
-  const float* x;  // f32[rows, in; stride x_stride]
+  size_t panels;  // of the block
+  // f32[rows, in; stride x_stride]; with kI8 u8, none above 127, of which
+  // SimdInputs can be read in each row
+  const void* x;
   size_t x_stride;
   const std::byte* block;  // as PackSimdBlock leaves it
-  float* sums;             // f32[rows, kSimdBlockColumns]  overwritten
-  float* scratch;          // f32[kSimdScratch]
+  void* sums;      // f32[rows, kSimdBlockColumns], or s32 with kI8  overwritten
+  float* scratch;  // f32[kSimdScratch], with kBf16
 };
 
 // Computes it, on the calling thread; what lies behind the block is fetched
-// meanwhile. A row's bits are a function of the row and the block alone:
+// meanwhile. A row's bits are a function of the row and the block alone. With
+// kI8 they are the exact sum. Else:
 //   s <- fma(x_k, w_k, s), k ascending, from 0 in every slab
 // and the slabs' sums are added in order. x is not rounded. (Where a CPU has no
 // fused operations the product is.)

@@ -189,17 +189,18 @@ struct TileMatmul::Scratch::Memory {
 
 MatmulLibrary DescribeMatmulLibrary() {
   const auto isa = static_cast<unsigned>(dnnl_get_effective_cpu_isa());
-  const auto avx512 = static_cast<unsigned>(dnnl_cpu_isa_avx512_core);
-  const auto bf16 = static_cast<unsigned>(dnnl_cpu_isa_avx512_core_bf16);
-  const auto amx = static_cast<unsigned>(dnnl_cpu_isa_avx512_core_amx);
+  const auto has = [isa](dnnl_cpu_isa_t asked) {
+    return (isa & static_cast<unsigned>(asked)) == asked;
+  };
   const dnnl_version_t* version = dnnl_version();
   return {
       .isa = IsaName(static_cast<int>(isa)),
       .version = absl::StrCat(version->major, ".", version->minor, ".",
                               version->patch),
-      .avx512 = (isa & avx512) == avx512,
-      .native_bf16 = (isa & bf16) == bf16,
-      .amx = (isa & amx) == amx,
+      .avx512 = has(dnnl_cpu_isa_avx512_core),
+      .vnni = has(dnnl_cpu_isa_avx512_core_vnni) || has(dnnl_cpu_isa_avx2_vnni),
+      .native_bf16 = has(dnnl_cpu_isa_avx512_core_bf16),
+      .amx = has(dnnl_cpu_isa_avx512_core_amx),
   };
 }
 

@@ -22,6 +22,7 @@ struct MatmulLibrary {
   std::string isa;      // oneDNN's effective instruction set, "avx2"
   std::string version;  // oneDNN's, "2.6.3"
   bool avx512 = false;
+  bool vnni = false;         // int8 by AVX-512's VNNI or AVX's
   bool native_bf16 = false;  // AVX512_BF16 or AMX
   bool amx = false;          // bf16 and int8 by tiles of the CPU's own
 };

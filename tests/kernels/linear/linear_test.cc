@@ -401,7 +401,8 @@ std::string LoopOf(const std::string& implementation) {
 // what oneDNN's order of sums is.
 std::string ExpectedLoop(DType dtype, const std::string& isa) {
   if (!isa.starts_with("avx512")) {
-    return dtype == DType::kI8 ? "oneDNN" : "simd_panels";
+    const bool vnni = isa.starts_with("avx2_vnni");
+    return dtype == DType::kI8 && vnni ? "oneDNN" : "simd_panels";
   }
   if (isa == "avx512_core_bf16") return "panels+";
   if (isa != "avx512_core_vnni" && isa != "avx512_core") return "";

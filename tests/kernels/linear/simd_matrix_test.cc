@@ -5,6 +5,7 @@
 
 #include "kernels/linear/simd_matrix.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <limits>
@@ -18,7 +19,7 @@
 namespace steadystate::simd_matrix_test {
 namespace {
 
-constexpr DType kTypes[] = {DType::kF32, DType::kBf16};
+constexpr DType kTypes[] = {DType::kF32, DType::kBf16, DType::kI8};
 
 struct Shape {
   size_t in;
@@ -56,6 +57,17 @@ Floats Product(const SimdMatrix& matrix, size_t in, size_t out, const Floats& x,
   return y;
 }
 
+// What rounding to bytes, of which `limit` is the largest, may change a number
+// of a row by.
+double HalfStep(DType type, size_t in, const float* row, double limit) {
+  if (type != DType::kI8) return 0;
+  double largest = 0;
+  for (size_t k = 0; k < in; ++k) {
+    largest = std::max(largest, std::abs(static_cast<double>(row[k])));
+  }
+  return 0.5 * largest / limit;
+}
+
 double Rounded(DType type, float value) {
   if (type == DType::kBf16) {
     uint16_t bits = 0;
@@ -80,13 +92,19 @@ TEST(SimdMatrixTest, IsNearTheDoubleSums) {
       const Floats y =
           Product(*Packed(type, in, weights), in, out, x, 2, &bias);
       for (size_t i = 0; i < y.size(); ++i) {
+        const float* const row = x.data() + i / out * in;
+        const float* const column = weights.data() + i % out * in;
+        const double row_step =
+            HalfStep(type, in, row, double{kSimdByteRange.limit});
+        const double column_step = HalfStep(type, in, column, 127.0);
         double exact = static_cast<double>(bias[i % out]);
         double allowed = 1e-6;
         for (size_t k = 0; k < in; ++k) {
-          const auto a = Rounded(type, x[i / out * in + k]);
-          const auto b = Rounded(type, weights[i % out * in + k]);
+          const auto a = Rounded(type, row[k]);
+          const auto b = Rounded(type, column[k]);
           exact += a * b;
-          allowed += 1e-6 * std::abs(a * b);
+          allowed += 1e-6 * std::abs(a * b) + row_step * column_step;
+          allowed += row_step * std::abs(b) + column_step * std::abs(a);
         }
         ASSERT_NEAR(static_cast<double>(y[i]), exact, allowed) << i;
       }
@@ -178,6 +196,7 @@ TEST(SimdMatrixTest, WeightsTakeTheirBytesAndNoMore) {
   const Floats weights(512 * 128);
   EXPECT_EQ(Packed(DType::kF32, 512, weights)->bytes(), 512u * 128 * 4);
   EXPECT_EQ(Packed(DType::kBf16, 512, weights)->bytes(), 512u * 128 * 2);
+  EXPECT_EQ(Packed(DType::kI8, 512, weights)->bytes(), 512u * 128);
 }
 
 }  // namespace

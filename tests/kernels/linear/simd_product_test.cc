@@ -1,7 +1,8 @@
 // Goal: the product of plain vectors is its formula to the bit, on every SIMD
 // target, for any number of rows, which do not see each other. Method: the
 // formula, one rounding after the other; magnitudes so far apart that sums in
-// another order have other bits; blocks that end where memory does.
+// another order have other bits; bytes whose sums are as large as can be; rows
+// and blocks that end where memory does.
 
 #include "kernels/linear/simd_product.h"
 
@@ -80,9 +81,9 @@ struct Case {
     const float* const a = x.data() + r * in;
     const float* const b = weights.data() + j * in;
     float total = 0;
-    for (size_t slab = 0; slab < in; slab += kSimdSlab) {
+    for (size_t slab = 0; slab < in; slab += SimdSlab(type)) {
       float sum = 0;
-      for (size_t k = slab; k < std::min(in, slab + kSimdSlab); ++k) {
+      for (size_t k = slab; k < std::min(in, slab + SimdSlab(type)); ++k) {
         volatile float product = a[k] * b[k];
         sum = fused ? std::fma(a[k], b[k], sum) : sum + product;
       }
@@ -151,9 +152,101 @@ TEST_P(SimdTest, EveryNumberOfRowsGivesEachItsBits) {
   }
 }
 
+// The same of whole numbers. Every fourth row and column is as large as can be,
+// so that pairs and sums are, too.
+struct ByteCase {
+  ByteCase(size_t inputs, size_t columns, size_t row_count, Numbers& numbers)
+      : in(inputs),
+        width(columns),
+        rows(row_count),
+        x(rows * in + SimdInputs(DType::kI8, in) - in),
+        weights(width * in),
+        block(SimdInputs(DType::kI8, in) * SimdPanels(width) * kSimdPanel) {
+    constexpr int kLargestInput = kSimdByteRange.zero + kSimdByteRange.limit;
+    constexpr int kLargestWeight = 127;
+    for (size_t i = 0; i < x.size(); ++i) {
+      const bool large = i / in % 4 == 0;
+      x[i] = static_cast<uint8_t>(large ? kLargestInput
+                                        : numbers.Below(kLargestInput + 1));
+    }
+    for (size_t i = 0; i < weights.size(); ++i) {
+      const size_t column = i / in;
+      const int any = static_cast<int>(numbers.Below(2 * kLargestWeight + 1));
+      const int largest = column % 8 == 0 ? kLargestWeight : -kLargestWeight;
+      weights[i] =
+          static_cast<int8_t>(column % 4 == 0 ? largest : any - kLargestWeight);
+    }
+    PackSimdBlock(DType::kI8, in, width, weights.data(), block.data());
+  }
+
+  std::vector<int32_t> Run(size_t first, size_t count) {
+    std::vector<int32_t> sums(count * kSimdBlockColumns, -1);
+    MultiplySimd({DType::kI8, count, in, SimdPanels(width),
+                  x.data() + first * in, in, block.data(), sums.data(),
+                  nullptr});
+    return sums;
+  }
+
+  int32_t Sum(size_t r, size_t j) const {
+    int32_t sum = 0;
+    for (size_t k = 0; k < in; ++k) {
+      sum += int32_t{x[r * in + k]} * int32_t{weights[j * in + k]};
+    }
+    return sum;
+  }
+
+  size_t in;
+  size_t width;
+  size_t rows;
+  std::vector<uint8_t> x;       // [rows, in]
+  std::vector<int8_t> weights;  // [width, in]
+  std::vector<std::byte> block;
+};
+
+TEST_P(SimdTest, SumsOfBytesAreExact) {
+  const uint64_t seed = 433;
+  SCOPED_TRACE(seed);
+  Numbers numbers(seed);
+  for (const size_t in : {1u, 2u, 3u, 7u, 1023u, 1024u, 1026u, 2600u}) {
+    for (const size_t width : {1u, 16u, 17u, 40u, 64u}) {
+      const size_t rows = 1 + numbers.Below(30);
+      ByteCase example(in, width, rows, numbers);
+      const std::vector<int32_t> sums = example.Run(0, rows);
+      for (size_t i = 0; i < sums.size(); ++i) {
+        const size_t r = i / kSimdBlockColumns;
+        const size_t j = i % kSimdBlockColumns;
+        if (j < width) {
+          ASSERT_EQ(sums[i], example.Sum(r, j))
+              << in << " x " << width << ", row " << r << " of " << rows
+              << ", column " << j;
+        } else if (j >= SimdPanels(width) * kSimdPanel) {
+          ASSERT_EQ(sums[i], -1);
+        }
+      }
+    }
+  }
+}
+
+TEST_P(SimdTest, SumsOfBytesAreExactForEveryNumberOfRows) {
+  const uint64_t seed = 434;
+  SCOPED_TRACE(seed);
+  Numbers numbers(seed);
+  ByteCase example(205, 57, kSimdBlockRows, numbers);
+  for (size_t rows = 1; rows <= kSimdBlockRows; rows += rows < 40 ? 1 : 11) {
+    const size_t first = numbers.Below(kSimdBlockRows - rows + 1);
+    const std::vector<int32_t> sums = example.Run(first, rows);
+    for (size_t i = 0; i < rows * example.width; ++i) {
+      const size_t r = i / example.width;
+      const size_t j = i % example.width;
+      ASSERT_EQ(sums[r * kSimdBlockColumns + j], example.Sum(first + r, j))
+          << "row " << r << " of " << rows << ", column " << j;
+    }
+  }
+}
+
 TEST(SimdPackTest, PanelsLieSlabBySlab) {
   // Two slabs, the last of an odd number of inputs, and two panels.
-  constexpr size_t kIn = kSimdSlab + 3;
+  constexpr size_t kIn = SimdSlab(DType::kBf16) + 3;
   constexpr size_t kWidth = kSimdPanel + 2;
   std::vector<uint16_t> rows(kWidth * kIn);
   std::iota(rows.begin(), rows.end(), uint16_t{1});
@@ -163,8 +256,8 @@ TEST(SimdPackTest, PanelsLieSlabBySlab) {
   PackSimdBlock(DType::kBf16, kIn, kWidth, rows.data(),
                 reinterpret_cast<std::byte*>(block.data()));
   size_t at = 0;
-  for (size_t slab = 0; slab < inputs; slab += kSimdSlab) {
-    const size_t end = std::min(inputs, slab + kSimdSlab);
+  for (size_t slab = 0; slab < inputs; slab += SimdSlab(DType::kBf16)) {
+    const size_t end = std::min(inputs, slab + SimdSlab(DType::kBf16));
     for (size_t panel = 0; panel < 2; ++panel) {
       for (size_t k = slab; k < end; k += 2) {
         for (size_t j = panel * kSimdPanel; j < (panel + 1) * kSimdPanel; ++j) {
