@@ -332,8 +332,9 @@ void AppendBatches(Flags& flags, OptionTable& table) {
   EngineOptions& engine = flags.engine;
   table.push_back(
       Count({"threads",
-             "Threads that compute. 0: as many as this process may keep "
-             "processors busy, CPU quotas considered.",
+             "Threads that compute, and pack the weights at the start. 0: as "
+             "many as this process may keep processors busy, CPU quotas "
+             "considered.",
              "0 to 1024"},
             &engine.threads));
   table.push_back(Count(

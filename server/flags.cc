@@ -246,6 +246,7 @@ absl::StatusOr<Flags> ParseFlags(int argc, char** argv) {
   if (flags.text.has_value()) return flags;
   STEADYSTATE_RETURN_IF_ERROR(CheckThreads(flags.engine.threads));
   if (flags.engine.threads == 0) flags.engine.threads = UsableCpus();
+  flags.model.threads = flags.engine.threads;
   STEADYSTATE_RETURN_IF_ERROR(Check(flags));
   return flags;
 }

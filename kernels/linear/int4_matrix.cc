@@ -69,32 +69,38 @@ size_t Int4Matrix::BlockBytes(const Block& block) const {
 
 std::unique_ptr<Int4Matrix> Int4Matrix::Pack(size_t in,
                                              std::span<const WeightRows> parts,
-                                             WeightArena& arena) {
+                                             WeightArena& arena,
+                                             ThreadPool& pool) {
   std::unique_ptr<Int4Matrix> matrix(new Int4Matrix(in, parts));
-  for (const Block& block : matrix->blocks_) {
+  std::vector<Block>& blocks = matrix->blocks_;
+  for (const Block& block : blocks) {
     matrix->bytes_ += matrix->BlockBytes(block);
   }
   matrix->memory_ = arena.Allocate(matrix->bytes_);
   if (matrix->memory_ == nullptr) return nullptr;
   std::byte* place = matrix->memory_.get();
-  std::vector<float> values(kInt4BlockColumns * in);
-  for (Block& block : matrix->blocks_) {
-    GatherRows(in, parts, block.first_column, block.width, values.data());
-    matrix->PackBlock(block, values.data(), place);
+  for (Block& block : blocks) {
     block.planes = place;
     place += matrix->BlockBytes(block);
   }
+  std::vector<WeightConverter> converters = WeightConverter::Team(
+      pool.size(), DType::kF32, in, parts, kInt4BlockColumns);
+  pool.ParallelFor(blocks.size(), [&](size_t i, size_t worker) {
+    const Block& block = blocks[i];
+    const void* const values =
+        converters[worker].Convert(block.first_column, block.width, {});
+    matrix->PackBlock(block, static_cast<const float*>(values));
+  });
   return matrix;
 }
 
-void Int4Matrix::PackBlock(const Block& block, const float* values,
-                           std::byte* to) const {
+void Int4Matrix::PackBlock(const Block& block, const float* values) const {
   std::array<float, kInt4Group * kInt4Panel> turned;
   const size_t panels = block.panels();
   for (size_t i = 0; i < groups_ * panels; ++i) {
     TurnGroup(values, in_, block.width, i % panels * kInt4Panel,
               i / panels * kInt4Group, turned.data());
-    std::byte* group = to + i / panels * Int4GroupBytes(panels);
+    std::byte* group = block.planes + i / panels * Int4GroupBytes(panels);
     for (int n = 0; n < (block.wide ? 2 : 1); ++n) {
       RoundInt4Weights(
           turned.data(),

@@ -32,11 +32,12 @@ class Int4Matrix {
     AlignedBytes sums;  // f32[workers, kInt4BlockRows, kInt4BlockColumns]
   };
 
-  // Rounds and packs the stacked parts, 64 columns after 64. Null if memory
-  // cannot be had. REQUIRES: what CountRows has found good.
+  // Rounds and packs the stacked parts, 64 columns a task. Null if memory for
+  // them cannot be had; throws std::bad_alloc for other memory.
+  // REQUIRES: what CountRows has found good.
   static std::unique_ptr<Int4Matrix> Pack(size_t in,
                                           std::span<const WeightRows> parts,
-                                          WeightArena& arena);
+                                          WeightArena& arena, ThreadPool& pool);
 
   // False if there is no memory for the scratch.
   bool Run(const MatrixCall& call, ThreadPool& pool, Scratch& scratch) const;
@@ -49,7 +50,7 @@ class Int4Matrix {
     size_t first_column;
     size_t width;
     bool wide;
-    const std::byte* planes;  // one, or two if wide
+    std::byte* planes;  // one, or two if wide
 
     size_t panels() const { return (width + kInt4Panel - 1) / kInt4Panel; }
   };
@@ -59,7 +60,7 @@ class Int4Matrix {
   size_t PlaneBytes(const Block& block) const;
   size_t BlockBytes(const Block& block) const;
   // Rounds values f32[width, in] to the block's planes.
-  void PackBlock(const Block& block, const float* values, std::byte* to) const;
+  void PackBlock(const Block& block, const float* values) const;
   void RoundRows(const MatrixCall& call, ThreadPool& pool,
                  Int4Inputs* rows) const;
   // Some rows times one block.

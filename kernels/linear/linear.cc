@@ -267,6 +267,8 @@ void Linear::Run(size_t rows, const float* x, size_t x_stride, float* y,
 }
 
 struct LinearFactory::Shared {
+  explicit Shared(size_t threads) : pool(threads) {}
+
   DType dtype = DType::kF32;  // of weights without groups of 4 bits
   bool simd = false;          // plain vectors multiply these, else oneDNN does
   bool int4 = false;          // weights that are not wide have such groups
@@ -274,6 +276,7 @@ struct LinearFactory::Shared {
   // Inputs and implementations that are in it, of those without oneDNN.
   std::set<std::pair<size_t, std::string>> reported;
   WeightArena arena;
+  ThreadPool pool;  // packs
   std::map<std::pair<size_t, size_t>, std::shared_ptr<const BlockShape>> shapes;
 
   // The shape's kernels, made and tried when it is new.
@@ -335,17 +338,29 @@ absl::Status LinearFactory::Shared::Pack(std::span<const WeightRows> parts,
                      packed.in, " inputs and ", packed.out, " outputs"));
   }
   std::byte* place = packed.weights.get();
-  WeightConverter converter(dtype, packed.in, parts);
-  for (Block& block : packed.blocks) {
-    const TileMatmul& matmul = *block.shape->matmul;
-    const void* const rows =
-        converter.Convert(block.first_column, block.shape->width,
-                          {packed.scales.data() + block.first_column,
-                           packed.offsets.data() + block.first_column});
-    auto weights = matmul.Pack(rows, place);
-    if (!weights.ok()) return weights.status();
-    block.weights = *std::move(weights);
-    place += RoundUpToLine(matmul.packed_bytes());
+  std::vector<std::byte*> places;
+  for (const Block& block : packed.blocks) {
+    places.push_back(place);
+    place += RoundUpToLine(block.shape->matmul->packed_bytes());
+  }
+  std::vector<WeightConverter> converters = WeightConverter::Team(
+      pool.size(), dtype, packed.in, parts, packed.blocks.front().shape->width);
+  std::vector<absl::Status> failures(pool.size());
+  pool.ParallelFor(packed.blocks.size(), [&](size_t i, size_t worker) {
+    Block& block = packed.blocks[i];
+    const void* const rows = converters[worker].Convert(
+        block.first_column, block.shape->width,
+        {packed.scales.data() + block.first_column,
+         packed.offsets.data() + block.first_column});
+    auto weights = block.shape->matmul->Pack(rows, places[i]);
+    if (weights.ok()) {
+      block.weights = *std::move(weights);
+    } else {
+      failures[worker] = weights.status();
+    }
+  });
+  for (const absl::Status& failure : failures) {
+    if (!failure.ok()) return failure;
   }
   for (int32_t& offset : packed.offsets) offset *= packed.range.zero;
   return absl::OkStatus();
@@ -353,7 +368,7 @@ absl::Status LinearFactory::Shared::Pack(std::span<const WeightRows> parts,
 
 absl::Status LinearFactory::Shared::PackInt4(std::span<const WeightRows> parts,
                                              Linear::Packed& packed) {
-  packed.int4 = Int4Matrix::Pack(packed.in, parts, arena);
+  packed.int4 = Int4Matrix::Pack(packed.in, parts, arena, pool);
   if (packed.int4 == nullptr) return NoMemoryFor(packed.in, packed.out);
   Report(packed.in, kInt4BlockColumns, kInt4BlockRows, "int4_groups");
   return absl::OkStatus();
@@ -361,7 +376,7 @@ absl::Status LinearFactory::Shared::PackInt4(std::span<const WeightRows> parts,
 
 absl::Status LinearFactory::Shared::PackSimd(std::span<const WeightRows> parts,
                                              Linear::Packed& packed) {
-  packed.simd = SimdMatrix::Pack(dtype, packed.in, parts, arena);
+  packed.simd = SimdMatrix::Pack(dtype, packed.in, parts, arena, pool);
   if (packed.simd == nullptr) return NoMemoryFor(packed.in, packed.out);
   Report(packed.in, kSimdBlockColumns, kSimdBlockRows, "simd_panels");
   return absl::OkStatus();
@@ -399,13 +414,13 @@ LinearFactory::LinearFactory(std::shared_ptr<Shared> shared)
 LinearFactory::~LinearFactory() = default;
 
 absl::StatusOr<std::unique_ptr<LinearFactory>> LinearFactory::Create(
-    DType weights) {
+    DType weights, size_t threads) {
   if (weights == DType::kF16) {
     return absl::InvalidArgumentError(
         "projections compute in f32, bf16, int8 or int4");
   }
   MatmulLibrary library = DescribeMatmulLibrary();
-  auto shared = std::make_shared<Shared>();
+  auto shared = std::make_shared<Shared>(threads);
   shared->int4 = weights == DType::kI4;
   shared->dtype = shared->int4 ? DType::kI8 : weights;
   shared->simd = GoesBySimd(shared->dtype, library);

@@ -97,8 +97,10 @@ struct LinearReport {
 // Linears share ownership of what they need.
 class LinearFactory {
  public:
-  // `weights` is kF32, kBf16, kI8 or kI4.
-  static absl::StatusOr<std::unique_ptr<LinearFactory>> Create(DType weights);
+  // `weights` is kF32, kBf16, kI8 or kI4. `threads`, at least one, pack them,
+  // that of Make's caller included; bits do not depend on how many.
+  static absl::StatusOr<std::unique_ptr<LinearFactory>> Create(
+      DType weights, size_t threads = 1);
 
   ~LinearFactory();
 

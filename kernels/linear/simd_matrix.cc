@@ -45,31 +45,35 @@ size_t SimdMatrix::BlockBytes(const Block& block) const {
 
 std::unique_ptr<SimdMatrix> SimdMatrix::Pack(DType weights, size_t in,
                                              std::span<const WeightRows> parts,
-                                             WeightArena& arena) {
+                                             WeightArena& arena,
+                                             ThreadPool& pool) {
   size_t out = 0;
   for (const WeightRows& part : parts) out += part.rows;
   std::unique_ptr<SimdMatrix> matrix(new SimdMatrix(weights, in, out));
-  if (!matrix->PackBlocks(parts, arena)) return nullptr;
+  matrix->memory_ = arena.Allocate(matrix->bytes_);
+  if (matrix->memory_ == nullptr) return nullptr;
+  matrix->PackBlocks(parts, pool);
   return matrix;
 }
 
-bool SimdMatrix::PackBlocks(std::span<const WeightRows> parts,
-                            WeightArena& arena) {
-  memory_ = arena.Allocate(bytes_);
-  if (memory_ == nullptr) return false;
+void SimdMatrix::PackBlocks(std::span<const WeightRows> parts,
+                            ThreadPool& pool) {
   std::byte* place = memory_.get();
-  WeightConverter converter(weights_, in_, parts);
   for (Block& block : blocks_) {
-    const void* const rows =
-        converter.Convert(block.first_column, block.width,
-                          {scales_.data() + block.first_column,
-                           offsets_.data() + block.first_column});
-    PackSimdBlock(weights_, in_, block.width, rows, place);
     block.weights = place;
     place += BlockBytes(block);
   }
+  std::vector<WeightConverter> converters = WeightConverter::Team(
+      pool.size(), weights_, in_, parts, kSimdBlockColumns);
+  pool.ParallelFor(blocks_.size(), [&](size_t i, size_t worker) {
+    const Block& block = blocks_[i];
+    const void* const rows =
+        converters[worker].Convert(block.first_column, block.width,
+                                   {scales_.data() + block.first_column,
+                                    offsets_.data() + block.first_column});
+    PackSimdBlock(weights_, in_, block.width, rows, block.weights);
+  });
   for (int32_t& offset : offsets_) offset *= kSimdByteRange.zero;
-  return true;
 }
 
 SimdMatrix::Rows SimdMatrix::ReadyRows(const MatrixCall& call, ThreadPool& pool,

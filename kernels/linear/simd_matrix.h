@@ -32,11 +32,12 @@ class SimdMatrix {
     InputRows bytes;       // with int8 weights
   };
 
-  // Packs the stacked parts, 64 columns after 64. Null if memory cannot be had.
+  // Packs the stacked parts, 64 columns a task. Null if memory for them cannot
+  // be had; throws std::bad_alloc for other memory.
   // REQUIRES: kF32, kBf16 or kI8, and what CountRows has found good.
   static std::unique_ptr<SimdMatrix> Pack(DType weights, size_t in,
                                           std::span<const WeightRows> parts,
-                                          WeightArena& arena);
+                                          WeightArena& arena, ThreadPool& pool);
 
   // False if there is no memory for the scratch.
   bool Run(const MatrixCall& call, ThreadPool& pool, Scratch& scratch) const;
@@ -48,7 +49,7 @@ class SimdMatrix {
   struct Block {
     size_t first_column;
     size_t width;
-    const std::byte* weights;
+    std::byte* weights;
   };
 
   // x as SimdProduct takes it.
@@ -60,7 +61,8 @@ class SimdMatrix {
 
   SimdMatrix(DType weights, size_t in, size_t out);
   size_t BlockBytes(const Block& block) const;
-  bool PackBlocks(std::span<const WeightRows> parts, WeightArena& arena);
+  // Fills memory_.
+  void PackBlocks(std::span<const WeightRows> parts, ThreadPool& pool);
   // Rounds the rows of a call where that is to be. Null x if there is no memory
   // for them.
   Rows ReadyRows(const MatrixCall& call, ThreadPool& pool,

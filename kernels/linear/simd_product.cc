@@ -347,30 +347,6 @@ HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
 namespace steadystate {
-namespace {
-
-// PackSimdBlock, of elements of such a size.
-template <typename Element>
-void PackElements(DType weights, size_t in, size_t width, const void* rows,
-                  std::byte* block) {
-  const auto* const from = static_cast<const Element*>(rows);
-  auto* to = reinterpret_cast<Element*>(block);
-  const size_t together = SimdTogether(weights);
-  for (size_t slab = 0; slab < in; slab += SimdSlab(weights)) {
-    const size_t end = std::min(in, slab + SimdSlab(weights));
-    for (size_t first = 0; first < width; first += kSimdPanel) {
-      for (size_t k = slab; k < end; k += together) {
-        for (size_t j = first; j < first + kSimdPanel; ++j) {
-          for (size_t i = k; i < k + together; ++i) {
-            *to++ = j < width && i < in ? from[j * in + i] : Element{0};
-          }
-        }
-      }
-    }
-  }
-}
-
-}  // namespace
 
 HWY_EXPORT(MultiplyOfTarget);
 
@@ -380,12 +356,31 @@ void MultiplySimd(const SimdProduct& product) {
 
 void PackSimdBlock(DType weights, size_t in, size_t width, const void* rows,
                    std::byte* block) {
-  if (weights == DType::kI8) {
-    PackElements<uint8_t>(weights, in, width, rows, block);
-  } else if (weights == DType::kBf16) {
-    PackElements<uint16_t>(weights, in, width, rows, block);
-  } else {
-    PackElements<float>(weights, in, width, rows, block);
+  // What inputs of a column stand together in. Nearly all are whole.
+  constexpr size_t kWord = 4;
+  const auto* const from = static_cast<const std::byte*>(rows);
+  const size_t size = SizeOf(weights);
+  const size_t together = SimdTogether(weights);
+  for (size_t slab = 0; slab < in; slab += SimdSlab(weights)) {
+    const size_t end = std::min(in, slab + SimdSlab(weights));
+    for (size_t first = 0; first < width; first += kSimdPanel) {
+      const size_t columns = std::min(kSimdPanel, width - first);
+      for (size_t k = slab; k < end; k += together) {
+        const size_t bytes = std::min(together, in - k) * size;
+        if (columns < kSimdPanel || bytes < kWord) {
+          std::memset(block, 0, kSimdPanel * kWord);
+        }
+        const std::byte* column = from + (first * in + k) * size;
+        for (size_t j = 0; j < columns; ++j, column += in * size) {
+          if (bytes == kWord) {
+            std::memcpy(block + j * kWord, column, kWord);
+          } else {
+            std::memcpy(block + j * kWord, column, bytes);
+          }
+        }
+        block += kSimdPanel * kWord;
+      }
+    }
   }
 }
 

@@ -168,9 +168,10 @@ std::string IsaName(int isa) {
 }
 
 struct TileMatmul::Kernels {
-  memory::desc stored;      // [in, width], a view of rows [width, in]
-  memory::desc packed;      // as oneDNN wants them
-  dnnl::reorder packer;     // stored -> packed
+  memory::desc stored;   // [in, width], a view of rows [width, in]
+  memory::desc packed;   // as oneDNN wants them
+  dnnl::reorder packer;  // stored -> packed
+  memory::desc packer_scratchpad;
   std::vector<Kernel> all;  // by size
   std::vector<size_t> sizes;
   std::string implementation;
@@ -224,8 +225,14 @@ absl::StatusOr<std::unique_ptr<TileMatmul>> TileMatmul::Create(
         memory::desc(dims, types.weights, PanelTag(types.weights))) {
       kernels->panel_bytes = kernels->packed.get_size() / PanelsFor(width);
     }
-    kernels->packer = dnnl::reorder(dnnl::reorder::primitive_desc(
-        Cpu(), kernels->stored, Cpu(), kernels->packed));
+    // Of a scratchpad that oneDNN keeps itself there is one for each thread,
+    // that of the thread which makes the primitive: it would run nowhere else.
+    dnnl::primitive_attr attributes;
+    attributes.set_scratchpad_mode(dnnl::scratchpad_mode::user);
+    const dnnl::reorder::primitive_desc packer(Cpu(), kernels->stored, Cpu(),
+                                               kernels->packed, attributes);
+    kernels->packer = dnnl::reorder(packer);
+    kernels->packer_scratchpad = packer.scratchpad_desc();
     for (const size_t rows : sizes) {
       try {
         kernels->all.push_back(
@@ -275,7 +282,10 @@ absl::StatusOr<TileMatmul::Weights> TileMatmul::Pack(const void* rows,
     Weights weights;
     weights.memory_ = std::make_unique<Weights::Memory>(
         Weights::Memory{memory(kernels_->packed, Cpu(), place)});
-    kernels_->packer.execute(stream, from, weights.memory_->packed);
+    memory scratchpad(kernels_->packer_scratchpad, Cpu());
+    kernels_->packer.execute(stream, {{DNNL_ARG_FROM, from},
+                                      {DNNL_ARG_TO, weights.memory_->packed},
+                                      {DNNL_ARG_SCRATCHPAD, scratchpad}});
     stream.wait();
     return weights;
   });

@@ -51,28 +51,49 @@ void GatherRows(size_t in, std::span<const WeightRows> parts, size_t first,
   }
 }
 
+WeightConverter::WeightConverter(DType dtype, size_t in,
+                                 std::span<const WeightRows> parts,
+                                 size_t widest)
+    : dtype_(dtype), in_(in), parts_(parts) {
+  const size_t elements = widest * in;
+  values_ = std::make_unique_for_overwrite<float[]>(elements);
+  if (dtype == DType::kBf16) {
+    halves_ = std::make_unique_for_overwrite<uint16_t[]>(elements);
+  } else if (dtype == DType::kI8) {
+    bytes_ = std::make_unique_for_overwrite<uint8_t[]>(elements);
+  }
+}
+
+std::vector<WeightConverter> WeightConverter::Team(
+    size_t threads, DType dtype, size_t in, std::span<const WeightRows> parts,
+    size_t widest) {
+  std::vector<WeightConverter> team;
+  team.reserve(threads);
+  for (size_t i = 0; i < threads; ++i) {
+    team.emplace_back(dtype, in, parts, widest);
+  }
+  return team;
+}
+
 const void* WeightConverter::Convert(size_t first, size_t width,
                                      ColumnScales columns) {
-  values_.resize(width * in_);
-  GatherRows(in_, parts_, first, width, values_.data());
+  GatherRows(in_, parts_, first, width, values_.get());
   switch (dtype_) {
     case DType::kBf16:
-      halves_.resize(values_.size());
-      ConvertToBf16(values_.size(), values_.data(), halves_.data());
-      return halves_.data();
+      ConvertToBf16(width * in_, values_.get(), halves_.get());
+      return halves_.get();
     case DType::kI8:
       Quantize(width, columns);
-      return bytes_.data();
+      return bytes_.get();
     default:
-      return values_.data();
+      return values_.get();
   }
 }
 
 void WeightConverter::Quantize(size_t width, ColumnScales columns) {
-  bytes_.resize(values_.size());
   for (size_t j = 0; j < width; ++j) {
-    uint8_t* const to = bytes_.data() + j * in_;
-    columns.scales[j] = QuantizeRow(in_, values_.data() + j * in_,
+    uint8_t* const to = bytes_.get() + j * in_;
+    columns.scales[j] = QuantizeRow(in_, values_.get() + j * in_,
                                     {.limit = 127, .zero = 0}, to);
     const auto* const bytes = reinterpret_cast<const int8_t*>(to);
     columns.sums[j] = std::accumulate(bytes, bytes + in_, int32_t{0});

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <vector>
 
@@ -27,13 +28,20 @@ struct ColumnScales {
   int32_t* sums;  // s32[width]: of a column's bytes
 };
 
-// Converts the rows of a projection, one block of columns after another.
-// Thread-compatible.
+// Converts the rows of a projection, one block of columns after another. A
+// thread has one of its own.
 class WeightConverter {
  public:
-  // `parts` outlive it.
-  WeightConverter(DType dtype, size_t in, std::span<const WeightRows> parts)
-      : dtype_(dtype), in_(in), parts_(parts) {}
+  // `parts` outlive it. Throws std::bad_alloc, which Convert does not.
+  //   widest  columns of a block, at most
+  WeightConverter(DType dtype, size_t in, std::span<const WeightRows> parts,
+                  size_t widest);
+
+  // One for each thread.
+  static std::vector<WeightConverter> Team(size_t threads, DType dtype,
+                                           size_t in,
+                                           std::span<const WeightRows> parts,
+                                           size_t widest);
 
   // The columns [first, first + width), dtype[width, in], until the next call.
   // `columns` is written with int8 weights only.
@@ -46,9 +54,10 @@ class WeightConverter {
   const DType dtype_;
   const size_t in_;
   const std::span<const WeightRows> parts_;
-  std::vector<float> values_;     // f32[width, in]
-  std::vector<uint16_t> halves_;  // the same as bf16 ...
-  std::vector<uint8_t> bytes_;    // ... or s8
+  // Untouched, and so not taken from the system, in threads without a task.
+  std::unique_ptr<float[]> values_;     // f32[widest, in]
+  std::unique_ptr<uint16_t[]> halves_;  // the same as bf16 ...
+  std::unique_ptr<uint8_t[]> bytes_;    // ... or s8
 };
 
 }  // namespace steadystate

@@ -236,7 +236,7 @@ absl::StatusOr<std::shared_ptr<const Model>> Model::Load(
                                ReadContextCaps(options, model_config));
   const DType weights = options.weight_dtype.value_or(DType::kBf16);
   STEADYSTATE_ASSIGN_OR_RETURN(const std::unique_ptr<LinearFactory> linears,
-                               LinearFactory::Create(weights));
+                               LinearFactory::Create(weights, options.threads));
 
   // Reading every byte takes about as long as packing them: at the same time.
   std::future<absl::StatusOr<std::string>> fingerprint =

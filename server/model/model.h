@@ -49,6 +49,10 @@ struct ModelOptions {
   // more digits.
   std::optional<DType> cache_dtype{};
 
+  // Threads that convert and pack weights, the caller's included: at least one.
+  // Another one hashes them meanwhile.
+  size_t threads = 1;
+
   // Told now and then, by the thread that loads, how much of the weights it has
   // read: a number of `all`. Some may never be read.
   std::function<void(uint64_t read, uint64_t all)> progress{};

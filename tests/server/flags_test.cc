@@ -49,6 +49,7 @@ TEST(FlagsTest, WhatIsNotGivenIsTheDefault) {
   EXPECT_EQ(flags->engine.durability, Durability::kLog);
   EXPECT_EQ(flags->engine.prefill_chunk_rows, 0u);
   EXPECT_GE(flags->engine.threads, 1u);
+  EXPECT_EQ(flags->model.threads, flags->engine.threads);
   EXPECT_EQ(flags->drain_timeout, absl::Seconds(5));
   EXPECT_EQ(flags->log_level, LogLevel::kInfo);
   EXPECT_FALSE(flags->text.has_value());

@@ -103,6 +103,7 @@ Floats Formula(size_t in, const Floats& x, const Floats& weights,
 std::unique_ptr<Int4Matrix> Packed(size_t in, const Floats& weights,
                                    size_t first_wide) {
   WeightArena arena;
+  ThreadPool pool(3);
   const size_t out = weights.size() / in;
   std::vector<WeightRows> parts = {{{weights.data(), DType::kF32}, first_wide}};
   if (first_wide < out) {
@@ -111,7 +112,7 @@ std::unique_ptr<Int4Matrix> Packed(size_t in, const Floats& weights,
                      true});
   }
   if (first_wide == 0) parts.erase(parts.begin());
-  return Int4Matrix::Pack(in, parts, arena);
+  return Int4Matrix::Pack(in, parts, arena, pool);
 }
 
 Floats Product(const Int4Matrix& matrix, size_t in, size_t out, const Floats& x,

@@ -72,7 +72,7 @@ class LinearInt8Test : public testing::Test {
   }
 
   const std::unique_ptr<LinearFactory> factory_ =
-      *LinearFactory::Create(DType::kI8);
+      *LinearFactory::Create(DType::kI8, 2);
   std::unique_ptr<Linear> linear_;
   ThreadPool pool_{2};
   LinearScratch scratch_;

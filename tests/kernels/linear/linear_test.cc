@@ -37,8 +37,8 @@ constexpr DType kTypes[] = {DType::kF32, DType::kBf16, DType::kI8, DType::kI4};
 
 constexpr RowClass kRowClasses[] = {RowClass::kDecode, RowClass::kPrefill};
 
-std::unique_ptr<LinearFactory> MakeFactory(DType dtype) {
-  auto factory = LinearFactory::Create(dtype);
+std::unique_ptr<LinearFactory> MakeFactory(DType dtype, size_t threads = 3) {
+  auto factory = LinearFactory::Create(dtype, threads);
   EXPECT_TRUE(factory.ok()) << factory.status();
   return *std::move(factory);
 }
@@ -427,6 +427,31 @@ TEST(LinearFactoryTest, LoopsOfOurOwnAreUsedWhereTheyAreFaster) {
       EXPECT_EQ(LoopOf(shape.implementation), expected)
           << Name(dtype) << ", " << isa << ", " << shape.in
           << " inputs: " << shape.implementation;
+    }
+  }
+}
+
+TEST(LinearFactoryTest, BitsDoNotDependOnTheThreadsThatPack) {
+  const uint64_t seed = 88;
+  SCOPED_TRACE(seed);
+  Numbers numbers(seed);
+  constexpr size_t kIn = 520;
+  constexpr size_t kOut = 1500;
+  constexpr size_t kRows = 3;
+  const Floats weights = numbers.Uniform(kIn * kOut, -1.0f, 1.0f);
+  const Floats x = numbers.Uniform(kRows * kIn, -1.0f, 1.0f);
+  ThreadPool pool(1);
+  LinearScratch scratch;
+  for (const DType dtype : kTypes) {
+    std::vector<Floats> results;
+    for (const size_t threads : {1u, 2u, 5u}) {
+      const auto linear =
+          MakeLinear(*MakeFactory(dtype, threads), kIn, weights);
+      results.emplace_back(kRows * kOut);
+      linear->Run(kRows, x.data(), kIn, results.back().data(), kOut, pool,
+                  scratch);
+      EXPECT_TRUE(std::ranges::equal(results.front(), results.back()))
+          << Name(dtype) << ", threads " << threads;
     }
   }
 }

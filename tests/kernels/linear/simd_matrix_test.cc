@@ -33,13 +33,14 @@ constexpr Shape kShapes[] = {{1, 1},     {2, 17},     {33, 64},
 std::unique_ptr<SimdMatrix> Packed(DType type, size_t in,
                                    const Floats& weights) {
   WeightArena arena;
+  ThreadPool pool(3);
   // Two parts, so that a block has rows of both.
   const size_t out = weights.size() / in;
   std::vector<WeightRows> parts = {{{weights.data(), DType::kF32}, 1}};
   if (out > 1) {
     parts.push_back({{weights.data() + in, DType::kF32}, out - 1});
   }
-  auto matrix = SimdMatrix::Pack(type, in, parts, arena);
+  auto matrix = SimdMatrix::Pack(type, in, parts, arena, pool);
   EXPECT_NE(matrix, nullptr);
   return matrix;
 }
