@@ -80,10 +80,12 @@ SimdMatrix::Rows SimdMatrix::ReadyRows(const MatrixCall& call, ThreadPool& pool,
                                        Scratch& scratch) const {
   if (weights_ == DType::kF32) return {call.x, call.x_stride, {}};
   if (weights_ == DType::kI8) {
-    // One row more, for the last one is read to the end of a step.
-    const InputRows::Request request{weights_,      in_,           call.rows,
-                                     call.x,        call.x_stride, 0,
-                                     call.rows + 1, kSimdByteRange};
+    // The last row is read to the end of a step.
+    const size_t beyond = SimdInputs(weights_, in_) - in_;
+    const size_t padded_rows = call.rows + (beyond + in_ - 1) / in_;
+    const InputRows::Request request{weights_,    in_,           call.rows,
+                                     call.x,      call.x_stride, 0,
+                                     padded_rows, kSimdByteRange};
     if (!scratch.bytes.Prepare(request, pool)) return {};
     return {scratch.bytes.At(0),
             RowBytes(weights_, in_),
