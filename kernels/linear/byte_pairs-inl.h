@@ -44,6 +44,27 @@ HWY_INLINE hn::Vec<hn::Repartition<int16_t, DI>> AddBytePairs(DI, hn::Vec<DI> a,
 #endif
 }
 
+// The same of bytes that both have signs.
+//   a, b  s8, at least -127
+template <class DI>
+HWY_INLINE hn::Vec<hn::Repartition<int16_t, DI>> AddSignedBytePairs(
+    DI, hn::Vec<DI> a, hn::Vec<DI> b) {
+  using D = hn::Repartition<int16_t, DI>;
+#if HWY_TARGET == HWY_AVX2
+  // |a| times b with the sign of a.
+  return hn::Vec<D>{_mm256_maddubs_epi16(_mm256_abs_epi8(a.raw),
+                                         _mm256_sign_epi8(b.raw, a.raw))};
+#else
+  const D d;
+  const auto one = hn::BitCast(d, a);
+  const auto other = hn::BitCast(d, b);
+  const auto even = hn::Mul(hn::ShiftRight<8>(hn::ShiftLeft<8>(one)),
+                            hn::ShiftRight<8>(hn::ShiftLeft<8>(other)));
+  const auto odd = hn::Mul(hn::ShiftRight<8>(one), hn::ShiftRight<8>(other));
+  return hn::Add(even, odd);
+#endif
+}
+
 // s0 + s1 of each two of 16 bits.
 template <class DI>
 HWY_INLINE hn::Vec<DI> AddPairs(DI d, hn::Vec<hn::Repartition<int16_t, DI>> s) {

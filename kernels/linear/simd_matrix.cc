@@ -73,7 +73,8 @@ void SimdMatrix::PackBlocks(std::span<const WeightRows> parts,
                                     offsets_.data() + block.first_column});
     PackSimdBlock(weights_, in_, block.width, rows, block.weights);
   });
-  for (int32_t& offset : offsets_) offset *= kSimdByteRange.zero;
+  // Bytes of rows have signs, so that their zero adds nothing.
+  std::ranges::fill(offsets_, kSimdByteRange.zero);
 }
 
 SimdMatrix::Rows SimdMatrix::ReadyRows(const MatrixCall& call, ThreadPool& pool,

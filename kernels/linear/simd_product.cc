@@ -63,7 +63,7 @@ HWY_INLINE VI SumOfFourProducts(VI inputs, VI weights) {
 #else
 
 HWY_INLINE VI SumOfFourProducts(VI inputs, VI weights) {
-  return AddPairs(DI(), AddBytePairs(DI(), inputs, weights));
+  return AddPairs(DI(), AddSignedBytePairs(DI(), inputs, weights));
 }
 
 #endif

@@ -51,9 +51,8 @@ void PackSimdBlock(DType weights, size_t in, size_t width, const void* rows,
 // once, in f32.
 inline constexpr size_t kSimdScratch = 2 * SimdSlab(DType::kBf16) * kSimdPanel;
 
-// What rows are rounded to with kI8: with these no sum of two products
-// saturates 16 bits.
-inline constexpr ByteRange kSimdByteRange = {.limit = 63, .zero = 64};
+// What rows are rounded to with kI8.
+inline constexpr ByteRange kSimdByteRange = {.limit = 127, .zero = 0};
 
 // Some rows of X times one block of W.
 struct SimdProduct {
@@ -61,7 +60,7 @@ struct SimdProduct {
   size_t rows;    // 1 to kSimdBlockRows
   size_t in;
   size_t panels;  // of the block
-  // f32[rows, in; stride x_stride]; with kI8 u8, none above 127, of which
+  // f32[rows, in; stride x_stride]; with kI8 s8, none below -127, of which
   // SimdInputs can be read in each row
   const void* x;
   size_t x_stride;

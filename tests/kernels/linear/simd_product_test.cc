@@ -162,20 +162,15 @@ struct ByteCase {
         x(rows * in + SimdInputs(DType::kI8, in) - in),
         weights(width * in),
         block(SimdInputs(DType::kI8, in) * SimdPanels(width) * kSimdPanel) {
-    constexpr int kLargestInput = kSimdByteRange.zero + kSimdByteRange.limit;
-    constexpr int kLargestWeight = 127;
-    for (size_t i = 0; i < x.size(); ++i) {
-      const bool large = i / in % 4 == 0;
-      x[i] = static_cast<uint8_t>(large ? kLargestInput
-                                        : numbers.Below(kLargestInput + 1));
-    }
-    for (size_t i = 0; i < weights.size(); ++i) {
-      const size_t column = i / in;
-      const int any = static_cast<int>(numbers.Below(2 * kLargestWeight + 1));
-      const int largest = column % 8 == 0 ? kLargestWeight : -kLargestWeight;
-      weights[i] =
-          static_cast<int8_t>(column % 4 == 0 ? largest : any - kLargestWeight);
-    }
+    // Of row or column i.
+    const auto byte = [&numbers](size_t i) {
+      constexpr int kLargest = 127;
+      const int any = static_cast<int>(numbers.Below(2 * kLargest + 1));
+      const int largest = i % 8 == 0 ? kLargest : -kLargest;
+      return static_cast<int8_t>(i % 4 == 0 ? largest : any - kLargest);
+    };
+    for (size_t i = 0; i < x.size(); ++i) x[i] = byte(i / in);
+    for (size_t i = 0; i < weights.size(); ++i) weights[i] = byte(i / in);
     PackSimdBlock(DType::kI8, in, width, weights.data(), block.data());
   }
 
@@ -198,7 +193,7 @@ struct ByteCase {
   size_t in;
   size_t width;
   size_t rows;
-  std::vector<uint8_t> x;       // [rows, in]
+  std::vector<int8_t> x;        // [rows, in]
   std::vector<int8_t> weights;  // [width, in]
   std::vector<std::byte> block;
 };

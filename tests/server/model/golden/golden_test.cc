@@ -32,7 +32,8 @@ constexpr double kF32Tolerance = 1e-5;
 // How much worse than the rounded reference bf16 weights may be.
 constexpr double kBf16Factor = 1.5;
 // How much worse than that reference int8 weights may be. Measured: up to 5
-// times, and 8 with the 7 bits of inputs of CPUs without VNNI.
+// times, and 8 with the 7 bits of inputs of CPUs with AVX-512 but
+// without VNNI.
 constexpr double kInt8Factor = 12;
 // The same of int4 weights, whose decays and heads have 8 bits. Measured: up
 // to 36 times, and 53 of kimi_linear, which then has other experts for some
