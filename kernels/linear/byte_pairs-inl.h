@@ -1,5 +1,5 @@
-// Sums of neighbours: of products of bytes, and of 16 bits. Include after
-// foreach_target.h.
+// Bytes of a row, and sums of neighbours: of products of bytes, and of 16 bits.
+// Include after foreach_target.h.
 
 #if defined(STEADYSTATE_KERNELS_LINEAR_BYTE_PAIRS_INL_H_) == \
     defined(HWY_TARGET_TOGGLE)
@@ -10,6 +10,7 @@
 #endif
 
 #include <cstdint>
+#include <cstring>
 
 #include "hwy/highway.h"
 
@@ -18,6 +19,14 @@ namespace steadystate {
 namespace HWY_NAMESPACE {
 
 namespace hn = hwy::HWY_NAMESPACE;
+
+// The next four bytes of a row, for every lane.
+template <class DI>
+HWY_INLINE hn::Vec<DI> FourBytes(DI d, const void* x) {
+  int32_t four;
+  std::memcpy(&four, x, sizeof(four));
+  return hn::Set(d, four);
+}
 
 #if HWY_TARGET != HWY_SCALAR  // whose vectors have no parts
 
@@ -44,24 +53,21 @@ HWY_INLINE hn::Vec<hn::Repartition<int16_t, DI>> AddBytePairs(DI, hn::Vec<DI> a,
 #endif
 }
 
-// The same of bytes that both have signs.
+// The same of bytes that both have signs: |a| times b with the sign of a.
 //   a, b  s8, at least -127
 template <class DI>
 HWY_INLINE hn::Vec<hn::Repartition<int16_t, DI>> AddSignedBytePairs(
-    DI, hn::Vec<DI> a, hn::Vec<DI> b) {
-  using D = hn::Repartition<int16_t, DI>;
+    DI d, hn::Vec<DI> a, hn::Vec<DI> b) {
+  const hn::Repartition<int8_t, DI> d8;
+  const auto bytes = hn::BitCast(d8, a);
+  const auto size = hn::BitCast(d, hn::Abs(bytes));
 #if HWY_TARGET == HWY_AVX2
-  // |a| times b with the sign of a.
-  return hn::Vec<D>{_mm256_maddubs_epi16(_mm256_abs_epi8(a.raw),
-                                         _mm256_sign_epi8(b.raw, a.raw))};
+  return AddBytePairs(d, size, hn::Vec<DI>{_mm256_sign_epi8(b.raw, a.raw)});
 #else
-  const D d;
-  const auto one = hn::BitCast(d, a);
-  const auto other = hn::BitCast(d, b);
-  const auto even = hn::Mul(hn::ShiftRight<8>(hn::ShiftLeft<8>(one)),
-                            hn::ShiftRight<8>(hn::ShiftLeft<8>(other)));
-  const auto odd = hn::Mul(hn::ShiftRight<8>(one), hn::ShiftRight<8>(other));
-  return hn::Add(even, odd);
+  const auto factors = hn::BitCast(d8, b);
+  const auto turned =
+      hn::IfThenElse(hn::Lt(bytes, hn::Zero(d8)), hn::Neg(factors), factors);
+  return AddBytePairs(d, size, hn::BitCast(d, turned));
 #endif
 }
 

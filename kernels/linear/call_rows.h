@@ -51,9 +51,10 @@ class InputRows {
 
 // What makes numbers of the sums of bytes (quantize.h).
 struct ByteScales {
-  const float* rows;       // f32[rows]
-  const float* columns;    // f32[out]
-  const int32_t* offsets;  // s32[out]: what the rows' zero adds to each sum
+  const float* rows;     // f32[rows]
+  const float* columns;  // f32[out]
+  // s32[out]: what the rows' zero adds to each sum; null where it is 0
+  const int32_t* offsets = nullptr;
 };
 
 // The rows of y of one Linear::Run, which take up finished tiles.

@@ -99,12 +99,6 @@ struct VnniSums {
 };
 #endif
 
-HWY_INLINE VI FourInputs(const int8_t* x) {
-  int32_t four;
-  std::memcpy(&four, x, sizeof(four));
-  return hn::Set(DI(), four);
-}
-
 // What is fetched while a group is worked on: it comes from memory, and the
 // CPU does not foresee enough of it where there are a few rows.
 constexpr size_t kAheadBytes = 4096;
@@ -186,8 +180,8 @@ HWY_INLINE void AddGroup(const GroupWeights<kCount>& weights, size_t rows,
       others[v] = Sums::Start(0);
     }
     for (size_t i = 0; i < kHalf; ++i) {
-      const VI lower = FourInputs(x[r].x + 4 * i);
-      const VI upper = FourInputs(x[r].x + 4 * (kHalf + i));
+      const VI lower = FourBytes(DI(), x[r].x + 4 * i);
+      const VI upper = FourBytes(DI(), x[r].x + 4 * (kHalf + i));
       for (size_t v = 0; v < kCount; ++v) {
         products[v] = Sums::Add(products[v], weights.steps[v][i], lower);
         others[v] = Sums::Add(others[v], weights.steps[v][kHalf + i], upper);
@@ -209,8 +203,8 @@ HWY_INLINE void AddGroupOfOneRow(const uint8_t* weights, const uint16_t* scales,
   typename Sums::V products[kCount];
   for (size_t v = 0; v < kCount; ++v) products[v] = Sums::Start(x.offset);
   for (size_t i = 0; i < kHalf; ++i) {
-    const VI lower = FourInputs(x.x + 4 * i);
-    const VI upper = FourInputs(x.x + 4 * (kHalf + i));
+    const VI lower = FourBytes(DI(), x.x + 4 * i);
+    const VI upper = FourBytes(DI(), x.x + 4 * (kHalf + i));
     for (size_t v = 0; v < kCount; ++v) {
       const VB both =
           hn::LoadU(DB(), WeightsOf(weights, first + v) + i * kStep);

@@ -65,7 +65,8 @@ HWY_INLINE hn::Vec<DF> DequantizeLanes(DF df, const int32_t* sums,
                                        const int32_t* offsets, float row_scale,
                                        const float* scales) {
   const hn::RebindToSigned<DF> di;
-  const auto exact = hn::Sub(hn::LoadU(di, sums), hn::LoadU(di, offsets));
+  auto exact = hn::LoadU(di, sums);
+  if (offsets != nullptr) exact = hn::Sub(exact, hn::LoadU(di, offsets));
   const auto scale = hn::Mul(hn::Set(df, row_scale), hn::LoadU(df, scales));
   return hn::Mul(hn::ConvertTo(df, exact), scale);
 }
@@ -87,12 +88,14 @@ void DequantizeOfTarget(size_t n, const int32_t* sums, const int32_t* offsets,
   const size_t N = hn::Lanes(d);
   size_t i = 0;
   for (; i + N <= n; i += N) {
-    DequantizeTo(d, sums + i, offsets + i, row_scale, scales + i,
-                 bias == nullptr ? nullptr : bias + i, y + i);
+    DequantizeTo(d, sums + i, offsets == nullptr ? nullptr : offsets + i,
+                 row_scale, scales + i, bias == nullptr ? nullptr : bias + i,
+                 y + i);
   }
   for (; i < n; ++i) {
-    DequantizeTo(d1, sums + i, offsets + i, row_scale, scales + i,
-                 bias == nullptr ? nullptr : bias + i, y + i);
+    DequantizeTo(d1, sums + i, offsets == nullptr ? nullptr : offsets + i,
+                 row_scale, scales + i, bias == nullptr ? nullptr : bias + i,
+                 y + i);
   }
 }
 

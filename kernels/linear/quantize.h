@@ -23,7 +23,7 @@ struct ByteRange {
 float QuantizeRow(size_t n, const float* x, ByteRange range, uint8_t* to);
 
 // y = (sums - offsets) (row_scale scales) + bias.
-//   sums, offsets  s32[n] in      scales  f32[n] in
+//   sums, offsets  s32[n] in, offsets or null for zeros      scales  f32[n] in
 //   bias  f32[n] in or null for zeros      y  f32[n] out
 // REQUIRES: sums - offsets does not overflow.
 void DequantizeRow(size_t n, const int32_t* sums, const int32_t* offsets,

@@ -27,10 +27,7 @@ void RoundToBf16(size_t n, const float* x, float* to) {
 
 SimdMatrix::SimdMatrix(DType weights, size_t in, size_t out)
     : weights_(weights), in_(in) {
-  if (weights == DType::kI8) {
-    scales_.resize(out);
-    offsets_.resize(out);
-  }
+  if (weights == DType::kI8) scales_.resize(out);
   for (size_t first = 0; first < out; first += kSimdBlockColumns) {
     blocks_.push_back(
         {first, std::min(kSimdBlockColumns, out - first), nullptr});
@@ -67,14 +64,10 @@ void SimdMatrix::PackBlocks(std::span<const WeightRows> parts,
       pool.size(), weights_, in_, parts, kSimdBlockColumns);
   pool.ParallelFor(blocks_.size(), [&](size_t i, size_t worker) {
     const Block& block = blocks_[i];
-    const void* const rows =
-        converters[worker].Convert(block.first_column, block.width,
-                                   {scales_.data() + block.first_column,
-                                    offsets_.data() + block.first_column});
+    const void* const rows = converters[worker].Convert(
+        block.first_column, block.width, {scales_.data() + block.first_column});
     PackSimdBlock(weights_, in_, block.width, rows, block.weights);
   });
-  // Bytes of rows have signs, so that their zero adds nothing.
-  std::ranges::fill(offsets_, kSimdByteRange.zero);
 }
 
 SimdMatrix::Rows SimdMatrix::ReadyRows(const MatrixCall& call, ThreadPool& pool,
@@ -86,11 +79,11 @@ SimdMatrix::Rows SimdMatrix::ReadyRows(const MatrixCall& call, ThreadPool& pool,
     const size_t padded_rows = call.rows + (beyond + in_ - 1) / in_;
     const InputRows::Request request{weights_,    in_,           call.rows,
                                      call.x,      call.x_stride, 0,
-                                     padded_rows, kSimdByteRange};
+                                     padded_rows, ByteRange{}};
     if (!scratch.bytes.Prepare(request, pool)) return {};
     return {scratch.bytes.At(0),
             RowBytes(weights_, in_),
-            {scratch.bytes.scales(), scales_.data(), offsets_.data()}};
+            {scratch.bytes.scales(), scales_.data()}};
   }
   if (!scratch.rows.Grow(call.rows * in_ * sizeof(float))) return {};
   auto* const rounded = reinterpret_cast<float*>(scratch.rows.data());

@@ -2,7 +2,6 @@
 #define STEADYSTATE_KERNELS_LINEAR_SIMD_MATRIX_H_
 
 #include <cstddef>
-#include <cstdint>
 #include <memory>
 #include <span>
 #include <vector>
@@ -19,7 +18,7 @@ namespace steadystate {
 // y = x W^T (+ b) by plain vectors (simd_product.h), with W in f32, bf16 or
 // int8, for CPUs for which oneDNN packs no such weights. With bf16 weights x is
 // rounded to bf16 first. With int8 weights each column of W^T has a scale, and
-// each row of x one of its own (kSimdByteRange); sums of bytes are exact.
+// each row of x one of its own; sums of bytes are exact.
 //
 // Batch-invariant, as Linear is. Immutable after Pack; thread-safe given
 // distinct scratch and pools.
@@ -74,9 +73,7 @@ class SimdMatrix {
   const DType weights_;
   const size_t in_;
   std::vector<Block> blocks_;
-  // With int8 weights, for OutputRows:
-  std::vector<float> scales_;     // f32[out]
-  std::vector<int32_t> offsets_;  // s32[out]
+  std::vector<float> scales_;  // f32[out], with int8 weights
   size_t bytes_ = 0;
   std::shared_ptr<std::byte> memory_;
 };

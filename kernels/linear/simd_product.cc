@@ -126,9 +126,7 @@ struct Bytes {
   }
   template <size_t>
   static HWY_INLINE VI Inputs(const uint8_t* x) {
-    int32_t four;
-    std::memcpy(&four, x, sizeof(four));
-    return hn::Set(DI(), four);
+    return FourBytes(DI(), x);
   }
   static HWY_INLINE VI Add(VI inputs, VI weights, VI sum) {
     return hn::Add(sum, SumOfFourProducts(inputs, weights));

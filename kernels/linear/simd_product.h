@@ -5,7 +5,6 @@
 #include <cstddef>
 
 #include "kernels/dtype.h"
-#include "kernels/linear/quantize.h"
 
 namespace steadystate {
 
@@ -50,9 +49,6 @@ void PackSimdBlock(DType weights, size_t in, size_t width, const void* rows,
 // Of what bf16 weights become for many rows: the panels that vectors hold at
 // once, in f32.
 inline constexpr size_t kSimdScratch = 2 * SimdSlab(DType::kBf16) * kSimdPanel;
-
-// What rows are rounded to with kI8.
-inline constexpr ByteRange kSimdByteRange = {.limit = 127, .zero = 0};
 
 // Some rows of X times one block of W.
 struct SimdProduct {

@@ -95,6 +95,7 @@ void WeightConverter::Quantize(size_t width, ColumnScales columns) {
     uint8_t* const to = bytes_.get() + j * in_;
     columns.scales[j] = QuantizeRow(in_, values_.get() + j * in_,
                                     {.limit = 127, .zero = 0}, to);
+    if (columns.sums == nullptr) continue;
     const auto* const bytes = reinterpret_cast<const int8_t*>(to);
     columns.sums[j] = std::accumulate(bytes, bytes + in_, int32_t{0});
   }

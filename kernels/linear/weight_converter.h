@@ -25,7 +25,7 @@ void GatherRows(size_t in, std::span<const WeightRows> parts, size_t first,
 // With int8 weights, of one block's columns.
 struct ColumnScales {
   float* scales;  // f32[width]: what a column's bytes are multiples of
-  int32_t* sums;  // s32[width]: of a column's bytes
+  int32_t* sums = nullptr;  // s32[width] or null: of a column's bytes
 };
 
 // Converts the rows of a projection, one block of columns after another. A
