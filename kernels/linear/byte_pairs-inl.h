@@ -1,5 +1,5 @@
-// Bytes of a row, and sums of neighbours: of products of bytes, and of 16 bits.
-// Include after foreach_target.h.
+// Bytes of a row, and sums of neighbours: of products of bytes, and of 16 bits;
+// and how those are added up. Include after foreach_target.h.
 
 #if defined(STEADYSTATE_KERNELS_LINEAR_BYTE_PAIRS_INL_H_) == \
     defined(HWY_TARGET_TOGGLE)
@@ -53,24 +53,6 @@ HWY_INLINE hn::Vec<hn::Repartition<int16_t, DI>> AddBytePairs(DI, hn::Vec<DI> a,
 #endif
 }
 
-// The same of bytes that both have signs: |a| times b with the sign of a.
-//   a, b  s8, at least -127
-template <class DI>
-HWY_INLINE hn::Vec<hn::Repartition<int16_t, DI>> AddSignedBytePairs(
-    DI d, hn::Vec<DI> a, hn::Vec<DI> b) {
-  const hn::Repartition<int8_t, DI> d8;
-  const auto bytes = hn::BitCast(d8, a);
-  const auto size = hn::BitCast(d, hn::Abs(bytes));
-#if HWY_TARGET == HWY_AVX2
-  return AddBytePairs(d, size, hn::Vec<DI>{_mm256_sign_epi8(b.raw, a.raw)});
-#else
-  const auto factors = hn::BitCast(d8, b);
-  const auto turned =
-      hn::IfThenElse(hn::Lt(bytes, hn::Zero(d8)), hn::Neg(factors), factors);
-  return AddBytePairs(d, size, hn::BitCast(d, turned));
-#endif
-}
-
 // s0 + s1 of each two of 16 bits.
 template <class DI>
 HWY_INLINE hn::Vec<DI> AddPairs(DI d, hn::Vec<hn::Repartition<int16_t, DI>> s) {
@@ -86,6 +68,27 @@ HWY_INLINE hn::Vec<DI> AddPairs(DI d, hn::Vec<hn::Repartition<int16_t, DI>> s) {
 }
 
 #endif  // HWY_TARGET != HWY_SCALAR
+
+// sum + addend.
+template <class V>
+HWY_INLINE V AddTo(V sum, V addend) {
+  return hn::Add(sum, addend);
+}
+
+#if HWY_TARGET == HWY_AVX2
+// In the register where the sum is: GCC 12 takes others, and copies them back
+// in each step of a loop.
+HWY_INLINE hn::Vec256<int16_t> AddTo(hn::Vec256<int16_t> sum,
+                                     hn::Vec256<int16_t> addend) {
+  asm("vpaddw %1, %0, %0" : "+x"(sum.raw) : "x"(addend.raw));
+  return sum;
+}
+HWY_INLINE hn::Vec256<int32_t> AddTo(hn::Vec256<int32_t> sum,
+                                     hn::Vec256<int32_t> addend) {
+  asm("vpaddd %1, %0, %0" : "+x"(sum.raw) : "x"(addend.raw));
+  return sum;
+}
+#endif
 
 }  // namespace HWY_NAMESPACE
 }  // namespace steadystate

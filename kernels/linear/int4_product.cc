@@ -74,7 +74,7 @@ struct PlainSums {
   static HWY_INLINE VS Start(int32_t) { return hn::Zero(DS()); }
 
   static HWY_INLINE VS Add(VS sum, VB weights, VI x) {
-    return hn::Add(sum, AddBytePairs(DI(), hn::BitCast(DI(), weights), x));
+    return AddTo(sum, AddBytePairs(DI(), hn::BitCast(DI(), weights), x));
   }
 
   static HWY_INLINE VI Finish(VS sum, int32_t offset) {
@@ -102,14 +102,6 @@ struct VnniSums {
 // What is fetched while a group is worked on: it comes from memory, and the
 // CPU does not foresee enough of it where there are a few rows.
 constexpr size_t kAheadBytes = 4096;
-
-// Vectors of columns that are multiplied at once, so that inputs are read once
-// for all of them: as many as registers hold the weights of.
-#if HWY_TARGET == HWY_AVX3 || HWY_ARCH_ARM
-constexpr size_t kVectors = 2;
-#else
-constexpr size_t kVectors = 1;
-#endif
 
 constexpr size_t kStep = kInt4Panel * 4;      // bytes of a panel
 constexpr size_t kHalf = kInt4Group / 4 / 2;  // steps
@@ -146,6 +138,50 @@ HWY_INLINE void AddProducts(typename Sums::V products, const Int4Inputs& x,
   const auto scaled = hn::Mul(whole, hn::Set(df, x.scale));
   hn::StoreU(hn::Add(hn::LoadU(df, sums), hn::Mul(scaled, scale)), df, sums);
 }
+
+// One group of some vectors of columns, for one row, whose inputs are read once
+// for all of them.
+template <class Sums, size_t kCount>
+HWY_INLINE void AddGroupOfOneRow(const uint8_t* weights, const uint16_t* scales,
+                                 size_t first, const Int4Inputs& x,
+                                 float* sums) {
+  typename Sums::V products[kCount];
+  for (size_t v = 0; v < kCount; ++v) products[v] = Sums::Start(x.offset);
+  for (size_t i = 0; i < kHalf; ++i) {
+    const VI lower = FourBytes(DI(), x.x + 4 * i);
+    const VI upper = FourBytes(DI(), x.x + 4 * (kHalf + i));
+    for (size_t v = 0; v < kCount; ++v) {
+      const VB both =
+          hn::LoadU(DB(), WeightsOf(weights, first + v) + i * kStep);
+      products[v] = Sums::Add(products[v], LowerHalves(both), lower);
+      products[v] = Sums::Add(products[v], UpperHalves(both), upper);
+    }
+  }
+  for (size_t v = 0; v < kCount; ++v) {
+    AddProducts<Sums>(products[v], x, ScaleOf(scales, first + v),
+                      sums + (first + v) * hn::Lanes(DI()));
+  }
+}
+
+// One group of all columns.
+template <class Sums>
+HWY_INLINE void AddGroupOfOneRow(size_t vectors, const uint8_t* weights,
+                                 const uint16_t* scales, const Int4Inputs& x,
+                                 float* sums) {
+  size_t v = 0;
+  for (; v + 4 <= vectors; v += 4) {
+    AddGroupOfOneRow<Sums, 4>(weights, scales, v, x, sums);
+  }
+  for (; v < vectors; ++v) {
+    AddGroupOfOneRow<Sums, 1>(weights, scales, v, x, sums);
+  }
+}
+
+#if HWY_TARGET == HWY_AVX3 || HWY_ARCH_ARM
+
+// Of several rows, with 32 registers: those hold the weights of as many vectors
+// of columns, while all rows pass by.
+constexpr size_t kVectors = 2;
 
 // The weights of one group in some vectors of columns, byte by byte.
 template <size_t kCount>
@@ -194,44 +230,7 @@ HWY_INLINE void AddGroup(const GroupWeights<kCount>& weights, size_t rows,
   }
 }
 
-// The same for one row, whose inputs are read once for more vectors: it has no
-// use for weights in registers.
-template <class Sums, size_t kCount>
-HWY_INLINE void AddGroupOfOneRow(const uint8_t* weights, const uint16_t* scales,
-                                 size_t first, const Int4Inputs& x,
-                                 float* sums) {
-  typename Sums::V products[kCount];
-  for (size_t v = 0; v < kCount; ++v) products[v] = Sums::Start(x.offset);
-  for (size_t i = 0; i < kHalf; ++i) {
-    const VI lower = FourBytes(DI(), x.x + 4 * i);
-    const VI upper = FourBytes(DI(), x.x + 4 * (kHalf + i));
-    for (size_t v = 0; v < kCount; ++v) {
-      const VB both =
-          hn::LoadU(DB(), WeightsOf(weights, first + v) + i * kStep);
-      products[v] = Sums::Add(products[v], LowerHalves(both), lower);
-      products[v] = Sums::Add(products[v], UpperHalves(both), upper);
-    }
-  }
-  for (size_t v = 0; v < kCount; ++v) {
-    AddProducts<Sums>(products[v], x, ScaleOf(scales, first + v),
-                      sums + (first + v) * hn::Lanes(DI()));
-  }
-}
-
 // One group of all columns.
-template <class Sums>
-HWY_INLINE void AddGroupOfOneRow(size_t vectors, const uint8_t* weights,
-                                 const uint16_t* scales, const Int4Inputs& x,
-                                 float* sums) {
-  size_t v = 0;
-  for (; v + 4 <= vectors; v += 4) {
-    AddGroupOfOneRow<Sums, 4>(weights, scales, v, x, sums);
-  }
-  for (; v < vectors; ++v) {
-    AddGroupOfOneRow<Sums, 1>(weights, scales, v, x, sums);
-  }
-}
-
 template <class Sums>
 HWY_INLINE void AddGroup(size_t vectors, const uint8_t* weights,
                          const uint16_t* scales, size_t rows,
@@ -247,6 +246,128 @@ HWY_INLINE void AddGroup(size_t vectors, const uint8_t* weights,
     AddGroup<Sums>(one, rows, x, sums + v * N);
   }
 }
+
+#else
+
+// Of several rows, with 16 registers: those hold the sums of so many rows and
+// vectors of columns, while the weights pass by.
+constexpr size_t kRows = 4;
+constexpr size_t kVectors = 2;
+// With more rows than so many, the halves of bytes are taken apart once for
+// all.
+constexpr size_t kFewRows = 3 * kRows;
+
+// What the steps of a panel become once the halves of bytes are apart.
+constexpr size_t kApartBytes = 2 * kHalf * kStep;
+
+// The weights of one group from some vector on, as they are in memory.
+struct PackedSteps {
+  const uint8_t* weights;
+  size_t first;
+
+  HWY_INLINE VB Get(size_t v, size_t step) const {
+    const uint8_t* const from = WeightsOf(weights, first + v);
+    const VB both = hn::LoadU(DB(), from + step % kHalf * kStep);
+    return step < kHalf ? LowerHalves(both) : UpperHalves(both);
+  }
+};
+
+// The same, taken apart before.
+struct StepsApart {
+  const uint8_t* weights;  // [panels, 2 * kHalf, 16, 4]
+  size_t first;
+
+  static HWY_INLINE size_t Place(size_t v, size_t step) {
+    const size_t column = v * hn::Lanes(DI());
+    return column / kInt4Panel * kApartBytes + step * kStep +
+           column % kInt4Panel * 4;
+  }
+
+  HWY_INLINE VB Get(size_t v, size_t step) const {
+    return hn::LoadU(DB(), weights + Place(first + v, step));
+  }
+};
+
+// One group of kRows rows and kCount vectors of columns.
+template <class Sums, size_t kRows, size_t kCount, class Steps>
+HWY_INLINE void AddTile(const Steps& steps, const uint16_t* scales,
+                        const Int4Inputs* x, float* sums) {
+  typename Sums::V products[kRows][kCount];
+  for (size_t r = 0; r < kRows; ++r) {
+    for (size_t v = 0; v < kCount; ++v) {
+      products[r][v] = Sums::Start(x[r].offset);
+    }
+  }
+  for (size_t step = 0; step < 2 * kHalf; ++step) {
+    VB weights[kCount];
+    for (size_t v = 0; v < kCount; ++v) weights[v] = steps.Get(v, step);
+    for (size_t r = 0; r < kRows; ++r) {
+      const VI inputs = FourBytes(DI(), x[r].x + 4 * step);
+      for (size_t v = 0; v < kCount; ++v) {
+        products[r][v] = Sums::Add(products[r][v], weights[v], inputs);
+      }
+    }
+  }
+  VF scale[kCount];
+  for (size_t v = 0; v < kCount; ++v) {
+    scale[v] = ScaleOf(scales, steps.first + v);
+  }
+  float* const columns = sums + steps.first * hn::Lanes(DI());
+  for (size_t r = 0; r < kRows; ++r) {
+    for (size_t v = 0; v < kCount; ++v) {
+      AddProducts<Sums>(products[r][v], x[r], scale[v],
+                        columns + r * kInt4BlockColumns + v * hn::Lanes(DI()));
+    }
+  }
+}
+
+// Of all rows, at most kMost at once.
+template <class Sums, size_t kMost, size_t kCount, class Steps>
+HWY_INLINE void AddTiles(const Steps& steps, const uint16_t* scales,
+                         size_t rows, const Int4Inputs* x, float* sums) {
+  for (; rows >= kMost; rows -= kMost) {
+    AddTile<Sums, kMost, kCount>(steps, scales, x, sums);
+    x += kMost;
+    sums += kMost * kInt4BlockColumns;
+  }
+  if constexpr (kMost > 1) {
+    AddTiles<Sums, kMost - 1, kCount>(steps, scales, rows, x, sums);
+  }
+}
+
+// Of all columns.
+template <class Sums, class Steps>
+HWY_INLINE void AddSteps(size_t vectors, const uint8_t* weights,
+                         const uint16_t* scales, size_t rows,
+                         const Int4Inputs* x, float* sums) {
+  size_t v = 0;
+  for (; v + kVectors <= vectors; v += kVectors) {
+    AddTiles<Sums, kRows, kVectors>(Steps{weights, v}, scales, rows, x, sums);
+  }
+  for (; v < vectors; ++v) {
+    AddTiles<Sums, kRows, 1>(Steps{weights, v}, scales, rows, x, sums);
+  }
+}
+
+template <class Sums>
+HWY_INLINE void AddGroup(size_t vectors, const uint8_t* weights,
+                         const uint16_t* scales, size_t rows,
+                         const Int4Inputs* x, float* sums) {
+  if (rows <= kFewRows) {
+    AddSteps<Sums, PackedSteps>(vectors, weights, scales, rows, x, sums);
+    return;
+  }
+  alignas(64) uint8_t apart[kInt4BlockColumns / kInt4Panel * kApartBytes];
+  for (size_t v = 0; v < vectors; ++v) {
+    const PackedSteps packed{weights, v};
+    for (size_t step = 0; step < 2 * kHalf; ++step) {
+      hn::StoreU(packed.Get(0, step), DB(), apart + StepsApart::Place(v, step));
+    }
+  }
+  AddSteps<Sums, StepsApart>(vectors, apart, scales, rows, x, sums);
+}
+
+#endif  // HWY_TARGET == HWY_AVX3 || HWY_ARCH_ARM
 
 template <class Sums>
 HWY_INLINE void MultiplyWith(const Int4Product& p) {

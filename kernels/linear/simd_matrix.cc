@@ -3,8 +3,11 @@
 #include <algorithm>
 #include <array>
 #include <cstdint>
+#include <cstring>
 
+#include "kernels/linear/quantize.h"
 #include "kernels/linear/simd_product.h"
+#include "kernels/linear/split_signs.h"
 #include "kernels/linear/weight_converter.h"
 
 namespace steadystate {
@@ -72,25 +75,36 @@ void SimdMatrix::PackBlocks(std::span<const WeightRows> parts,
 
 SimdMatrix::Rows SimdMatrix::ReadyRows(const MatrixCall& call, ThreadPool& pool,
                                        Scratch& scratch) const {
-  if (weights_ == DType::kF32) return {call.x, call.x_stride, {}};
-  if (weights_ == DType::kI8) {
-    // The last row is read to the end of a step.
-    const size_t beyond = SimdInputs(weights_, in_) - in_;
-    const size_t padded_rows = call.rows + (beyond + in_ - 1) / in_;
-    const InputRows::Request request{weights_,    in_,           call.rows,
-                                     call.x,      call.x_stride, 0,
-                                     padded_rows, ByteRange{}};
-    if (!scratch.bytes.Prepare(request, pool)) return {};
-    return {scratch.bytes.At(0),
-            RowBytes(weights_, in_),
-            {scratch.bytes.scales(), scales_.data()}};
-  }
+  if (weights_ == DType::kF32) return {call.x, call.x_stride, nullptr, {}};
+  if (weights_ == DType::kI8) return ReadyBytes(call, pool, scratch);
   if (!scratch.rows.Grow(call.rows * in_ * sizeof(float))) return {};
   auto* const rounded = reinterpret_cast<float*>(scratch.rows.data());
   ForEachRow(call.rows, in_, pool, [&](size_t r) {
     RoundToBf16(in_, call.x + r * call.x_stride, rounded + r * in_);
   });
-  return {rounded, in_, {}};
+  return {rounded, in_, nullptr, {}};
+}
+
+SimdMatrix::Rows SimdMatrix::ReadyBytes(const MatrixCall& call,
+                                        ThreadPool& pool,
+                                        Scratch& scratch) const {
+  const size_t padded = PadToSplit(in_);
+  if (!scratch.rows.Grow(call.rows * 2 * padded) ||
+      !scratch.scales.Grow(call.rows * sizeof(float)) ||
+      !scratch.starts.Grow(call.rows * sizeof(int32_t))) {
+    return {};
+  }
+  auto* const rows = reinterpret_cast<uint8_t*>(scratch.rows.data());
+  auto* const scales = reinterpret_cast<float*>(scratch.scales.data());
+  auto* const starts = reinterpret_cast<int32_t*>(scratch.starts.data());
+  ForEachRow(call.rows, in_, pool, [&](size_t r) {
+    uint8_t* const row = rows + r * 2 * padded;
+    uint8_t* const bytes = row + padded;
+    scales[r] = QuantizeRow(in_, call.x + r * call.x_stride, {}, bytes);
+    std::memset(bytes + in_, 0, padded - in_);
+    starts[r] = SplitSigns(padded, bytes, row);
+  });
+  return {rows, 2 * padded, starts, {scales, scales_.data()}};
 }
 
 void SimdMatrix::RunBlock(const MatrixCall& call, const Rows& rows,
@@ -112,6 +126,7 @@ void SimdMatrix::RunBlock(const MatrixCall& call, const Rows& rows,
   for (size_t row = range.first; row < end; row += product.rows) {
     product.rows = std::min(kSimdBlockRows, end - row);
     product.x = static_cast<const std::byte*>(rows.x) + row * row_bytes;
+    if (bytes) product.starts = rows.starts + row;
     MultiplySimd(product);
     output.Store(row, product.rows, block.first_column, block.width,
                  reinterpret_cast<const std::byte*>(worker), kSimdBlockColumns);

@@ -27,8 +27,11 @@ class SimdMatrix {
   // What Run works with; grows to the largest call.
   struct Scratch {
     AlignedBytes workers;  // of each: sums and scratch of SimdProduct
-    AlignedBytes rows;     // f32[rows, in], with bf16 weights
-    InputRows bytes;       // with int8 weights
+    // As SimdProduct takes them: with bf16 weights f32[rows, in], with int8
+    // bytes[rows, 2 * PadToSplit(in)].
+    AlignedBytes rows;
+    AlignedBytes scales;  // f32[rows], with int8 weights
+    AlignedBytes starts;  // s32[rows], with int8 weights
   };
 
   // Packs the stacked parts, 64 columns a task. Null if memory for them cannot
@@ -55,7 +58,8 @@ class SimdMatrix {
   struct Rows {
     const void* x;
     size_t stride;
-    ByteScales scales;  // with int8 weights
+    const int32_t* starts;  // with int8 weights
+    ByteScales scales;      // with int8 weights
   };
 
   SimdMatrix(DType weights, size_t in, size_t out);
@@ -66,6 +70,8 @@ class SimdMatrix {
   // for them.
   Rows ReadyRows(const MatrixCall& call, ThreadPool& pool,
                  Scratch& scratch) const;
+  Rows ReadyBytes(const MatrixCall& call, ThreadPool& pool,
+                  Scratch& scratch) const;
   // Some rows times one block.
   void RunBlock(const MatrixCall& call, const Rows& rows, const Block& block,
                 const RowRange& range, float* worker) const;

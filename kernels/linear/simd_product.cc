@@ -63,22 +63,24 @@ HWY_INLINE VI SumOfFourProducts(VI inputs, VI weights) {
 #else
 
 HWY_INLINE VI SumOfFourProducts(VI inputs, VI weights) {
-  return AddPairs(DI(), AddSignedBytePairs(DI(), inputs, weights));
+  return AddPairs(DI(), AddBytePairs(DI(), inputs, weights));
 }
 
 #endif
 
 // What a step is:
 //   using D, X;  // of sums, of the elements of a row
-//   constexpr size_t kInputs, kParts, kRows;
-//       // of a step; that are added one after the other; that are met at once
+//   constexpr size_t kInputs, kElements, kParts, kRows;
+//       // of a step; of a row that they take; that are added one after the
+//       // other; that are met at once
 //   Vec<D> Get<part>(const std::byte* step);  // of a vector of columns
-//   Vec<D> Inputs<part>(const X* x);          // that it meets
-//   Vec<D> Add(Vec<D> inputs, Vec<D> weights, Vec<D> sum);
+//   auto Inputs<part>(const X* x);            // that it meets
+//   Vec<D> Add(inputs, Vec<D> weights, Vec<D> sum);
 struct F32 {
   using D = DF;
   using X = float;
   static constexpr size_t kInputs = 1;
+  static constexpr size_t kElements = 1;
   static constexpr size_t kParts = 1;
   static constexpr size_t kRows = kMostRows;
 
@@ -98,6 +100,7 @@ struct F32 {
 // The upper halves of f32, of two inputs in each lane.
 struct Bf16 : F32 {
   static constexpr size_t kInputs = 2;
+  static constexpr size_t kElements = 2;
   static constexpr size_t kParts = 2;
   static constexpr size_t kRows = kMostRowsUnpacking;
 
@@ -117,6 +120,7 @@ struct Bytes {
   using D = DI;
   using X = uint8_t;
   static constexpr size_t kInputs = 4;
+  static constexpr size_t kElements = 8;
   static constexpr size_t kParts = 1;
   static constexpr size_t kRows = kMostRowsOfBytes;
 
@@ -124,12 +128,17 @@ struct Bytes {
   static HWY_INLINE VI Get(const std::byte* step) {
     return hn::LoadU(DI(), reinterpret_cast<const int32_t*>(step));
   }
+  struct Split {
+    VI magnitudes, signs;
+  };
   template <size_t>
-  static HWY_INLINE VI Inputs(const uint8_t* x) {
-    return FourBytes(DI(), x);
+  static HWY_INLINE Split Inputs(const uint8_t* x) {
+    return {FourBytes(DI(), x), FourBytes(DI(), x + 4)};
   }
-  static HWY_INLINE VI Add(VI inputs, VI weights, VI sum) {
-    return hn::Add(sum, SumOfFourProducts(inputs, weights));
+  // |x| times w, or times -w - 1 where x is negative.
+  static HWY_INLINE VI Add(Split x, VI weights, VI sum) {
+    const VI turned = hn::Xor(weights, x.signs);
+    return AddTo(sum, SumOfFourProducts(x.magnitudes, turned));
   }
 };
 
@@ -189,7 +198,7 @@ HWY_INLINE void RunRows(const Slab<kCount>& slab, const Pass<Step>& pass) {
     if constexpr (Step::kParts == 2) {
       AddPart<Step, 1>(slab, at, x, pass.x_stride, sums);
     }
-    x += Step::kInputs;
+    x += Step::kElements;
     at += kStep;
   }
   if constexpr (Step::kParts == 2) {
@@ -308,6 +317,13 @@ HWY_INLINE void MultiplyWith(const SimdProduct& p) {
   place.weights = p.block;
   place.pass = {static_cast<const typename Step::X*>(p.x), p.x_stride,
                 static_cast<Sum*>(p.sums), true};
+  if constexpr (std::is_same_v<Step, Bytes>) {
+    for (size_t r = 0; r < p.rows; ++r) {
+      Sum* const sums = place.pass.sums + r * kSimdBlockColumns;
+      std::fill_n(sums, p.panels * kSimdPanel, p.starts[r]);
+    }
+    place.pass.first = false;
+  }
   for (size_t k = 0; k < p.in; k += slab) {
     place.inputs = std::min(slab, p.in - k);
     // Of bytes, the last step of a row is read whole.
@@ -327,7 +343,7 @@ HWY_INLINE void MultiplyWith(const SimdProduct& p) {
     }
     for (; v < vectors; ++v) RunVectors<Step, 1>(p, place, v);
     place.weights += p.panels * place.panel_bytes;
-    place.pass.x += place.inputs;
+    place.pass.x += place.inputs / Step::kInputs * Step::kElements;
     place.pass.first = false;
   }
 }

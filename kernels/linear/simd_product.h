@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <cstdint>
 
 #include "kernels/dtype.h"
 
@@ -56,10 +57,11 @@ struct SimdProduct {
   size_t rows;    // 1 to kSimdBlockRows
   size_t in;
   size_t panels;  // of the block
-  // f32[rows, in; stride x_stride]; with kI8 s8, none below -127, of which
-  // SimdInputs can be read in each row
+  // f32[rows, in; stride x_stride]; with kI8 bytes, as SplitSigns leaves them:
+  // of each row at least 2 * SimdInputs
   const void* x;
   size_t x_stride;
+  const int32_t* starts;   // s32[rows], what SplitSigns returned, with kI8
   const std::byte* block;  // as PackSimdBlock leaves it
   void* sums;      // f32[rows, kSimdBlockColumns], or s32 with kI8  overwritten
   float* scratch;  // f32[kSimdScratch], with kBf16

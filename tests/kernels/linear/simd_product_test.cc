@@ -16,6 +16,7 @@
 #include "gtest/gtest.h"
 #include "hwy/targets.h"
 #include "kernels/dtype.h"
+#include "kernels/linear/split_signs.h"
 #include "tests/kernels/numbers.h"
 #include "tests/kernels/simd_targets.h"
 
@@ -72,7 +73,7 @@ struct Case {
     std::vector<float> sums(count * kSimdBlockColumns, kUntouched);
     std::vector<float> scratch(kSimdScratch);
     MultiplySimd({type, count, in, SimdPanels(width), x.data() + first * in, in,
-                  Block(), sums.data(), scratch.data()});
+                  nullptr, Block(), sums.data(), scratch.data()});
     return sums;
   }
 
@@ -153,13 +154,15 @@ TEST_P(SimdTest, EveryNumberOfRowsGivesEachItsBits) {
 }
 
 // The same of whole numbers. Every fourth row and column is as large as can be,
-// so that pairs and sums are, too.
+// so that pairs and sums are, too, of either sign.
 struct ByteCase {
   ByteCase(size_t inputs, size_t columns, size_t row_count, Numbers& numbers)
       : in(inputs),
         width(columns),
         rows(row_count),
-        x(rows * in + SimdInputs(DType::kI8, in) - in),
+        row_bytes(2 * SimdInputs(DType::kI8, in)),
+        x(rows * in),
+        split(rows * row_bytes),
         weights(width * in),
         block(SimdInputs(DType::kI8, in) * SimdPanels(width) * kSimdPanel) {
     // Of row or column i.
@@ -170,15 +173,24 @@ struct ByteCase {
       return static_cast<int8_t>(i % 4 == 0 ? largest : any - kLargest);
     };
     for (size_t i = 0; i < x.size(); ++i) x[i] = byte(i / in);
+    for (size_t r = 0; r < rows; ++r) Split(r);
     for (size_t i = 0; i < weights.size(); ++i) weights[i] = byte(i / in);
     PackSimdBlock(DType::kI8, in, width, weights.data(), block.data());
+  }
+
+  void Split(size_t r) {
+    std::vector<uint8_t> bytes(PadToSplit(in));
+    std::memcpy(bytes.data(), x.data() + r * in, in);
+    std::vector<uint8_t> whole(2 * bytes.size());
+    starts.push_back(SplitSigns(bytes.size(), bytes.data(), whole.data()));
+    std::memcpy(split.data() + r * row_bytes, whole.data(), row_bytes);
   }
 
   std::vector<int32_t> Run(size_t first, size_t count) {
     std::vector<int32_t> sums(count * kSimdBlockColumns, -1);
     MultiplySimd({DType::kI8, count, in, SimdPanels(width),
-                  x.data() + first * in, in, block.data(), sums.data(),
-                  nullptr});
+                  split.data() + first * row_bytes, row_bytes,
+                  starts.data() + first, block.data(), sums.data(), nullptr});
     return sums;
   }
 
@@ -193,7 +205,10 @@ struct ByteCase {
   size_t in;
   size_t width;
   size_t rows;
+  size_t row_bytes;             // of `split`
   std::vector<int8_t> x;        // [rows, in]
+  std::vector<uint8_t> split;   // [rows, row_bytes]
+  std::vector<int32_t> starts;  // [rows]
   std::vector<int8_t> weights;  // [width, in]
   std::vector<std::byte> block;
 };
