@@ -106,11 +106,15 @@ constexpr size_t kAheadBytes = 4096;
 constexpr size_t kStep = kInt4Panel * 4;      // bytes of a panel
 constexpr size_t kHalf = kInt4Group / 4 / 2;  // steps
 
+// Where vector v begins, in panels of so many bytes.
+HWY_INLINE size_t PlaceOf(size_t v, size_t panel_bytes) {
+  const size_t column = v * hn::Lanes(DI());
+  return column / kInt4Panel * panel_bytes + column % kInt4Panel * 4;
+}
+
 // Where the weights of vector v begin.
 HWY_INLINE const uint8_t* WeightsOf(const uint8_t* weights, size_t v) {
-  const size_t column = v * hn::Lanes(DI());
-  return weights + column / kInt4Panel * kInt4PanelBytes +
-         column % kInt4Panel * 4;
+  return weights + PlaceOf(v, kInt4PanelBytes);
 }
 
 HWY_INLINE VF ScaleOf(const uint16_t* scales, size_t v) {
@@ -278,9 +282,7 @@ struct StepsApart {
   size_t first;
 
   static HWY_INLINE size_t Place(size_t v, size_t step) {
-    const size_t column = v * hn::Lanes(DI());
-    return column / kInt4Panel * kApartBytes + step * kStep +
-           column % kInt4Panel * 4;
+    return PlaceOf(v, kApartBytes) + step * kStep;
   }
 
   HWY_INLINE VB Get(size_t v, size_t step) const {

@@ -88,7 +88,7 @@ SimdMatrix::Rows SimdMatrix::ReadyRows(const MatrixCall& call, ThreadPool& pool,
 SimdMatrix::Rows SimdMatrix::ReadyBytes(const MatrixCall& call,
                                         ThreadPool& pool,
                                         Scratch& scratch) const {
-  const size_t padded = PadToSplit(in_);
+  const size_t padded = RoundUpToLine(in_);
   if (!scratch.rows.Grow(call.rows * 2 * padded) ||
       !scratch.scales.Grow(call.rows * sizeof(float)) ||
       !scratch.starts.Grow(call.rows * sizeof(int32_t))) {

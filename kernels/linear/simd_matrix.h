@@ -28,7 +28,7 @@ class SimdMatrix {
   struct Scratch {
     AlignedBytes workers;  // of each: sums and scratch of SimdProduct
     // As SimdProduct takes them: with bf16 weights f32[rows, in], with int8
-    // bytes[rows, 2 * PadToSplit(in)].
+    // bytes[rows, 2 * RoundUpToLine(in)].
     AlignedBytes rows;
     AlignedBytes scales;  // f32[rows], with int8 weights
     AlignedBytes starts;  // s32[rows], with int8 weights

@@ -4,15 +4,12 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "kernels/linear/matrix_memory.h"
+
 namespace steadystate {
 
-// Bytes come in multiples of so many.
-inline constexpr size_t kSplitGrain = 64;
-
-// A row's bytes and what fills them up.
-constexpr size_t PadToSplit(size_t bytes) {
-  return (bytes + kSplitGrain - 1) / kSplitGrain * kSplitGrain;
-}
+// Bytes come in whole cache lines.
+inline constexpr size_t kSplitGrain = RoundUpToLine(1);
 
 // Splits bytes x with signs, for CPUs that multiply bytes where one of two
 // factors has none. Of each four it leaves the four |x|, then four masks m,

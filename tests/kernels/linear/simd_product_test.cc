@@ -16,6 +16,7 @@
 #include "gtest/gtest.h"
 #include "hwy/targets.h"
 #include "kernels/dtype.h"
+#include "kernels/linear/matrix_memory.h"
 #include "kernels/linear/split_signs.h"
 #include "tests/kernels/numbers.h"
 #include "tests/kernels/simd_targets.h"
@@ -179,7 +180,7 @@ struct ByteCase {
   }
 
   void Split(size_t r) {
-    std::vector<uint8_t> bytes(PadToSplit(in));
+    std::vector<uint8_t> bytes(RoundUpToLine(in));
     std::memcpy(bytes.data(), x.data() + r * in, in);
     std::vector<uint8_t> whole(2 * bytes.size());
     starts.push_back(SplitSigns(bytes.size(), bytes.data(), whole.data()));
